@@ -1,0 +1,52 @@
+# Thin on purpose: every target is a command or two over the Go tools. The modules come from go.work (the pattern
+# "work"), so a new one joins by itself.
+
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+# Backends whose tests fail instead of being skipped when what they need is missing.
+export SNIB_REQUIRE ?= memory,sqlite
+
+export GOWORK := $(CURDIR)/go.work
+
+# How long each fuzz target runs, how often the conformance suite runs, and what a benchmark's name matches.
+FUZZTIME ?= 30s
+COUNT ?= 20
+BENCH ?= .
+
+.PHONY: help test lint fmt stress fuzz bench deps
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+test: deps ## all that must pass before a commit: vet, and all tests with the race detector
+	@# Vet sees each module by its own go.mod, as its users do.
+	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet ./...) || exit; done
+	go test -race -timeout 15m work
+
+lint: ## golangci-lint, built from source the first time
+	go run $(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
+
+fmt: ## gofmt and the order of imports
+	go run $(GOLANGCI) fmt $$(go list -m -f '{{.Dir}}')
+
+stress: deps ## the conformance suite, and its mutants, COUNT=20 times with the race detector
+	go test -race -count=$(COUNT) -timeout 3h -run 'Conformance|Broken|Mutant' ./driver/drivertest \
+		$$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
+
+fuzz: ## each fuzz target for FUZZTIME=30s
+	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | { found=; while IFS=: read -r file func; do \
+		found=1; echo "$$func"; \
+		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit; \
+	done; [ "$$found" ] || { echo "make: there are no fuzz targets" >&2; exit 1; }; }
+
+bench: ## benchmarks whose name matches BENCH=.
+	go test -run '^$$' -bench '$(BENCH)' -benchmem work
+
+# The race detector needs a C compiler, and nothing else does.
+deps:
+	@command -v "$$(go env CC)" >/dev/null || { \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		{ command -v apt-get && { [ -z "$$sudo" ] || command -v sudo; }; } >/dev/null || { \
+			echo "make: the race detector needs a C compiler ($$(go env CC)); please install one, such as gcc" >&2; exit 1; }; \
+		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends gcc libc6-dev; \
+	}

@@ -1,0 +1,29 @@
+package snib
+
+import (
+	"context"
+	"errors"
+)
+
+// Do acquires the lock, calls fn and releases the lock, also when fn panics. The context bounds the wait and the body:
+// fn's context ends with ctx or with the hold, whichever is first, and carries the hold, for [Reentrant]. While fn winds
+// down after the end of ctx, the hold goes on being renewed.
+//
+// Do returns the errors of [Locker.Acquire], or what fn returns. If the hold was lost, the result matches [ErrLost]
+// also if fn returned nil. A release that the store did not confirm is not an error of fn's work: it is told to [Trace]
+// and the log, and the lock lapses within its TTL.
+func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error) (err error) {
+	lock, err := l.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	body, scope := lock.hold.open(ctx)
+	defer func() {
+		lost := lock.Release()
+		scope.end(ErrReleased)
+		if errors.Is(lost, ErrLost) && !errors.Is(err, ErrLost) {
+			err = errors.Join(err, lost)
+		}
+	}()
+	return fn(body, lock)
+}

@@ -1,0 +1,48 @@
+package driver
+
+import "time"
+
+// An Instant is a moment on the clock by which leases are judged. Unlike [time.Time] it counts the time during which the
+// machine slept: a lease must not survive a closed lid. Instants compare within one process only, and never stand in
+// shared state. The zero Instant is no moment: it lies before all others.
+//
+// On Linux the clock is CLOCK_BOOTTIME. Elsewhere there are two readings, monotonic and wall, and of two ways to see an
+// interval the longer one counts, so that a lease ends by whichever clock says so first. Inside a bubble of
+// testing/synctest it follows the bubble's time.
+type Instant struct {
+	mono int64 // nanoseconds
+	wall int64 // nanoseconds; equal to mono where that counts sleep
+}
+
+// epoch is what Now counts from: time.Since needs a reading to compare with. It is never assigned to.
+var epoch = time.Now().Add(-time.Second) // so that no real Instant is zero
+
+// Add returns the moment d after i.
+func (i Instant) Add(d time.Duration) Instant {
+	return Instant{i.mono + int64(d), i.wall + int64(d)}
+}
+
+// Sub returns how much time passed from j to i, by the clock that saw more of it.
+func (i Instant) Sub(j Instant) time.Duration {
+	return time.Duration(max(i.mono-j.mono, i.wall-j.wall))
+}
+
+// Reached reports whether i, a deadline, has come at now, by whichever clock says so first.
+func (i Instant) Reached(now Instant) bool { return now.mono >= i.mono || now.wall >= i.wall }
+
+// Left returns how long it is from now until the deadline i, by the clock that has less of it left.
+func (i Instant) Left(now Instant) time.Duration {
+	return time.Duration(min(i.mono-now.mono, i.wall-now.wall))
+}
+
+// Before orders moments by the monotonic reading, for queues of deadlines.
+func (i Instant) Before(j Instant) bool { return i.mono < j.mono }
+
+// IsZero reports whether i is the zero Instant.
+func (i Instant) IsZero() bool { return i == Instant{} }
+
+// SteppedSince reports by how much more the wall clock advanced from j to i than the monotonic one did: the length of a
+// sleep or of a step forward. It is zero where the monotonic reading counts sleep itself.
+func (i Instant) SteppedSince(j Instant) time.Duration {
+	return time.Duration(max(0, (i.wall-j.wall)-(i.mono-j.mono)))
+}

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package driver
+
+import "time"
+
+// Now reads the clock. The reading lies between the moments of call and return.
+func Now() Instant {
+	now := time.Now()
+	return Instant{
+		mono: int64(now.Sub(epoch)),
+		wall: int64(now.Round(0).Sub(epoch.Round(0))), // Round strips the monotonic reading
+	}
+}

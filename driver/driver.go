@@ -1,0 +1,167 @@
+// Package driver is the contract between snib and the stores that it locks in.
+//
+// A backend implements [Driver], [Lease] and [Inspector]; users never call them, package snib does. The sentences with
+// MUST below are checked by the conformance suite in driver/drivertest, case by case.
+//
+// The contract grows by fields of [Request], [Grant], [Renewal] and [Info] whose zero values mean "as before", and
+// never by optional interfaces, so that a wrapper (fault injection, metrics, a network) does not lose an ability.
+package driver
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// A Driver takes leases in one store. It is safe for concurrent use.
+//
+// A driver is not reentrant: two requests with different owners MUST exclude each other also when they come through the
+// same driver, the same connection and the same session.
+//
+// Errors are returned raw: the core adds operation, name and backend. An error MUST NOT contain a secret.
+type Driver interface {
+	// Info says what this driver promises. It is constant, and known without asking the store.
+	Info() Info
+
+	// Acquire takes a lease, waiting by the backend's own means until it is granted or ctx is done. With
+	// [Request.NoWait] it answers [ErrHeld] at once if the lock is taken.
+	//
+	// Acquire MUST NOT grant once ctx is done, and returns [context.Cause] then. When it fails for whatever reason it
+	// MUST have withdrawn the request: neither a lease nor a place in a queue stays behind, even if that takes a
+	// detached, bounded call of its own. What a dead store keeps from being withdrawn lapses within one TTL.
+	//
+	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease, it is granted again with
+	// the same token and a fresh TTL. So an acquisition whose answer was lost is simply asked again.
+	//
+	// After Close it returns [ErrClosed], as do the calls that waited at that moment.
+	Acquire(ctx context.Context, req Request) (Lease, error)
+
+	// Renew asks the store to let each lease last one TTL from now, and gives one answer for each, in order. A batch is
+	// one round trip where the backend can do it. All leases come from this driver.
+	//
+	// Renew MUST NOT revive: a lease that has ended, by expiry, release or force, is answered with [ErrLost], also when
+	// nobody has taken the lock since. Any other error means that the outcome is not known; the caller asks again while
+	// there is time. Renew MUST return soon after ctx is done.
+	Renew(ctx context.Context, due []Lease) []Renewal
+
+	// Close frees what the driver holds of the store's client side. Leases that were not released lapse by themselves
+	// or, where the tenure is a session, end. Close may be called more than once.
+	Close() error
+}
+
+// A Lease is the store's grant behind a hold.
+type Lease interface {
+	// Grant is what the store said when it granted the lease. It does not change.
+	Grant() Grant
+
+	// Release gives the lease up. It MUST NOT free a lock that meanwhile belongs to another owner. A lease that had
+	// ended before is answered with [ErrLost]. Calling it again is harmless; after a first success it answers nil.
+	Release(ctx context.Context) error
+
+	// Lost tells that the store or the session ended the lease: it gives at most one value, which matches [ErrLost].
+	// It is nil where the backend is silent and loss shows only in renewals. It is not closed on Release.
+	Lost() <-chan error
+}
+
+// An Inspector answers the questions of people about a store. Every driver implements it, and every wrapper of drivers
+// forwards it.
+type Inspector interface {
+	// Status tells who holds a lock and who waits for it. A lock that nobody holds has a Status without Holders.
+	Status(ctx context.Context, name string) (Status, error)
+
+	// List calls yield for each lock that is held or waited for and whose name starts with prefix, in the order of
+	// names where the store has one, until yield returns false. It MUST NOT hold the store up.
+	List(ctx context.Context, prefix string, yield func(Status) bool) error
+
+	// Break frees the hold of the given owner and token by force: compare and free, in one atomic step. If that hold
+	// has ended in the meantime it answers [ErrLost] and frees nothing. The former holder's next renewal is refused.
+	Break(ctx context.Context, name, owner string, token uint64) error
+}
+
+// A Request says what to acquire. The zero values of all fields but Name, Owner and TTL ask for the plain case: an
+// exclusive lock, waited for.
+type Request struct {
+	// Name of the lock: 1 to 512 bytes of UTF-8 without NUL, checked by the core ([CheckName]). A driver escapes or
+	// hashes what its store can't take; it MUST NOT reject a name, fold its case, or let two names share a lock.
+	Name string
+
+	// Owner identifies this acquisition, unique over all processes and time unless the caller chose it.
+	Owner string
+
+	// TTL is how long the lease outlives a holder that died. It is positive and within Info's range.
+	TTL time.Duration
+
+	// NoWait asks for ErrHeld instead of waiting.
+	NoWait bool
+
+	// Fair asks for strict order of arrival among all waiters of the name, over all processes.
+	Fair bool
+
+	// Shared asks for the read side: many shared leases, or one that is not shared. Waiting for the write side MUST NOT
+	// starve behind a stream of readers.
+	Shared bool
+
+	// Slots, if positive, makes the name a semaphore of that many leases. All contenders must name the same number
+	// while anybody holds it; another number, or a request of another kind, is [ErrKind].
+	Slots int
+
+	// MinHold keeps the lock taken, after Release, until it has been held this long by the store's clock. Release
+	// itself does not wait.
+	MinHold time.Duration
+
+	// Tokens is how many consecutive fencing tokens the caller can use, for holds that it hands over by itself under
+	// this one lease. 0 and 1 ask for one. A driver that can't reserve grants one.
+	Tokens int
+
+	// Inherit asks for Grant.File, where the backend has it.
+	Inherit bool
+
+	// Detached asks for a lease that outlives the process that took it: only its TTL, Release or Break ends it. A
+	// backend that frees the leases of dead processes early MUST NOT do so with this one. ErrInvalid where the tenure
+	// is a session.
+	Detached bool
+
+	// Holder is shown to people who inspect the lock.
+	Holder Holder
+}
+
+// A Holder describes a holding or waiting process to people. Nothing in it is used to decide anything.
+type Holder struct {
+	Host  string
+	PID   int
+	Label string // free text, such as the command that runs under the lock
+}
+
+// A Grant is what the store gave. Its zero values are those of a driver that knows nothing of the field.
+type Grant struct {
+	// Token is the fencing token, at least 1 unless Info.Fencing is FencingNone. It MUST be greater than every token
+	// granted before for the same name, through any driver, and greater than the reserved ones.
+	Token uint64
+
+	// Tokens is how many consecutive tokens, from Token on, belong to this lease. 0 means 1.
+	Tokens int
+
+	// Start is our clock just before the request was sent that led to the grant: a moment at or before that at which
+	// the store's TTL began to run. It MUST NOT be later.
+	Start Instant
+
+	// TTL is the lease's length counted from Start, if the store made it other than asked for (a session's timeout).
+	// Zero means Request.TTL.
+	TTL time.Duration
+
+	// Wanted is closed once another process waits for this lock; nil if the backend can't tell.
+	Wanted <-chan struct{}
+
+	// File keeps the lock taken, when a child process inherits it, until the last process that has it is gone; nil
+	// unless Request.Inherit was set and the backend can do it. It belongs to the lease, which closes it.
+	File *os.File
+}
+
+// A Renewal is the answer to the renewal of one lease. Its zero value is not a success.
+type Renewal struct {
+	// Start is our clock just before the request was sent, as in Grant. Set if, and only if, Err is nil.
+	Start Instant
+
+	// Err is nil if the lease lasts its TTL from Start; it matches ErrLost if the lease has ended for certain.
+	Err error
+}

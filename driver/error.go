@@ -1,0 +1,25 @@
+package driver
+
+// A Sentinel is an error that callers compare with [errors.Is]. It is a constant, so nobody can assign to it.
+type Sentinel string
+
+func (e Sentinel) Error() string { return string(e) }
+
+// The errors that drivers and the core share. A driver may wrap them with what it knows more.
+const (
+	// ErrHeld means that somebody else holds the lock.
+	ErrHeld Sentinel = "the lock is held"
+
+	// ErrLost means that the hold had ended before: by expiry, by force, or with its session.
+	ErrLost Sentinel = "the lock was lost"
+
+	// ErrKind means that the name is in use as a lock of another kind: a semaphore, one of another size, or a value
+	// that is no lock at all.
+	ErrKind Sentinel = "kind conflict"
+
+	// ErrInvalid means that a name, an option or a setting can't be used. Trying again will not help.
+	ErrInvalid Sentinel = "invalid"
+
+	// ErrClosed means that the driver or the Locker was closed.
+	ErrClosed Sentinel = "closed"
+)

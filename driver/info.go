@@ -1,0 +1,110 @@
+package driver
+
+import "time"
+
+// Info states what a driver promises. The core refuses, when a Locker is built, what is asked for beyond it.
+type Info struct {
+	// Backend names the store in errors, logs and metrics: "sqlite", "redis".
+	Backend string
+
+	Tenure   Tenure
+	Fencing  Fencing
+	Fairness Fairness
+
+	Shared bool // Request.Shared is understood
+	Slots  bool // Request.Slots is understood
+
+	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means that there is no such bound.
+	MinTTL, MaxTTL time.Duration
+
+	// Assumptions say in words what the promises rest on, a sentence each: "fsync is honest".
+	Assumptions []string
+}
+
+// Tenure is what ends a grant whose holder has died.
+type Tenure uint8
+
+const (
+	TenureLease   Tenure = iota // each lease lapses by itself at the end of its TTL
+	TenureSession               // leases end together with the session that they share
+)
+
+func (t Tenure) String() string {
+	if t == TenureSession {
+		return "session"
+	}
+	return "lease"
+}
+
+// Fencing is the strength of a driver's fencing tokens. Stronger is greater.
+type Fencing uint8
+
+const (
+	// FencingNone means that tokens are absent or say nothing.
+	FencingNone Fencing = iota
+
+	// FencingClock means tokens that are unique and ordered while the store remembers; across a loss of its memory they
+	// are ordered if clocks are right to within half the outage.
+	FencingClock
+
+	// FencingDurable means tokens that are ordered as long as a majority, or the durable store, keeps what it
+	// acknowledged.
+	FencingDurable
+)
+
+func (f Fencing) String() string {
+	switch f {
+	case FencingClock:
+		return "clock"
+	case FencingDurable:
+		return "durable"
+	default:
+		return "none"
+	}
+}
+
+// Fairness says whether waiters are served in the order of their arrival.
+type Fairness uint8
+
+const (
+	FairNever     Fairness = iota // never promised: Request.Fair is refused
+	FairOnRequest                 // if all waiters of the name set Request.Fair
+	FairAlways                    // whatever is asked for
+)
+
+func (f Fairness) String() string {
+	switch f {
+	case FairOnRequest:
+		return "on request"
+	case FairAlways:
+		return "always"
+	default:
+		return "never"
+	}
+}
+
+// A Status tells what a store knows of one lock. Times are relative to the moment of the answer, by the store's clock.
+type Status struct {
+	Name    string
+	Shared  bool // held, or first waited for, on the read side
+	Slots   int  // the semaphore's size; 0 if it is none
+	Holders []Holding
+	Waiters []Waiting // in the order in which the store would serve them
+}
+
+// A Holding is one hold in a [Status].
+type Holding struct {
+	Owner  string
+	Token  uint64
+	Holder Holder
+	Held   time.Duration // since the grant
+	Left   time.Duration // until the lease ends if it is not renewed
+}
+
+// A Waiting is one waiter in a [Status].
+type Waiting struct {
+	Owner  string
+	Shared bool
+	Holder Holder
+	Waited time.Duration // since the request
+}

@@ -1,0 +1,26 @@
+package driver
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxName is the greatest length of a lock's name in bytes.
+const MaxName = 512
+
+// CheckName reports, as an error that matches [ErrInvalid], why name can't be the name of a lock. A good name has 1 to
+// [MaxName] bytes of valid UTF-8 without NUL. Nothing else about it matters: case, spaces and punctuation count.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("%w name: it is empty; a name has 1 to %d bytes", ErrInvalid, MaxName)
+	case len(name) > MaxName:
+		return fmt.Errorf("%w name: it has %d bytes; at most %d are allowed", ErrInvalid, len(name), MaxName)
+	case strings.IndexByte(name, 0) >= 0:
+		return fmt.Errorf("%w name %q: it contains a NUL byte", ErrInvalid, name)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w name %q: it is not valid UTF-8", ErrInvalid, name)
+	}
+	return nil
+}

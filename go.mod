@@ -1,0 +1,3 @@
+module github.com/sniblock/snib
+
+go 1.26

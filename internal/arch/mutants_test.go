@@ -1,0 +1,235 @@
+package arch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// sound is a small repository in which every rule is kept, with what is close to a violation and none.
+func sound() map[string]string {
+	page := "# x\n"
+	for _, h := range headings {
+		page += "\n## " + h + "\n\ntext\n"
+	}
+	backend := `
+import "github.com/sniblock/snib/driver"
+var _ driver.Driver = (*Driver)(nil)
+type Driver struct{}`
+	return map[string]string{
+		"go.mod":            "module github.com/sniblock/snib\n\ngo 1.26\n",
+		"go.work":           "go 1.26.0\n\nuse (\n\t.\n\t./cmd/snib\n\t./sqlitelock\n)\n",
+		"sqlitelock/go.mod": "module github.com/sniblock/snib/sqlitelock\n\nrequire github.com/sniblock/snib v0.0.0\n",
+		"cmd/snib/go.mod":   "module github.com/sniblock/snib/cmd/snib\n",
+
+		"snib.go":                       "package snib\nimport _ \"github.com/sniblock/snib/driver\"",
+		"snib_test.go":                  "package snib_test\nimport _ \"github.com/sniblock/snib/memlock\"\nfunc init() {}",
+		"driver/driver.go":              soundState,
+		"driver/state_test.go":          "package driver\nvar Update bool\nfunc f() { Update = true }",
+		"driver/fault/fault.go":         "package fault\nimport _ \"github.com/sniblock/snib/driver\"",
+		"driver/drivertest/suite.go":    "package drivertest\nimport (_ \"testing\"; _ \"testing/synctest\"; _ \"github.com/sniblock/snib/driver/fault\")",
+		"memlock/memlock.go":            "package memlock" + backend,
+		"memlock/memlock_test.go":       "package memlock\nfunc TestConformance(t *testing.T) {}",
+		"sqlitelock/sqlitelock.go":      "package sqlitelock" + backend,
+		"sqlitelock/sqlite.go":          "package sqlitelock\nimport (_ \"github.com/ncruces/go-sqlite3\"; _ \"github.com/sniblock/snib/sqlitelock/internal/ofd\")",
+		"sqlitelock/sqlite_test.go":     "package sqlitelock_test\nimport (_ \"github.com/sniblock/snib\"; _ \"github.com/sniblock/snib/sqlitelock\")\nfunc TestConformance(t *testing.T) {}",
+		"sqlitelock/internal/ofd/o.go":  "package ofd",
+		"cmd/snib/main.go":              "package main\nimport _ \"github.com/sniblock/snib/cmd/snib/internal/cli\"\nvar version = \"dev\"",
+		"cmd/snib/internal/cli/cli.go":  "package cli\nimport (_ \"github.com/spf13/cobra\"; _ \"github.com/sniblock/snib/sqlitelock\")",
+		"internal/arch/doc.go":          "package arch",
+		"internal/readme/doc.go":        "package readme",
+		"docs/backends/memlock.md":      page,
+		"docs/backends/sqlitelock.md":   page,
+		"testdata/util/util.go":         "not Go, and nobody looks",
+		"cmd/snib/testdata/bad/main.go": "package util",
+	}
+}
+
+// soundState has variables that look as if they changed.
+const soundState = `package driver
+import ("sync"; "time")
+var epoch = time.Now()
+var table = []int{1, 2}
+var once = sync.OnceValue(func() int { var mu sync.Mutex; mu.Lock(); return 1 })
+type value struct{ n int }
+func (v value) get() int { return v.n }
+var zero value
+var handlers = map[string]func(){"x": func() { epoch := 1; epoch++ }}
+func local(epoch int) int {
+	epoch = 2
+	table := []int{3}
+	table[0]++
+	p := &table
+	for i, epoch := range table { _, _ = i, epoch }
+	return (*p)[0] + zero.get() + once()
+}
+`
+
+func repoOf(t *testing.T, files map[string]string) *repo {
+	t.Helper()
+	fsys := fstest.MapFS{}
+	for name, text := range files {
+		if text != "" { // a mutant may take a file away
+			fsys[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+	}
+	r, err := load(fsys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A mutant breaks one rule: files replace those of sound.
+type mutant struct {
+	check string // the only one that must object
+	name  string
+	files map[string]string
+	want  string // in what it says
+}
+
+const snib = "github.com/sniblock/snib"
+
+// state is a mutant of the check Variables: a declaration, and what is done to it.
+func state(name, want, decl string) mutant {
+	return mutant{"Variables", name, map[string]string{"driver/state.go": "package driver\n" + decl}, want}
+}
+
+// imported is a mutant of an import rule: the file imports p.
+func imported(check, file, pkg, p string) mutant {
+	return mutant{check, file + " imports " + p, map[string]string{file: fmt.Sprintf("package %s\nimport _ %q", pkg, p)}, file}
+}
+
+var mutants = []mutant{
+	{"Rule", "PackageWithout", map[string]string{"extra/extra.go": "package extra"}, "extra: the package has no rule"},
+	{"Rule", "NoPackage", map[string]string{"driver/fault/fault.go": "", "driver/drivertest/suite.go": "package drivertest"}, "driver/fault: the rule has no package"},
+
+	imported("Imports", "driver/x.go", "driver", "golang.org/x/sys/unix"),
+	imported("Imports", "driver/x.go", "driver", snib),
+	imported("Imports", "driver/x.go", "driver", "C"),
+	imported("Imports", "x.go", "snib", snib+"/memlock"),
+	imported("Imports", "x.go", "snib", "github.com/stretchr/testify/assert"),
+	imported("Imports", "x_test.go", "snib_test", snib+"/sqlitelock"),
+	imported("Imports", "memlock/x.go", "memlock", snib),
+	imported("Imports", "memlock/x.go", "memlock", snib+"/driver/fault"),
+	imported("Imports", "driver/drivertest/x.go", "drivertest", snib+"/memlock"),
+	imported("Imports", "driver/fault/x.go", "fault", snib+"/driver/drivertest"),
+	imported("Imports", "sqlitelock/x.go", "sqlitelock", snib),
+	imported("Imports", "sqlitelock/x.go", "sqlitelock", snib+"/memlock"),
+	imported("Imports", "sqlitelock/x.go", "sqlitelock", "github.com/redis/rueidis"),
+	imported("Imports", "sqlitelock/x_test.go", "sqlitelock", snib+"/memlock"),
+	imported("Imports", "sqlitelock/internal/ofd/x.go", "ofd", snib),
+	imported("Imports", "cmd/snib/x.go", "main", "github.com/alecthomas/kong"),
+
+	{"Closed", "LibraryImportsCommand", map[string]string{"sqlitelock/cmd_test.go": "package sqlitelock\nimport _ \"" + snib + "/cmd/snib/internal/cli\""}, "sqlitelock imports cmd/snib"},
+	{"Closed", "LibraryImportsLab", map[string]string{"x.go": "package snib\nimport _ \"" + snib + "/lab\""}, "imports lab"},
+
+	imported("Testing", "x.go", "snib", "testing"),
+	imported("Testing", "memlock/x.go", "memlock", "testing/synctest"),
+	imported("Template", "cmd/snib/x.go", "main", "text/template"),
+	imported("Template", "driver/drivertest/x.go", "drivertest", "html/template"),
+
+	{"Names", "PackageClause", map[string]string{"driver/fault/fault.go": "package util"}, "package util"},
+	{"Names", "Directory", map[string]string{"cmd/snib/internal/common/c.go": "package fine"}, "cmd/snib/internal/common"},
+	{"Names", "ExternalTest", map[string]string{"cmd/snib/internal/x/c_test.go": "package helpers_test"}, "package helpers"},
+
+	{"Init", "Library", map[string]string{"x.go": "package snib\nfunc init() {}"}, "x.go:2"},
+	{"Init", "Command", map[string]string{"cmd/snib/x.go": "package main\nfunc init() {}"}, "cmd/snib has an init"},
+
+	{"ExportedVariables", "Sentinel", map[string]string{"x.go": "package snib\nvar ErrX = error(nil)"}, "ErrX"},
+	{"ExportedVariables", "SecondName", map[string]string{"x.go": "package snib\nvar (\n\t_ = 1\n\ta, B int\n)"}, "variable B"},
+
+	state("Assigned", "is assigned to", "var n int\nfunc f() { n = 1 }"),
+	state("AssignedInTuple", "is assigned to", "var n int\nfunc f() { _, n = 1, 2 }"),
+	state("Added", "is assigned to", "var n int\nfunc f() { n += 1 }"),
+	state("Incremented", "is assigned to", "var n int\nfunc f() { n++ }"),
+	state("AssignedByRange", "is assigned to", "var n int\nfunc f() { for n = range 3 {} }"),
+	state("Field", "is assigned to", "var v struct{ a struct{ n int } }\nfunc f() { v.a.n = 1 }"),
+	state("Element", "is assigned to", "var m = map[string]int{}\nfunc f() { m[\"x\"]++ }"),
+	state("Pointee", "is assigned to", "var p = new(int)\nfunc f() { *p = 1 }"),
+	state("Address", "has its address taken", "var n int\nfunc f() *int { return &n }"),
+	state("AddressInAnotherVariable", "has its address taken", "var n int\nvar p = &n"),
+	state("PointerMethod", "has its address taken by Set", "type t struct{ n int }\nfunc (v *t) Set() { v.n = 1 }\nvar v t\nfunc f() { v.Set() }"),
+	state("Deleted", "is changed by delete", "var m = map[string]int{}\nfunc f() { delete(m, \"x\") }"),
+	state("Mutex", "exists to change", "import \"sync\"\nvar mu sync.Mutex"),
+	state("Atomic", "exists to change", "import \"sync/atomic\"\nvar n atomic.Int64"),
+	state("Guarded", "exists to change", "import \"sync\"\nvar v = &struct{ mu sync.Mutex }{}"),
+	state("Pool", "exists to change", "import \"sync\"\nvar pool = sync.Pool{}"),
+	state("Channel", "exists to change", "var c = make(chan int)"),
+	{"Variables", "InAnotherFile", map[string]string{"driver/a.go": "package driver\nvar n int", "driver/b.go": "package driver\nfunc f() { n = 1 }"}, "driver/b.go:2"},
+	{"Variables", "UnderABuildTag", map[string]string{"driver/a.go": "package driver\nvar n int", "driver/b_plan9.go": "//go:build plan9\n\npackage driver\nfunc f() { n = 1 }"}, "driver/b_plan9.go:4"},
+	{"Variables", "ByATest", map[string]string{"driver/a.go": "package driver\nvar n int", "driver/b_test.go": "package driver\nfunc f() { n = 1 }"}, "driver/b_test.go:2"},
+
+	{"Modules", "NotInWorkspace", map[string]string{"memlock/go.mod": "module " + snib + "/memlock\n"}, "go.work does not use memlock"},
+	{"Modules", "OtherName", map[string]string{"cmd/snib/go.mod": "module example.com/snib\n"}, "example.com/snib"},
+	{"Modules", "NoModule", map[string]string{"go.work": "use .\nuse ./cmd/snib\nuse ./sqlitelock\nuse ./gone\n"}, "uses gone"},
+	{"RootRequire", "Line", map[string]string{"go.mod": "module " + snib + "\n\nrequire golang.org/x/sys v0.1.0\n"}, "golang.org/x/sys"},
+	{"RootRequire", "Block", map[string]string{"go.mod": "module " + snib + "\n\nrequire (\n\tgolang.org/x/sys v0.1.0\n)\n"}, "require ("},
+
+	{"Conformance", "Missing", map[string]string{"memlock/memlock_test.go": "package memlock\nfunc TestConform(t *testing.T) {}"}, "memlock: the backend"},
+	{"Conformance", "NotATest", map[string]string{"memlock/memlock_test.go": "", "memlock/x.go": "package memlock\nfunc TestConformance() {}"}, "memlock: the backend"},
+	{"Assertion", "Missing", map[string]string{"memlock/memlock.go": "package memlock"}, "memlock: the backend"},
+	{"Assertion", "InATest", map[string]string{"memlock/memlock.go": "package memlock", "memlock/x_test.go": "package memlock\nvar _ driver.Driver = (*Driver)(nil)"}, "memlock: the backend"},
+	{"Assertion", "OtherInterface", map[string]string{"memlock/memlock.go": "package memlock\nvar _ driver.Lease = (*Driver)(nil)"}, "memlock: the backend"},
+	{"Page", "Missing", map[string]string{"docs/backends/memlock.md": ""}, "has no page"},
+	{"Page", "Heading", map[string]string{"docs/backends/memlock.md": "## Keys\n## Waiting\n## Liveness\n## Fencing\n## Options\n"}, "## Failover"},
+	{"Page", "Order", map[string]string{"docs/backends/memlock.md": "## Waiting\n## Keys\n## Liveness\n## Fencing\n## Failover\n## Options\n"}, "## Waiting"},
+}
+
+// violations runs all checks over files: for each check that objects, what it says.
+func violations(t *testing.T, files map[string]string) map[string][]string {
+	t.Helper()
+	r, found := repoOf(t, files), map[string][]string{}
+	for _, c := range checks {
+		c.run(r, func(where, format string, args ...any) {
+			found[c.name] = append(found[c.name], where+": "+fmt.Sprintf(format, args...))
+		})
+	}
+	return found
+}
+
+func TestSound(t *testing.T) {
+	for name, says := range violations(t, sound()) {
+		t.Errorf("%s objects to a sound repository: %q", name, says)
+	}
+}
+
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(m.check+"/"+m.name, func(t *testing.T) {
+			files := sound()
+			maps.Copy(files, m.files)
+			found := violations(t, files)
+			if says := strings.Join(found[m.check], "\n"); says == "" || !strings.Contains(says, m.want) {
+				t.Errorf("%s says %q, want %q in it", m.check, says, m.want)
+			}
+			delete(found, m.check)
+			if m.check == "Closed" {
+				delete(found, "Imports") // which objects to the same import, for its own reason
+			}
+			if len(found) > 0 {
+				t.Errorf("others object too: %q", found)
+			}
+		})
+	}
+	for _, c := range checks {
+		if !slices.ContainsFunc(mutants, func(m mutant) bool { return m.check == c.name }) {
+			t.Errorf("no mutant breaks the check %s: can it fail at all?", c.name)
+		}
+	}
+}
+
+func TestExceptions(t *testing.T) {
+	r := repoOf(t, map[string]string{"driver/state.go": "package driver\nvar n int\nfunc f() { n++ }"})
+	r.exceptions = map[string]string{"driver.n": "a reason", "driver.gone": "a reason", "driver.blank": ""}
+	var says []string
+	noState(r, func(where, format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) })
+	slices.Sort(says)
+	want := []string{"the exception for driver.blank has no reason", "the exception for driver.gone is not needed"}
+	if !slices.Equal(says, want) {
+		t.Errorf("violations = %q, want %q", says, want)
+	}
+}

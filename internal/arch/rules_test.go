@@ -1,0 +1,47 @@
+package arch
+
+// A rule says what one package, or all packages of a tree ("x/..."), may import beside the standard library and
+// themselves. Packages of the repository are named by directory, others by path.
+type rule struct {
+	pkg  string
+	may  []string
+	test []string // what its test files may import as well
+	why  string
+}
+
+// rootTests is what test files of the root module may import as well: packages of the same module, because the root
+// module requires no other one.
+var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/livetest"}
+
+// backendTests is what test files of a backend may import as well.
+var backendTests = []string{".", "driver/...", "internal/livetest/..."}
+
+// rules has a row for each package. The row of a new backend names "driver" and its own client.
+var rules = []rule{
+	{".", []string{"driver"}, rootTests, "the core knows the contract and the standard library, and no store"},
+	{"driver", nil, rootTests, "the contract depends on nothing, so that everything can depend on it"},
+	{"driver/fault", []string{"driver"}, rootTests, "a wrapper of drivers knows the contract only"},
+	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
+	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
+	{"internal/arch", nil, nil, "the rules run before anything else builds"},
+	{"internal/readme", nil, nil, "the README's examples stand in the packages that they show; this one only compares and runs"},
+
+	{"sqlitelock/...", []string{"driver", "github.com/ncruces/go-sqlite3/...", "golang.org/x/sys/..."}, backendTests,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+
+	{"cmd/snib/...", []string{".", "driver", "memlock", "sqlitelock", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/...", "golang.org/x/term"},
+		[]string{"driver/...", "github.com/rogpeppe/go-internal/..."},
+		"the command is small on purpose: each dependency is agreed on here"},
+}
+
+// exceptions are package variables that are allowed to be state, as "directory.name", each with the reason.
+var exceptions = map[string]string{}
+
+// closed trees are imported by nobody outside.
+var closed = []string{"cmd", "lab", "bench"}
+
+// badNames say nothing about what a package is for.
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}
+
+// headings stand on every backend's page in docs/backends, in this order.
+var headings = []string{"Keys", "Waiting", "Liveness", "Fencing", "Failover", "Options"}

@@ -1,0 +1,310 @@
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+func TestKeeper(t *testing.T) {
+	tests := []struct {
+		name  string
+		renew func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal
+		opts  []snib.Option
+		hold  time.Duration
+		want  error // cause of the hold's context after hold; nil while it lives
+		why   error // what the cause says beside
+	}{
+		{name: "RenewsPastTTL", hold: time.Hour},
+		{name: "LivesUntilDeadline", renew: unreachable, hold: ttl - ttl/100 - 3*time.Millisecond},
+		{name: "LostAtDeadline", renew: unreachable, hold: ttl - ttl/100 - time.Millisecond, want: snib.ErrLost, why: errUnreachable},
+		{name: "LostAtMaxHold", opts: []snib.Option{snib.MaxHold(time.Minute)}, hold: time.Minute, want: snib.ErrLost},
+		{name: "LivesUntilMaxHold", opts: []snib.Option{snib.MaxHold(time.Minute)}, hold: time.Minute - 1},
+		{name: "ShortTTL", opts: []snib.Option{snib.TTL(50 * time.Millisecond)}, hold: time.Minute},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				d.renew = tt.renew
+				lock := acquire(t, open(t, d, tt.opts...), "a")
+				ctx := lock.Context()
+				time.Sleep(tt.hold) // fake time
+				synctest.Wait()
+				got := context.Cause(ctx)
+				if !errors.Is(got, tt.want) || (tt.want == nil) != (got == nil) || (tt.why != nil && !errors.Is(got, tt.why)) {
+					t.Errorf("cause after %v = %v, want %v, %v", tt.hold, got, tt.want, tt.why)
+				}
+				if got := closed(lock.Lost()); got != (tt.want != nil) {
+					t.Errorf("Lost after %v is closed: %v", tt.hold, got)
+				}
+				wantErr(t, "Release", lock.Release(), tt.want)
+				if d.releases != 1 {
+					t.Errorf("the store was told of %d releases, want 1", d.releases)
+				}
+			})
+		})
+	}
+}
+
+// A renewal that hangs, in a driver that does not even look at its context, does not delay the loss: it comes at the
+// deadline, before the store gives the lock away.
+func TestHungDriverDoesNotDelayLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		until := make(chan struct{})
+		d.renew = hang(until)
+		locker := open(t, d)
+		began := time.Now()
+		lock := acquire(t, locker, "a")
+		next := make(chan time.Duration)
+		go func() {
+			other := open(t, store.Open())
+			l, err := other.Acquire(t.Context(), "a")
+			if err != nil {
+				t.Errorf("Acquire by another process: %v", err)
+			} else {
+				defer l.Release()
+			}
+			next <- time.Since(began)
+		}()
+		<-lock.Context().Done()
+		told := time.Since(began)
+		if want := ttl - ttl/100 - 2*time.Millisecond; told != want {
+			t.Errorf("the holder was told after %v, want %v", told, want)
+		}
+		if given := <-next; given <= told {
+			t.Errorf("the store gave the lock away after %v, the holder was told after %v", given, told)
+		}
+		close(until)
+	})
+}
+
+// A part of the store that hangs does not keep the rest from being renewed.
+func TestHungBatchDoesNotStarveOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		until := make(chan struct{})
+		first := true
+		d.renew = func(_ context.Context, _ []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+			if d.mu.Lock(); first {
+				first = false
+				d.mu.Unlock()
+				<-until
+				return nil
+			}
+			d.mu.Unlock()
+			return ask()
+		}
+		locker := open(t, d)
+		stuck := acquire(t, locker, "stuck")
+		time.Sleep(5 * time.Second)
+		fine := acquire(t, locker, "fine")
+		time.Sleep(time.Minute)
+		if !closed(stuck.Lost()) || closed(fine.Lost()) {
+			t.Errorf("lost: stuck %v, want true; fine %v, want false", closed(stuck.Lost()), closed(fine.Lost()))
+		}
+		close(until)
+		release(t, fine)
+	})
+}
+
+// An answer that comes after the deadline does not bring the hold back, whatever it says.
+func TestRenewalNeverRevives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.renew = func(_ context.Context, _ []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+			answers := ask() // the store extended the lease in time ...
+			time.Sleep(ttl)  // ... and its answer took longer than the old lease
+			return answers
+		}
+		lock := acquire(t, open(t, d), "a")
+		time.Sleep(2 * ttl)
+		synctest.Wait()
+		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
+		wantErr(t, "Release", lock.Release(), snib.ErrLost)
+	})
+}
+
+// A renewal counts from when it was sent, not from when its answer came.
+func TestRenewalCountsFromSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		slow := true
+		d.renew = func(_ context.Context, due []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+			if !slow {
+				return unreachable(nil, due, nil)
+			}
+			slow = false
+			answers := ask()
+			time.Sleep(8 * time.Second)
+			return answers
+		}
+		lock := acquire(t, open(t, d), "a")
+		began := time.Now()
+		<-lock.Context().Done()
+		// The renewal was sent after at most a third of the TTL.
+		if got, most := time.Since(began), ttl/3+ttl; got > most {
+			t.Errorf("lost after %v, want at most %v", got, most)
+		}
+	})
+}
+
+func TestRenewalRetriesWithinTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		calls := 0
+		d.renew = func(_ context.Context, due []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+			if calls++; calls%4 != 0 {
+				return unreachable(nil, due, nil)
+			}
+			return ask()
+		}
+		lock := acquire(t, open(t, d), "a")
+		time.Sleep(time.Hour)
+		if closed(lock.Lost()) {
+			t.Errorf("lost although each fourth renewal succeeded: %v", context.Cause(lock.Context()))
+		}
+		release(t, lock)
+	})
+}
+
+// A driver that gives fewer answers than it was asked for has renewed none of the rest.
+func TestMissingAnswersAreNoSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
+			return make([]driver.Renewal, len(due)/2)
+		}
+		lock := acquire(t, open(t, d), "a")
+		time.Sleep(ttl)
+		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
+	})
+}
+
+// The store's word that the lease is gone ends the hold at once, by a renewal or of its own accord.
+func TestStoreSaysLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		locker := open(t, store.Open())
+		lock := acquire(t, locker, "a")
+		if err := store.Open().Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl / 2)
+		wantErr(t, "cause after the next renewal", context.Cause(lock.Context()), snib.ErrLost)
+		wantErr(t, "Release", lock.Release(), snib.ErrLost)
+	})
+}
+
+type sessionLease struct {
+	driver.Lease
+	lost chan error
+}
+
+func (l *sessionLease) Lost() <-chan error { return l.lost }
+
+func TestSessionLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errGone := errors.New("session expired")
+		lost := make(chan error, 1)
+		d := newSpy(new(memlock.Store))
+		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := ask()
+			return &sessionLease{l, lost}, err
+		}
+		d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
+			answers := make([]driver.Renewal, len(due))
+			for i := range answers {
+				answers[i].Start = driver.Now()
+			}
+			return answers
+		}
+		locker := open(t, d)
+		released := acquire(t, locker, "released") // its listener ends with it, or the bubble would not
+		release(t, released)
+		lock := acquire(t, locker, "a")
+		lost <- fmt.Errorf("%w: %w", driver.ErrLost, errGone)
+		synctest.Wait()
+		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
+		wantErr(t, "cause", context.Cause(lock.Context()), errGone)
+	})
+}
+
+// Many holds are renewed in few calls, and cost no goroutine each.
+func TestRenewalsAreBatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		locker := open(t, d)
+		const holds = 1000
+		for i := range holds {
+			acquire(t, locker, fmt.Sprint(i))
+		}
+		time.Sleep(ttl - time.Second)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if n := len(d.batches); n > 40 {
+			t.Errorf("%d holds took %d calls of Renew in a TTL, want at most 40", holds, n)
+		}
+	})
+}
+
+func TestLateGrantIsNoHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		late := true
+		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := ask()
+			if late {
+				time.Sleep(ttl) // the process stood still between the store's grant and now
+			}
+			return l, err
+		}
+		locker := open(t, d)
+		_, err := locker.Acquire(t.Context(), "a")
+		wantErr(t, "Acquire whose answer came after the lease", err, snib.ErrLost)
+		late = false
+		release(t, acquire(t, locker, "a")) // nothing stayed behind
+	})
+}
+
+func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
+	tests := []struct {
+		name  string
+		grant driver.Lease
+	}{
+		{"Nil", nil},
+		{"Zero", zeroLease{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &emptyDriver{Driver: memlock.New(), lease: tt.grant}
+			if lock, err := open(t, d).Acquire(t.Context(), "a"); err == nil {
+				t.Errorf("Acquire = %v without an error", lock)
+			}
+		})
+	}
+}
+
+type emptyDriver struct {
+	driver.Driver
+	lease driver.Lease
+}
+
+func (d *emptyDriver) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+	return d.lease, nil
+}
+
+type zeroLease struct{}
+
+func (zeroLease) Grant() driver.Grant           { return driver.Grant{} }
+func (zeroLease) Release(context.Context) error { return nil }
+func (zeroLease) Lost() <-chan error            { return nil }

@@ -1,0 +1,291 @@
+package snib
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A Locker acquires locks in one store. It is safe for concurrent use; one Locker is enough for a program.
+type Locker struct {
+	core *core
+	conf config
+	err  error // why conf can't be used
+}
+
+// core is what all Lockers share that were derived from one by With.
+type core struct {
+	driver driver.Driver
+	info   driver.Info
+	holder driver.Holder
+	owner  string        // random: how the owners of all acquisitions begin
+	serial atomic.Uint64 // how they end
+	closed chan struct{} // closed by Close
+
+	// mu guards what follows, and the mutable fields of gates, leases and holds. Neither the driver nor a callback nor
+	// the end of a context is called under it.
+	mu       sync.Mutex
+	isClosed bool
+	gates    map[string]*gate
+	keeper   keeper
+	seen     watermarks
+}
+
+// New returns a Locker that locks through d, which it closes when it is closed.
+//
+// It answers [ErrInvalid] if an option can't be used, or asks for more than d promises.
+func New(d driver.Driver, opts ...Option) (*Locker, error) {
+	if d == nil {
+		return nil, &Error{Op: "new", Backend: "none", Err: fmt.Errorf("%w driver: it is nil", ErrInvalid)}
+	}
+	info := d.Info()
+	conf, err := config{releaseTimeout: defaultReleaseTimeout}.configure(info, opts)
+	if err != nil {
+		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
+	}
+	host, _ := os.Hostname() // shown to people only
+	return &Locker{conf: conf, core: &core{
+		driver: d,
+		info:   info,
+		holder: driver.Holder{Host: host, PID: os.Getpid()},
+		owner:  rand.Text() + "-",
+		closed: make(chan struct{}),
+		gates:  make(map[string]*gate),
+		keeper: keeper{poke: make(chan struct{}, 1)},
+		seen:   make(watermarks),
+	}}, nil
+}
+
+// With returns a Locker with further options over the same driver, queues and holds. An option that can't be used is
+// reported by each acquisition through it.
+func (l *Locker) With(opts ...Option) *Locker {
+	conf, err := l.conf.configure(l.core.info, opts)
+	if l.err != nil {
+		err = l.err
+	} else if err != nil {
+		err = &Error{Op: "with", Backend: l.core.info.Backend, Err: err}
+	}
+	return &Locker{core: l.core, conf: conf, err: err}
+}
+
+// Info says what the backend promises.
+func (l *Locker) Info() driver.Info { return l.core.info }
+
+// Acquire waits for the lock and takes it. The context bounds the wait only, not the hold: see [Lock.Context].
+//
+// Errors match [ErrHeld] if [MaxWait] was over, [ErrNested] if ctx carries a hold on the same name, [ErrInvalid] for a
+// name that can't be used, [ErrKind], [ErrRegressed], [ErrClosed], [ErrLost] if the answer came so late that the lease
+// was over, [context.Cause] of ctx if that ended the wait, or they are the backend's. With an error nothing is held and
+// no place in a queue stays behind.
+func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
+	return l.acquire(ctx, name, l.conf.noWait)
+}
+
+// TryAcquire is Acquire without the wait: if somebody else holds the lock it answers [ErrHeld] at once.
+func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
+	return l.acquire(ctx, name, true)
+}
+
+// Close ends all holds of the Locker and of those derived from it, as lost, and closes the driver. Waiting acquisitions
+// and later ones answer [ErrClosed]. The store gives the locks away when their leases lapse, so that what still runs
+// under them has that long to wind down; release them first to give them away at once.
+func (l *Locker) Close() error {
+	c := l.core
+	var over endings
+	c.mu.Lock()
+	if !c.isClosed {
+		c.isClosed = true
+		close(c.closed)
+		for len(c.keeper.heap) > 0 {
+			over = append(over, c.lose(c.keeper.heap[0], fmt.Errorf("%w: %w", ErrLost, ErrClosed)))
+		}
+		c.keeper.wake()
+	}
+	c.mu.Unlock()
+	over.run()
+	return c.driver.Close()
+}
+
+func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	name = l.conf.prefix + name
+	began := time.Now()
+	l.tell(func(t *Trace) func(Event) { return t.WaitStarted }, Event{Name: name})
+	lock, local, err := l.enter(ctx, name, noWait)
+	waited := time.Since(began)
+	if err != nil {
+		err = l.fail("acquire", name, err)
+	}
+	l.tell(func(t *Trace) func(Event) { return t.WaitEnded }, Event{Name: name, Waited: waited, Err: err})
+	if err != nil {
+		return nil, err
+	}
+	l.tell(func(t *Trace) func(Event) { return t.Acquired },
+		Event{Name: name, Token: lock.Token(), Waited: waited, Local: local})
+	return lock, nil
+}
+
+// enter is acquire without its frame. local means that the store was not asked.
+func (l *Locker) enter(ctx context.Context, name string, noWait bool) (lock *Lock, local bool, err error) {
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	if err := driver.CheckName(name); err != nil {
+		return nil, false, err
+	}
+	if h := l.core.carried(ctx, name); h != nil {
+		lock, err := l.reenter(ctx, h)
+		return lock, true, err
+	}
+	wait := ctx
+	if l.conf.maxWait > 0 && !noWait {
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeoutCause(ctx, l.conf.maxWait,
+			fmt.Errorf("%w: waited for %v", ErrHeld, l.conf.maxWait))
+		defer cancel()
+	}
+	h, local, err := l.contend(wait, name, noWait)
+	if err != nil {
+		return nil, false, err
+	}
+	return l.newLock(ctx, h), local, nil
+}
+
+// contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.
+func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold, local bool, err error) {
+	var g *gate // stays nil for those who ask without the turn
+	if !l.conf.fair && l.conf.owner == "" {
+		var handed *hold
+		g, handed, err = l.core.line(ctx, l, name, noWait)
+		if handed != nil || err != nil {
+			return handed, true, err
+		}
+	}
+	h, err := l.ask(ctx, name, g, noWait)
+	if g != nil && (err != nil || !l.conf.exclusive()) {
+		l.core.passTurn(g) // an exclusive hold keeps the turn until it ends
+	}
+	return h, false, err
+}
+
+// ask takes a lease in the store.
+func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (*hold, error) {
+	c := l.core
+	req := driver.Request{
+		Name: name, Owner: l.newOwner(), TTL: l.conf.ttl, NoWait: noWait,
+		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold,
+		Inherit: l.conf.inheritable, Holder: c.holder,
+	}
+	req.Holder.Label = l.conf.label
+	c.mu.Lock()
+	seen := c.seen[name]
+	if g != nil && l.conf.handsOver() {
+		req.Tokens = g.block()
+	}
+	c.mu.Unlock()
+	granted, err := c.driver.Acquire(ctx, req)
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	h, err := l.admit(ctx, req, granted, g, seen)
+	if err != nil && granted != nil {
+		// Whoever asked is told of err; a release that the store does not hear lapses with the lease.
+		_ = c.release(granted, l.conf.releaseTimeout)
+	}
+	return h, err
+}
+
+// admit checks what the store granted, and makes it a hold.
+func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.Lease, g *gate, seen uint64) (*hold, error) {
+	if granted == nil {
+		return nil, fmt.Errorf("the driver granted nothing without an error")
+	}
+	grant := granted.Grant()
+	if grant.Start.IsZero() || (grant.Token == 0 && l.core.info.Fencing > driver.FencingNone) {
+		return nil, fmt.Errorf("the driver granted a lease without start or token")
+	}
+	if grant.Token <= seen && l.core.info.Fencing > driver.FencingNone && l.conf.owner == "" {
+		if err := l.regressed(req.Name, grant.Token, seen); err != nil {
+			return nil, err
+		}
+	}
+	le := newLease(req, granted, g)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	now := driver.Now()
+	if le.deadline.Reached(now) {
+		return nil, fmt.Errorf("%w: the grant came %v after it was asked for, with a TTL of %v",
+			ErrLost, now.Sub(grant.Start), le.ttl)
+	}
+	return l.core.install(l, le, now)
+}
+
+// regressed reports a token that went back: as an error where fencing is required, and to the traces.
+func (l *Locker) regressed(name string, token, seen uint64) error {
+	l.tell(func(t *Trace) func(Event) { return t.Regressed }, Event{Name: name, Token: token, Last: seen})
+	if l.conf.fencing == driver.FencingNone {
+		return nil
+	}
+	return fmt.Errorf("%w: the store granted %d after %d", ErrRegressed, token, seen)
+}
+
+// newOwner returns the id of a new acquisition.
+func (l *Locker) newOwner() string {
+	if l.conf.owner != "" {
+		return l.conf.owner
+	}
+	return l.core.owner + strconv.FormatUint(l.core.serial.Add(1), 36)
+}
+
+// release gives a lease back, detached from whatever context has ended by now.
+func (c *core) release(granted driver.Lease, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return granted.Release(ctx)
+}
+
+func (l *Locker) tell(which func(*Trace) func(Event), e Event) {
+	if len(l.conf.traces) > 0 {
+		e.Backend = l.core.info.Backend
+		l.conf.tell(which, e)
+	}
+}
+
+func (l *Locker) fail(op, name string, err error) error {
+	return &Error{Op: op, Name: name, Backend: l.core.info.Backend, Err: err}
+}
+
+// exclusive reports whether a hold shuts all others out.
+func (c *config) exclusive() bool { return !c.shared && c.slots == 0 }
+
+// watermarks are the greatest tokens seen, by name.
+type watermarks map[string]uint64
+
+// maxWatermarks bounds the memory that they take. Past it an arbitrary one is forgotten for each new name.
+const maxWatermarks = 1 << 14
+
+func (w watermarks) raise(name string, token uint64) {
+	if last, known := w[name]; known || len(w) < maxWatermarks {
+		w[name] = max(last, token)
+		return
+	}
+	for other := range w {
+		delete(w, other)
+		break
+	}
+	w[name] = token
+}

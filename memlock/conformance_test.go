@@ -1,0 +1,57 @@
+package memlock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/memlock"
+)
+
+// TestConformance runs the suite in fake time, where checks are exact.
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{Bubble: true, Fresh: func(*testing.T) drivertest.Harness {
+		s := new(memlock.Store)
+		return drivertest.Harness{
+			Open: func(*testing.T) driver.Driver { return s.Open() },
+			Kill: killer(s),
+		}
+	}})
+}
+
+// TestConformanceSevered runs the suite through package fault, which must not cost the driver an ability, for the sake
+// of the cases that cut it off from its store.
+func TestConformanceSevered(t *testing.T) {
+	drivertest.Run(t, drivertest.Harness{Bubble: true, Fresh: func(*testing.T) drivertest.Harness {
+		s := new(memlock.Store)
+		return drivertest.Harness{
+			Open: func(*testing.T) driver.Driver { return fault.Wrap(s.Open(), fault.Plan{}) },
+			Kill: killer(s),
+			Sever: func(_ *testing.T, d driver.Driver) func() {
+				f := d.(*fault.Driver)
+				f.Sever(fault.Hang)
+				return f.Heal
+			},
+		}
+	}})
+}
+
+// TestConformanceWallClock runs the suite as it runs for stores outside of the process.
+func TestConformanceWallClock(t *testing.T) {
+	s := new(memlock.Store)
+	drivertest.Run(t, drivertest.Harness{
+		Open: func(*testing.T) driver.Driver { return s.Open() },
+		Kill: killer(s),
+	})
+}
+
+// killer makes Harness.Kill for a store: a lease that nobody renews is what a killed process leaves behind.
+func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
+	return func(t *testing.T, req driver.Request) func() {
+		if _, err := s.Open().Acquire(t.Context(), req); err != nil {
+			t.Fatalf("Acquire = %v", err)
+		}
+		return func() {}
+	}
+}

@@ -1,0 +1,191 @@
+package snib
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A gate is where the goroutines of this process queue for one name, so that at most one of them asks the store. It
+// exists as long as somebody has the turn. Its fields are guarded by core.mu.
+//
+// Who has the turn asks the store. An exclusive hold keeps the turn until it ends; then the lease, with its next token,
+// goes straight to the first in the queue, or that one gets the turn to ask for itself.
+type gate struct {
+	name  string
+	queue list.List // of *waiter
+	held  bool      // an exclusive hold of this process has the turn
+	used  int       // tokens that the last lease here could have used
+}
+
+// A waiter is a goroutine in a gate's queue.
+type waiter struct {
+	locker *Locker
+	ready  chan *hold // of one: a hold that was handed over, or nil for the turn
+}
+
+// A run is a series of holds under one lease.
+type run struct {
+	length   int            // hand-overs so far
+	wantedAt driver.Instant // when it was first seen that another process waits; zero before
+}
+
+// While another process waits, a run ends after that many hand-overs or that time. Until then it may go on.
+const (
+	maxRun     = 128
+	maxRunTime = 5 * time.Millisecond
+)
+
+// maxBlock bounds the fencing tokens that a lease reserves for a run: each unused one puts the store's tokens ahead of
+// its clock by a microsecond.
+const maxBlock = 4096
+
+// line waits until this goroutine gets a hold from another one, or the turn to ask the store. Without both and without
+// an error, the caller asks without the turn: it must not wait here, and it is not known who holds the lock.
+func (c *core) line(ctx context.Context, l *Locker, name string, noWait bool) (*gate, *hold, error) {
+	c.mu.Lock()
+	g := c.gates[name]
+	switch {
+	case c.isClosed:
+		c.mu.Unlock()
+		return nil, nil, ErrClosed
+	case g == nil:
+		g = &gate{name: name}
+		c.gates[name] = g
+		c.mu.Unlock()
+		return g, nil, nil
+	case noWait && g.held:
+		c.mu.Unlock()
+		return nil, nil, ErrHeld
+	case noWait:
+		c.mu.Unlock()
+		return nil, nil, nil
+	}
+	w := &waiter{locker: l, ready: make(chan *hold, 1)}
+	place := g.queue.PushBack(w)
+	c.mu.Unlock()
+
+	var err error
+	select {
+	case h := <-w.ready:
+		if ctx.Err() == nil && !h.isOver() {
+			return g, h, nil
+		}
+		w.ready <- h // there is room: nobody else sends
+		err = cmp.Or(context.Cause(ctx), error(ErrLost))
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-c.closed:
+		err = ErrClosed
+	}
+	c.quit(g, w, place)
+	return nil, nil, err
+}
+
+// quit takes a waiter out of the queue who waits no longer, and passes on what it got in the meantime.
+func (c *core) quit(g *gate, w *waiter, place *list.Element) {
+	c.mu.Lock()
+	select {
+	case h := <-w.ready:
+		if h == nil {
+			c.pass(g)
+		}
+		c.mu.Unlock()
+		if h != nil {
+			_ = h.leave() // told to the traces
+		}
+	default:
+		g.queue.Remove(place)
+		c.mu.Unlock()
+	}
+}
+
+// passTurn gives up the turn.
+func (c *core) passTurn(g *gate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pass(g)
+}
+
+// pass gives the turn to the next in the queue. It is called with core.mu held.
+func (c *core) pass(g *gate) {
+	g.held = false
+	if w := g.pop(); w != nil {
+		w.ready <- nil
+		return
+	}
+	delete(c.gates, g.name)
+}
+
+func (g *gate) pop() *waiter {
+	first := g.queue.Front()
+	if first == nil {
+		return nil
+	}
+	return g.queue.Remove(first).(*waiter)
+}
+
+// handOver gives a lease whose hold has just been released to the next in the queue, if that is allowed. It is called
+// with core.mu held.
+func (c *core) handOver(le *lease, now driver.Instant) bool {
+	g := le.gate
+	if g == nil || g.queue.Len() == 0 || !le.mayGoOn(now) {
+		return false
+	}
+	w := g.queue.Front().Value.(*waiter)
+	if !w.locker.conf.handsOver() || w.locker.conf.ttl != le.hold.locker.conf.ttl {
+		return false
+	}
+	g.pop()
+	le.run.length++
+	h := le.newHold(w.locker, le.next, now)
+	le.next++
+	c.schedule(le)
+	w.ready <- h
+	return true
+}
+
+// handsOver reports whether holds under these options may pass from one to the next without the store: not where the
+// store has to know of each.
+func (c *config) handsOver() bool {
+	return c.exclusive() && !c.fair && !c.inheritable && c.minHold == 0 && c.owner == ""
+}
+
+// mayGoOn reports whether one more hold may have the lease.
+func (le *lease) mayGoOn(now driver.Instant) bool {
+	if le.next >= le.end || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.handsOver() {
+		return false
+	}
+	select {
+	case <-le.wanted:
+	default:
+		if le.wanted != nil {
+			return true
+		}
+	}
+	if le.run.wantedAt.IsZero() {
+		le.run.wantedAt, le.run.length = now, 0
+	}
+	return le.run.length < maxRun && now.Sub(le.run.wantedAt) < maxRunTime
+}
+
+// block is how many tokens the next lease should reserve: one for each who waits, and twice as many as the last lease
+// used if it used them all, so that a long run costs the store few words.
+func (g *gate) block() int {
+	return min(max(1+g.queue.Len(), g.used), maxBlock)
+}
+
+// note learns from a lease that goes back to the store.
+func (g *gate) note(le *lease) {
+	if g == nil {
+		return
+	}
+	first := le.granted.Grant().Token
+	g.used = int(le.next - first)
+	if le.next >= le.end {
+		g.used *= 2
+	}
+}
