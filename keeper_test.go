@@ -231,6 +231,7 @@ func TestSessionLoss(t *testing.T) {
 		locker := open(t, d)
 		released := acquire(t, locker, "released") // its listener ends with it, or the bubble would not
 		release(t, released)
+		synctest.Wait() // so that it does not take the message to the next
 		lock := acquire(t, locker, "a")
 		lost <- fmt.Errorf("%w: %w", driver.ErrLost, errGone)
 		synctest.Wait()

@@ -40,8 +40,9 @@ type hold struct {
 	// Guarded by core.mu.
 	count  int           // locks not yet released
 	cause  error         // nil while the hold lives; then ErrReleased, or what matches ErrLost
-	lost   chan struct{} // made on demand; closed when the hold is lost
 	scopes []*scope      // to be ended with the hold
+	lost   chan struct{} // made on demand; closed when the hold is lost, after its scopes
+	told   bool          // lost is closed, or would be
 }
 
 // A scope is a context that ends with a hold.
@@ -125,7 +126,7 @@ func (l *Lock) Lost() <-chan struct{} {
 	defer h.locker.core.mu.Unlock()
 	if h.lost == nil {
 		h.lost = make(chan struct{})
-		if h.isLost() {
+		if h.told {
 			close(h.lost)
 		}
 	}
@@ -203,7 +204,9 @@ func (h *hold) isOver() bool {
 }
 
 // isLost is called with core.mu held.
-func (h *hold) isLost() bool { return h.cause != nil && h.cause != ErrReleased }
+func (h *hold) isLost() bool {
+	return h.cause != nil && h.cause != ErrReleased //nolint:errorlint // set by leave, never wrapped
+}
 
 // deadline is when the hold ends if no renewal succeeds. It is called with core.mu held.
 func (h *hold) deadline() driver.Instant {
@@ -281,9 +284,6 @@ func (h *hold) end(cause error) ending {
 	h.cause = cause
 	e := ending{hold: h, scopes: h.scopes, cause: cause}
 	h.scopes = nil
-	if h.isLost() {
-		e.lost = h.lost
-	}
 	return e
 }
 
@@ -292,15 +292,22 @@ type ending struct {
 	hold   *hold
 	cause  error
 	scopes []*scope
-	lost   chan struct{} // to be closed, if not nil
 }
 
+// run ends the contexts first: who is woken by Lost finds the cause in them.
 func (e ending) run() {
-	if e.lost != nil {
-		close(e.lost)
-	}
 	for _, s := range e.scopes {
 		s.cancel(e.cause)
+	}
+	if e.cause == ErrReleased { //nolint:errorlint // set by leave, never wrapped
+		return
+	}
+	h := e.hold
+	h.locker.core.mu.Lock()
+	defer h.locker.core.mu.Unlock()
+	h.told = true
+	if h.lost != nil {
+		close(h.lost)
 	}
 }
 

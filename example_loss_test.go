@@ -1,0 +1,42 @@
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/memlock"
+)
+
+const exampleTTL = 50 * time.Millisecond // short, so that the example is
+
+// Stop working when the lock is lost. Here an operator breaks it; an unreachable store or a long pause ends the hold in
+// the same way.
+func ExampleLock_Context() {
+	store := new(memlock.Store)
+	locker, err := snib.New(store.Open(), snib.TTL(exampleTTL))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close()
+
+	lock, err := locker.Acquire(context.Background(), "reindex")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := store.Open().Break(context.Background(), "reindex", lock.Owner(), lock.Token()); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	<-lock.Context().Done() // give this context to all that is done under the lock
+	fmt.Println("lost:", errors.Is(context.Cause(lock.Context()), snib.ErrLost))
+	fmt.Println("release:", lock.Release())
+	// Output:
+	// lost: true
+	// release: snib: release "reindex" (memory): the lock was lost
+}

@@ -1,0 +1,448 @@
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+func TestAcquireAndRelease(t *testing.T) {
+	l := open(t, memlock.New(), snib.Prefix("app/"))
+	lock := acquire(t, l, "a")
+	if got, want := lock.Name(), "app/a"; got != want {
+		t.Errorf("Name = %q, want %q", got, want)
+	}
+	ctx := lock.Context()
+	if ctx.Err() != nil || lock.Validity() <= 0 {
+		t.Errorf("a new hold: context %v, validity %v", ctx.Err(), lock.Validity())
+	}
+	_, err := l.TryAcquire(t.Context(), "a")
+	wantErr(t, "TryAcquire of a held lock", err, snib.ErrHeld)
+	release(t, lock)
+	wantErr(t, "cause", context.Cause(ctx), snib.ErrReleased)
+	if closed(lock.Lost()) || lock.Validity() != 0 {
+		t.Errorf("a released hold: lost %v, validity %v", closed(lock.Lost()), lock.Validity())
+	}
+	release(t, lock) // again
+	next := acquire(t, l, "a")
+	if next.Token() <= lock.Token() {
+		t.Errorf("token %d after %d", next.Token(), lock.Token())
+	}
+	release(t, next)
+}
+
+// A context that is asked for after Release is done.
+func TestContextAfterRelease(t *testing.T) {
+	lock := acquire(t, open(t, memlock.New()), "a")
+	release(t, lock)
+	wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrReleased)
+}
+
+// The context of Acquire bounds the wait, not the hold.
+func TestHoldOutlivesAcquireContext(t *testing.T) {
+	type key struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
+	store := new(memlock.Store)
+	lock, err := open(t, store.Open()).Acquire(ctx, "a")
+	wantErr(t, "Acquire", err, nil)
+	cancel()
+	if err := lock.Context().Err(); err != nil {
+		t.Errorf("the hold ended with the context of its Acquire: %v", err)
+	}
+	if got := lock.Context().Value(key{}); got != "kept" {
+		t.Errorf("value of Acquire's context = %v", got)
+	}
+	release(t, lock) // on a cancelled context: the commonest bug
+	if _, err := open(t, store.Open()).TryAcquire(t.Context(), "a"); err != nil {
+		t.Errorf("the release under a cancelled context stranded the lock: %v", err)
+	}
+}
+
+func TestWaitErrors(t *testing.T) {
+	errEnough := errors.New("enough")
+	tests := []struct {
+		name string
+		opts []snib.Option
+		ctx  func(context.Context) (context.Context, context.CancelFunc)
+		want error
+	}{
+		{"NoWait", []snib.Option{snib.NoWait()}, nil, snib.ErrHeld},
+		{"MaxWait", []snib.Option{snib.MaxWait(time.Second)}, nil, snib.ErrHeld},
+		{"Deadline", nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, context.DeadlineExceeded},
+		{"Cause", nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, time.Second, errEnough)
+		}, errEnough},
+		{"DoneBefore", nil, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			cancel(errEnough)
+			return ctx, func() {}
+		}, errEnough},
+	}
+	for _, tt := range tests {
+		for _, where := range []string{"InProcess", "InStore"} {
+			t.Run(tt.name+where, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := new(memlock.Store)
+					l := open(t, store.Open(), tt.opts...)
+					holder := l
+					if where == "InStore" {
+						holder = open(t, store.Open())
+					}
+					lock := acquire(t, holder, "a")
+					ctx := t.Context()
+					if tt.ctx != nil {
+						c, cancel := tt.ctx(ctx)
+						defer cancel()
+						ctx = c
+					}
+					_, err := l.Acquire(ctx, "a")
+					wantErr(t, "Acquire of a held lock", err, tt.want)
+					var e *snib.Error
+					if !errors.As(err, &e) || e.Op != "acquire" || e.Name != "a" || e.Backend != "memory" {
+						t.Errorf("error %#v does not say operation, name and backend", err)
+					}
+					release(t, lock)
+					release(t, acquire(t, l, "a")) // nothing stayed behind
+				})
+			})
+		}
+	}
+}
+
+func TestReleaseTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.release = func(ctx context.Context, _ func() error) error {
+			<-ctx.Done() // the store does not answer
+			return ctx.Err()
+		}
+		l := open(t, d)
+		lock := acquire(t, l, "a")
+		began := time.Now()
+		wantErr(t, "Release", lock.Release(), context.DeadlineExceeded)
+		if got, want := time.Since(began), 5*time.Second; got != want {
+			t.Errorf("Release took %v, want %v", got, want)
+		}
+		d.release = nil
+		release(t, acquire(t, l, "a")) // it lapsed
+		if got := time.Since(began); got > ttl {
+			t.Errorf("the lock was free after %v, want at most a TTL of %v", got, ttl)
+		}
+	})
+}
+
+func TestMinHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		a, b := open(t, store.Open(), snib.MinHold(time.Minute)), open(t, store.Open())
+		began := time.Now()
+		release(t, acquire(t, a, "tick"))
+		if time.Since(began) != 0 {
+			t.Errorf("Release waited for %v", time.Since(began))
+		}
+		_, err := b.TryAcquire(t.Context(), "tick")
+		wantErr(t, "TryAcquire on the host with the slow clock", err, snib.ErrHeld)
+		_, err = a.TryAcquire(t.Context(), "tick")
+		wantErr(t, "TryAcquire in the same process", err, snib.ErrHeld)
+		release(t, acquire(t, b, "tick"))
+		if got := time.Since(began); got != time.Minute {
+			t.Errorf("the lock was free after %v, want a minute", got)
+		}
+	})
+}
+
+// An owner that asks again gets the same hold again.
+func TestOwnerIsIdempotent(t *testing.T) {
+	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(driver.FencingClock))
+	one, two := acquire(t, l, "state"), acquire(t, l, "state")
+	if one.Token() != two.Token() || one.Owner() != "terraform-4711" {
+		t.Errorf("tokens %d and %d, owner %q", one.Token(), two.Token(), one.Owner())
+	}
+	release(t, one)
+	wantErr(t, "second Release of one lease", two.Release(), nil)
+}
+
+func TestSharedAndSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, memlock.New())
+		read, write, pool := l.With(snib.Shared()), l.With(snib.NoWait()), l.With(snib.Slots(2), snib.NoWait())
+		r1, r2 := acquire(t, read, "rw"), acquire(t, read, "rw")
+		_, err := write.Acquire(t.Context(), "rw")
+		wantErr(t, "writer beside readers", err, snib.ErrHeld)
+		release(t, r1)
+		release(t, r2)
+		w := acquire(t, write, "rw")
+		_, err = read.TryAcquire(t.Context(), "rw")
+		wantErr(t, "reader beside a writer", err, snib.ErrHeld)
+		_, err = pool.Acquire(t.Context(), "rw")
+		wantErr(t, "semaphore of a locked name", err, snib.ErrHeld)
+		release(t, w)
+
+		var wg sync.WaitGroup
+		for range 2 { // at the same time: neither may be told that the semaphore is full
+			wg.Go(func() { acquire(t, pool, "pool") })
+		}
+		wg.Wait()
+		_, err = pool.Acquire(t.Context(), "pool")
+		wantErr(t, "third of two", err, snib.ErrHeld)
+		_, err = l.With(snib.Slots(3)).TryAcquire(t.Context(), "pool")
+		wantErr(t, "another size", err, snib.ErrKind)
+	})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := snib.New(memlock.New())
+		wantErr(t, "New", err, nil)
+		lock := acquire(t, l, "a")
+		errs := make(chan error, 2)
+		for range 2 { // one waits in the store, one in the process
+			go func() {
+				_, err := l.Acquire(context.Background(), "a")
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		wantErr(t, "Close", l.Close(), nil)
+		wantErr(t, "a waiting Acquire", <-errs, snib.ErrClosed)
+		wantErr(t, "a waiting Acquire", <-errs, snib.ErrClosed)
+		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
+		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrClosed)
+		wantErr(t, "Release", lock.Release(), snib.ErrLost)
+		_, err = l.Acquire(t.Context(), "b")
+		wantErr(t, "Acquire after Close", err, snib.ErrClosed)
+		wantErr(t, "Close again", l.Close(), nil)
+	})
+}
+
+func TestWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		a, b := open(t, store.Open()), open(t, store.Open())
+		lock := acquire(t, a, "a")
+		if closed(lock.Wanted()) {
+			t.Error("wanted by nobody")
+		}
+		go func() {
+			if l, err := b.Acquire(t.Context(), "a"); err == nil {
+				_ = l.Release()
+			}
+		}()
+		<-lock.Wanted()
+		release(t, lock)
+	})
+}
+
+func TestTokenRegression(t *testing.T) {
+	for _, required := range []bool{true, false} {
+		t.Run(fmt.Sprintf("Required=%v", required), func(t *testing.T) {
+			var told []snib.Event
+			trace := &snib.Trace{Regressed: func(e snib.Event) { told = append(told, e) }}
+			d := newSpy(new(memlock.Store))
+			opts := []snib.Option{snib.Tracing(trace)}
+			if required {
+				opts = append(opts, snib.RequireFencing(driver.FencingClock))
+			}
+			l := open(t, d, opts...)
+			first := acquire(t, l, "a")
+			release(t, first)
+			d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+				l, err := ask()
+				return &oldToken{l, first.Token()}, err
+			}
+			lock, err := l.Acquire(t.Context(), "a")
+			if required {
+				wantErr(t, "Acquire with an old token", err, snib.ErrRegressed)
+				d.acquire = nil
+				lock = acquire(t, l, "a") // the refused lease was given back
+			}
+			wantErr(t, "Release", lock.Release(), nil)
+			if len(told) != 1 || told[0].Token != first.Token() || told[0].Last != first.Token() {
+				t.Errorf("the trace was told %+v", told)
+			}
+		})
+	}
+}
+
+type oldToken struct {
+	driver.Lease
+	token uint64
+}
+
+func (l *oldToken) Grant() driver.Grant {
+	g := l.Lease.Grant()
+	g.Token = l.token
+	return g
+}
+
+func TestLeakIsReportedAndReleased(t *testing.T) {
+	leaks := make(chan snib.Event, 1)
+	trace := &snib.Trace{Leaked: func(e snib.Event) { leaks <- e }}
+	l := open(t, memlock.New(), snib.TrackLeaks(), snib.Tracing(trace))
+	forget := func() {
+		lock := acquire(t, l, "a")
+		_ = lock.Context() // the hold's context must not keep the handle alive
+	}
+	forget()
+	kept := acquire(t, l, "kept")
+	var leak snib.Event
+	for leak.Name == "" {
+		runtime.GC()
+		select {
+		case leak = <-leaks:
+		case <-time.After(10 * time.Millisecond): // the collector runs when it likes
+		}
+	}
+	if leak.Name != "a" || !strings.Contains(string(leak.Stack), "TestLeakIsReportedAndReleased") {
+		t.Errorf("leak of %q at\n%s", leak.Name, leak.Stack)
+	}
+	release(t, acquire(t, l, "a")) // which waits for the release of the leaked one
+	release(t, kept)
+}
+
+func TestTraceAndLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		note := func(what string) func(snib.Event) {
+			return func(e snib.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, fmt.Sprintf("%s %s %v %v", what, e.Name, e.Waited+e.Held, e.Err))
+			}
+		}
+		trace := &snib.Trace{
+			WaitStarted: note("started"), WaitEnded: note("ended"), Acquired: note("acquired"), Renewed: note("renewed"),
+			Released: note("released"), Lost: note("lost"),
+		}
+		store := new(memlock.Store)
+		l := open(t, store.Open(), snib.Tracing(trace), snib.MaxHold(40*time.Second))
+		lock := acquire(t, l, "a")
+		time.Sleep(time.Second)
+		release(t, lock)
+		other := acquire(t, open(t, store.Open()), "a")
+		_, err := l.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire", err, snib.ErrHeld)
+		release(t, other)
+		_ = acquire(t, l, "b")
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		want := []string{
+			"started a 0s <nil>", "ended a 0s <nil>", "acquired a 0s <nil>", "released a 1s <nil>",
+			"started a 0s <nil>", `ended a 0s snib: acquire "a" (memory): the lock is held`,
+			"started b 0s <nil>", "ended b 0s <nil>", "acquired b 0s <nil>",
+			"renewed b 0s <nil>", "renewed b 0s <nil>", "renewed b 0s <nil>", "renewed b 0s <nil>",
+			"lost b 40s the lock was lost: MaxHold of 40s is over",
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got, want := strings.Join(told, "\n"), strings.Join(want, "\n"); got != want {
+			t.Errorf("told:\n%s\nwant:\n%s", got, want)
+		}
+	})
+}
+
+func TestInvalid(t *testing.T) {
+	weak := newSpy(new(memlock.Store))
+	weak.info = func(i driver.Info) driver.Info {
+		return driver.Info{Backend: "weak", MinTTL: time.Second, MaxTTL: time.Minute}
+	}
+	tests := []struct {
+		name string
+		opt  snib.Option
+		says string
+	}{
+		{"TTL", snib.TTL(-time.Second), "TTL: -1s is not positive"},
+		{"ShortTTL", snib.TTL(time.Millisecond), "shorter than 1s"},
+		{"LongTTL", snib.TTL(time.Hour), "longer than 1m0s"},
+		{"MaxWait", snib.MaxWait(0), "MaxWait"},
+		{"MaxHold", snib.MaxHold(-1), "MaxHold"},
+		{"MinHold", snib.MinHold(-1), "MinHold"},
+		{"ReleaseTimeout", snib.ReleaseTimeout(0), "ReleaseTimeout"},
+		{"Owner", snib.Owner(""), "Owner"},
+		{"Slots", snib.Slots(0), "Slots"},
+		{"NoSlots", snib.Slots(2), "no semaphores"},
+		{"Shared", snib.Shared(), "no read/write locks"},
+		{"Fair", snib.Fair(), "order of arrival"},
+		{"Fencing", snib.RequireFencing(driver.FencingClock), "clock required and none here"},
+		{"Zero", snib.Option{}, "zero Option"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := snib.New(weak, tt.opt)
+			wantErr(t, "New", err, snib.ErrInvalid)
+			if !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("error %q does not say %q", err, tt.says)
+			}
+			_, err = open(t, weak).With(tt.opt).Acquire(t.Context(), "a")
+			wantErr(t, "With and Acquire", err, snib.ErrInvalid)
+		})
+	}
+	_, err := snib.New(nil)
+	wantErr(t, "New(nil)", err, snib.ErrInvalid)
+	_, err = snib.New(memlock.New(), snib.Shared(), snib.Slots(2))
+	wantErr(t, "Shared with Slots", err, snib.ErrInvalid)
+
+	l := open(t, memlock.New())
+	for _, name := range []string{"", "a\x00b", strings.Repeat("x", 513), "\xff"} {
+		_, err := l.Acquire(t.Context(), name)
+		wantErr(t, fmt.Sprintf("Acquire(%q)", name), err, snib.ErrInvalid)
+	}
+	_, err = l.AcquireAll(t.Context())
+	wantErr(t, "AcquireAll of nothing", err, snib.ErrInvalid)
+}
+
+func TestDefaultTTLIsTheNearestPossible(t *testing.T) {
+	d := newSpy(new(memlock.Store))
+	d.info = func(i driver.Info) driver.Info { i.MaxTTL = 10 * time.Second; return i }
+	var asked time.Duration
+	d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		asked = req.TTL
+		return ask()
+	}
+	release(t, acquire(t, open(t, d), "a"))
+	if asked != 10*time.Second {
+		t.Errorf("TTL = %v, want 10s", asked)
+	}
+}
+
+func TestHolderIsShown(t *testing.T) {
+	store := new(memlock.Store)
+	l := open(t, store.Open(), snib.Label("backup"))
+	lock := acquire(t, l, "a")
+	st, err := store.Open().Status(t.Context(), "a")
+	wantErr(t, "Status", err, nil)
+	host, _ := os.Hostname()
+	want := driver.Holder{Host: host, PID: os.Getpid(), Label: "backup"}
+	if len(st.Holders) != 1 || st.Holders[0].Holder != want {
+		t.Errorf("Status = %+v, want holder %+v", st, want)
+	}
+	release(t, lock)
+}
+
+// Who is woken by Lost finds the cause in the context: it ends first.
+func TestContextEndsBeforeLost(t *testing.T) {
+	l := open(t, memlock.New(), snib.TTL(10*time.Millisecond), snib.MaxHold(time.Millisecond))
+	for i := range 100 {
+		lock := acquire(t, l, fmt.Sprint(i))
+		ctx := lock.Context()
+		for !closed(lock.Lost()) { // a new look each time, as in a loop of a worker
+			runtime.Gosched()
+		}
+		wantErr(t, "cause once Lost is closed", context.Cause(ctx), snib.ErrLost)
+		_ = lock.Release()
+	}
+}

@@ -1,0 +1,249 @@
+package snib_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+// Goroutines of one process queue in it, first in first out, and one of them at a time asks the store.
+func TestOneContenderPerProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		l := open(t, d)
+		foreign := acquire(t, open(t, store.Open()), "a")
+		const waiters = 100
+		var order []int
+		var wg sync.WaitGroup
+		for i := range waiters {
+			wg.Go(func() {
+				lock := acquire(t, l, "a")
+				order = append(order, i) // the lock guards it
+				release(t, lock)
+			})
+			synctest.Wait() // they arrive in order
+		}
+		if n, _ := d.count(); n != 1 {
+			t.Errorf("%d waiters asked the store %d times, want once", waiters, n)
+		}
+		release(t, foreign)
+		wg.Wait()
+		for i, got := range order {
+			if got != i {
+				t.Fatalf("served in the order %v", order)
+			}
+		}
+		if n, _ := d.count(); n > 3 {
+			t.Errorf("%d hand-overs asked the store %d times, want at most 3", waiters, n)
+		}
+	})
+}
+
+// Each hold of a local run has a token of its own, greater than the one before, and none is given twice by the store.
+func TestLocalTokensIncrease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		a, b := open(t, store.Open()), open(t, store.Open())
+		var last uint64
+		var local int
+		trace := &snib.Trace{Acquired: func(e snib.Event) {
+			if e.Local {
+				local++
+			}
+		}}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			l := []*snib.Locker{a.With(snib.Tracing(trace)), b.With(snib.Tracing(trace))}[i%2]
+			wg.Go(func() {
+				for range 50 {
+					lock := acquire(t, l, "a")
+					if lock.Token() <= last {
+						t.Errorf("token %d after %d", lock.Token(), last)
+					}
+					last = lock.Token()
+					release(t, lock)
+				}
+			})
+		}
+		wg.Wait()
+		if local == 0 {
+			t.Error("no hold was handed over locally: nothing was tested")
+		}
+	})
+}
+
+// While another process waits, a local run is bounded.
+func TestLocalRunEndsForOtherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		a, b := open(t, store.Open()), open(t, store.Open())
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		var holds atomic.Int64
+		for range 4 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					lock := acquire(t, a, "a")
+					holds.Add(1)
+					time.Sleep(time.Millisecond)
+					release(t, lock)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		before := holds.Load()
+		lock := acquire(t, b, "a")
+		if n := holds.Load() - before; n > 10 { // 5 ms, and what was under way
+			t.Errorf("another process got the lock after %d more holds here", n)
+		}
+		release(t, lock)
+		cancel()
+		wg.Wait()
+		if before < 500 {
+			t.Errorf("only %d holds in a second of 1 ms holds", before)
+		}
+	})
+}
+
+// Fair waiters all stand in the store's queue, so that the order of arrival holds across processes.
+func TestFairAcrossProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		a, b := open(t, store.Open(), snib.Fair()), open(t, store.Open(), snib.Fair())
+		held := acquire(t, a, "a")
+		var order []int
+		var wg sync.WaitGroup
+		for i := range 10 {
+			l := []*snib.Locker{a, b}[i%2]
+			wg.Go(func() {
+				lock := acquire(t, l, "a")
+				order = append(order, i)
+				release(t, lock)
+			})
+			synctest.Wait()
+		}
+		release(t, held)
+		wg.Wait()
+		if got, want := fmt.Sprint(order), "[0 1 2 3 4 5 6 7 8 9]"; got != want {
+			t.Errorf("served in the order %s, want %s", got, want)
+		}
+	})
+}
+
+// A waiter that gives up in the moment in which it gets the turn, or a hold, passes it on.
+func TestCancelRacesHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l := open(t, store.Open())
+		for range 200 {
+			held := acquire(t, l, "a")
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 3 {
+				wg.Go(func() {
+					if lock, err := l.Acquire(ctx, "a"); err == nil {
+						release(t, lock)
+					}
+				})
+			}
+			wg.Go(func() { release(t, acquire(t, l, "a")) })
+			synctest.Wait()
+			wg.Go(func() { release(t, held) })
+			wg.Go(cancel)
+			wg.Wait() // the fourth got through: else the bubble is stuck, which the test reports
+			if st, err := store.Open().Status(t.Context(), "a"); err != nil || len(st.Holders)+len(st.Waiters) > 0 {
+				t.Fatalf("left behind: %+v, %v", st, err)
+			}
+		}
+	})
+}
+
+// The turn is passed on when the store does not grant, and when a hold is lost.
+func TestTurnIsPassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		l := open(t, d)
+		d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+			time.Sleep(time.Second)
+			return nil, errUnreachable
+		}
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := l.Acquire(t.Context(), "a")
+				errs <- err
+			}()
+		}
+		wantErr(t, "first", <-errs, errUnreachable)
+		wantErr(t, "second", <-errs, errUnreachable)
+
+		d.acquire, d.renew = nil, unreachable
+		lost := acquire(t, l, "a")
+		next := acquire(t, l, "a") // waits for the loss, and then for the store
+		if !closed(lost.Lost()) {
+			t.Error("two holds at a time")
+		}
+		d.renew = nil
+		wantErr(t, "Release of the lost one", lost.Release(), snib.ErrLost)
+		if closed(next.Lost()) {
+			t.Error("the late release ended the next hold")
+		}
+		release(t, next)
+	})
+}
+
+// Holds that the store has to know of each are not handed over without it.
+func TestNoLocalHandOver(t *testing.T) {
+	tests := []struct {
+		name  string
+		first []snib.Option
+		next  []snib.Option
+	}{
+		{"OtherTTL", nil, []snib.Option{snib.TTL(time.Minute)}},
+		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
+		{"Inheritable", nil, []snib.Option{snib.Inheritable()}},
+		{"Shared", nil, []snib.Option{snib.Shared()}},
+		{"FromInheritable", []snib.Option{snib.Inheritable()}, nil},
+		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+					l, err := ask()
+					return &generous{l}, err
+				}
+				l := open(t, d)
+				first := acquire(t, l.With(tt.first...), "a")
+				done := make(chan *snib.Lock)
+				go func() { done <- acquire(t, l.With(tt.next...), "a") }()
+				synctest.Wait()
+				release(t, first)
+				release(t, <-done)
+				if n, _ := d.count(); n != 2 {
+					t.Errorf("the store was asked %d times, want twice", n)
+				}
+			})
+		})
+	}
+}
+
+// generous is a lease with many tokens, whatever was asked for.
+type generous struct{ driver.Lease }
+
+func (l *generous) Grant() driver.Grant {
+	g := l.Lease.Grant()
+	g.Tokens = 100
+	return g
+}

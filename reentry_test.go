@@ -1,0 +1,171 @@
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/memlock"
+)
+
+func TestNestedIsRefused(t *testing.T) {
+	l := open(t, memlock.New())
+	err := l.Do(t.Context(), "a", func(ctx context.Context, _ *snib.Lock) error {
+		_, err := l.Acquire(ctx, "a")
+		wantErr(t, "Acquire of a lock that the context holds", err, snib.ErrNested)
+		lock, err := l.Acquire(ctx, "b")
+		wantErr(t, "Acquire of another", err, nil)
+		_, err = l.Acquire(lock.Context(), "a")
+		wantErr(t, "Acquire of the outer one", err, snib.ErrNested)
+		return lock.Release()
+	})
+	wantErr(t, "Do", err, nil)
+}
+
+func TestReentrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, memlock.New(), snib.Reentrant())
+		outer := acquire(t, l, "a")
+		inner, err := l.Acquire(outer.Context(), "a")
+		wantErr(t, "Acquire again", err, nil)
+		if inner.Token() != outer.Token() {
+			t.Errorf("token changed from %d to %d", outer.Token(), inner.Token())
+		}
+		innerCtx := inner.Context()
+		release(t, outer) // out of order
+		release(t, outer) // and twice: it counts once
+		wantErr(t, "cause of the outer", context.Cause(outer.Context()), snib.ErrReleased)
+		if innerCtx.Err() != nil {
+			t.Errorf("the inner lock's context ended with the outer's release: %v", context.Cause(innerCtx))
+		}
+		_, err = l.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire while the inner one holds", err, snib.ErrHeld)
+		time.Sleep(3 * ttl) // it goes on being renewed after a nested release
+		if closed(inner.Lost()) {
+			t.Error("lost after the outer's release")
+		}
+		release(t, inner)
+		wantErr(t, "cause of the inner", context.Cause(innerCtx), snib.ErrReleased)
+		release(t, acquire(t, l, "a"))
+	})
+}
+
+func TestReentryChecksTheKind(t *testing.T) {
+	l := open(t, memlock.New(), snib.Reentrant())
+	shared := acquire(t, l.With(snib.Shared()), "a")
+	_, err := l.Acquire(shared.Context(), "a")
+	wantErr(t, "upgrade from shared", err, snib.ErrNested)
+	release(t, shared)
+	alone := acquire(t, l, "a")
+	again, err := l.With(snib.Shared()).Acquire(alone.Context(), "a")
+	wantErr(t, "shared inside exclusive", err, nil)
+	_, err = l.With(snib.Slots(2)).Acquire(alone.Context(), "a")
+	wantErr(t, "slots inside exclusive", err, snib.ErrKind)
+	release(t, again)
+	release(t, alone)
+}
+
+// Another Locker's holds are not those of this one, and neither are holds that have ended.
+func TestCarriedHoldsMustBeOursAndAlive(t *testing.T) {
+	a, b := open(t, memlock.New()), open(t, memlock.New())
+	lock := acquire(t, a, "a")
+	other, err := b.Acquire(lock.Context(), "a")
+	wantErr(t, "Acquire in another store", err, nil)
+	release(t, other)
+	ctx := context.WithoutCancel(lock.Context())
+	release(t, lock)
+	again, err := a.Acquire(ctx, "a")
+	wantErr(t, "Acquire with a hold that has ended", err, nil)
+	release(t, again)
+}
+
+func TestDo(t *testing.T) {
+	errBody := errors.New("body")
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l := open(t, store.Open())
+		wantErr(t, "Do", l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error { return errBody }), errBody)
+
+		func() {
+			defer func() { recover() }()
+			_ = l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error { panic("body") })
+		}()
+		release(t, acquire(t, l, "a")) // freed by the panic's way out
+
+		ctx, cancel := context.WithCancel(t.Context())
+		err := l.Do(ctx, "a", func(ctx context.Context, lock *snib.Lock) error {
+			cancel()
+			<-ctx.Done()
+			time.Sleep(2 * ttl) // winding down takes its time, and the lock is kept meanwhile
+			if closed(lock.Lost()) {
+				t.Error("the hold was lost while a cancelled body wound down")
+			}
+			return ctx.Err()
+		})
+		wantErr(t, "Do with a cancelled context", err, context.Canceled)
+
+		var inner error
+		err = l.Do(t.Context(), "a", func(ctx context.Context, lock *snib.Lock) error {
+			if err := store.Open().Break(ctx, "a", lock.Owner(), lock.Token()); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			inner = context.Cause(ctx)
+			return nil
+		})
+		wantErr(t, "cause of the body's context", inner, snib.ErrLost)
+		wantErr(t, "Do whose body did not notice", err, snib.ErrLost)
+	})
+}
+
+func TestAcquireAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l := open(t, store.Open(), snib.Prefix("p/"))
+		ls, err := l.AcquireAll(t.Context(), "b", "a", "b")
+		wantErr(t, "AcquireAll", err, nil)
+		if ls.Token("p/a") == 0 || ls.Token("p/b") <= ls.Token("p/a") || ls.Token("p/c") != 0 {
+			t.Errorf("tokens: a %d, b %d, c %d", ls.Token("p/a"), ls.Token("p/b"), ls.Token("p/c"))
+		}
+		_, err = l.Acquire(ls.Context(), "a")
+		wantErr(t, "Acquire inside", err, snib.ErrNested)
+		wantErr(t, "Release", ls.Release(), nil)
+		wantErr(t, "cause", context.Cause(ls.Context()), snib.ErrReleased)
+		if closed(ls.Lost()) {
+			t.Error("Lost after Release")
+		}
+
+		// All or none.
+		b := acquire(t, l, "b")
+		_, err = l.With(snib.NoWait()).AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll", err, snib.ErrHeld)
+		release(t, acquire(t, l, "a"))
+
+		// A hold that is lost while the rest is waited for ends the wait.
+		broken := make(chan error)
+		go func() {
+			_, err := l.AcquireAll(t.Context(), "a", "b")
+			broken <- err
+		}()
+		synctest.Wait()
+		st, _ := store.Open().Status(t.Context(), "p/a")
+		if err := store.Open().Break(t.Context(), "p/a", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "AcquireAll that lost one", <-broken, snib.ErrLost)
+		release(t, b)
+
+		ls, err = l.AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll", err, nil)
+		st, _ = store.Open().Status(t.Context(), "p/b")
+		if err := store.Open().Break(t.Context(), "p/b", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		<-ls.Lost()
+		<-ls.Context().Done()
+		wantErr(t, "Release", ls.Release(), snib.ErrLost)
+	})
+}
