@@ -177,17 +177,24 @@ func TestRenewalRetriesWithinTheLease(t *testing.T) {
 	})
 }
 
-// A driver that gives fewer answers than it was asked for has renewed none of the rest.
-func TestMissingAnswersAreNoSuccess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
-			return make([]driver.Renewal, len(due)/2)
-		}
-		lock := acquire(t, open(t, d), "a")
-		time.Sleep(ttl)
-		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
-	})
+// A driver that gives fewer answers than it was asked for, or empty ones, has renewed nothing, and has not said that the
+// lease is over either.
+func TestMissingAnswersSayNothing(t *testing.T) {
+	for _, answers := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newSpy(new(memlock.Store))
+			d.renew = func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal {
+				return make([]driver.Renewal, answers)
+			}
+			lock := acquire(t, open(t, d), "a")
+			time.Sleep(ttl / 2)
+			if closed(lock.Lost()) {
+				t.Errorf("%d empty answers: lost although the lease goes on", answers)
+			}
+			time.Sleep(ttl / 2)
+			wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
+		})
+	}
 }
 
 // The store's word that the lease is gone ends the hold at once, by a renewal or of its own accord.
@@ -283,7 +290,9 @@ func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
 		grant driver.Lease
 	}{
 		{"Nil", nil},
-		{"Zero", zeroLease{}},
+		{"Zero", grantOf{}},
+		{"NoStart", grantOf{driver.Grant{Token: 1}}},
+		{"NoToken", grantOf{driver.Grant{Start: driver.Now()}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -304,8 +313,8 @@ func (d *emptyDriver) Acquire(context.Context, driver.Request) (driver.Lease, er
 	return d.lease, nil
 }
 
-type zeroLease struct{}
+type grantOf struct{ grant driver.Grant }
 
-func (zeroLease) Grant() driver.Grant           { return driver.Grant{} }
-func (zeroLease) Release(context.Context) error { return nil }
-func (zeroLease) Lost() <-chan error            { return nil }
+func (l grantOf) Grant() driver.Grant         { return l.grant }
+func (grantOf) Release(context.Context) error { return nil }
+func (grantOf) Lost() <-chan error            { return nil }

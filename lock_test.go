@@ -267,7 +267,8 @@ func TestTokenRegression(t *testing.T) {
 			if required {
 				wantErr(t, "Acquire with an old token", err, snib.ErrRegressed)
 				d.acquire = nil
-				lock = acquire(t, l, "a") // the refused lease was given back
+				lock, err = l.TryAcquire(t.Context(), "a")
+				wantErr(t, "TryAcquire after the refused lease was given back", err, nil)
 			}
 			wantErr(t, "Release", lock.Release(), nil)
 			if len(told) != 1 || told[0].Token != first.Token() || told[0].Last != first.Token() {
@@ -435,14 +436,34 @@ func TestHolderIsShown(t *testing.T) {
 
 // Who is woken by Lost finds the cause in the context: it ends first.
 func TestContextEndsBeforeLost(t *testing.T) {
-	l := open(t, memlock.New(), snib.TTL(10*time.Millisecond), snib.MaxHold(time.Millisecond))
-	for i := range 100 {
-		lock := acquire(t, l, fmt.Sprint(i))
-		ctx := lock.Context()
-		for !closed(lock.Lost()) { // a new look each time, as in a loop of a worker
-			runtime.Gosched()
-		}
-		wantErr(t, "cause once Lost is closed", context.Cause(ctx), snib.ErrLost)
-		_ = lock.Release()
+	tests := []struct {
+		name string
+		wait func(*snib.Lock) bool // reports the loss
+	}{
+		{"Waiting", func(l *snib.Lock) bool { return closed(l.Lost()) }},
+		{"FirstLook", func(l *snib.Lock) bool { return l.Validity() == 0 && closed(l.Lost()) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store := new(memlock.Store)
+			l := open(t, store.Open(), snib.Reentrant(), snib.TTL(time.Second))
+			outer := acquire(t, l, "a")
+			inner, err := l.Acquire(outer.Context(), "a")
+			wantErr(t, "Acquire", err, nil)
+			for _, lock := range []*snib.Lock{outer, inner} {
+				for range 50_000 { // make the context's end slow
+					_, cancel := context.WithCancel(lock.Context())
+					defer cancel()
+				}
+			}
+			if err := store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()); err != nil {
+				t.Fatal(err)
+			}
+			for !tt.wait(inner) {
+				runtime.Gosched()
+			}
+			wantErr(t, "outer cause once Lost is closed", context.Cause(outer.Context()), snib.ErrLost)
+			wantErr(t, "inner cause once Lost is closed", context.Cause(inner.Context()), snib.ErrLost)
+		})
 	}
 }

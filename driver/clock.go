@@ -15,7 +15,11 @@ type Instant struct {
 }
 
 // epoch is what Now counts from: time.Since needs a reading to compare with. It is never assigned to.
-var epoch = time.Now().Add(-time.Second) // so that no real Instant is zero
+var epoch = time.Now()
+
+// origin is the distance from the zero Instant to epoch. It is long because bubbles of testing/synctest live in the year
+// 2000, decades before epoch.
+const origin = 100 * 365 * 24 * time.Hour
 
 // Add returns the moment d after i.
 func (i Instant) Add(d time.Duration) Instant {

@@ -8,7 +8,7 @@ import "time"
 func Now() Instant {
 	now := time.Now()
 	return Instant{
-		mono: int64(now.Sub(epoch)),
-		wall: int64(now.Round(0).Sub(epoch.Round(0))), // Round strips the monotonic reading
+		mono: int64(origin + now.Sub(epoch)),
+		wall: int64(origin + now.Round(0).Sub(epoch.Round(0))), // Round strips the monotonic reading
 	}
 }

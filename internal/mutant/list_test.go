@@ -1,0 +1,270 @@
+//go:build mutants
+
+package mutant
+
+// A mutant is one change that breaks one guarantee.
+type mutant struct {
+	breaks   string // the guarantee
+	file     string // below the root
+	old, new string // old stands in the file once
+	pkg      string // the folder whose tests must notice; the file's if empty
+	run      string // the tests, as for go test -run
+	race     bool   // only the race detector notices
+}
+
+var mutants = []mutant{
+	{
+		breaks: "the holder is told before the store gives the lock away",
+		file:   "keeper.go", run: "TestHungDriver|TestKeeper",
+		old: "le.deadline = start.Add(le.ttl - le.ttl/drift - min(margin, le.ttl/10))",
+		new: "le.deadline = start.Add(le.ttl)",
+	},
+	{
+		breaks: "a renewal counts from when it was sent",
+		file:   "keeper.go", run: "TestRenewalCountsFromSend",
+		old: "le.extend(answer.Start)",
+		new: "le.extend(now)",
+	},
+	{
+		breaks: "a late answer does not revive",
+		file:   "keeper.go", run: "TestRenewalNeverRevives",
+		old: "			over = append(over, c.lose(le, le.overdue(now)))\n			continue",
+		new: "			if !le.renewing {\n				over = append(over, c.lose(le, le.overdue(now)))\n				continue\n			}\n			break",
+	},
+	{
+		breaks: "a hanging renewal does not keep the others waiting",
+		file:   "keeper.go", run: "TestHungBatch",
+		old: "maxRenewers = 8", new: "maxRenewers = 1",
+	},
+	{
+		breaks: "a hanging renewal does not delay the loss",
+		file:   "keeper.go", run: "TestHung",
+		old: "		go c.renew()", new: "		c.mu.Unlock()\n		c.renew()\n		c.mu.Lock()",
+	},
+	{
+		breaks: "a failed renewal is tried again",
+		file:   "keeper.go", run: "TestRenewalRetries",
+		old: "le.renewAt = now.Add(max(le.deadline.Left(now)/5, 10*time.Millisecond))",
+		new: "le.renewAt = le.deadline",
+	},
+	{
+		breaks: "a missing answer is no success",
+		file:   "keeper.go", run: "TestMissingAnswers",
+		old: "if err == nil && answer.Start.IsZero() {", new: "if false {",
+	},
+	{
+		breaks: "holds are renewed",
+		file:   "keeper.go", run: "TestKeeper",
+		old: "if !le.renewing && le.renewAt.Before(le.due) {", new: "if false {",
+	},
+	{
+		breaks: "renewals are batched",
+		file:   "keeper.go", run: "TestRenewalsAreBatched",
+		old: "maxBatch = 128", new: "maxBatch = 1",
+	},
+	{
+		breaks: "a refused renewal ends the hold",
+		file:   "keeper.go", run: "TestStoreSaysLost",
+		old: "	if errors.Is(err, ErrLost) {\n		c.gone(le, err)", new: "	if false {\n		c.gone(le, err)",
+	},
+	{
+		breaks: "the end of a session ends its holds",
+		file:   "keeper.go", run: "TestSessionLoss",
+		old: "		go c.listen(le, lost)", new: "		_ = lost",
+	},
+	{
+		breaks: "a hold that ended tells its listener",
+		file:   "keeper.go", run: "TestSessionLoss",
+		old: "	if le.done != nil {\n		close(le.done)\n	}", new: "",
+	},
+	{
+		breaks: "a grant that comes after its end is no hold",
+		file:   "locker.go", run: "TestLateGrant",
+		old: "	if le.deadline.Reached(now) {", new: "	if false {",
+	},
+	{
+		breaks: "a grant that is not used is given back",
+		file:   "locker.go", run: "TestLateGrant|TestTokenRegression",
+		old: "	if err != nil && granted != nil {", new: "	if false {",
+	},
+	{
+		breaks: "a grant without a token is no success",
+		file:   "locker.go", run: "TestGrantWithoutSubstance",
+		old: "(grant.Token == 0 && l.core", new: "(false && l.core",
+	},
+	{
+		breaks: "a token that went back is reported",
+		file:   "locker.go", run: "TestTokenRegression",
+		old: "if grant.Token <= seen &&", new: "if grant.Token < seen &&",
+	},
+	{
+		breaks: "release works after the context of its acquire has ended",
+		file:   "locker.go", run: "TestHoldOutlives|TestReleaseTimeout",
+		old: "context.WithTimeout(context.Background(), timeout)", new: "context.WithTimeout(context.Background(), 0)",
+	},
+	{
+		breaks: "release is bounded",
+		file:   "locker.go", run: "TestReleaseTimeout",
+		old: "context.WithTimeout(context.Background(), timeout)", new: "context.WithTimeout(context.Background(), 100*timeout)",
+	},
+	{
+		breaks: "the hold outlives the context of its acquire",
+		file:   "lock.go", run: "TestHoldOutlives",
+		old: "l.hold.open(context.WithoutCancel(l.parent))", new: "l.hold.open(l.parent)",
+	},
+	{
+		breaks: "release counts once",
+		file:   "lock.go", run: "TestReentrant",
+		old: "	l.releasing.Do(func() {", new: "	func(f func()) { f() }(func() {",
+	},
+	{
+		breaks: "the context ends before Lost is closed",
+		file:   "lock.go", run: "TestContextEndsBeforeLost",
+		old: "		s.cancel(e.cause)", new: "		defer s.cancel(e.cause)",
+	},
+	{
+		breaks: "the context ends before Lost is found closed",
+		file:   "lock.go", run: "TestContextEndsBeforeLost",
+		old: "		if h.told {", new: "		if h.isLost() {",
+	},
+	{
+		breaks: "a released context ends",
+		file:   "lock.go", run: "TestContextAfterRelease|TestReentrant",
+		old: "		l.released.Store(true)", new: "		l.scope.Store(nil)",
+	},
+	{
+		breaks: "one goroutine of a process asks the store",
+		file:   "queue.go", run: "TestOneContender",
+		old: "	case g == nil:\n", new: "	case g != nil && !noWait:\n		c.mu.Unlock()\n		return nil, nil, nil\n	case g == nil:\n",
+	},
+	{
+		breaks: "the queue is first in first out",
+		file:   "queue.go", run: "TestOneContender",
+		old: "g.queue.PushBack(w)", new: "g.queue.PushFront(w)",
+	},
+	{
+		breaks: "the next hold has the next token",
+		file:   "queue.go", run: "TestLocalTokens",
+		old: "	le.next++\n", new: "",
+	},
+	{
+		breaks: "a lease hands out no more tokens than it reserved",
+		file:   "queue.go", run: "TestLocalTokens",
+		old: "le.next >= le.end || le.deadline", new: "le.deadline",
+	},
+	{
+		breaks: "a run ends when another process waits",
+		file:   "queue.go", run: "TestLocalRunEnds",
+		old: "return le.run.length < maxRun && now.Sub(le.run.wantedAt) < maxRunTime", new: "return true",
+	},
+	{
+		breaks: "holds that the store must know of are not handed over",
+		file:   "queue.go", run: "TestNoLocalHandOver",
+		old: "!le.hold.locker.conf.handsOver()", new: "false",
+	},
+	{
+		breaks: "a hold is not handed over to another TTL",
+		file:   "queue.go", run: "TestNoLocalHandOver",
+		old: " || w.locker.conf.ttl != le.hold.locker.conf.ttl", new: "",
+	},
+	{
+		breaks: "a waiter that gives up passes the turn on",
+		file:   "queue.go", run: "TestCancelRaces",
+		old: "		if h == nil {\n			c.pass(g)\n		}", new: "",
+	},
+	{
+		breaks: "a waiter that gives up leaves the queue",
+		file:   "queue.go", run: "TestWaitErrors|TestCancelRaces",
+		old: "		g.queue.Remove(place)\n", new: "",
+	},
+	{
+		breaks: "a lost hold passes the turn on",
+		file:   "keeper.go", run: "TestTurnIsPassedOn",
+		old: "		c.pass(le.gate)\n", new: "",
+	},
+	{
+		breaks: "a failed acquire passes the turn on",
+		file:   "locker.go", run: "TestTurnIsPassedOn",
+		old: "if g != nil && (err != nil || !l.conf.exclusive()) {", new: "if g != nil && !l.conf.exclusive() {",
+	},
+	{
+		breaks: "fair waiters stand in the store's queue",
+		file:   "locker.go", run: "TestFair",
+		old: "if !l.conf.fair && l.conf.owner", new: "if l.conf.owner",
+	},
+	{
+		breaks: "an owner that asks again gets the same hold",
+		file:   "locker.go", run: "TestOwnerIsIdempotent",
+		old: "if !l.conf.fair && l.conf.owner == \"\" {", new: "if !l.conf.fair {",
+	},
+	{
+		breaks: "a nested acquire does not wait for itself",
+		file:   "reentry.go", run: "TestNested",
+		old: "	for ; list != nil; list = list.next {", new: "	for ; list != nil && list.next != nil; list = list.next {",
+	},
+	{
+		breaks: "the upgrade of a shared hold does not wait for itself",
+		file:   "reentry.go", run: "TestReentryChecks",
+		old: "	case had.shared && !asked.shared:", new: "	case false:",
+	},
+	{
+		breaks: "carried holds that have ended are none",
+		file:   "reentry.go", run: "TestCarriedHolds",
+		old: "		if alive {", new: "		if alive || true {",
+	},
+	{
+		breaks: "a carried hold of another store is none",
+		file:   "reentry.go", run: "TestCarriedHolds",
+		old: "h.locker.core != c || ", new: "",
+	},
+	{
+		breaks: "Do tells of a loss that its body did not notice",
+		file:   "do.go", run: "TestDo",
+		old: "if errors.Is(lost, ErrLost) && !errors.Is(err, ErrLost) {", new: "if false && lost != nil && errors.Is(lost, ErrLost) {",
+	},
+	{
+		breaks: "locks of several names are all or none",
+		file:   "locks.go", run: "TestAcquireAll",
+		old: "errors.Join(err, ls.release())", new: "err",
+	},
+	{
+		breaks: "locks of several names are taken in one order",
+		file:   "locks.go", run: "ExampleLocker_AcquireAll",
+		old: "	names = slices.Compact(slices.Sorted(slices.Values(names)))\n", new: "	_ = slices.Compact[[]string]\n",
+	},
+	{
+		breaks: "the loss of one name ends the wait for the others",
+		file:   "locks.go", run: "TestAcquireAll",
+		old: "		waiting.endWith(lock.hold)\n", new: "",
+	},
+	{
+		breaks: "memlock grants no token twice",
+		file:   "memlock/memlock.go", pkg: ".", run: "TestLocalTokens|TestAcquireAndRelease",
+		old: "driver.NextToken(s.last, time.Now())", new: "driver.NextToken(s.last, time.Now()) / 2 * 2",
+	},
+	{
+		breaks: "the lease clock counts sleep",
+		file:   "driver/clock_linux.go", run: "TestInstantCountsSleep",
+		old: "	now := int64(origin + since + slept)\n", new: "	now := int64(origin + since + 0*slept)\n",
+	},
+	{
+		breaks: "a lease ends by the clock that says so first",
+		file:   "driver/clock.go", run: "TestTwoReadings",
+		old: "return now.mono >= i.mono || now.wall >= i.wall", new: "return now.mono >= i.mono",
+	},
+	{
+		breaks: "await returns the cause of its context",
+		file:   "driver/await.go", run: "TestAwait",
+		old: "		case <-ctx.Done():\n			return none, context.Cause(ctx)", new: "		case <-ctx.Done():\n			return none, ctx.Err()",
+	},
+	{
+		breaks: "a hint shortens the sleep",
+		file:   "driver/await.go", run: "TestAwait",
+		old: "		case <-hints:\n", new: "",
+	},
+	{
+		breaks: "tokens go on when the clock goes back",
+		file:   "driver/token.go", run: "TestNextToken",
+		old: "max(last+1, uint64(max(clock.UnixMicro(), 0)))", new: "uint64(max(clock.UnixMicro(), 0)) + 0*last",
+	},
+}

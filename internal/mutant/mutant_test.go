@@ -1,0 +1,74 @@
+//go:build mutants
+
+package mutant
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMutants(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.breaks, func(t *testing.T) {
+			t.Parallel()
+			out, err := m.test(t, root)
+			var exit *exec.ExitError
+			switch {
+			case err == nil:
+				t.Errorf("%s: no test of %q noticed\n%s", m.breaks, m.run, out)
+			case !errors.As(err, &exit):
+				t.Fatalf("go test: %v", err)
+			case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+				t.Errorf("%s: the mutant does not compile\n%s", m.breaks, out)
+			case !strings.Contains(out, "--- FAIL") && !strings.Contains(out, "panic: ") && !strings.Contains(out, "DATA RACE"):
+				t.Errorf("%s: go test failed, but no test did\n%s", m.breaks, out)
+			}
+		})
+	}
+}
+
+// test runs the tests of the mutant's package on the changed file.
+func (m mutant) test(t *testing.T, root string) (string, error) {
+	file := filepath.Join(root, m.file)
+	code, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(code), m.old); n != 1 {
+		t.Fatalf("%s: the code to change stands %d times in %s, want once:\n%s", m.breaks, n, m.file, m.old)
+	}
+	dir := t.TempDir()
+	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	write := func(name string, data []byte) {
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(changed, []byte(strings.Replace(string(code), m.old, m.new, 1)))
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(overlay, list)
+	args := []string{"test", "-overlay", overlay, "-timeout", "20s", "-run", m.run}
+	if m.race {
+		args = append(args, "-race")
+	}
+	pkg := m.pkg
+	if pkg == "" {
+		pkg = filepath.Dir(m.file)
+	}
+	cmd := exec.Command("go", append(args, ".")...)
+	cmd.Dir = filepath.Join(root, pkg)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
