@@ -1,0 +1,262 @@
+package sqlitelock
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// An attempt is one call of Acquire.
+type attempt struct {
+	d    *Driver
+	req  driver.Request
+	mode int64
+
+	ticket, byte int64         // of our row among the waiters, 0 if there is none
+	hint         chan struct{} // gets a value when one of the watched bytes is unlocked
+	watched      []int64
+}
+
+// A verdict is what one try has come to.
+type verdict struct {
+	lease        *lease
+	ticket, byte int64 // of our row among the waiters, if it was made now
+	err          error // why there is no lease
+	sleep        time.Duration
+	watch        []int64
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	a, err := d.attempt(req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+
+	l, err := a.wait(ctx)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // the grant came too late
+	}
+	if err != nil {
+		a.withdraw(l)
+		return nil, err
+	}
+	return l, nil
+}
+
+// attempt checks a request.
+func (d *Driver) attempt(req driver.Request) (*attempt, error) {
+	switch {
+	case req.TTL <= 0:
+		return nil, fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
+	case req.Slots < 0:
+		return nil, fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
+	case req.Slots > 0 && req.Shared:
+		return nil, fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
+	}
+	a := &attempt{d: d, req: req, mode: modePlain, hint: make(chan struct{}, 1)}
+	switch {
+	case req.Detached:
+		a.mode = modeDetached
+	case req.Inherit:
+		a.mode = modeInherit
+	}
+	return a, nil
+}
+
+func (a *attempt) wait(ctx context.Context) (*lease, error) {
+	defer a.unwatch()
+	if a.req.NoWait {
+		l, _, err := a.try(ctx)
+		return l, err
+	}
+	return driver.Await(ctx, a.hint, a.try)
+}
+
+// try takes the lease, or a place in the queue, and then watches those who are in the way. A byte that was unlocked
+// since then sends its hint at once, so none is missed.
+func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
+	a.unwatch()
+	start := driver.Now()
+	v := new(verdict) // of its own: if we leave, the writer goes on using it
+	err := a.d.do(ctx, &op{
+		lasting: true,
+		run:     func(t *tx) error { *v = verdict{}; return a.decide(t, v, start) },
+		late:    func(t *tx) error { return a.undo(t, v) },
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	if v.ticket != 0 {
+		a.ticket, a.byte = v.ticket, v.byte
+	}
+	for _, at := range v.watch {
+		a.d.side.watch(at, a.hint)
+	}
+	a.watched = v.watch
+	return v.lease, v.sleep, v.err
+}
+
+func (a *attempt) unwatch() {
+	for _, at := range a.watched {
+		a.d.side.unwatch(at, a.hint)
+	}
+	a.watched = nil
+}
+
+// decide is the part of try that runs in the transaction.
+func (a *attempt) decide(t *tx, v *verdict, start driver.Instant) error {
+	name, slots := a.req.Name, int64(a.req.Slots)
+	before := int64(math.MaxInt64)
+	if a.ticket != 0 {
+		before = a.ticket
+	}
+	q, err := t.load(name, before)
+	if err != nil {
+		return err
+	}
+	if l := a.owned(&q); l != nil {
+		return a.regrant(t, v, l, start)
+	}
+	if v.err = q.kindConflict(slots); v.err != nil {
+		return nil
+	}
+	granted, err := t.turn(name, &q, slots, a.req.Shared)
+	switch {
+	case err != nil:
+		return err
+	case granted:
+		return a.grant(t, v, start)
+	}
+	v.err = driver.ErrHeld
+	if a.req.NoWait {
+		return nil
+	}
+	v.sleep, v.watch = q.sleep(t.d.side, t.now)
+	if a.ticket != 0 {
+		return t.answerCall(name, a.ticket)
+	}
+	return a.enqueue(t, v)
+}
+
+// owned returns the lease that our owner has already, nil if it has none.
+func (a *attempt) owned(q *queue) *leaseRow {
+	for i, l := range q.leases {
+		if l.owner == a.req.Owner && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
+			return &q.leases[i]
+		}
+	}
+	return nil
+}
+
+// enqueue adds our row to the waiters.
+func (a *attempt) enqueue(t *tx, v *verdict) (err error) {
+	if v.byte, err = t.newByte(); err != nil {
+		return err
+	}
+	if err := t.lock(v.byte); err != nil {
+		return err
+	}
+	v.ticket = t.ticket()
+	h := a.req.Holder
+	_, err = t.db.exec(`INSERT INTO waiters (name, ticket, owner, shared, slots, byte, since, called, host, pid, label)
+		VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)`,
+		a.req.Name, v.ticket, a.req.Owner, a.req.Shared, a.req.Slots, v.byte, t.now, h.Host, h.PID, h.Label)
+	return err
+}
+
+// grant makes a new lease.
+func (a *attempt) grant(t *tx, v *verdict, start driver.Instant) error {
+	l := a.newLease(t.token(), start)
+	if err := l.lock(t); err != nil {
+		return err
+	}
+	h := a.req.Holder
+	_, err := t.db.exec(`INSERT INTO leases
+		(name, token, owner, mode, shared, slots, byte, process, since, deadline, host, pid, label)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		l.name, l.token, l.owner, l.mode, a.req.Shared, a.req.Slots, l.byte, t.w.process, t.now, after(t.now, l.ttl),
+		h.Host, h.PID, h.Label)
+	if err != nil {
+		return err
+	}
+	if err := a.dequeue(t); err != nil {
+		return err
+	}
+	v.lease = l
+	return t.sweep()
+}
+
+// regrant gives our owner the lease again that it has, for one more TTL. It may have been another process that took it.
+func (a *attempt) regrant(t *tx, v *verdict, old *leaseRow, start driver.Instant) error {
+	l := a.newLease(old.token, start)
+	if l.mode == old.mode && l.mode != modeInherit && t.d.side.holds(old.byte) {
+		l.byte = old.byte
+	} else if err := l.lock(t); err != nil {
+		return err
+	} else {
+		t.unlock(old.byte)
+	}
+	h := a.req.Holder
+	_, err := t.db.exec(`UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, host = ?, pid = ?, label = ?
+		WHERE name = ? AND token = ?`,
+		l.mode, l.byte, t.w.process, after(t.now, l.ttl), h.Host, h.PID, h.Label, l.name, l.token)
+	if err != nil {
+		return err
+	}
+	v.lease = l
+	return a.dequeue(t)
+}
+
+// dequeue deletes our row among the waiters.
+func (a *attempt) dequeue(t *tx) error {
+	if a.ticket == 0 {
+		return nil
+	}
+	t.unlock(a.byte)
+	return t.deleteWaiter(a.req.Name, a.ticket)
+}
+
+// undo takes back what a try has done whose caller has left.
+func (a *attempt) undo(t *tx, v *verdict) error {
+	if v.lease != nil {
+		if err := v.lease.revoke(t); err != nil {
+			return err
+		}
+	}
+	if v.ticket != 0 {
+		t.unlock(v.byte)
+		return t.deleteWaiter(a.req.Name, v.ticket)
+	}
+	return nil
+}
+
+// withdraw leaves neither a lease nor a place in the queue behind. It does not depend on the context of Acquire.
+func (a *attempt) withdraw(l *lease) {
+	if l == nil && a.ticket == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	defer cancel()
+	a.d.do(ctx, &op{run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
+		if l != nil {
+			if err := l.revoke(t); err != nil {
+				return err
+			}
+		}
+		return a.dequeue(t)
+	}})
+	if l != nil {
+		l.drop()
+	}
+	a.d.side.unlock(a.byte)
+}

@@ -1,0 +1,124 @@
+//go:build linux
+
+package sqlitelock
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func BenchmarkAcquireRelease(b *testing.B) {
+	for _, strength := range []driver.Fencing{driver.FencingDurable, driver.FencingClock} {
+		b.Run("fencing="+strength.String(), func(b *testing.B) {
+			d := open(b, newPath(b), Fencing(strength))
+			for b.Loop() {
+				release(b, acquire(b, d, request("owner")))
+			}
+		})
+	}
+}
+
+// BenchmarkOneDriver has goroutines take locks of their own, so that transactions are shared.
+func BenchmarkOneDriver(b *testing.B) {
+	d := open(b, newPath(b))
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		req := request("owner")
+		req.Name = "lock " + strconv.FormatInt(driver.Now().Sub(driver.Instant{}).Nanoseconds(), 10)
+		for pb.Next() {
+			release(b, acquire(b, d, req))
+		}
+	})
+}
+
+// BenchmarkProcesses has four processes take and release locks, each its own, or all the same.
+func BenchmarkProcesses(b *testing.B) {
+	const procs = 4
+	for _, kind := range []string{"own", "same"} {
+		b.Run("lock="+kind, func(b *testing.B) {
+			path := newPath(b)
+			open(b, path)
+			var all []*proc
+			for i := range procs {
+				req := request("process " + strconv.Itoa(i) + " round ")
+				if kind == "own" {
+					req.Name += strconv.Itoa(i)
+				}
+				all = append(all, start(b, job{Role: "cycle", Path: path, Req: req, Rounds: (b.N + procs - 1) / procs}))
+			}
+			for _, p := range all {
+				p.expect("ready")
+			}
+			b.ResetTimer()
+			for _, p := range all {
+				p.stdin.Close() //nolint:errcheck // the process waits for it
+			}
+			for _, p := range all {
+				p.expect("done")
+			}
+			b.StopTimer()
+			for _, p := range all {
+				p.finish()
+			}
+		})
+	}
+}
+
+// BenchmarkHandOver measures from a release to the grant in another driver.
+func BenchmarkHandOver(b *testing.B) {
+	path := newPath(b)
+	one, two := open(b, path), open(b, path)
+	var total time.Duration
+	for b.Loop() {
+		l := acquire(b, one, request("one"))
+		got := acquireLater(b, two, request("two"))
+		began := time.Now()
+		release(b, l)
+		l = <-got
+		total += time.Since(began)
+		release(b, l)
+	}
+	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/hand-over")
+}
+
+func BenchmarkRenew(b *testing.B) {
+	const held = 100_000
+	d := open(b, newPath(b), Fencing(driver.FencingClock))
+	due := make([]driver.Lease, 0, held)
+	jobs, leases := make(chan int), make(chan driver.Lease)
+	for range 128 {
+		go func() {
+			for i := range jobs {
+				req := request("owner")
+				req.Name, req.TTL = "lock "+strconv.Itoa(i), time.Hour
+				l, err := d.Acquire(context.Background(), req)
+				if err != nil {
+					b.Error(err)
+				}
+				leases <- l
+			}
+		}()
+	}
+	go func() {
+		defer close(jobs)
+		for i := range held {
+			jobs <- i
+		}
+	}()
+	began := time.Now()
+	for range held {
+		due = append(due, <-leases)
+	}
+	b.Logf("%d leases taken in %v", held, time.Since(began))
+	for b.Loop() {
+		for _, r := range d.Renew(context.Background(), due) {
+			if r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+	}
+}

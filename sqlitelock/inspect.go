@@ -1,0 +1,125 @@
+package sqlitelock
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// Status implements [driver.Inspector].
+func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
+	err = d.view(ctx, func(db conn) error {
+		st, err = d.status(db, name)
+		return err
+	})
+	return st, err
+}
+
+// List implements [driver.Inspector]. It reads one page after the other, so that a slow yield holds nobody up; what
+// changes in the meantime is seen or not.
+func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	for from, more := prefix, true; more; {
+		var page []driver.Status
+		err := d.view(ctx, func(db conn) (err error) {
+			page, from, more, err = d.page(db, prefix, from)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, st := range page {
+			if !yield(st) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// page returns the locks of the next page of names from the given one on, and where the one after that starts.
+func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next string, more bool, err error) {
+	const size = 100
+	var names []string
+	err = db.query(`SELECT name FROM leases WHERE name >= ? UNION SELECT name FROM waiters WHERE name >= ?
+		ORDER BY name LIMIT ?`, func(r row) { names = append(names, r.text(0)) }, from, from, size)
+	if err != nil {
+		return nil, "", false, err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefix) {
+			return page, "", false, nil // names are in the order of their bytes, so this was the last
+		}
+		st, err := d.status(db, name)
+		if err != nil {
+			return nil, "", false, err
+		}
+		if len(st.Holders)+len(st.Waiters) > 0 {
+			page = append(page, st)
+		}
+		next = name + "\x00" // the least name after this one
+	}
+	return page, next, len(names) == size, nil
+}
+
+// status is Status within a transaction.
+func (d *Driver) status(db conn, name string) (driver.Status, error) {
+	st := driver.Status{Name: name}
+	q, err := readQueue(db, name, math.MaxInt64)
+	if err != nil {
+		return st, err
+	}
+	now := d.now()
+	for _, w := range q.waiters {
+		if !d.side.locked(w.byte) {
+			continue
+		}
+		if len(st.Waiters) == 0 {
+			st.Shared, st.Slots = w.shared, int(w.slots)
+		}
+		st.Waiters = append(st.Waiters, driver.Waiting{
+			Owner: w.owner, Shared: w.shared, Holder: w.holder, Waited: time.Duration(max(0, now-w.since)),
+		})
+	}
+	for _, l := range q.leases {
+		if d.side.over(l, now) {
+			continue
+		}
+		st.Shared, st.Slots = l.shared, int(l.slots)
+		st.Holders = append(st.Holders, driver.Holding{
+			Owner: l.owner, Token: uint64(l.token), Holder: l.holder,
+			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),
+		})
+	}
+	return st, nil
+}
+
+// view calls fn within a transaction that reads, on a connection of its own. fn is not called if nothing in the
+// database is of this boot.
+func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
+	d.viewing.Lock()
+	defer d.viewing.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d.closed() {
+		return driver.ErrClosed
+	}
+	if d.reader == nil {
+		var err error
+		if d.reader, err = connect(d.path, false, d.closed); err != nil {
+			return d.explain(err)
+		}
+	}
+	if _, err := d.reader.exec(`BEGIN`); err != nil {
+		return d.explain(err)
+	}
+	defer d.reader.exec(`ROLLBACK`) //nolint:errcheck // there is nothing to commit
+	m, err := readMeta(d.reader)
+	if err != nil || m.boot != d.boot || m.live != d.live {
+		return err
+	}
+	return fn(d.reader)
+}

@@ -1,0 +1,460 @@
+//go:build linux
+
+package sqlitelock
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// wakeUp is how soon the next waiter must be granted when a lock is freed. It takes a few milliseconds; the rest is for
+// machines that are busy with other tests.
+const wakeUp = 500 * time.Millisecond
+
+func request(owner string) driver.Request {
+	return driver.Request{Name: "a name", Owner: owner, TTL: time.Minute}
+}
+
+func lasting(owner string, ttl time.Duration) driver.Request {
+	req := request(owner)
+	req.TTL = ttl
+	return req
+}
+
+func try(d *Driver, req driver.Request) (driver.Lease, error) {
+	req.NoWait = true
+	return d.Acquire(context.Background(), req)
+}
+
+func acquire(t testing.TB, d *Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire by %s = %v", req.Owner, err)
+	}
+	return l
+}
+
+// acquireLater calls Acquire in a goroutine, and returns when the request is in the queue.
+func acquireLater(t testing.TB, d *Driver, req driver.Request) <-chan driver.Lease {
+	t.Helper()
+	got := make(chan driver.Lease, 1)
+	go func() {
+		l, err := d.Acquire(context.Background(), req)
+		if err != nil && !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Acquire by %s = %v", req.Owner, err)
+		}
+		got <- l
+	}()
+	queued(t, d, req.Owner)
+	return got
+}
+
+// queued returns when the owner waits.
+func queued(t testing.TB, d *Driver, owner string) {
+	t.Helper()
+	eventually(t, owner+" in the queue", func() bool {
+		st, err := d.Status(context.Background(), "a name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range st.Waiters {
+			if w.Owner == owner {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for late := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(late) {
+			t.Fatalf("no %s", what)
+		}
+		time.Sleep(time.Millisecond) // between two looks
+	}
+}
+
+// granted returns the lease, and how long it took to come from now.
+func granted(t testing.TB, got <-chan driver.Lease) (driver.Lease, time.Duration) {
+	t.Helper()
+	began := time.Now()
+	select {
+	case l := <-got:
+		if l == nil {
+			t.FailNow()
+		}
+		return l, time.Since(began)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the waiter is not granted")
+		return nil, 0
+	}
+}
+
+func release(t testing.TB, l driver.Lease) {
+	t.Helper()
+	if err := l.Release(context.Background()); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db") }
+
+// TestProcesses has many processes create the database and contend for one name.
+func TestProcesses(t *testing.T) {
+	const procs, rounds = 8, 25
+	path := newPath(t)
+	log := path + ".log"
+	var all []*proc
+	for i := range procs {
+		req := request("process " + strconv.Itoa(i) + " round ")
+		all = append(all, start(t, job{Role: "contend", Path: path, Req: req, Rounds: rounds, Log: log}))
+	}
+	for _, p := range all {
+		p.expect("done")
+		p.finish()
+	}
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(b))
+	if len(lines) != procs*rounds {
+		t.Errorf("the guarded file has %d lines, want %d: the lock let two in at once", len(lines), procs*rounds)
+	}
+	last := uint64(0)
+	for _, line := range lines {
+		token, err := strconv.ParseUint(line, 10, 64)
+		if err != nil || token <= last {
+			t.Fatalf("token %q follows %d (%v), want an increase", line, last, err)
+		}
+		last = token
+	}
+}
+
+// TestCreateTogether has processes open and close a new database at the same instant.
+func TestCreateTogether(t *testing.T) {
+	for range 3 {
+		path := newPath(t)
+		var all []*proc
+		for range 8 {
+			all = append(all, start(t, job{Role: "open", Path: path}))
+		}
+		for _, p := range all {
+			p.expect("open")
+			p.finish()
+		}
+	}
+}
+
+func TestKilledHolder(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	holder := start(t, job{Role: "hold", Path: path, Req: request("holder")}).holding()
+	got := acquireLater(t, d, request("next"))
+	holder.signal(syscall.SIGKILL)
+	_, took := granted(t, got)
+	t.Logf("granted %v after kill -9", took)
+	if took > wakeUp {
+		t.Errorf("granted %v after kill -9 of the holder, want at most %v", took, wakeUp)
+	}
+}
+
+func TestKilledWaiter(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	l := acquire(t, d, request("holder"))
+	first := start(t, job{Role: "hold", Path: path, Req: request("first")})
+	queued(t, d, "first")
+	got := acquireLater(t, d, request("second"))
+	first.kill()
+	release(t, l)
+	_, took := granted(t, got)
+	t.Logf("granted %v after the release", took)
+	if took > wakeUp {
+		t.Errorf("granted %v after the release, want at most %v: the waiter before was killed", took, wakeUp)
+	}
+}
+
+func TestStoppedHolder(t *testing.T) {
+	const ttl = 400 * time.Millisecond
+	path := newPath(t)
+	d := open(t, path)
+	holder := start(t, job{Role: "hold", Path: path, Req: lasting("holder", ttl)}).holding()
+	got := acquireLater(t, d, request("next"))
+	holder.signal(syscall.SIGSTOP)
+	l, took := granted(t, got)
+	if took > ttl+wakeUp {
+		t.Errorf("granted %v after the holder was stopped, want a TTL of %v and little more", took, ttl)
+	}
+	holder.signal(syscall.SIGCONT)
+	holder.expect("lost")
+	if late := holder.expect("late"); late != driver.ErrLost.Error() {
+		t.Errorf("late release by the holder that was stopped = %q, want ErrLost", late)
+	}
+	if err := d.Renew(context.Background(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew after the late release of another = %v", err)
+	}
+}
+
+func TestStoppedWaiter(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	l := acquire(t, d, request("holder"))
+	first := start(t, job{Role: "hold", Path: path, Req: request("first")})
+	queued(t, d, "first")
+	second := acquireLater(t, d, request("second"))
+	third := acquireLater(t, d, request("third"))
+	first.signal(syscall.SIGSTOP)
+	release(t, l)
+	l, took := granted(t, second)
+	t.Logf("the second was granted %v after the release", took)
+	if took > 3*patience {
+		t.Errorf("the second waiter was granted %v after the release, want little more than %v", took, 2*patience)
+	}
+	release(t, l)
+	if l, took = granted(t, third); took > wakeUp {
+		t.Errorf("the third waiter was granted %v after the release, want at most %v as the first was passed before",
+			took, wakeUp)
+	}
+	first.signal(syscall.SIGCONT)
+	release(t, l)
+	first.holding()
+}
+
+func TestInheritOutlivesWrapper(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	path := newPath(t)
+	d := open(t, path)
+	req := lasting("wrapper", ttl)
+	req.Inherit = true
+	wrapper := start(t, job{Role: "wrap", Path: path, Req: req})
+	child := int(wrapper.number("child"))
+	defer syscall.Kill(child, syscall.SIGKILL) //nolint:errcheck // it may be gone
+	wrapper.kill()
+	got := acquireLater(t, d, request("next"))
+	select {
+	case <-got:
+		t.Fatal("the lock was given away while a process lives that inherited it")
+	case <-time.After(3 * ttl): // that nothing happens can only be seen by waiting
+	}
+	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_, took := granted(t, got)
+	t.Logf("granted %v after the end of the last heir", took)
+	if took > wakeUp {
+		t.Errorf("granted %v after the end of the last heir, want at most %v", took, wakeUp)
+	}
+}
+
+func TestInheritStoppedWrapper(t *testing.T) {
+	const ttl = 300 * time.Millisecond
+	path := newPath(t)
+	d := open(t, path)
+	req := lasting("wrapper", ttl)
+	req.Inherit = true
+	wrapper := start(t, job{Role: "wrap", Path: path, Req: req})
+	child := int(wrapper.number("child"))
+	defer syscall.Kill(child, syscall.SIGKILL) //nolint:errcheck // it may be gone
+	wrapper.signal(syscall.SIGSTOP)
+	_, took := granted(t, acquireLater(t, d, request("next")))
+	if took > ttl+wakeUp {
+		t.Errorf("granted %v after the wrapper was stopped, want a TTL of %v and little more", took, ttl)
+	}
+}
+
+func TestInheritRelease(t *testing.T) {
+	d := open(t, newPath(t))
+	req := request("wrapper")
+	req.Inherit = true
+	l := acquire(t, d, req)
+	heir, err := syscall.Dup(int(l.Grant().File.Fd())) // stands for the descriptor of a child
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(heir) //nolint:errcheck // nothing was written
+	got := acquireLater(t, d, request("next"))
+	release(t, l)
+	if _, took := granted(t, got); took > wakeUp {
+		t.Errorf("granted %v after Release, want at most %v", took, wakeUp)
+	}
+}
+
+func TestDetached(t *testing.T) {
+	const ttl = time.Second
+	path := newPath(t)
+	d := open(t, path)
+	req := lasting("script", ttl)
+	req.Detached = true
+	began := driver.Now()
+	script := start(t, job{Role: "leave", Path: path, Req: req})
+	script.expect("left")
+	script.finish()
+	if _, err := try(d, request("other")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire after the process that took a detached lease has ended = %v, want ErrHeld", err)
+	}
+	release(t, acquire(t, d, request("other")))
+	if took := driver.Now().Sub(began); took < ttl {
+		t.Errorf("the detached lease ended after %v, want its TTL of %v", took, ttl)
+	}
+
+	req.TTL = time.Minute
+	script = start(t, job{Role: "leave", Path: path, Req: req})
+	script.expect("left")
+	script.finish()
+	release(t, acquire(t, d, req)) // the same owner, another process
+	if _, err := try(d, request("other")); err != nil {
+		t.Errorf("Acquire after a detached lease was released by its owner = %v", err)
+	}
+}
+
+func TestMinHoldOutlivesProcess(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	d2 := open(t, path)
+	req := request("job")
+	req.MinHold = 700 * time.Millisecond
+	began := driver.Now()
+	release(t, acquire(t, d2, req))
+	if err := d2.Close(); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, d, request("next"))
+	if took := driver.Now().Sub(began); took < req.MinHold {
+		t.Errorf("granted %v after the hold began, want its MinHold of %v to be kept", took, req.MinHold)
+	}
+}
+
+// TestOtherBoot checks that leases end with the boot, but not because a container shows a boot id of its own.
+func TestOtherBoot(t *testing.T) {
+	path := newPath(t)
+	before, later := open(t, path), open(t, path)
+	later.boot = "another boot"
+	req := request("before")
+	req.Detached = true
+	l := acquire(t, before, req)
+	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) {
+		t.Fatalf("Acquire while processes of another boot id live = %v, want ErrInvalid", err)
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := try(later, request("later"))
+	if err != nil {
+		t.Fatalf("Acquire after a reboot = %v, want a lease", err)
+	}
+	if got, old := next.Grant().Token, l.Grant().Token; got <= old {
+		t.Errorf("token %d after a reboot, want more than %d", got, old)
+	}
+}
+
+// TestLeftovers checks that rows of dead processes do not pile up under names that nobody asks for again.
+func TestLeftovers(t *testing.T) {
+	path := newPath(t)
+	dead := open(t, path)
+	for i := range 20 {
+		req := request("dead")
+		req.Name = "job " + strconv.Itoa(i)
+		acquire(t, dead, req)
+	}
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, path)
+	for range 30 {
+		release(t, acquire(t, d, request("alive")))
+	}
+	var rows int64
+	if err := d.view(context.Background(), func(db conn) error {
+		return readInt(db, `SELECT count(*) FROM leases`, &rows)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if rows > 0 {
+		t.Errorf("%d rows of a dead process are left after 30 grants", rows)
+	}
+}
+
+// TestIdleWaiters checks that waiting costs next to no processor time.
+func TestIdleWaiters(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	acquire(t, d, request("holder"))
+	p := start(t, job{Role: "wait", Path: path, Req: request("waiter "), Rounds: 100})
+	cpu := time.Duration(p.number("cpu"))
+	t.Logf("100 waiters use %v of processor time a second", cpu)
+	if cpu > 50*time.Millisecond {
+		t.Errorf("100 waiters use %v of processor time a second", cpu)
+	}
+}
+
+// TestBusyDatabase checks that another program that writes to the database delays us and is no error.
+func TestBusyDatabase(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	other, err := connect(path, false, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close() //nolint:errcheck // nothing follows
+	if _, err := other.exec(`BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := d.Acquire(ctx, request("impatient")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire while the database is locked = %v, want the context's error", err)
+	}
+	time.AfterFunc(100*time.Millisecond, func() { other.exec(`ROLLBACK`) }) //nolint:errcheck // it can't fail
+	acquire(t, d, request("patient"))
+	if st, err := d.Status(context.Background(), "a name"); err != nil || len(st.Holders) != 1 || len(st.Waiters) != 0 {
+		t.Errorf("Status = %+v, %v; want the patient one and nobody else", st, err)
+	}
+}
+
+// TestCancelledInTransaction cancels the context while the grant is being written.
+func TestCancelledInTransaction(t *testing.T) {
+	d := open(t, newPath(t))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	now := d.now
+	d.now = func() int64 { cancel(); return now() }
+	if _, err := d.Acquire(ctx, request("gone")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire whose context ended during the grant = %v, want Canceled", err)
+	}
+	if _, err := try(d, request("next")); err != nil {
+		t.Errorf("Acquire after one whose context ended during the grant = %v", err)
+	}
+}
+
+// TestClockBehind checks that tokens increase although the wall clock is behind them.
+func TestClockBehind(t *testing.T) {
+	const future = 1 << 52
+	path := newPath(t)
+	d := open(t, path)
+	release(t, acquire(t, d, request("first")))
+	sql(t, path, `UPDATE meta SET counter = 1 << 52`)
+	for last, i := uint64(future), 0; i < 5; i++ {
+		l := acquire(t, open(t, path), request("owner"))
+		if got := l.Grant().Token; got <= last {
+			t.Fatalf("token %d follows %d, want an increase", got, last)
+		} else {
+			last = got
+		}
+		release(t, l)
+	}
+}

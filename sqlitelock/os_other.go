@@ -1,0 +1,33 @@
+//go:build !linux
+
+package sqlitelock
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// Kinds of byte-range locks.
+const (
+	lockRead int16 = iota
+	lockWrite
+	lockNone
+)
+
+// Open calls checkFolder first, so the rest is never reached.
+func checkFolder(string) error {
+	return fmt.Errorf("%w platform: SQLite locks need Linux, for its locks on open file descriptions; this is %s",
+		driver.ErrInvalid, runtime.GOOS)
+}
+
+func checkFile(string) error                               { return errors.ErrUnsupported }
+func fcntlLock(uintptr, int16, int64, int64, bool) error   { return errors.ErrUnsupported }
+func fcntlWriteLocked(uintptr, int64, int64) (bool, error) { return false, errors.ErrUnsupported }
+func bootID() (string, error)                              { return "", errors.ErrUnsupported }
+func bootClock() (func() int64, error)                     { return nil, errors.ErrUnsupported }
+func inode(os.FileInfo) int64                              { return 0 }
+func diskFull(string) bool                                 { return false }

@@ -1,0 +1,262 @@
+//go:build linux
+
+package sqlitelock
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// sql makes the database at path by running statements.
+func sql(t *testing.T, path string, statements ...string) {
+	t.Helper()
+	db, err := connect(path, true, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range statements {
+		if _, err := db.exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBadPlace(t *testing.T) {
+	tests := []struct {
+		name string
+		path func(t *testing.T, dir string) string
+		want error
+		say  string
+	}{
+		{
+			name: "Empty", want: driver.ErrInvalid, say: "empty",
+			path: func(*testing.T, string) string { return "" },
+		},
+		{
+			name: "NoFolder", want: fs.ErrNotExist, say: "create it first",
+			path: func(_ *testing.T, dir string) string { return filepath.Join(dir, "none", "locks.db") },
+		},
+		{
+			name: "IsFolder", want: driver.ErrInvalid, say: "is a folder",
+			path: func(_ *testing.T, dir string) string { return dir },
+		},
+		{
+			name: "InFile", want: driver.ErrInvalid, say: "is not a folder",
+			path: func(t *testing.T, dir string) string {
+				write(t, filepath.Join(dir, "file"), "text")
+				return filepath.Join(dir, "file", "locks.db")
+			},
+		},
+		{
+			name: "NoDatabase", want: driver.ErrInvalid, say: "not an SQLite database",
+			path: func(t *testing.T, dir string) string {
+				return write(t, filepath.Join(dir, "locks.db"), strings.Repeat("no database at all\n", 100))
+			},
+		},
+		{
+			name: "Foreign", want: driver.ErrInvalid, say: "another program",
+			path: func(t *testing.T, dir string) string {
+				path := filepath.Join(dir, "locks.db")
+				sql(t, path, `CREATE TABLE customers (name TEXT)`)
+				return path
+			},
+		},
+		{
+			name: "Newer", want: driver.ErrInvalid, say: "version 99",
+			path: func(t *testing.T, dir string) string {
+				path := filepath.Join(dir, "locks.db")
+				open(t, path)
+				sql(t, path, `PRAGMA user_version = 99`)
+				return path
+			},
+		},
+		{
+			name: "Device", want: driver.ErrInvalid, say: "not a regular file",
+			path: func(*testing.T, string) string { return "/dev/null" },
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := tt.path(t, dir)
+			refused(t, path, tt.want, tt.say)
+		})
+	}
+}
+
+// refused checks that Open fails with the error, in one line that says something.
+func refused(t *testing.T, path string, want error, say string) {
+	t.Helper()
+	d, err := Open(path)
+	if err == nil {
+		d.Close() //nolint:errcheck // the test has failed
+		t.Fatalf("Open = nil, want an error")
+	}
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("Open = %q, want one line that matches %q and says %q", err, want, say)
+	}
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestForeignStaysUntouched(t *testing.T) {
+	path := newPath(t)
+	sql(t, path, `CREATE TABLE customers (name TEXT)`)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, path, driver.ErrInvalid, "another program")
+	after, err := os.ReadFile(path)
+	if err != nil || string(before) != string(after) {
+		t.Errorf("Open changed a foreign database (%v)", err)
+	}
+	if _, err := os.Stat(path + ".live"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Open left a file beside a foreign database")
+	}
+}
+
+func TestNoPermission(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may do everything; TestReadOnly shows the same with a file system that nobody may write to")
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "locks.db")
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, path, fs.ErrPermission, "permission denied")
+}
+
+// mount mounts a small file system, or skips the test.
+func mount(t *testing.T, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("can't mount: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) }) //nolint:errcheck // nothing follows
+	return dir
+}
+
+func TestReadOnly(t *testing.T) {
+	dir := mount(t, "size=1m")
+	if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, filepath.Join(dir, "locks.db"), fs.ErrPermission, "read-only")
+}
+
+func TestFullDisk(t *testing.T) {
+	dir := mount(t, "size=1m")
+	d := open(t, filepath.Join(dir, "locks.db"))
+	l := acquire(t, d, request("holder"))
+	filler := filepath.Join(dir, "filler")
+	os.WriteFile(filler, make([]byte, 1<<20), 0o600) //nolint:errcheck // it fills the disk, and then fails
+	var err error
+	for i := 0; err == nil && i < 1000; i++ {
+		req := request("next")
+		req.Name = strings.Repeat("long name ", 50) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
+		_, err = try(d, req)
+	}
+	if err == nil || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("Acquire on a full disk = %v, want a line that says so", err)
+	}
+	releaseErr := l.Release(context.Background())
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := try(d, request("next")); err != nil {
+		t.Errorf("Acquire after a release on a full disk (%v) = %v, want the lock to be free", releaseErr, err)
+	}
+}
+
+func TestReplaced(t *testing.T) {
+	for _, suffix := range []string{"", ".live"} {
+		t.Run("file"+suffix, func(t *testing.T) {
+			path := newPath(t)
+			d := open(t, path)
+			l := acquire(t, d, lasting("holder", 500*time.Millisecond))
+			if err := os.Rename(path+suffix, path+suffix+".old"); err != nil {
+				t.Fatal(err)
+			}
+			_, err := try(d, request("other"))
+			if err == nil || !strings.Contains(err.Error(), "replaced or deleted") {
+				t.Errorf("Acquire after the file was moved away = %v, want an error that says so", err)
+			}
+			if err := d.Renew(context.Background(), []driver.Lease{l})[0].Err; err == nil || errors.Is(err, driver.ErrLost) {
+				t.Errorf("Renew after the file was moved away = %v, want an error that leaves the outcome open", err)
+			}
+			if suffix == "" {
+				return // a new driver finds a new database
+			}
+			next := open(t, path)
+			_, err = try(next, request("other"))
+			if err == nil || !strings.Contains(err.Error(), "rely on") {
+				t.Errorf("Acquire with a new sidecar while a lease relies on the old one = %v, want an error", err)
+			}
+			eventually(t, "adoption of the new sidecar", func() bool {
+				_, err := try(next, request("other"))
+				return err == nil
+			})
+		})
+	}
+}
+
+func TestSymlink(t *testing.T) {
+	path := newPath(t)
+	link := filepath.Join(t.TempDir(), "link.db")
+	d := open(t, path)
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, d, request("holder"))
+	if _, err := try(open(t, link), request("other")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire through a symbolic link = %v, want ErrHeld", err)
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	names := map[uint32]string{0x6969: "NFS", 0xff534d42: "SMB", 0x01021997: "9P", 0x65735546: "FUSE", 0xef53: ""}
+	for magic, want := range names {
+		if got := network(magic); got != want {
+			t.Errorf("network(%#x) = %q, want %q", magic, got, want)
+		}
+	}
+}
+
+func TestParseTimeShift(t *testing.T) {
+	tests := []struct {
+		text string
+		want int64
+		bad  bool
+	}{
+		{text: "monotonic           0         0\nboottime            0         0\n"},
+		{text: "monotonic 5 0\nboottime -7 250000000\n", want: -7*1e9 + 25e7},
+		{text: "monotonic 5 0\n", bad: true},
+	}
+	for _, tt := range tests {
+		got, err := parseTimeShift(tt.text)
+		if got != tt.want || (err != nil) != tt.bad {
+			t.Errorf("parseTimeShift(%q) = %d, %v; want %d, error %v", tt.text, got, err, tt.want, tt.bad)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package sqlitelock
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The modes of a lease say what ends it.
+const (
+	modePlain    = iota // its deadline, or the death of its process, whichever comes first
+	modeInherit         // the same, but while the process is dead and a heir of it lives, it goes on
+	modeDetached        // its deadline
+	modeKept            // its deadline: it was released, and stays for its MinHold
+)
+
+// patience is how long a waiter whose turn has come may leave the lock unused before those behind it pass: it may be
+// stopped. Nobody behind another waiter sleeps for longer than this for each waiter before it.
+const patience = time.Second
+
+// A leaseRow is a row of the table leases.
+type leaseRow struct {
+	token, byte, process, since, deadline int64
+	mode, slots                           int64
+	shared                                bool
+	owner                                 string
+	holder                                driver.Holder
+}
+
+// A waiterRow is a row of the table waiters.
+type waiterRow struct {
+	ticket, byte, since, called, slots int64
+	shared                             bool
+	owner                              string
+	holder                             driver.Holder
+}
+
+// A queue is what is in the database about one name.
+type queue struct {
+	leases  []leaseRow
+	waiters []waiterRow // in the order of their tickets
+}
+
+// readQueue reads all rows of a name, with the waiters whose ticket is below before.
+func readQueue(db conn, name string, before int64) (q queue, err error) {
+	err = db.query(`SELECT token, byte, process, since, deadline, mode, slots, shared, owner, host, pid, label
+		FROM leases WHERE name = ?`, func(r row) {
+		q.leases = append(q.leases, leaseRow{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4), r.int(5), r.int(6),
+			r.int(7) != 0, r.text(8), driver.Holder{Host: r.text(9), PID: int(r.int(10)), Label: r.text(11)}})
+	}, name)
+	if err != nil {
+		return q, err
+	}
+	err = db.query(`SELECT ticket, byte, since, called, slots, shared, owner, host, pid, label
+		FROM waiters WHERE name = ? AND ticket < ? ORDER BY ticket`, func(r row) {
+		q.waiters = append(q.waiters, waiterRow{r.int(0), r.int(1), r.int(2), r.int(3), r.int(4), r.int(5) != 0,
+			r.text(6), driver.Holder{Host: r.text(7), PID: int(r.int(8)), Label: r.text(9)}})
+	}, name, before)
+	return q, err
+}
+
+// over reports whether a lease has ended.
+func (s *sidecar) over(l leaseRow, now int64) bool {
+	late := now >= l.deadline
+	switch l.mode {
+	case modeDetached, modeKept:
+		return late
+	case modeInherit:
+		// Past the deadline of a process that is merely slow or stopped, the lease is over. If the process is dead, its
+		// heirs keep the lease for as long as they live: nobody is left who could stop them.
+		return !s.locked(l.byte) || late && s.locked(l.process)
+	default:
+		return late || !s.locked(l.byte)
+	}
+}
+
+// load returns what is in the database about a name, less what is over, which it deletes.
+func (t *tx) load(name string, before int64) (live queue, err error) {
+	all, err := readQueue(t.db, name, before)
+	if err != nil {
+		return live, err
+	}
+	for _, l := range all.leases {
+		if !t.d.side.over(l, t.now) {
+			live.leases = append(live.leases, l)
+		} else if err := t.deleteLease(name, l.token); err != nil {
+			return live, err
+		}
+	}
+	for _, w := range all.waiters {
+		if t.d.side.locked(w.byte) {
+			live.waiters = append(live.waiters, w)
+		} else if err := t.deleteWaiter(name, w.ticket); err != nil {
+			return live, err
+		}
+	}
+	return live, nil
+}
+
+func (t *tx) deleteLease(name string, token int64) error {
+	_, err := t.db.exec(`DELETE FROM leases WHERE name = ? AND token = ?`, name, token)
+	return err
+}
+
+func (t *tx) deleteWaiter(name string, ticket int64) error {
+	_, err := t.db.exec(`DELETE FROM waiters WHERE name = ? AND ticket = ?`, name, ticket)
+	return err
+}
+
+// kindConflict reports that a request is of another kind than the leases and waiters that there are.
+func (q *queue) kindConflict(slots int64) error {
+	for _, l := range q.leases {
+		if l.slots != slots {
+			return differs(l.slots)
+		}
+	}
+	for _, w := range q.waiters {
+		if w.slots != slots {
+			return differs(w.slots)
+		}
+	}
+	return nil
+}
+
+func differs(slots int64) error {
+	if slots == 0 {
+		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
+	}
+	return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, slots)
+}
+
+// room counts what may still be granted of a name.
+type room struct {
+	slots     int64 // 0 for a lock
+	leases    int64
+	exclusive bool // one of the leases is
+}
+
+func (q *queue) room(slots int64) room {
+	r := room{slots: slots}
+	for _, l := range q.leases {
+		r.take(l.shared)
+	}
+	return r
+}
+
+func (r *room) take(shared bool) {
+	r.leases++
+	r.exclusive = r.exclusive || !shared
+}
+
+func (r *room) fits(shared bool) bool {
+	switch {
+	case r.slots > 0:
+		return r.leases < r.slots
+	case shared:
+		return !r.exclusive
+	default:
+		return r.leases == 0
+	}
+}
+
+// turn reports whether a request that is behind all waiters of the queue may be granted now. If a waiter leaves the
+// lock unused it is called, which is noted in its row, and passed when its patience is over.
+func (t *tx) turn(name string, q *queue, slots int64, shared bool) (bool, error) {
+	r := q.room(slots)
+	ahead := q.waiters[:0:0]
+	blocked := false
+	for _, w := range q.waiters {
+		if w.called != 0 && t.now-w.called >= int64(patience) {
+			continue // it is as if it were not there, until it stirs
+		}
+		ahead = append(ahead, w)
+		if blocked = blocked || !r.fits(w.shared); blocked {
+			continue
+		}
+		r.take(w.shared)
+		if w.called != 0 {
+			continue
+		}
+		if err := t.call(name, w.ticket); err != nil {
+			return false, err
+		}
+	}
+	q.waiters = ahead
+	return !blocked && r.fits(shared), nil
+}
+
+// call notes that a waiter's turn has come.
+func (t *tx) call(name string, ticket int64) error {
+	_, err := t.db.exec(`UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`, t.now, name, ticket)
+	return err
+}
+
+// answerCall takes the note back: the waiter is awake, and if it has to wait on, then its turn is still to come.
+func (t *tx) answerCall(name string, ticket int64) error {
+	_, err := t.db.exec(`UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`, name, ticket)
+	return err
+}
+
+// sleep returns how long a request behind this queue may sleep, and the bytes whose release wakes it before.
+func (q *queue) sleep(side *sidecar, now int64) (time.Duration, []int64) {
+	if n := len(q.waiters); n > 0 {
+		return patience * time.Duration(n), []int64{q.waiters[n-1].byte}
+	}
+	const mostBytes = 32 // a thread each
+	// The first in the queue looks once in a while: force, or a release by another process, unlocks no byte.
+	wait := patience
+	var bytes []int64
+	for _, l := range q.leases {
+		if left := time.Duration(l.deadline - now); left > 0 {
+			wait = min(wait, left+time.Millisecond)
+		}
+		if len(bytes) < mostBytes && side.locked(l.byte) {
+			bytes = append(bytes, l.byte)
+		}
+	}
+	return wait, bytes
+}
+
+// after returns the moment d after now, or the end of time.
+func after(now int64, d time.Duration) int64 {
+	if int64(d) > math.MaxInt64-now {
+		return math.MaxInt64
+	}
+	return now + int64(d)
+}
+
+// sweep deletes what dead processes have left of the name that comes after the one that it looked at last. Each grant
+// looks at one name, so leftovers go sooner or later, and nobody ever searches the whole table.
+func (t *tx) sweep() error {
+	var names []string
+	next := func(r row) { names = append(names, r.text(0)) }
+	err := first(
+		func() error {
+			return t.db.query(`SELECT name FROM leases WHERE name > ? ORDER BY name LIMIT 1`, next, t.meta.swept)
+		},
+		func() error {
+			return t.db.query(`SELECT name FROM waiters WHERE name > ? ORDER BY name LIMIT 1`, next, t.meta.swept)
+		})
+	if err != nil {
+		return err
+	}
+	t.meta.swept, t.changed = "", true
+	if len(names) == 0 {
+		return nil
+	}
+	name := names[0]
+	if len(names) == 2 {
+		name = min(names[0], names[1])
+	}
+	t.meta.swept = name
+	_, err = t.load(name, math.MaxInt64)
+	return err
+}

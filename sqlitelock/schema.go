@@ -1,0 +1,235 @@
+package sqlitelock
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// What makes a file ours: see docs/backends/sqlitelock.md, "Wire format".
+const (
+	applicationID = 0x736e6962 // "snib"
+	version       = 1
+)
+
+// schema creates the tables, step by step. Times are nanoseconds of the boot clock; bytes are offsets in the sidecar.
+func schema() []string {
+	return []string{
+		// One row. counter is the greatest fencing token or ticket ever given, blocks the number of blocks of bytes ever
+		// taken, boot the boot that all rows belong to, live the inode of the sidecar, swept the name up to which grants
+		// have looked for leftovers of dead processes.
+		`CREATE TABLE meta (
+			id      INTEGER PRIMARY KEY CHECK (id = 1),
+			counter INTEGER NOT NULL,
+			blocks  INTEGER NOT NULL,
+			boot    TEXT    NOT NULL,
+			live    INTEGER NOT NULL,
+			swept   TEXT    NOT NULL
+		) STRICT`,
+		`CREATE TABLE leases (
+			name     TEXT    NOT NULL,
+			token    INTEGER NOT NULL,
+			owner    TEXT    NOT NULL,
+			mode     INTEGER NOT NULL,
+			shared   INTEGER NOT NULL,
+			slots    INTEGER NOT NULL,
+			byte     INTEGER NOT NULL,
+			process  INTEGER NOT NULL,
+			since    INTEGER NOT NULL,
+			deadline INTEGER NOT NULL,
+			host     TEXT    NOT NULL,
+			pid      INTEGER NOT NULL,
+			label    TEXT    NOT NULL,
+			PRIMARY KEY (name, token)
+		) STRICT, WITHOUT ROWID`,
+		`CREATE TABLE waiters (
+			name   TEXT    NOT NULL,
+			ticket INTEGER NOT NULL,
+			owner  TEXT    NOT NULL,
+			shared INTEGER NOT NULL,
+			slots  INTEGER NOT NULL,
+			byte   INTEGER NOT NULL,
+			since  INTEGER NOT NULL,
+			called INTEGER NOT NULL,
+			host   TEXT    NOT NULL,
+			pid    INTEGER NOT NULL,
+			label  TEXT    NOT NULL,
+			PRIMARY KEY (name, ticket)
+		) STRICT, WITHOUT ROWID`,
+		`INSERT INTO meta VALUES (1, 0, 0, '', 0, '')`,
+		fmt.Sprintf(`PRAGMA application_id = %d`, applicationID),
+		fmt.Sprintf(`PRAGMA user_version = %d`, version),
+	}
+}
+
+// checkPlace reports what keeps us from working with the file, in words that say what would be right.
+func checkPlace(path string) error {
+	dir := filepath.Dir(path)
+	switch fi, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no such folder: %s; create it first: %w", dir, fs.ErrNotExist)
+	case err != nil && !missing(err):
+		return err
+	case err != nil || !fi.IsDir():
+		return fmt.Errorf("%w file: %s is not a folder", driver.ErrInvalid, dir)
+	}
+	if err := checkFolder(dir); err != nil {
+		return err
+	}
+	return checkFile(path)
+}
+
+// prepare connects to the database, which it creates if need be, and checks that it is one of ours.
+func (d *Driver) prepare() (conn, error) {
+	// A file that is somebody else's must be found out before anything is created beside it.
+	if fi, err := os.Stat(d.path); err == nil && fi.Size() > 0 {
+		db, ready, err := d.check(false)
+		if err != nil || ready {
+			return db, err
+		}
+		if err := db.close(); err != nil {
+			return nil, err
+		}
+	}
+	return d.create()
+}
+
+// create makes the tables, unless another process did in the meantime: turns keep them apart.
+func (d *Driver) create() (_ conn, err error) {
+	side, err := openSidecar(d.path + ".live")
+	if err != nil {
+		return nil, err
+	}
+	defer side.close() //nolint:errcheck // only locks stand in it
+	if err := side.takeTurn(); err != nil {
+		return nil, err
+	}
+	db, ready, err := d.check(true)
+	if err != nil || ready {
+		return db, err
+	}
+	if err := d.retry(func() error { return setUp(db) }); err != nil {
+		return nil, errors.Join(d.explain(err), db.close())
+	}
+	return db, nil
+}
+
+// setUp makes an empty database one of ours, wholly or not at all.
+func setUp(db conn) (err error) {
+	if _, err := db.exec(`PRAGMA journal_mode = WAL`); err != nil {
+		return err
+	}
+	if _, err := db.exec(`BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	for _, sql := range schema() {
+		if _, err := db.exec(sql); err != nil {
+			_, undo := db.exec(`ROLLBACK`)
+			return errors.Join(err, undo)
+		}
+	}
+	_, err = db.exec(`COMMIT`)
+	return err
+}
+
+// check opens the database and reports whether it is ready for use. One that is empty is not; one that belongs to
+// something else is an error.
+func (d *Driver) check(create bool) (_ conn, ready bool, err error) {
+	db, err := connect(d.path, create, d.closed)
+	if err != nil {
+		return nil, false, d.explain(err)
+	}
+	var app, ver, tables int64
+	err = d.retry(func() error { app, ver, tables, err = identity(db); return err })
+	switch {
+	case err != nil:
+		err = d.explain(err)
+	case app == applicationID && ver == version:
+		return db, true, nil
+	case app == 0 && ver == 0 && tables == 0:
+		return db, false, nil
+	case app != applicationID:
+		err = fmt.Errorf("%w file: %s is an SQLite database of another program; name another file, or none",
+			driver.ErrInvalid, d.path)
+	default:
+		err = fmt.Errorf("%w file: %s has version %d of our tables, and this program knows version %d; use a newer one",
+			driver.ErrInvalid, d.path, ver, version)
+	}
+	return nil, false, errors.Join(err, db.close())
+}
+
+// identity reads what tells whose database it is, all of it at one moment: another process may be making it.
+func identity(db conn) (app, ver, tables int64, err error) {
+	if _, err := db.exec(`BEGIN`); err != nil {
+		return 0, 0, 0, err
+	}
+	err = first(
+		func() error { return readInt(db, `SELECT count(*) FROM sqlite_schema`, &tables) },
+		func() error { return readInt(db, `PRAGMA application_id`, &app) },
+		func() error { return readInt(db, `PRAGMA user_version`, &ver) })
+	_, undo := db.exec(`ROLLBACK`)
+	return app, ver, tables, cmp.Or(err, undo)
+}
+
+// retry calls fn until the database is not busy. Where it could wait for itself (a change of the journal mode), SQLite
+// does not call the busy handler.
+func (d *Driver) retry(fn func() error) error {
+	const patience = 10 * time.Second
+	start := time.Now()
+	for count := 0; ; count++ {
+		err := fn()
+		if resultCode(err) != codeBusy || d.closed() || time.Since(start) > patience {
+			return err
+		}
+		pause(count)
+	}
+}
+
+// explain says in our words what SQLite says in its own.
+func (d *Driver) explain(err error) error {
+	switch resultCode(err) {
+	case codeNotADB:
+		return fmt.Errorf("%w file: %s is not an SQLite database; name another file", driver.ErrInvalid, d.path)
+	case codeCorrupt:
+		return fmt.Errorf("%w file: %s is damaged (%w); move it away while no process uses it",
+			driver.ErrInvalid, d.path, err)
+	case codeReadOnly:
+		return fmt.Errorf("%s can't be written to: %w (%w)", d.path, fs.ErrPermission, err)
+	case codeFull:
+		return d.full(err)
+	case codeIO:
+		if diskFull(filepath.Dir(d.path)) { // not every build of SQLite tells one from the other
+			return d.full(err)
+		}
+		return fmt.Errorf("%s: %w", d.path, err)
+	case codeCantOpen:
+		return fmt.Errorf("open %s: %w", d.path, err)
+	}
+	return err
+}
+
+func (d *Driver) full(err error) error {
+	return fmt.Errorf("%s: %w; make room (%w)", d.path, syscall.ENOSPC, err)
+}
+
+// first calls the functions in turn until one fails.
+func first(fns ...func() error) error {
+	for _, fn := range fns {
+		if err := fn(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readInt reads a single number.
+func readInt(db conn, sql string, to *int64) error {
+	return db.query(sql, func(r row) { *to = r.int(0) })
+}

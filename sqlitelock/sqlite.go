@@ -1,0 +1,154 @@
+package sqlitelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// A conn is one connection to the database: all that this package needs of a build of SQLite, so that another can take
+// its place. It is not safe for concurrent use. All SQL texts are constants; an implementation may keep what it
+// compiled.
+type conn interface {
+	// exec runs one statement and answers how many rows the last INSERT, UPDATE or DELETE changed.
+	exec(sql string, args ...any) (int64, error)
+
+	// query runs one statement and calls each for every row of its result.
+	query(sql string, each func(row), args ...any) error
+
+	close() error
+}
+
+// A row is a row of a result. It is valid during the call that got it.
+type row interface {
+	int(col int) int64
+	text(col int) string
+}
+
+// Result codes of SQLite, which are the same in every build.
+const (
+	codeBusy     = 5
+	codeReadOnly = 8
+	codeIO       = 10
+	codeCorrupt  = 11
+	codeFull     = 13
+	codeCantOpen = 14
+	codeNotADB   = 26
+)
+
+// resultCode returns SQLite's primary result code, or 0 if err is none of SQLite's.
+func resultCode(err error) int {
+	var code sqlite3.ErrorCode
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	return 0
+}
+
+// wasmConn is a conn of github.com/ncruces/go-sqlite3. Of the builds of SQLite for Go it is the one whose file locks
+// belong to the open file, and not to the process: the others lose their locks as soon as anything in the process
+// opens and closes one of the database's files.
+type wasmConn struct {
+	db    *sqlite3.Conn
+	stmts map[string]*sqlite3.Stmt
+}
+
+// connect opens a database. While it is busy, calls wait until closing reports true.
+func connect(path string, create bool, closing func() bool) (conn, error) {
+	flags := sqlite3.OPEN_READWRITE
+	if create {
+		flags |= sqlite3.OPEN_CREATE
+	}
+	db, err := sqlite3.OpenFlags(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	c := &wasmConn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
+	if err := db.BusyHandler(func(_ context.Context, count int) bool { return pause(count) && !closing() }); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	// The write-ahead log stays when the last connection goes. Short-lived processes then neither remove nor create
+	// files, which is slow, and which is where processes that start and stop at the same time step on each other.
+	if _, err := db.FileControl("main", sqlite3.FCNTL_PERSIST_WAL, true); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return c, nil
+}
+
+// pause sleeps between two tries to get past another connection, longer the more there were. It returns true.
+func pause(count int) bool {
+	most := min(50*time.Microsecond<<min(count, 10), 10*time.Millisecond)
+	time.Sleep(most/2 + rand.N(most/2))
+	return true
+}
+
+func (c *wasmConn) exec(sql string, args ...any) (int64, error) {
+	s, err := c.prepare(sql, args)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.Exec(); err != nil {
+		return 0, err
+	}
+	return c.db.Changes(), nil
+}
+
+func (c *wasmConn) query(sql string, each func(row), args ...any) error {
+	s, err := c.prepare(sql, args)
+	if err != nil {
+		return err
+	}
+	for s.Step() {
+		each(wasmRow{s})
+	}
+	return s.Reset() // it returns the error of the last step
+}
+
+// prepare returns the compiled statement with its parameters set.
+func (c *wasmConn) prepare(sql string, args []any) (*sqlite3.Stmt, error) {
+	s := c.stmts[sql]
+	if s == nil {
+		var err error
+		if s, _, err = c.db.PrepareFlags(sql, sqlite3.PREPARE_PERSISTENT); err != nil {
+			return nil, err
+		}
+		c.stmts[sql] = s
+	}
+	for i, arg := range args {
+		if err := bind(s, i+1, arg); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func bind(s *sqlite3.Stmt, param int, arg any) error {
+	switch v := arg.(type) {
+	case int64:
+		return s.BindInt64(param, v)
+	case int:
+		return s.BindInt(param, v)
+	case bool:
+		return s.BindBool(param, v)
+	case string:
+		return s.BindText(param, v)
+	default:
+		return fmt.Errorf("can't bind a %T", arg)
+	}
+}
+
+func (c *wasmConn) close() error {
+	for _, s := range c.stmts {
+		s.Close() //nolint:errcheck // it repeats the error of the last run, which was returned then
+	}
+	return c.db.Close()
+}
+
+type wasmRow struct{ *sqlite3.Stmt }
+
+func (r wasmRow) int(col int) int64   { return r.ColumnInt64(col) }
+func (r wasmRow) text(col int) string { return r.ColumnText(col) }
