@@ -6,32 +6,28 @@ import (
 	"unsafe"
 )
 
-// Linux clock ids, from clock_gettime(2).
-const (
-	clockMonotonic = 1
-	clockBoottime  = 7
-)
+// clockBoottime is the id of the clock that counts sleep, from clock_gettime(2).
+const clockBoottime = 7
+
+// bootEpoch is what the boot clock showed at epoch. It is never assigned to.
+var bootEpoch = bootClock()
 
 // Now reads the clock. The reading lies between the moments of call and return.
-func Now() Instant {
-	// The order matters: a pause between two readings makes the result earlier, never later than the return.
-	boot := clock(clockBoottime)
-	mono := clock(clockMonotonic)
-	return instant(boot, mono, time.Since(epoch))
+func Now() Instant { return instant(time.Since(epoch), bootClock()-bootEpoch) }
+
+// instant is the moment at which so much time has passed since epoch by Go's clock and by the boot clock: the latter, except
+// in a bubble, which knows no sleep. There Go's clock counts from the year 2000, so it is long before epoch, for the first
+// decades of the bubble.
+func instant(passed, booted time.Duration) Instant {
+	if passed >= 0 {
+		passed = booted
+	}
+	return Instant{mono: int64(origin + passed), wall: int64(origin + passed)}
 }
 
-// instant is the moment since after epoch, and later by as much as the machine has slept. Go's own monotonic clock stands
-// still meanwhile; what it missed is the difference of the kernel's two clocks, which only a sleep changes. Rounding that up
-// hides the nanoseconds between two readings; as it adds the same to all Instants it does not change what is between them.
-func instant(boot, mono, since time.Duration) Instant {
-	slept := (boot - mono + time.Millisecond - 1).Truncate(time.Millisecond)
-	now := int64(origin + since + slept)
-	return Instant{mono: now, wall: now}
-}
-
-// clock calls clock_gettime(2), which can't fail for these ids.
-func clock(id uintptr) time.Duration {
+// bootClock calls clock_gettime(2), which can't fail for this id.
+func bootClock() time.Duration {
 	var ts syscall.Timespec
-	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, id, uintptr(unsafe.Pointer(&ts)), 0) //nolint:errcheck // see above
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0) //nolint:errcheck // see above
 	return time.Duration(ts.Nano())
 }
