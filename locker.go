@@ -147,18 +147,21 @@ func (l *Locker) enter(ctx context.Context, name string, noWait bool) (lock *Loc
 		lock, err := l.reenter(ctx, h)
 		return lock, true, err
 	}
-	wait := ctx
-	if l.conf.maxWait > 0 && !noWait {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeoutCause(ctx, l.conf.maxWait,
-			fmt.Errorf("%w: waited for %v", ErrHeld, l.conf.maxWait))
-		defer cancel()
-	}
+	wait, cancel := l.bound(ctx, noWait)
+	defer cancel()
 	h, local, err := l.contend(wait, name, noWait)
 	if err != nil {
 		return nil, false, err
 	}
 	return l.newLock(ctx, h), local, nil
+}
+
+// bound returns a context for the wait.
+func (l *Locker) bound(ctx context.Context, noWait bool) (context.Context, context.CancelFunc) {
+	if l.conf.maxWait == 0 || noWait {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, l.conf.maxWait, fmt.Errorf("%w: waited for %v", ErrHeld, l.conf.maxWait))
 }
 
 // contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.

@@ -27,12 +27,17 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 
+	bounded, cancel := l.bound(ctx, l.conf.noWait) // all together
+	defer cancel()
+	each := *l
+	each.conf.maxWait = 0
+
 	ls := &Locks{lost: make(chan struct{})}
-	wait, stop := context.WithCancelCause(ctx)
+	wait, stop := context.WithCancelCause(bounded)
 	defer stop(nil)
 	waiting := &scope{cancel: stop}
 	for _, name := range names {
-		lock, err := l.Acquire(wait, name)
+		lock, err := each.Acquire(wait, name)
 		if err != nil {
 			return nil, errors.Join(err, ls.release())
 		}

@@ -144,6 +144,18 @@ func TestAcquireAll(t *testing.T) {
 		wantErr(t, "AcquireAll", err, snib.ErrHeld)
 		release(t, acquire(t, l, "a"))
 
+		// MaxWait bounds the wait for all of them together.
+		began := time.Now()
+		time.AfterFunc(6*time.Second, func() { release(t, b) })
+		c := acquire(t, l, "c")
+		_, err = l.With(snib.MaxWait(10*time.Second)).AcquireAll(t.Context(), "a", "b", "c")
+		wantErr(t, "AcquireAll", err, snib.ErrHeld)
+		if got := time.Since(began); got != 10*time.Second {
+			t.Errorf("AcquireAll with a MaxWait of 10s took %v", got)
+		}
+		release(t, c)
+		b = acquire(t, l, "b")
+
 		// A hold that is lost while the rest is waited for ends the wait.
 		broken := make(chan error)
 		go func() {
