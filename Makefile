@@ -13,7 +13,7 @@ FUZZTIME ?= 30s
 COUNT ?= 20
 BENCH ?= .
 
-.PHONY: help test lint fmt stress fuzz bench deps
+.PHONY: help test lint fmt stress mutants fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -32,6 +32,9 @@ fmt: ## gofmt and the order of imports
 stress: deps ## the conformance suite, and its mutants, COUNT=20 times with the race detector
 	go test -race -count=$(COUNT) -timeout 3h -run 'Conformance|Broken|Mutant' ./driver/drivertest \
 		$$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
+
+mutants: deps ## break each guarantee once, and see that its tests notice
+	go test -tags mutants -count=1 -timeout 1h ./internal/mutant
 
 fuzz: ## each fuzz target for FUZZTIME=30s
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | { found=; while IFS=: read -r file func; do \

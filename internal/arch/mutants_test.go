@@ -41,6 +41,7 @@ type Driver struct{}`
 		"cmd/snib/internal/cli/cli.go":  "package cli\nimport (_ \"github.com/spf13/cobra\"; _ \"github.com/sniblock/snib/sqlitelock\")",
 		"internal/arch/doc.go":          "package arch",
 		"internal/readme/doc.go":        "package readme",
+		"internal/mutant/doc.go":        "package mutant",
 		"docs/backends/memlock.md":      page,
 		"docs/backends/sqlitelock.md":   page,
 		"testdata/util/util.go":         "not Go, and nobody looks",

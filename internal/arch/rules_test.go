@@ -24,6 +24,7 @@ var rules = []rule{
 	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
+	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/readme", nil, nil, "the README's examples stand in the packages that they show; this one only compares and runs"},
 
 	{"sqlitelock/...", []string{"driver", "github.com/ncruces/go-sqlite3/...", "golang.org/x/sys/..."}, backendTests,

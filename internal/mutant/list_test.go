@@ -267,4 +267,84 @@ var mutants = []mutant{
 		file:   "driver/token.go", run: "TestNextToken",
 		old: "max(last+1, uint64(max(clock.UnixMicro(), 0)))", new: "uint64(max(clock.UnixMicro(), 0)) + 0*last",
 	},
+	{
+		breaks: "sqlite: the lock of a killed process is free at once",
+		file:   "sqlitelock/queue.go", run: "TestKilledHolder",
+		old: "return late || !s.locked(l.byte)", new: "return late",
+	},
+	{
+		breaks: "sqlite: a stopped process loses its lock at the end of its TTL",
+		file:   "sqlitelock/queue.go", run: "TestStoppedHolder",
+		old: "return late || !s.locked(l.byte)", new: "return !s.locked(l.byte)",
+	},
+	{
+		breaks: "sqlite: an inherited file keeps the lock beyond the TTL of a dead process",
+		file:   "sqlitelock/queue.go", run: "TestInheritOutlives",
+		old: "late && s.locked(l.process)", new: "late",
+	},
+	{
+		breaks: "sqlite: an inherited file does not keep the lock of a stopped process",
+		file:   "sqlitelock/queue.go", run: "TestInheritStopped",
+		old: "late && s.locked(l.process)", new: "false",
+	},
+	{
+		breaks: "sqlite: a detached lease outlives its process",
+		file:   "sqlitelock/queue.go", run: "TestDetached|TestConformance/Close",
+		old: "	case modeDetached, modeKept:", new: "	case modeKept:",
+	},
+	{
+		breaks: "sqlite: the place of a killed waiter is skipped",
+		file:   "sqlitelock/queue.go", run: "TestKilledWaiter",
+		old: "		if t.d.side.locked(w.byte) {", new: "		if true {",
+	},
+	{
+		breaks: "sqlite: a stopped waiter is passed",
+		file:   "sqlitelock/queue.go", run: "TestStoppedWaiter",
+		old: "t.now-w.called >= int64(patience)", new: "false",
+	},
+	{
+		breaks: "sqlite: a lease of an earlier boot is over",
+		file:   "sqlitelock/write.go", run: "TestOtherBoot",
+		old: "	case m.boot == t.d.boot && m.live == t.d.live:", new: "	case m.boot != \"\":",
+	},
+	{
+		breaks: "sqlite: locks exclude one another",
+		file:   "sqlitelock/queue.go", run: "TestProcesses|TestConformance/Exclusion",
+		old: "		return r.leases == 0", new: "		return true",
+	},
+	{
+		breaks: "sqlite: tokens are stored with the grant",
+		file:   "sqlitelock/write.go", run: "TestClockBehind",
+		old: "	t.meta.counter = int64(driver.NextToken(uint64(t.meta.counter), time.Now()))\n", new: "	t.meta.counter = time.Now().UnixMicro()\n",
+	},
+	{
+		breaks: "sqlite: a renewal does not revive",
+		file:   "sqlitelock/lease.go", run: "TestConformance/Renew",
+		old: "	n, err := t.db.exec(`UPDATE leases SET deadline = ?\n		WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,", new: "	n, err := t.db.exec(`UPDATE leases SET deadline = ?\n		WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND 0 < ?`,",
+	},
+	{
+		breaks: "sqlite: who waits is woken, and does not poll",
+		file:   "sqlitelock/acquire.go", run: "TestConformance/Wait",
+		old: "		a.d.side.watch(at, a.hint)\n", new: "		_ = at\n",
+	},
+	{
+		breaks: "sqlite: a cancelled wait leaves nothing",
+		file:   "sqlitelock/acquire.go", run: "TestConformance/(Wait|Cancel)",
+		old: "		a.withdraw(l)\n", new: "",
+	},
+	{
+		breaks: "sqlite: a file that was replaced is noticed",
+		file:   "sqlitelock/write.go", run: "TestReplaced",
+		old: "return first(d.side.intact, func() error { return sameFile(d.file, d.path) })", new: "return nil",
+	},
+	{
+		breaks: "sqlite: nobody sees that the database is locked",
+		file:   "sqlitelock/sqlite.go", run: "TestBusyDatabase",
+		old: "return pause(count) && !closing()", new: "return false",
+	},
+	{
+		breaks: "sqlite: network file systems are refused",
+		file:   "sqlitelock/os_linux.go", run: "TestNetwork",
+		old: "	case unix.NFS_SUPER_MAGIC:\n", new: "	case 1:\n",
+	},
 }
