@@ -1,0 +1,142 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	foreign := filepath.Join(dir, "foreign")
+	if err := os.WriteFile(foreign, []byte(strings.Repeat("not a database\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, url, want string }{
+		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
+		{"Unknown", "zk://host", "there are sqlite:PATH and memory:"},
+		{"Path", "/x/y.db", "did you mean sqlite:/x/y.db?"},
+		{"Word", "locks", "there are sqlite:PATH"},
+		{"NoPath", "sqlite:", "needs a path"},
+		{"MemoryPath", "memory:x", "takes nothing after the colon"},
+		{"NoFolder", "sqlite:" + dir + "/no/x.db", "folder does not exist"},
+		{"Foreign", "sqlite:" + foreign, "name another file"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := Open(tt.url, true)
+			if err == nil {
+				s.Close()
+				t.Fatalf("Open(%q) = nil error", tt.url)
+			}
+			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Open(%q) = %v, want ErrConfig with %q", tt.url, err, tt.want)
+			}
+			if n := strings.Count(err.Error(), foreign); n > 1 {
+				t.Errorf("the path stands %d times in %q", n, err)
+			}
+		})
+	}
+}
+
+func TestErrorsHaveNoSecrets(t *testing.T) {
+	if _, err := Open("redis://user:secret@host/0", true); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error = %v, want one without the password", err)
+	}
+}
+
+// TestCanonical: whoever names one file in different ways means one store.
+func TestCanonical(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Symlink(dir, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	var first string
+	for _, path := range []string{dir + "/x.db", "x.db", "./x.db", "link/x.db", dir + "//link/../x.db"} {
+		s, err := Open("sqlite:"+path, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if first == "" {
+			first = s.URL
+		}
+		if s.URL != first {
+			t.Errorf("URL of %s = %s, want %s", path, s.URL, first)
+		}
+	}
+}
+
+func TestDefaultFile(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state")
+	if got, err := DefaultFile(); got != "/state/snib/locks.db" || err != nil {
+		t.Errorf("DefaultFile = %s, %v, want /state/snib/locks.db", got, err)
+	}
+	t.Setenv("XDG_STATE_HOME", "relative") // not valid, says its standard
+	t.Setenv("HOME", "/home/me")
+	want := "/home/me/.local/state/snib/locks.db"
+	if os.Geteuid() == 0 {
+		want = "/var/lib/snib/locks.db"
+	}
+	if got, err := DefaultFile(); got != want || err != nil {
+		t.Errorf("DefaultFile = %s, %v, want %s", got, err, want)
+	}
+}
+
+// TestLookingMakesNothing: a store that isn't there is an empty one until somebody locks in it.
+func TestLookingMakesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", dir)
+	s, err := Open("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if st, err := s.Driver.(driver.Inspector).Status(context.Background(), "name"); err != nil || len(st.Holders) > 0 {
+		t.Errorf("Status = %v, %v, want a free lock", st, err)
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) > 0 {
+		t.Errorf("the folder has %v, %v; want nothing", all, err)
+	}
+}
+
+// TestStateFolder: who can write to the file can free each lock, so the folder is for its user.
+func TestStateFolder(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	s, err := Open("", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	info, err := os.Stat(filepath.Join(dir, "state", "snib"))
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("folder: %v, %v, want mode 0700", info, err)
+	}
+	req := driver.Request{Name: "name", Owner: "me", TTL: time.Minute, NoWait: true}
+	if _, err := s.Acquire(context.Background(), req); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	tests := []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"sqlite", "sqlite", 0}, {"sqlit", "sqlite", 1},
+		{"sqltie", "sqlite", 2}, {"memory", "sqlite", 6},
+	}
+	for _, tt := range tests {
+		if got := distance(tt.a, tt.b); got != tt.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	shells := []string{"bash", "zsh", "fish", "powershell"}
+	return &cobra.Command{
+		Use:       "completion bash|zsh|fish|powershell",
+		Short:     "print a script that completes commands, flags and the names of locks",
+		Example:   completionExamples,
+		ValidArgs: shells,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("which shell? usage: %s", usageLine(cmd))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := outputTo{a.out}
+			switch root := cmd.Root(); args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(out)
+			}
+			return usagef("no completion for %q: there are bash, zsh, fish and powershell", args[0])
+		},
+	}
+}
+
+// completeName offers the names of the locks that are in use now, each with who holds it.
+func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	_ = a.view(func(ctx context.Context, s *backend.Store) error { // a shell has no use for an error
+		all, err := list(ctx, s, prefix)
+		for _, st := range all {
+			if printable(st.Name) == st.Name { // others can't be typed
+				names = append(names, cobra.CompletionWithDesc(st.Name, hint(st)))
+			}
+		}
+		return err
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// hint is the description of a lock beside its name.
+func hint(st driver.Status) string {
+	switch n := len(st.Holders); n {
+	case 0:
+		return plural(len(st.Waiters), "waiter")
+	case 1:
+		h := st.Holders[0]
+		return fmt.Sprintf("held by %s, %s left", describe(h.Holder), short(h.Left))
+	default:
+		return fmt.Sprintf("held by %s and %d more", describe(st.Holders[0].Holder), n-1)
+	}
+}

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+)
+
+// The exit codes, from sysexits.h, timeout(1) and the shells. 79 is the first one after sysexits.
+const (
+	exitOK            = 0
+	exitNotHeld       = 1 // snib release
+	exitUsage         = 64
+	exitUnavailable   = 69
+	exitBug           = 70
+	exitOutput        = 74
+	exitBusy          = 75
+	exitNotAllowed    = 77
+	exitConfig        = 78
+	exitLost          = 79
+	exitTimeout       = 124
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // and the signal's number
+)
+
+// A failure is an error with the exit code that it leads to. Without a message nothing is printed.
+type failure struct {
+	code int
+	err  error
+}
+
+func (f *failure) Error() string {
+	if f.err == nil {
+		return "" // printed by nobody
+	}
+	return f.err.Error()
+}
+
+func (f *failure) Unwrap() error { return f.err }
+
+func fail(code int, format string, args ...any) error {
+	return &failure{code, fmt.Errorf(format, args...)}
+}
+
+func usagef(format string, args ...any) error { return fail(exitUsage, format, args...) }
+
+// silent ends the program with code and without a word.
+func silent(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	return &failure{code: code}
+}
+
+func isSilent(err error) bool {
+	var f *failure
+	return errors.As(err, &f) && f.err == nil
+}
+
+// exitCode is the exit code for err.
+func exitCode(err error) int {
+	var f *failure
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &f):
+		return f.code
+	case errors.Is(err, backend.ErrConfig), errors.Is(err, snib.ErrKind):
+		return exitConfig
+	case errors.Is(err, snib.ErrHeld):
+		return exitBusy
+	case errors.Is(err, snib.ErrLost):
+		return exitLost
+	case errors.Is(err, snib.ErrInvalid):
+		return exitUsage
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return exitNotAllowed
+	}
+	return exitUnavailable
+}
+
+// message is err as one line, without the name of this program, which the line begins with anyway.
+func message(err error) string {
+	text := strings.TrimPrefix(err.Error(), "snib: ")
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// A duration is a flag's value: "30s" as Go writes it, or a bare number of seconds as in flock and timeout.
+type duration struct {
+	value time.Duration
+	least time.Duration // 0 if zero is allowed
+	set   bool
+}
+
+func (d *duration) String() string {
+	if d.value == 0 && !d.set {
+		return ""
+	}
+	return d.value.String()
+}
+
+func (d *duration) Type() string { return "DURATION" }
+
+func (d *duration) Set(text string) error {
+	v, err := parseDuration(text)
+	switch {
+	case err != nil:
+		return err
+	case v < 0:
+		return fmt.Errorf("it is negative; give a duration such as 30s")
+	case v == 0 && d.least > 0:
+		return fmt.Errorf("it is zero; give a duration such as 30s")
+	case v < d.least:
+		return fmt.Errorf("it is shorter than %v, which no process keeps up with; give a duration such as 30s", d.least)
+	}
+	d.value, d.set = v, true
+	return nil
+}
+
+func parseDuration(text string) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil {
+		if math.IsNaN(n) || math.Abs(n) > math.MaxInt64/float64(time.Second)/2 {
+			return 0, fmt.Errorf("it is out of range; give a duration such as 30s")
+		}
+		return time.Duration(n * float64(time.Second)), nil
+	}
+	v, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("it is no duration; give one such as 30s, 5m or a number of seconds")
+	}
+	return v, nil
+}
+
+// A choice is a flag's value that is one of a few words.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+func (c *choice) String() string { return c.value }
+
+func (c *choice) Type() string {
+	text := ""
+	for i, a := range c.allowed {
+		if i > 0 {
+			text += "|"
+		}
+		text += a
+	}
+	return text
+}
+
+func (c *choice) Set(text string) error {
+	for _, a := range c.allowed {
+		if a == text {
+			c.value = text
+			return nil
+		}
+	}
+	return fmt.Errorf("it is none of %s", c.Type())
+}
+
+// addChoice adds a flag of a few words to cmd, which the shells complete.
+func addChoice(cmd *cobra.Command, name, short, usage string, allowed ...string) *choice {
+	c := &choice{value: allowed[0], allowed: allowed}
+	cmd.Flags().VarP(c, name, short, usage)
+	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		panic(err) // the flag was added two lines above
+	}
+	return c
+}
+
+// addOutput adds -o.
+func addOutput(cmd *cobra.Command, allowed ...string) *choice {
+	return addChoice(cmd, "output", "o", "how to print the result", allowed...)
+}
+
+// addDuration adds a flag for a duration of at least least.
+func addDuration(cmd *cobra.Command, name, short, usage string, value, least time.Duration) *duration {
+	d := &duration{value: value, least: least}
+	cmd.Flags().VarP(d, name, short, usage)
+	return d
+}

@@ -1,0 +1,122 @@
+package cli
+
+// The texts of the help. They are indented by two, fit 80 columns, and come examples first.
+
+const rootExamples = `  snib run deploy -- make deploy            one at a time; the others wait
+  snib run --skip nightly -- ./report.sh    in cron: if another is on it, fine
+  snib run -w 30 deploy -- make deploy      wait at most 30 s, else exit 75
+  snib ls                                   who holds what
+  snib show deploy                          all about one lock
+  snib release deploy --force               take it from a holder that hangs
+`
+
+const runExamples = `  snib run deploy -- make deploy            one at a time; the others wait
+  snib run --try deploy -- make deploy      busy: exit 75 at once
+  snib run --skip nightly -- ./report.sh    busy: exit 0 (for cron)
+  snib run -s db -- ./read-report           shared with other readers
+  snib run --slots 3 api -- ./crawl         at most three at once
+  snib run deploy -- sh -c 'deploy --fence "$SNIB_TOKEN"'
+`
+
+const runNotes = `  The command is run directly, not by a shell, with our standard input, output
+  and error, in a process group of its own. TERM, HUP, INT, QUIT, USR1, USR2,
+  WINCH and CONT are passed on to that group. What the command leaves running in
+  the background when it ends is not guarded any more.
+
+  Loss. While renewals fail, the command gets TERM when only --kill-after of the
+  lease is left (or a third of --ttl, if that is less), and KILL before it ends.
+  When the lock is gone already - released by force, or we were stopped for
+  longer than the lease lasted - the command is killed at once, because another
+  may be running. The exit code is 79. While we are stopped (SIGSTOP) we can't
+  stop the command; SNIB_TOKEN lets the resource refuse what it then does.
+
+  Should we be killed, the command is killed too (Linux). What it has started
+  is not, but a SQLite store stays locked until the last of that is gone, except
+  for programs that close the descriptors they inherit.
+
+  Terminal. Ctrl-C reaches the command once, and we wait for it. Ctrl-Z stops
+  the command but not us: we keep the lock, so there is no prompt; another
+  Ctrl-Z lets it go on, Ctrl-C ends it. If it dies of Ctrl-C, so do we ($? is
+  130 either way), and a script or loop around us ends as well.
+
+  Durations are written 30s, 5m, 1h30m; a bare number is seconds.
+`
+
+const environmentNotes = `  SNIB_NAME     the name of the lock
+  SNIB_TOKEN    the fencing token: greater than that of every earlier holder
+  SNIB_OWNER    the id of this hold
+  SNIB_HELD     all holds around the command, outermost first, as a JSON array
+                of {"store", "name", "owner"}; to run one of them again inside
+                is wrong usage
+`
+
+const exitNotes = `  the command's  it ran, and the lock was held throughout; 128+N: signal N
+  1     release: the lock is not held
+  64    wrong usage
+  69    the store can't be reached
+  70    a bug in snib
+  74    the result can't be printed
+  75    busy: --try, or --wait is over (-E changes it);
+        release: the holder changed meanwhile
+  77    not allowed
+  78    bad configuration: the store's URL, its file, or the kind of the lock
+  79    the lock was lost while the command ran; the command was ended
+  124   --timeout is over
+  126   the command can't be run
+  127   the command was not found
+`
+
+const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or ~/.local/state/snib/locks.db,
+  or for root /var/lib/snib/locks.db. Only who share a store exclude each other.
+`
+
+const lsExamples = `  snib ls                     all locks that are held or waited for
+  snib ls backup/             those whose names start with backup/
+  snib ls -o name             for pipes
+  snib ls -o json             for programs
+`
+
+const showExamples = `  snib show deploy
+  snib show deploy -o json | jq .holders
+`
+
+const waitExamples = `  snib wait deploy && echo free
+  snib wait deploy -w 0       is it free? 0: yes, 75: no
+`
+
+const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
+  eval "$grant"               # sets SNIB_NAME, SNIB_OWNER and SNIB_TOKEN
+  ...
+  snib unlock deploy --owner "$SNIB_OWNER"
+`
+
+const lockNotes = `  Prefer snib run: it renews the lock, notices a loss, and frees the lock
+  whatever happens. This lock ends after --ttl, whether the script has ended or
+  not. Give SNIB_TOKEN to the resource, so that it can refuse a script that came
+  too late. With --owner, asking again extends the lock by a new --ttl.
+`
+
+const unlockExamples = `  snib unlock deploy --owner "$SNIB_OWNER"
+`
+
+const unlockNotes = `  Exit code 79 means that the lock was not this owner's any more: somebody else
+  may have held it meanwhile.
+`
+
+const releaseExamples = `  snib release deploy --force                      asks for the name to be typed
+  snib release deploy --owner 4KZ7Q2... --yes      from this one hold only
+`
+
+const releaseNotes = `  It frees exactly the holds that it saw; if the holder changed meanwhile
+  nothing is freed, and the exit code is 75. The former holder is not asked. If
+  it is a snib run it notices within a third of its --ttl, and kills its
+  command; until then that may run beside the next holder's.
+`
+
+const versionExamples = `  snib version
+`
+
+const completionExamples = `  source <(snib completion bash)      # with the package bash-completion
+  snib completion zsh > "${fpath[1]}/_snib"
+  snib completion fish > ~/.config/fish/completions/snib.fish
+`

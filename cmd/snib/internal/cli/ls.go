@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/cmd/snib/internal/child"
+	"github.com/sniblock/snib/driver"
+)
+
+// narrow is the width of tables that nobody looks at on a terminal.
+const narrow = 80
+
+func (a *app) lsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "ls [PREFIX]",
+		Short:             "list the locks that are held or waited for",
+		Example:           lsExamples,
+		ValidArgsFunction: a.completeName,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return none(cmd, args[1:])
+			}
+			return nil
+		},
+	}
+	output := addOutput(cmd, "table", "json", "name")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return a.view(func(ctx context.Context, s *backend.Store) error {
+			all, err := list(ctx, s, strings.Join(args, ""))
+			if err != nil {
+				return err
+			}
+			return a.printList(s, all, output.value)
+		})
+	}
+	return cmd
+}
+
+// list collects the locks whose names start with prefix.
+func list(ctx context.Context, s *backend.Store, prefix string) ([]driver.Status, error) {
+	i, err := inspector(s)
+	if err != nil {
+		return nil, err
+	}
+	var all []driver.Status
+	err = i.List(ctx, prefix, func(st driver.Status) bool {
+		all = append(all, st)
+		return true
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.URL, err)
+	}
+	return all, nil
+}
+
+func (a *app) printList(s *backend.Store, all []driver.Status, output string) error {
+	switch output {
+	case "json":
+		doc := struct {
+			Schema string     `json:"schema"`
+			Store  string     `json:"store"`
+			Locks  []lockJSON `json:"locks"`
+		}{"snib.ls/1", s.URL, []lockJSON{}}
+		for _, st := range all {
+			doc.Locks = append(doc.Locks, toJSON(st))
+		}
+		return a.printJSON(doc)
+	case "name":
+		for _, st := range all {
+			if err := a.printf("%s\n", printable(st.Name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		a.tell("no lock is held or waited for in %s", s.URL)
+		return nil
+	}
+	return a.printTable(all)
+}
+
+// columns are the cells of one row of the table. The first two give way when there is no room.
+type columns struct{ name, holder, held, left, token, waiting string }
+
+func row(st driver.Status) columns {
+	c := columns{
+		name: printable(st.Name), holder: "-", held: "-", left: "-", token: "-", waiting: strconv.Itoa(len(st.Waiters)),
+	}
+	if len(st.Holders) == 0 {
+		return c
+	}
+	first := st.Holders[0]
+	c.holder, c.held, c.left = describe(first.Holder), short(first.Held), short(first.Left)
+	c.token = strconv.FormatUint(first.Token, 10)
+	switch n := len(st.Holders); {
+	case st.Slots > 0:
+		c.holder = fmt.Sprintf("%d of %d: %s", n, st.Slots, c.holder)
+	case st.Shared:
+		c.holder = fmt.Sprintf("%d shared: %s", n, c.holder)
+	}
+	return c
+}
+
+func (a *app) printTable(all []driver.Status) error {
+	rows := []columns{{"NAME", "HOLDER", "HELD", "LEFT", "TOKEN", "WAITING"}}
+	for _, st := range all {
+		rows = append(rows, row(st))
+	}
+	fit(rows, max(narrow, child.Width(syscall.Stdout)))
+	w := tabwriter.NewWriter(outputTo{a.out}, 0, 0, 2, ' ', 0)
+	for _, c := range rows {
+		if _, err := fmt.Fprintln(w, strings.Join(c.cells(), "\t")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (c columns) cells() []string {
+	return []string{c.name, c.holder, c.held, c.left, c.token, c.waiting}
+}
+
+// fit shortens names and holders so that the table is no wider than width.
+func fit(rows []columns, width int) {
+	widest := make([]int, 6)
+	for _, c := range rows {
+		for i, cell := range c.cells() {
+			widest[i] = max(widest[i], len([]rune(cell)))
+		}
+	}
+	room := width - 5*2 // the gaps
+	for _, w := range widest[2:] {
+		room -= w
+	}
+	name, holder := widest[0], widest[1]
+	if name+holder > room {
+		name = min(name, max(room/2, room-holder))
+		holder = room - name
+	}
+	for i := range rows {
+		rows[i].name, rows[i].holder = cut(rows[i].name, name), cut(rows[i].holder, holder)
+	}
+}

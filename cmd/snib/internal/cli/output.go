@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The documents that -o json prints. Each begins with its schema, whose number grows when a field changes its meaning
+// or goes; new fields may come at any time. Durations are seconds.
+
+// lockJSON is one lock as the store sees it.
+type lockJSON struct {
+	Name    string       `json:"name"`
+	Mode    string       `json:"mode"` // "free", "exclusive", "shared" or "slots"
+	Slots   int          `json:"slots,omitempty"`
+	Holders []holderJSON `json:"holders"`
+	Waiters []waiterJSON `json:"waiters"`
+}
+
+type holderJSON struct {
+	Owner string  `json:"owner"`
+	Token uint64  `json:"token"`
+	Host  string  `json:"host,omitempty"`
+	PID   int     `json:"pid,omitempty"`
+	Label string  `json:"label,omitempty"`
+	Held  float64 `json:"held"`
+	Left  float64 `json:"left"`
+}
+
+type waiterJSON struct {
+	Owner  string  `json:"owner"`
+	Shared bool    `json:"shared"`
+	Host   string  `json:"host,omitempty"`
+	PID    int     `json:"pid,omitempty"`
+	Label  string  `json:"label,omitempty"`
+	Waited float64 `json:"waited"`
+}
+
+func toJSON(st driver.Status) lockJSON {
+	l := lockJSON{Name: st.Name, Mode: mode(st), Slots: st.Slots, Holders: []holderJSON{}, Waiters: []waiterJSON{}}
+	for _, h := range st.Holders {
+		l.Holders = append(l.Holders, toHolder(h))
+	}
+	for _, w := range st.Waiters {
+		l.Waiters = append(l.Waiters, waiterJSON{
+			Owner: w.Owner, Shared: w.Shared,
+			Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, Waited: seconds(w.Waited),
+		})
+	}
+	return l
+}
+
+func toHolder(h driver.Holding) holderJSON {
+	return holderJSON{
+		Owner: h.Owner, Token: h.Token,
+		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Held: seconds(h.Held), Left: seconds(h.Left),
+	}
+}
+
+// mode says how a lock is held.
+func mode(st driver.Status) string {
+	switch {
+	case len(st.Holders) == 0:
+		return "free"
+	case st.Slots > 0:
+		return "slots"
+	case st.Shared:
+		return "shared"
+	}
+	return "exclusive"
+}
+
+// marshal is json.Marshal without the escapes that are for web pages only.
+func marshal(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, fail(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
+	}
+	return text, nil
+}
+
+// printJSON prints v, indented, as one document.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(outputTo{a.out})
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// printf prints a part of the result.
+func (a *app) printf(format string, args ...any) error {
+	_, err := fmt.Fprintf(outputTo{a.out}, format, args...)
+	return err
+}
+
+// outputTo is a writer whose errors say that it was the output that failed.
+type outputTo struct{ w io.Writer }
+
+func (o outputTo) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if err != nil {
+		return n, fail(exitOutput, "the result can't be printed: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/cmd/snib/internal/child"
+	"github.com/sniblock/snib/driver"
+)
+
+// A releasing is one "snib release".
+type releasing struct {
+	*app
+	owner      string
+	force, yes bool
+	output     *choice
+}
+
+func (a *app) releaseCommand() *cobra.Command {
+	r := &releasing{app: a}
+	cmd := &cobra.Command{
+		Use:               "release NAME --owner ID | --force",
+		Short:             "take a lock away from its holder",
+		Example:           releaseExamples,
+		Long:              releaseNotes,
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, as shown by snib show")
+	f.BoolVar(&r.force, "force", false, "take it from whoever holds it")
+	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
+	r.output = addOutput(cmd, "table", "json", "name")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if r.force == (r.owner != "") {
+			return usagef("from whom? give --owner ID, or --force for whoever holds it")
+		}
+		if !r.yes && !child.IsTerminal(syscall.Stdin) {
+			return usagef("there is no terminal to ask on; give --yes to release %s without asking", printable(args[0]))
+		}
+		return a.view(func(ctx context.Context, s *backend.Store) error { return r.release(ctx, s, args[0]) })
+	}
+	return cmd
+}
+
+func (r *releasing) release(ctx context.Context, s *backend.Store, name string) error {
+	st, err := status(ctx, s, name)
+	if err != nil {
+		return err
+	}
+	holds := st.Holders
+	if r.owner != "" {
+		holds = nil
+		if h := holding(st, r.owner); h != nil {
+			holds = []driver.Holding{*h}
+		}
+	}
+	if len(holds) == 0 {
+		return fail(exitNotHeld, "%s is not held%s", printable(name), r.by())
+	}
+	if !r.yes {
+		if err := r.ask(name, holds); err != nil {
+			return err
+		}
+	}
+	var broken []driver.Holding
+	for _, h := range holds {
+		switch err := breakHold(ctx, s, name, h); {
+		case err == nil:
+			broken = append(broken, h)
+		case !errors.Is(err, snib.ErrLost):
+			return err
+		}
+	}
+	if err := r.report(name, broken); err != nil {
+		return err
+	}
+	if len(broken) < len(holds) {
+		return fail(exitBusy, "the holder of %s changed meanwhile: %s of %d released; see snib show", printable(name),
+			plural(len(broken), "hold"), len(holds))
+	}
+	return nil
+}
+
+// by says from whom the lock was to be taken.
+func (r *releasing) by() string {
+	if r.owner == "" {
+		return ""
+	}
+	return " by " + printable(r.owner)
+}
+
+// ask has the lock's name typed.
+func (r *releasing) ask(name string, holds []driver.Holding) error {
+	for _, h := range holds {
+		r.say("%s is held by %s for %s, and its lease ends in %s",
+			printable(name), describe(h.Holder), short(h.Held), short(h.Left))
+	}
+	r.say("the holder may still be at work; another can then start beside it")
+	// What can't be typed is asked for as it is shown.
+	fmt.Fprintf(r.err, "type the name of the lock to release it: ")
+	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	typed := strings.TrimRight(text, "\r\n")
+	if err != nil || typed != name && typed != printable(name) {
+		return usagef("that is not the name: nothing was released")
+	}
+	return nil
+}
+
+// report says what was broken.
+func (r *releasing) report(name string, broken []driver.Holding) error {
+	switch r.output.value {
+	case "json":
+		doc := struct {
+			Schema   string       `json:"schema"`
+			Name     string       `json:"name"`
+			Released []holderJSON `json:"released"`
+		}{"snib.release/1", name, []holderJSON{}}
+		for _, h := range broken {
+			doc.Released = append(doc.Released, toHolder(h))
+		}
+		return r.printJSON(doc)
+	case "name":
+		for range broken[:min(1, len(broken))] {
+			return r.printf("%s\n", printable(name))
+		}
+		return nil
+	}
+	for _, h := range broken {
+		err := r.printf("released %s: it was held by %s, owner %s, token %d, for %s\n",
+			printable(name), describe(h.Holder), printable(h.Owner), h.Token, short(h.Held))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+func (a *app) showCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "show NAME",
+		Short:             "tell all about one lock: holder, lease, token, queue, and what it rests on",
+		Example:           showExamples,
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+	}
+	output := addOutput(cmd, "table", "json", "name")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return a.view(func(ctx context.Context, s *backend.Store) error {
+			st, err := status(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			st.Name = args[0]
+			return a.printShow(s, st, output.value)
+		})
+	}
+	return cmd
+}
+
+func (a *app) printShow(s *backend.Store, st driver.Status, output string) error {
+	info := s.Info()
+	switch output {
+	case "json":
+		return a.printJSON(struct {
+			Schema string `json:"schema"`
+			Store  string `json:"store"`
+			lockJSON
+			Tenure      string   `json:"tenure"`
+			Fencing     string   `json:"fencing"`
+			Fairness    string   `json:"fairness"`
+			Assumptions []string `json:"assumptions"`
+		}{
+			"snib.show/1", s.URL, toJSON(st), info.Tenure.String(), info.Fencing.String(), info.Fairness.String(),
+			info.Assumptions,
+		})
+	case "name":
+		return a.printf("%s\n", printable(st.Name))
+	}
+	var b strings.Builder
+	field(&b, "name", printable(st.Name))
+	field(&b, "mode", longMode(st))
+	for _, h := range st.Holders {
+		field(&b, "holder", describe(h.Holder))
+		field(&b, "  owner", printable(h.Owner))
+		field(&b, "  token", fmt.Sprint(h.Token))
+		since := time.Now().Add(-h.Held).UTC().Format(time.RFC3339)
+		field(&b, "  since", fmt.Sprintf("%s (%s)", since, short(h.Held)))
+		field(&b, "  lease left", short(h.Left))
+	}
+	for i, w := range st.Waiters {
+		text := fmt.Sprintf("%d. %s, for %s", i+1, describe(w.Holder), short(w.Waited))
+		if w.Shared {
+			text += ", shared"
+		}
+		field(&b, "waiting", text)
+	}
+	promises(&b, s.URL, info)
+	return a.printf("%s", b.String())
+}
+
+// promises says what the store promises and what that rests on.
+func promises(b *strings.Builder, url string, info driver.Info) {
+	field(b, "store", url)
+	field(b, "fencing", fencing(info.Fencing))
+	for _, text := range info.Assumptions {
+		field(b, "rests on", text)
+	}
+}
+
+func field(b *strings.Builder, name, value string) { wrap(b, name, value, 14) }
+
+func longMode(st driver.Status) string {
+	switch mode(st) {
+	case "slots":
+		return fmt.Sprintf("semaphore: %d of %d slots taken", len(st.Holders), st.Slots)
+	case "shared":
+		return fmt.Sprintf("shared by %d", len(st.Holders))
+	case "exclusive":
+		return "held, exclusive"
+	}
+	return "free"
+}
+
+func fencing(f driver.Fencing) string {
+	switch f {
+	case driver.FencingDurable:
+		return "durable: tokens grow as long as the store keeps what it has acknowledged"
+	case driver.FencingClock:
+		return "clock: tokens grow while the store remembers; after that it takes right clocks"
+	}
+	return "none: tokens say nothing here"
+}

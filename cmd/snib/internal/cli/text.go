@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// short is a duration as people say it: two units, rounded down.
+func short(d time.Duration) string {
+	d = max(d, 0)
+	days := d / (24 * time.Hour)
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d/time.Millisecond)
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case days < 1:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", days, d%(24*time.Hour)/time.Hour)
+}
+
+// seconds is a duration as a number for programs, exact to the millisecond.
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+
+// printable is text that can't upset a terminal or a table: quoted if it has anything but graphic characters. Names of
+// locks and hosts come from others.
+func printable(text string) string {
+	for _, r := range text {
+		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar {
+			return strconv.Quote(text)
+		}
+	}
+	return text
+}
+
+// cut shortens text to n columns. It counts characters, which is right for most scripts.
+func cut(text string, n int) string {
+	runes := []rune(text)
+	if len(runes) <= n || n < 1 {
+		return text
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+// describe is a holder as people know it: host, pid and label.
+func describe(h driver.Holder) string {
+	text := h.Host
+	if text == "" {
+		text = "unknown host"
+	}
+	if h.PID != 0 {
+		text += fmt.Sprintf(" pid %d", h.PID)
+	}
+	if h.Label != "" {
+		text += " (" + h.Label + ")"
+	}
+	return printable(text)
+}
+
+// shellQuote makes text one word for a POSIX shell.
+func shellQuote(text string) string {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+,", r))
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// plural is "1 lock" and "2 locks".
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func TestShort(t *testing.T) {
+	tests := []struct {
+		d    time.Duration
+		want string
+	}{
+		{-time.Second, "0ms"}, {0, "0ms"}, {999 * time.Millisecond, "999ms"}, {time.Second, "1s"},
+		{59*time.Second + 999*time.Millisecond, "59s"}, {time.Minute, "1m00s"}, {65 * time.Second, "1m05s"},
+		{time.Hour, "1h00m"}, {25 * time.Hour, "1d01h"}, {400 * 24 * time.Hour, "400d00h"},
+	}
+	for _, tt := range tests {
+		if got := short(tt.d); got != tt.want {
+			t.Errorf("short(%v) = %q, want %q", tt.d, got, tt.want)
+		}
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	tests := []struct {
+		text string
+		want time.Duration
+		ok   bool
+	}{
+		{"30s", 30 * time.Second, true}, {"30", 30 * time.Second, true}, {"0.5", 500 * time.Millisecond, true},
+		{"1h30m", 90 * time.Minute, true}, {"0", 0, true}, {"", 0, false}, {"s", 0, false}, {"1x", 0, false},
+		{"Inf", 0, false}, {"-Inf", 0, false}, {"NaN", 0, false}, {"1e18", 0, false}, {"10000000h", 0, false},
+	}
+	for _, tt := range tests {
+		got, err := parseDuration(tt.text)
+		if got != tt.want || (err == nil) != tt.ok {
+			t.Errorf("parseDuration(%q) = %v, %v, want %v, ok %v", tt.text, got, err, tt.want, tt.ok)
+		}
+	}
+}
+
+// FuzzShellQuote has a shell read what we quoted.
+func FuzzShellQuote(f *testing.F) {
+	for _, text := range []string{"", "plain", "a b", "it's", "$(touch x)", "`x`", `\`, "new\nline", "é", "~", "-n", "*"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.ContainsRune(text, 0) {
+			t.Skip("can't be a name")
+		}
+		got, err := exec.Command("sh", "-c", "X="+shellQuote(text)+"; printf '%s' \"$X\"").Output()
+		if err != nil || string(got) != text {
+			t.Errorf("the shell reads %q of %s, %v; want %q", got, shellQuote(text), err, text)
+		}
+	})
+}
+
+// TestFit: a table fits its width as long as names and holders can give way.
+func TestFit(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	for _, r := range []columns{
+		{"name", "holder", "1s", "1s", "1795229475821398", "0"},
+		{long, "holder", "1s", "1s", "1795229475821398", "0"},
+		{"name", long, "1s", "1s", "1795229475821398", "0"},
+		{long, long, "59m59s", "59m59s", "1795229475821398", "10000"},
+	} {
+		rows := []columns{r}
+		fit(rows, narrow)
+		width := 5 * 2
+		for _, cell := range rows[0].cells() {
+			width += len([]rune(cell))
+		}
+		if width > narrow || len(rows[0].name) == 0 || len(rows[0].holder) == 0 {
+			t.Errorf("fit makes %v of %v: %d columns", rows[0], r, width)
+		}
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	tests := []struct {
+		err  error
+		want int
+	}{
+		{nil, 0}, {silent(7), 7}, {usagef("x"), 64}, {driver.ErrInvalid, 64}, {driver.ErrHeld, 75}, {driver.ErrKind, 78},
+		{driver.ErrLost, 79}, {errors.New("disk on fire"), 69},
+	}
+	for _, tt := range tests {
+		if got := exitCode(tt.err); got != tt.want {
+			t.Errorf("exitCode(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestMessageIsOneLine(t *testing.T) {
+	if got, want := message(errors.New("snib: a\nb\r\n")), "a; b"; got != want {
+		t.Errorf("message = %q, want %q", got, want)
+	}
+}

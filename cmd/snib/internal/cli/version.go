@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "tell the version of this program",
+		Example: versionExamples,
+		Args:    none,
+	}
+	output := addOutput(cmd, "table", "json", "name")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		version, commit := build()
+		switch output.value {
+		case "json":
+			return a.printJSON(struct {
+				Schema  string `json:"schema"`
+				Version string `json:"version"`
+				Commit  string `json:"commit,omitempty"`
+				Go      string `json:"go"`
+				System  string `json:"system"`
+			}{"snib.version/1", version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+		case "name":
+			return a.printf("%s\n", version)
+		}
+		if commit != "" {
+			version += " (" + commit + ")"
+		}
+		return a.printf("snib %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	}
+	return cmd
+}
+
+// build is the version and the commit that this program was built from, as far as the go command knew them.
+func build() (version, commit string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown", ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = s.Value[:min(12, len(s.Value))]
+		}
+	}
+	return info.Main.Version, commit
+}

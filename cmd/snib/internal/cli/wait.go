@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+func (a *app) waitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "wait NAME",
+		Short:             "wait until nobody holds a lock, without taking it",
+		Example:           waitExamples,
+		Args:              oneName,
+		ValidArgsFunction: a.completeName,
+	}
+	bound := addDuration(cmd, "wait", "w", "give up after this long and exit 75; 0 asks once (default: never)", 0, 0)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return a.view(func(ctx context.Context, s *backend.Store) error {
+			return a.waitFree(ctx, s, args[0], bound)
+		})
+	}
+	return cmd
+}
+
+// waitFree asks again and again. To be told, one would have to stand in the queue and take the lock, which would get in
+// the way of those who need it.
+func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, bound *duration) error {
+	const least, most = 10 * time.Millisecond, 500 * time.Millisecond
+	began := time.Now()
+	for pause := least; ; pause = min(pause*2, most) {
+		st, err := status(ctx, s, name)
+		if err != nil || len(st.Holders) == 0 {
+			return err
+		}
+		if bound.set {
+			left := bound.value - time.Since(began)
+			if left <= 0 {
+				return a.taken(name, st.Holders[0])
+			}
+			pause = min(pause, left)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// taken is the error for a lock that somebody holds.
+func (a *app) taken(name string, h driver.Holding) error {
+	if a.quiet {
+		return silent(exitBusy)
+	}
+	return fail(exitBusy, "%s is taken: held by %s for %s", printable(name), describe(h.Holder), short(h.Held))
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// raceVar has the settings of the race detector.
+const raceVar = "GORACE"
+
+// TestMain makes the command, and the small programs that the tests run under it, available in PATH: each is this test
+// binary under another name, so -race watches all of them.
+func TestMain(m *testing.M) {
+	if os.Getenv(raceVar) == "" {
+		_ = os.Setenv(raceVar, "atexit_sleep_ms=0") // else each process would take a second to end
+	}
+	testscript.Main(m, map[string]func(){
+		"snib":      main,
+		"hold":      hold,
+		"increment": increment,
+		"journal":   journal,
+		"mask":      mask,
+		"sigs":      sigs,
+		"poll":      pollCommand,
+	})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		UpdateScripts:       os.Getenv("UPDATE") != "",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
+			env.Setenv(raceVar, os.Getenv(raceVar))
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// exits CODE COMMAND… runs a command and wants that exit code, and on standard error a single line at most.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	said := ts.ReadFile("stderr")
+	if got != want {
+		ts.Fatalf("exit code = %d, want %d", got, want)
+	}
+	if strings.Count(said, "\n") > 1 || strings.Contains(said, "goroutine ") {
+		ts.Fatalf("standard error is more than a line:\n%s", said)
+	}
+}
+
+// patience is how long the tests wait for what should come at once.
+const patience = 20 * time.Second
+
+// poll calls ok until it is true.
+func poll(ok func() bool) bool {
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(2 * time.Millisecond) // between two looks at what no other process tells us
+	}
+	return true
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+func die(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	os.Exit(99)
+}
+
+// hold READY STOP makes the file READY and ends when there is a file STOP.
+func hold() {
+	if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
+		die("hold: %v", err)
+	}
+	if !poll(func() bool { return exists(os.Args[2]) }) {
+		die("hold: nobody made %s", os.Args[2])
+	}
+}
+
+// increment FILE adds one to the number in FILE, in a way that loses increments without a lock.
+func increment() {
+	text, err := os.ReadFile(os.Args[1])
+	n, err2 := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || err2 != nil {
+		die("increment: %v %v", err, err2)
+	}
+	if err := os.WriteFile(os.Args[1], []byte(strconv.Itoa(n+1)), 0o600); err != nil {
+		die("increment: %v", err)
+	}
+}
+
+// journal LOG DURATION appends "begin PID TOKEN" to LOG, and after DURATION "end PID TOKEN".
+func journal() {
+	log, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		die("journal: %v", err)
+	}
+	d, err := time.ParseDuration(os.Args[2])
+	if err != nil {
+		die("journal: %v", err)
+	}
+	fmt.Fprintf(log, "begin %d %s\n", os.Getpid(), os.Getenv("SNIB_TOKEN"))
+	time.Sleep(d) // the work
+	fmt.Fprintf(log, "end %d %s\n", os.Getpid(), os.Getenv("SNIB_TOKEN"))
+}
+
+// sigs LOG [SIGNAL] appends "ready" and then the name of each signal that it gets to LOG, and ends on SIGNAL.
+func sigs() {
+	log, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		die("sigs: %v", err)
+	}
+	ch := make(chan os.Signal, 16)
+	signal.Notify(ch, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGWINCH, syscall.SIGCONT)
+	fmt.Fprintln(log, "ready", os.Getpid())
+	for s := range ch {
+		fmt.Fprintln(log, s)
+		if len(os.Args) > 2 && s.String() == os.Args[2] {
+			return
+		}
+	}
+}
+
+// poll PATTERN COMMAND… runs COMMAND again and again until what it prints matches PATTERN, and prints that.
+func pollCommand() {
+	pattern := regexp.MustCompile(os.Args[1])
+	var out []byte
+	ok := poll(func() bool {
+		out, _ = exec.Command(os.Args[2], os.Args[3:]...).CombinedOutput()
+		return pattern.Match(out)
+	})
+	if os.Stdout.Write(out); !ok {
+		die("poll: no match for %s", pattern)
+	}
+}
+
+// mask copies standard input with all that differs from run to run replaced.
+func mask() {
+	rules := []struct{ pattern, with string }{
+		{`"(held|left|waited)": [0-9.]+`, `"$1": SECONDS`},
+		{`"pid": \d+`, `"pid": PID`},
+		{`"host": "[^"]*"`, `"host": "HOST"`},
+		{`[A-Z2-7]{26}`, `OWNER`},
+		{`\b\d{16}\b`, `TOKEN`},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, `TIME`},
+		{`\S+ pid \d+`, `HOST pid PID`},
+		{`\b(\d+ms|\d+s|\d+m\d\ds)\b`, `DURATION`},
+		{`sqlite:\S*/`, `sqlite:DIR/`},
+		{`  +`, `  `},
+	}
+	text, err := io.ReadAll(bufio.NewReader(os.Stdin))
+	if err != nil {
+		die("mask: %v", err)
+	}
+	for _, r := range rules {
+		text = regexp.MustCompile(r.pattern).ReplaceAll(text, []byte(r.with))
+	}
+	os.Stdout.Write(text)
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// oneLine checks how a command failed: with that code, and one line that has all of want in it.
+func oneLine(t *testing.T, cmd *exec.Cmd, code int, want ...string) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != code {
+		t.Errorf("%v: %v, want exit code %d", cmd.Args, err, code)
+	}
+	text := string(out)
+	if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "snib: ") {
+		t.Errorf("%v says %q, want one line that begins with snib:", cmd.Args, text)
+	}
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("%v says %q, want %q in it", cmd.Args, text, w)
+		}
+	}
+}
+
+// TestNotAllowed runs as a user who may not do what it takes: exit code 77.
+func TestNotAllowed(t *testing.T) {
+	dir := store(t)
+	bin := filepath.Join(dir, "snib")
+	copyProgram(t, bin)
+	run := func(url string) *exec.Cmd {
+		cmd := exec.Command(bin, "run", "-u", url, "name", "--", "true")
+		cmd.Dir = "/"
+		if os.Geteuid() == 0 { // root is never refused
+			const nobody = 65534
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		}
+		return cmd
+	}
+	if out, err := run("memory:").CombinedOutput(); err != nil {
+		t.Skipf("another user can't run the test program: %v: %s", err, out)
+	}
+	sealed := filepath.Join(dir, "sealed")
+	if err := os.Mkdir(sealed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("ReadOnlyFolder", func(t *testing.T) {
+		oneLine(t, run("sqlite:"+sealed+"/new.db"), 77, "choose a file that you may write")
+	})
+	t.Run("UnreadableFile", func(t *testing.T) {
+		file := filepath.Join(dir, "mine.db")
+		if out, code := snib(t, "run", "-u", "sqlite:"+file, "name", "--", "true"); code != 0 {
+			t.Fatal(out)
+		}
+		if err := os.Chmod(file, 0); err != nil {
+			t.Fatal(err)
+		}
+		oneLine(t, run("sqlite:"+file), 77, "choose a file that you may write")
+	})
+	t.Run("StateFolder", func(t *testing.T) {
+		cmd := run("")
+		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+sealed)
+		oneLine(t, cmd, 77, sealed)
+	})
+}
+
+// copyProgram makes this test binary, which is snib under that name, one that every user can run.
+func copyProgram(t *testing.T, to string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := filepath.Dir(to); d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in, err := os.Open(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFullDisk: on a disk without room the store can't be reached, and the command does not run.
+func TestFullDisk(t *testing.T) {
+	dir := store(t)
+	disk := filepath.Join(dir, "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("no disk to fill: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	fill := func() {
+		f, err := os.Create(filepath.Join(disk, "rest"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for err == nil {
+			_, err = f.Write(make([]byte, 4096))
+		}
+	}
+	run := func(name string) *exec.Cmd {
+		return exec.Command("snib", "run", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
+	}
+	fill()
+	oneLine(t, run("name"), 69, "no space left on device")
+	if err := os.Remove(filepath.Join(disk, "rest")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run("name").CombinedOutput(); err != nil { // as soon as there is room
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Remove(dir + "/ran"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestProgram builds the program as it is released, and looks at its size and at what makes it big.
+func TestProgram(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	bin := filepath.Join(t.TempDir(), "snib")
+	out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -dumpdep", "-o", bin, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, l := range strings.Split(string(out), "\n") {
+		if strings.Contains(l, "<ReflectMethod>") {
+			t.Errorf("%s\nReflection on methods by name, as in text/template, makes the linker keep all methods of all types", l)
+		}
+	}
+	info, err := os.Stat(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ceiling = 25 << 20
+	t.Logf("the program has %.2f MB, stripped", float64(info.Size())/1e6)
+	if info.Size() > ceiling {
+		t.Errorf("the program has %d bytes, and %d are allowed", info.Size(), ceiling)
+	}
+}

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A console is a command on a terminal of its own, and the person before it.
+type console struct {
+	*proc
+	keys *os.File
+
+	mu     sync.Mutex
+	screen strings.Builder
+}
+
+// sit starts a command as the leader of a new session on a new terminal.
+func sit(t *testing.T, args ...string) *console {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	c := &console{keys: os.NewFile(uintptr(fd), "ptmx")}
+	t.Cleanup(func() { c.keys.Close() })
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tty.Close()
+	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
+	p.Stdin, p.Stdout, p.Stderr = tty, tty, tty
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.proc = p
+	go c.watch()
+	t.Cleanup(p.end)
+	go func() {
+		_ = p.Cmd.Wait() // wait looks at the state
+		close(p.exited)
+	}()
+	return c
+}
+
+func (c *console) watch() {
+	buf := make([]byte, 4096)
+	for {
+		n, err := c.keys.Read(buf)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		c.screen.Write(buf[:n])
+		c.mu.Unlock()
+	}
+}
+
+func (c *console) shows() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.screen.String()
+}
+
+// see waits until the pattern is on the screen.
+func (c *console) see(pattern string) {
+	c.t.Helper()
+	re := regexp.MustCompile(pattern)
+	if !poll(func() bool { return re.MatchString(c.shows()) }) {
+		c.t.Fatalf("no match for %q on the screen:\n%s", pattern, c.shows())
+	}
+}
+
+func (c *console) press(keys string) {
+	c.t.Helper()
+	if _, err := c.keys.WriteString(keys); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+const ctrlC, ctrlZ = "\x03", "\x1a"
+
+// died is the signal that ended the command itself, or 0.
+func (c *console) died() syscall.Signal {
+	c.wait()
+	if ws := c.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
+		return ws.Signal()
+	}
+	return 0
+}
+
+// TestCtrlC: the command gets SIGINT once and may deal with it; the wrapper waits for it.
+func TestCtrlC(t *testing.T) {
+	for _, tt := range []struct{ name, format string }{
+		{"Foreground", `exec snib run name -- sigs %s interrupt`},
+		{"Pipeline", `snib run name -- sigs %s interrupt | cat`}, // the terminal stays with the shell's group
+		{"NoInput", `exec snib run name -- sigs %s interrupt </dev/null`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			log := filepath.Join(store(t), "signals")
+			c := sit(t, "sh", "-c", `trap "" INT; trap : INT; `+fmt.Sprintf(tt.format, log))
+			awaitText(t, log, "ready")
+			c.press(ctrlC)
+			awaitText(t, log, "interrupt")
+			c.wait()
+			if got := strings.Count(read(log), "interrupt"); got != 1 {
+				t.Errorf("the command got SIGINT %d times", got)
+			}
+			if out, code := snib(t, "run", "-n", "name", "--", "true"); code != 0 {
+				t.Errorf("the lock is still there: %s", out)
+			}
+		})
+	}
+}
+
+// TestCtrlCEndsTheScript: a command that dies of Ctrl-C takes the script around it along, as it would without us.
+func TestCtrlCEndsTheScript(t *testing.T) {
+	dir := store(t)
+	c := sit(t, "snib", "run", "name", "--", "sh", "-c", "echo up; exec sleep 60")
+	c.see("up")
+	c.press(ctrlC)
+	if got := c.died(); got != syscall.SIGINT {
+		t.Errorf("snib ended with %v, want death by SIGINT", c.ProcessState)
+	}
+	c = sit(t, "sh", "-c", "snib run name -- sh -c 'echo up; exec sleep 60'; touch "+dir+"/next")
+	c.see("up")
+	c.press(ctrlC)
+	if got := c.died(); got != syscall.SIGINT || exists(dir+"/next") {
+		t.Errorf("the script ended with %v; did it go on: %v", c.ProcessState, exists(dir+"/next"))
+	}
+}
+
+// TestCtrlZ stops the command; the lock stays ours past its TTL. A second one lets it go on.
+func TestCtrlZ(t *testing.T) {
+	for _, tt := range []struct{ name, format string }{
+		{"Foreground", `exec snib run --ttl 300ms name -- sigs %s interrupt`},
+		{"NoInput", `exec snib run --ttl 300ms name -- sigs %s interrupt </dev/null`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			log := filepath.Join(store(t), "signals")
+			c := sit(t, "sh", "-c", fmt.Sprintf(tt.format, log))
+			awaitText(t, log, "ready")
+			var pid int
+			if _, err := fmt.Sscanf(read(log), "ready %d", &pid); err != nil {
+				t.Fatal(err)
+			}
+			c.press(ctrlZ)
+			c.see(`snib: stopped, and still holding name: Ctrl-Z goes on, Ctrl-C ends it`)
+			if state, _ := procState(pid); state != 'T' {
+				t.Errorf("state of the command = %c, want T", state)
+			}
+			await(t, "hold longer than its TTL", func() bool { return heldFor(t, "name") > time.Second })
+			c.press(ctrlZ)
+			awaitText(t, log, "continued")
+			c.press(ctrlZ)
+			await(t, "second stop", func() bool { return strings.Count(c.shows(), "still holding") == 2 })
+			c.press(ctrlC) // wakes it and interrupts it
+			if code := c.wait(); code != 0 {
+				t.Errorf("exit code = %d, want the command's 0\n%s", code, c.shows())
+			}
+			if got := strings.Count(read(log), "interrupt"); got != 1 {
+				t.Errorf("the command got SIGINT %d times", got)
+			}
+		})
+	}
+}
+
+// TestTyping: what is typed goes to the command, also in a pipeline, and to the script again when the command has
+// ended.
+func TestTyping(t *testing.T) {
+	dir := store(t)
+	c := sit(t, "sh", "-c", `snib run name -- sh -c 'read a; echo "[got $a]"'; read b; echo "[then $b]"`)
+	c.press("one\n")
+	c.see(`\[got one\]`)
+	c.press("two\n")
+	c.see(`\[then two\]`)
+	// Also if the program could not be started at once, or at all.
+	script, broken := filepath.Join(dir, "script"), filepath.Join(dir, "broken")
+	write(t, script, `read a; echo "[got $a]"`)
+	write(t, broken, "#!/no/such/interpreter")
+	c = sit(t, "sh", "-c", "snib run name -- "+broken+"; snib run name -- "+script+`; read b; echo "[then $b]"`)
+	c.press("one\n")
+	c.see(`\[got one\]`)
+	c.press("two\n")
+	c.see(`\[then two\]`)
+	c = sit(t, "sh", "-c", `snib run name -- sh -c 'read a </dev/tty; echo "[got $a]"' | cat; read b; echo "[then $b]"`)
+	c.press("one\n")
+	c.see(`\[got one\]`)
+	c.press("two\n")
+	c.see(`\[then two\]`)
+}
+
+// write makes an executable file.
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestJobControl: a command in the background that wants the terminal gets it when a person brings it to the front.
+func TestJobControl(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash")
+	}
+	store(t)
+	c := sit(t, "bash", "--norc", "--noprofile", "-i")
+	c.press("PS1=prompt:; snib run name -- sh -c 'read a; echo \"[got $a]\"' &\n")
+	c.see(`snib: the command was stopped \(stopped \(tty input\)\), and still holds name`)
+	c.press("fg\n")
+	c.see(`fg\r\n`)
+	c.press("one\n")
+	c.see(`\[got one\]`)
+	c.press("echo [prompt $?]\n")
+	c.see(`\[prompt 0\]`)
+}
+
+// TestWaitingLine: a person who waits is told for whom, on one line that goes away.
+func TestWaitingLine(t *testing.T) {
+	dir := store(t)
+	stop := filepath.Join(dir, "stop")
+	start(t, "snib", "run", "name", "--", "hold", filepath.Join(dir, "ready"), stop)
+	await(t, "holder", func() bool { return exists(filepath.Join(dir, "ready")) })
+	start(t, "snib", "run", "name", "--", "true")
+	await(t, "waiter", func() bool { out, _ := snib(t, "show", "name"); return strings.Contains(out, "waiting") })
+	c := sit(t, "snib", "run", "name", "--", "echo", "mine")
+	c.see(`\r\x1b\[Ksnib: waiting for name, 1 ahead: held by \S+ pid \d+ \(hold\) for \d+s, lease end`)
+	if strings.Contains(c.shows(), "\n") {
+		t.Errorf("it is more than a line: %q", c.shows())
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.see(`\r\x1b\[Kmine\r\n$`)
+	c.wait()
+}
+
+// TestCtrlCWhileWaiting: a waiter that is interrupted leaves nothing in the queue.
+func TestCtrlCWhileWaiting(t *testing.T) {
+	dir := store(t)
+	start(t, "snib", "run", "name", "--", "hold", filepath.Join(dir, "ready"), filepath.Join(dir, "stop"))
+	await(t, "holder", func() bool { return exists(filepath.Join(dir, "ready")) })
+	c := sit(t, "snib", "run", "name", "--", "true")
+	c.see("waiting for name")
+	c.press(ctrlC)
+	if got := c.died(); got != syscall.SIGINT {
+		t.Errorf("snib ended with %v, want death by SIGINT", c.ProcessState)
+	}
+	if out, _ := snib(t, "show", "name"); strings.Contains(out, "waiting") {
+		t.Errorf("it still waits:\n%s", out)
+	}
+}
+
+// TestReleaseAsks: on a terminal the name has to be typed.
+func TestReleaseAsks(t *testing.T) {
+	store(t)
+	if out, code := snib(t, "lock", "name", "--ttl", "10m", "--owner", "me"); code != 0 {
+		t.Fatal(out)
+	}
+	c := sit(t, "snib", "release", "name", "--force")
+	c.see(`snib: name is held by .*\(snib lock\) for .*, and its lease ends in 9m\d\ds`)
+	c.see("type the name of the lock to release it: ")
+	c.press("nome\n")
+	if code := c.wait(); code != 64 {
+		t.Errorf("exit code after a wrong name = %d, want 64", code)
+	}
+	// Somebody else takes the lock while we are asked: what was seen is not there any more.
+	c = sit(t, "snib", "release", "name", "--force")
+	c.see("type the name")
+	snib(t, "unlock", "name", "--owner", "me")
+	snib(t, "lock", "name", "--ttl", "10m", "--owner", "you")
+	c.press("name\n")
+	if code := c.wait(); code != 75 {
+		t.Errorf("exit code after a change = %d, want 75\n%s", code, c.shows())
+	}
+	c = sit(t, "snib", "release", "name", "--force")
+	c.see("type the name")
+	c.press("name\n")
+	c.see(`released name: it was held by .*, owner you, token \d+, for`)
+	if code := c.wait(); code != 0 {
+		t.Errorf("exit code = %d, want 0", code)
+	}
+}
