@@ -1,7 +1,9 @@
 package memlock_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
@@ -46,12 +48,28 @@ func TestConformanceWallClock(t *testing.T) {
 	})
 }
 
-// killer makes Harness.Kill for a store: a lease that nobody renews is what a killed process leaves behind.
+// killer makes Harness.Kill for a store: a lease that nobody renews any more is what a killed process leaves behind.
 func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 	return func(t *testing.T, req driver.Request) func() {
-		if _, err := s.Open().Acquire(t.Context(), req); err != nil {
+		ctx, kill := context.WithCancel(t.Context())
+		t.Cleanup(kill)
+		d := s.Open()
+		l, err := d.Acquire(ctx, req)
+		if err != nil {
 			t.Fatalf("Acquire = %v", err)
 		}
-		return func() {}
+		tick := time.NewTicker(req.TTL / 3)
+		go func() {
+			defer tick.Stop()
+			for {
+				select {
+				case <-tick.C:
+					d.Renew(ctx, []driver.Lease{l})
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return kill
 	}
 }

@@ -195,7 +195,8 @@ type hold struct {
 	isWanted bool // wanted is closed
 }
 
-// A lease implements [driver.Lease]. An owner that asks again gets another lease on the same hold, with a Start of its own.
+// A lease implements [driver.Lease]. An owner that asks again gets another lease on the same hold, with a Start of its
+// own.
 type lease struct {
 	*hold
 	grant driver.Grant

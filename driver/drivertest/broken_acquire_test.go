@@ -1,0 +1,808 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func infoMutants() []mutant {
+	return []mutant{
+		{
+			name: "Info counts what is held", fails: []string{"Info/Constant"},
+			make: func(w *world) func(*broken) {
+				held := 0
+				return func(b *broken) {
+					b.onGrant = func(*lease) { held++ }
+					b.info = func(i driver.Info) driver.Info {
+						w.locked(func() { i.Assumptions = append(slices.Clone(i.Assumptions), fmt.Sprint("held: ", held)) })
+						return i
+					}
+				}
+			},
+		},
+		{
+			name: "the greatest TTL is excluded", fails: []string{"Info/TTLRange"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						if req.TTL >= b.Info().MaxTTL {
+							return nil, driver.ErrInvalid
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		{
+			name: "errors show the URL", fails: []string{"Info/NoSecret"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						l, err := b.acquire(ctx, req)
+						if err != nil {
+							return nil, fmt.Errorf("memory://me:hunter2@host: %w", err)
+						}
+						return l, nil
+					}
+				}
+			},
+		},
+	}
+}
+
+func exclusionMutants() []mutant {
+	return []mutant{
+		{
+			name: "a driver is reentrant", fails: []string{"Exclusion/SameDriver"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					mine := make(map[string]*lease)
+					b.onGrant = func(l *lease) { mine[l.req.Name] = l }
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						var l *lease
+						w.locked(func() { l = mine[req.Name] })
+						if l != nil && l.released.Load() == 0 && req.NoWait && !req.Shared && req.Slots == 0 {
+							return l, nil
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		{
+			name: "a driver trusts what it remembers of a lock", fails: []string{"Exclusion/OtherDriver"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					cached := make(map[string]bool)
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						select {
+						case <-l.grant.Wanted:
+						default:
+							w.locked(func() { cached[l.req.Name] = !l.req.Shared && l.req.Slots == 0 })
+						}
+						return l.release(ctx)
+					}
+					b.onClose = func() error {
+						w.locked(func() { clear(cached) })
+						return b.inner.Close()
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						known := false
+						w.locked(func() { known = cached[req.Name] })
+						if req.NoWait && known {
+							return b.fake(req), nil
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		{
+			name: "a release frees the last hold of another process too", fails: []string{"Exclusion/Names"},
+			make: func(w *world) func(*broken) {
+				var last *lease
+				return func(b *broken) {
+					b.onGrant = func(l *lease) {
+						last = l
+					}
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						w.mu.Lock()
+						other := last
+						w.mu.Unlock()
+						if other.b != b && other.req.Name != l.req.Name {
+							_ = other.release(ctx)
+						}
+						return l.release(ctx)
+					}
+				}
+			},
+		},
+		{
+			name: "an owner that asks again is counted", fails: []string{"Exclusion/SameOwner", "Answer/AcquireLost"},
+			also: "an acquisition whose answer was lost is one that is asked for again",
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					count := make(map[string]int)
+					b.onGrant = func(l *lease) {
+						count[l.req.Name+l.req.Owner]++
+					}
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						w.mu.Lock()
+						count[l.req.Name+l.req.Owner]--
+						again := count[l.req.Name+l.req.Owner] > 0
+						w.mu.Unlock()
+						if again {
+							return nil
+						}
+						return l.release(ctx)
+					}
+				}
+			},
+		},
+		{
+			name: "an owner that asks again gets its old lease", fails: []string{"Exclusion/SameOwner"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					first := make(map[string]driver.Instant)
+					b.onGrant = func(l *lease) {
+						key := fmt.Sprint(l.req.Name, l.req.Owner, l.grant.Token)
+						if _, ok := first[key]; !ok {
+							first[key] = l.grant.Start
+						}
+						l.grant.Start = first[key]
+					}
+				}
+			},
+		},
+		{
+			name: "an owner that asks again keeps its old TTL", fails: []string{"Exclusion/SameOwnerFreshTTL"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					mine := make(map[string]*lease)
+					b.onGrant = func(l *lease) {
+						mine[l.req.Name+l.req.Owner] = l
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						l := mine[req.Name+req.Owner]
+						w.mu.Unlock()
+						if l != nil && l.released.Load() == 0 && !l.ended() {
+							again := &lease{Lease: l.Lease, b: b, req: req, grant: l.grant, begun: time.Now(), since: l.since}
+							again.grant.Start = driver.Now()
+							return again, nil
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		{
+			name: "an owner is not known to other processes", fails: []string{"Exclusion/SameOwnerElsewhere"},
+			make: func(w *world) func(*broken) {
+				home := make(map[string]*broken)
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						if home[req.Name+req.Owner] == nil {
+							home[req.Name+req.Owner] = b
+						}
+						stranger := home[req.Name+req.Owner] != b
+						w.mu.Unlock()
+						if stranger {
+							req.Owner += ", a stranger"
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+	}
+}
+
+// renamed is a mutant that maps names before they reach the store.
+func renamed(name string, change func(string) string, also string, fails ...string) mutant {
+	return mutant{
+		name: name, fails: fails, also: also,
+		make: func(w *world) func(*broken) {
+			original := make(map[string]string)
+			return func(b *broken) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					w.mu.Lock()
+					original[change(req.Name)] = req.Name
+					req.Name = change(req.Name)
+					w.mu.Unlock()
+					return b.acquire(ctx, req)
+				}
+				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+					st, err := b.inner.Status(ctx, change(name))
+					st.Name = name
+					return st, err
+				}
+				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+					return b.inner.Break(ctx, change(name), owner, token)
+				}
+				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+					return b.inner.List(ctx, "", func(st driver.Status) bool {
+						st.Name = original[st.Name]
+						return !strings.HasPrefix(st.Name, prefix) || yield(st)
+					})
+				}
+			}
+		},
+	}
+}
+
+func nameMutants() []mutant {
+	lower := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if 'A' <= r && r <= 'Z' {
+				r += 'a' - 'A'
+			}
+			return r
+		}, s)
+	}
+	rejects := mutant{
+		name: "names with a leading dot are rejected", fails: []string{"Names/Unusual"},
+		make: func(w *world) func(*broken) {
+			return func(b *broken) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					if strings.HasPrefix(req.Name, ".") {
+						return nil, driver.ErrInvalid
+					}
+					return b.acquire(ctx, req)
+				}
+			}
+		},
+	}
+	return []mutant{
+		rejects,
+		renamed("case is folded", lower, "in a List too, names differ by their case only",
+			"Names/Case", "Inspect/ListPrefix"),
+		renamed("trailing space is cut off", func(s string) string { return strings.TrimRight(s, " \t\r\n") }, "",
+			"Names/Space"),
+		renamed("a slash becomes an underscore", func(s string) string { return strings.ReplaceAll(s, "/", "_") }, "",
+			"Names/Escaping"),
+		renamed("accents are composed", func(s string) string { return strings.ReplaceAll(s, "e\u0301", "\u00e9") }, "",
+			"Names/Unicode"),
+		renamed("names are cut off at 255 bytes", func(s string) string { return s[:min(len(s), 255)] }, "",
+			"Names/Longest"),
+	}
+}
+
+func tryMutants() []mutant {
+	return []mutant{
+		{
+			name: "NoWait waits a little", fails: []string{"Try/Held"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						l, err := b.acquire(ctx, req)
+						st := w.status(req.Name)
+						if errors.Is(err, driver.ErrHeld) && len(st.Holders) > 0 && st.Holders[0].Left > 5*time.Second {
+							time.Sleep(time.Second)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		{
+			name: "NoWait does not find a lock that was never used", fails: []string{"Try/Free"},
+			make: func(w *world) func(*broken) {
+				used := make(map[string]bool)
+				return func(b *broken) {
+					b.onGrant = func(l *lease) {
+						used[l.req.Name] = true
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						known := used[req.Name]
+						w.mu.Unlock()
+						if req.NoWait && !known {
+							return nil, driver.ErrHeld
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+	}
+}
+
+// clientSide is a mutant whose store ends no lease: a timer in the holder's process does.
+func clientSide(name, fails string, stop func(b *broken, f func())) mutant {
+	return mutant{
+		name: name, fails: []string{fails, "Sever/DeadWaiter"},
+		also: "a lease that was granted to a process out of reach has no timer at all",
+		make: func(w *world) func(*broken) {
+			return func(b *broken) {
+				timers := make(map[*lease]*time.Timer)
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					lasting := req
+					lasting.TTL = 24 * time.Hour
+					got, err := b.acquireAs(ctx, req, lasting)
+					if err != nil {
+						return nil, err
+					}
+					l := got.(*lease)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					for other, timer := range timers { // the same owner may have asked again
+						if other.grant.Token == l.grant.Token {
+							timer.Stop()
+						}
+					}
+					d := w.store.Open() // which no cut of the network and no Close touches
+					timers[l] = time.AfterFunc(req.TTL, func() {
+						_ = d.Break(context.Background(), req.Name, req.Owner, l.grant.Token)
+					})
+					return l, nil
+				}
+				b.renewEach(func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if sound.Err == nil {
+						timers[l].Reset(l.req.TTL)
+					}
+					return sound
+				})
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					err := l.release(ctx)
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if err == nil {
+						timers[l].Stop()
+					}
+					return err
+				}
+				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+					st, err := b.inner.Status(ctx, name)
+					for i := range st.Holders {
+						st.Holders[i].Left = min(st.Holders[i].Left, time.Second)
+					}
+					return st, err
+				}
+				stop(b, func() {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					for _, timer := range timers {
+						timer.Stop()
+					}
+				})
+			}
+		},
+	}
+}
+
+func waitMutants() []mutant {
+	return []mutant{
+		{
+			name: "waiters poll", fails: []string{"Wait/Release"},
+			make: func(w *world) func(*broken) {
+				freed := make(map[string]time.Time)
+				return func(b *broken) {
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						w.mu.Lock()
+						freed[l.req.Name] = time.Now()
+						w.mu.Unlock()
+						return l.release(ctx)
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						start := time.Now()
+						l, err := b.acquire(ctx, req)
+						w.mu.Lock()
+						slow := err == nil && time.Now().After(start) && time.Now().Equal(freed[req.Name])
+						w.mu.Unlock()
+						if !slow {
+							return l, err
+						}
+						timer := time.NewTimer(30 * time.Millisecond)
+						defer timer.Stop()
+						select {
+						case <-timer.C:
+							return l, nil
+						case <-ctx.Done():
+							_ = l.(*lease).release(context.WithoutCancel(ctx))
+							return nil, context.Cause(ctx)
+						}
+					}
+				}
+			},
+		},
+		{
+			name: "waiters sleep through an expiry", fails: []string{"Wait/Expiry", "Wait/KilledHolder"},
+			also: "what a killed holder leaves behind is a lease that expires",
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						before := w.status(req.Name)
+						l, err := b.acquire(ctx, req)
+						if err == nil && len(before.Holders) > 0 && l.(*lease).waited &&
+							time.Since(l.(*lease).begun) >= before.Holders[0].Left {
+							return withhold(ctx, l)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		clientSide("the lease of a killed holder stays", "Wait/KilledHolder",
+			func(b *broken, f func()) { b.onKill = f }),
+	}
+}
+
+// ghosts is a mutant in which some waits that were given up stay in the queue: the next release is lost on them.
+func ghosts(name, fails string, becomes func(w *world, req driver.Request, waited time.Duration) bool) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		make: func(w *world) func(*broken) {
+			ghost := make(map[string]bool)
+			return func(b *broken) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					start := time.Now()
+					l, err := b.acquire(ctx, req)
+					if err != nil && ctx.Err() != nil && !req.NoWait && becomes(w, req, time.Since(start)) {
+						w.mu.Lock()
+						ghost[req.Name] = true
+						w.mu.Unlock()
+					}
+					return l, err
+				}
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					w.mu.Lock()
+					lost := ghost[l.req.Name]
+					delete(ghost, l.req.Name)
+					w.mu.Unlock()
+					if lost {
+						return nil
+					}
+					return l.release(ctx)
+				}
+			}
+		},
+	}
+}
+
+func cancelMutants() []mutant {
+	someTime := time.Millisecond
+	return []mutant{
+		{
+			name: "a cancelled wait does not tell the cause", fails: []string{"Cancel/Cause"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						early := ctx.Err() != nil
+						l, err := b.acquire(ctx, req)
+						if err != nil && !early && ctx.Err() != nil {
+							return nil, ctx.Err()
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		{
+			name: "a free lock is granted without a look at the context", fails: []string{"Cancel/Before"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						if ctx.Err() == nil {
+							return b.acquire(ctx, req)
+						}
+						req.NoWait = true
+						l, err := b.acquire(context.WithoutCancel(ctx), req)
+						if err != nil {
+							return nil, context.Cause(ctx)
+						}
+						return l, nil
+					}
+				}
+			},
+		},
+		{
+			name: "a lock is taken and then the context looked at", fails: []string{"Cancel/Before"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						if ctx.Err() == nil {
+							return b.acquire(ctx, req)
+						}
+						req.NoWait = true
+						_, _ = b.acquire(context.WithoutCancel(ctx), req)
+						return nil, context.Cause(ctx)
+					}
+				}
+			},
+		},
+		ghosts("a waiter that gave up gets the lock", "Cancel/LeavesNothing",
+			func(w *world, req driver.Request, waited time.Duration) bool {
+				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) == 0
+			}),
+		ghosts("a waiter that gave up jams the queue", "Cancel/DoesNotJam",
+			func(w *world, req driver.Request, waited time.Duration) bool {
+				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
+			}),
+		{
+			name: "a grant that meets a cancellation is left behind", fails: []string{"Cancel/RacesGrant"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+						defer cancel(nil)
+						stop := context.AfterFunc(ctx, func() {
+							mine := func(h driver.Holding) bool { return h.Owner == req.Owner }
+							if !slices.ContainsFunc(w.status(req.Name).Holders, mine) {
+								cancel(context.Cause(ctx))
+							}
+						})
+						defer stop()
+						if ctx.Err() != nil {
+							return nil, context.Cause(ctx)
+						}
+						l, err := b.acquire(detached, req)
+						if err == nil && ctx.Err() != nil {
+							return nil, context.Cause(ctx)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		{
+			name: "a grant that comes after the cancellation counts", fails: []string{"Cancel/RacesGrant"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						start, early := time.Now(), ctx.Err() != nil
+						l, err := b.acquire(ctx, req)
+						if !early && ctx.Err() != nil && time.Now().Equal(start) && len(w.status(req.Name).Holders) == 0 {
+							return b.acquire(context.WithoutCancel(ctx), req)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+	}
+}
+
+// lifo is a mutant that serves the last waiter first, if its request is of a kind: others that are granted pass it on.
+func lifo(name, fails string, kind func(driver.Request) bool) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		make: func(w *world) func(*broken) {
+			came := 0
+			waiting := make(map[string][]int)
+			return func(b *broken) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					if !kind(req) || req.NoWait {
+						return b.acquire(ctx, req)
+					}
+					w.mu.Lock()
+					came++
+					mine := came
+					waiting[req.Name] = append(waiting[req.Name], mine)
+					w.mu.Unlock()
+					defer func() {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						waiting[req.Name] = slices.DeleteFunc(waiting[req.Name], func(n int) bool { return n == mine })
+					}()
+					for {
+						l, err := b.acquire(ctx, req)
+						w.mu.Lock()
+						last := slices.Max(waiting[req.Name]) == mine || len(waiting[req.Name]) < 3
+						w.mu.Unlock()
+						if err != nil || last {
+							return l, err
+						}
+						_ = l.Release(ctx)
+					}
+				}
+			}
+		},
+	}
+}
+
+// barging is a mutant that lets newcomers take a lock that is being released, if their request is of a kind.
+func barging(name, fails string, kind func(driver.Request) bool) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		make: func(w *world) func(*broken) {
+			loose := make(map[string]*lease)
+			return func(b *broken) {
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					if !kind(l.req) || len(w.status(l.req.Name).Waiters) == 0 || l.released.Load() > 0 {
+						return l.release(ctx)
+					}
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					loose[l.req.Name] = l
+					time.AfterFunc(100*time.Microsecond, func() {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						if loose[l.req.Name] == l {
+							delete(loose, l.req.Name)
+							_ = l.release(context.Background())
+						}
+					})
+					return nil
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					w.mu.Lock()
+					l := loose[req.Name]
+					if l != nil && !req.Shared && req.Slots == 0 {
+						delete(loose, req.Name)
+						l.grant.Token++
+						w.mu.Unlock()
+						return l, nil
+					}
+					w.mu.Unlock()
+					return b.acquire(ctx, req)
+				}
+			}
+		},
+	}
+}
+
+func fairMutants() []mutant {
+	onRequest := func(req driver.Request) bool { return req.Fair && !req.Shared && req.Slots == 0 }
+	always := func(req driver.Request) bool { return !req.Fair && !req.Shared && req.Slots == 0 && !req.NoWait }
+	return []mutant{
+		lifo("the last that asked for fairness is the first", "Fair/Order", onRequest),
+		lifo("the last that came is the first", "Fair/AlwaysOrder", always),
+		barging("newcomers slip in though all asked for fairness", "Fair/NoBarging", onRequest),
+		barging("newcomers slip in", "Fair/AlwaysNoBarging", always),
+	}
+}
+
+func closeMutants() []mutant {
+	return []mutant{
+		{
+			name: "waiters notice Close after a second", fails: []string{"Close/WakesWaiters"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					closed := false
+					b.onClose = func() error {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						if !closed {
+							time.AfterFunc(time.Second, func() { _ = b.inner.Close() })
+						}
+						closed = true
+						return nil
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						over := false
+						w.locked(func() { over = closed })
+						if over {
+							return nil, driver.ErrClosed
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		{
+			name: "waiters end with any error on Close", fails: []string{"Close/WakesWaiters"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						l, err := b.acquire(ctx, req)
+						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 { // else it came later
+							return nil, errors.New("use of closed network connection")
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		{
+			name: "a waiter that Close ended gets the lock", fails: []string{"Close/WithdrawsWaiters"},
+			make: func(w *world) func(*broken) {
+				ghost := make(map[string]bool)
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						l, err := b.acquire(ctx, req)
+						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 {
+							w.mu.Lock()
+							ghost[req.Name] = true
+							w.mu.Unlock()
+						}
+						return l, err
+					}
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						if ghost[l.req.Name] {
+							return nil
+						}
+						return l.release(ctx)
+					}
+				}
+			},
+		},
+		{
+			name: "a closed driver says something odd", fails: []string{"Close/EndsAcquire"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					closed := false
+					b.onClose = func() error {
+						w.locked(func() { closed = true })
+						return b.inner.Close()
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						over := false
+						w.locked(func() { over = closed })
+						if over {
+							return nil, errors.New("invalid memory address")
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		{
+			name: "the second Close fails", fails: []string{"Close/Twice"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					closed := false
+					b.onClose = func() error {
+						if closed {
+							return driver.ErrClosed
+						}
+						closed = true
+						return b.inner.Close()
+					}
+				}
+			},
+		},
+		clientSide("the lease of a closed driver stays", "Close/LeaseLapses", func(b *broken, f func()) {
+			b.onClose = func() error {
+				f()
+				return b.inner.Close()
+			}
+		}),
+		{
+			name: "Close frees detached leases", fails: []string{"Close/DetachedStays"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					var all []*lease
+					b.onGrant = func(l *lease) {
+						all = append(all, l)
+					}
+					b.onClose = func() error {
+						for _, l := range all {
+							_ = l.release(context.Background())
+						}
+						return b.inner.Close()
+					}
+				}
+			},
+		},
+		{
+			name: "the store frees detached leases of dead processes", fails: []string{"Close/DetachedSurvivesKill"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
+				}
+			},
+		},
+		{
+			name: "a goroutine goes on after Close", fails: []string{"Close/LeavesNoGoroutine"},
+			make: func(w *world) func(*broken) {
+				stop := make(chan struct{})
+				w.t.Cleanup(func() { close(stop) })
+				return func(b *broken) {
+					b.onGrant = func(*lease) { go func() { <-stop }() }
+				}
+			},
+		},
+	}
+}

@@ -1,0 +1,630 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// acquiring is a mutant with an Acquire of its own.
+func acquiring(name, fails string,
+	acquire func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error)) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		make: func(w *world) func(*broken) {
+			return func(b *broken) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					return acquire(ctx, w, b, req)
+				}
+			}
+		},
+	}
+}
+
+func sharedMutants() []mutant {
+	return []mutant{
+		{
+			name: "a driver has one reader at a time", fails: []string{"Shared/ReadersTogether"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					reading := make(map[string]bool)
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						busy := reading[req.Name] && req.Shared
+						w.mu.Unlock()
+						if busy {
+							return nil, driver.ErrHeld
+						}
+						l, err := b.acquire(ctx, req)
+						if err == nil && req.Shared {
+							w.mu.Lock()
+							reading[req.Name] = true
+							w.mu.Unlock()
+						}
+						return l, err
+					}
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						w.mu.Lock()
+						reading[l.req.Name] = false
+						w.mu.Unlock()
+						return l.release(ctx)
+					}
+				}
+			},
+		},
+		acquiring("a reader is let in to a writer", "Shared/WriterExcludesReaders",
+			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+				st := w.status(req.Name)
+				if req.Shared && req.NoWait && st.Slots == 0 && len(st.Holders) > 0 && !st.Shared {
+					return b.fake(req), nil
+				}
+				return b.acquire(ctx, req)
+			}),
+		{
+			name: "the first reader that leaves lets a writer in", fails: []string{"Shared/ReadersExcludeWriter"},
+			make: func(w *world) func(*broken) {
+				left := make(map[string]bool)
+				return func(b *broken) {
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						w.mu.Lock()
+						left[l.req.Name] = l.req.Shared
+						w.mu.Unlock()
+						return l.release(ctx)
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						in := left[req.Name] && !req.Shared && req.NoWait
+						w.mu.Unlock()
+						if in {
+							return b.fake(req), nil
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		acquiring("a writer is not woken by the last of several readers", "Shared/WriterWaits",
+			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+				before := w.status(req.Name)
+				l, err := b.acquire(ctx, req)
+				if err == nil && !req.Shared && before.Shared && len(before.Holders) > 1 {
+					return withhold(ctx, l)
+				}
+				return l, err
+			}),
+		{
+			name: "a writer that is done wakes one reader", fails: []string{"Shared/ReadersResume"},
+			make: func(w *world) func(*broken) {
+				woken := make(map[string]bool)
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						before := w.status(req.Name)
+						l, err := b.acquire(ctx, req)
+						if err != nil || !req.Shared || len(before.Holders) == 0 || before.Shared {
+							return l, err
+						}
+						w.mu.Lock()
+						second := woken[req.Name]
+						woken[req.Name] = true
+						w.mu.Unlock()
+						if second {
+							return withhold(ctx, l)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		acquiring("readers do not see a writer that waits", "Shared/WriterNotStarved",
+			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+				if req.NoWait || req.Shared || !w.status(req.Name).Shared {
+					return b.acquire(ctx, req)
+				}
+				try := req
+				try.NoWait = true
+				for {
+					l, err := b.acquire(ctx, try)
+					if !errors.Is(err, driver.ErrHeld) {
+						return l, err
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}),
+		{
+			name: "readers wait for a writer that gave up", fails: []string{"Shared/WriterGivesUp"},
+			make: func(w *world) func(*broken) {
+				gaveUp := make(map[string]bool)
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						before := w.status(req.Name)
+						behind := len(before.Waiters) > 0 && !before.Waiters[0].Shared && before.Shared
+						l, err := b.acquire(ctx, req)
+						w.mu.Lock()
+						if err != nil && !req.Shared && !req.NoWait && before.Shared {
+							gaveUp[req.Name] = true
+						}
+						stuck := err == nil && req.Shared && behind
+						w.mu.Unlock()
+						if stuck {
+							return withhold(ctx, l)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		renewing("readers share one TTL", "Shared/DeadReader",
+			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
+				expired := errors.Is(sound.Err, driver.ErrLost) && l.released.Load() == 0 && l.ended()
+				if expired && l.req.Shared && len(l.others()) > 0 {
+					return driver.Renewal{Start: driver.Now()}
+				}
+				return sound
+			}),
+		tokens("readers that join have the token of the first", []string{"Shared/UniqueTokens"},
+			func(l *lease, before []*lease) uint64 {
+				if last := before[len(before)-1]; l.req.Shared && last.req.Shared && last.released.Load() == 0 {
+					return last.grant.Token
+				}
+				return l.grant.Token
+			}),
+	}
+}
+
+func slotsMutants() []mutant {
+	ended := releasing("a release gives up all slots of the driver", "Slots/ReleaseFreesOne", nil)
+	ended.make = func(w *world) func(*broken) {
+		return func(b *broken) {
+			var all []*lease
+			b.onGrant = func(l *lease) {
+				all = append(all, l)
+			}
+			b.onRelease = func(ctx context.Context, l *lease) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for _, other := range all {
+					if other.req.Name == l.req.Name && l.req.Slots > 0 {
+						_ = other.release(ctx)
+					}
+				}
+				return l.release(ctx)
+			}
+		}
+	}
+	return []mutant{
+		acquiring("a semaphore of three has room for two", "Slots/Together",
+			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+				if req.Slots == 3 && len(w.status(req.Name).Holders) == 2 {
+					return nil, driver.ErrHeld
+				}
+				return b.acquire(ctx, req)
+			}),
+		{
+			name: "a driver that has a slot gets another", fails: []string{"Slots/Full"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					has := make(map[string]bool)
+					b.onGrant = func(l *lease) {
+						has[l.req.Name] = l.req.Slots > 0
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						more := has[req.Name] && req.NoWait && w.status(req.Name).Slots == req.Slots
+						w.mu.Unlock()
+						if more {
+							return b.fake(req), nil
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		acquiring("who waits for a slot is not woken", "Slots/WaiterIsServed",
+			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+				before := w.status(req.Name)
+				l, err := b.acquire(ctx, req)
+				if err == nil && req.Slots > 0 && len(before.Holders) == req.Slots {
+					return withhold(ctx, l)
+				}
+				return l, err
+			}),
+		ended,
+		asking("a semaphore lives as long as any of its holders", "Slots/DeadHolder",
+			func(w *world, req driver.Request) driver.Request {
+				if req.Slots > 0 {
+					req.TTL = time.Hour
+				}
+				return req
+			}),
+		asking("the size of a semaphore is that of who came first", "Slots/OtherSize",
+			func(w *world, req driver.Request) driver.Request {
+				if st := w.status(req.Name); st.Slots > 0 && req.Slots > 0 {
+					req.Slots = st.Slots
+				}
+				return req
+			}),
+		acquiring("another kind is just held", "Slots/OtherKind",
+			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+				if st := w.status(req.Name); len(st.Holders) > 0 && (st.Slots > 0) != (req.Slots > 0) {
+					return nil, driver.ErrHeld
+				}
+				return b.acquire(ctx, req)
+			}),
+		{
+			name: "a name keeps its kind for ever", fails: []string{"Slots/KindEnds"},
+			make: func(w *world) func(*broken) {
+				kind := make(map[string]int)
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						w.mu.Lock()
+						n, ok := kind[req.Name]
+						if !ok {
+							kind[req.Name] = req.Slots
+						}
+						w.mu.Unlock()
+						if ok && n != req.Slots {
+							return nil, driver.ErrKind
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+		tokens("slots have the token of the first", []string{"Slots/UniqueTokens"},
+			func(l *lease, before []*lease) uint64 {
+				if last := before[len(before)-1]; l.req.Slots > 0 && last.released.Load() == 0 {
+					return last.grant.Token
+				}
+				return l.grant.Token
+			}),
+	}
+}
+
+func minHoldMutants() []mutant {
+	return []mutant{
+		asking("a MinHold within the TTL is ignored", "MinHold/StaysTaken",
+			func(_ *world, req driver.Request) driver.Request {
+				if req.MinHold <= req.TTL {
+					req.MinHold = 0
+				}
+				return req
+			}),
+		asking("MinHold is capped by the TTL", "MinHold/OutlastsTTL",
+			func(_ *world, req driver.Request) driver.Request {
+				req.MinHold = min(req.MinHold, req.TTL)
+				return req
+			}),
+		releasing("Release waits for the end of MinHold", "MinHold/ReleaseDoesNotWait",
+			func(ctx context.Context, l *lease) error {
+				if l.released.Load() == 0 && l.req.MinHold < l.req.TTL {
+					time.Sleep(time.Until(l.since.Add(l.req.MinHold)))
+				}
+				return l.release(ctx)
+			}),
+		renewing("what MinHold keeps is renewed", "MinHold/IsReleased",
+			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
+				if sound.Err != nil && l.released.Load() > 0 && l.req.MinHold > 0 {
+					return driver.Renewal{Start: driver.Now()}
+				}
+				return sound
+			}),
+		{
+			name: "MinHold counts from the release", fails: []string{"MinHold/Past"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						shaped := req
+						if req.MinHold < req.TTL { // else the lease would lapse before
+							shaped.MinHold = 0
+						}
+						return b.acquireAs(ctx, req, shaped)
+					}
+					b.onRelease = func(ctx context.Context, l *lease) error {
+						if l.req.MinHold == 0 || l.req.MinHold >= l.req.TTL {
+							return l.release(ctx)
+						}
+						time.AfterFunc(l.req.MinHold, func() { _ = l.release(context.Background()) })
+						return nil
+					}
+				}
+			},
+		},
+	}
+}
+
+func wantedMutants() []mutant {
+	// deaf is a mutant that does not pass Wanted on.
+	deaf := func(name, fails string, whenAwaited bool) mutant {
+		return mutant{
+			name: name, fails: []string{fails},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onGrant = func(l *lease) {
+						if awaited := len(w.status(l.req.Name).Waiters) > 0; awaited == whenAwaited {
+							l.grant.Wanted = make(chan struct{})
+						}
+					}
+				}
+			},
+		}
+	}
+	return []mutant{
+		granting("Wanted is closed from the start", "Wanted/Alone", func(l *lease) {
+			wanted := make(chan struct{})
+			close(wanted)
+			l.grant.Wanted = wanted
+		}),
+		deaf("who comes later is not told of", "Wanted/OtherProcess", false),
+		deaf("who waited before is not told of", "Wanted/AlreadyWaiting", true),
+	}
+}
+
+// showing is a mutant that shapes what Status says.
+func showing(name, fails string, shape func(*driver.Status)) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		make: func(*world) func(*broken) {
+			return func(b *broken) {
+				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+					st, err := b.inner.Status(ctx, name)
+					if err == nil {
+						shape(&st)
+					}
+					return st, err
+				}
+			}
+		},
+	}
+}
+
+// listing is a mutant with a List of its own.
+func listing(name, fails string,
+	list func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		make: func(*world) func(*broken) {
+			return func(b *broken) {
+				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+					return list(ctx, b, prefix, yield)
+				}
+			}
+		},
+	}
+}
+
+func inspectMutants() []mutant {
+	used := func(name, fails string, set func(w *world, b *broken, used map[string]*lease)) mutant {
+		return mutant{
+			name: name, fails: []string{fails},
+			make: func(w *world) func(*broken) {
+				all := make(map[string]*lease)
+				return func(b *broken) {
+					b.onGrant = func(l *lease) {
+						all[l.req.Name] = l
+					}
+					set(w, b, all)
+				}
+			},
+		}
+	}
+	return []mutant{
+		used("Status finds no lock that was never used", "Inspect/Free", func(w *world, b *broken, used map[string]*lease) {
+			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+				if used[name] == nil {
+					return driver.Status{}, errors.New("no such row")
+				}
+				return b.inner.Status(ctx, name)
+			}
+		}),
+		showing("the label of a holder is cut off", "Inspect/Held", func(st *driver.Status) {
+			for i, h := range st.Holders {
+				st.Holders[i].Holder.Label = h.Holder.Label[:min(len(h.Holder.Label), 8)]
+			}
+		}),
+		showing("Left is what was left at first", "Inspect/Held", func(st *driver.Status) {
+			for i := range st.Holders {
+				st.Holders[i].Left += st.Holders[i].Held
+				st.Holders[i].Held = 0
+			}
+		}),
+		used("Status shows an expired holder", "Inspect/Expired", func(w *world, b *broken, used map[string]*lease) {
+			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+				st, err := b.inner.Status(ctx, name)
+				if l := used[name]; err == nil && l != nil && len(st.Holders) == 0 && l.released.Load() == 0 && l.ended() {
+					st.Holders = []driver.Holding{{Owner: l.req.Owner, Token: l.grant.Token}}
+				}
+				return st, err
+			}
+		}),
+		showing("waiters are shown the last one first", "Inspect/Waiters", func(st *driver.Status) {
+			slices.Reverse(st.Waiters)
+		}),
+		showing("the size of a semaphore is not shown", "Inspect/Modes", func(st *driver.Status) { st.Slots = 0 }),
+		used("List shows locks that nobody has", "Inspect/List", func(w *world, b *broken, used map[string]*lease) {
+			b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+				for name := range used {
+					if st := w.status(name); strings.HasPrefix(name, prefix) && !yield(st) {
+						break
+					}
+				}
+				return nil
+			}
+		}),
+		listing("List shows names in their escaped form", "Inspect/ListNames",
+			func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error {
+				return b.inner.List(ctx, prefix, func(st driver.Status) bool {
+					st.Name = strings.ReplaceAll(st.Name, "\x1b", `\x1b`)
+					return yield(st)
+				})
+			}),
+		listing("an underscore in a prefix stands for anything", "Inspect/ListPrefix",
+			func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error {
+				matches := func(name string) bool {
+					for i := range len(prefix) {
+						if i >= len(name) || prefix[i] != '_' && prefix[i] != name[i] {
+							return false
+						}
+					}
+					return true
+				}
+				return b.inner.List(ctx, "", func(st driver.Status) bool { return !matches(st.Name) || yield(st) })
+			}),
+		listing("List does not stop", "Inspect/ListStops",
+			func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error {
+				return b.inner.List(ctx, prefix, func(st driver.Status) bool { yield(st); return true })
+			}),
+		{
+			name: "List locks the store", fails: []string{"Inspect/ListHoldsNothingUp"},
+			make: func(*world) func(*broken) {
+				busy := make(chan struct{}, 1) // a mutex would keep the bubble's clock from going on
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						select {
+						case busy <- struct{}{}:
+							<-busy
+						case <-ctx.Done():
+							return nil, context.Cause(ctx)
+						}
+						return b.acquire(ctx, req)
+					}
+					b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+						busy <- struct{}{}
+						defer func() { <-busy }()
+						return b.inner.List(ctx, prefix, yield)
+					}
+				}
+			},
+		},
+	}
+}
+
+func breakMutants() []mutant {
+	// breaking is a mutant that breaks other holds than it was told to.
+	breaking := func(name, fails string, which func(h driver.Holding, owner string, token uint64) bool) mutant {
+		return mutant{
+			name: name, fails: []string{fails},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+						err := error(driver.ErrLost)
+						for _, h := range w.status(name).Holders {
+							if which(h, owner, token) {
+								err = b.inner.Break(ctx, name, h.Owner, h.Token)
+							}
+						}
+						return err
+					}
+				}
+			},
+		}
+	}
+	return []mutant{
+		{
+			name: "a Break wakes nobody", fails: []string{"Break/Frees"},
+			make: func(w *world) func(*broken) {
+				broke := make(map[string]bool)
+				return func(b *broken) {
+					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+						w.mu.Lock()
+						broke[name] = true
+						w.mu.Unlock()
+						return b.inner.Break(ctx, name, owner, token)
+					}
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						l, err := b.acquire(ctx, req)
+						w.mu.Lock()
+						stuck := err == nil && broke[req.Name]
+						w.mu.Unlock()
+						if stuck {
+							return withhold(ctx, l)
+						}
+						return l, err
+					}
+				}
+			},
+		},
+		revives("a hold that was broken is renewed back to life", "Break/EndsTheLease",
+			func(l *lease) bool { return l.released.Load() == 0 && !l.ended() }),
+		breaking("Break does not compare the owner", "Break/ComparesOwner",
+			func(h driver.Holding, _ string, token uint64) bool { return h.Token == token }),
+		breaking("Break does not compare the token", "Break/ComparesToken",
+			func(h driver.Holding, owner string, _ uint64) bool { return h.Owner == owner }),
+		{
+			name: "Break of nothing is a success", fails: []string{"Break/Free"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+						if len(w.status(name).Holders) == 0 {
+							return nil
+						}
+						return b.inner.Break(ctx, name, owner, token)
+					}
+				}
+			},
+		},
+		{
+			name: "Break frees all holds of a lock", fails: []string{"Break/OneOfMany"},
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+						err := b.inner.Break(ctx, name, owner, token)
+						for _, h := range w.status(name).Holders {
+							if err == nil {
+								_ = b.inner.Break(ctx, name, h.Owner, h.Token)
+							}
+						}
+						return err
+					}
+				}
+			},
+		},
+	}
+}
+
+func churnMutants() []mutant {
+	// lucky is a mutant that lets the fortieth request of a kind for a name in, whoever holds.
+	lucky := func(name, fails string, kind func(driver.Request) bool) mutant {
+		return mutant{
+			name: name, fails: []string{fails},
+			make: func(w *world) func(*broken) {
+				calls := make(map[string]int)
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						in := false
+						if kind(req) && !req.NoWait {
+							w.locked(func() { calls[req.Name]++; in = calls[req.Name] >= 40 })
+							in = in && len(w.status(req.Name).Holders) > 2*req.Slots/3
+						}
+						if in {
+							return b.fake(req), nil
+						}
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		}
+	}
+	ghost := mutant{name: "the tenth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"}}
+	ghost.make = func(w *world) func(*broken) {
+		n := 0
+		return ghosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			n++
+			return n == 10 && strings.HasSuffix(req.Name, " lock")
+		}).make(w)
+	}
+	return []mutant{
+		lucky("under load two hold", "Churn/Counter",
+			func(req driver.Request) bool { return !req.Shared && req.Slots == 0 }),
+		lucky("under load readers are let in to a writer", "Churn/Shared",
+			func(req driver.Request) bool { return req.Shared }),
+		lucky("under load a semaphore is overfull", "Churn/Slots",
+			func(req driver.Request) bool { return req.Slots > 0 }),
+		ghost,
+	}
+}

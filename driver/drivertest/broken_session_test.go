@@ -1,0 +1,186 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+// sessionTTL is how long a session outlives its process; it renews itself three times as often.
+const sessionTTL = 3 * time.Second
+
+// A session is a sound driver whose leases live and die together: memlock's, kept alive by one heartbeat.
+type session struct {
+	*memlock.Driver
+
+	tellOne bool  // broken: of the leases of a lost session only one learns of it
+	tell    error // what they learn
+
+	mu       sync.Mutex
+	leases   map[*sessionLease]bool
+	cut      bool
+	over     bool // closed or killed
+	deadline time.Time
+	beat     *time.Timer
+}
+
+type sessionLease struct {
+	driver.Lease
+	s    *session
+	lost chan error
+}
+
+func newSession(w *world) driver.Driver {
+	s := &session{
+		Driver: w.store.Open(), leases: make(map[*sessionLease]bool), deadline: time.Now().Add(sessionTTL),
+		tell: fmt.Errorf("%w: the session is over", driver.ErrLost),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beat = time.AfterFunc(0, s.heartbeat)
+	w.t.Cleanup(func() { s.beat.Stop() })
+	return s
+}
+
+// heartbeat renews all leases, or ends them a little before the store does.
+func (s *session) heartbeat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const margin = 100 * time.Millisecond
+	switch {
+	case s.over:
+		return
+	case !s.cut:
+		for l := range s.leases {
+			s.Driver.Renew(context.Background(), []driver.Lease{l.Lease})
+		}
+		s.deadline = time.Now().Add(sessionTTL)
+	case time.Until(s.deadline) <= margin:
+		for l := range s.leases {
+			l.lost <- s.tell
+			delete(s.leases, l)
+			if s.tellOne {
+				clear(s.leases)
+			}
+		}
+	}
+	s.beat.Reset(min(sessionTTL/3, max(time.Until(s.deadline)-margin, margin)))
+}
+
+func (s *session) Info() driver.Info {
+	info := s.Driver.Info()
+	info.Tenure = driver.TenureSession
+	return info
+}
+
+func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if req.Detached {
+		return nil, fmt.Errorf("%w: a session can't be outlived", driver.ErrInvalid)
+	}
+	req.TTL = sessionTTL
+	l, err := s.Driver.Acquire(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sl := &sessionLease{Lease: l, s: s, lost: make(chan error, 1)}
+	s.leases[sl] = true
+	return sl, nil
+}
+
+func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	inner := make([]driver.Lease, len(due))
+	for i, l := range due {
+		inner[i] = l.(*sessionLease).Lease
+	}
+	return s.Driver.Renew(ctx, inner)
+}
+
+func (s *session) Close() error {
+	if s.end() {
+		for l := range s.leases {
+			_ = l.Lease.Release(context.Background())
+		}
+	}
+	return s.Driver.Close()
+}
+
+// end stops the heartbeat, and reports whether the store can be told.
+func (s *session) end() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tell := !s.over && !s.cut
+	s.over = true
+	s.beat.Stop()
+	return tell
+}
+
+func (s *session) kill() { s.end() }
+
+func (s *session) sever(cut bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut = cut
+}
+
+func (l *sessionLease) Grant() driver.Grant {
+	g := l.Lease.Grant()
+	g.TTL = sessionTTL
+	return g
+}
+
+func (l *sessionLease) Lost() <-chan error { return l.lost }
+
+func (l *sessionLease) Release(ctx context.Context) error {
+	l.s.mu.Lock()
+	delete(l.s.leases, l)
+	l.s.mu.Unlock()
+	return l.Lease.Release(ctx)
+}
+
+func sessionMutants() []mutant {
+	const name = "Session/LossReachesEveryLease"
+	return []mutant{
+		{
+			name: "of the leases of a lost session only the first is told", fails: []string{name}, base: newSession,
+			make: func(w *world) func(*broken) {
+				return func(b *broken) { b.base.(*session).tellOne = true }
+			},
+		},
+		{
+			name: "a lost session is told as just any error", fails: []string{name, "Sever/HolderKnowsFirst"},
+			also: "a holder that is cut off is told in the same way", base: newSession,
+			make: func(w *world) func(*broken) {
+				return func(b *broken) { b.base.(*session).tell = errors.New("connection reset by peer") }
+			},
+		},
+		{
+			name: "Close leaves the session to its timeout", fails: []string{"Session/CloseEnds"}, base: newSession,
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onClose = func() error {
+						b.base.(*session).end()
+						return b.inner.Close()
+					}
+				}
+			},
+		},
+		{
+			name: "a detached lease is granted within a session", fails: []string{"Close/DetachedRefused"}, base: newSession,
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						req.Detached = false
+						return b.acquire(ctx, req)
+					}
+				}
+			},
+		},
+	}
+}

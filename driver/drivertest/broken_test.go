@@ -1,0 +1,490 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/memlock"
+)
+
+// A mutant is a driver that breaks one promise. The test of the suite is that the clauses for this promise fail, and
+// that no others do.
+type mutant struct {
+	name  string
+	fails []string // the clauses that must fail
+	also  string   // why more than one clause fails
+	base  func(*world) driver.Driver
+	make  func(*world) func(*broken) // called for each store, and the result for each driver on it
+}
+
+// mutants returns all mutants.
+func mutants() []mutant {
+	return slices.Concat(
+		infoMutants(), exclusionMutants(), nameMutants(), tryMutants(), waitMutants(), cancelMutants(), fairMutants(),
+		closeMutants(), leaseMutants(), renewMutants(), releaseMutants(), sessionMutants(), fencingMutants(),
+		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), fileMutants(), answerMutants(),
+		severMutants(), inspectMutants(), breakMutants(), churnMutants(),
+	)
+}
+
+// TestEveryClauseHasAMutant checks that no clause is there that nothing fails.
+func TestEveryClauseHasAMutant(t *testing.T) {
+	known := make(map[string]bool)
+	for _, c := range clauses() {
+		if known[c.name] {
+			t.Errorf("two clauses are called %s", c.name)
+		}
+		if c.why == "" {
+			t.Errorf("clause %s does not say why", c.name)
+		}
+		known[c.name] = true
+	}
+	caught := make(map[string]bool)
+	for _, m := range mutants() {
+		if len(m.fails) > 1 && m.also == "" {
+			t.Errorf("mutant %q fails %d clauses and does not say why", m.name, len(m.fails))
+		}
+		for _, name := range m.fails {
+			if !known[name] {
+				t.Errorf("mutant %q names the clause %s, which does not exist", m.name, name)
+			}
+			caught[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if !caught[name] {
+			t.Errorf("clause %s has no mutant", name)
+		}
+	}
+}
+
+// TestSoundDrivers checks that the drivers that mutants are made of fail no clause, and that each clause is asked of
+// one of them.
+func TestSoundDrivers(t *testing.T) {
+	asked := make(map[string]bool)
+	for _, m := range []mutant{{name: "lease"}, {name: "session", base: newSession}} {
+		t.Run(m.name, func(t *testing.T) {
+			for name, o := range m.verdicts(t) {
+				if o.failed {
+					t.Errorf("clause %s fails on a sound driver:\n%s", name, o.log)
+				}
+				if o.skipped == "" {
+					asked[name] = true
+				}
+			}
+		})
+	}
+	for _, c := range clauses() {
+		if !asked[c.name] {
+			t.Errorf("clause %s was asked of no sound driver", c.name)
+		}
+	}
+}
+
+// TestMutants checks that each mutant fails its clauses and nothing else; but for the Churn ones, which do everything
+// at once, and notice this or that by luck.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants() {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for name, o := range m.verdicts(t) {
+				switch {
+				case o.failed && !slices.Contains(m.fails, name) && !strings.HasPrefix(name, "Churn/"):
+					t.Errorf("clause %s fails too:\n%s", name, o.log)
+				case !o.failed && slices.Contains(m.fails, name):
+					t.Errorf("clause %s does not notice (skipped: %q)", name, o.skipped)
+				}
+			}
+		})
+	}
+}
+
+// An outcome is what a clause said of a driver.
+type outcome struct {
+	failed  bool
+	skipped string
+	log     string
+}
+
+// verdicts runs all clauses against m.
+func (m mutant) verdicts(t *testing.T) map[string]outcome {
+	all := make(map[string]outcome)
+	for _, c := range clauses() {
+		var rec recorder
+		var skipped string
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, m)
+			done := make(chan struct{})
+			go func() { // which Fatalf of the recorder ends
+				defer close(done)
+				defer rec.finish()
+				c.try(&rec, t, w.harness(), &skipped)
+			}()
+			<-done
+		})
+		all[c.name] = outcome{rec.Failed(), skipped, rec.log}
+	}
+	return all
+}
+
+// A recorder is a tb that takes note.
+type recorder struct {
+	mu       sync.Mutex
+	failed   bool
+	log      string
+	cleanups []func()
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) SkipNow()         { runtime.Goexit() }
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+func (r *recorder) Failed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+func (r *recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log += fmt.Sprintf(format, args...) + "\n"
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.Logf(format, args...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// finish runs the clean-up of a case.
+func (r *recorder) finish() {
+	if p := recover(); p != nil {
+		r.Errorf("panic: %v", p)
+	}
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+}
+
+// A world is the store of one case and the drivers on it.
+type world struct {
+	t       *testing.T
+	mutant  mutant
+	store   *memlock.Store
+	setUp   func(*broken)
+	restart func() // hook of a mutant
+
+	mu sync.Mutex // for the state of mutants
+}
+
+func newWorld(t *testing.T, m mutant) *world {
+	w := &world{t: t, mutant: m, store: new(memlock.Store)}
+	if m.base == nil {
+		w.mutant.base = func(w *world) driver.Driver { return w.store.Open() }
+	}
+	if m.make != nil {
+		w.setUp = m.make(w)
+	}
+	return w
+}
+
+// harness can do everything.
+func (w *world) harness() Harness {
+	return Harness{
+		Bubble: true,
+		Secret: "hunter2",
+		Open:   func(*testing.T) driver.Driver { return w.open() },
+		Kill: func(t *testing.T, req driver.Request) func() {
+			b := w.open()
+			if _, err := b.Acquire(t.Context(), req); err != nil {
+				t.Fatalf("Acquire = %v", err)
+			}
+			return b.kill
+		},
+		Sever: func(_ *testing.T, d driver.Driver) func() {
+			b := d.(*broken)
+			b.sever()
+			return b.heal
+		},
+		Restart: func(*testing.T) {
+			if w.restart != nil {
+				w.restart()
+			}
+		},
+	}
+}
+
+// open returns a driver as the mutant breaks it.
+func (w *world) open() *broken {
+	inner := w.mutant.base(w)
+	b := &broken{world: w, inner: fault.Wrap(inner, fault.Plan{}), base: inner}
+	w.t.Cleanup(func() { b.inner.Close() })
+	if w.setUp != nil {
+		w.setUp(b)
+	}
+	return b
+}
+
+// locked calls f with the lock of the mutants' state.
+func (w *world) locked(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// status asks the store itself, whatever the mutant makes of it.
+func (w *world) status(name string) driver.Status {
+	d := w.store.Open()
+	defer d.Close()
+	st, _ := d.Status(context.Background(), name) // memlock's fails on a closed driver only
+	return st
+}
+
+// A broken driver is a sound one with hooks, through which a mutant breaks it. Hooks that are nil change nothing.
+type broken struct {
+	world *world
+	inner *fault.Driver
+	base  driver.Driver // inside of inner
+
+	info      func(driver.Info) driver.Info
+	onAcquire func(context.Context, driver.Request) (driver.Lease, error)
+	onGrant   func(*lease) // shapes a new lease; called with world.mu held
+	onRenew   func(context.Context, []driver.Lease) []driver.Renewal
+	onRelease func(context.Context, *lease) error
+	onStatus  func(context.Context, string) (driver.Status, error)
+	onList    func(context.Context, string, func(driver.Status) bool) error
+	onBreak   func(context.Context, string, string, uint64) error
+	onClose   func() error
+	onKill    func()
+	onSever   func()
+	onHeal    func()
+}
+
+// A lease is what broken drivers grant.
+type lease struct {
+	driver.Lease // of the sound driver; nil if the store knows nothing of it
+	b            *broken
+	req          driver.Request
+	grant        driver.Grant
+	begun        time.Time // when it was asked for
+	since        time.Time // when it was granted
+	waited       bool      // it was not granted at once
+	lost         chan error
+	renewed      atomic.Int32 // calls of Renew that ended well
+	released     atomic.Int32 // calls of Release that ended well, or are about to
+}
+
+func (b *broken) Info() driver.Info {
+	info := b.inner.Info()
+	info.MaxTTL = 24 * time.Hour // so that there is something to check
+	if b.info != nil {
+		info = b.info(info)
+	}
+	return info
+}
+
+func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if b.onAcquire != nil {
+		return b.onAcquire(ctx, req)
+	}
+	return b.acquire(ctx, req)
+}
+
+// acquire is the sound Acquire.
+func (b *broken) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	return b.acquireAs(ctx, req, req)
+}
+
+// acquireAs acquires what was asked for in another shape.
+func (b *broken) acquireAs(ctx context.Context, req, shaped driver.Request) (driver.Lease, error) {
+	l := &lease{b: b, req: req, begun: time.Now()}
+	inner, err := b.inner.Acquire(ctx, shaped)
+	if err != nil {
+		return nil, err
+	}
+	l.Lease, l.grant, l.since = inner, inner.Grant(), time.Now()
+	l.waited = l.since.After(l.begun)
+	if req.Inherit {
+		if l.grant.File, err = os.Open(os.DevNull); err != nil {
+			return nil, err
+		}
+	}
+	if b.onGrant != nil {
+		b.world.mu.Lock()
+		defer b.world.mu.Unlock()
+		b.onGrant(l)
+	}
+	return l, nil
+}
+
+// fake grants what the store knows nothing of.
+func (b *broken) fake(req driver.Request) driver.Lease {
+	now := time.Now()
+	return &lease{b: b, req: req, begun: now, since: now, grant: driver.Grant{
+		Token: driver.NextToken(0, now.Add(time.Minute)), Start: driver.Now(),
+	}}
+}
+
+func (l *lease) Grant() driver.Grant { return l.grant }
+
+func (l *lease) Lost() <-chan error {
+	if l.lost != nil || l.Lease == nil {
+		return l.lost
+	}
+	return l.Lease.Lost()
+}
+
+func (l *lease) Release(ctx context.Context) error {
+	if l.b.onRelease != nil {
+		return l.b.onRelease(ctx, l)
+	}
+	return l.release(ctx)
+}
+
+// release is the sound Release.
+func (l *lease) release(ctx context.Context) error {
+	if l.grant.File != nil {
+		l.grant.File.Close()
+	}
+	if l.Lease == nil {
+		return nil
+	}
+	l.released.Add(1) // before others are granted
+	err := l.Lease.Release(ctx)
+	if err != nil {
+		l.released.Add(-1)
+	}
+	return err
+}
+
+// ended reports whether the lease is over by time.
+func (l *lease) ended() bool { return !time.Now().Before(l.since.Add(l.req.TTL)) }
+
+func (b *broken) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	if b.onRenew != nil {
+		return b.onRenew(ctx, due)
+	}
+	return b.renew(ctx, due)
+}
+
+// renew is the sound Renew.
+func (b *broken) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	answers := make([]driver.Renewal, len(due))
+	var inner []driver.Lease
+	var at []int
+	for i, l := range due {
+		l := l.(*lease)
+		if l.Lease == nil {
+			answers[i].Start = driver.Now()
+			continue
+		}
+		inner, at = append(inner, l.Lease), append(at, i)
+	}
+	for i, answer := range b.inner.Renew(ctx, inner) {
+		answers[at[i]] = answer
+		if answer.Err == nil {
+			due[at[i]].(*lease).renewed.Add(1)
+		}
+	}
+	return answers
+}
+
+// renewEach makes a Renew of what becomes of each answer.
+func (b *broken) renewEach(change func(ctx context.Context, l *lease, sound driver.Renewal) driver.Renewal) {
+	b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
+		answers := b.renew(ctx, due)
+		for i, l := range due {
+			answers[i] = change(ctx, l.(*lease), answers[i])
+		}
+		return answers
+	}
+}
+
+func (b *broken) Close() error {
+	if b.onClose != nil {
+		return b.onClose()
+	}
+	return b.inner.Close()
+}
+
+func (b *broken) Status(ctx context.Context, name string) (driver.Status, error) {
+	if b.onStatus != nil {
+		return b.onStatus(ctx, name)
+	}
+	return b.inner.Status(ctx, name)
+}
+
+func (b *broken) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	if b.onList != nil {
+		return b.onList(ctx, prefix, yield)
+	}
+	return b.inner.List(ctx, prefix, yield)
+}
+
+func (b *broken) Break(ctx context.Context, name, owner string, token uint64) error {
+	if b.onBreak != nil {
+		return b.onBreak(ctx, name, owner, token)
+	}
+	return b.inner.Break(ctx, name, owner, token)
+}
+
+func (b *broken) kill() {
+	if k, ok := b.base.(interface{ kill() }); ok {
+		k.kill()
+	}
+	if b.onKill != nil {
+		b.onKill()
+	}
+}
+
+func (b *broken) sever() {
+	b.inner.Sever(fault.Hang)
+	if s, ok := b.base.(interface{ sever(bool) }); ok {
+		s.sever(true)
+	}
+	if b.onSever != nil {
+		b.onSever()
+	}
+}
+
+func (b *broken) heal() {
+	b.inner.Heal()
+	if s, ok := b.base.(interface{ sever(bool) }); ok {
+		s.sever(false)
+	}
+	if b.onHeal != nil {
+		b.onHeal()
+	}
+}
+
+// withhold keeps a grant back for a long time: nothing woke the waiter up, until at last a timer did.
+func withhold(ctx context.Context, l driver.Lease) (driver.Lease, error) {
+	timer := time.NewTimer(2 * patience)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return l, nil
+	case <-ctx.Done():
+		_ = l.Release(context.WithoutCancel(ctx))
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,178 @@
+// Package drivertest is the conformance suite for drivers: the sentences with MUST in package driver, as tests.
+//
+// A backend's whole test is a call of [Run] with a [Harness]:
+//
+//	func TestConformance(t *testing.T) {
+//		path := filepath.Join(t.TempDir(), "locks.db")
+//		drivertest.Run(t, drivertest.Harness{
+//			Open: func(t *testing.T) driver.Driver { return open(t, path) },
+//			TTL:  200 * time.Millisecond,
+//		})
+//	}
+//
+// Each case is a subtest, Group/Name. A failure prints why the clause is there. A case that the driver or the harness
+// can't run is skipped with the reason: what the driver does not promise is not asked of it.
+//
+// # One store for all
+//
+// Cases use names of their own, different in each run, so one store serves them all, and a store that lives on between
+// runs does no harm. Only Names/Unusual takes fixed names, such as ".": it waits for them if it must. A harness whose
+// cases are better off with a store each sets [Harness.Fresh].
+//
+// # Time
+//
+// On the wall clock, cases that depend on a lease's end take a few [Harness.TTL] each; rounds that were upset by a slow
+// machine are repeated. In-process drivers set [Harness.Bubble]: they are exact, and so are the checks.
+package drivertest
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A Harness tells the suite how to get at a backend. Open is required; cases that need another function which is nil
+// are skipped.
+//
+// The functions get the T of the case, the same one for all calls in it, and may fail it or register clean-up.
+type Harness struct {
+	// Open returns a new driver on the store that the cases share. Several in one case stand for several processes:
+	// they share no more than processes do. The suite closes them.
+	Open func(t *testing.T) driver.Driver
+
+	// TTL is the shortest lease that the backend keeps to with ease: long against a round trip, short enough to wait
+	// for. The default is 200 ms, or 1 s in a bubble.
+	TTL time.Duration
+
+	// Slack is how late the store may be in ending a lease or in answering, without being wrong. A tenth of it is what
+	// a waiter may take to wake up after a release. The default is 1 s, or 50 ms in a bubble.
+	Slack time.Duration
+
+	// Secret, if not empty, stands in the configuration of the driver, such as the password in its URL. No error may
+	// contain it.
+	Secret string
+
+	// Sever cuts d off from the store, which lives on, in such a way that nothing tells either of them. Heal ends it.
+	Sever func(t *testing.T, d driver.Driver) (heal func())
+
+	// Kill makes another process acquire req, which is free, and returns when it has it. That process renews the
+	// lease until kill ends it without a chance to clean up, as kill -9 does.
+	Kill func(t *testing.T, req driver.Request) (kill func())
+
+	// Restart stops the store and starts it again. Drivers opened before are not used afterwards.
+	Restart func(t *testing.T)
+
+	// Bubble runs each case in a bubble of testing/synctest, with fake time. Everything that a driver touches must then
+	// be made in the bubble, so such a harness sets Fresh.
+	Bubble bool
+
+	// Fresh, if set, returns the harness for one case. It is called when the case begins, inside its bubble if there is
+	// one; all fields but Bubble and Fresh are then taken from its result.
+	Fresh func(t *testing.T) Harness
+}
+
+// Run runs all clauses against a backend.
+func Run(t *testing.T, h Harness) {
+	for _, c := range clauses() {
+		t.Run(c.name, func(t *testing.T) {
+			var skipped string
+			if h.Bubble {
+				synctest.Test(t, func(t *testing.T) { c.try(t, t, h, &skipped) })
+			} else {
+				c.try(t, t, h, &skipped)
+			}
+			if skipped != "" { // in a bubble the skip of the inner T does not show
+				t.Skip(skipped)
+			}
+		})
+	}
+}
+
+// A clause is one sentence of the contract.
+type clause struct {
+	name string // Group/Name
+	why  string // printed when it fails: what goes wrong for users of a driver that breaks it
+	gate gate   // nil means that every driver is asked
+	run  func(t *trial)
+}
+
+// A gate returns why a clause can't be asked of a driver, or "" if it can.
+type gate func(driver.Info, Harness) string
+
+// clauses returns all clauses in the order in which they are run: the later ones rely on what the earlier ones check.
+func clauses() []clause {
+	var all []clause
+	for _, group := range [][]clause{
+		infoClauses(), exclusionClauses(), nameClauses(), tryClauses(),
+		waitClauses(), cancelClauses(), fairClauses(), closeClauses(),
+		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
+		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(), fileClauses(),
+		answerClauses(), severClauses(), inspectClauses(), breakClauses(), churnClauses(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// needs joins gates: the first that is shut decides.
+func needs(gates ...gate) gate {
+	return func(info driver.Info, h Harness) string {
+		for _, g := range gates {
+			if why := g(info, h); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+}
+
+// when makes a gate of a condition and of what to say where it does not hold.
+func when(open func(driver.Info, Harness) bool, why string) gate {
+	return func(info driver.Info, h Harness) string {
+		if open(info, h) {
+			return ""
+		}
+		return why
+	}
+}
+
+func leaseTenure() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Tenure == driver.TenureLease },
+		"the tenure is a session: leases do not lapse one by one")
+}
+
+func sessionTenure() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Tenure == driver.TenureSession },
+		"the tenure is a lease: there is no session to lose")
+}
+
+func fencing() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Fencing > driver.FencingNone },
+		"the driver has no fencing tokens")
+}
+
+func shared() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Shared }, "the driver has no shared locks")
+}
+
+func slots() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Slots }, "the driver has no semaphores")
+}
+
+func canSever() gate {
+	return when(func(_ driver.Info, h Harness) bool { return h.Sever != nil }, "the harness can't sever")
+}
+
+func canKill() gate {
+	return when(func(_ driver.Info, h Harness) bool { return h.Kill != nil }, "the harness can't kill")
+}
+
+func canRestart() gate {
+	return when(func(_ driver.Info, h Harness) bool { return h.Restart != nil }, "the harness can't restart the store")
+}
+
+func hasSecret() gate {
+	return when(func(_ driver.Info, h Harness) bool { return h.Secret != "" }, "the harness has no secret")
+}

@@ -1,0 +1,263 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
+)
+
+func answerClauses() []clause {
+	return []clause{
+		{
+			name: "Answer/AcquireLost",
+			why: "an acquisition whose answer was lost is asked again by the same owner: it gets the lease that the " +
+				"store gave it, once, with the same token",
+			run: acquireAnswerLost,
+		},
+		{
+			name: "Answer/RenewLost",
+			why:  "a renewal whose answer was lost is asked again while there is time",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				f := fault.Wrap(d1, dropFirst(fault.Renew))
+				l := t.acquire(f, t.req("a"))
+				if got := t.renew(f, l)[0]; !errors.Is(got.Err, fault.ErrInjected) {
+					t.Fatalf("Renew whose answer is lost = %v", got.Err)
+				}
+				if got := t.renew(f, l)[0]; got.Err != nil {
+					t.Errorf("Renew after one whose answer was lost = %v, want nil", got.Err)
+				}
+				t.mustBeHeld(d2, t.req("b"), "after renewals of which one answer was lost")
+			},
+		},
+		{
+			name: "Answer/ReleaseLost",
+			why: "a release whose answer was lost has freed the lock; said again it strands nobody, and does not free " +
+				"what is a stranger's by then",
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				f := fault.Wrap(d1, dropFirst(fault.Release))
+				l := t.acquire(f, t.req("a"))
+				if err := l.Release(t.bounded()); !errors.Is(err, fault.ErrInjected) {
+					t.Fatalf("Release whose answer is lost = %v", err)
+				}
+				next := t.acquire(d2, t.req("b"))
+				if err := l.Release(t.bounded()); err != nil && !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Release after one whose answer was lost = %v, want nil or ErrLost", err)
+				}
+				t.mustBeHeld(d3, t.req("c"), "after the release was said again")
+				if err := t.renew(d2, next)[0].Err; err != nil {
+					t.Errorf("Renew after a stranger's release was said again = %v, want nil", err)
+				}
+			},
+		},
+	}
+}
+
+func dropFirst(op fault.Op) fault.Plan {
+	return fault.Plan{Rules: []fault.Rule{{Op: op, Call: 1, Effect: fault.Drop}}}
+}
+
+func acquireAnswerLost(t *trial) {
+	d1, d2 := t.open(), t.open()
+	f := fault.Wrap(d1, dropFirst(fault.Acquire))
+	req := t.req("a")
+	if err := t.failed(t.begin(f, req)); !errors.Is(err, fault.ErrInjected) {
+		t.Fatalf("Acquire whose answer is lost = %v", err)
+	}
+	st := t.status(d2)
+	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner {
+		t.Fatalf("after an Acquire whose answer was lost, Status = %+v; want one holder, %q", st, req.Owner)
+	}
+	l := t.acquire(f, req)
+	if got, want := l.Grant().Token, st.Holders[0].Token; got != want {
+		t.Errorf("Token when asked again = %d, want %d as the store gave at first", got, want)
+	}
+	t.release(l)
+	t.mustBeFree(d2, "after one Release of what was asked for twice")
+}
+
+func severClauses() []clause {
+	return []clause{
+		{
+			name: "Sever/HolderKnowsFirst",
+			why: "a holder that is cut off has stopped, by its own clock or because it was told, before the store gives " +
+				"its lock to another",
+			gate: canSever(),
+			run:  holderKnowsFirst,
+		},
+		{
+			name: "Sever/AcquireReturns",
+			why:  "Acquire returns when its context is done, also when the store does not answer; its request lapses",
+			gate: canSever(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.release(t.acquire(d2, t.req("earlier")))
+				t.Cleanup(t.h.Sever(t.T, d1))
+				ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+				defer cancel()
+				req := t.short("a")
+				if err := t.failed(t.beginWith(ctx, d1, req)); err == nil {
+					t.Errorf("Acquire without a store gave a lease")
+				}
+				t.takes(d2, t.req("b"), req.TTL+patience)
+			},
+		},
+		{
+			name: "Sever/DeadWaiter",
+			why:  "a waiter that is cut off is passed over, or gets the lock and loses it after a TTL: the next one goes on",
+			gate: canSever(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				t.waiting(d2, t.short("cut off"))
+				next := t.waiting(d3, t.req("b"))
+				t.Cleanup(t.h.Sever(t.T, d2))
+				t.release(l)
+				t.grantedWithin(next, t.h.TTL+patience)
+			},
+		},
+		{
+			name: "Sever/RenewReturns",
+			why:  "Renew returns soon after its context is done: the next try, and the other leases, wait for it",
+			gate: canSever(),
+			run: func(t *trial) {
+				t.returnsInTime("Renew", func(ctx context.Context, d driver.Driver, l driver.Lease) error {
+					return d.Renew(ctx, []driver.Lease{l})[0].Err
+				})
+			},
+		},
+		{
+			name: "Sever/ReleaseReturns",
+			why:  "Release returns soon after its context is done: a program that shuts down does not hang on a dead store",
+			gate: canSever(),
+			run: func(t *trial) {
+				t.returnsInTime("Release", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
+					return l.Release(ctx)
+				})
+			},
+		},
+		{
+			name: "Sever/Healed",
+			why:  "when the network is back the driver works again, and what was lost meanwhile stays lost",
+			gate: canSever(),
+			run:  healed,
+		},
+	}
+}
+
+func holderKnowsFirst(t *trial) {
+	d1, d2 := t.open(), t.open()
+	req := t.short("a")
+	l := t.acquire(d1, req)
+	renewed := t.renew(d1, l)[0]
+	if renewed.Err != nil {
+		t.skip("the machine is too slow for a TTL of %v: %v", req.TTL, renewed.Err)
+	}
+	end := renewed.Start.Add(length(l, req))
+	t.Cleanup(t.h.Sever(t.T, d1))
+	_, at := t.takes(d2, t.req("b"), length(l, req)+patience)
+	select {
+	case err := <-l.Lost(): // told before, or in the same moment
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Lost gave %v, want ErrLost", err)
+		}
+	default:
+		if early := end.Left(at); early > jitter {
+			t.Errorf("granted to another %v before the end of a lease whose holder is cut off, and was not told", early)
+		}
+	}
+}
+
+// returnsInTime checks that a call on a lease returns soon after its context is done, with the store out of reach.
+func (t *trial) returnsInTime(what string, call func(context.Context, driver.Driver, driver.Lease) error) {
+	t.Helper()
+	d := t.open()
+	l := t.acquire(d, t.req("a"))
+	t.Cleanup(t.h.Sever(t.T, d))
+	ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+	defer cancel()
+	start := time.Now()
+	answer := make(chan error, 1)
+	t.running.Go(func() { answer <- call(ctx, d, l) })
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-answer:
+		if err == nil {
+			t.Errorf("%s without a store = nil, want an error", what)
+		}
+		if late := time.Since(start) - t.prompt(); late > t.h.Slack {
+			t.Errorf("%s returned %v after its context was done", what, late)
+		}
+	case <-timer.C:
+		t.Errorf("%s did not return within %v after its context was done", what, patience)
+	}
+}
+
+func healed(t *trial) {
+	d1, d2 := t.open(), t.open()
+	req := t.short("a")
+	l := t.acquire(d1, req)
+	heal := t.h.Sever(t.T, d1)
+	next, _ := t.takes(d2, t.req("b"), length(l, req)+patience)
+	heal()
+	// A driver may need a moment, and a failed call or two, to notice that the store is back.
+	again := t.req("c")
+	again.Name = t.name("after the cut")
+	t.eventually("lease after the cut", patience, func() error {
+		w := t.begin(d1, again)
+		t.finish(w, patience)
+		return w.err
+	})
+	t.eventually("ErrLost from Renew after the cut", patience, func() error {
+		got := t.renew(d1, l)[0]
+		switch {
+		case got.Err == nil:
+			t.Fatalf("Renew after the cut revived a lease that another holds")
+		case !errors.Is(got.Err, driver.ErrLost):
+			return got.Err
+		}
+		return nil
+	})
+	if err := t.renew(d2, next)[0].Err; err != nil {
+		t.Errorf("Renew by the present holder = %v, want nil", err)
+	}
+}
+
+// noSecret provokes errors and reads them.
+func noSecret(t *trial) {
+	d1, d2 := t.open(), t.open()
+	var all []error
+	l := t.acquire(d1, t.req("a"))
+	_, err := t.try(d2, t.req("b"))
+	all = append(all, err)
+	if t.info.Slots {
+		_, err := t.try(d2, t.slot("c", 3))
+		all = append(all, err)
+	}
+	w := t.waiting(d2, t.req("d"))
+	w.cancel(errGone)
+	all = append(all, t.failed(w))
+	t.release(l)
+	all = append(all, t.renew(d1, l)[0].Err, t.inspector(d2).Break(t.bounded(), t.lock, "nobody", 1))
+	if t.h.Sever != nil {
+		heal := t.h.Sever(t.T, d1)
+		ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+		all = append(all, t.failed(t.beginWith(ctx, d1, t.req("e"))))
+		cancel()
+		heal()
+	}
+	all = append(all, d2.Close(), t.failed(t.begin(d2, t.req("f"))))
+	for _, err := range all {
+		if err != nil && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), t.h.Secret) {
+			t.Errorf("an error contains the secret of the configuration: %q",
+				strings.ReplaceAll(err.Error(), t.h.Secret, "SECRET"))
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package drivertest
+
+import (
+	"fmt"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func fencingClauses() []clause {
+	return []clause{
+		{
+			name: "Fencing/Increases",
+			why:  "a resource tells the present holder from a former one by the greater token",
+			gate: fencing(),
+			run: func(t *trial) {
+				d := t.open()
+				var last uint64
+				for i := range 10 {
+					last = t.next(d, last, fmt.Sprint("a", i))
+				}
+			},
+		},
+		{
+			name: "Fencing/AcrossDrivers",
+			why:  "tokens order the holds of all processes, not those of each",
+			gate: fencing(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				var last uint64
+				for i := range 5 {
+					last = t.next(d1, last, fmt.Sprint("a", i))
+					last = t.next(d1, last, fmt.Sprint("b", i))
+					last = t.next(d2, last, fmt.Sprint("c", i))
+				}
+				t.next(t.open(), last, "late comer")
+			},
+		},
+		{
+			name: "Fencing/AfterExpiry",
+			why:  "the hold that expired is the very one whose late writes the next token must fence off",
+			gate: needs(fencing(), leaseTenure()),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				old := t.acquire(d1, req).Grant().Token
+				t.lapse(d2, req)
+				if got := t.acquire(d2, t.req("b")).Grant().Token; got <= old {
+					t.Errorf("Token after an expiry = %d, want more than %d", got, old)
+				}
+			},
+		},
+		{
+			name: "Fencing/AfterIdle",
+			why:  "the number outlives the lock: a counter that lapses when nobody is interested starts again below",
+			gate: fencing(),
+			run: func(t *trial) {
+				d := t.open()
+				last := t.next(d, 0, "a")
+				idle := 3 * t.h.TTL
+				if t.h.Bubble {
+					idle *= 1000
+				}
+				t.sleep(idle)
+				t.next(d, last, "b")
+			},
+		},
+		{
+			name: "Fencing/AcrossRestart",
+			why:  "a restart of the store must not hand out tokens that resources have seen before",
+			gate: needs(fencing(), canRestart()),
+			run: func(t *trial) {
+				d := t.open()
+				last := t.next(d, 0, "a")
+				if err := d.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				t.h.Restart(t.T)
+				t.next(t.open(), last, "b")
+			},
+		},
+		{
+			name: "Fencing/Reserved",
+			why:  "tokens reserved for local hand-overs belong to that lease, used or not: the next one lies beyond them",
+			gate: fencing(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				var last uint64
+				for i := range 3 {
+					req := t.req(fmt.Sprint("a", i))
+					req.Tokens = 10
+					l := t.acquire(d1, req)
+					g := l.Grant()
+					if g.Tokens < 0 || g.Tokens > req.Tokens {
+						t.Fatalf("Tokens = %d, want at most the %d asked for", g.Tokens, req.Tokens)
+					}
+					if g.Token <= last {
+						t.Fatalf("Token = %d, want more than %d", g.Token, last)
+					}
+					t.release(l)
+					last = t.next(d2, g.Token+uint64(max(g.Tokens, 1))-1, fmt.Sprint("b", i))
+				}
+			},
+		},
+	}
+}
+
+// next takes and releases a lease, whose token must be greater than last, and returns its token.
+func (t *trial) next(d driver.Driver, last uint64, owner string) uint64 {
+	t.Helper()
+	l := t.acquire(d, t.req(owner))
+	got := l.Grant().Token
+	if got <= last {
+		t.Fatalf("Token = %d, want more than %d", got, last)
+	}
+	t.release(l)
+	return got
+}

@@ -1,0 +1,376 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func inspectClauses() []clause {
+	return []clause{
+		{
+			name: "Inspect/Free",
+			why:  "a lock that nobody holds has a Status without Holders, and is no error",
+			run: func(t *trial) {
+				d := t.open()
+				check := func(when string) {
+					t.Helper()
+					st := t.status(d)
+					if st.Name != t.lock || len(st.Holders) > 0 || len(st.Waiters) > 0 {
+						t.Errorf("Status of a lock that %s = %+v, want only the name %q", when, st, t.lock)
+					}
+				}
+				check("was never used")
+				t.release(t.acquire(d, t.req("a")))
+				check("was released")
+			},
+		},
+		{
+			name: "Inspect/Held",
+			why:  "people who wait want to know for whom, since when, and for how long at most",
+			run:  showsHolder,
+		},
+		{
+			name: "Inspect/Expired",
+			why:  "who holds a lease that has ended holds nothing: shown as the holder it sends people the wrong way",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.short("a"))
+				t.sleep(t.h.TTL)
+				t.eventually("Status without the holder whose lease ended", t.h.Slack, func() error {
+					if st := t.status(d2); len(st.Holders) > 0 {
+						return fmt.Errorf("it shows %+v", st.Holders)
+					}
+					return nil
+				})
+			},
+		},
+		{
+			name: "Inspect/Waiters",
+			why:  "people see who waits, on which side, and in which order they would be served",
+			run:  showsWaiters,
+		},
+		{
+			name: "Inspect/Modes",
+			why:  "all readers, and all holders of a semaphore, are holders; people see of what kind the lock is",
+			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
+				"the driver has locks of one kind only"),
+			run: func(t *trial) {
+				d, d2 := t.open(), t.open()
+				t.lock = t.name("shared")
+				if t.info.Shared {
+					t.acquire(d, t.reader("a"))
+					t.acquire(d2, t.reader("b"))
+					if st := t.status(d); !st.Shared || st.Slots != 0 || len(st.Holders) != 2 {
+						t.Errorf("Status with two readers = %+v, want Shared and two Holders", st)
+					}
+				}
+				t.lock = t.name("slots")
+				if t.info.Slots {
+					t.acquire(d, t.slot("a", 3))
+					t.acquire(d, t.slot("b", 3))
+					if st := t.status(d); st.Shared || st.Slots != 3 || len(st.Holders) != 2 {
+						t.Errorf("Status with two of three slots taken = %+v, want Slots 3 and two Holders", st)
+					}
+				}
+			},
+		},
+		{
+			name: "Inspect/List",
+			why:  "List shows what is held or waited for, under the names that callers use, and nothing else",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				want := []string{t.name("list/a"), t.name("list/b"), t.name("list/c d")}
+				for i, name := range want {
+					req := t.req(fmt.Sprint("a", i))
+					req.Name = name
+					t.acquire(d1, req)
+				}
+				gone, elsewhere := t.req("b"), t.req("c")
+				gone.Name, elsewhere.Name = t.name("list/gone"), t.name("other")
+				t.release(t.acquire(d1, gone))
+				t.acquire(d1, elsewhere)
+				t.lists(d2, t.name("list/"), want...)
+				t.lists(d2, t.name("list/c d"), want[2])
+				t.lists(d2, t.name("nothing"))
+			},
+		},
+		{
+			name: "Inspect/ListNames",
+			why:  "what a driver escapes it unescapes: people see, and copy, the names that callers use",
+			run: func(t *trial) {
+				d := t.open()
+				for _, name := range unusual() {
+					t.lock = t.name(name)
+					l := t.acquire(d, t.req("a"))
+					var got []string
+					err := t.inspector(d).List(t.bounded(), t.id, func(st driver.Status) bool {
+						got = append(got, st.Name)
+						return true
+					})
+					if err != nil || !slices.Contains(got, t.lock) {
+						t.Errorf("List while %q is held = %q, %v", t.lock, got, err)
+					}
+					t.release(l)
+				}
+			},
+		},
+		{
+			name: "Inspect/ListPrefix",
+			why:  "a prefix is text: what is a wildcard to the store matches itself only, and case counts",
+			run: func(t *trial) {
+				d := t.open()
+				tails := []string{"%", "_", "*", "?", "[ab]", `\`, "'", "a", "A", "b", "{", "."}
+				for i, tail := range tails {
+					req := t.req(fmt.Sprint("a", i))
+					req.Name = t.name("p" + tail + "end")
+					t.acquire(d, req)
+				}
+				for _, tail := range tails {
+					t.lists(d, t.name("p"+tail), t.name("p"+tail+"end"))
+				}
+			},
+		},
+		{
+			name: "Inspect/ListStops",
+			why:  "List ends when yield says so: a store of a million locks is not read for the first ten",
+			run: func(t *trial) {
+				d := t.open()
+				for i := range 4 {
+					req := t.req(fmt.Sprint("a", i))
+					req.Name = t.name(fmt.Sprint("stop ", i))
+					t.acquire(d, req)
+				}
+				seen := 0
+				err := t.inspector(d).List(t.bounded(), t.name("stop "), func(driver.Status) bool {
+					seen++
+					return seen < 2
+				})
+				if err != nil || seen != 2 {
+					t.Errorf("List called yield %d times and = %v; want 2 calls, since the second said stop, and nil", seen, err)
+				}
+			},
+		},
+		{
+			name: "Inspect/ListHoldsNothingUp",
+			why:  "List must not hold the store up: while a person reads the output, holders release and acquire",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				held := t.acquire(d1, t.req("a"))
+				free := t.req("b")
+				free.Name = t.name("free")
+				seen := 0
+				err := t.inspector(d2).List(t.bounded(), t.lock, func(driver.Status) bool {
+					seen++
+					w := t.begin(d1, free)
+					select { // no Fatalf while the store is in the middle of something
+					case <-w.done:
+					case <-time.After(patience):
+						t.Errorf("Acquire waits for a List")
+						return false
+					}
+					if err := t.renew(d1, held)[0].Err; w.err != nil || err != nil {
+						t.Errorf("Acquire during a List = %v, Renew = %v", w.err, err)
+					}
+					return true
+				})
+				if err != nil || seen != 1 {
+					t.Errorf("List called yield %d times and = %v; want 1 call and nil", seen, err)
+				}
+			},
+		},
+	}
+}
+
+func showsHolder(t *trial) {
+	d1, d2 := t.open(), t.open()
+	req := t.req("a")
+	req.Holder = driver.Holder{Host: "host.example", PID: 4711, Label: `make "all" it's ☕`}
+	before := driver.Now()
+	l := t.acquire(d1, req)
+	t.sleep(t.h.TTL / 4)
+	aged := t.h.TTL / 4
+	st := t.status(d2)
+	most := driver.Now().Sub(before)
+	if st.Name != t.lock || st.Shared || st.Slots != 0 || len(st.Holders) != 1 || len(st.Waiters) != 0 {
+		t.Fatalf("Status of a lock with one holder = %+v", st)
+	}
+	h := st.Holders[0]
+	if h.Owner != req.Owner || h.Holder != req.Holder {
+		t.Errorf("Holder = %q, %+v; want %q, %+v", h.Owner, h.Holder, req.Owner, req.Holder)
+	}
+	if want := l.Grant().Token; h.Token != want {
+		t.Errorf("Token in Status = %d, want %d as in Grant", h.Token, want)
+	}
+	if h.Held < aged/2 || h.Held > most+t.h.Slack {
+		t.Errorf("Held = %v after %v", h.Held, most)
+	}
+	ttl := length(l, req)
+	if h.Left <= 0 || h.Left > ttl-aged/2 {
+		t.Errorf("Left = %v with a TTL of %v", h.Left, ttl)
+	}
+}
+
+func showsWaiters(t *trial) {
+	d1, d2, d3 := t.open(), t.open(), t.open()
+	t.acquire(d1, t.req("a"))
+	var want []string
+	var waits []*wait
+	for i, d := range []driver.Driver{d2, d3, d2} {
+		req := t.req(fmt.Sprint("b", i))
+		req.Fair = t.fair()
+		req.Shared = t.info.Shared && i == 2
+		req.Holder = driver.Holder{Host: "host.example", PID: i + 1, Label: "label"}
+		waits = append(waits, t.waiting(d, req))
+		want = append(want, req.Owner)
+	}
+	check := func(when string) {
+		t.Helper()
+		var got []string
+		for _, w := range t.status(d1).Waiters {
+			i := slices.IndexFunc(waits, func(x *wait) bool { return x.req.Owner == w.Owner })
+			if i < 0 || w.Holder != waits[i].req.Holder || w.Shared != waits[i].req.Shared {
+				t.Errorf("Status %s shows a waiter %+v that never asked", when, w)
+			}
+			got = append(got, w.Owner)
+		}
+		if !t.fair() {
+			slices.Sort(got)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("Status %s shows waiters %q, want %q", when, got, want)
+		}
+	}
+	check("with three waiters")
+	waits[1].cancel(errGone)
+	_ = t.failed(waits[1])
+	want = slices.Delete(want, 1, 2)
+	check("after one of three gave up")
+}
+
+// lists checks what List yields for a prefix.
+func (t *trial) lists(d driver.Driver, prefix string, want ...string) {
+	t.Helper()
+	var got []string
+	err := t.inspector(d).List(t.bounded(), prefix, func(st driver.Status) bool {
+		if len(st.Holders)+len(st.Waiters) == 0 {
+			t.Errorf("List shows a lock that nobody holds or waits for: %+v", st)
+		}
+		got = append(got, st.Name)
+		return true
+	})
+	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+		t.Errorf("List of %q = %q, %v; want %q", prefix, got, err, want)
+	}
+}
+
+func breakClauses() []clause {
+	return []clause{
+		{
+			name: "Break/Frees",
+			why:  "a hold that hangs is freed by force: waiters go on, and its holder is told by its next renewal",
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				req := t.req("a")
+				l := t.acquire(d1, req)
+				w := t.waiting(d2, t.req("b"))
+				if err := t.inspector(d3).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
+					t.Fatalf("Break = %v", err)
+				}
+				next := t.granted(w)
+				if t.info.Fencing > driver.FencingNone && next.Grant().Token <= l.Grant().Token {
+					t.Errorf("Token after Break = %d, want more than %d", next.Grant().Token, l.Grant().Token)
+				}
+			},
+		},
+		{
+			name: "Break/EndsTheLease",
+			why:  "the hold that was broken is lost: neither renewal nor release may touch what comes after it",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				l := t.acquire(d1, req)
+				if err := t.inspector(d2).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
+					t.Fatalf("Break = %v", err)
+				}
+				t.mustBeLost(d1, l, "of a hold that was broken")
+				if err := l.Release(t.bounded()); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Release of a hold that was broken = %v, want ErrLost", err)
+				}
+			},
+		},
+		{
+			name: "Break/ComparesOwner",
+			why:  "Break compares and frees in one step: a person who saw one holder must not break another",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				t.breaksNothing(d2, t.req("b").Owner, l.Grant().Token)
+			},
+		},
+		{
+			name: "Break/ComparesToken",
+			why:  "an owner that callers choose may hold again: the token says which of its holds was meant",
+			gate: fencing(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				old := t.acquire(d1, req)
+				t.release(old)
+				l := t.acquire(d1, req)
+				t.breaksNothing(d2, req.Owner, old.Grant().Token)
+				t.breaksNothing(d2, req.Owner, l.Grant().Token+1)
+			},
+		},
+		{
+			name: "Break/Free",
+			why:  "a hold that has ended in the meantime is answered with ErrLost",
+			run: func(t *trial) {
+				d := t.open()
+				req := t.req("a")
+				l := t.acquire(d, req)
+				t.release(l)
+				if err := t.inspector(d).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Break of a hold that was released = %v, want ErrLost", err)
+				}
+			},
+		},
+		{
+			name: "Break/OneOfMany",
+			why:  "Break frees exactly one hold: the other readers, or holders of slots, go on",
+			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
+				"the driver has locks of one holder only"),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				ask := func(owner string) driver.Request {
+					if t.info.Shared {
+						return t.reader(owner)
+					}
+					return t.slot(owner, 3)
+				}
+				broken, spared := t.acquire(d1, ask("a")), t.acquire(d2, ask("b"))
+				err := t.inspector(d3).Break(t.bounded(), t.lock, ask("a").Owner, broken.Grant().Token)
+				if err != nil {
+					t.Fatalf("Break = %v", err)
+				}
+				t.mustBeLost(d1, broken, "of the hold that was broken")
+				if err := t.renew(d2, spared)[0].Err; err != nil {
+					t.Errorf("Renew of a hold beside the one that was broken = %v, want nil", err)
+				}
+			},
+		},
+	}
+}
+
+// breaksNothing checks that Break refuses what is not the present hold, and leaves that alone.
+func (t *trial) breaksNothing(d driver.Driver, owner string, token uint64) {
+	t.Helper()
+	if err := t.inspector(d).Break(t.bounded(), t.lock, owner, token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Break of another owner or token = %v, want ErrLost", err)
+	}
+	t.mustBeHeld(d, t.req("probe"), "after Break of another owner or token")
+}

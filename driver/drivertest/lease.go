@@ -1,0 +1,437 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func leaseClauses() []clause {
+	return []clause{
+		{
+			name: "Lease/NotEarly",
+			why: "the store gives the lock to nobody else before Start+TTL: until then the holder relies on it, by a " +
+				"clock that was read before the request was sent",
+			gate: leaseTenure(),
+			run:  notEarly,
+		},
+		{
+			name: "Lease/NotLate",
+			why:  "a lease that has ended is over for NoWait too, whether or not anybody has swept it up",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				t.acquire(d1, req)
+				t.sleep(req.TTL)
+				t.eventually("lease for NoWait after the end of another's", t.h.Slack, func() error {
+					_, err := t.try(d2, t.req("b"))
+					return err
+				})
+			},
+		},
+		{
+			name: "Lease/Start",
+			why:  "Start is our clock just before the request: later, and the holder relies on a lease that has ended",
+			run: func(t *trial) {
+				d := t.open()
+				t.startsWithin("of a grant", func() driver.Instant {
+					l := t.acquire(d, t.req("a"))
+					defer t.release(l)
+					return l.Grant().Start
+				})
+			},
+		},
+		{
+			name: "Lease/StartAfterWait",
+			why:  "Start belongs to the request that led to the grant: counted from before a long wait, the lease is over",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("b")
+				l := t.acquire(d1, t.req("a"))
+				w := t.waiting(d2, req)
+				t.sleep(2 * req.TTL) // the wait outlasts the waiter's own TTL
+				released := driver.Now()
+				t.release(l)
+				if left := ends(t.granted(w), req).Left(released); left <= 0 {
+					t.Errorf("the lease that was waited for ended, by Start and TTL, %v before it could be granted", -left)
+				}
+			},
+		},
+		{
+			name: "Lease/GrantIsConstant",
+			why:  "Grant is what the store said when it granted the lease: the core reads it from several goroutines",
+			run: func(t *trial) {
+				d := t.open()
+				l := t.acquire(d, t.req("a"))
+				want := l.Grant()
+				t.sleep(t.h.TTL / 10)
+				if err := t.renew(d, l)[0].Err; err != nil {
+					t.Fatalf("Renew = %v", err)
+				}
+				if got := l.Grant(); got != want {
+					t.Errorf("Grant after a renewal = %+v, want %+v as before", got, want)
+				}
+				t.release(l)
+				if got := l.Grant(); got.Token != want.Token || got.Start != want.Start {
+					t.Errorf("Grant after Release = %+v, want %+v as before", got, want)
+				}
+			},
+		},
+		{
+			name: "Lease/LostOnlyIfLost",
+			why:  "Lost tells of a loss, and a release is none: a value or a close after it would end the next hold",
+			run: func(t *trial) {
+				d := t.open()
+				l := t.acquire(d, t.req("a"))
+				t.release(l)
+				t.sleep(t.h.TTL / 10)
+				select { // on a nil channel this is the default
+				case err, ok := <-l.Lost():
+					t.Errorf("Lost after Release gave %v (open: %v), want nothing", err, ok)
+				default:
+				}
+			},
+		},
+	}
+}
+
+// startsWithin checks a Start against the moments around the call that gives it.
+func (t *trial) startsWithin(what string, call func() driver.Instant) {
+	t.Helper()
+	t.sleep(t.h.TTL / 20) // so that what may be left from an earlier call is old
+	before := driver.Now()
+	start := call()
+	if early := before.Sub(start); early > jitter {
+		t.Errorf("Start %s lies %v before the call, want it just before the request was sent", what, early)
+	}
+	if late := start.Sub(driver.Now()); late > 0 {
+		t.Errorf("Start %s lies %v after the return of the call", what, late)
+	}
+}
+
+// notEarly looks at a lease just before its end, and then until it is over.
+func notEarly(t *trial) {
+	d1, d2 := t.open(), t.open()
+	t.rounds(func() bool {
+		req := t.short("a")
+		l := t.acquire(d1, req)
+		end := ends(l, req)
+		t.sleep(end.Left(driver.Now()) - req.TTL/10)
+		_, err := t.try(d2, t.req("b"))
+		if end.Reached(driver.Now()) {
+			return false
+		}
+		if !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire a tenth of the TTL before its end = %v, want ErrHeld", err)
+		}
+		_, at := t.takes(d2, t.req("c"), req.TTL+patience)
+		if early := end.Left(at); early > jitter {
+			t.Fatalf("granted to another %v before Start+TTL of the holder", early)
+		}
+		return true
+	})
+}
+
+func renewClauses() []clause {
+	return []clause{
+		{
+			name: "Renew/Extends",
+			why:  "a renewal lets the lease last one TTL from now: a hold goes on for as long as its holder renews",
+			gate: leaseTenure(),
+			run:  renewalExtends,
+		},
+		{
+			name: "Renew/DoesNotAdd",
+			why:  "a renewal sets the end of the lease and does not add to it; else a crash blocks others for many TTLs",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				l := t.acquire(d1, req)
+				for range 5 {
+					if err := t.renew(d1, l)[0].Err; err != nil {
+						t.skip("the machine is too slow for a TTL of %v: %v", req.TTL, err)
+					}
+				}
+				renewed := driver.Now()
+				_, at := t.takes(d2, t.req("b"), req.TTL+patience)
+				if late := at.Sub(renewed) - req.TTL; late > t.h.Slack {
+					t.Errorf("after five renewals at once, granted to another %v later than a TTL", late)
+				}
+			},
+		},
+		{
+			name: "Renew/Start",
+			why:  "the holder counts the renewed lease from Start: it lies within the call, and is set only on success",
+			run: func(t *trial) {
+				d := t.open()
+				l := t.acquire(d, t.req("a"))
+				t.startsWithin("of a renewal", func() driver.Instant {
+					got := t.renew(d, l)[0]
+					if got.Err != nil {
+						t.Fatalf("Renew = %v", got.Err)
+					}
+					return got.Start
+				})
+				t.release(l)
+				if got := t.renew(d, l)[0]; got.Err != nil && !got.Start.IsZero() {
+					t.Errorf("Renew = %v with a Start, want none with an error", got.Err)
+				}
+			},
+		},
+		{
+			name: "Renew/Batch",
+			why:  "a batch is answered one by one and in order: a mixed-up answer ends the wrong hold, or none",
+			run:  renewsBatch,
+		},
+		{
+			name: "Renew/NotReleased",
+			why:  "a renewal that comes after the release must not bring the lock back, with nobody to release it again",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				t.release(l)
+				t.mustBeLost(d1, l, "after Release")
+				t.mustBeFree(d2, "after a renewal that came late")
+			},
+		},
+		{
+			name: "Renew/NotExpired",
+			why: "a gap is a loss: somebody may have come and gone since the lease ended, so it is never revived, free " +
+				"or not",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				l := t.acquire(d1, req)
+				t.lapse(d2, req)
+				t.mustBeLost(d1, l, "of a lease that has expired, with the lock free,")
+				t.release(t.acquire(d2, t.req("b")))
+				t.mustBeLost(d1, l, "of a lease that has expired, after another hold came and went,")
+				t.mustBeFree(d2, "after renewals of an expired lease")
+			},
+		},
+		{
+			name: "Renew/NotAnothers",
+			why:  "a renewal that comes late must neither succeed by the next holder's lease nor prolong it",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				l := t.acquire(d1, req)
+				t.lapse(d2, req)
+				other := t.acquire(d2, t.req("b"))
+				t.mustBeLost(d1, l, "of a lease that has expired, with the lock held by another,")
+				if err := t.renew(d2, other)[0].Err; err != nil {
+					t.Errorf("Renew by the holder after a stranger's = %v, want nil", err)
+				}
+			},
+		},
+	}
+}
+
+func renewalExtends(t *trial) {
+	d1, d2 := t.open(), t.open()
+	t.rounds(func() bool {
+		req := t.short("a")
+		l := t.acquire(d1, req)
+		end := ends(l, req)
+		for range 3 {
+			t.sleep(req.TTL * 6 / 10)
+			got := t.renew(d1, l)[0]
+			if end.Reached(driver.Now()) {
+				return false
+			}
+			if got.Err != nil {
+				t.Fatalf("Renew in time = %v, want nil", got.Err)
+			}
+			end = got.Start.Add(length(l, req))
+		}
+		t.sleep(end.Left(driver.Now()) - req.TTL/10)
+		_, err := t.try(d2, t.req("b"))
+		if end.Reached(driver.Now()) {
+			return false
+		}
+		if !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire before the end of a renewed lease = %v, want ErrHeld", err)
+		}
+		return true
+	})
+}
+
+func renewsBatch(t *trial) {
+	d := t.open()
+	if got := d.Renew(t.bounded(), nil); len(got) != 0 {
+		t.Errorf("Renew of nothing gave %d answers", len(got))
+	}
+	due := make([]driver.Lease, 40)
+	gone := func(i int) bool { return i == 0 || i%7 == 3 }
+	for i := range due {
+		req := t.req(fmt.Sprint("a", i))
+		req.Name = t.name(fmt.Sprint("batch ", (i*17)%len(due))) // not in the order of names
+		due[i] = t.acquire(d, req)
+	}
+	for i, l := range due {
+		if gone(i) {
+			t.release(l)
+		}
+	}
+	var bad []string
+	for i, got := range t.renew(d, due...) {
+		lost := errors.Is(got.Err, driver.ErrLost)
+		if lost != gone(i) || (got.Err == nil) == gone(i) {
+			bad = append(bad, fmt.Sprintf("answer %d of a lease that was released %v: %v", i, gone(i), got.Err))
+		}
+	}
+	if len(bad) > 0 {
+		t.Errorf("%d of %d answers are wrong, such as %s", len(bad), len(due), bad[0])
+	}
+	slices.Reverse(due)
+	for i, got := range t.renew(d, due...) {
+		if (got.Err == nil) == gone(len(due)-1-i) {
+			t.Fatalf("in the reverse order, answer %d = %v for a lease that was released %v", i, got.Err, got.Err == nil)
+		}
+	}
+}
+
+func releaseClauses() []clause {
+	return []clause{
+		{
+			name: "Release/LateIsHarmless",
+			why:  "a release that comes late must not free the lock of whoever holds it now",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				req := t.short("a")
+				l := t.acquire(d1, req)
+				t.lapse(d3, req)
+				next := t.acquire(d2, t.req("b"))
+				_ = l.Release(t.bounded()) // the answer is another clause's matter
+				t.mustBeHeld(d3, t.req("c"), "after a late release by the holder before")
+				if err := t.renew(d2, next)[0].Err; err != nil {
+					t.Errorf("Renew after a late release by the holder before = %v, want nil", err)
+				}
+			},
+		},
+		{
+			name: "Release/SaysLost",
+			why:  "Release of a lease that had ended says ErrLost: the caller learns that others may have been inside",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d := t.open()
+				req := t.short("a")
+				l := t.acquire(d, req)
+				t.lapse(d, req)
+				if err := l.Release(t.bounded()); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Release of an expired lease = %v, want ErrLost", err)
+				}
+				if err := l.Release(t.bounded()); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Release of an expired lease, again, = %v, want ErrLost", err)
+				}
+			},
+		},
+		{
+			name: "Release/Twice",
+			why:  "Release is called by hand and by a defer: the second call answers nil",
+			run: func(t *trial) {
+				d := t.open()
+				l := t.acquire(d, t.req("a"))
+				t.release(l)
+				t.release(l)
+			},
+		},
+		{
+			name: "Release/TwiceIsHarmless",
+			why:  "the second call of Release must not free what belongs to another by then",
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				t.release(l)
+				next := t.acquire(d2, t.req("b"))
+				_ = l.Release(t.bounded()) // the answer is another clause's matter
+				t.mustBeHeld(d3, t.req("c"), "after the second release by the holder before")
+				if err := t.renew(d2, next)[0].Err; err != nil {
+					t.Errorf("Renew after the second release by the holder before = %v, want nil", err)
+				}
+			},
+		},
+	}
+}
+
+func sessionClauses() []clause {
+	return []clause{
+		{
+			name: "Session/LossReachesEveryLease",
+			why: "leases that share a session are lost together, and each holder must learn of it, before others get " +
+				"their locks",
+			gate: needs(sessionTenure(), canSever()),
+			run:  sessionLost,
+		},
+		{
+			name: "Session/CloseEnds",
+			why:  "Close ends the session and what hangs on it: others do not wait for a timeout",
+			gate: sessionTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.req("a"))
+				w := t.waiting(d2, t.req("b"))
+				closed := time.Now()
+				if err := d1.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				t.granted(w)
+				if took := w.clock.Sub(closed); took > t.h.Slack {
+					t.Errorf("granted %v after the holder's driver was closed", took)
+				}
+			},
+		},
+	}
+}
+
+func sessionLost(t *trial) {
+	d1, d2 := t.open(), t.open()
+	const n = 3
+	var leases [n]driver.Lease
+	var waits [n]*wait
+	var longest time.Duration
+	ask := func(owner string, i int) driver.Request {
+		req := t.short(fmt.Sprint(owner, i))
+		req.Name = t.name(fmt.Sprint("lock ", i))
+		return req
+	}
+	for i := range n {
+		leases[i] = t.acquire(d1, ask("a", i))
+		waits[i] = t.waiting(d2, ask("b", i))
+		longest = max(longest, length(leases[i], ask("a", i)))
+	}
+	t.Cleanup(t.h.Sever(t.T, d1))
+	deadline := time.NewTimer(longest + patience)
+	defer deadline.Stop()
+	for i, l := range leases {
+		if l.Lost() == nil {
+			t.skip("the driver tells of a lost session in renewals only")
+		}
+		select {
+		case err := <-l.Lost():
+			if !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Lost of lease %d of %d gave %v, want ErrLost", i+1, n, err)
+			}
+		case <-waits[i].done:
+			t.Fatalf("lock %d of %d was given to another, and Lost has not told its holder", i+1, n)
+		case <-deadline.C:
+			t.Fatalf("Lost of lease %d of %d told nothing %v after the session was cut off", i+1, n, longest+patience)
+		}
+	}
+	for i, w := range waits {
+		t.grantedWithin(w, longest+patience)
+		select {
+		case err, ok := <-leases[i].Lost():
+			t.Errorf("Lost of lease %d of %d gave a second value: %v (open: %v)", i+1, n, err, ok)
+		default:
+		}
+	}
+}

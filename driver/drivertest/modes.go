@@ -1,0 +1,527 @@
+package drivertest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func sharedClauses() []clause {
+	return []clause{
+		{
+			name: "Shared/ReadersTogether",
+			why:  "readers share the lock, also over processes: that is what they ask for",
+			gate: shared(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				a := t.acquire(d1, t.reader("a"))
+				b := t.acquire(d1, t.reader("b"))
+				c := t.acquire(d2, t.reader("c"))
+				t.release(b)
+				for i, got := range t.renew(d1, a) {
+					if got.Err != nil {
+						t.Errorf("Renew of reader %d after another's release = %v, want nil", i, got.Err)
+					}
+				}
+				t.release(a)
+				t.release(c)
+			},
+		},
+		{
+			name: "Shared/WriterExcludesReaders",
+			why:  "who writes is alone",
+			gate: shared(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.req("writer"))
+				t.mustBeHeld(d2, t.reader("reader"), "by a reader while a writer holds")
+				t.release(l)
+				t.acquire(d2, t.reader("later reader"))
+			},
+		},
+		{
+			name: "Shared/ReadersExcludeWriter",
+			why:  "a writer waits for the last reader, and not just for the first",
+			gate: shared(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				a, b := t.acquire(d1, t.reader("a")), t.acquire(d2, t.reader("b"))
+				t.mustBeHeld(d3, t.req("writer"), "by a writer while two readers hold")
+				t.release(a)
+				t.mustBeHeld(d3, t.req("writer"), "by a writer while one reader holds")
+				t.release(b)
+				t.mustBeFree(d3, "by a writer after the last reader")
+			},
+		},
+		{
+			name: "Shared/WriterWaits",
+			why:  "the release of the last reader wakes a writer as any release wakes a waiter",
+			gate: shared(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				a, b := t.acquire(d1, t.reader("a")), t.acquire(d2, t.reader("b"))
+				w := t.waiting(d3, t.req("writer"))
+				t.release(a)
+				t.stillWaiting(w, "by a writer while a reader holds")
+				t.release(b)
+				t.granted(w)
+			},
+		},
+		{
+			name: "Shared/ReadersResume",
+			why:  "all readers that waited for a writer go on when it is done; they do not wait for one another",
+			gate: shared(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				l := t.acquire(d1, t.req("writer"))
+				waits := []*wait{
+					t.waiting(d1, t.reader("a")), t.waiting(d2, t.reader("b")), t.waiting(d3, t.reader("c")),
+				}
+				t.release(l)
+				for _, w := range waits {
+					t.granted(w) // and not released before the next one is
+				}
+			},
+		},
+		{
+			name: "Shared/WriterNotStarved",
+			why:  "a stream of readers that overlap would keep a writer out for ever, were later readers always let in",
+			gate: shared(),
+			run:  writerNotStarved,
+		},
+		{
+			name: "Shared/WriterGivesUp",
+			why:  "readers that were held back for a writer go on when it gives up; nothing else would wake them",
+			gate: shared(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				t.acquire(d1, t.reader("a"))
+				writer := t.waiting(d2, t.req("writer"))
+				reader := t.begin(d3, t.reader("b"))
+				t.settle(reader) // it waits, or is let in: both are right
+				writer.cancel(errGone)
+				_ = t.failed(writer)
+				t.granted(reader)
+			},
+		},
+		{
+			name: "Shared/DeadReader",
+			why:  "a reader that died holds writers up for a TTL, and its ghost does not hold with those that live",
+			gate: needs(shared(), leaseTenure()),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				req := t.reader("dead")
+				req.TTL = t.h.TTL
+				dead := t.acquire(d1, req)
+				l := t.acquire(d2, t.reader("alive"))
+				t.lapse(d3, req)
+				t.mustBeLost(d1, dead, "of a reader that has expired, with another reader alive,")
+				t.mustBeHeld(d3, t.req("writer"), "by a writer while a reader is alive")
+				t.release(l)
+				t.mustBeFree(d3, "after the last living reader")
+			},
+		},
+		{
+			name: "Shared/UniqueTokens",
+			why:  "readers that hold together still have a token each, above all before",
+			gate: needs(shared(), fencing()),
+			run: func(t *trial) {
+				ds := []driver.Driver{t.open(), t.open(), t.open()}
+				t.rising(t.acquire(ds[0], t.req("writer")), true,
+					func(i int) driver.Lease { return t.acquire(ds[i], t.reader(fmt.Sprint(i))) })
+			},
+		},
+	}
+}
+
+// reader is req for the read side.
+func (t *trial) reader(owner string) driver.Request {
+	req := t.req(owner)
+	req.Shared = true
+	return req
+}
+
+// rising checks that the leases that hold gives together have greater tokens than first, and than each other in turn.
+func (t *trial) rising(first driver.Lease, release bool, hold func(i int) driver.Lease) {
+	t.Helper()
+	last := first.Grant().Token
+	if release {
+		t.release(first)
+	}
+	for i := range 3 {
+		got := hold(i).Grant().Token
+		if got <= last {
+			t.Fatalf("Token of hold %d = %d, want more than %d", i+1, got, last)
+		}
+		last = got
+	}
+}
+
+// writerNotStarved lets readers come, each before the one before it goes, until a writer gets its turn.
+func writerNotStarved(t *trial) {
+	d1, d2, d3 := t.open(), t.open(), t.open()
+	drivers := []driver.Driver{d1, d3}
+	present := t.acquire(d1, t.reader("reader 0"))
+	writer := t.waiting(d2, t.req("writer"))
+	start := time.Now()
+	for i := 1; ; i++ {
+		next, err := t.try(drivers[i%2], t.reader(fmt.Sprint("reader ", i)))
+		t.release(present)
+		if errors.Is(err, driver.ErrHeld) {
+			break // held back: the stream has a gap now
+		}
+		if err != nil {
+			t.Fatalf("Acquire by a reader = %v", err)
+		}
+		present = next
+		if i > 100 && time.Since(start) > 2*t.h.TTL {
+			t.Fatalf("%d readers came and went past a writer that waited", i)
+		}
+		t.sleep(t.h.TTL / 100)
+	}
+	t.granted(writer)
+}
+
+func slotsClauses() []clause {
+	return []clause{
+		{
+			name: "Slots/Together",
+			why:  "a semaphore of n has room for n, over all processes",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.slot("a", 3))
+				t.acquire(d1, t.slot("b", 3))
+				t.acquire(d2, t.slot("c", 3))
+			},
+		},
+		{
+			name: "Slots/Full",
+			why:  "and not for one more",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.slot("a", 2))
+				l := t.acquire(d2, t.slot("b", 2))
+				t.mustBeHeld(d2, t.slot("c", 2), "of a semaphore that is full")
+				t.release(l)
+				t.acquire(d1, t.slot("d", 2))
+				t.mustBeHeld(d2, t.slot("e", 2), "of a semaphore that is full again")
+			},
+		},
+		{
+			name: "Slots/WaiterIsServed",
+			why:  "a slot that is released goes to who waits for one",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				t.acquire(d1, t.slot("a", 2))
+				l := t.acquire(d2, t.slot("b", 2))
+				w := t.waiting(d3, t.slot("c", 2))
+				t.release(l)
+				t.granted(w)
+			},
+		},
+		{
+			name: "Slots/ReleaseFreesOne",
+			why:  "each slot is a hold of its own: the release of one ends no other",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				a, b := t.acquire(d1, t.slot("a", 2)), t.acquire(d1, t.slot("b", 2))
+				t.release(a)
+				if err := t.renew(d1, b)[0].Err; err != nil {
+					t.Errorf("Renew after the release of another slot = %v, want nil", err)
+				}
+				t.mustBeLost(d1, a, "of a slot that was released")
+				t.acquire(d2, t.slot("c", 2))
+				t.mustBeHeld(d3, t.slot("d", 2), "of a semaphore of which one slot of two was released and taken")
+			},
+		},
+		{
+			name: "Slots/DeadHolder",
+			why:  "the slot of a holder that died comes back after a TTL, though others keep the semaphore alive",
+			gate: needs(slots(), leaseTenure()),
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				t.acquire(d1, t.slot("alive", 2))
+				dead := t.slot("dead", 2)
+				dead.TTL = t.h.TTL
+				t.acquire(d2, dead)
+				t.takes(d3, t.slot("next", 2), dead.TTL+patience)
+			},
+		},
+		{
+			name: "Slots/OtherSize",
+			why:  "contenders that disagree on the size hold more than either allows: it is refused while anybody holds",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.slot("a", 3))
+				for _, n := range []int{1, 2, 4} {
+					t.mustBeOtherKind(d2, t.slot(fmt.Sprint("b", n), n), fmt.Sprintf("of %d slots of a semaphore of 3", n))
+				}
+			},
+		},
+		{
+			name: "Slots/OtherKind",
+			why:  "a lock and a semaphore under one name would not exclude each other: that is a mistake to be told of",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.slot("a", 3))
+				t.mustBeOtherKind(d2, t.req("b"), "of a semaphore as a lock")
+				if t.info.Shared {
+					t.mustBeOtherKind(d2, t.reader("c"), "of a semaphore as a shared lock")
+				}
+				t.release(l)
+				t.lock = t.name("the other way round")
+				t.acquire(d1, t.req("d"))
+				t.mustBeOtherKind(d2, t.slot("e", 3), "of a lock as a semaphore")
+			},
+		},
+		{
+			name: "Slots/KindEnds",
+			why:  "a name is bound to a kind only while it is held: the next release may use it otherwise",
+			gate: slots(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.release(t.acquire(d1, t.slot("a", 3)))
+				t.release(t.acquire(d2, t.slot("b", 5)))
+				t.release(t.acquire(d1, t.req("c")))
+				t.release(t.acquire(d2, t.slot("d", 2)))
+			},
+		},
+		{
+			name: "Slots/UniqueTokens",
+			why:  "holders of a semaphore have a token each, above all before",
+			gate: needs(slots(), fencing()),
+			run: func(t *trial) {
+				ds := []driver.Driver{t.open(), t.open(), t.open()}
+				t.rising(t.acquire(ds[0], t.slot("first", 4)), false,
+					func(i int) driver.Lease { return t.acquire(ds[i], t.slot(fmt.Sprint(i), 4)) })
+			},
+		},
+	}
+}
+
+// slot is req for a semaphore of n.
+func (t *trial) slot(owner string, n int) driver.Request {
+	req := t.req(owner)
+	req.Slots = n
+	return req
+}
+
+// mustBeOtherKind checks that req does not go with what holds the name, waiting or not.
+func (t *trial) mustBeOtherKind(d driver.Driver, req driver.Request, what string) {
+	t.Helper()
+	for _, noWait := range []bool{true, false} {
+		req.NoWait = noWait
+		if err := t.failed(t.begin(d, req)); !errors.Is(err, driver.ErrKind) {
+			t.Fatalf("Acquire %s, NoWait %v, = %v, want ErrKind", what, noWait, err)
+		}
+		if st := t.status(d); len(st.Waiters) > 0 {
+			t.Fatalf("Acquire %s was refused, and Status shows it waiting: %+v", what, st)
+		}
+	}
+}
+
+func minHoldClauses() []clause {
+	return []clause{
+		{
+			name: "MinHold/StaysTaken",
+			why: "a short job must not run twice on hosts whose clocks differ: the lock stays taken after Release until " +
+				"it was held for MinHold, and is free then",
+			run: func(t *trial) {
+				req := t.req("a")
+				req.MinHold = 2 * t.h.TTL
+				keepsTaken(t, req)
+			},
+		},
+		{
+			name: "MinHold/OutlastsTTL",
+			why:  "after Release nobody renews, and MinHold is kept all the same, longer than the TTL as it may be",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				req := t.short("a")
+				req.MinHold = 3 * req.TTL
+				keepsTaken(t, req)
+			},
+		},
+		{
+			name: "MinHold/ReleaseDoesNotWait",
+			why:  "MinHold is the store's affair; the job that is done goes home",
+			run: func(t *trial) {
+				d := t.open()
+				req := t.req("a")
+				req.MinHold = t.h.TTL + 3*t.h.Slack
+				l := t.acquire(d, req)
+				start := time.Now()
+				t.release(l)
+				if took := time.Since(start); took > t.h.Slack {
+					t.Errorf("Release took %v with a MinHold of %v", took, req.MinHold)
+				}
+			},
+		},
+		{
+			name: "MinHold/IsReleased",
+			why:  "the lock that MinHold keeps is nobody's: it can't be renewed, and Release was heard",
+			run: func(t *trial) {
+				d := t.open()
+				req := t.req("a")
+				req.MinHold = req.TTL
+				l := t.acquire(d, req)
+				t.release(l)
+				t.mustBeLost(d, l, "of a lease that MinHold keeps")
+				t.release(l)
+			},
+		},
+		{
+			name: "MinHold/Past",
+			why:  "a hold that has lasted MinHold is over with its release",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				req.MinHold = t.h.TTL / 2
+				l := t.acquire(d1, req)
+				t.sleep(req.MinHold + t.prompt())
+				t.release(l)
+				t.mustBeFree(d2, "after the release of a lock held for longer than MinHold")
+			},
+		},
+	}
+}
+
+// keepsTaken checks when a lock that is released at once goes to another.
+func keepsTaken(t *trial, req driver.Request) {
+	d1, d2 := t.open(), t.open()
+	l := t.acquire(d1, req)
+	since := driver.Now()
+	t.release(l)
+	_, at := t.takes(d2, t.req("next"), req.MinHold+patience)
+	if held := at.Sub(l.Grant().Start); held < req.MinHold-jitter {
+		t.Errorf("granted to another %v after the grant, want MinHold, %v, at least", held, req.MinHold)
+	}
+	if late := at.Sub(since) - req.MinHold; late > t.h.Slack {
+		t.Errorf("granted to another %v after the end of MinHold", late)
+	}
+}
+
+func wantedClauses() []clause {
+	return []clause{
+		{
+			name: "Wanted/Alone",
+			why:  "a holder that is told of others when there are none hands over through the store for nothing",
+			run: func(t *trial) {
+				d := t.open()
+				l := t.acquire(d, t.req("a"))
+				wanted := t.wanted(l)
+				if err := t.renew(d, l)[0].Err; err != nil {
+					t.Fatalf("Renew = %v", err)
+				}
+				t.sleep(t.h.TTL / 4)
+				select {
+				case <-wanted:
+					t.Errorf("Wanted is closed while nobody waits")
+				default:
+				}
+			},
+		},
+		{
+			name: "Wanted/OtherProcess",
+			why:  "a process that keeps a lock among its own callers stops when another waits: else that one starves",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				wanted := t.wanted(t.acquire(d1, t.req("a")))
+				t.waiting(d2, t.req("b"))
+				timer := time.NewTimer(t.h.TTL + t.h.Slack)
+				defer timer.Stop()
+				select {
+				case <-wanted:
+				case <-timer.C:
+					t.Errorf("Wanted is not closed %v after another driver began to wait", t.h.TTL+t.h.Slack)
+				}
+			},
+		},
+		{
+			name: "Wanted/AlreadyWaiting",
+			why:  "who is granted with others behind it is told of them too: they came before, and will not come again",
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				second, third := t.req("b"), t.req("c")
+				second.Fair, third.Fair = t.fair(), t.fair()
+				w2, w3 := t.waiting(d2, second), t.waiting(d3, third)
+				t.release(l)
+				timer := time.NewTimer(patience)
+				defer timer.Stop()
+				var next driver.Lease
+				select { // either may be first where the driver is not fair
+				case <-w2.done:
+					next = t.granted(w2)
+				case <-w3.done:
+					next = t.granted(w3)
+				case <-timer.C:
+					t.Fatalf("no waiter was granted within %v", patience)
+				}
+				timer.Reset(t.h.TTL + t.h.Slack)
+				select {
+				case <-t.wanted(next):
+				case <-timer.C:
+					t.Errorf("Wanted is not closed %v after a grant with another driver waiting", t.h.TTL+t.h.Slack)
+				}
+			},
+		},
+	}
+}
+
+// wanted returns a lease's Wanted, and skips the case where the backend can't tell.
+func (t *trial) wanted(l driver.Lease) <-chan struct{} {
+	t.Helper()
+	wanted := l.Grant().Wanted
+	if wanted == nil {
+		t.skip("Grant.Wanted is nil: the backend can't tell")
+	}
+	return wanted
+}
+
+// fair reports whether Request.Fair can be asked for.
+func (t *trial) fair() bool { return t.info.Fairness != driver.FairNever }
+
+func fileClauses() []clause {
+	return []clause{
+		{
+			name: "File/OnlyOnRequest",
+			why:  "a descriptor that nobody asked for is inherited by nobody knows whom, and keeps the lock taken",
+			run: func(t *trial) {
+				if f := t.acquire(t.open(), t.req("a")).Grant().File; f != nil {
+					t.Errorf("File = %v without Inherit, want nil", f.Name())
+				}
+			},
+		},
+		{
+			name: "File/EndsWithLease",
+			why:  "the lease owns its File: it is open while the lease is held, and closed with the release",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.req("a")
+				req.Inherit = true
+				l := t.acquire(d1, req)
+				f := l.Grant().File
+				if f == nil {
+					t.skip("Grant.File is nil: the backend can't do it")
+				}
+				if _, err := f.Stat(); err != nil {
+					t.Errorf("Stat of File while the lease is held = %v", err)
+				}
+				t.release(l)
+				if _, err := f.Stat(); err == nil {
+					t.Errorf("File is open after Release")
+				}
+				t.mustBeFree(d2, "after Release, with no child that has the File")
+			},
+		},
+	}
+}

@@ -1,0 +1,429 @@
+package drivertest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A tb is the part of [testing.TB] that cases report to. The tests of the suite itself put a recorder there, to see a
+// clause fail without failing.
+type tb interface {
+	Helper()
+	Cleanup(func())
+	Failed() bool
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	SkipNow()
+}
+
+const (
+	// jitter is what a store may round: many count in whole milliseconds.
+	jitter = time.Millisecond
+
+	// patience is how long a case waits for what must happen, where its lateness is another clause's matter.
+	patience = 10 * time.Second
+)
+
+// A trial is one run of one clause. Its methods that can fail the case are for the case's own goroutine.
+type trial struct {
+	tb
+	T       *testing.T // for the functions of the harness
+	h       Harness
+	info    driver.Info
+	skipped *string
+
+	id    string // begins all names and owners of this trial
+	lock  string // the name that req asks for
+	probe int    // owners used up by mustBeFree
+
+	ctx     context.Context // ends with the case
+	spare   driver.Driver   // the one that was asked for its Info, until open hands it out
+	running sync.WaitGroup  // goroutines of the case
+}
+
+// try runs the clause. A reason for which it could not be run goes to skipped.
+func (c clause) try(report tb, t *testing.T, h Harness, skipped *string) {
+	if h.Fresh != nil {
+		bubble := h.Bubble
+		h = h.Fresh(t)
+		h.Bubble = bubble
+	}
+	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped}
+	tr.id = rand.Text()[:10] + " "
+	tr.lock = tr.name("lock")
+	if c.name == leakClause { // registered first, so that it runs when everything else is cleaned up
+		before := goroutines()
+		tr.Cleanup(func() { tr.checkLeaks(before) })
+	}
+	tr.Cleanup(func() {
+		if tr.Failed() {
+			tr.Logf("%s: %s", c.name, c.why)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	tr.ctx = ctx
+	tr.Cleanup(tr.join)
+	tr.Cleanup(cancel)
+	tr.spare = tr.open()
+	tr.info = tr.spare.Info()
+	if tr.h.TTL < tr.info.MinTTL {
+		tr.Fatalf("Harness.TTL is %v, below the driver's least of %v", tr.h.TTL, tr.info.MinTTL)
+	}
+	if c.gate != nil {
+		if why := c.gate(tr.info, tr.h); why != "" {
+			tr.skip("%s", why)
+		}
+	}
+	c.run(tr)
+}
+
+// join waits for the case's goroutines, when the drivers are closed and the contexts done.
+func (t *trial) join() {
+	done := make(chan struct{})
+	go func() { t.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Errorf("calls do not return, although their contexts are done and their drivers closed")
+	}
+}
+
+func (h Harness) withDefaults() Harness {
+	ttl, slack := 200*time.Millisecond, time.Second
+	if h.Bubble {
+		ttl, slack = time.Second, 50*time.Millisecond
+	}
+	h.TTL = cmp.Or(h.TTL, ttl)
+	h.Slack = cmp.Or(h.Slack, slack)
+	return h
+}
+
+// skip ends the case because it can't be run.
+func (t *trial) skip(format string, args ...any) {
+	*t.skipped = fmt.Sprintf(format, args...)
+	t.SkipNow()
+}
+
+// open returns a driver of its own on the case's store: another process.
+func (t *trial) open() driver.Driver {
+	t.Helper()
+	if d := t.spare; d != nil {
+		t.spare = nil
+		return d
+	}
+	d := t.h.Open(t.T)
+	if d == nil {
+		t.Fatalf("Harness.Open = nil")
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// name returns a name of this trial's own.
+func (t *trial) name(s string) string { return t.id + s }
+
+// req returns a plain request for the trial's lock, with a lease that outlives the case.
+func (t *trial) req(owner string) driver.Request {
+	req := driver.Request{Name: t.lock, Owner: t.id + owner, TTL: max(30*time.Second, 10*t.h.TTL)}
+	if most := t.info.MaxTTL; most > 0 {
+		req.TTL = min(req.TTL, most)
+	}
+	return req
+}
+
+// short is req with a lease whose end the case can wait for.
+func (t *trial) short(owner string) driver.Request {
+	req := t.req(owner)
+	req.TTL = t.h.TTL
+	return req
+}
+
+// bounded returns a context for a call that must not take for ever.
+func (t *trial) bounded() context.Context {
+	hung := errors.New("drivertest: no answer for a long time")
+	ctx, cancel := context.WithTimeoutCause(t.ctx, 3*patience+5*t.h.TTL, hung)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// acquire takes a lease that must be granted, if need be after the end of a short one.
+func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	return t.grantedWithin(t.begin(d, req), t.h.TTL+patience)
+}
+
+// try asks for a lease without waiting.
+func (t *trial) try(d driver.Driver, req driver.Request) (driver.Lease, error) {
+	t.Helper()
+	req.NoWait = true
+	w := t.begin(d, req)
+	t.finish(w, patience)
+	return w.lease, w.err
+}
+
+// mustBeHeld checks that req is refused at present.
+func (t *trial) mustBeHeld(d driver.Driver, req driver.Request, when string) {
+	t.Helper()
+	if _, err := t.try(d, req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
+	}
+}
+
+// mustBeFree checks that the trial's lock can be had at once.
+func (t *trial) mustBeFree(d driver.Driver, when string) {
+	t.Helper()
+	t.probe++
+	l, err := t.try(d, t.req(fmt.Sprint("probe", t.probe)))
+	if err != nil {
+		t.Fatalf("Acquire with NoWait %s = %v, want a lease", when, err)
+	}
+	t.release(l)
+}
+
+// release gives a lease up that must still be there.
+func (t *trial) release(l driver.Lease) {
+	t.Helper()
+	if err := l.Release(t.bounded()); err != nil {
+		t.Fatalf("Release = %v, want nil", err)
+	}
+}
+
+// renew renews leases of d.
+func (t *trial) renew(d driver.Driver, due ...driver.Lease) []driver.Renewal {
+	t.Helper()
+	got := d.Renew(t.bounded(), due)
+	if len(got) != len(due) {
+		t.Fatalf("Renew of %d leases gave %d answers, want one each", len(due), len(got))
+	}
+	return got
+}
+
+// mustBeLost checks that a renewal is refused for good.
+func (t *trial) mustBeLost(d driver.Driver, l driver.Lease, when string) {
+	t.Helper()
+	if got := t.renew(d, l)[0]; !errors.Is(got.Err, driver.ErrLost) {
+		t.Fatalf("Renew %s = %v, want ErrLost", when, got.Err)
+	}
+}
+
+// status asks for the status of the trial's lock.
+func (t *trial) status(d driver.Driver) driver.Status {
+	t.Helper()
+	st, err := t.inspector(d).Status(t.bounded(), t.lock)
+	if err != nil {
+		t.Fatalf("Status = %v", err)
+	}
+	return st
+}
+
+func (t *trial) inspector(d driver.Driver) driver.Inspector {
+	t.Helper()
+	in, ok := d.(driver.Inspector)
+	if !ok {
+		t.Fatalf("%T is no driver.Inspector; every driver is", d)
+	}
+	return in
+}
+
+// ends returns when the holder of a fresh lease must stop to rely on it.
+func ends(l driver.Lease, req driver.Request) driver.Instant {
+	return l.Grant().Start.Add(length(l, req))
+}
+
+// length is the length of a lease.
+func length(l driver.Lease, req driver.Request) time.Duration {
+	return cmp.Or(l.Grant().TTL, req.TTL)
+}
+
+// prompt is how soon a waiter must be told of a release.
+func (t *trial) prompt() time.Duration { return t.h.Slack / 10 }
+
+// poll is the pause between two looks at what can't be waited for.
+func (t *trial) poll() time.Duration { return min(t.h.Slack/5, max(t.h.TTL/20, time.Millisecond)) }
+
+// sleep lets time pass, in a bubble at once. Cases sleep so that leases lapse or get old, and between two looks at what
+// can't be waited for; never in the hope that something has happened by then.
+func (t *trial) sleep(d time.Duration) { time.Sleep(d) }
+
+// takes tries, without waiting in the store, until it is granted, and returns when that was.
+func (t *trial) takes(d driver.Driver, req driver.Request, within time.Duration) (driver.Lease, driver.Instant) {
+	t.Helper()
+	var l driver.Lease
+	t.eventually("lease", within, func() (err error) {
+		l, err = t.try(d, req)
+		return err
+	})
+	return l, driver.Now()
+}
+
+// lapse lets the lease of req, granted just now and not renewed, come to its end by the store's clock.
+func (t *trial) lapse(d driver.Driver, req driver.Request) {
+	t.Helper()
+	t.sleep(req.TTL)
+	for late := time.Now().Add(t.h.Slack); time.Now().Before(late); t.sleep(t.poll()) {
+		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.Owner == req.Owner }) {
+			return
+		}
+	}
+}
+
+// eventually repeats try until it succeeds.
+func (t *trial) eventually(what string, within time.Duration, try func() error) {
+	t.Helper()
+	for late := time.Now().Add(within); ; {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("no %s within %v: %v", what, within, err)
+		}
+		t.sleep(t.poll())
+	}
+}
+
+// rounds runs a round whose outcome depends on being in time, on a new name each time, until it says that it was. A
+// machine that is too slow every time proves nothing: the case is skipped then.
+func (t *trial) rounds(round func() (inTime bool)) {
+	t.Helper()
+	for i := range 10 {
+		t.lock = t.name(fmt.Sprint("round ", i))
+		if round() {
+			return
+		}
+	}
+	t.skip("the machine is too slow for a TTL of %v: nothing happened in time", t.h.TTL)
+}
+
+// A wait is an Acquire in a goroutine of its own. Its results are set once done is closed.
+type wait struct {
+	driver driver.Driver
+	req    driver.Request
+	cancel context.CancelCauseFunc
+
+	done  chan struct{}
+	lease driver.Lease
+	err   error
+	at    driver.Instant // when it returned
+	clock time.Time      // the same, by the plain clock, which is exact in a bubble
+}
+
+// begin calls Acquire in a goroutine.
+func (t *trial) begin(d driver.Driver, req driver.Request) *wait {
+	return t.beginWith(t.bounded(), d, req)
+}
+
+func (t *trial) beginWith(ctx context.Context, d driver.Driver, req driver.Request) *wait {
+	ctx, cancel := context.WithCancelCause(ctx)
+	w := &wait{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
+	t.running.Go(func() {
+		defer cancel(nil)
+		defer close(w.done)
+		w.lease, w.err = d.Acquire(ctx, req)
+		w.at, w.clock = driver.Now(), time.Now()
+		if w.err == nil && w.lease == nil {
+			w.err = errors.New("drivertest: neither a lease nor an error")
+		}
+	})
+	return w
+}
+
+// waiting is begin for a request that must wait: it returns when the store has it in its queue.
+func (t *trial) waiting(d driver.Driver, req driver.Request) *wait {
+	t.Helper()
+	w := t.begin(d, req)
+	if t.settle(w) {
+		t.Fatalf("Acquire of a lock that is held = %v, %v; want it to wait", w.lease, w.err)
+	}
+	return w
+}
+
+// settle returns when w has returned, or is in the store's queue, and reports which.
+func (t *trial) settle(w *wait) (returned bool) {
+	t.Helper()
+	if t.h.Bubble {
+		synctest.Wait()
+	}
+	for late := time.Now().Add(patience); ; {
+		select {
+		case <-w.done:
+			return true
+		default:
+		}
+		if t.h.Bubble {
+			return false
+		}
+		st, err := t.inspector(w.driver).Status(t.bounded(), w.req.Name)
+		if err != nil {
+			t.Fatalf("Status = %v", err)
+		}
+		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.Owner == w.req.Owner }) {
+			return false
+		}
+		if time.Now().After(late) {
+			t.Fatalf("Status shows no waiter %q after %v: %+v", w.req.Owner, patience, st)
+		}
+		t.sleep(time.Millisecond) // a waiter in the store tells nobody that it waits
+	}
+}
+
+// finish waits for w to return.
+func (t *trial) finish(w *wait, within time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-timer.C:
+		t.Fatalf("Acquire did not return within %v", within)
+	}
+}
+
+// granted returns the lease of a wait that must end with one.
+func (t *trial) granted(w *wait) driver.Lease {
+	t.Helper()
+	return t.grantedWithin(w, patience)
+}
+
+func (t *trial) grantedWithin(w *wait, within time.Duration) driver.Lease {
+	t.Helper()
+	t.finish(w, within)
+	if w.err != nil {
+		t.Fatalf("Acquire = %v, want a lease", w.err)
+	}
+	return w.lease
+}
+
+// failed returns the error of a wait that must end with one.
+func (t *trial) failed(w *wait) error {
+	t.Helper()
+	t.finish(w, patience)
+	if w.err == nil {
+		t.Fatalf("Acquire gave a lease, want an error")
+	}
+	return w.err
+}
+
+// stillWaiting checks that w has not returned.
+func (t *trial) stillWaiting(w *wait, when string) {
+	t.Helper()
+	if t.h.Bubble {
+		synctest.Wait()
+	}
+	select {
+	case <-w.done:
+		t.Fatalf("Acquire %s returned %v, %v; want it to wait", when, w.lease, w.err)
+	default:
+	}
+}

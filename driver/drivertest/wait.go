@@ -1,0 +1,460 @@
+package drivertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// errGone is the cause with which cases cancel waits. Its text is none of a context's own.
+const errGone driver.Sentinel = "drivertest: the caller went away"
+
+func tryClauses() []clause {
+	return []clause{
+		{
+			name: "Try/Held",
+			why:  "with NoWait a lock that is taken is answered with ErrHeld, and at once: callers go on to other work",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.req("a"))
+				start := time.Now()
+				t.mustBeHeld(d2, t.req("b"), "of a lock that is held")
+				if took := time.Since(start); took > t.h.Slack {
+					t.Errorf("Acquire with NoWait took %v", took)
+				}
+			},
+		},
+		{
+			name: "Try/Free",
+			why:  "NoWait bounds the wait, not the effort: what is free is granted",
+			run: func(t *trial) {
+				d := t.open()
+				t.mustBeFree(d, "of a lock that was never used")
+				t.mustBeFree(d, "of a lock that was released")
+			},
+		},
+	}
+}
+
+func waitClauses() []clause {
+	return []clause{
+		{
+			name: "Wait/Release",
+			why:  "a release wakes the next waiter by the store's own means, not after the sleep of a polling loop",
+			run:  wakesOnRelease,
+		},
+		{
+			name: "Wait/Expiry",
+			why:  "a waiter is granted when the holder's lease ends: the notice of a release never comes from the dead",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				l := t.acquire(d1, req)
+				since := driver.Now()
+				w := t.begin(d2, t.req("b"))
+				t.grantedWithin(w, length(l, req)+patience)
+				if late := w.at.Sub(since) - length(l, req); late > t.h.Slack {
+					t.Errorf("granted %v after the end of the holder's lease", late)
+				}
+			},
+		},
+		{
+			name: "Wait/KilledHolder",
+			why:  "kill -9 of the holder costs the waiters one TTL, not for ever",
+			gate: canKill(),
+			run: func(t *trial) {
+				d := t.open()
+				req := t.short("a")
+				kill := t.h.Kill(t.T, req)
+				w := t.waiting(d, t.req("b"))
+				kill()
+				killed := driver.Now()
+				l := t.grantedWithin(w, req.TTL+2*patience) // a session may have a TTL of its own
+				ttl := req.TTL
+				if t.info.Tenure == driver.TenureSession {
+					ttl = max(ttl, l.Grant().TTL)
+				}
+				if late := w.at.Sub(killed) - ttl; late > t.h.Slack {
+					t.Errorf("granted %v later than a TTL after the holder was killed", late)
+				}
+			},
+		},
+	}
+}
+
+// wakesOnRelease measures several hand-overs, of which the median counts: a hiccup of the machine proves nothing.
+func wakesOnRelease(t *trial) {
+	d1, d2 := t.open(), t.open()
+	var took []time.Duration
+	for i := range 5 {
+		t.lock = t.name(fmt.Sprint("hand-over ", i))
+		l := t.acquire(d1, t.req("a"))
+		w := t.waiting(d2, t.req("b"))
+		t.sleep(t.prompt() / 3 * time.Duration(i)) // hits a polling loop at different moments of its sleep
+		released := time.Now()
+		t.release(l)
+		t.release(t.granted(w))
+		took = append(took, w.clock.Sub(released))
+	}
+	if slices.Sort(took); took[2] > t.prompt() {
+		t.Errorf("hand-overs from one driver to another took %v, want at most %v", took, t.prompt())
+	}
+}
+
+func cancelClauses() []clause {
+	return []clause{
+		{
+			name: "Cancel/Cause",
+			why:  "a wait that ends because its context does says so with the context's cause, and ends soon",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.req("a"))
+				w := t.waiting(d2, t.req("b"))
+				cancelled := time.Now()
+				w.cancel(errGone)
+				if err := t.failed(w); !errors.Is(err, errGone) {
+					t.Errorf("Acquire = %v, want the cause %q", err, errGone)
+				}
+				if took := w.clock.Sub(cancelled); took > t.h.Slack {
+					t.Errorf("Acquire returned %v after its context was done", took)
+				}
+			},
+		},
+		{
+			name: "Cancel/Before",
+			why:  "Acquire never grants once its context is done, free as the lock may be: nobody is there to release it",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.release(t.acquire(d2, t.req("earlier")))
+				for _, noWait := range []bool{false, true} {
+					ctx, cancel := context.WithCancelCause(t.ctx)
+					cancel(errGone)
+					req := t.req("a")
+					req.NoWait = noWait
+					if err := t.failed(t.beginWith(ctx, d1, req)); !errors.Is(err, errGone) {
+						t.Errorf("Acquire with NoWait %v = %v, want the cause %q", noWait, err, errGone)
+					}
+					t.mustBeFree(d2, "after an Acquire whose context was done")
+				}
+			},
+		},
+		{
+			name: "Cancel/LeavesNothing",
+			why:  "a wait that was given up is withdrawn: no place in the queue, and no grant to nobody later on",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				w := t.waiting(d2, t.req("b"))
+				t.sleep(t.prompt()) // it has waited for a while
+				w.cancel(errGone)
+				err := t.failed(w)
+				if st := t.status(d1); len(st.Waiters) > 0 {
+					t.Errorf("after Acquire returned %v, Status shows waiters: %+v", err, st.Waiters)
+				}
+				t.release(l)
+				t.mustBeFree(d1, "after the release of a lock whose only waiter gave up")
+			},
+		},
+		{
+			name: "Cancel/DoesNotJam",
+			why:  "a waiter that gave up does not keep those behind it from their turn",
+			run: func(t *trial) {
+				d1, d2, d3 := t.open(), t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				gone := t.waiting(d2, t.req("b"))
+				next := t.waiting(d3, t.req("c"))
+				t.sleep(t.prompt()) // they have waited for a while
+				gone.cancel(errGone)
+				_ = t.failed(gone)
+				t.release(l)
+				t.granted(next)
+			},
+		},
+		{
+			name: "Cancel/RacesGrant",
+			why: "when the end of the context meets the grant there is either a lease or nothing left behind; and no " +
+				"lease if the context ended first",
+			run: cancelRacesGrant,
+		},
+	}
+}
+
+// cancelRacesGrant lets the one come just before the other, in both orders, without giving the waiter time to notice.
+func cancelRacesGrant(t *trial) {
+	d1, d2 := t.open(), t.open()
+	for i := range 20 {
+		t.lock = t.name(fmt.Sprint("race ", i))
+		l := t.acquire(d1, t.req("a"))
+		w := t.waiting(d2, t.req("b"))
+		first := i%2 == 0
+		if first {
+			w.cancel(errGone)
+		}
+		t.release(l)
+		w.cancel(errGone)
+		t.finish(w, patience)
+		switch {
+		case w.err == nil && first:
+			t.Fatalf("round %d: granted after the context was done", i)
+		case w.err == nil:
+			t.mustBeHeld(d1, t.req("c"), "after a grant that came just before the end of its context")
+			t.release(w.lease)
+		}
+		t.mustBeFree(d1, fmt.Sprintf("in round %d, whose waiter gave up as it was granted (Acquire = %v)", i, w.err))
+	}
+}
+
+func fairClauses() []clause {
+	onRequest := when(func(i driver.Info, _ Harness) bool { return i.Fairness != driver.FairNever },
+		"the driver is never fair")
+	always := when(func(i driver.Info, _ Harness) bool { return i.Fairness == driver.FairAlways },
+		"the driver is not always fair")
+	return []clause{
+		{
+			name: "Fair/Order",
+			why:  "fair means first come, first served, over all processes",
+			gate: onRequest,
+			run:  func(t *trial) { servedInOrder(t, true) },
+		},
+		{
+			name: "Fair/NoBarging",
+			why:  "a newcomer does not slip in between a release and the waiter that it was meant for",
+			gate: onRequest,
+			run:  func(t *trial) { noBarging(t, true) },
+		},
+		{
+			name: "Fair/AlwaysOrder",
+			why:  "a driver that says it is always fair is so without being asked",
+			gate: always,
+			run:  func(t *trial) { servedInOrder(t, false) },
+		},
+		{
+			name: "Fair/AlwaysNoBarging",
+			why:  "a driver that says it is always fair does not let newcomers slip in, without being asked",
+			gate: always,
+			run:  func(t *trial) { noBarging(t, false) },
+		},
+	}
+}
+
+func servedInOrder(t *trial, fair bool) {
+	drivers := []driver.Driver{t.open(), t.open(), t.open()}
+	ask := func(owner string) driver.Request {
+		req := t.req(owner)
+		req.Fair = fair
+		return req
+	}
+	l := t.acquire(drivers[0], ask("holder"))
+	served := make(chan int, 6)
+	waits := make([]*wait, cap(served))
+	for i := range waits {
+		waits[i] = t.waiting(drivers[i%len(drivers)], ask(fmt.Sprint("waiter ", i)))
+		t.running.Go(func() { <-waits[i].done; served <- i })
+	}
+	for want := range waits {
+		t.release(l)
+		select {
+		case got := <-served:
+			if got != want {
+				t.Fatalf("waiter %d was served, want %d", got, want)
+			}
+		case <-time.After(patience):
+			t.Fatalf("waiter %d was not served within %v", want, patience)
+		}
+		l = t.granted(waits[want])
+	}
+}
+
+func noBarging(t *trial, fair bool) {
+	d1, d2 := t.open(), t.open()
+	holder, first, newcomer := t.req("a"), t.req("b"), t.req("c")
+	holder.Fair, first.Fair, newcomer.Fair = fair, fair, fair
+	l := t.acquire(d1, holder)
+	w := t.waiting(d2, first)
+	t.release(l)
+	// In the same goroutine, so that the waiter has had no time to notice the release. It must have been given the lock
+	// nonetheless: the newcomer waits until its patience is over.
+	ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+	defer cancel()
+	if _, err := d1.Acquire(ctx, newcomer); err == nil {
+		t.Fatalf("a newcomer was granted before the waiter that came first")
+	}
+	t.granted(w)
+}
+
+func closeClauses() []clause {
+	return []clause{
+		{
+			name: "Close/WakesWaiters",
+			why:  "a call that waits when its driver is closed returns ErrClosed; else a program that shuts down hangs",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				t.acquire(d1, t.req("a"))
+				w := t.waiting(d2, t.req("b"))
+				closed := time.Now()
+				if err := d2.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				if err := t.failed(w); !errors.Is(err, driver.ErrClosed) {
+					t.Errorf("Acquire whose driver was closed meanwhile = %v, want ErrClosed", err)
+				}
+				if took := w.clock.Sub(closed); took > t.h.Slack {
+					t.Errorf("Acquire returned %v after Close", took)
+				}
+			},
+		},
+		{
+			name: "Close/WithdrawsWaiters",
+			why:  "a wait that Close ended has left the queue: those behind it do not wait for a process that is gone",
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				l := t.acquire(d1, t.req("a"))
+				w := t.waiting(d2, t.req("b"))
+				if err := d2.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				_ = t.failed(w)
+				t.release(l)
+				t.mustBeFree(d1, "after the release of a lock whose only waiter was closed")
+			},
+		},
+		{
+			name: "Close/EndsAcquire",
+			why:  "after Close, Acquire says so instead of failing in some odd way",
+			run: func(t *trial) {
+				d := t.open()
+				t.release(t.acquire(d, t.req("earlier")))
+				if err := d.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				for _, noWait := range []bool{false, true} {
+					req := t.req("a")
+					req.NoWait = noWait
+					if err := t.failed(t.begin(d, req)); !errors.Is(err, driver.ErrClosed) {
+						t.Errorf("Acquire with NoWait %v after Close = %v, want ErrClosed", noWait, err)
+					}
+				}
+			},
+		},
+		{
+			name: "Close/Twice",
+			why:  "Close may be called more than once: by a defer, and by whoever shuts down first",
+			run: func(t *trial) {
+				d := t.open()
+				t.release(t.acquire(d, t.req("a")))
+				for i := range 3 {
+					if err := d.Close(); err != nil {
+						t.Errorf("Close, call %d, = %v, want nil", i+1, err)
+					}
+				}
+			},
+		},
+		{
+			name: "Close/LeaseLapses",
+			why:  "the store, not the driver, ends leases: who closes without releasing blocks others for a TTL at most",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				req := t.short("a")
+				t.acquire(d1, req)
+				since := driver.Now()
+				if err := d1.Close(); err != nil {
+					t.Fatalf("Close = %v", err)
+				}
+				_, at := t.takes(d2, t.req("b"), req.TTL+patience)
+				if late := at.Sub(since) - req.TTL; late > t.h.Slack {
+					t.Errorf("granted %v after the end of a lease whose driver was closed", late)
+				}
+			},
+		},
+		{
+			name: "Close/DetachedStays",
+			why: "a Detached lease outlives its process: a script takes it with one command and gives it up with " +
+				"another",
+			gate: leaseTenure(),
+			run: func(t *trial) {
+				t.detached(func(req driver.Request) (gone func()) {
+					d := t.open()
+					t.acquire(d, req)
+					return func() { _ = d.Close() }
+				})
+			},
+		},
+		{
+			name: "Close/DetachedSurvivesKill",
+			why:  "only its TTL, Release or Break ends a Detached lease: that its process died is no reason",
+			gate: needs(leaseTenure(), canKill()),
+			run: func(t *trial) {
+				t.detached(func(req driver.Request) (gone func()) { return t.h.Kill(t.T, req) })
+			},
+		},
+		{
+			name: "Close/DetachedRefused",
+			why:  "what ends with its session can't outlive it: better said at once than found out later",
+			gate: sessionTenure(),
+			run: func(t *trial) {
+				req := t.req("a")
+				req.Detached = true
+				if err := t.failed(t.begin(t.open(), req)); !errors.Is(err, driver.ErrInvalid) {
+					t.Errorf("Acquire of a Detached lease in a session = %v, want ErrInvalid", err)
+				}
+			},
+		},
+		{
+			name: leakClause,
+			why:  "what a driver started ends with Close, so that programs can open and close drivers as they like",
+			run:  useAndClose,
+		},
+	}
+}
+
+// detached checks that a Detached lease, taken in a process that goes away, lasts for its TTL.
+func (t *trial) detached(hold func(driver.Request) (gone func())) {
+	t.Helper()
+	d := t.open()
+	t.rounds(func() bool {
+		req := t.short("a")
+		req.Detached = true
+		end := driver.Now().Add(req.TTL)
+		gone := hold(req)
+		gone()
+		t.sleep(end.Left(driver.Now()) - req.TTL/4) // time for the store to notice that the process is gone
+		_, err := t.try(d, t.req("b"))
+		if end.Reached(driver.Now()) {
+			return false
+		}
+		if !errors.Is(err, driver.ErrHeld) {
+			t.Fatalf("Acquire before the end of a Detached lease, whose process is gone, = %v, want ErrHeld", err)
+		}
+		return true
+	})
+}
+
+// useAndClose does a little of everything. That all goroutines are gone is checked after the clean-up.
+func useAndClose(t *trial) {
+	d1, d2 := t.open(), t.open()
+	for i := range 5 {
+		t.lock = t.name(fmt.Sprint("leak ", i))
+		l := t.acquire(d1, t.req("a"))
+		next, gone := t.waiting(d2, t.req("b")), t.waiting(d2, t.req("c"))
+		t.renew(d1, l)
+		gone.cancel(errGone)
+		_ = t.failed(gone)
+		t.release(l)
+		t.granted(next)
+	}
+	t.lock = t.name("leak, last")
+	t.acquire(d1, t.req("a"))
+	w := t.waiting(d2, t.req("waits as it is closed"))
+	for _, d := range []driver.Driver{d2, d1} {
+		if err := d.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+	_ = t.failed(w)
+}

@@ -1,0 +1,247 @@
+// Package fault wraps a driver so that its store seems slow, failing, silent or gone. What is built on drivers is
+// tested with it.
+//
+// A [Plan] says which calls meet with which fault, by number or by chance. The fate of the k-th call of an operation is
+// a function of the plan and of k alone: it does not depend on how goroutines interleave, so a failure found with a
+// seed comes back with it. [Driver.Sever] cuts the wrapped driver off from its store, which lives on, until
+// [Driver.Heal].
+package fault
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+const (
+	// ErrInjected is the error of a call that a rule failed, unless the rule names another.
+	ErrInjected driver.Sentinel = "injected fault"
+
+	// ErrSevered is the error of a call that found the network down.
+	ErrSevered driver.Sentinel = "severed from the store"
+)
+
+// An Op is an operation of a driver.
+type Op uint8
+
+const (
+	Acquire Op = iota + 1 // Driver.Acquire
+	Renew                 // Driver.Renew; a batch is one call
+	Release               // Lease.Release
+	Inspect               // Status, List and Break of driver.Inspector
+)
+
+// An Effect is what becomes of a call.
+type Effect uint8
+
+const (
+	Pass Effect = iota // it is passed on; a rule's delays are all that happens
+	Fail               // it never reaches the store: an error at once
+	Drop               // the store does it, but the answer is lost: an error instead
+	Hang               // it never reaches the store, and returns when its context is done
+	Deaf               // as Hang, but its context is ignored: it returns only on Heal or Close
+)
+
+// A Rule says what happens to some calls. The zero values of Op, Call and Rate mean "any".
+type Rule struct {
+	Op   Op
+	Call int     // only the call of this number among those of Op, counted from 1
+	Rate float64 // only this share of the calls, between 0 and 1, picked by Plan.Seed
+
+	Effect Effect
+	Before time.Duration // delay before the call goes to the store
+	After  time.Duration // delay of the answer; if the caller's context ends in it, the answer is lost
+	Err    error         // of Fail and Drop; nil means ErrInjected
+}
+
+// A Plan is a list of rules, of which the first that matches a call decides. The zero Plan has no faults.
+type Plan struct {
+	Seed  uint64 // for rules with a Rate; tests that pick one at random print it
+	Rules []Rule
+}
+
+// rule returns the rule for the k-th call of op.
+func (p Plan) rule(op Op, k int) Rule {
+	chance := rand.New(rand.NewPCG(p.Seed, uint64(op)<<56|uint64(k)))
+	for _, r := range p.Rules {
+		x := chance.Float64() // drawn for each rule, so that one rule's match does not shift the chances of another
+		switch {
+		case r.Op != 0 && r.Op != op, r.Call != 0 && r.Call != k, r.Rate != 0 && x >= r.Rate:
+			continue
+		}
+		if r.Err == nil {
+			r.Err = ErrInjected
+		}
+		return r
+	}
+	return Rule{}
+}
+
+// A Driver is a driver with faults. It is safe for concurrent use.
+type Driver struct {
+	inner driver.Driver
+	plan  Plan
+
+	closing sync.Once
+	closed  chan struct{} // closed by Close
+
+	mu       sync.Mutex // guards what follows
+	calls    [Inspect + 1]int
+	cut      chan struct{} // closed by Sever, remade by Heal
+	healed   chan struct{} // closed by Heal, remade by it
+	how      Effect        // Fail, Hang or Deaf while severed; else Pass
+	stranded []func()      // to run on Heal: each withdraws a call that a cut left behind
+}
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+)
+
+// Wrap returns d with the faults of plan. Closing it closes d.
+func Wrap(d driver.Driver, plan Plan) *Driver {
+	plan.Rules = slices.Clone(plan.Rules)
+	return &Driver{
+		inner: d, plan: plan,
+		closed: make(chan struct{}), cut: make(chan struct{}), healed: make(chan struct{}),
+	}
+}
+
+// Calls returns how many calls of op there were so far.
+func (d *Driver) Calls(op Op) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls[op]
+}
+
+// Sever makes each call, also those under way, meet with a dead network until Heal: with Fail it gets ErrSevered at
+// once, with Hang it waits for its context, with Deaf it does not even do that. The store is not told: a lease stays in
+// it, and so does the place of a waiter, whose grant then reaches nobody and lapses.
+//
+// What a lease tells by Lost and Grant.Wanted is passed on nonetheless.
+func (d *Driver) Sever(how Effect) {
+	switch how {
+	case Fail, Hang, Deaf:
+	default:
+		panic("fault: Sever takes Fail, Hang or Deaf")
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.how == Pass {
+		close(d.cut)
+	}
+	d.how = how
+}
+
+// Heal ends what Sever began. Calls that still hang, also those that hang by a rule, get ErrSevered, and what callers
+// left waiting in the store meanwhile is withdrawn.
+func (d *Driver) Heal() {
+	d.mu.Lock()
+	stranded := d.stranded
+	close(d.healed)
+	d.healed, d.stranded = make(chan struct{}), nil
+	if d.how != Pass {
+		d.how, d.cut = Pass, make(chan struct{})
+	}
+	d.mu.Unlock()
+	for _, withdraw := range stranded {
+		withdraw()
+	}
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info { return d.inner.Info() }
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	inner, err := call(ctx, d, Acquire, func(ctx context.Context) (driver.Lease, error) {
+		return d.inner.Acquire(ctx, req)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &lease{driver: d, Lease: inner}, nil
+}
+
+// Renew implements [driver.Driver]. A fault hits all leases of the batch.
+func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	inner := make([]driver.Lease, len(due))
+	for i, l := range due {
+		inner[i] = l.(*lease).Lease
+	}
+	answers, err := call(ctx, d, Renew, func(ctx context.Context) ([]driver.Renewal, error) {
+		return d.inner.Renew(ctx, inner), nil
+	})
+	if err != nil {
+		answers = slices.Repeat([]driver.Renewal{{Err: err}}, len(due))
+	}
+	return answers
+}
+
+// Close implements [driver.Driver]. It frees all calls that hang, and goes through to the inner driver also while
+// severed.
+func (d *Driver) Close() error {
+	d.closing.Do(func() { close(d.closed) })
+	return d.inner.Close()
+}
+
+// A lease is an inner lease whose releases meet with faults.
+type lease struct {
+	driver.Lease
+	driver *Driver
+}
+
+// Release implements [driver.Lease].
+func (l *lease) Release(ctx context.Context) error {
+	return do(ctx, l.driver, Release, l.Lease.Release)
+}
+
+// Status implements [driver.Inspector].
+func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
+	return call(ctx, d, Inspect, func(ctx context.Context) (driver.Status, error) {
+		in, ok := d.inner.(driver.Inspector)
+		if !ok {
+			return driver.Status{}, errors.ErrUnsupported
+		}
+		return in.Status(ctx, name)
+	})
+}
+
+// List implements [driver.Inspector].
+func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	// The inner call may outlive this one while severed, and must not call yield then: so the answer is taken whole.
+	all, err := call(ctx, d, Inspect, func(ctx context.Context) ([]driver.Status, error) {
+		in, ok := d.inner.(driver.Inspector)
+		if !ok {
+			return nil, errors.ErrUnsupported
+		}
+		var all []driver.Status
+		err := in.List(ctx, prefix, func(s driver.Status) bool {
+			all = append(all, s)
+			return true
+		})
+		return all, err
+	})
+	for _, s := range all {
+		if !yield(s) {
+			return nil
+		}
+	}
+	return err
+}
+
+// Break implements [driver.Inspector].
+func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+	return do(ctx, d, Inspect, func(ctx context.Context) error {
+		in, ok := d.inner.(driver.Inspector)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		return in.Break(ctx, name, owner, token)
+	})
+}

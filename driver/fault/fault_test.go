@@ -1,0 +1,327 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/memlock"
+)
+
+const errGone driver.Sentinel = "the caller went away"
+
+func request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+}
+
+func mustAcquire(t *testing.T, d driver.Driver, name, owner string) driver.Lease {
+	t.Helper()
+	l, err := d.Acquire(t.Context(), request(name, owner))
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	return l
+}
+
+// holders returns the owners that hold a lock in the store.
+func holders(t *testing.T, s *memlock.Store, name string) []string {
+	t.Helper()
+	st, err := s.Open().Status(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Status = %v", err)
+	}
+	var owners []string
+	for _, h := range st.Holders {
+		owners = append(owners, h.Owner)
+	}
+	return owners
+}
+
+func TestRules(t *testing.T) {
+	const errDown driver.Sentinel = "down"
+	tests := []struct {
+		name  string
+		rule  fault.Rule
+		limit time.Duration // of the context; zero means none
+		err   error
+		took  time.Duration
+		held  bool // in the store
+	}{
+		{name: "Pass", held: true},
+		{name: "Before", rule: fault.Rule{Before: time.Second}, took: time.Second, held: true},
+		{name: "After", rule: fault.Rule{After: time.Second}, took: time.Second, held: true},
+		{name: "Fail", rule: fault.Rule{Effect: fault.Fail}, err: fault.ErrInjected},
+		{name: "FailAs", rule: fault.Rule{Effect: fault.Fail, Err: errDown}, err: errDown},
+		{
+			name: "FailLate", rule: fault.Rule{Effect: fault.Fail, Before: time.Second},
+			err: fault.ErrInjected, took: time.Second,
+		},
+		{name: "Drop", rule: fault.Rule{Effect: fault.Drop}, err: fault.ErrInjected, held: true},
+		{
+			name: "DropLate", rule: fault.Rule{Effect: fault.Drop, After: time.Second},
+			err: fault.ErrInjected, took: time.Second, held: true,
+		},
+		{name: "Hang", rule: fault.Rule{Effect: fault.Hang}, limit: time.Second, err: errGone, took: time.Second},
+		{name: "CancelledBefore", rule: fault.Rule{Before: time.Hour}, limit: time.Second, err: errGone, took: time.Second},
+		{
+			name: "CancelledAfter", rule: fault.Rule{After: time.Hour}, limit: time.Second,
+			err: errGone, took: time.Second, held: true,
+		},
+		{name: "OtherOp", rule: fault.Rule{Op: fault.Renew, Effect: fault.Fail}, held: true},
+		{name: "OtherCall", rule: fault.Rule{Op: fault.Acquire, Call: 2, Effect: fault.Fail}, held: true},
+		{name: "ThisCall", rule: fault.Rule{Op: fault.Acquire, Call: 1, Effect: fault.Fail}, err: fault.ErrInjected},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := new(memlock.Store)
+				d := fault.Wrap(s.Open(), fault.Plan{Rules: []fault.Rule{tt.rule}})
+				ctx := t.Context()
+				if tt.limit > 0 {
+					limited, cancel := context.WithTimeoutCause(ctx, tt.limit, errGone)
+					defer cancel()
+					ctx = limited
+				}
+				start := time.Now()
+				l, err := d.Acquire(ctx, request("lock", "a"))
+				if !errors.Is(err, tt.err) || (l == nil) == (err == nil) {
+					t.Errorf("Acquire = %v, %v; want %v", l, err, tt.err)
+				}
+				if took := time.Since(start); took != tt.took {
+					t.Errorf("Acquire took %v, want %v", took, tt.took)
+				}
+				if held := len(holders(t, s, "lock")) > 0; held != tt.held {
+					t.Errorf("held in the store: %v, want %v", held, tt.held)
+				}
+			})
+		})
+	}
+}
+
+func TestRenewAndRelease(t *testing.T) {
+	s := new(memlock.Store)
+	d := fault.Wrap(s.Open(), fault.Plan{Rules: []fault.Rule{
+		{Op: fault.Renew, Call: 2, Effect: fault.Drop},
+		{Op: fault.Release, Call: 1, Effect: fault.Drop},
+	}})
+	due := []driver.Lease{mustAcquire(t, d, "one", "a"), mustAcquire(t, d, "two", "b")}
+	for i, want := range []error{nil, fault.ErrInjected, nil} {
+		got := d.Renew(t.Context(), due)
+		if len(got) != 2 || !errors.Is(got[0].Err, want) || !errors.Is(got[1].Err, want) {
+			t.Errorf("Renew, call %d, = %v; want two times %v", i+1, got, want)
+		}
+	}
+	if err := due[0].Release(t.Context()); !errors.Is(err, fault.ErrInjected) {
+		t.Errorf("Release = %v, want %v", err, fault.ErrInjected)
+	}
+	if got := holders(t, s, "one"); len(got) > 0 {
+		t.Errorf("after a Release whose answer was dropped, %q hold", got)
+	}
+	if err := due[0].Release(t.Context()); err != nil {
+		t.Errorf("Release, again, = %v, want nil", err)
+	}
+	if got := d.Calls(fault.Renew); got != 3 {
+		t.Errorf("Calls(Renew) = %d, want 3", got)
+	}
+}
+
+// TestSeed checks that chance is a function of seed, operation and number, whatever the order of calls.
+func TestSeed(t *testing.T) {
+	fates := func(seed uint64) (failed []int) {
+		d := fault.Wrap(memlock.New(), fault.Plan{Seed: seed, Rules: []fault.Rule{{Rate: 0.3, Effect: fault.Fail}}})
+		for i := range 1000 {
+			_, err := d.Acquire(t.Context(), request(fmt.Sprint(i), "a"))
+			if err != nil {
+				failed = append(failed, i)
+			}
+			if seed%2 == 0 && i%5 == 0 { // calls of another operation in between
+				_, _ = d.Status(t.Context(), "lock")
+			}
+		}
+		return failed
+	}
+	one := fates(2)
+	if n := len(one); n < 250 || n > 350 {
+		t.Errorf("%d of 1000 calls failed at a rate of 0.3", n)
+	}
+	if again := fates(2); !slices.Equal(one, again) {
+		t.Errorf("the same seed gave other faults")
+	}
+	if other := fates(4); slices.Equal(one, other) {
+		t.Errorf("another seed gave the same faults")
+	}
+}
+
+func TestDeafHangsUntilClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{{Op: fault.Renew, Effect: fault.Deaf}}})
+		l := mustAcquire(t, d, "lock", "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		answer := make(chan driver.Renewal, 1)
+		go func() { answer <- d.Renew(ctx, []driver.Lease{l})[0] }()
+		synctest.Wait()
+		select {
+		case got := <-answer:
+			t.Fatalf("Renew returned %v, want it to hang", got)
+		default:
+		}
+		if err := d.Close(); err != nil {
+			t.Fatalf("Close = %v", err)
+		}
+		if got := <-answer; !errors.Is(got.Err, driver.ErrClosed) {
+			t.Errorf("Renew after Close = %v, want ErrClosed", got.Err)
+		}
+	})
+}
+
+func TestSever(t *testing.T) {
+	tests := []struct {
+		how  fault.Effect
+		want error
+		took time.Duration
+	}{
+		{fault.Fail, fault.ErrSevered, 0},
+		{fault.Hang, errGone, time.Second},
+		{fault.Deaf, fault.ErrSevered, time.Hour}, // until Heal
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.how), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := fault.Wrap(memlock.New(), fault.Plan{})
+				l := mustAcquire(t, d, "lock", "a")
+				d.Sever(tt.how)
+				time.AfterFunc(time.Hour, d.Heal)
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errGone)
+				defer cancel()
+				start := time.Now()
+				if got := d.Renew(ctx, []driver.Lease{l})[0]; !errors.Is(got.Err, tt.want) {
+					t.Errorf("Renew = %v, want %v", got.Err, tt.want)
+				}
+				if took := time.Since(start); took != tt.took {
+					t.Errorf("Renew took %v, want %v", took, tt.took)
+				}
+				time.Sleep(2 * time.Hour)
+				if _, err := d.Acquire(t.Context(), request("lock", "b")); err != nil {
+					t.Errorf("Acquire after Heal = %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestSeveredWaiter checks that the store does not hear of a waiter that gives up behind a dead network.
+func TestSeveredWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(memlock.Store)
+		holder := mustAcquire(t, s.Open(), "lock", "a")
+		d := fault.Wrap(s.Open(), fault.Plan{})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		failed := make(chan error)
+		go func() {
+			_, err := d.Acquire(ctx, request("lock", "b"))
+			failed <- err
+		}()
+		synctest.Wait()
+		d.Sever(fault.Hang)
+		cancel(errGone)
+		if err := <-failed; !errors.Is(err, errGone) {
+			t.Errorf("Acquire = %v, want %v", err, errGone)
+		}
+		if err := holder.Release(t.Context()); err != nil {
+			t.Fatalf("Release = %v", err)
+		}
+		synctest.Wait()
+		if got := holders(t, s, "lock"); !slices.Equal(got, []string{"b"}) {
+			t.Errorf("the store granted to %q, want the waiter that it knows of", got)
+		}
+		time.Sleep(time.Minute)
+		if got := holders(t, s, "lock"); len(got) > 0 {
+			t.Errorf("after a TTL %q hold, want nobody", got)
+		}
+	})
+}
+
+// TestHealWithdraws checks that what a cut left waiting is withdrawn when the network is back.
+func TestHealWithdraws(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(memlock.Store)
+		holder := mustAcquire(t, s.Open(), "lock", "a")
+		d := fault.Wrap(s.Open(), fault.Plan{})
+		failed := make(chan error)
+		go func() {
+			_, err := d.Acquire(t.Context(), request("lock", "b"))
+			failed <- err
+		}()
+		synctest.Wait()
+		d.Sever(fault.Fail)
+		if err := <-failed; !errors.Is(err, fault.ErrSevered) {
+			t.Errorf("Acquire = %v, want %v", err, fault.ErrSevered)
+		}
+		d.Heal()
+		synctest.Wait()
+		if err := holder.Release(t.Context()); err != nil {
+			t.Fatalf("Release = %v", err)
+		}
+		if got := holders(t, s, "lock"); len(got) > 0 {
+			t.Errorf("%q hold, want nobody", got)
+		}
+	})
+}
+
+// TestCancelledBeforeGrant checks that a cancellation that came first is seen by the inner driver in time.
+func TestCancelledBeforeGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(memlock.Store)
+		for range 100 {
+			holder := mustAcquire(t, s.Open(), "lock", "a")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			failed := make(chan error)
+			d := fault.Wrap(s.Open(), fault.Plan{})
+			go func() {
+				_, err := d.Acquire(ctx, request("lock", "b"))
+				failed <- err
+			}()
+			synctest.Wait()
+			cancel(errGone)
+			if err := holder.Release(t.Context()); err != nil {
+				t.Fatalf("Release = %v", err)
+			}
+			if err := <-failed; !errors.Is(err, errGone) {
+				t.Fatalf("Acquire = %v, want %v", err, errGone)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// bare is a driver without an Inspector.
+type bare struct{ driver.Driver }
+
+func TestInspectorIsForwarded(t *testing.T) {
+	d := fault.Wrap(memlock.New(), fault.Plan{})
+	l := mustAcquire(t, d, "lock", "a")
+	var names []string
+	err := d.List(t.Context(), "lo", func(st driver.Status) bool {
+		names = append(names, st.Name)
+		return true
+	})
+	if err != nil || !slices.Equal(names, []string{"lock"}) {
+		t.Errorf("List = %q, %v", names, err)
+	}
+	if err := d.Break(t.Context(), "lock", "a", l.Grant().Token); err != nil {
+		t.Errorf("Break = %v", err)
+	}
+	if st, err := d.Status(t.Context(), "lock"); err != nil || len(st.Holders) > 0 {
+		t.Errorf("Status after Break = %+v, %v", st, err)
+	}
+	if _, err := fault.Wrap(bare{d}, fault.Plan{}).Status(t.Context(), "lock"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Status of a driver without Inspector = %v, want %v", err, errors.ErrUnsupported)
+	}
+}
