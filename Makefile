@@ -3,8 +3,8 @@
 
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# Backends whose tests fail instead of being skipped when what they need is missing.
-export SNIB_REQUIRE ?= memory,sqlite
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
 
 export GOWORK := $(CURDIR)/go.work
 
@@ -21,7 +21,15 @@ help: ## list the targets
 test: deps ## all that must pass before a commit: vet, and all tests with the race detector
 	@# Vet sees each module by its own go.mod, as its users do.
 	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet ./...) || exit; done
-	go test -race -timeout 15m work
+	@# Nothing is skipped silently: what was, and why, stands at the end. What failed is shown whole.
+	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	echo go test -race -v -timeout 15m work; \
+	if ! go test -race -v -timeout 15m work 2>&1 | tee "$$log" | { grep --line-buffered -E '^(ok|FAIL|panic:)\s' || :; }; then \
+		awk '!/^ *(=== |--- (PASS|SKIP))/ {p = p $$0 "\n"} /^(ok|FAIL|[?])[ \t]/ {if (/^FAIL/) printf "%s", p; p = ""}' "$$log"; \
+		exit 1; \
+	fi; \
+	echo 'skipped:'; grep -E -A1 '^\s*--- SKIP' "$$log" | grep -vE '^(--|\s*(===|--- PASS))' || :; \
+	grep -E '^ok\s' "$$log" | tail -1
 
 lint: ## golangci-lint, built from source the first time
 	go run $(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
@@ -29,8 +37,8 @@ lint: ## golangci-lint, built from source the first time
 fmt: ## gofmt and the order of imports
 	go run $(GOLANGCI) fmt $$(go list -m -f '{{.Dir}}')
 
-stress: deps ## the conformance suite, and its mutants, COUNT=20 times with the race detector
-	go test -race -count=$(COUNT) -timeout 3h -run 'Conformance|Broken|Mutant' ./driver/drivertest \
+stress: deps ## the conformance suite on each backend, COUNT=20 times with the race detector
+	go test -race -count=$(COUNT) -timeout 3h -run '^TestConformance' \
 		$$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
 
 mutants: deps ## break each guarantee once, and see that its tests notice

@@ -141,7 +141,7 @@ func TestRenewalCountsFromSend(t *testing.T) {
 		slow := true
 		d.renew = func(_ context.Context, due []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
 			if !slow {
-				return unreachable(nil, due, nil)
+				return unreachable(t.Context(), due, nil)
 			}
 			slow = false
 			answers := ask()
@@ -164,7 +164,7 @@ func TestRenewalRetriesWithinTheLease(t *testing.T) {
 		calls := 0
 		d.renew = func(_ context.Context, due []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
 			if calls++; calls%4 != 0 {
-				return unreachable(nil, due, nil)
+				return unreachable(t.Context(), due, nil)
 			}
 			return ask()
 		}

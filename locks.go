@@ -53,7 +53,7 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 func (ls *Locks) open(parent context.Context) {
 	ctx := context.WithoutCancel(parent)
 	for _, lock := range ls.locks {
-		ctx = carry(ctx, lock.hold)
+		ctx = carry(ctx, lock.hold) //nolint:fatcontext // one value for each hold: it carries them all
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	ls.ctx = ctx

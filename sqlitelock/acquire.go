@@ -128,7 +128,7 @@ func (a *attempt) decide(t *tx, v *verdict, start driver.Instant) error {
 		return a.regrant(t, v, l, start)
 	}
 	if v.err = q.kindConflict(slots); v.err != nil {
-		return nil
+		return nil //nolint:nilerr // an outcome, and no error of the transaction
 	}
 	granted, err := t.turn(name, &q, slots, a.req.Shared)
 	switch {

@@ -55,7 +55,7 @@ func BenchmarkProcesses(b *testing.B) {
 			}
 			b.ResetTimer()
 			for _, p := range all {
-				p.stdin.Close() //nolint:errcheck // the process waits for it
+				p.stdin.Close()
 			}
 			for _, p := range all {
 				p.expect("done")

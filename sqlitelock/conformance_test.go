@@ -9,16 +9,33 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/driver/fault"
 )
 
 func TestConformance(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks.db")
-	drivertest.Run(t, drivertest.Harness{
+	drivertest.Run(t, harness(filepath.Join(t.TempDir(), "locks.db")))
+}
+
+// TestConformanceSevered runs the suite on drivers that can be cut off from their file, as by a disk that hangs.
+func TestConformanceSevered(t *testing.T) {
+	h := harness(filepath.Join(t.TempDir(), "locks.db"))
+	open := h.Open
+	h.Open = func(t *testing.T) driver.Driver { return fault.Wrap(open(t), fault.Plan{}) }
+	h.Sever = func(_ *testing.T, d driver.Driver) func() {
+		f := d.(*fault.Driver)
+		f.Sever(fault.Hang)
+		return f.Heal
+	}
+	drivertest.Run(t, h)
+}
+
+func harness(path string) drivertest.Harness {
+	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver { return open(t, path) },
 		TTL:  200 * time.Millisecond,
 		Kill: func(t *testing.T, req driver.Request) func() {
 			return start(t, job{Role: "hold", Path: path, Req: req}).holding().kill
 		},
 		Restart: func(*testing.T) {}, // there is no server: the next driver opens the file anew
-	})
+	}
 }

@@ -127,7 +127,7 @@ func (l *lease) unlock() {
 	}
 	// Closing would leave the byte locked if a child has the file too.
 	setLock(l.file, lockNone, l.byte, false) //nolint:errcheck // it fails only if the file is closed
-	l.file.Close()                           //nolint:errcheck // nothing was written
+	l.file.Close()                           // nothing was written
 }
 
 // Renew implements [driver.Driver]. The leases are renewed in as few transactions as let other processes have their

@@ -243,7 +243,7 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 	req.Inherit = true
 	wrapper := start(t, job{Role: "wrap", Path: path, Req: req})
 	child := int(wrapper.number("child"))
-	defer syscall.Kill(child, syscall.SIGKILL) //nolint:errcheck // it may be gone
+	defer syscall.Kill(child, syscall.SIGKILL)
 	wrapper.kill()
 	got := acquireLater(t, d, request("next"))
 	select {
@@ -269,7 +269,7 @@ func TestInheritStoppedWrapper(t *testing.T) {
 	req.Inherit = true
 	wrapper := start(t, job{Role: "wrap", Path: path, Req: req})
 	child := int(wrapper.number("child"))
-	defer syscall.Kill(child, syscall.SIGKILL) //nolint:errcheck // it may be gone
+	defer syscall.Kill(child, syscall.SIGKILL)
 	wrapper.signal(syscall.SIGSTOP)
 	_, took := granted(t, acquireLater(t, d, request("next")))
 	if took > ttl+wakeUp {
@@ -286,7 +286,7 @@ func TestInheritRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(heir) //nolint:errcheck // nothing was written
+	defer syscall.Close(heir)
 	got := acquireLater(t, d, request("next"))
 	release(t, l)
 	if _, took := granted(t, got); took > wakeUp {
@@ -410,7 +410,7 @@ func TestBusyDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.close() //nolint:errcheck // nothing follows
+	defer other.close()
 	if _, err := other.exec(`BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -419,8 +419,12 @@ func TestBusyDatabase(t *testing.T) {
 	if _, err := d.Acquire(ctx, request("impatient")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the database is locked = %v, want the context's error", err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { other.exec(`ROLLBACK`) }) //nolint:errcheck // it can't fail
+	over := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() { _, err := other.exec(`ROLLBACK`); over <- err })
 	acquire(t, d, request("patient"))
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
 	if st, err := d.Status(context.Background(), "a name"); err != nil || len(st.Holders) != 1 || len(st.Waiters) != 0 {
 		t.Errorf("Status = %+v, %v; want the patient one and nobody else", st, err)
 	}

@@ -11,8 +11,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sniblock/snib/driver"
 	"golang.org/x/sys/unix"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // Kinds of byte-range locks.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,7 +102,7 @@ func refused(t *testing.T, path string, want error, say string) {
 	t.Helper()
 	d, err := Open(path)
 	if err == nil {
-		d.Close() //nolint:errcheck // the test has failed
+		d.Close()
 		t.Fatalf("Open = nil, want an error")
 	}
 	if !errors.Is(err, want) || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
@@ -135,15 +136,31 @@ func TestForeignStaysUntouched(t *testing.T) {
 }
 
 func TestNoPermission(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Skip("root may do everything; TestReadOnly shows the same with a file system that nobody may write to")
-	}
 	dir := t.TempDir()
-	path := filepath.Join(dir, "locks.db")
-	if err := os.Chmod(dir, 0o500); err != nil {
-		t.Fatal(err)
+	for _, d := range []string{filepath.Dir(dir), dir} {
+		if err := os.Chmod(d, 0o555); err != nil {
+			t.Fatal(err)
+		}
 	}
-	refused(t, path, fs.ErrPermission, "permission denied")
+	t.Cleanup(func() { os.Chmod(filepath.Dir(dir), 0o700) })
+	var err error
+	asNobody(func() { _, err = Open(filepath.Join(dir, "locks.db")) })
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("Open in a folder that we may not write to = %v, want fs.ErrPermission", err)
+	}
+}
+
+// asNobody calls fn without root's rights to files, which a thread can give up for itself.
+func asNobody(fn func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		const nobody = 65534
+		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
+		fn()
+	}()
+	<-done
 }
 
 // mount mounts a small file system, or skips the test.
@@ -153,7 +170,7 @@ func mount(t *testing.T, options string) string {
 	if err := syscall.Mount("none", dir, "tmpfs", 0, options); err != nil {
 		t.Skipf("can't mount: %v", err)
 	}
-	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) }) //nolint:errcheck // nothing follows
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return dir
 }
 
@@ -170,7 +187,7 @@ func TestFullDisk(t *testing.T) {
 	d := open(t, filepath.Join(dir, "locks.db"))
 	l := acquire(t, d, request("holder"))
 	filler := filepath.Join(dir, "filler")
-	os.WriteFile(filler, make([]byte, 1<<20), 0o600) //nolint:errcheck // it fills the disk, and then fails
+	os.WriteFile(filler, make([]byte, 1<<20), 0o600)
 	var err error
 	for i := 0; err == nil && i < 1000; i++ {
 		req := request("next")

@@ -54,10 +54,10 @@ func (j job) do() error {
 	if err != nil {
 		return err
 	}
-	defer d.Close() //nolint:errcheck // the process ends
+	defer d.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		io.Copy(io.Discard, os.Stdin) //nolint:errcheck // any end will do
+		io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
 	switch j.Role {
@@ -175,7 +175,7 @@ func (j job) waitMany(ctx context.Context, d *Driver) error {
 	for i := range j.Rounds {
 		req := j.Req
 		req.Owner += strconv.Itoa(i)
-		go d.Acquire(ctx, req) //nolint:errcheck // it waits until the end
+		go d.Acquire(ctx, req)
 	}
 	for {
 		st, err := d.Status(ctx, j.Req.Name)
@@ -287,9 +287,9 @@ func (p *proc) kill() {
 	if p.gone.Swap(true) {
 		return
 	}
-	p.cmd.Process.Kill() //nolint:errcheck // it may have ended
-	p.stdin.Close()      //nolint:errcheck // the same
-	p.cmd.Wait()         //nolint:errcheck // it was killed
+	p.cmd.Process.Kill()
+	p.stdin.Close()
+	p.cmd.Wait()
 }
 
 // finish waits for the process to end by itself.
@@ -310,6 +310,6 @@ func open(t testing.TB, path string, opts ...Option) *Driver {
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}
-	t.Cleanup(func() { d.Close() }) //nolint:errcheck // nothing follows
+	t.Cleanup(func() { d.Close() })
 	return d
 }

@@ -151,6 +151,7 @@ func (d *Driver) Info() driver.Info {
 		Fairness: driver.FairAlways,
 		Shared:   true,
 		Slots:    true,
+		MinTTL:   10 * time.Millisecond, // below it a busy disk alone ends leases
 		Assumptions: []string{
 			"all processes run on one host, under one kernel, and use the same file",
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",

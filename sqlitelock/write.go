@@ -361,7 +361,7 @@ func (t *tx) lockApart(at int64) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.undo = append(t.undo, func() { f.Close() }) //nolint:errcheck // nothing was written
+	t.undo = append(t.undo, func() { f.Close() })
 	return f, nil
 }
 
