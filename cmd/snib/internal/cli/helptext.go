@@ -85,9 +85,9 @@ const waitExamples = `  snib wait deploy && echo free
 `
 
 const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
-  eval "$grant"               # sets SNIB_NAME, SNIB_OWNER and SNIB_TOKEN
+  eval "$grant"               # exports SNIB_NAME, SNIB_OWNER and SNIB_TOKEN
   ...
-  snib unlock deploy --owner "$SNIB_OWNER"
+  snib unlock deploy          # by SNIB_OWNER
 `
 
 const lockNotes = `  Prefer snib run: it renews the lock, notices a loss, and frees the lock
@@ -96,7 +96,8 @@ const lockNotes = `  Prefer snib run: it renews the lock, notices a loss, and fr
   too late. With --owner, asking again extends the lock by a new --ttl.
 `
 
-const unlockExamples = `  snib unlock deploy --owner "$SNIB_OWNER"
+const unlockExamples = `  snib unlock deploy                         by SNIB_OWNER, as snib lock set it
+  snib unlock deploy --owner ci-4711
 `
 
 const unlockNotes = `  Exit code 79 means that the lock was not this owner's any more: somebody else

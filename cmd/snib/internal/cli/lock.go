@@ -132,7 +132,7 @@ func (l *locking) print(name string, token uint64) error {
 		return l.printf("%-14s%s\n%-14s%s\n%-14s%d\n%-14s%s\n",
 			"name", printable(name), "owner", printable(l.owner), "token", token, "lease left", short(l.ttl.value))
 	}
-	return l.printf("SNIB_NAME=%s\nSNIB_OWNER=%s\nSNIB_TOKEN=%d\n", shellQuote(name), shellQuote(l.owner), token)
+	return l.printf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(l.owner), token)
 }
 
 func (a *app) unlockCommand() *cobra.Command {
