@@ -31,7 +31,8 @@ type Driver interface {
 	// detached, bounded call of its own. What a dead store keeps from being withdrawn lapses within one TTL.
 	//
 	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease, it is granted again with
-	// the same token and a fresh TTL. So an acquisition whose answer was lost is simply asked again.
+	// the same token, for the TTL of the new request and with a Start of its own; where the tenure is a lease, through
+	// whatever driver. So an acquisition whose answer was lost is simply asked again.
 	//
 	// After Close it returns [ErrClosed], as do the calls that waited at that moment.
 	Acquire(ctx context.Context, req Request) (Lease, error)

@@ -608,14 +608,14 @@ func churnMutants() []mutant {
 			},
 		}
 	}
-	ghost := mutant{name: "the tenth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"}}
+	ghost := mutant{name: "the fifth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"}}
 	ghost.make = func(w *world) func(*broken) {
 		n := 0
 		return ghosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			n++
-			return n == 10 && strings.HasSuffix(req.Name, " lock")
+			return n == 5 && strings.HasSuffix(req.Name, " lock")
 		}).make(w)
 	}
 	return []mutant{

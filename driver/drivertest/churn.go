@@ -147,7 +147,7 @@ func (t *trial) churn(most int32, next func(rnd *rand.Rand) job) {
 func (t *trial) turn(d driver.Driver, reg *register, j job) {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	defer cancel(nil)
-	limit, why := 3*patience, errors.New("no turn in a long time")
+	limit, why := 2*patience, errors.New("no turn in a long time") // less than the TTL, by which all would be well again
 	if j.patience > 0 {
 		limit, why = j.patience, errGone
 	}
