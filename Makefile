@@ -28,7 +28,9 @@ test: deps ## all that must pass before a commit: vet, and all tests with the ra
 		awk '!/^ *(=== |--- (PASS|SKIP))/ {p = p $$0 "\n"} /^(ok|FAIL|[?])[ \t]/ {if (/^FAIL/) printf "%s", p; p = ""}' "$$log"; \
 		exit 1; \
 	fi; \
-	echo 'skipped:'; grep -E -A1 '^\s*--- SKIP' "$$log" | grep -vE '^(--|\s*(===|--- PASS))' || :; \
+	awk '/^=== / {at = $$3; next} /^ +[a-z_]+[.]go:[0-9]+: / {last[at] = $$0} \
+		/^ *--- SKIP/ {why = last[$$3]; sub(/^ +[^ ]+ /, "", why); names[why] = names[why] "\n  " $$3} \
+		END {for (why in names) print "skipped, because " why ":" names[why]}' "$$log"; \
 	grep -E '^ok\s' "$$log" | tail -1
 
 lint: ## golangci-lint, built from source the first time

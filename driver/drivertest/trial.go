@@ -112,6 +112,7 @@ func (h Harness) withDefaults() Harness {
 // skip ends the case because it can't be run.
 func (t *trial) skip(format string, args ...any) {
 	*t.skipped = fmt.Sprintf(format, args...)
+	t.Logf("%s", *t.skipped)
 	t.SkipNow()
 }
 
