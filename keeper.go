@@ -1,6 +1,7 @@
 package snib
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -99,7 +100,13 @@ func (c *core) install(l *Locker, le *lease, now driver.Instant) (*hold, error) 
 	if c.isClosed {
 		return nil, ErrClosed
 	}
+	if h := c.merge(le); h != nil {
+		return h, nil
+	}
 	h := le.newHold(l, le.next-1, now)
+	if l.conf.owner != "" {
+		c.owned[c.owned.of(h)] = h
+	}
 	c.seen.raise(le.name, le.end-1)
 	if l.conf.exclusive() && le.gate != nil {
 		le.gate.held = true
@@ -155,12 +162,12 @@ func (c *core) keep() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		over, sleep, more := c.tend(driver.Now())
+		over, wakeAt, more := c.tend()
 		over.run()
 		if !more {
 			return
 		}
-		timer.Reset(sleep)
+		timer.Reset(max(0, wakeAt.Left(driver.Now())))
 		select {
 		case <-timer.C:
 		case <-c.keeper.poke:
@@ -168,13 +175,15 @@ func (c *core) keep() {
 	}
 }
 
-// tend does what is due, and says how long to sleep, or that nothing is left to keep.
-func (c *core) tend(now driver.Instant) (over endings, sleep time.Duration, more bool) {
+// tend does what is due, and says when to look again, or that nothing is left to keep. Time goes by until the caller sleeps:
+// it ends contexts before, which may be many.
+func (c *core) tend() (over endings, wakeAt driver.Instant, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := driver.Now()
 	k := &c.keeper
 	if !k.looked.IsZero() && now.SteppedSince(k.looked) > margin {
-		k.hurry(now)
+		k.rebase(now)
 	}
 	k.looked, k.wakeAt = now, driver.Instant{}
 	for len(k.heap) > 0 {
@@ -196,18 +205,22 @@ func (c *core) tend(now driver.Instant) (over endings, sleep time.Duration, more
 	}
 	if len(k.heap) == 0 {
 		k.running = false
-		return over, 0, false
+		return over, driver.Instant{}, false
 	}
-	sleep = min(maxNap, max(0, k.heap[0].due.Left(now)))
-	k.wakeAt = now.Add(sleep)
-	return over, sleep, true
+	k.wakeAt = now.Add(min(maxNap, max(0, k.heap[0].due.Left(now))))
+	return over, k.wakeAt, true
 }
 
-// hurry puts the leases to the front that ended by the wall clock, in whose order the heap is not.
-func (k *keeper) hurry(now driver.Instant) {
+// rebase writes all times anew after the wall clock has run ahead of the monotonic one, in whose order the heap is: from now on
+// both say the same of them.
+func (k *keeper) rebase(now driver.Instant) {
+	anew := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
 	for _, le := range k.heap {
-		if le.deadline.Reached(now) {
-			le.due = driver.Instant{}
+		anew(&le.deadline)
+		anew(&le.renewAt)
+		anew(&le.due)
+		if !le.hold.until.IsZero() {
+			anew(&le.hold.until)
 		}
 	}
 	heap.Init(&k.heap)
@@ -228,7 +241,7 @@ func (c *core) listen(le *lease, lost <-chan error) {
 	select {
 	case <-le.done:
 	case err := <-lost:
-		c.gone(le, err)
+		c.gone(le, cmp.Or(err, error(ErrLost)))
 	}
 }
 
@@ -259,12 +272,22 @@ func (c *core) renew() {
 		answers := c.driver.Renew(ctx, due)
 		cancel()
 		took := time.Since(began)
+		var tell []func()
 		for i, le := range batch {
 			answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
 			if i < len(answers) {
 				answer = answers[i]
 			}
-			c.renewed(le, answer, took)
+			if t := c.renewed(le, answer, took); t != nil {
+				tell = append(tell, t)
+			}
+		}
+		if len(tell) > 0 { // apart: a slow Trace must keep neither these holds nor others from being looked after
+			go func() {
+				for _, t := range tell {
+					t()
+				}
+			}()
 		}
 	}
 }
@@ -293,9 +316,9 @@ func (c *core) nextBatch() (batch []*lease, due []driver.Lease, bound time.Durat
 	return batch, due, bound
 }
 
-// renewed takes the answer for one lease. It never revives: an answer that comes after the deadline is too late, whatever
-// it says.
-func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) {
+// renewed takes the answer for one lease, and returns what is to be told of it, or nil. It never revives: an answer that comes
+// after the deadline is too late, whatever it says.
+func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (tell func()) {
 	err := answer.Err
 	if err == nil && answer.Start.IsZero() {
 		err = errors.New("the driver renewed a lease without a start")
@@ -304,7 +327,7 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) {
 	le.renewing = false
 	if le.index < 0 { // the hold ended while the store was asked
 		c.mu.Unlock()
-		return
+		return nil
 	}
 	h, now := le.hold, driver.Now()
 	var left time.Duration
@@ -319,10 +342,15 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) {
 		c.schedule(le)
 	}
 	c.mu.Unlock()
-	h.locker.tell(func(t *Trace) func(Event) { return t.Renewed },
-		Event{Name: le.name, Token: h.token, Took: took, Left: left, Err: err})
 	if errors.Is(err, ErrLost) {
 		c.gone(le, err)
+	}
+	if len(h.locker.conf.traces) == 0 {
+		return nil
+	}
+	return func() {
+		h.locker.tell(func(t *Trace) func(Event) { return t.Renewed },
+			Event{Name: le.name, Token: h.token, Took: took, Left: left, Err: err})
 	}
 }
 

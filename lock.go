@@ -43,6 +43,9 @@ type hold struct {
 	scopes []*scope      // to be ended with the hold
 	lost   chan struct{} // made on demand; closed when the hold is lost, after its scopes
 	told   bool          // lost is closed, or would be
+
+	after  chan struct{} // closed once the contexts of the hold before have ended; nil if there is nothing to wait for
+	unseen bool          // its waiter gave up in the same moment: nobody ever had it
 }
 
 // A scope is a context that ends with a hold.
@@ -83,8 +86,8 @@ func (l *Lock) Name() string { return l.hold.lease.name }
 // backend has none ([driver.FencingNone]). Re-entering does not change it.
 func (l *Lock) Token() uint64 { return l.hold.token }
 
-// Owner is the id under which the store knows the holder. Holds that were handed over within the process share one; with
-// the token it identifies a hold. Whoever knows it can release the lock, so it does not belong into logs.
+// Owner is the id under which the store knows the holder. Holds that were handed over within the process share one, and the
+// store knows them by the token of the first. Whoever knows it can release the lock, so it does not belong into logs.
 func (l *Lock) Owner() string { return l.hold.lease.owner }
 
 // File keeps the lock taken when a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that
@@ -188,19 +191,34 @@ func (s *scope) end(cause error) {
 		if i := slices.Index(h.scopes, s); i >= 0 {
 			h.scopes = slices.Delete(h.scopes, i, i+1)
 		}
+		if h.isLost() { // who ended it is about to end the scope
+			cause = h.cause
+		}
 		c.mu.Unlock()
 	}
 	s.cancel(cause)
 }
 
-// isOver reports whether the hold has ended already. A nil hold is none, and has not.
-func (h *hold) isOver() bool {
+// settled waits until a hold that was handed over is all that there is of its lease, and says why it is over if it is. A
+// nil hold is none.
+func (h *hold) settled() error {
 	if h == nil {
-		return false
+		return nil
+	}
+	if h.after != nil {
+		<-h.after // not for long: nobody is called before it is closed
 	}
 	h.locker.core.mu.Lock()
 	defer h.locker.core.mu.Unlock()
-	return h.cause != nil
+	return h.over()
+}
+
+// over says why the hold is over, also if the keeper has not seen it yet, or is nil. It is called with core.mu held.
+func (h *hold) over() error {
+	if now := driver.Now(); h.cause == nil && h.deadline().Reached(now) {
+		return h.lease.overdue(now)
+	}
+	return h.cause
 }
 
 // isLost is called with core.mu held.
@@ -242,14 +260,17 @@ func (h *hold) leave() error {
 		return lost
 	}
 	ending := h.end(ErrReleased)
-	local := c.handOver(le, now)
-	if !local {
+	next := c.handOver(le, now, len(ending.scopes) > 0)
+	if next == nil {
 		c.keeper.remove(le)
 		le.gate.note(le)
 	}
 	c.mu.Unlock()
 	ending.run()
-	return h.giveBack(now, local)
+	if next != nil && next.after != nil {
+		close(next.after)
+	}
+	return h.giveBack(now, next != nil)
 }
 
 // giveBack ends what leave began: it tells the store, unless the lease went on to another hold.
@@ -264,6 +285,9 @@ func (h *hold) giveBack(now driver.Instant, local bool) error {
 		if le.gate != nil {
 			c.passTurn(le.gate)
 		}
+	}
+	if h.unseen {
+		return err
 	}
 	l.tell(func(t *Trace) func(Event) { return t.Released }, Event{
 		Name: le.name, Token: h.token, Held: now.Sub(h.since), Took: time.Since(began), Local: local, Err: err,
@@ -282,6 +306,7 @@ func (h *hold) lossError() error {
 // end marks the hold as ended. It is called with core.mu held; the caller runs the result without.
 func (h *hold) end(cause error) ending {
 	h.cause = cause
+	h.locker.core.owned.remove(h)
 	e := ending{hold: h, scopes: h.scopes, cause: cause}
 	h.scopes = nil
 	return e

@@ -35,6 +35,8 @@ type core struct {
 	mu       sync.Mutex
 	isClosed bool
 	gates    map[string]*gate
+	outside  map[string]int // who waits for a name in the store by themselves, without a gate
+	owned    owned
 	keeper   keeper
 	seen     watermarks
 }
@@ -58,9 +60,12 @@ func New(d driver.Driver, opts ...Option) (*Locker, error) {
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
 		owner:  rand.Text() + "-",
 		closed: make(chan struct{}),
-		gates:  make(map[string]*gate),
 		keeper: keeper{poke: make(chan struct{}, 1)},
-		seen:   make(watermarks),
+
+		gates:   make(map[string]*gate),
+		outside: make(map[string]int),
+		owned:   make(owned),
+		seen:    make(watermarks),
 	}}, nil
 }
 
@@ -147,6 +152,12 @@ func (l *Locker) enter(ctx context.Context, name string, noWait bool) (lock *Loc
 		lock, err := l.reenter(ctx, h)
 		return lock, true, err
 	}
+	if h, err := l.rejoin(name); h != nil || err != nil {
+		if err != nil {
+			return nil, false, err
+		}
+		return l.newLock(ctx, h), true, nil
+	}
 	wait, cancel := l.bound(ctx, noWait)
 	defer cancel()
 	h, local, err := l.contend(wait, name, noWait)
@@ -167,7 +178,11 @@ func (l *Locker) bound(ctx context.Context, noWait bool) (context.Context, conte
 // contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.
 func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold, local bool, err error) {
 	var g *gate // stays nil for those who ask without the turn
-	if !l.conf.fair && l.conf.owner == "" {
+	if l.conf.fair || l.conf.owner != "" {
+		if !noWait {
+			defer l.core.stepOutside(name)()
+		}
+	} else {
 		var handed *hold
 		g, handed, err = l.core.line(ctx, l, name, noWait)
 		if handed != nil || err != nil {
@@ -193,7 +208,7 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (*h
 	c.mu.Lock()
 	seen := c.seen[name]
 	if g != nil && l.conf.handsOver() {
-		req.Tokens = g.block()
+		req.Tokens = g.block(l)
 	}
 	c.mu.Unlock()
 	granted, err := c.driver.Acquire(ctx, req)
@@ -204,7 +219,7 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (*h
 		return nil, err
 	}
 	h, err := l.admit(ctx, req, granted, g, seen)
-	if err != nil && granted != nil {
+	if err != nil && granted != nil && !c.isOwned(req.Owner, name) {
 		// Whoever asked is told of err; a release that the store does not hear lapses with the lease.
 		_ = c.release(granted, l.conf.releaseTimeout)
 	}
@@ -220,7 +235,7 @@ func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.L
 	if grant.Start.IsZero() || (grant.Token == 0 && l.core.info.Fencing > driver.FencingNone) {
 		return nil, fmt.Errorf("the driver granted a lease without start or token")
 	}
-	if grant.Token <= seen && l.core.info.Fencing > driver.FencingNone && l.conf.owner == "" {
+	if l.wentBack(grant.Token, seen) {
 		if err := l.regressed(req.Name, grant.Token, seen); err != nil {
 			return nil, err
 		}
@@ -235,6 +250,18 @@ func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.L
 			ErrLost, now.Sub(grant.Start), le.ttl)
 	}
 	return l.core.install(l, le, now)
+}
+
+// wentBack reports whether a token is one that was granted before. An owner of its own may get its lease once more, and beside
+// those of others if they share the lock.
+func (l *Locker) wentBack(token, seen uint64) bool {
+	switch {
+	case l.core.info.Fencing == driver.FencingNone:
+		return false
+	case l.conf.owner != "":
+		return token < seen && l.conf.exclusive()
+	}
+	return token <= seen
 }
 
 // regressed reports a token that went back: as an error where fencing is required, and to the traces.

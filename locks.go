@@ -10,11 +10,10 @@ import (
 
 // Locks are holds on several names, acquired together.
 type Locks struct {
-	locks  []*Lock // sorted by name
-	ctx    context.Context
-	scope  *scope
-	lost   chan struct{}
-	losing sync.Once
+	locks []*Lock // sorted by name
+	ctx   context.Context
+	scope *scope
+	lost  chan struct{}
 }
 
 // AcquireAll waits for all the names and takes them, or none. It takes them one after the other in the order of the
@@ -34,8 +33,8 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 
 	ls := &Locks{lost: make(chan struct{})}
 	wait, stop := context.WithCancelCause(bounded)
-	defer stop(nil)
 	waiting := &scope{cancel: stop}
+	defer waiting.end(nil)
 	for _, name := range names {
 		lock, err := each.Acquire(wait, name)
 		if err != nil {
@@ -45,7 +44,6 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 		waiting.endWith(lock.hold)
 	}
 	ls.open(ctx)
-	waiting.end(nil)
 	return ls, nil
 }
 
@@ -57,11 +55,12 @@ func (ls *Locks) open(parent context.Context) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	ls.ctx = ctx
+	lost, losing := ls.lost, new(sync.Once) // not ls: the holds must not keep it, and so its Locks, alive
 	ls.scope = &scope{cancel: func(cause error) {
-		if errors.Is(cause, ErrLost) {
-			ls.losing.Do(func() { close(ls.lost) })
-		}
 		cancel(cause)
+		if errors.Is(cause, ErrLost) {
+			losing.Do(func() { close(lost) })
+		}
 	}}
 	for _, lock := range ls.locks {
 		ls.scope.endWith(lock.hold)

@@ -74,14 +74,16 @@ func ReleaseTimeout(d time.Duration) Option {
 }
 
 // Reentrant lets an Acquire whose context carries a hold on the same name add to that hold, which then ends when all its
-// locks are released. Without it such an Acquire answers [ErrNested].
+// locks are released; TTL, MaxHold and MinHold stay the outermost one's. Without it such an Acquire answers [ErrNested].
 func Reentrant() Option {
 	return always(func(c *config) { c.reentrant = true })
 }
 
 // Owner names the acquisition instead of a new random id. Acquiring is idempotent for an owner: who holds the lock under
-// this id already gets the same hold again, with the same token. The id must be unique among those who contend, and
-// whoever knows it can release the lock.
+// this id already gets the same hold again, with the same token, and it ends when all its locks are released.
+//
+// The id must be unique among those who contend, and used by one process at a time: another one that acquires with it takes
+// the hold over, with its own TTL, and its release ends it for both. Whoever knows the id can release the lock.
 func Owner(id string) Option {
 	return Option{func(c *config) error {
 		if id == "" || len(id) > driver.MaxName {
@@ -92,7 +94,8 @@ func Owner(id string) Option {
 	}}
 }
 
-// Label is a text that is shown to those who inspect the lock, beside host and process id. It decides nothing.
+// Label is a text that is shown to those who inspect the lock, beside host and process id. It decides nothing but that holds
+// of different labels are not handed over within the process without the store.
 func Label(text string) Option {
 	return always(func(c *config) { c.label = text })
 }

@@ -15,10 +15,11 @@ import (
 // Who has the turn asks the store. An exclusive hold keeps the turn until it ends; then the lease, with its next token,
 // goes straight to the first in the queue, or that one gets the turn to ask for itself.
 type gate struct {
-	name  string
-	queue list.List // of *waiter
-	held  bool      // an exclusive hold of this process has the turn
-	used  int       // tokens that the last lease here could have used
+	name   string
+	queue  list.List // of *waiter
+	held   bool      // an exclusive hold of this process has the turn
+	used   int       // tokens that the last lease here could have used
+	wanted bool      // its run was cut short for somebody else
 }
 
 // A waiter is a goroutine in a gate's queue.
@@ -71,11 +72,10 @@ func (c *core) line(ctx context.Context, l *Locker, name string, noWait bool) (*
 	var err error
 	select {
 	case h := <-w.ready:
-		if ctx.Err() == nil && !h.isOver() {
+		if err = cmp.Or(context.Cause(ctx), h.settled()); err == nil {
 			return g, h, nil
 		}
 		w.ready <- h // there is room: nobody else sends
-		err = cmp.Or(context.Cause(ctx), error(ErrLost))
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-c.closed:
@@ -95,7 +95,9 @@ func (c *core) quit(g *gate, w *waiter, place *list.Element) {
 		}
 		c.mu.Unlock()
 		if h != nil {
-			_ = h.leave() // told to the traces
+			h.unseen = true
+			_ = h.settled()
+			_ = h.leave() // the store is told if need be, and the next one gets the lock
 		}
 	default:
 		g.queue.Remove(place)
@@ -129,29 +131,37 @@ func (g *gate) pop() *waiter {
 }
 
 // handOver gives a lease whose hold has just been released to the next in the queue, if that is allowed. It is called
-// with core.mu held.
-func (c *core) handOver(le *lease, now driver.Instant) bool {
+// with core.mu held. If contexts of the old hold are still to be ended, the new one waits until the caller closes its after.
+func (c *core) handOver(le *lease, now driver.Instant, ending bool) *hold {
 	g := le.gate
 	if g == nil || g.queue.Len() == 0 || !le.mayGoOn(now) {
-		return false
+		return nil
 	}
 	w := g.queue.Front().Value.(*waiter)
-	if !w.locker.conf.handsOver() || w.locker.conf.ttl != le.hold.locker.conf.ttl {
-		return false
+	if !w.locker.conf.follows(&le.hold.locker.conf) {
+		return nil
 	}
 	g.pop()
 	le.run.length++
 	h := le.newHold(w.locker, le.next, now)
 	le.next++
 	c.schedule(le)
+	if ending {
+		h.after = make(chan struct{})
+	}
 	w.ready <- h
-	return true
+	return h
 }
 
 // handsOver reports whether holds under these options may pass from one to the next without the store: not where the
 // store has to know of each.
 func (c *config) handsOver() bool {
 	return c.exclusive() && !c.fair && !c.inheritable && c.minHold == 0 && c.owner == ""
+}
+
+// follows reports whether a hold under c may take over the lease of one under had.
+func (c *config) follows(had *config) bool {
+	return c.handsOver() && c.ttl == had.ttl && c.label == had.label
 }
 
 // mayGoOn reports whether one more hold may have the lease.
@@ -162,7 +172,7 @@ func (le *lease) mayGoOn(now driver.Instant) bool {
 	select {
 	case <-le.wanted:
 	default:
-		if le.wanted != nil {
+		if le.wanted != nil && le.hold.locker.core.outside[le.name] == 0 {
 			return true
 		}
 	}
@@ -172,10 +182,20 @@ func (le *lease) mayGoOn(now driver.Instant) bool {
 	return le.run.length < maxRun && now.Sub(le.run.wantedAt) < maxRunTime
 }
 
-// block is how many tokens the next lease should reserve: one for each who waits, and twice as many as the last lease
-// used if it used them all, so that a long run costs the store few words.
-func (g *gate) block() int {
-	return min(max(1+g.queue.Len(), g.used), maxBlock)
+// block is how many tokens the next lease, which l takes, should reserve: one for each who waits and could have it, and twice as
+// many as the last lease used if it used them all, so that a long run costs the store few words.
+func (g *gate) block(l *Locker) int {
+	most, n := maxBlock, 1
+	if g.wanted { // the last run was cut short for another process
+		most = maxRun + 1
+	}
+	for e := g.queue.Front(); e != nil && n < most; e = e.Next() {
+		if !e.Value.(*waiter).locker.conf.follows(&l.conf) {
+			return n
+		}
+		n++
+	}
+	return min(max(n, g.used), most)
 }
 
 // note learns from a lease that goes back to the store.
@@ -184,6 +204,7 @@ func (g *gate) note(le *lease) {
 		return
 	}
 	first := le.granted.Grant().Token
+	g.wanted = !le.run.wantedAt.IsZero()
 	g.used = int(le.next - first)
 	if le.next >= le.end {
 		g.used *= 2

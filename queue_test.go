@@ -70,6 +70,7 @@ func TestLocalTokensIncrease(t *testing.T) {
 						t.Errorf("token %d after %d", lock.Token(), last)
 					}
 					last = lock.Token()
+					time.Sleep(time.Microsecond) // so that the others come and wait
 					release(t, lock)
 				}
 			})

@@ -40,21 +40,29 @@ func (c *core) carried(ctx context.Context, name string) *hold {
 
 // reenter adds a lock to a hold that ctx carries.
 func (l *Locker) reenter(ctx context.Context, h *hold) (*Lock, error) {
-	had, asked := &h.locker.conf, &l.conf
-	switch {
-	case !asked.reentrant:
+	if !l.conf.reentrant {
 		return nil, fmt.Errorf("%w: it would wait for itself; see Reentrant", ErrNested)
-	case had.shared && !asked.shared:
-		return nil, fmt.Errorf("%w: as shared, so it would wait for itself to hold it alone", ErrNested)
-	case had.slots != asked.slots:
-		return nil, fmt.Errorf("%w: held with %d slots and asked for with %d", ErrKind, had.slots, asked.slots)
+	}
+	if err := l.conf.joins(&h.locker.conf); err != nil {
+		return nil, err
 	}
 	c := l.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h.cause != nil {
-		return nil, h.cause // it ended just now
+	if err := h.over(); err != nil {
+		return nil, err // it ended just now
 	}
 	h.count++
 	return l.newLock(ctx, h), nil
+}
+
+// joins reports why a lock that is asked for under c can't be one more of a hold under had.
+func (c *config) joins(had *config) error {
+	switch {
+	case had.slots != c.slots:
+		return fmt.Errorf("%w: held with %d slots and asked for with %d", ErrKind, had.slots, c.slots)
+	case had.shared && !c.shared:
+		return fmt.Errorf("%w: as shared, so it would wait for itself to hold it alone", ErrNested)
+	}
+	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // A Trace is a set of functions that are called when something happens to a lock; nil ones are not. They may be called
-// from many goroutines at once, and should return soon: except for Lost and Leaked, the operation waits for them.
+// from many goroutines at once, and should return soon: except for Renewed, Lost and Leaked, the operation waits for them.
 type Trace struct {
 	WaitStarted func(Event) // an Acquire began; for each there is one WaitEnded
 	WaitEnded   func(Event) // Waited; Err if it failed

@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // An Instant is a moment on the clock by which leases are judged. Unlike [time.Time] it counts the time during which the
 // machine slept: a lease must not survive a closed lid. Instants compare within one process only, and never stand in
@@ -21,9 +24,17 @@ var epoch = time.Now()
 // 2000, decades before epoch.
 const origin = 100 * 365 * 24 * time.Hour
 
-// Add returns the moment d after i.
+// Add returns the moment d after i, or the last one that there is.
 func (i Instant) Add(d time.Duration) Instant {
-	return Instant{i.mono + int64(d), i.wall + int64(d)}
+	return Instant{plus(i.mono, int64(d)), plus(i.wall, int64(d))}
+}
+
+// plus adds without overflow to the far future.
+func plus(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 // Sub returns how much time passed from j to i, by the clock that saw more of it.

@@ -39,10 +39,10 @@ func (k *lock) admits(req driver.Request) bool {
 	return len(k.holders) == 0
 }
 
-// heldBy returns the hold of an owner, or nil.
-func (k *lock) heldBy(owner string) *hold {
+// heldBy returns the hold that the owner of a request has already, on the same side of the lock, or nil.
+func (k *lock) heldBy(req driver.Request) *hold {
 	for _, h := range k.holders {
-		if h.state == held && h.req.Owner == owner {
+		if h.state == held && h.req.Owner == req.Owner && h.req.Shared == req.Shared {
 			return h
 		}
 	}

@@ -121,11 +121,11 @@ func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*lease, *w
 	}
 	k := s.lock(req.Name, now)
 	defer s.settle(k, now)
-	if h := k.heldBy(req.Owner); h != nil {
-		return d.again(h, req, now), nil, nil
-	}
 	if err := k.checkKind(req); err != nil {
 		return nil, nil, err
+	}
+	if h := k.heldBy(req); h != nil {
+		return d.again(h, req, now), nil, nil
 	}
 	w := &waiter{ctx: ctx, driver: d, lock: k, req: req, since: now}
 	if len(k.queue) == 0 && k.admits(req) {
@@ -288,7 +288,7 @@ func (s *Store) settle(k *lock, now driver.Instant) {
 	for len(k.queue) > 0 {
 		w := k.queue[0]
 		if w.ctx.Err() == nil && !w.driver.isClosed() { // else it withdraws by itself
-			h := k.heldBy(w.req.Owner) // the same owner may have asked twice
+			h := k.heldBy(w.req) // the same owner may have asked twice
 			if h == nil && !k.admits(w.req) {
 				break
 			}

@@ -85,7 +85,7 @@ var mutants = []mutant{
 	{
 		breaks: "a grant that is not used is given back",
 		file:   "locker.go", run: "TestLateGrant|TestTokenRegression",
-		old: "	if err != nil && granted != nil {", new: "	if false {",
+		old: "	if err != nil && granted != nil && !c.isOwned(req.Owner, name) {", new: "	if false {",
 	},
 	{
 		breaks: "a grant without a token is no success",
@@ -95,7 +95,7 @@ var mutants = []mutant{
 	{
 		breaks: "a token that went back is reported",
 		file:   "locker.go", run: "TestTokenRegression",
-		old: "if grant.Token <= seen &&", new: "if grant.Token < seen &&",
+		old: "	return token <= seen\n", new: "	return token < seen\n",
 	},
 	{
 		breaks: "release works after the context of its acquire has ended",
@@ -165,7 +165,7 @@ var mutants = []mutant{
 	{
 		breaks: "a hold is not handed over to another TTL",
 		file:   "queue.go", run: "TestNoLocalHandOver",
-		old: " || w.locker.conf.ttl != le.hold.locker.conf.ttl", new: "",
+		old: " && c.ttl == had.ttl", new: "",
 	},
 	{
 		breaks: "a waiter that gives up passes the turn on",
@@ -190,12 +190,52 @@ var mutants = []mutant{
 	{
 		breaks: "fair waiters stand in the store's queue",
 		file:   "locker.go", run: "TestFair",
-		old: "if !l.conf.fair && l.conf.owner", new: "if l.conf.owner",
+		old: "	if l.conf.fair || l.conf.owner", new: "	if l.conf.owner",
 	},
 	{
 		breaks: "an owner that asks again gets the same hold",
-		file:   "locker.go", run: "TestOwnerIsIdempotent",
-		old: "if !l.conf.fair && l.conf.owner == \"\" {", new: "if !l.conf.fair {",
+		file:   "owner.go", run: "TestOwnerShares|TestOwnerIsIdempotent",
+		old: "	if h == nil || h.over() != nil {\n", new: "	if true {\n",
+	},
+	{
+		breaks: "an acquisition that is given up does not free what its owner holds",
+		file:   "locker.go", run: "TestOwnerGivesUpOne",
+		old: " && !c.isOwned(req.Owner, name) {", new: " {",
+	},
+	{
+		breaks: "a local run ends for those who stand beside its queue",
+		file:   "queue.go", run: "TestLocalRunEndsForThoseOutside",
+		old: " && le.hold.locker.core.outside[le.name] == 0", new: "",
+	},
+	{
+		breaks: "tokens are reserved for those who can use them",
+		file:   "queue.go", run: "TestReservesNoTokens",
+		old: "		if !e.Value.(*waiter).locker.conf.follows(&l.conf) {", new: "		if false {",
+	},
+	{
+		breaks: "the next holder begins when the contexts of the last one have ended",
+		file:   "queue.go", run: "TestHandOverAfterContextsEnd",
+		old: "	if ending {\n", new: "	if false {\n",
+	},
+	{
+		breaks: "a slow trace delays nothing",
+		file:   "keeper.go", run: "TestSlowTrace",
+		old: "			go func() {\n				for _, t := range tell {", new: "			func() {\n				for _, t := range tell {",
+	},
+	{
+		breaks: "the cause of a context is that of its hold",
+		file:   "lock.go", run: "TestReleaseAndCauseAgree",
+		old: "		if h.isLost() { // who ended", new: "		if false { // who ended",
+	},
+	{
+		breaks: "leaked locks of several names are found",
+		file:   "locks.go", run: "TestLeakedLocks",
+		old: "losing.Do(func() { close(lost) })", new: "losing.Do(func() { close(ls.lost) })",
+	},
+	{
+		breaks: "durations without end do not overflow",
+		file:   "driver/clock.go", pkg: ".", run: "TestEndless",
+		old: "	if b > 0 && a > math.MaxInt64-b {", new: "	if b > 0 && a > math.MaxInt64 {",
 	},
 	{
 		breaks: "a nested acquire does not wait for itself",
@@ -205,7 +245,7 @@ var mutants = []mutant{
 	{
 		breaks: "the upgrade of a shared hold does not wait for itself",
 		file:   "reentry.go", run: "TestReentryChecks",
-		old: "	case had.shared && !asked.shared:", new: "	case false:",
+		old: "	case had.shared && !c.shared:", new: "	case false:",
 	},
 	{
 		breaks: "carried holds that have ended are none",
