@@ -70,7 +70,7 @@ func TestLocalTokensIncrease(t *testing.T) {
 						t.Errorf("token %d after %d", lock.Token(), last)
 					}
 					last = lock.Token()
-					time.Sleep(time.Microsecond) // so that the others come and wait
+					time.Sleep(time.Nanosecond) // so that the others come and wait, and the store's clock stands
 					release(t, lock)
 				}
 			})

@@ -3,11 +3,13 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -180,4 +182,20 @@ func TestAcquireAll(t *testing.T) {
 		<-ls.Context().Done()
 		wantErr(t, "Release", ls.Release(), snib.ErrLost)
 	})
+}
+
+// Everybody takes names in the same order, whatever the order in which they are given.
+func TestAcquireAllOrder(t *testing.T) {
+	d := newSpy(new(memlock.Store))
+	var asked []string
+	d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		asked = append(asked, req.Name)
+		return ask()
+	}
+	ls, err := open(t, d).AcquireAll(t.Context(), "c", "a", "b", "a")
+	wantErr(t, "AcquireAll", err, nil)
+	wantErr(t, "Release", ls.Release(), nil)
+	if got, want := strings.Join(asked, " "), "a b c"; got != want {
+		t.Errorf("asked for %s, want %s", got, want)
+	}
 }

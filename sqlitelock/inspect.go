@@ -11,6 +11,7 @@ import (
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
+	st.Name = name // all that there is to say if nothing is of this boot
 	err = d.view(ctx, func(db conn) error {
 		st, err = d.status(db, name)
 		return err
@@ -23,6 +24,7 @@ func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	for from, more := prefix, true; more; {
 		var page []driver.Status
+		more = false // view does not call us if nothing is of this boot
 		err := d.view(ctx, func(db conn) (err error) {
 			page, from, more, err = d.page(db, prefix, from)
 			return err

@@ -462,3 +462,24 @@ func TestClockBehind(t *testing.T) {
 		release(t, l)
 	}
 }
+
+// TestListOfNothing lists a file in which nothing is of this boot: one that nobody locked in yet, and one of an earlier boot.
+func TestListOfNothing(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	list := func(what string) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := d.List(ctx, "", func(st driver.Status) bool {
+			t.Errorf("%s: listed %+v", what, st)
+			return true
+		})
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	list("a new file")
+	acquire(t, d, request("holder"))
+	d.boot = "another boot" // as for a process after a restart of the machine
+	list("a file of another boot")
+}

@@ -460,3 +460,24 @@ func heldFor(t *testing.T, name string) time.Duration {
 	}
 	return time.Duration(doc.Holders[0].Held * float64(time.Second))
 }
+
+// TestWindsDownUnderTheLock ends a command whose child takes a while to end: the lock is free only after that.
+func TestWindsDownUnderTheLock(t *testing.T) {
+	dir := store(t)
+	log := filepath.Join(dir, "log")
+	script := filepath.Join(dir, "slow")
+	text := "trap 'sleep 0.7; echo ended >>" + log + "; exit' TERM\necho began >>" + log + "\nwhile :; do sleep 0.05; done\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, "snib", "run", "name", "--", "sh", "-c", "sh "+script+"; true")
+	if !poll(func() bool { b, _ := os.ReadFile(log); return len(b) > 0 }) {
+		t.Fatal("the command did not begin")
+	}
+	p.signal(syscall.SIGTERM)
+	out, code := snib(t, "run", "-w", "20", "name", "--", "cat", log)
+	if code != 0 || !strings.Contains(out, "ended") {
+		t.Errorf("the next one came in (%d) and found %q, want that the last one had ended", code, out)
+	}
+	p.wait()
+}

@@ -269,7 +269,7 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "locks of several names are taken in one order",
-		file:   "locks.go", run: "ExampleLocker_AcquireAll",
+		file:   "locks.go", run: "TestAcquireAllOrder",
 		old: "	names = slices.Compact(slices.Sorted(slices.Values(names)))\n", new: "	_ = slices.Compact[[]string]\n",
 	},
 	{

@@ -33,6 +33,7 @@ type guard struct {
 	stopped  syscall.Signal // what stopped the command; 0 while it runs
 	wantsTTY bool           // it has the terminal, or asked for it
 	told     bool           // we were sent SIGINT
+	asked    bool           // we passed on a signal that ends programs: what winds down for it is guarded still
 }
 
 func (r *run) guard(lock *snib.Lock, kid *child.Child) *guard {
@@ -175,6 +176,7 @@ func (g *guard) signalled(s syscall.Signal) {
 		g.resume()
 	default:
 		g.told = g.told || s == syscall.SIGINT
+		g.asked = g.asked || ends(s)
 		g.kid.Signal(s)
 		if ends(s) && g.stopped != 0 {
 			g.resume() // a stopped process would not get it
@@ -239,7 +241,10 @@ func (g *guard) handle(by syscall.Signal) {
 
 // finish is called when the command itself has ended: it sees to what the command has left, and finds the exit code.
 func (g *guard) finish(end ending) ending {
-	if g.why != 0 {
+	if g.asked && g.killAt.IsZero() {
+		g.killAt = time.Now().Add(g.run.killAfter.value)
+	}
+	if g.why != 0 || g.asked {
 		g.sweep()
 	}
 	g.kid.TakeBack()

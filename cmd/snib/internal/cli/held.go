@@ -34,6 +34,15 @@ func heldAround() ([]held, error) {
 	return around, nil
 }
 
+// checkAround is checkNested for what our environment says.
+func checkAround(ctx context.Context, s *backend.Store, name string) error {
+	around, err := heldAround()
+	if err != nil {
+		return err
+	}
+	return checkNested(ctx, s, name, around)
+}
+
 // checkNested refuses a lock that this process runs under already: it would wait for itself for ever. A process that
 // outlived the run it was started by still has the variable, so the store is asked whether the hold is there.
 func checkNested(ctx context.Context, s *backend.Store, name string, around []held) error {

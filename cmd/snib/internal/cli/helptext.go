@@ -21,7 +21,9 @@ const runExamples = `  snib run deploy -- make deploy            one at a time; 
 const runNotes = `  The command is run directly, not by a shell, with our standard input, output
   and error, in a process group of its own. TERM, HUP, INT, QUIT, USR1, USR2,
   WINCH and CONT are passed on to that group. What the command leaves running in
-  the background when it ends is not guarded any more.
+  the background when it ends is not guarded any more; but after TERM, HUP, INT
+  or QUIT the lock is kept until all of the group has ended, or is killed after
+  --kill-after.
 
   Loss. While renewals fail, the command gets TERM when only --kill-after of the
   lease is left (or a third of --ttl, if that is less), and KILL before it ends.

@@ -72,12 +72,18 @@ func (l *locking) lock(ctx context.Context, name string) error {
 	if err := ttlFits(s.Info(), l.ttl.value); err != nil {
 		return err
 	}
+	if err := checkAround(ctx, s, name); err != nil {
+		return err
+	}
 	lease, err := l.acquire(ctx, s, name)
 	if errors.Is(err, snib.ErrHeld) {
 		if l.quiet {
 			return silent(exitBusy)
 		}
 		return fail(exitBusy, "%s is taken%s", printable(name), takenBy(s, name))
+	}
+	if errors.Is(err, snib.ErrInvalid) { // as in run
+		return fail(exitConfig, "%s: %s", s.URL, message(err))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.URL, err)

@@ -173,6 +173,8 @@ func (r *run) busy(err error, s *backend.Store) error {
 	switch {
 	case errors.Is(err, snib.ErrLost): // before the command began, so it isn't exit code 79
 		return fail(exitUnavailable, "%s; is the store too slow for --ttl %v?", message(err), r.ttl)
+	case errors.Is(err, snib.ErrInvalid): // name and flags were checked: it is the store's place that can't be used
+		return fail(exitConfig, "%s", message(err))
 	case !errors.Is(err, snib.ErrHeld):
 		return err
 	case r.skip:

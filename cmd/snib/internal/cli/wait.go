@@ -31,6 +31,9 @@ func (a *app) waitCommand() *cobra.Command {
 // the way of those who need it.
 func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, bound *duration) error {
 	const least, most = 10 * time.Millisecond, 500 * time.Millisecond
+	if err := checkAround(ctx, s, name); err != nil {
+		return err
+	}
 	began := time.Now()
 	for pause := least; ; pause = min(pause*2, most) {
 		st, err := status(ctx, s, name)
