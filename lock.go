@@ -92,7 +92,13 @@ func (l *Lock) Owner() string { return l.hold.lease.owner }
 
 // File keeps the lock taken when a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that
 // has it is gone. It is nil without [Inheritable], and where the backend can't do it. Don't close it.
-func (l *Lock) File() *os.File { return l.hold.lease.granted.Grant().File }
+func (l *Lock) File() *os.File {
+	c := l.hold.locker.core
+	c.mu.Lock()
+	granted := l.hold.lease.granted // merge may replace it
+	c.mu.Unlock()
+	return granted.Grant().File
+}
 
 // Validity is how long the hold may still be relied on if no further renewal succeeds. It is not positive once the hold
 // has ended. It shrinks while renewals fail, which is the time to save what can be saved.
@@ -306,7 +312,9 @@ func (h *hold) lossError() error {
 // end marks the hold as ended. It is called with core.mu held; the caller runs the result without.
 func (h *hold) end(cause error) ending {
 	h.cause = cause
-	h.locker.core.owned.remove(h)
+	if h.locker.conf.owner != "" {
+		h.locker.core.owned.remove(h)
+	}
 	e := ending{hold: h, scopes: h.scopes, cause: cause}
 	h.scopes = nil
 	return e
