@@ -8,10 +8,12 @@ SHELL := /bin/bash
 
 export GOWORK := $(CURDIR)/go.work
 
-# How long each fuzz target runs, how often the conformance suite runs, and what a benchmark's name matches.
+# How long each fuzz target runs, how often the conformance suite runs, what a benchmark's name matches, and which
+# scenarios are compared with other libraries: such as S1,S4, or all.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BENCH ?= .
+SCENARIOS ?= all
 
 .PHONY: help test lint fmt stress mutants fuzz bench deps
 
@@ -52,14 +54,21 @@ fuzz: ## each fuzz target for FUZZTIME=30s
 		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit; \
 	done; [ "$$found" ] || { echo "make: there are no fuzz targets" >&2; exit 1; }; }
 
-bench: ## benchmarks whose name matches BENCH=.
+bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other libraries ("go run ./bench -h" has more)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem work
+	go run ./bench -scenario '$(SCENARIOS)'
 
-# The race detector needs a C compiler, and nothing else does.
+# What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
+# missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
+NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm
+export SNIB_REQUIRE ?= redis,node
+
 deps:
-	@command -v "$$(go env CC)" >/dev/null || { \
+	@missing=; for need in $(NEEDS); do command -v "$${need%%:*}" >/dev/null || missing+=" $${need##*:}"; done; \
+	[ -z "$$missing" ] || { \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		{ command -v apt-get && { [ -z "$$sudo" ] || command -v sudo; }; } >/dev/null || { \
-			echo "make: the race detector needs a C compiler ($$(go env CC)); please install one, such as gcc" >&2; exit 1; }; \
-		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends gcc libc6-dev; \
+			echo "make: the tests need these packages of Debian; please install what they stand for:$$missing" >&2; exit 1; }; \
+		case "$$missing" in *gcc*) missing+=" libc6-dev";; esac; \
+		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
 	}

@@ -25,14 +25,23 @@ var rules = []rule{
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
+	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
 	{"internal/readme", nil, nil, "the README's examples stand in the packages that they show; this one only compares and runs"},
 
 	{"sqlitelock/...", []string{"driver", "github.com/ncruces/go-sqlite3/...", "golang.org/x/sys/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
+	{"redislock", []string{"driver", "github.com/redis/rueidis"}, backendTests,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+
 	{"cmd/snib/...", []string{".", "driver", "memlock", "sqlitelock", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
+
+	{"bench", []string{".", "driver", "memlock", "redislock", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
+		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"},
+		[]string{"internal/livetest"},
+		"it links each library that it compares, so nobody else does"},
 }
 
 // exceptions are package variables that are allowed to be state, as "directory.name", each with the reason.

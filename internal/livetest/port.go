@@ -1,0 +1,50 @@
+package livetest
+
+import "testing"
+
+// FreePort returns a port of 127.0.0.1 on which a server can listen, and which nobody else gets until t ends, not even while
+// the server is down. The same holds for the ports at the given offsets from it.
+func FreePort(t testing.TB, offsets ...int) int {
+	t.Helper()
+	port, err := freePort(t, offsets)
+	if err != nil {
+		t.Fatalf("find a free port: %v", err)
+	}
+	return port
+}
+
+// freePort tries until a port and those at the offsets are free.
+func freePort(t testing.TB, offsets []int) (port int, err error) {
+	for range 100 {
+		var release func()
+		port, release, err = holdAll(offsets)
+		t.Cleanup(release)
+		if err == nil {
+			return port, nil
+		}
+	}
+	return 0, err
+}
+
+// holdAll holds any port and those at the offsets from it. What it has held is to be released, also after an error.
+func holdAll(offsets []int) (port int, release func(), err error) {
+	var held []func()
+	release = func() {
+		for _, f := range held {
+			f()
+		}
+	}
+	port, first, err := hold(0)
+	if err != nil {
+		return 0, release, err
+	}
+	held = append(held, first)
+	for _, offset := range offsets {
+		_, next, err := hold(port + offset)
+		if err != nil {
+			return 0, release, err
+		}
+		held = append(held, next)
+	}
+	return port, release, nil
+}

@@ -1,0 +1,320 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+const (
+	shards = 3
+	slots  = 16384
+
+	// busOffset is what the port of the nodes among themselves is above that for clients.
+	busOffset = 10000
+)
+
+// A ClusterSetup is a cluster of three masters, which share the slots evenly, with a replica each. A master that does not
+// answer is replaced after two or three seconds.
+type ClusterSetup struct {
+	t        testing.TB
+	nodes    []*Node
+	ids      map[*Node]string
+	password string
+}
+
+// Cluster starts a cluster and returns when all nodes agree that it is well. The lines of configuration are for all nodes.
+func Cluster(t testing.TB, conf ...string) *ClusterSetup {
+	t.Helper()
+	var specs []*spec
+	var ids []string
+	for i := range 2 * shards {
+		s := newSpec(t, fmt.Sprintf("redis node %d", i+1), conf)
+		s.port = livetest.FreePort(t, busOffset)
+		s.add(
+			"cluster-enabled yes",
+			"cluster-config-file nodes.conf",
+			"cluster-node-timeout 1000",
+		)
+		specs = append(specs, s)
+		ids = append(ids, newID())
+	}
+	// Each node gets the file that it would write itself if it were the member of a cluster already: to introduce nodes to
+	// each other takes seconds.
+	for i, s := range specs {
+		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(membership(specs, ids, i)), 0o600); err != nil {
+			t.Fatalf("configure the cluster: %v", err)
+		}
+	}
+	c := &ClusterSetup{t: t, nodes: start(t, specs...), ids: map[*Node]string{}, password: specs[0].password}
+	for i, n := range c.nodes {
+		c.ids[n] = ids[i]
+	}
+	c.WaitUntilWell()
+	return c
+}
+
+// membership returns nodes.conf for one of the nodes: the first ones are masters, the others replicas in the same order.
+func membership(specs []*spec, ids []string, myself int) string {
+	var text strings.Builder
+	for i, s := range specs {
+		flags, shard := "", i%shards
+		if i == myself {
+			flags = "myself,"
+		}
+		addr := fmt.Sprintf("127.0.0.1:%d@%d", s.port, s.port+busOffset)
+		if i == shard {
+			fmt.Fprintf(&text, "%s %s %smaster - 0 0 %d connected %d-%d\n",
+				ids[i], addr, flags, shard+1, shard*slots/shards, (shard+1)*slots/shards-1)
+		} else {
+			fmt.Fprintf(&text, "%s %s %sslave %s 0 0 %d connected\n", ids[i], addr, flags, ids[shard], shard+1)
+		}
+	}
+	fmt.Fprintf(&text, "vars currentEpoch %d lastVoteEpoch 0\n", shards)
+	return text.String()
+}
+
+// Addrs are the addresses of all nodes.
+func (c *ClusterSetup) Addrs() []string { return addrs(c.nodes) }
+
+// Nodes are all nodes, in the order of [ClusterSetup.Addrs].
+func (c *ClusterSetup) Nodes() []*Node { return slices.Clone(c.nodes) }
+
+// SlotOf returns the slot of a key.
+func (c *ClusterSetup) SlotOf(key string) int {
+	c.t.Helper()
+	slot, _ := up(c.nodes)[0].Must("CLUSTER", "KEYSLOT", key).(int64)
+	return int(slot)
+}
+
+// MasterOf returns the master of a slot, when all nodes that are up agree on it. It may be down.
+func (c *ClusterSetup) MasterOf(slot int) *Node {
+	c.t.Helper()
+	return c.awaitMaster("agreement on a master", slot, func(*Node) error { return nil })
+}
+
+// MasterOtherThan returns a master that a slot can be moved to.
+func (c *ClusterSetup) MasterOtherThan(slot int) *Node {
+	c.t.Helper()
+	master := c.MasterOf(slot)
+	for other := 0; other < slots; other += slots / shards {
+		if n := c.MasterOf(other); n != master && n.Up() {
+			return n
+		}
+	}
+	c.t.Fatalf("all slots belong to %s", master.Addr())
+	return nil
+}
+
+// KillMasterOf kills the master of a slot, and returns it.
+func (c *ClusterSetup) KillMasterOf(slot int) *Node {
+	c.t.Helper()
+	master := c.MasterOf(slot)
+	master.Kill()
+	return master
+}
+
+// HangMasterOf hangs the master of a slot, and returns it, to be resumed.
+func (c *ClusterSetup) HangMasterOf(slot int) *Node {
+	c.t.Helper()
+	master := c.MasterOf(slot)
+	master.Hang()
+	return master
+}
+
+// Failover makes a replica the master of a slot, in order, and returns it.
+func (c *ClusterSetup) Failover(slot int) *Node {
+	c.t.Helper()
+	old := c.MasterOf(slot)
+	c.WaitUntilWell()
+	view, err := c.view(old)
+	if err != nil {
+		c.t.Fatalf("failover of slot %d: %v", slot, err)
+	}
+	for _, replica := range view[slot][1:] {
+		if replica.Up() {
+			replica.Must("CLUSTER", "FAILOVER")
+			return c.WaitForFailover(slot, old)
+		}
+	}
+	c.t.Fatalf("failover of slot %d: %s has no replica", slot, old.Addr())
+	return nil
+}
+
+// WaitForFailover returns the new master of a slot, when all nodes that are up agree on another one than old, and the cluster
+// works again.
+func (c *ClusterSetup) WaitForFailover(slot int, old *Node) *Node {
+	c.t.Helper()
+	return c.awaitMaster("failover", slot, func(master *Node) error {
+		if master == old {
+			return fmt.Errorf("the master of slot %d is still %s", slot, old.Addr())
+		}
+		return c.works()
+	})
+}
+
+// awaitMaster returns the master of a slot that all nodes agree on, when accept does not object.
+func (c *ClusterSetup) awaitMaster(what string, slot int, accept func(*Node) error) *Node {
+	c.t.Helper()
+	var master *Node
+	livetest.Await(c.t, what, func() error {
+		master = nil
+		for _, n := range up(c.nodes) {
+			view, err := c.view(n)
+			if err != nil {
+				return err
+			}
+			found := view[slot]
+			if len(found) == 0 || master != nil && found[0] != master {
+				return fmt.Errorf("%s knows another master of slot %d, or none", n.Addr(), slot)
+			}
+			master = found[0]
+		}
+		if master == nil {
+			return errors.New("no node is up")
+		}
+		return accept(master)
+	})
+	return master
+}
+
+// WaitUntilWell returns when the nodes that are up agree on the master of each slot, know of each other that they are up, and
+// say that the cluster works; and when the replicas among them have what their masters have.
+func (c *ClusterSetup) WaitUntilWell() {
+	c.t.Helper()
+	livetest.Await(c.t, "cluster that is well", func() error {
+		if err := c.works(); err != nil {
+			return err
+		}
+		var common map[int][]*Node
+		for _, n := range up(c.nodes) {
+			view, err := c.view(n)
+			if err != nil {
+				return err
+			}
+			if common == nil {
+				common = view
+			}
+			seen := map[*Node]bool{}
+			for slot := range slots {
+				for _, other := range view[slot] {
+					seen[other] = true
+				}
+				if len(view[slot]) == 0 || len(common[slot]) == 0 || view[slot][0] != common[slot][0] {
+					return fmt.Errorf("%s knows another master of slot %d, or none", n.Addr(), slot)
+				}
+			}
+			for _, other := range up(c.nodes) {
+				if !seen[other] {
+					return fmt.Errorf("%s thinks that %s is down", n.Addr(), other.Addr())
+				}
+			}
+		}
+		return synced(c.nodes)
+	})
+}
+
+// works returns nil if all nodes that are up say that the cluster is.
+func (c *ClusterSetup) works() error {
+	for _, n := range up(c.nodes) {
+		fields, err := n.info("CLUSTER", "INFO")
+		if err != nil {
+			return err
+		}
+		if state := fields["cluster_state"]; state != "ok" {
+			return fmt.Errorf("%s says that the state of the cluster is %s", n.Addr(), state)
+		}
+	}
+	return nil
+}
+
+// view returns who serves each slot, in the opinion of a node: the master, and then its replicas.
+func (c *ClusterSetup) view(n *Node) (map[int][]*Node, error) {
+	answer, err := n.Do("CLUSTER", "SLOTS")
+	if err != nil {
+		return nil, err
+	}
+	view := map[int][]*Node{}
+	for _, item := range list(answer) {
+		fields := list(item)
+		if len(fields) < 3 {
+			return nil, fmt.Errorf("CLUSTER SLOTS at %s = %v", n.Addr(), answer)
+		}
+		var nodes []*Node
+		for _, field := range fields[2:] {
+			node := at(c.nodes, address(field))
+			if node == nil {
+				return nil, fmt.Errorf("CLUSTER SLOTS at %s = %v, with an unknown node", n.Addr(), answer)
+			}
+			nodes = append(nodes, node)
+		}
+		from, _ := fields[0].(int64)
+		to, _ := fields[1].(int64)
+		for slot := from; slot <= to; slot++ {
+			view[int(slot)] = nodes
+		}
+	}
+	return view, nil
+}
+
+// MoveSlot moves a slot, with its keys, to another master.
+func (c *ClusterSetup) MoveSlot(slot int, to *Node) {
+	c.t.Helper()
+	c.BeginMove(slot, to).Finish()
+}
+
+// A Move is a slot half-way between two masters. The old one still owns it, and answers for the keys that it has; for others
+// it answers with ASK, or TRYAGAIN if a command is about several of which some are gone.
+type Move struct {
+	c    *ClusterSetup
+	slot int
+
+	From, To *Node
+}
+
+// BeginMove begins to move a slot. No key is moved yet.
+func (c *ClusterSetup) BeginMove(slot int, to *Node) *Move {
+	c.t.Helper()
+	m := &Move{c: c, slot: slot, From: c.MasterOf(slot), To: to}
+	m.To.Must("CLUSTER", "SETSLOT", slot, "IMPORTING", c.ids[m.From])
+	m.From.Must("CLUSTER", "SETSLOT", slot, "MIGRATING", c.ids[m.To])
+	return m
+}
+
+// Keys moves the keys that the slot has now.
+func (m *Move) Keys() {
+	m.c.t.Helper()
+	for {
+		keys := list(m.From.Must("CLUSTER", "GETKEYSINSLOT", m.slot, 100))
+		if len(keys) == 0 {
+			return
+		}
+		host, port, _ := net.SplitHostPort(m.To.Addr())
+		migrate := []any{"MIGRATE", host, port, "", 0, timeout.Milliseconds()}
+		if m.c.password != "" {
+			migrate = append(migrate, "AUTH", m.c.password)
+		}
+		m.From.Must(append(append(migrate, "KEYS"), keys...)...)
+	}
+}
+
+// Finish moves the keys that are left and gives the slot to the new master. It returns when all nodes know it.
+func (m *Move) Finish() {
+	m.c.t.Helper()
+	m.Keys()
+	m.To.Must("CLUSTER", "SETSLOT", m.slot, "NODE", m.c.ids[m.To]) // first, so that the slot is never without a master
+	m.From.Must("CLUSTER", "SETSLOT", m.slot, "NODE", m.c.ids[m.To])
+	m.c.awaitMaster("knowledge of a slot's move", m.slot, func(master *Node) error {
+		if master != m.To {
+			return fmt.Errorf("the master of slot %d is still %s", m.slot, master.Addr())
+		}
+		return m.c.works()
+	})
+}

@@ -1,0 +1,268 @@
+// Package redistest starts Redis for tests: one server ([Single]), a master with a replica and Sentinels ([Sentinel]), or a
+// cluster ([Cluster]). It knows as much of Redis as it takes to order these about.
+//
+//	node := redistest.Single(t, redistest.Password("hush"), "maxmemory 10mb")
+//	node.Must("SET", "key", "value")
+//	node.Hang()
+//
+//	s := redistest.Sentinel(t)
+//	old := s.KillMaster()
+//	master := s.WaitForFailover(old)
+//
+//	c := redistest.Cluster(t)
+//	move := c.BeginMove(slot, to) // its keys are redirected with ASK
+//	move.Finish()                 // and now with MOVED
+//
+// Servers are configured by lines of redis.conf, which come after ours. Without such a line they save nothing: one that is
+// killed or stopped has forgotten all when it is back.
+//
+// A test is skipped if redis-server is not installed, and fails if SNIB_REQUIRE names redis.
+package redistest
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// TLS is a line of configuration for [Single]: the server speaks TLS and nothing else. Its certificate is for 127.0.0.1 and
+// localhost, and [Node.TLS] trusts it; it asks clients for none.
+const TLS = "redistest-tls yes"
+
+// Password returns lines of configuration that ask for a password: clients, and also replicas, nodes of a cluster and
+// Sentinels, which know it.
+func Password(password string) string {
+	return fmt.Sprintf("requirepass %q\nmasterauth %q", password, password)
+}
+
+// SentinelPassword returns a line of configuration for [Sentinel]: the Sentinels ask for this password.
+func SentinelPassword(password string) string {
+	return fmt.Sprintf("redistest-sentinel-password %q", password)
+}
+
+// A Node is a running Redis server, or a Sentinel.
+type Node struct {
+	*livetest.Process
+
+	t        testing.TB
+	password string
+	tls      *tls.Config // nil without TLS
+}
+
+// Single starts a Redis server on its own.
+func Single(t testing.TB, conf ...string) *Node {
+	t.Helper()
+	return start(t, newSpec(t, "redis", conf))[0]
+}
+
+// A spec is a node to be started.
+type spec struct {
+	name     string
+	dir      string
+	port     int // 0 for any
+	lines    []string
+	args     []string // behind the file
+	password string
+	tls      *tls.Config
+
+	sentinelPassword string
+}
+
+// newSpec returns a server with ordinary settings and then those of conf.
+func newSpec(t testing.TB, name string, conf []string) *spec {
+	s := &spec{name: name, dir: t.TempDir()}
+	s.add(
+		`save ""`,
+		`appendonly no`,
+		`repl-diskless-sync yes`,
+		`repl-diskless-sync-delay 0`,
+		`repl-ping-replica-period 1`,
+	)
+	for line := range strings.SplitSeq(strings.Join(conf, "\n"), "\n") {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if text, err := strconv.Unquote(value); err == nil {
+			value = text
+		}
+		switch key {
+		case "redistest-sentinel-password":
+			s.sentinelPassword = value
+			continue
+		case "redistest-tls":
+			s.tls = certify(t, s.dir)
+			continue
+		case "requirepass":
+			s.password = value
+		}
+		s.add(line)
+	}
+	return s
+}
+
+func (s *spec) add(lines ...string) { s.lines = append(s.lines, lines...) }
+
+// conf returns redis.conf for a port.
+func (s *spec) conf(port int) string {
+	lines := []string{
+		"bind 127.0.0.1",
+		fmt.Sprintf("dir %q", s.dir),
+	}
+	if s.tls == nil {
+		lines = append(lines, fmt.Sprintf("port %d", port))
+	} else {
+		lines = append(lines,
+			"port 0",
+			fmt.Sprintf("tls-port %d", port),
+			fmt.Sprintf("tls-cert-file %q", filepath.Join(s.dir, certFile)),
+			fmt.Sprintf("tls-key-file %q", filepath.Join(s.dir, keyFile)),
+			fmt.Sprintf("tls-ca-cert-file %q", filepath.Join(s.dir, authorityFile)),
+			"tls-auth-clients no",
+		)
+	}
+	return strings.Join(append(lines, s.lines...), "\n") + "\n"
+}
+
+// start starts nodes, all at once.
+func start(t testing.TB, specs ...*spec) []*Node {
+	t.Helper()
+	path := livetest.Binary(t, "redis", "redis-server")
+	nodes, commands := make([]*Node, len(specs)), make([]livetest.Command, len(specs))
+	for i, s := range specs {
+		n := &Node{t: t, password: s.password, tls: s.tls}
+		file := filepath.Join(s.dir, "redis.conf")
+		nodes[i], commands[i] = n, livetest.Command{
+			Name: s.name,
+			Path: path,
+			Port: s.port,
+			Dir:  s.dir,
+			Args: func(port int) []string {
+				if err := os.WriteFile(file, []byte(s.conf(port)), 0o600); err != nil {
+					t.Errorf("configure %s: %v", s.name, err) // redis-server will say that it finds no file
+				}
+				return append([]string{file}, s.args...)
+			},
+			Ready: n.ready,
+		}
+	}
+	for i, p := range livetest.StartAll(t, commands...) {
+		nodes[i].Process = p
+	}
+	return nodes
+}
+
+// ready is its [livetest.Command.Ready].
+func (n *Node) ready(addr string) error {
+	_, err := n.do(addr, "PING")
+	if no, ok := err.(Error); ok && no.denied() { //nolint:errorlint // do returns it as it is
+		return nil // users were configured, and the default one is not ours
+	}
+	return err
+}
+
+// Do sends one command, on a connection of its own, as the default user. Otherwise it is as [Do].
+func (n *Node) Do(args ...any) (any, error) { return n.do(n.Addr(), args...) }
+
+func (n *Node) do(addr string, args ...any) (any, error) {
+	commands := [][]any{args}
+	if n.password != "" {
+		commands = [][]any{{"AUTH", n.password}, args}
+	}
+	return roundTrip(addr, n.tls, commands...)
+}
+
+// Must is [Node.Do] that fails the test instead of returning an error.
+func (n *Node) Must(args ...any) any {
+	n.t.Helper()
+	answer, err := n.Do(args...)
+	if err != nil {
+		n.t.Fatalf("%v at %s: %v", args[0], n.Addr(), err)
+	}
+	return answer
+}
+
+// URL is the node's address with its password, as redis:// or rediss://.
+func (n *Node) URL() string {
+	u := url.URL{Scheme: "redis", Host: n.Addr()}
+	if n.tls != nil {
+		u.Scheme = "rediss"
+	}
+	if n.password != "" {
+		u.User = url.UserPassword("", n.password)
+	}
+	return u.String()
+}
+
+// TLS returns what a client needs in order to trust the node, also behind a proxy; nil if it speaks no TLS.
+func (n *Node) TLS() *tls.Config { return n.tls.Clone() }
+
+// info returns a section of INFO, or the answer of CLUSTER INFO.
+func (n *Node) info(command ...any) (map[string]string, error) {
+	answer, err := n.Do(command...)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]string{}
+	text, _ := answer.(string)
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[key] = value
+		}
+	}
+	return fields, nil
+}
+
+// at returns the node with an address, or nil.
+func at(nodes []*Node, addr string) *Node {
+	for _, n := range nodes {
+		if n.Addr() == addr {
+			return n
+		}
+	}
+	return nil
+}
+
+func addrs(nodes []*Node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.Addr())
+	}
+	return all
+}
+
+func up(nodes []*Node) []*Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return !n.Up() })
+}
+
+// synced returns nil if every node that is up and a replica has all that its master has.
+func synced(nodes []*Node) error {
+	all := map[string]map[string]string{}
+	for _, n := range up(nodes) {
+		fields, err := n.info("INFO", "replication")
+		if err != nil {
+			return err
+		}
+		all[n.Addr()] = fields
+	}
+	for addr, fields := range all {
+		if fields["role"] != "slave" {
+			continue
+		}
+		master := net.JoinHostPort(fields["master_host"], fields["master_port"])
+		if fields["master_link_status"] != "up" {
+			return fmt.Errorf("replica %s has no link to its master %s", addr, master)
+		}
+		want, _ := strconv.ParseInt(all[master]["master_repl_offset"], 10, 64) // 0 if it is not up
+		if got, _ := strconv.ParseInt(fields["slave_repl_offset"], 10, 64); got < want {
+			return fmt.Errorf("replica %s is at %d, its master %s at %d", addr, got, master, want)
+		}
+	}
+	return nil
+}

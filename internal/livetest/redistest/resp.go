@@ -1,0 +1,105 @@
+package redistest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// timeout is how long a server has for one answer.
+const timeout = 5 * time.Second
+
+// An Error is an answer of Redis that says no, such as "MOVED 1 127.0.0.1:7001".
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// denied reports whether it is about who asks.
+func (e Error) denied() bool {
+	kind, _, _ := strings.Cut(string(e), " ")
+	return kind == "NOAUTH" || kind == "NOPERM" || kind == "WRONGPASS"
+}
+
+// Do sends one command to a server that asks for no password, on a connection of its own. Arguments are written as by
+// fmt.Sprint. The answer is a string, an int64, nil, or a []any of such and of [Error]. If Redis says no, err is an Error.
+func Do(addr string, args ...any) (answer any, err error) { return roundTrip(addr, nil, args) }
+
+// roundTrip sends commands on one connection. It returns the answer to the last.
+func roundTrip(addr string, secure *tls.Config, commands ...[]any) (any, error) {
+	conn, err := net.DialTimeout("tcp", addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }() // the answer is in hand, or not
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, err
+	}
+	if secure != nil {
+		conn = tls.Client(conn, secure)
+	}
+	in := bufio.NewReader(conn)
+	var answer any
+	for _, args := range commands {
+		request := fmt.Appendf(nil, "*%d\r\n", len(args))
+		for _, arg := range args {
+			text := fmt.Sprint(arg)
+			request = fmt.Appendf(request, "$%d\r\n%s\r\n", len(text), text)
+		}
+		if _, err := conn.Write(request); err != nil {
+			return nil, err
+		}
+		if answer, err = read(in); err != nil {
+			return nil, err
+		}
+		if no, ok := answer.(Error); ok {
+			return nil, no
+		}
+	}
+	return answer, nil
+}
+
+// read reads one answer of RESP2.
+func read(in *bufio.Reader) (any, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	if len(line) < 3 {
+		return nil, errors.New("redis answers with an empty line")
+	}
+	kind, text := line[0], line[1:len(line)-2]
+	switch kind {
+	case '+':
+		return text, nil
+	case '-':
+		return Error(text), nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind == ':':
+		return n, nil
+	case n < 0:
+		return nil, nil
+	case kind == '$':
+		text := make([]byte, n+2)
+		_, err := io.ReadFull(in, text)
+		return string(text[:n]), err
+	case kind == '*':
+		list := make([]any, n)
+		for i := range list {
+			if list[i], err = read(in); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	}
+	return nil, fmt.Errorf("redis answers %q", line)
+}

@@ -1,0 +1,269 @@
+package redistest
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// masterName is what Sentinels know the master by.
+const masterName = "mymaster"
+
+// A SentinelSetup is a master and its replica, watched by three Sentinels, two of which decide. They notice within half a
+// second that the master does not answer; a failover takes them one or two more.
+type SentinelSetup struct {
+	t         testing.TB
+	nodes     []*Node // the first was the first master
+	sentinels []*Node
+}
+
+// Sentinel starts a master, a replica and three Sentinels, and returns when a failover would succeed. The lines of
+// configuration are for master and replica, but for [SentinelPassword].
+func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
+	t.Helper()
+	s := &SentinelSetup{t: t}
+	master, replica := newSpec(t, "redis master", conf), newSpec(t, "redis replica", conf)
+	master.port, replica.port = livetest.FreePort(t), livetest.FreePort(t)
+	replica.add(fmt.Sprintf("replicaof 127.0.0.1 %d", master.port))
+	s.nodes = append(start(t, master), start(t, replica)...) // in this order, or the replica waits before it tries again
+	livetest.Await(t, "replica in sync", func() error { return synced(s.nodes) })
+
+	// Each Sentinel is told of all others: to find them through the master takes seconds.
+	var specs []*spec
+	var ids []string
+	for i := range 3 {
+		specs = append(specs, &spec{
+			name:     fmt.Sprintf("sentinel %d", i+1),
+			dir:      t.TempDir(),
+			port:     livetest.FreePort(t),
+			args:     []string{"--sentinel"},
+			password: master.sentinelPassword,
+		})
+		ids = append(ids, newID())
+	}
+	for i, spec := range specs {
+		spec.add(
+			"sentinel myid "+ids[i],
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", masterName, master.port),
+			fmt.Sprintf("sentinel down-after-milliseconds %s 500", masterName),
+			fmt.Sprintf("sentinel failover-timeout %s 2000", masterName),
+			fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d", masterName, replica.port),
+		)
+		for j, other := range specs {
+			if j != i {
+				spec.add(fmt.Sprintf("sentinel known-sentinel %s 127.0.0.1 %d %s", masterName, other.port, ids[j]))
+			}
+		}
+		if master.password != "" {
+			spec.add(fmt.Sprintf("sentinel auth-pass %s %q", masterName, master.password))
+		}
+		if spec.password != "" {
+			spec.add(fmt.Sprintf("requirepass %q", spec.password), fmt.Sprintf("sentinel sentinel-pass %q", spec.password))
+		}
+	}
+	s.sentinels = start(t, specs...)
+	for _, sentinel := range s.sentinels {
+		// Ordinarily it takes Sentinels ten seconds and more to see that a master has come back, and to demote it.
+		_, err := sentinel.Do("SENTINEL", "DEBUG", "PING-PERIOD", 200, "PUBLISH-PERIOD", 500, "INFO-PERIOD", 500)
+		if _, old := err.(Error); err != nil && !old { //nolint:errorlint // Do returns it as it is; before 7.0 there is no DEBUG
+			t.Fatalf("hurry %s up: %v", sentinel.Addr(), err)
+		}
+	}
+	s.WaitForReplicas()
+	return s
+}
+
+// newID returns an id as servers give themselves.
+func newID() string {
+	id := make([]byte, 20)
+	_, _ = rand.Read(id) // it never fails
+	return hex.EncodeToString(id)
+}
+
+// MasterName is the name that the Sentinels are asked for.
+func (s *SentinelSetup) MasterName() string { return masterName }
+
+// Sentinels are the addresses of the Sentinels.
+func (s *SentinelSetup) Sentinels() []string { return addrs(s.sentinels) }
+
+// SentinelNodes are the Sentinels, in the order of [SentinelSetup.Sentinels].
+func (s *SentinelSetup) SentinelNodes() []*Node { return slices.Clone(s.sentinels) }
+
+// Nodes are the two servers: the one that was master first, and the other.
+func (s *SentinelSetup) Nodes() []*Node { return slices.Clone(s.nodes) }
+
+// Master is what the Sentinels that are up say is the master, when they agree. It may be down.
+func (s *SentinelSetup) Master() *Node {
+	s.t.Helper()
+	return s.awaitMaster("agreement on the master", func(*Node) error { return nil })
+}
+
+// KillMaster kills the master, and returns it.
+func (s *SentinelSetup) KillMaster() *Node {
+	s.t.Helper()
+	master := s.Master()
+	master.Kill()
+	return master
+}
+
+// HangMaster hangs the master, and returns it: to be resumed, when it goes on as if it were the master, until the Sentinels
+// tell it otherwise.
+func (s *SentinelSetup) HangMaster() *Node {
+	s.t.Helper()
+	master := s.Master()
+	master.Hang()
+	return master
+}
+
+// Failover makes the replica the master, in order, and returns the new master.
+func (s *SentinelSetup) Failover() *Node {
+	s.t.Helper()
+	s.WaitForReplicas()
+	old := s.Master()
+	s.up()[0].Must("SENTINEL", "FAILOVER", masterName)
+	return s.WaitForFailover(old)
+}
+
+// WaitForFailover returns the new master, when old is the master no longer for any Sentinel that is up.
+func (s *SentinelSetup) WaitForFailover(old *Node) *Node {
+	s.t.Helper()
+	return s.awaitMaster("failover", func(master *Node) error {
+		if master == old {
+			return fmt.Errorf("the master is still %s", old.Addr())
+		}
+		fields, err := master.info("INFO", "replication")
+		if err == nil && fields["role"] != "master" {
+			err = fmt.Errorf("the role of %s is still %s", master.Addr(), fields["role"])
+		}
+		return err
+	})
+}
+
+// awaitMaster returns the master that all Sentinels agree on, when accept does not object.
+func (s *SentinelSetup) awaitMaster(what string, accept func(*Node) error) *Node {
+	s.t.Helper()
+	var master *Node
+	livetest.Await(s.t, what, func() (err error) {
+		if master, err = s.agreed(); err != nil {
+			return err
+		}
+		return accept(master)
+	})
+	return master
+}
+
+// agreed returns the master that all Sentinels agree on that are up.
+func (s *SentinelSetup) agreed() (*Node, error) {
+	var master *Node
+	for _, sentinel := range s.up() {
+		answer, err := sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
+		if err != nil {
+			return nil, err
+		}
+		node := at(s.nodes, address(answer))
+		if node == nil || master != nil && node != master {
+			return nil, fmt.Errorf("sentinel %s says %v", sentinel.Addr(), answer)
+		}
+		master = node
+	}
+	if master == nil {
+		return nil, errors.New("no Sentinel is up")
+	}
+	return master, nil
+}
+
+// WaitForReplicas returns when every server that is up is the master, or a replica that has all that the master has; and
+// every Sentinel that is up would elect that replica, and is in touch with the other Sentinels.
+func (s *SentinelSetup) WaitForReplicas() {
+	s.t.Helper()
+	livetest.Await(s.t, "replica in sync", func() error {
+		master, err := s.agreed()
+		if err != nil {
+			return err
+		}
+		for _, n := range up(s.nodes) {
+			if n == master {
+				continue
+			}
+			fields, err := n.info("INFO", "replication")
+			if err != nil {
+				return err
+			}
+			if of := net.JoinHostPort(fields["master_host"], fields["master_port"]); of != master.Addr() {
+				return fmt.Errorf("%s is a %s, want a replica of %s", n.Addr(), fields["role"], master.Addr())
+			}
+		}
+		for _, sentinel := range s.up() {
+			if err := sees(sentinel, "SENTINELS", without(s.up(), sentinel)); err != nil {
+				return err
+			}
+			if err := sees(sentinel, "REPLICAS", without(up(s.nodes), master)); err != nil {
+				return err
+			}
+		}
+		return synced(s.nodes)
+	})
+}
+
+// sees returns nil if a Sentinel finds nothing wrong with the given nodes, which are replicas or other Sentinels.
+func sees(sentinel *Node, kind string, nodes []*Node) error {
+	answer, err := sentinel.Do("SENTINEL", kind, masterName)
+	if err != nil {
+		return err
+	}
+	well := map[string]bool{}
+	for _, item := range list(answer) {
+		fields := pairs(item)
+		addr := net.JoinHostPort(fields["ip"], fields["port"])
+		switch fields["flags"] { // nothing in them of "disconnected" or "s_down"
+		case "sentinel":
+			well[addr] = true
+		case "slave":
+			well[addr] = fields["master-link-status"] == "ok"
+		}
+	}
+	for _, n := range nodes {
+		if !well[n.Addr()] {
+			return fmt.Errorf("sentinel %s does not think well of %s: %v", sentinel.Addr(), n.Addr(), answer)
+		}
+	}
+	return nil
+}
+
+func without(nodes []*Node, n *Node) []*Node {
+	return slices.DeleteFunc(nodes, func(other *Node) bool { return other == n })
+}
+
+// up are the Sentinels that are.
+func (s *SentinelSetup) up() []*Node { return up(s.sentinels) }
+
+// list returns an answer that is a list; nil if it is not.
+func list(answer any) []any {
+	l, _ := answer.([]any)
+	return l
+}
+
+// address returns the address that an answer is, as host and port.
+func address(answer any) string {
+	if l := list(answer); len(l) >= 2 {
+		return net.JoinHostPort(fmt.Sprint(l[0]), fmt.Sprint(l[1]))
+	}
+	return ""
+}
+
+// pairs returns an answer of keys, each followed by its value.
+func pairs(answer any) map[string]string {
+	fields := map[string]string{}
+	for pair := range slices.Chunk(list(answer), 2) {
+		if len(pair) == 2 {
+			fields[fmt.Sprint(pair[0])] = fmt.Sprint(pair[1])
+		}
+	}
+	return fields
+}

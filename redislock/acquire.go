@@ -1,0 +1,384 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+const (
+	// presence is how often a waiter asks again at the least. tradeScript forgets who is silent for three times as long.
+	presence = 5 * time.Second
+
+	// foreignPoll is how often the first in the queue looks whether a stranger has released, who will not tell.
+	foreignPoll = 200 * time.Millisecond
+
+	// outage is how long an acquisition goes on trying while the server does not answer.
+	outage = time.Minute
+
+	// withdrawal is how long a failed acquisition waits for its request to be taken back. That goes on behind it.
+	withdrawal = patience
+)
+
+// An ask is one acquisition. Each try is a round of its own, so that a late message about an earlier one is not taken for an answer
+// to the last.
+type ask struct {
+	d     *Driver
+	req   driver.Request
+	keys  [4]string
+	slot  uint16
+	id    uint64
+	round uint64         // guarded by Driver.mu
+	sent  driver.Instant // just before the last round that was answered
+
+	woken  chan message // of one
+	wanted bool         // another process waits for what we are about to learn that we hold; guarded by Driver.mu
+}
+
+// mode is how the scripts know what is asked for.
+func mode(req driver.Request) string {
+	switch {
+	case req.Slots > 0:
+		return strconv.Itoa(req.Slots)
+	case req.Shared:
+		return "s"
+	}
+	return "x"
+}
+
+func (d *Driver) newAsk(req driver.Request) *ask {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.serial++
+	a := &ask{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: d.serial, woken: make(chan message, 1)}
+	d.asks[a.id] = a
+	return a
+}
+
+// dismiss makes messages for an ask be ignored.
+func (d *Driver) dismiss(a *ask) {
+	d.mu.Lock()
+	delete(d.asks, a.id)
+	d.mu.Unlock()
+}
+
+// millis rounds up: the store must not end a lease before its holder does.
+func millis(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := checkOwner(req.Owner); err != nil {
+		return nil, err
+	}
+	if !d.enter() {
+		return nil, driver.ErrClosed
+	}
+	defer d.working.Done()
+	a := d.newAsk(req)
+	defer d.dismiss(a)
+	var sub *subscription
+	if d.contended.has(req.Name) {
+		sub = d.listener.ready(a)
+	}
+	l, err := a.try(ctx, sub != nil)
+	if err != nil {
+		l, err = a.wait(ctx, sub, err)
+	} else if sub != nil {
+		d.contended.remove(req.Name)
+	}
+	if err == nil {
+		return l, nil
+	}
+	if a.round > 1 || isDoubtful(err) { // an earlier round may have left something
+		a.withdraw()
+	}
+	return nil, err
+}
+
+// names are the locks for which others were seen to contend: a request for one of them takes a place in the queue at once. They are a
+// hint, which saves a round trip.
+type names struct {
+	mu  sync.Mutex
+	set map[string]struct{}
+}
+
+// maxNames bounds the memory that they take. Past it all are forgotten.
+const maxNames = 1 << 12
+
+func (n *names) add(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.set == nil || len(n.set) >= maxNames {
+		n.set = make(map[string]struct{})
+	}
+	n.set[name] = struct{}{}
+}
+
+func (n *names) has(name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, ok := n.set[name]
+	return ok
+}
+
+func (n *names) remove(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.set, name)
+}
+
+// isDoubtful reports whether something of a request may have stayed behind in the store.
+func isDoubtful(err error) bool {
+	var held *HeldError
+	return !errors.As(err, &held) && !errors.Is(err, driver.ErrKind)
+}
+
+// try asks once, in the cheapest way or, with queue, such that a place is taken if the lock is held.
+func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
+	a.d.mu.Lock()
+	a.round++
+	a.d.mu.Unlock()
+	m, ttl, tokens := mode(a.req), millis(a.req.TTL), strconv.Itoa(max(a.req.Tokens, 1))
+	request := a.describe(m, ttl)
+	o := order{keys: &a.keys, ttl: int64(a.req.TTL / time.Millisecond)}
+	if !queue && m == "x" {
+		o.code, o.n, o.args = "a", 4, [6]string{a.req.Owner, ttl, tokens, request}
+		if err := a.send(ctx, &o); err != nil {
+			return nil, err // o may still be on its way
+		}
+		if o.answer != "?" {
+			return a.read(ctx, o.answer)
+		}
+		if !a.req.NoWait {
+			return nil, &HeldError{} // to be asked for with a place in the queue
+		}
+	}
+	waits := "0"
+	if queue {
+		waits = "1"
+	}
+	o.code, o.n, o.args = "A", 6, [6]string{a.req.Owner, m, ttl, tokens, waits, request}
+	if err := a.send(ctx, &o); err != nil {
+		return nil, err
+	}
+	return a.read(ctx, o.answer)
+}
+
+func (a *ask) send(ctx context.Context, o *order) error {
+	err := a.d.sender.do(ctx, a.slot, o)
+	if err == nil {
+		a.sent = o.sent
+	}
+	return err
+}
+
+// read makes a lease or an error of an answer of the script.
+func (a *ask) read(ctx context.Context, answer string) (*lease, error) {
+	word, rest, _ := strings.Cut(answer, " ")
+	switch word {
+	case "g":
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return a.granted(rest)
+	case "q":
+		left, place, _ := strings.Cut(rest, " ")
+		return nil, &queued{left: parseMillis(left), place: place}
+	case "h":
+		return nil, &HeldError{Left: parseMillis(rest)}
+	case "e":
+		return nil, &HeldError{Left: parseMillis(rest), Grace: true}
+	case "k":
+		return nil, fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, rest, kindName(a.req))
+	}
+	return nil, fmt.Errorf("the script answered %q", answer)
+}
+
+func kindName(req driver.Request) string {
+	if req.Slots > 0 {
+		return fmt.Sprintf("a semaphore of %d", req.Slots)
+	}
+	return "a lock"
+}
+
+func parseMillis(s string) time.Duration {
+	ms, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// queued is the answer to a request that has a place in the queue.
+type queued struct {
+	left  time.Duration
+	place string // "0", "1" for the first, "2" for the first behind a stranger
+}
+
+func (*queued) Error() string { return "queued" }
+
+// sleep is how long a waiter may wait for a message. Hints only shorten it.
+func (q *queued) sleep() time.Duration {
+	after := max(q.left, 0) + time.Millisecond
+	switch {
+	case q.place == "2" && (q.left < 0 || after > foreignPoll):
+		after = foreignPoll - rand.N(foreignPoll/4)
+	case q.place == "0": // if the first does not take what has ended, somebody must
+		after += 50*time.Millisecond + rand.N(50*time.Millisecond)
+	case q.left < 0:
+		after = presence
+	}
+	return min(after, presence)
+}
+
+// wait asks until the lock is granted, ctx is done, or there is no hope. err is the answer to the first try.
+func (a *ask) wait(ctx context.Context, sub *subscription, err error) (*lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
+	defer func() { a.d.listener.leave(sub, a) }()
+	var trouble backoff
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		pause, hope := a.pause(err, &trouble)
+		if !hope {
+			return nil, err
+		}
+		if sub == nil && pause == 0 && !a.req.NoWait {
+			if sub, err = a.d.listener.join(ctx, a); err != nil {
+				continue
+			}
+		}
+		l := a.sleep(ctx, pause)
+		if l == nil && ctx.Err() == nil {
+			l, err = a.try(ctx, sub != nil)
+		}
+		if l != nil {
+			return l, nil
+		}
+	}
+}
+
+// pause returns how long to sleep after a try that ended with err, and whether to try again at all.
+func (a *ask) pause(err error, trouble *backoff) (pause time.Duration, hope bool) {
+	var place *queued
+	var held *HeldError
+	switch {
+	case errors.As(err, &place):
+		*trouble = backoff{}
+		a.d.contended.add(a.req.Name)
+		return place.sleep(), true
+	case errors.As(err, &held):
+		*trouble = backoff{}
+		if held.Grace {
+			pause = min(held.Left+time.Millisecond, presence)
+		}
+		return pause, !a.req.NoWait
+	case errors.Is(err, driver.ErrKind) || !isTransient(err):
+		return 0, false
+	}
+	return trouble.next(a.req.NoWait)
+}
+
+// sleep waits for a message, and returns the lease if that grants one.
+func (a *ask) sleep(ctx context.Context, d time.Duration) *lease {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case m := <-a.woken:
+		// What we know of when the grant was made is that it came after we asked last. If that is long ago, asking again is better
+		// than to lose the time.
+		rest, isGrant := strings.CutPrefix(m.text, "g ")
+		if isGrant && m.round == a.round && ctx.Err() == nil && driver.Now().Sub(a.sent) <= a.req.TTL/8 {
+			if l, err := a.granted(rest); err == nil {
+				return l
+			}
+		}
+	}
+	return nil
+}
+
+// backoff spaces the tries while the server does not answer.
+type backoff struct {
+	since time.Time
+	pause time.Duration
+}
+
+// next returns the pause before the next try, and whether there should be one.
+func (b *backoff) next(hurry bool) (time.Duration, bool) {
+	if b.pause == 0 {
+		b.since, b.pause = time.Now(), time.Millisecond
+		return 1, true // at once, nearly: a connection that died is soon replaced
+	}
+	limit := outage
+	if hurry {
+		limit = presence
+	}
+	b.pause = min(2*b.pause, 500*time.Millisecond)
+	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
+}
+
+// withdraw takes back what was asked for, granted in the meantime or not. It waits for the answer only for a while: what a dead store
+// keeps from being withdrawn lapses within one TTL.
+func (a *ask) withdraw() {
+	d := a.d
+	ctx, cancel := context.WithTimeout(context.Background(), min(max(a.req.TTL, time.Second), outage))
+	done := make(chan struct{})
+	d.working.Add(1) // our caller has entered, so Close waits for more than nothing
+	go func() {
+		defer d.working.Done()
+		defer close(done)
+		defer cancel()
+		_, _ = d.insist(ctx, a.slot, &order{keys: &a.keys, code: "w", n: 1, args: [6]string{a.req.Owner}})
+	}()
+	timer := time.NewTimer(withdrawal)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// insist sends an order until it is answered. An answer that there is no such hold is "!" if an earlier try went unanswered, which may
+// have ended it.
+func (d *Driver) insist(ctx context.Context, slot uint16, o *order) (answer string, err error) {
+	var trouble backoff
+	for {
+		try := *o
+		if err = d.sender.do(ctx, slot, &try); err == nil {
+			if o.doubt && try.answer == "l" {
+				return "!", nil
+			}
+			return try.answer, nil
+		}
+		var answered *ReplyError
+		o.doubt = o.doubt || !errors.As(err, &answered)
+		pause, hope := trouble.next(false)
+		if !isTransient(err) || !hope {
+			return "", err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return "", err
+		}
+	}
+}

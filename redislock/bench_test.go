@@ -1,0 +1,76 @@
+package redislock_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// BenchmarkCycle takes and releases through the core: one goroutine, and many on names of their own.
+func BenchmarkCycle(b *testing.B) {
+	d := open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr()))
+	l, err := snib.New(d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	cycle := func(b *testing.B, name string) {
+		lock, err := l.Acquire(context.Background(), name)
+		if err == nil {
+			err = lock.Release()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			cycle(b, "bench")
+		}
+	})
+	for _, n := range []int{64, 512} {
+		b.Run("own/"+strconv.Itoa(n), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(n / 2)
+			var serial atomic.Int64
+			b.RunParallel(func(pb *testing.PB) {
+				name := "bench-" + strconv.FormatInt(serial.Add(1), 10)
+				for pb.Next() {
+					cycle(b, name)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkHandOver passes a lock between two processes' drivers.
+func BenchmarkHandOver(b *testing.B) {
+	o := at(used(b, redistest.Single(b, redistest.Password(password))).Addr())
+	d1, d2 := open(b, o), open(b, o)
+	hand := func(d driver.Driver, owner string) driver.Lease {
+		l, err := d.Acquire(context.Background(), driver.Request{Name: "bench", Owner: owner, TTL: 10 * time.Second})
+		if err != nil {
+			b.Error(err)
+		}
+		return l
+	}
+	held, n := hand(d1, "0"), 0
+	for b.Loop() {
+		n++
+		next := make(chan driver.Lease)
+		d1, d2 = d2, d1
+		go func() { next <- hand(d1, strconv.Itoa(n)) }()
+		<-held.Grant().Wanted
+		if err := held.Release(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+		held = <-next
+	}
+}

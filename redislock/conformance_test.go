@@ -1,0 +1,161 @@
+package redislock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// ttl is the suite's TTL: long against a round trip, also on a busy machine.
+const ttl = 300 * time.Millisecond
+
+const password = "correct-horse"
+
+func TestConformance(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	drivertest.Run(t, harness(at(node.Addr())))
+}
+
+// TestConformanceSevered runs the suite on drivers each of which has a way to the server of its own, which can be cut.
+func TestConformanceSevered(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	h := harness(at(node.Addr()))
+	proxies := make(map[driver.Driver]*livetest.Proxy)
+	h.Open = func(t *testing.T) driver.Driver {
+		p := livetest.NewProxy(t, node.Addr())
+		d := open(t, at(p.Addr()))
+		proxies[d] = p
+		return d
+	}
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return proxies[d].Sever() }
+	h.Restart = func(t *testing.T) {
+		node.Kill()
+		node.Restart()
+		used(t, node)
+	}
+	drivertest.Run(t, h)
+}
+
+func TestConformanceSentinel(t *testing.T) {
+	s := redistest.Sentinel(t, redistest.Password(password))
+	used(t, s.Master())
+	h := harness(rueidis.ClientOption{
+		InitAddress: s.Sentinels(), Password: password, Sentinel: rueidis.SentinelOption{MasterSet: s.MasterName()},
+	})
+	h.Kill = nil // as on one server
+	drivertest.Run(t, h)
+}
+
+func TestConformanceCluster(t *testing.T) {
+	c := redistest.Cluster(t, redistest.Password(password))
+	o := rueidis.ClientOption{InitAddress: c.Addrs(), Password: password}
+	usedCluster(t, c, o)
+	h := harness(o)
+	h.Kill = nil
+	drivertest.Run(t, h)
+}
+
+// usedCluster is used for all slots of a Cluster.
+func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption) {
+	t.Helper()
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var commands rueidis.Commands
+	masters := c.Nodes()[:3] // which share the slots evenly
+	ids := make(map[*redistest.Node]string)
+	for slot := range uint16(1 << 14) {
+		master := masters[int(slot)*3>>14]
+		if ids[master] == "" {
+			ids[master] = runID(master)
+		}
+		commands = append(commands, client.B().Hset().Key("snib.m:{"+redislock.TagOf(slot)+"}").FieldValue().
+			FieldValue("r", ids[master]).FieldValue("c", "0").FieldValue("x", "0").Build())
+	}
+	for _, r := range client.DoMulti(t.Context(), commands...) {
+		if err := r.Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// used makes a server one that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
+func used(t testing.TB, n *redistest.Node) *redistest.Node {
+	t.Helper()
+	n.Must("HSET", "snib.m", "r", runID(n), "c", 0, "x", 0)
+	return n
+}
+
+func runID(n *redistest.Node) string {
+	info, _ := n.Must("INFO", "server").(string)
+	_, rest, _ := strings.Cut(info, "run_id:")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	return id
+}
+
+func harness(o rueidis.ClientOption) drivertest.Harness {
+	return drivertest.Harness{
+		Open:   func(t *testing.T) driver.Driver { return open(t, o) },
+		TTL:    ttl,
+		Secret: password,
+		Kill:   func(t *testing.T, req driver.Request) func() { return hold(t, o, req) },
+	}
+}
+
+func at(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{addr}, Password: password}
+}
+
+func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redislock.Driver {
+	t.Helper()
+	d, err := redislock.Open(o, opts...)
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// hold acquires and renews by way of connections that kill cuts: what is left when a process is killed.
+func hold(t *testing.T, o rueidis.ClientOption, req driver.Request) (kill func()) {
+	t.Helper()
+	p := livetest.NewProxy(t, o.InitAddress[0])
+	o.InitAddress = []string{p.Addr()}
+	d := open(t, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(req.TTL / 3); ; {
+			select {
+			case <-tick.C:
+				d.Renew(ctx, []driver.Lease{l})
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	return func() {
+		p.Cut()
+		p.Sever()
+		cancel()
+		<-done
+	}
+}

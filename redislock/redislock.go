@@ -1,0 +1,249 @@
+package redislock
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+)
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+)
+
+// Bounds of a TTL. Redis counts milliseconds.
+const (
+	minTTL = 10 * time.Millisecond
+	maxTTL = 10 * 365 * 24 * time.Hour
+)
+
+// dialTimeout bounds what New and Open do.
+const dialTimeout = 5 * time.Second
+
+// silence is how long a connection may answer nothing before it is given up. The client's own default of 10 s outlasts most leases.
+const silence = 3 * time.Second
+
+// A Driver takes leases in one Redis, alone, behind Sentinel or in a Cluster. It stands for one process: it has one place in each
+// lock's queue.
+type Driver struct {
+	conn     Conn
+	conf     config
+	warnings []string
+	info     driver.Info
+	sender   sender
+	renewer  *Script
+	looker   *Script
+	listener listener
+
+	contended names
+
+	mu     sync.Mutex
+	serial uint64
+	asks   map[uint64]*ask   // that wait, by their id
+	leases map[uint64]*lease // that are held, by the id of the request that got them
+
+	life    context.Context //nolint:containedctx // ends with Close
+	end     context.CancelFunc
+	closing sync.Once
+	working sync.WaitGroup // acquisitions, which take back what they asked for
+}
+
+// Open connects to a Redis and returns a driver on it, which Close disconnects. The client is set up for locks: one connection for all
+// commands, which carries many at a time, and no client-side caching.
+//
+// A MasterSet in o.Sentinel asks for Sentinel; a Cluster is recognised by itself, and so is a single server, unless [Cluster] or
+// [Single] says which it must be. Open fails within o.Dialer.Timeout, 5 s by default, when nothing answers, and when what answers is
+// not what was asked for or older than Redis 6.2.
+func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
+	conf, err := configure(opts)
+	if err != nil {
+		return nil, err
+	}
+	o.DisableCache = true
+	o.PipelineMultiplex = -1
+	o.ForceSingleClient = conf.topology == single
+	if o.Dialer.Timeout == 0 {
+		o.Dialer.Timeout = dialTimeout
+	}
+	if o.ConnWriteTimeout == 0 {
+		o.ConnWriteTimeout = silence
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, replyError(err)
+	}
+	return start(&rueidisConn{client: client, owned: true}, conf)
+}
+
+// New returns a driver on the user's own client, which Close leaves open. It fails when the server does not answer within 5 s,
+// or is older than Redis 6.2.
+func New(client rueidis.Client, opts ...Option) (*Driver, error) {
+	return NewConn(&rueidisConn{client: client}, opts...)
+}
+
+// NewConn returns a driver on another client than that of rueidis. Close closes the Conn.
+func NewConn(conn Conn, opts ...Option) (*Driver, error) {
+	conf, err := configure(opts)
+	if err != nil {
+		return nil, err
+	}
+	return start(conn, conf)
+}
+
+func start(conn Conn, conf config) (*Driver, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	found, err := survey(ctx, conn, conf)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	d := &Driver{
+		conn: conn, conf: conf, warnings: found.warnings,
+		renewer: newScript(renewScript), looker: newScript(lookScript),
+		asks: make(map[uint64]*ask), leases: make(map[uint64]*lease),
+	}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.info = describe(conf, found)
+	d.sender = sender{
+		conn: conn, quick: newScript(quickScript), trade: newScript(tradeScript), lines: make(map[uint16]*line), graceful: "0",
+	}
+	d.sender.idle.New = func() any { return new(flight) }
+	if conf.grace {
+		d.sender.graceful = "1"
+	}
+	d.sender.meta = func(uint16) string { return "snib.m" }
+	if conn.IsCluster() {
+		tags := new(tags)
+		d.sender.meta = func(slot uint16) string { return "snib.m:{" + tags.of(slot) + "}" }
+		d.listener.tags = tags
+	}
+	d.listener.init(d, found.sharded)
+	return d, nil
+}
+
+// slot returns the slot by which calls are put together: those of one server go in one call, and in a Cluster those of one slot.
+func (d *Driver) slot(name string) uint16 {
+	if d.conn.IsCluster() {
+		return slotOf(name)
+	}
+	return 0
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info { return d.info }
+
+// Warnings says in words which settings of the server, as New found it, break promises: one that evicts keys, or one that acknowledges
+// what no replica has. They stand in Info's Assumptions as well.
+func (d *Driver) Warnings() []string { return d.warnings }
+
+// describe makes the Info.
+func describe(conf config, found findings) driver.Info {
+	info := driver.Info{
+		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fairness: driver.FairAlways,
+		Shared: true, Slots: true, MinTTL: minTTL, MaxTTL: maxTTL,
+		Assumptions: []string{
+			"the server's wall clock does not jump forward: leases end by it",
+			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
+		},
+	}
+	if conf.grace {
+		info.Assumptions = append(info.Assumptions,
+			"after a restart or a failover nothing is granted until the longest TTL in use is over, for which a replica must have heard of that TTL; "+
+				"after a restart without memory that is the TTL asked for, and a minute at most")
+	} else {
+		info.Assumptions = append(info.Assumptions,
+			"no server restarts or is promoted that does not know of all leases: failover-grace is off")
+	}
+	for _, w := range found.warnings {
+		info.Assumptions = append(info.Assumptions, "not met: "+w)
+	}
+	return info
+}
+
+// Close implements [driver.Driver]. Acquisitions under way end; Close waits up to a second until their requests are taken back.
+func (d *Driver) Close() error {
+	d.closing.Do(func() {
+		d.mu.Lock() // so that nobody enters meanwhile
+		d.end()
+		d.mu.Unlock()
+		idle := make(chan struct{})
+		go func() {
+			d.working.Wait()
+			close(idle)
+		}()
+		timer := time.NewTimer(time.Second)
+		defer timer.Stop()
+		select {
+		case <-idle:
+		case <-timer.C:
+		}
+		d.listener.close()
+		d.conn.Close()
+	})
+	return nil
+}
+
+// enter counts an acquisition, unless the driver is closed.
+func (d *Driver) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.life.Err() != nil {
+		return false
+	}
+	d.working.Add(1)
+	return true
+}
+
+// newID makes the name of a process in Redis.
+func newID() string { return rand.Text() }
+
+// tags are the hash tags of slots, found on demand.
+type tags struct {
+	mu    sync.Mutex
+	known [slots]string
+}
+
+func (t *tags) of(slot uint16) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known[slot] == "" {
+		t.known[slot] = tagOf(slot)
+	}
+	return t.known[slot]
+}
+
+// A HeldError says for how long the present holders' leases last. It matches [driver.ErrHeld].
+type HeldError struct {
+	Left  time.Duration // negative if the key has no end, as a stranger may leave it
+	Grace bool          // nobody holds the lock, but somebody may who is unknown to a server that restarted or was promoted
+}
+
+func (e *HeldError) Error() string {
+	switch {
+	case e.Grace:
+		return fmt.Sprintf("%v, perhaps: the server restarted or was promoted, and grants nothing for another %v (failover-grace)",
+			driver.ErrHeld, e.Left)
+	case e.Left < 0:
+		return fmt.Sprintf("%v, by a key that never ends", driver.ErrHeld)
+	}
+	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
+}
+
+// Is reports whether target is [driver.ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld } //nolint:errorlint // as errors.Is asks for
+
+// checkOwner refuses an owner that the lock's key could not hold without being taken for another kind of lock.
+func checkOwner(owner string) error {
+	if strings.HasPrefix(owner, "snib:") {
+		return fmt.Errorf("%w owner %q: in Redis %q at the beginning stands for kinds of locks", driver.ErrInvalid, owner, "snib:")
+	}
+	return nil
+}

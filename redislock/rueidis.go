@@ -1,0 +1,119 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+// rueidisConn is a Conn on rueidis.
+type rueidisConn struct {
+	client rueidis.Client
+	owned  bool
+}
+
+func (c *rueidisConn) IsCluster() bool { return c.client.Mode() == rueidis.ClientModeCluster }
+
+func (c *rueidisConn) Close() {
+	if c.owned {
+		c.client.Close()
+	}
+}
+
+// Eval implements [Conn].
+func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
+	replies := make([]Reply, len(calls))
+	if len(calls) == 1 {
+		replies[0] = c.reply(ctx, calls[0], c.client.Do(ctx, c.evalsha(calls[0])))
+		return replies
+	}
+	commands := make(rueidis.Commands, len(calls))
+	for i, call := range calls {
+		commands[i] = c.evalsha(call)
+	}
+	for i, r := range c.client.DoMulti(ctx, commands...) {
+		replies[i] = c.reply(ctx, calls[i], r)
+	}
+	return replies
+}
+
+func (c *rueidisConn) evalsha(call Call) rueidis.Completed {
+	return c.client.B().Evalsha().Sha1(call.Script.SHA1).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
+}
+
+// reply reads a reply. A server that does not know the script is sent its text.
+func (c *rueidisConn) reply(ctx context.Context, call Call, r rueidis.RedisResult) Reply {
+	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
+		b := c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys)))
+		r = c.client.Do(ctx, b.Key(call.Keys...).Arg(call.Args...).Build())
+	}
+	lines, err := r.AsStrSlice()
+	return Reply{lines, replyError(err)}
+}
+
+// replyError marks what the server itself answered.
+func replyError(err error) error {
+	if e, ok := rueidis.IsRedisErr(err); ok {
+		return &ReplyError{Text: strings.TrimSpace(e.Error())}
+	}
+	return err
+}
+
+// Subscribe implements [Conn]. On one server the subscription has a connection of its own: on the one for commands it would
+// cost each of them a hop between goroutines.
+func (c *rueidisConn) Subscribe(
+	ctx context.Context, channel string, sharded bool, ready func(), message func(string),
+) error {
+	ctx = rueidis.WithOnSubscriptionHook(ctx, func(s rueidis.PubSubSubscription) {
+		if strings.HasSuffix(s.Kind, "subscribe") && !strings.HasSuffix(s.Kind, "unsubscribe") {
+			ready()
+		}
+	})
+	command := c.client.B().Subscribe().Channel(channel).Build()
+	if sharded {
+		command = c.client.B().Ssubscribe().Channel(channel).Build()
+	}
+	receive := c.client.Receive
+	if !c.IsCluster() {
+		dedicated, release := c.client.Dedicate()
+		defer release()
+		receive = dedicated.Receive
+	}
+	err := receive(ctx, command, func(m rueidis.PubSubMessage) { message(m.Message) })
+	if err == nil {
+		err = errors.New("the server ended the subscription")
+	}
+	return replyError(err)
+}
+
+// Masters implements [Conn].
+func (c *rueidisConn) Masters(ctx context.Context) ([]Node, error) {
+	if !c.IsCluster() {
+		return []Node{rueidisNode{c.client}}, nil
+	}
+	var masters []Node
+	for addr, client := range c.client.Nodes() {
+		n := rueidisNode{client}
+		role, err := n.Do(ctx, "ROLE")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", addr, err)
+		}
+		if r, ok := role.([]any); ok && len(r) > 0 && r[0] == "master" {
+			masters = append(masters, n)
+		}
+	}
+	return masters, nil
+}
+
+type rueidisNode struct{ client rueidis.Client }
+
+func (n rueidisNode) Do(ctx context.Context, command ...string) (any, error) {
+	v, err := n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()).ToAny()
+	if rueidis.IsRedisNil(err) {
+		return nil, nil
+	}
+	return v, replyError(err)
+}

@@ -1,0 +1,575 @@
+package redislock
+
+// A script is Lua that runs in Redis. Redis knows it by a digest, so only the first use on each server sends the text.
+//
+// The scripts are the backend's state machine; docs/backends/redislock.md describes the keys that they write. They use
+// nothing beyond Redis 6.2, reckon by the server's clock only, and name all their keys, which lie in one slot.
+const (
+	// quickScript takes free locks and frees exclusive ones, as long as nobody waits for them: what most requests come to. It serves
+	// many in a few commands, and leaves to tradeScript what is not that simple.
+	quickScript = clock + quickBody
+
+	// tradeScript serves any request. One that fails does not keep the others of its batch from being served.
+	tradeScript = clock + "local graceful = ARGV[1] == '1'\n" + memory + identity + tradeBody
+
+	// renewScript extends a batch of leases.
+	renewScript = clock + memory + renewBody
+
+	// lookScript reads locks, and writes nothing.
+	lookScript = `
+-- KEYS: for each lock: the lock, its record, its queue, the requests of those who wait.
+local time = redis.call('TIME')
+local answers = {}
+for k = 1, #KEYS, 4 do
+  local type = redis.call('TYPE', KEYS[k]).ok
+  local seen = {type = type, left = redis.call('PTTL', KEYS[k]), now = string.format('%d', time[1] * 1000000 + time[2])}
+  if type == 'string' then
+    seen.value = redis.call('GET', KEYS[k])
+    local record = redis.call('TYPE', KEYS[k + 1]).ok
+    if record == 'string' then
+      seen.record = redis.call('GET', KEYS[k + 1])
+    elseif record == 'hash' then
+      seen.records = redis.call('HVALS', KEYS[k + 1])
+    end
+  end
+  local line = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
+  if #line > 0 then
+    seen.line, seen.requests = {}, {}
+    for i = 1, #line, 2 do
+      local request = redis.call('HGET', KEYS[k + 3], line[i])
+      if request then
+        table.insert(seen.line, line[i + 1])
+        table.insert(seen.requests, request)
+      end
+    end
+  end
+  table.insert(answers, cjson.encode(seen))
+end
+return answers
+`
+)
+
+// clock reads the server's time, in microseconds.
+const clock = `
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+`
+
+// memory is what the store knows of itself, in KEYS[1].
+//
+// The fields there: t, the last fencing token; r, the run_id of the server that wrote last; c, when its memory begins, and
+// x, for how long from then leases may live that it does not know of; a and b, the longest TTL in this period and in the
+// one before, and f, the end of this period. A period is no shorter than the longest TTL of the one before, so a and b
+// cover all leases that live. Times are microseconds, TTLs milliseconds.
+const memory = `
+local known = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x', 'a', 'b', 'f')
+local longest, before, flip = tonumber(known[5]) or 0, tonumber(known[6]) or 0, tonumber(known[7]) or 0
+local changed = {}
+
+local function note(field, value)
+  changed[#changed + 1] = field
+  changed[#changed + 1] = type(value) == 'number' and string.format('%d', value) or value
+end
+
+-- uses keeps account of the longest TTL in use.
+local function uses(ttl)
+  if now >= flip then
+    before, longest = longest, 0
+    flip = now + math.max(before, ttl) * 1000
+    note('b', before)
+    note('f', flip)
+    note('a', 0)
+  end
+  if ttl > longest then
+    longest = ttl
+    note('a', longest)
+  end
+end
+
+local function save()
+  if #changed > 0 then redis.call('HSET', KEYS[1], unpack(changed)) end
+end
+`
+
+// identity finds out whether this is the server that wrote last, and since when its memory is whole.
+const identity = `
+local start, unknown
+local function identify()
+  start, unknown = tonumber(known[3]) or 0, tonumber(known[4]) or 0
+  local info = redis.call('INFO', 'server')
+  if known[2] and string.find(info, known[2], 1, true) then return end
+  if known[2] then -- restarted with its memory, or promoted: what was not written or replicated in time is lost
+    start, unknown = now, math.max(longest, before)
+  else -- restarted without memory, or new
+    start, unknown = now - tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000000, 0
+  end
+  note('c', start)
+  note('x', unknown)
+  note('r', string.match(info, 'run_id:(%w+)'))
+end
+
+-- grace returns for how many ms nothing may be granted, if that is positive. Where the memory began without knowing of any
+-- TTL, the one that is asked for now stands for those of before, up to a minute.
+local function grace(ttl)
+  if not graceful then return 0 end
+  if not start then identify() end
+  return math.ceil((start - now) / 1000 + (unknown > 0 and unknown or math.min(ttl, 60000)))
+end
+`
+
+// quickBody answers each request with o, done, g TOKEN TOKENS 0, granted, h LEFT, held for another LEFT ms, or ?, ask tradeScript.
+// After those it may answer "v NOW FLIP TTL": the server was found to be the one that wrote last, at NOW, which is enough for TTLs up to
+// TTL until FLIP; who was told so a moment ago need not have it asked again.
+const quickBody = `
+-- KEYS[1]: what the store knows of itself; the locks to release, and their records; the queues of all locks; the locks to take, and
+-- their records.
+-- ARGV: 1 for failover-grace; the time from which and the one until which it is known whose memory this is; how many locks to release,
+-- and to take; the owners of the first; for each of the second its owner, TTL, tokens, and record; the longest of the TTLs.
+local graceful, frees, takes = ARGV[1] == '1', tonumber(ARGV[4]), tonumber(ARGV[5])
+local answers, records, queues = {}, 1 + frees, 1 + 2 * frees
+local waited = redis.call('EXISTS', unpack(KEYS, queues + 1, queues + frees + takes)) > 0
+
+if frees > 0 then
+  local held, gone = redis.call('MGET', unpack(KEYS, 2, 1 + frees)), {}
+  for i = 1, frees do
+    if held[i] == ARGV[5 + i] and not (waited and redis.call('EXISTS', KEYS[queues + i]) == 1) then
+      gone[#gone + 1] = KEYS[1 + i]
+      gone[#gone + 1] = KEYS[records + i]
+      answers[i] = 'o'
+    else
+      answers[i] = '?'
+    end
+  end
+  if #gone > 0 then redis.call('DEL', unpack(gone)) end
+end
+if takes == 0 then return answers end
+
+local vouched, refused
+if now < tonumber(ARGV[2]) or now >= tonumber(ARGV[3]) then
+  local ttl = tonumber(ARGV[#ARGV])
+` + memory + identity + `
+  refused = grace(ttl) > 0
+  uses(ttl)
+  save()
+  vouched = string.format('v %d %d %d', now, flip, longest)
+end
+
+local locks, arg, won, sum = queues + frees + takes, 5 + frees, {}, 0
+for i = 1, takes do
+  local lock, owner = KEYS[locks + i], ARGV[arg + 1]
+  answers[frees + i] = '?'
+  if not refused then
+    if not redis.call('SET', lock, owner, 'PX', ARGV[arg + 2], 'NX') then
+      local v = redis.pcall('GET', lock)
+      if type(v) == 'string' and v ~= owner and string.sub(v, 1, 5) ~= 'snib:' then
+        answers[frees + i] = 'h ' .. redis.call('PTTL', lock)
+      end
+    elseif waited and redis.call('EXISTS', KEYS[queues + frees + i]) == 1 then
+      redis.call('DEL', lock) -- somebody came before
+    else
+      won[#won + 1] = i
+      sum = sum + ARGV[arg + 3]
+    end
+  end
+  arg = arg + 4
+end
+if #won > 0 then
+  local token = math.max((tonumber(redis.call('HGET', KEYS[1], 't')) or 0) + 1, now)
+  redis.call('HSET', KEYS[1], 't', string.format('%d', token + sum - 1))
+  local since, ttl, lives = string.format('%d', now), nil, nil
+  for w = 1, #won do
+    local i = won[w]
+    arg = 5 + frees + 4 * (i - 1)
+    if ARGV[arg + 2] ~= ttl then
+      ttl = ARGV[arg + 2]
+      lives = string.format('%d', 4 * ttl + 60000)
+    end
+    local tokens, first = ARGV[arg + 3], string.format('%d', token)
+    redis.call('SET', KEYS[locks + takes + i], '{"token":' .. first .. ',"since":' .. since .. ',' .. ARGV[arg + 4], 'PX', lives)
+    answers[frees + i] = 'g ' .. first .. ' ' .. tokens .. ' 0'
+    token = token + tokens
+  end
+end
+answers[#answers + 1] = vouched
+return answers
+`
+
+// tradeBody answers each request with a letter and what belongs to it:
+//
+//	g TOKEN TOKENS WANTED  granted; WANTED is 1 if another process waits
+//	q LEFT PLACE           in the queue; the present holders' time, in ms; PLACE is 0, 1 for the first, and 2 for the first
+//	                       behind a stranger, who will not tell of a release
+//	h LEFT                 held; LEFT is -1 if the lock's key has no end
+//	e LEFT                 nothing is granted for LEFT ms: the server restarted or was promoted
+//	k WHAT                 the name is in use as WHAT
+//	o                      done
+//	w                      another process waits
+//	l                      there is no such hold
+//	x TEXT                 an error of Redis
+//
+// What it publishes to a process begins with the id of the request that it is about: "ID g TOKEN TOKENS WANTED", "ID w" for
+// the holder, and "ID k": ask again.
+const tradeBody = `
+-- KEYS[1]: what the store knows of itself; then for each request: the lock, its record, its queue, the requests in it.
+-- ARGV[1]: 1 for failover-grace; then for each request: its code, the owner, how many more arguments, and these.
+local absence = 15000000 -- after how long a waiter that does not stir is forgotten; it asks every third of that
+local lock, record, queue, requests -- of the present request
+local last = tonumber(known[1]) or 0
+
+local function reserve(tokens)
+  local token = math.max(last + 1, now)
+  last = token + tokens - 1
+  return token
+end
+
+local function granted(token, tokens, others)
+  return string.format('g %d %d %d', token, tokens, others and 1 or 0)
+end
+
+local function text(token, since, rest)
+  return string.format('{"token":%d,"since":%d,', token, since) .. rest
+end
+
+-- inscribe writes the record of an exclusive hold. It outlives the lock's key, so that not each renewal has to extend it.
+local function inscribe(token, since, ttl, rest)
+  redis.call('SET', record, text(token, since, rest), 'PX', 4 * ttl + 60000)
+end
+
+local function fits(mode) -- the value of the lock's key while mode has it; exclusive holds have the owner there
+  return mode == 's' and 'snib:shared' or 'snib:slots:' .. mode
+end
+
+local function several(value) return value == 'snib:shared' or string.sub(value, 1, 11) == 'snib:slots:' end
+
+local function name(mode)
+  return string.find(mode, '^%d') and 'a semaphore of ' .. mode or 'a lock'
+end
+
+local function nameOf(value) return name(string.match(value, '^snib:slots:(%d+)$') or 'x') end
+
+-- value returns the value of the lock's key, or false, or nil and the type of what is no lock.
+local function value()
+  local v = redis.pcall('GET', lock)
+  if type(v) == 'table' then return nil, redis.call('TYPE', lock).ok end
+  return v
+end
+
+-- An entry of a hash is a time of 16 digits and a JSON object.
+local function entry(at, json) return string.format('%016d', at) .. json end
+local function at(e) return tonumber(string.sub(e, 1, 16)) end
+local function json(e) return string.sub(e, 17) end
+local function decode(e) return cjson.decode(json(e)) end
+
+-- post sends a message to who waits, and returns how many heard it.
+local function post(r, message)
+  return redis.call(string.find(r.channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', r.channel, r.id .. ' ' .. message)
+end
+
+-- inscribed returns the record of the exclusive hold whose owner is v, and its text, or nil.
+local function inscribed()
+  local had = redis.pcall('GET', record)
+  if type(had) == 'string' then return cjson.decode(had), had end
+end
+
+local function outlast(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+end
+
+-- prune forgets the holds of a shared lock or semaphore that have ended, and returns how many are left, and the first and
+-- the last end.
+local function prune()
+  local all, left, first, final = redis.call('HGETALL', record), 0, 1e16, 0
+  for i = 1, #all, 2 do
+    local e = at(all[i + 1])
+    if e <= now then
+      redis.call('HDEL', record, all[i])
+    else
+      left, first, final = left + 1, math.min(first, e), math.max(final, e)
+    end
+  end
+  if left == 0 then redis.call('DEL', lock, record) end
+  return left, first, final
+end
+
+-- admits reports whether the present holders leave room.
+local function admits(mode)
+  local v = value()
+  if not v then return v == false end
+  if mode == 'x' or v ~= fits(mode) then return several(v) and prune() == 0 end
+  return mode == 's' or redis.call('HLEN', record) < tonumber(mode) or prune() < tonumber(mode)
+end
+
+-- wanted reports whether a process other than that of channel waits. In a long queue of one process's own it may err.
+local function wanted(channel)
+  local line = redis.call('ZRANGE', queue, 0, 31)
+  for i = 1, #line do
+    local e = redis.call('HGET', requests, line[i])
+    if e and decode(e).channel ~= channel then return true end
+  end
+  return #line == 32
+end
+
+-- write makes a hold of what admits lets in.
+local function write(token, since, owner, mode, ttl, rest)
+  uses(ttl)
+  if mode == 'x' then
+    redis.call('SET', lock, owner, 'PX', ttl)
+    inscribe(token, since, ttl, rest)
+    return
+  end
+  if redis.call('SET', lock, fits(mode), 'PX', ttl, 'NX') then redis.call('DEL', record) end
+  redis.call('HSET', record, owner, entry(now + ttl * 1000, text(token, since, rest)))
+  outlast(lock, ttl)
+  outlast(record, ttl)
+end
+
+local function leave(owner)
+  redis.call('ZREM', queue, owner)
+  redis.call('HDEL', requests, owner)
+end
+
+-- settle grants to those who wait for as long as that is possible. Who can't be reached is passed over. The owner self is
+-- not told: its answer is returned.
+local function settle(self)
+  while true do
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not first then return end
+    local e = redis.call('HGET', requests, first)
+    local r = e and decode(e)
+    if not r or at(e) + absence < now then
+      leave(first)
+    elseif not admits(r.mode) or grace(r.ttl) > 0 then
+      return
+    else
+      leave(first)
+      local answer = granted(math.max(last + 1, now), r.tokens, wanted(r.channel))
+      if first == self or post(r, answer) > 0 or r.blind then
+        write(reserve(r.tokens), now, first, r.mode, r.ttl, string.sub(e, 18))
+        if first == self then return answer end
+      end
+    end
+  end
+end
+
+-- again answers an owner that holds the lock already, or returns nil.
+local function again(v, owner, mode, ttl, tokens, rest)
+  local had
+  if mode == 'x' then
+    if v ~= owner then return end
+    had = inscribed()
+  else
+    local e = v == fits(mode) and redis.call('HGET', record, owner)
+    if not e or at(e) <= now then return end
+    had = decode(e)
+  end
+  leave(owner)
+  local token, since = nil, now
+  if had and had.owner == owner then
+    token, since, tokens = had.token, had.since, had.tokens
+    rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', tokens), 1)
+  else
+    token = reserve(tokens)
+  end
+  write(token, since, owner, mode, ttl, rest)
+  return granted(token, tokens, wanted(cjson.decode('{' .. rest).channel))
+end
+
+-- left returns for how many ms the present holders keep mode out.
+local function left(v, mode)
+  if v and several(v) then
+    local _, first, final = prune()
+    return math.ceil(((v == fits(mode) and first or final) - now) / 1000)
+  end
+  return redis.call('PTTL', lock)
+end
+
+-- foreign reports whether the holder is not one of ours, who tell when they release.
+local function foreign(v)
+  if not v or v == 'snib:kept' or several(v) then return false end
+  local had = inscribed()
+  return not had or had.owner ~= v
+end
+
+-- tell tells the holders that another process waits.
+local function tell(v, channel)
+  local holders = {}
+  if several(v) then
+    for _, e in ipairs(redis.call('HVALS', record)) do table.insert(holders, decode(e)) end
+  else
+    table.insert(holders, (inscribed()))
+  end
+  for _, h in ipairs(holders) do
+    if h.channel ~= channel then redis.call('PUBLISH', h.process or h.channel, h.id .. ' w') end
+  end
+end
+
+-- enqueue gives a waiter a place, unless it has one, and notes that it lives.
+local function enqueue(owner, rest)
+  local tail = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+  local place = math.max(now, tail and tonumber(tail) + 1 or 0)
+  local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), owner) == 1
+  redis.call('HSET', requests, owner, entry(now, '{' .. rest))
+  local r = cjson.decode('{' .. rest)
+  outlast(queue, absence / 500)
+  outlast(requests, absence / 500)
+  return new, r.channel
+end
+
+-- conflict returns what the name is in use as, if that is not what mode asks for.
+local function conflict(v, mode)
+  local kind = v and nameOf(v)
+  if not v then
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    local e = first and redis.call('HGET', requests, first)
+    kind = e and name(decode(e).mode)
+  end
+  if kind and kind ~= name(mode) then return kind end
+end
+
+local function acquire(owner, mode, ttl, tokens, waits, rest)
+  ttl, tokens = tonumber(ttl), tonumber(tokens)
+  local wait = grace(ttl)
+  if wait > 0 then return 'e ' .. wait end
+  local v, what = value()
+  if v == nil then return 'k a ' .. what end
+  if v and several(v) and prune() == 0 then v = false end
+  local answer = v and again(v, owner, mode, ttl, tokens, rest)
+  if answer then return answer end
+  local kind = conflict(v, mode)
+  if kind then return 'k ' .. kind end
+  if waits ~= '1' then settle() end
+  if redis.call('EXISTS', queue) == 0 and admits(mode) then
+    local token = reserve(tokens)
+    write(token, now, owner, mode, ttl, rest)
+    return granted(token, tokens, false)
+  end
+  if waits ~= '1' then return 'h ' .. left(value(), mode) end
+  local new, channel = enqueue(owner, rest)
+  answer = settle(owner)
+  if answer then return answer end
+  v = value()
+  if new and v then tell(v, channel) end
+  local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
+  return string.format('q %d %d', left(v, mode), first and (foreign(v) and 2 or 1) or 0)
+end
+
+-- keep keeps a released hold until it has lasted for minHold ms, and reports whether it does. Had is its record; where
+-- several may hold, it stands there under its owner.
+local function keep(owner, had, minHold, shares)
+  local till = cjson.decode(had).since + minHold * 1000
+  if till <= now then return false end
+  local ms = math.ceil((till - now) / 1000)
+  if shares then
+    redis.call('HDEL', record, owner)
+    redis.call('HSET', record, 'snib:kept:' .. owner, entry(till, had))
+    outlast(lock, ms)
+  else
+    redis.call('SET', lock, 'snib:kept', 'PX', ms)
+  end
+  outlast(record, ms)
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  local e = first and redis.call('HGET', requests, first)
+  if e then -- it reckons with the end of the lease
+    local r = decode(e)
+    post(r, 'k')
+  end
+  return true
+end
+
+-- part takes one of several holds out.
+local function part(field)
+  redis.call('HDEL', record, field)
+  if redis.call('EXISTS', record) == 0 then redis.call('DEL', lock) end
+  settle()
+  return 'o'
+end
+
+local function release(owner, minHold)
+  local v = value()
+  minHold = tonumber(minHold)
+  if v and several(v) then
+    local e = redis.call('HGET', record, owner)
+    if not e or at(e) <= now then return 'l' end
+    if minHold > 0 and keep(owner, json(e), minHold, true) then return 'o' end
+    return part(owner)
+  end
+  if v ~= owner then return 'l' end
+  local r, had = inscribed()
+  if minHold > 0 and r and r.owner == owner and keep(owner, had, minHold) then return 'o' end
+  redis.call('DEL', lock, record)
+  settle()
+  return 'o'
+end
+
+-- withdraw takes a request back, whatever has become of it.
+local function withdraw(owner)
+  leave(owner)
+  if release(owner, 0) == 'l' then settle() end -- others may have waited for the place that it had
+  return 'o'
+end
+
+-- free ends a hold by force, if it is the one that is meant. A stranger's has no token: 0.
+local function free(owner, token)
+  local v = value()
+  if v and several(v) then
+    for _, field in ipairs({owner, 'snib:kept:' .. owner}) do
+      local e = redis.call('HGET', record, field)
+      if e and at(e) > now and string.format('%d', decode(e).token) == token then return part(field) end
+    end
+    return 'l'
+  end
+  local r = inscribed()
+  local ours = r and r.owner == owner and (v == owner or v == 'snib:kept')
+  if (ours and string.format('%d', r.token) or v == owner and '0') ~= token then return 'l' end
+  redis.call('DEL', lock, record)
+  settle()
+  return 'o'
+end
+
+-- peek reports whether another process waits than that of channel.
+local function peek(channel) return wanted(channel) and 'w' or 'o' end
+
+local serve = {A = acquire, R = release, w = withdraw, b = free, p = peek}
+local answers, arg = {}, 2
+for k = 2, #KEYS, 4 do
+  lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  local n = tonumber(ARGV[arg + 1])
+  local ok, answer = pcall(serve[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
+  if not ok then answer = 'x ' .. (type(answer) == 'table' and answer.err or tostring(answer)) end
+  answers[#answers + 1] = answer
+  arg = arg + 2 + n
+end
+if last ~= (tonumber(known[1]) or 0) then note('t', last) end
+save()
+return answers
+`
+
+// renewBody answers with a text of one character for each lease: 1 if it was extended, 0 if it has ended.
+const renewBody = `
+-- KEYS[1]: what the store knows of itself; then for each lease the lock, and its record where ARGV asks for it.
+-- ARGV: for each lease: x for an exclusive one, r to extend its record as well, m for one of several; the owner; the TTL.
+local answers, k = {}, 2
+for i = 1, #ARGV, 3 do
+  local code, owner, ttl = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local lock, record, ok = KEYS[k], KEYS[k + 1], false
+  if code == 'm' then
+    local e = redis.pcall('HGET', record, owner)
+    if type(e) == 'string' and tonumber(string.sub(e, 1, 16)) > now then
+      redis.call('HSET', record, owner, string.format('%016d', now + ttl * 1000) .. string.sub(e, 17))
+      for _, key in ipairs({lock, record}) do
+        if redis.call('PTTL', key) < tonumber(ttl) then redis.call('PEXPIRE', key, ttl) end
+      end
+      ok = true
+    end
+  elseif redis.pcall('GET', lock) == owner then
+    redis.call('PEXPIRE', lock, ttl)
+    if code == 'r' then redis.call('PEXPIRE', record, 4 * ttl + 60000) end
+    ok = true
+  end
+  k = k + (code == 'x' and 1 or 2)
+  if ok then uses(tonumber(ttl)) end
+  answers[#answers + 1] = ok and '1' or '0'
+end
+save()
+return {table.concat(answers)}
+`
