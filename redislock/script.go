@@ -118,8 +118,8 @@ end
 `
 
 // quickBody answers each request with o, done, g TOKEN TOKENS 0, granted, h LEFT, held for another LEFT ms, or ?, ask tradeScript.
-// After those it may answer "v NOW FLIP TTL": the server was found to be the one that wrote last, at NOW, which is enough for TTLs up to
-// TTL until FLIP; who was told so a moment ago need not have it asked again.
+// After those it may answer "v NOW FLIP TTL": at NOW the server was found to be the one that wrote last, and nothing speaks against
+// grants; for TTLs up to TTL, and until FLIP, who was told so a moment ago need not have that found out again.
 const quickBody = `
 -- KEYS[1]: what the store knows of itself; the locks to release, and their records; the queues of all locks; the locks to take, and
 -- their records.
@@ -149,9 +149,11 @@ if now < tonumber(ARGV[2]) or now >= tonumber(ARGV[3]) then
   local ttl = tonumber(ARGV[#ARGV])
 ` + memory + identity + `
   refused = grace(ttl) > 0
-  uses(ttl)
+  if not refused then
+    uses(ttl)
+    vouched = string.format('v %d %d %d', now, flip, ttl)
+  end
   save()
-  vouched = string.format('v %d %d %d', now, flip, longest)
 end
 
 local locks, arg, won, sum = queues + frees + takes, 5 + frees, {}, 0
