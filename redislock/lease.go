@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -124,26 +125,25 @@ func (l *lease) isWanted() bool {
 
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
-	answers := make([]driver.Renewal, len(due))
-	batches := make(map[uint16][]int) // places in due, by slot
+	batches := make(map[batch][]int) // places in due
 	for i, l := range due {
-		slot := l.(*lease).slot
-		batches[slot] = append(batches[slot], i)
+		of := l.(*lease).batch()
+		batches[of] = append(batches[of], i)
 	}
-	var calls []Call
-	var places [][]int
-	for slot, batch := range batches {
-		calls = append(calls, d.renewal(slot, due, batch))
-		places = append(places, batch)
+	calls, places := make([]Call, 0, len(batches)), make([][]int, 0, len(batches))
+	for of, at := range batches {
+		calls = append(calls, d.renewal(of, due, at))
+		places = append(places, at)
 	}
+	answers := make([]driver.Renewal, len(due))
 	if len(calls) == 0 {
 		return answers
 	}
 	sent := driver.Now()
 	replies := d.ask(ctx, calls...)
-	for i, batch := range places {
-		for n, place := range batch {
-			answers[place] = renewed(replies[i], n, len(batch), sent)
+	for i, at := range places {
+		for n, place := range at {
+			answers[place] = renewed(replies[i], n, len(at), sent)
 			if errors.Is(answers[place].Err, driver.ErrLost) {
 				d.forget(due[place].(*lease))
 			}
@@ -152,29 +152,43 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// recordEvery is how many renewals of a lock's key come to one of its record, which lives four times as long.
-const recordEvery = 3
+// A batch is what leases have in common that are renewed in one call: the slot, and the TTL if only the locks' keys are extended.
+type batch struct {
+	slot uint16
+	ttl  time.Duration // 0 for renewScript
+}
+
+// batch says how to renew a lease this time. The record of an exclusive one lives for four TTLs and a minute, so half of that may go by
+// until its turn.
+func (l *lease) batch() batch {
+	turn := uint32(6 + 3*30*time.Second/l.req.TTL) // of renewals, a third of a TTL apart
+	if mode(l.req) != "x" || l.renewals.Add(1)%turn == 0 {
+		return batch{slot: l.slot}
+	}
+	return batch{l.slot, l.req.TTL}
+}
 
 // renewal makes the call that extends the leases at the given places.
-func (d *Driver) renewal(slot uint16, due []driver.Lease, batch []int) Call {
-	c := Call{Script: d.renewer, Keys: make([]string, 1, 1+2*len(batch)), Args: make([]string, 0, 3*len(batch))}
-	c.Keys[0] = d.sender.meta(slot)
-	for _, place := range batch {
-		l := due[place].(*lease)
-		code := "x"
-		switch {
-		case l.req.Shared || l.req.Slots > 0:
-			code = "m"
-		case l.renewals.Add(1)%recordEvery == 0:
-			code = "r"
+func (d *Driver) renewal(of batch, due []driver.Lease, at []int) Call {
+	keys := append(make([]string, 0, 1+2*len(at)), d.sender.meta(of.slot))
+	if of.ttl > 0 {
+		args := append(make([]string, 0, 1+len(at)), millis(of.ttl))
+		for _, place := range at {
+			l := due[place].(*lease)
+			keys, args = append(keys, l.keys[0]), append(args, l.req.Owner)
 		}
-		c.Keys = append(c.Keys, l.keys[0])
-		if code != "x" {
-			c.Keys = append(c.Keys, l.keys[1])
-		}
-		c.Args = append(c.Args, code, l.req.Owner, millis(l.req.TTL))
+		return Call{d.extender, keys, args}
 	}
-	return c
+	args := make([]string, 0, 3*len(at))
+	for _, place := range at {
+		l := due[place].(*lease)
+		code := "m"
+		if mode(l.req) == "x" {
+			code = "x"
+		}
+		keys, args = append(keys, l.keys[0], l.keys[1]), append(args, code, l.req.Owner, millis(l.req.TTL))
+	}
+	return Call{d.renewer, keys, args}
 }
 
 // renewed reads the answer for the n-th of a batch.

@@ -147,7 +147,7 @@ func (l *listener) retire(s *subscription) {
 	held := s.channel == l.process && l.d.holds()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.users > 0 || held {
+	if (s.users > 0 || held) && l.d.life.Err() == nil {
 		time.AfterFunc(linger, func() { l.retire(s) })
 		return
 	}

@@ -38,6 +38,7 @@ type Driver struct {
 	warnings []string
 	info     driver.Info
 	sender   sender
+	extender *Script
 	renewer  *Script
 	looker   *Script
 	listener listener
@@ -77,7 +78,7 @@ func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	}
 	client, err := rueidis.NewClient(o)
 	if err != nil {
-		return nil, replyError(err)
+		return nil, explain(err, o)
 	}
 	return start(&rueidisConn{client: client, owned: true}, conf)
 }
@@ -107,7 +108,7 @@ func start(conn Conn, conf config) (*Driver, error) {
 	}
 	d := &Driver{
 		conn: conn, conf: conf, warnings: found.warnings,
-		renewer: newScript(renewScript), looker: newScript(lookScript),
+		extender: newScript(extendScript), renewer: newScript(renewScript), looker: newScript(lookScript),
 		asks: make(map[uint64]*ask), leases: make(map[uint64]*lease),
 	}
 	d.life, d.end = context.WithCancel(context.Background())

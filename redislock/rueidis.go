@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/redis/rueidis"
 )
@@ -95,17 +100,60 @@ func (c *rueidisConn) Masters(ctx context.Context) ([]Node, error) {
 		return []Node{rueidisNode{c.client}}, nil
 	}
 	var masters []Node
+	var failed error
 	for addr, client := range c.client.Nodes() {
 		n := rueidisNode{client}
-		role, err := n.Do(ctx, "ROLE")
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", addr, err)
-		}
-		if r, ok := role.([]any); ok && len(r) > 0 && r[0] == "master" {
+		isMaster, err := isMaster(ctx, n)
+		switch {
+		case err != nil:
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", addr, err))
+		case isMaster:
 			masters = append(masters, n)
 		}
 	}
-	return masters, nil
+	if failed == nil || len(masters) > 0 && len(masters) >= mastersKnownTo(ctx, masters[0]) {
+		return masters, nil
+	}
+	return nil, failed
+}
+
+// isMaster asks a node what it is. One that is down may hang.
+func isMaster(ctx context.Context, n Node) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	role, err := n.Do(ctx, "ROLE")
+	r, ok := role.([]any)
+	return ok && len(r) > 0 && r[0] == "master", err
+}
+
+// mastersKnownTo returns how many masters have slots in a node's opinion.
+func mastersKnownTo(ctx context.Context, n Node) int {
+	reply, err := n.Do(ctx, "CLUSTER", "INFO")
+	text, _ := reply.(string)
+	size, err2 := strconv.Atoi(parseInfo(text)["cluster_size"])
+	if err != nil || err2 != nil {
+		return slots // so many that it is better to fail
+	}
+	return size
+}
+
+// explain adds to an error of connecting what it may come from.
+func explain(err error, o rueidis.ClientOption) error {
+	var timeout net.Error
+	switch {
+	case strings.Contains(err.Error(), "unknown message type"):
+		return fmt.Errorf("what answers is not Redis: %w", err)
+	case rueidis.IsRedisNil(err) || strings.Contains(err.Error(), "No such master"):
+		return fmt.Errorf("the Sentinels know no master %q: %w", o.Sentinel.MasterSet, replyError(err))
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
+		if o.TLSConfig != nil {
+			return fmt.Errorf("no answer within %v; does the server speak TLS? %w", o.Dialer.Timeout, err)
+		}
+		return fmt.Errorf("no answer within %v: %w", o.Dialer.Timeout, err)
+	case o.TLSConfig == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
+		return fmt.Errorf("the server hung up; does it want TLS? %w", err)
+	}
+	return replyError(err)
 }
 
 type rueidisNode struct{ client rueidis.Client }

@@ -12,8 +12,9 @@ const (
 	// tradeScript serves any request. One that fails does not keep the others of its batch from being served.
 	tradeScript = clock + "local graceful = ARGV[1] == '1'\n" + memory + identity + tradeBody
 
-	// renewScript extends a batch of leases.
-	renewScript = clock + memory + renewBody
+	// extendScript extends the locks' keys of exclusive leases with the same TTL, renewScript any leases with all that belongs to them.
+	extendScript = clock + memory + extendBody
+	renewScript  = clock + memory + renewBody
 
 	// lookScript reads locks, and writes nothing.
 	lookScript = `
@@ -464,11 +465,13 @@ local function keep(owner, had, minHold, shares)
   if shares then
     redis.call('HDEL', record, owner)
     redis.call('HSET', record, 'snib:kept:' .. owner, entry(till, had))
-    outlast(lock, ms)
+    local _, _, final = prune()
+    ms = math.ceil((final - now) / 1000)
+    redis.call('PEXPIRE', lock, ms)
   else
     redis.call('SET', lock, 'snib:kept', 'PX', ms)
   end
-  outlast(record, ms)
+  redis.call('PEXPIRE', record, ms) -- and not for as long as the lease would have
   local first = redis.call('ZRANGE', queue, 0, 0)[1]
   local e = first and redis.call('HGET', requests, first)
   if e then -- it reckons with the end of the lease
@@ -546,30 +549,45 @@ save()
 return answers
 `
 
-// renewBody answers with a text of one character for each lease: 1 if it was extended, 0 if it has ended.
+// extendBody and renewBody answer with a text of one character for each lease: 1 if it was extended, 0 if it has ended.
+const extendBody = `
+-- KEYS[1]: what the store knows of itself; the locks. ARGV: the TTL; the owners.
+local held, answers, ttl = redis.call('MGET', unpack(KEYS, 2)), {}, ARGV[1]
+for i = 1, #KEYS - 1 do
+  if held[i] == ARGV[i + 1] then
+    redis.call('PEXPIRE', KEYS[i + 1], ttl)
+    answers[i] = '1'
+  else
+    answers[i] = '0'
+  end
+end
+uses(tonumber(ttl))
+save()
+return {table.concat(answers)}
+`
+
 const renewBody = `
--- KEYS[1]: what the store knows of itself; then for each lease the lock, and its record where ARGV asks for it.
--- ARGV: for each lease: x for an exclusive one, r to extend its record as well, m for one of several; the owner; the TTL.
-local answers, k = {}, 2
+-- KEYS[1]: what the store knows of itself; for each lease the lock and its record.
+-- ARGV: for each lease: x for an exclusive one, m for one of several; the owner; the TTL.
+local answers = {}
 for i = 1, #ARGV, 3 do
-  local code, owner, ttl = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  local lock, record, ok = KEYS[k], KEYS[k + 1], false
+  local code, owner, ttl = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+  local lock, record, ok = KEYS[(i + 2) / 3 * 2], KEYS[(i + 2) / 3 * 2 + 1], false
   if code == 'm' then
     local e = redis.pcall('HGET', record, owner)
     if type(e) == 'string' and tonumber(string.sub(e, 1, 16)) > now then
       redis.call('HSET', record, owner, string.format('%016d', now + ttl * 1000) .. string.sub(e, 17))
       for _, key in ipairs({lock, record}) do
-        if redis.call('PTTL', key) < tonumber(ttl) then redis.call('PEXPIRE', key, ttl) end
+        if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
       end
       ok = true
     end
   elseif redis.pcall('GET', lock) == owner then
     redis.call('PEXPIRE', lock, ttl)
-    if code == 'r' then redis.call('PEXPIRE', record, 4 * ttl + 60000) end
+    redis.call('PEXPIRE', record, 4 * ttl + 60000)
     ok = true
   end
-  k = k + (code == 'x' and 1 or 2)
-  if ok then uses(tonumber(ttl)) end
+  if ok then uses(ttl) end
   answers[#answers + 1] = ok and '1' or '0'
 end
 save()
