@@ -38,7 +38,7 @@ type ask struct {
 	round uint64         // guarded by Driver.mu
 	sent  driver.Instant // just before the last round that was answered
 
-	woken  chan message // of one
+	woken  chan message // of one; nil until it may have to wait; guarded by Driver.mu
 	wanted bool         // another process waits for what we are about to learn that we hold; guarded by Driver.mu
 }
 
@@ -57,9 +57,18 @@ func (d *Driver) newAsk(req driver.Request) *ask {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.serial++
-	a := &ask{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: d.serial, woken: make(chan message, 1)}
+	a := &ask{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: d.serial}
 	d.asks[a.id] = a
 	return a
+}
+
+// listen prepares to be woken.
+func (a *ask) listen() {
+	a.d.mu.Lock()
+	defer a.d.mu.Unlock()
+	if a.woken == nil {
+		a.woken = make(chan message, 1)
+	}
 }
 
 // dismiss makes messages for an ask be ignored.
@@ -67,6 +76,21 @@ func (d *Driver) dismiss(a *ask) {
 	d.mu.Lock()
 	delete(d.asks, a.id)
 	d.mu.Unlock()
+}
+
+// millis is millis, remembered for the TTL that was asked for last: most are the same.
+func (d *Driver) millis(ttl time.Duration) string {
+	if last := d.lastTTL.Load(); last != nil && last.ttl == ttl {
+		return last.text
+	}
+	last := &ttlText{ttl, millis(ttl)}
+	d.lastTTL.Store(last)
+	return last.text
+}
+
+type ttlText struct {
+	ttl  time.Duration
+	text string
 }
 
 // millis rounds up: the store must not end a lease before its holder does.
@@ -90,6 +114,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	defer d.dismiss(a)
 	var sub *subscription
 	if d.contended.has(req.Name) {
+		a.listen()
 		sub = d.listener.ready(a)
 	}
 	l, err := a.try(ctx, sub != nil)
@@ -150,13 +175,15 @@ func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
 	a.d.mu.Lock()
 	a.round++
 	a.d.mu.Unlock()
-	m, ttl, tokens := mode(a.req), millis(a.req.TTL), strconv.Itoa(max(a.req.Tokens, 1))
+	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(max(a.req.Tokens, 1))
 	request := a.describe(m, ttl)
-	o := order{keys: &a.keys, ttl: int64(a.req.TTL / time.Millisecond)}
+	o := a.d.sender.order()
+	defer a.d.sender.recycle(o)
+	o.keys, o.ttl = &a.keys, a.req.TTL
 	if !queue && m == "x" {
 		o.code, o.n, o.args = "a", 4, [6]string{a.req.Owner, ttl, tokens, request}
-		if err := a.send(ctx, &o); err != nil {
-			return nil, err // o may still be on its way
+		if err := a.send(ctx, o); err != nil {
+			return nil, err
 		}
 		if o.answer != "?" {
 			return a.read(ctx, o.answer)
@@ -170,7 +197,7 @@ func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
 		waits = "1"
 	}
 	o.code, o.n, o.args = "A", 6, [6]string{a.req.Owner, m, ttl, tokens, waits, request}
-	if err := a.send(ctx, &o); err != nil {
+	if err := a.send(ctx, o); err != nil {
 		return nil, err
 	}
 	return a.read(ctx, o.answer)
@@ -249,6 +276,7 @@ func (a *ask) wait(ctx context.Context, sub *subscription, err error) (*lease, e
 	defer cancel(nil)
 	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
 	defer func() { a.d.listener.leave(sub, a) }()
+	a.listen()
 	var trouble backoff
 	for {
 		if ctx.Err() != nil {
@@ -360,12 +388,11 @@ func (a *ask) withdraw() {
 func (d *Driver) insist(ctx context.Context, slot uint16, o *order) (answer string, err error) {
 	var trouble backoff
 	for {
-		try := *o
-		if err = d.sender.do(ctx, slot, &try); err == nil {
-			if o.doubt && try.answer == "l" {
+		if answer, err = d.sender.send(ctx, slot, o); err == nil {
+			if o.doubt && answer == "l" {
 				return "!", nil
 			}
-			return try.answer, nil
+			return answer, nil
 		}
 		var answered *ReplyError
 		o.doubt = o.doubt || !errors.As(err, &answered)

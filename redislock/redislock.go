@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -44,6 +45,7 @@ type Driver struct {
 	listener listener
 
 	contended names
+	lastTTL   atomic.Pointer[ttlText]
 
 	mu     sync.Mutex
 	serial uint64
@@ -117,6 +119,7 @@ func start(conn Conn, conf config) (*Driver, error) {
 		conn: conn, quick: newScript(quickScript), trade: newScript(tradeScript), lines: make(map[uint16]*line), graceful: "0",
 	}
 	d.sender.idle.New = func() any { return new(flight) }
+	d.sender.orders.New = func() any { return new(order) }
 	if conf.grace {
 		d.sender.graceful = "1"
 	}

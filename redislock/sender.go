@@ -23,9 +23,10 @@ type sender struct {
 
 	sick atomic.Bool // the last call was not answered
 
-	idle  sync.Pool // of *flight
-	mu    sync.Mutex
-	lines map[uint16]*line
+	idle   sync.Pool // of *flight
+	orders sync.Pool // of *order
+	mu     sync.Mutex
+	lines  map[uint16]*line
 }
 
 // A line is the requests for one slot. It is guarded by sender.mu.
@@ -40,6 +41,7 @@ type line struct {
 type flight struct {
 	orders       []*order
 	simple, rest []*order // those for quickScript, releases first, and those for tradeScript
+	limit        deadline
 	keys, args   []string
 }
 
@@ -47,7 +49,7 @@ type flight struct {
 type vouched struct {
 	at       driver.Instant // our clock before it was asked
 	now, end int64          // its own, in microseconds, and until when that will do
-	ttl      int64          // for TTLs no longer than this, in milliseconds
+	ttl      time.Duration  // for TTLs no longer than this
 }
 
 // moment is for how long a server is taken for the one that it was found to be. None takes over, or restarts, in less.
@@ -59,14 +61,27 @@ type order struct {
 	code string // a, r: as quickScript knows them; the rest, and A for a that has more arguments, is for tradeScript
 	args [6]string
 	n    int // of args
-	ttl  int64
+	ttl  time.Duration
 
 	doubt bool // an earlier try went unanswered, and may have been served
 
-	sent   driver.Instant // before the call
-	answer string
-	err    error
-	done   chan struct{} // of one
+	sent    driver.Instant // before the call
+	answer  string
+	err     error
+	awaited bool          // done is waited for
+	done    chan struct{} // of one; made when it is first waited for
+	lost    bool          // nobody waited for the answer, which may still come
+}
+
+// order returns an empty order.
+func (s *sender) order() *order { return s.orders.Get().(*order) }
+
+// recycle takes an order back whose answer has been read.
+func (s *sender) recycle(o *order) {
+	if !o.lost {
+		*o = order{done: o.done}
+		s.orders.Put(o)
+	}
 }
 
 const (
@@ -86,8 +101,18 @@ const (
 	maxCall = 2 * time.Second
 )
 
+// send is do for a copy of an order.
+func (s *sender) send(ctx context.Context, slot uint16, like *order) (answer string, err error) {
+	o := s.order()
+	defer s.recycle(o)
+	o.keys, o.code, o.args, o.n = like.keys, like.code, like.args, like.n
+	err = s.do(ctx, slot, o)
+	return o.answer, err
+}
+
 // do sends an order and waits for the answer, or until ctx is done. In the second case the order may or may not reach the server.
 func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
+	o.awaited = false
 	s.mu.Lock()
 	l := s.lines[slot]
 	if l == nil {
@@ -99,13 +124,16 @@ func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
 		s.mu.Unlock()
 		f := s.flight()
 		f.orders = append(f.orders, o)
-		s.call(soon(ctx), l, f) // without a word to another goroutine
+		s.call(f.soon(ctx), l, f) // without a word to another goroutine
 		if s.next(l, f) {
 			go s.run(l, f)
 		}
 		return o.err
 	}
-	o.done = make(chan struct{}, 1)
+	if o.done == nil {
+		o.done = make(chan struct{}, 1)
+	}
+	o.awaited = true
 	l.waiting = append(l.waiting, o)
 	start := l.flights == 0 || l.flights < maxFlights && len(l.waiting) >= crowd
 	if start {
@@ -121,6 +149,7 @@ func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
 	case <-o.done:
 		return o.err
 	case <-ctx.Done():
+		o.lost = true
 		return context.Cause(ctx)
 	}
 }
@@ -213,7 +242,7 @@ func (s *sender) quickCall(l *line, f *flight, frees int, now driver.Instant) Ca
 	for _, o := range taken {
 		f.keys = append(f.keys, o.keys[0])
 	}
-	var longest int64
+	var longest time.Duration
 	for _, o := range taken {
 		f.keys = append(f.keys, o.keys[1])
 		longest = max(longest, o.ttl)
@@ -232,7 +261,7 @@ func (s *sender) quickCall(l *line, f *flight, frees int, now driver.Instant) Ca
 	for _, o := range f.simple {
 		f.args = append(f.args, o.args[:o.n]...)
 	}
-	f.args = append(f.args, strconv.FormatInt(longest, 10))
+	f.args = append(f.args, millis(longest))
 	return Call{s.quick, f.keys[first:], f.args[start:]}
 }
 
@@ -257,9 +286,11 @@ func (s *sender) vouch(l *line, r *Reply, n int, sent driver.Instant) {
 		return
 	}
 	v := vouched{at: sent}
-	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &v.now, &v.end, &v.ttl); err != nil {
+	var ms int64
+	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &v.now, &v.end, &ms); err != nil {
 		return
 	}
+	v.ttl = time.Duration(ms) * time.Millisecond
 	v.end = min(v.end, v.now+moment.Microseconds())
 	r.Lines = r.Lines[:n]
 	s.mu.Lock()
@@ -280,7 +311,7 @@ func deliver(orders []*order, r Reply, sent driver.Instant) {
 				o.err = &ReplyError{Text: text}
 			}
 		}
-		if o.done != nil {
+		if o.awaited {
 			o.done <- struct{}{}
 		}
 	}
@@ -288,12 +319,12 @@ func deliver(orders []*order, r Reply, sent driver.Instant) {
 
 // soon returns ctx with a deadline of no more than patience. It has no timer: the connection keeps to it, or, where others share it,
 // ctx itself ends the wait.
-func soon(ctx context.Context) context.Context {
-	at := time.Now().Add(patience)
-	if set, ok := ctx.Deadline(); ok && set.Before(at) {
+func (f *flight) soon(ctx context.Context) context.Context {
+	f.limit = deadline{ctx, time.Now().Add(patience)}
+	if set, ok := ctx.Deadline(); ok && set.Before(f.limit.at) {
 		return ctx
 	}
-	return deadline{ctx, at}
+	return &f.limit
 }
 
 type deadline struct {
@@ -301,4 +332,4 @@ type deadline struct {
 	at time.Time
 }
 
-func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
+func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
