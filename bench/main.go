@@ -1,0 +1,152 @@
+// Command bench measures snib beside other lock libraries for Redis, on a Redis server of its own. Its targets are
+// ratios within one run, since absolute figures differ from machine to machine and from hour to hour.
+//
+// Each run is a fresh process, warmed up on keys of its own. Within a repetition the peers take turns, and each
+// repetition starts with another one. Tables give medians, with [least–most] where it matters; a ratio is taken within
+// each repetition, and then the median. Latencies are those of Acquire, from the first attempt to success. Commands are
+// those that Redis executed, inside of scripts too; reads are those from its sockets, which count round trips and
+// pipelining honestly.
+//
+// Each scenario stands in a file of its own, with the question that it asks: s1.go and so on.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if os.Getenv(workerEnv) != "" {
+		if err := work(os.Stdin, os.Stdout, allPeers()); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1) //nolint:forbidigo // one of the two places where the program ends
+		}
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := program(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1) //nolint:forbidigo // the other one
+	}
+}
+
+func scenarios() []scenario {
+	return []scenario{s1(), s2(), s3(), s4(), s6(), s7(), s8()}
+}
+
+// program runs the scenarios that args ask for.
+func program(ctx context.Context, args []string, out, progress io.Writer) error {
+	h := harness{peers: allPeers(), warmup: 300 * time.Millisecond, spawn: spawnSelf, progress: progress, clock: newClock()}
+	chosen := scenarios()
+	byName := func(s scenario) string { return s.name }
+	peerByName := func(p peer) string { return p.name }
+	s := sink{w: out}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // main tells of errors
+	flags.Func("scenario", "run these `scenarios` only, of "+names(chosen, byName)+" (default all)", func(list string) (err error) {
+		chosen, err = pick(chosen, list, byName)
+		return err
+	})
+	flags.Func("peers", "run these `peers` only, of "+names(h.peers, peerByName)+" (default all)", func(list string) (err error) {
+		h.peers, err = pick(h.peers, list, peerByName)
+		return err
+	})
+	flags.IntVar(&h.reps, "reps", 3, "`number` of repetitions")
+	flags.DurationVar(&h.window, "window", 0, "`time` that each run is measured for, instead of each scenario's own")
+	flags.StringVar(&s.format, "o", "text", "`form` of the tables: text, markdown, or json (one table a line, with each run)")
+	flags.StringVar(&h.profiles, "cpuprofile", "", "`directory` for a CPU profile of each worker of the first repetition")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			flags.SetOutput(out)
+			flags.Usage()
+		}
+		return err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case !slices.Contains([]string{"text", "markdown", "json"}, s.format):
+		return fmt.Errorf("-o is text, markdown or json, and not %q", s.format)
+	case h.reps < 1:
+		return fmt.Errorf("-reps is at least 1, and not %d", h.reps)
+	}
+	if h.profiles != "" {
+		if err := os.MkdirAll(h.profiles, 0o777); err != nil {
+			return err
+		}
+	}
+	var err error
+	if h.server, err = startServer(ctx); err != nil {
+		return err
+	}
+	defer h.server.stop()
+	s.begin(h.about())
+	for _, scenario := range chosen {
+		for _, v := range scenario.variants {
+			t, err := h.measure(ctx, &scenario, &v)
+			if err != nil {
+				return err
+			}
+			if err := s.put(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pick returns those of all whose names are in the list, in the order of all. The list "all" has all of them.
+func pick[T any](all []T, list string, name func(T) string) ([]T, error) {
+	if list == "all" {
+		return all, nil
+	}
+	want := strings.Split(list, ",")
+	for _, w := range want {
+		if !slices.ContainsFunc(all, func(x T) bool { return name(x) == w }) {
+			return nil, fmt.Errorf("there is no %q, only %s", w, names(all, name))
+		}
+	}
+	return slices.DeleteFunc(all, func(x T) bool { return !slices.Contains(want, name(x)) }), nil
+}
+
+func names[T any](all []T, name func(T) string) string {
+	var list []string
+	for _, x := range all {
+		list = append(list, name(x))
+	}
+	return strings.Join(list, ", ")
+}
+
+// about says what is measured, and on what.
+func (h *harness) about() string {
+	text := fmt.Sprintf("%s, %d cores, %s/%s, %s, Redis %s on the same machine",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), h.server.version)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return text + "."
+	}
+	for _, dep := range info.Deps {
+		if dep.Replace != nil && dep.Replace.Version != "" {
+			dep = dep.Replace
+		}
+		for _, peer := range []string{"redsync", "bsm/redislock", "redis/rueidis", "go-redis", "hdrhistogram"} {
+			if strings.Contains(dep.Path, peer) {
+				text += ", " + strings.TrimPrefix(dep.Path, "github.com/") + " " + dep.Version
+			}
+		}
+	}
+	return text + "."
+}

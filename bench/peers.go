@@ -1,0 +1,378 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	bsm "github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+	redsyncpool "github.com/go-redsync/redsync/v4/redis"
+	redsyncgoredis "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	redsyncrueidis "github.com/go-redsync/redsync/v4/redis/rueidis"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidiscompat"
+	"github.com/redis/rueidis/rueidislock"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A peer is a row of a table: a way to lock, set up as its documentation has it.
+type peer struct {
+	name string
+	role role
+	only []string // scenarios that it runs in; nil for all
+	open func(setup) (*client, error)
+}
+
+// A role says what a row is compared as.
+type role int
+
+const (
+	library role = iota // the best of these is what a table measures by
+	floor               // not a lock that one could use: no recovery, no renewal, no waiting
+	ours
+)
+
+// setup is what a run says about the peer.
+type setup struct {
+	addr string        // of the Redis server
+	ttl  time.Duration // 0: the library's default, or defaultTTL where it has none
+}
+
+const defaultTTL = 10 * time.Second
+
+// A client is a peer connected to the server, one for a process.
+type client struct {
+	caller func() caller
+	renew  func(ctx context.Context, held []caller) error // one renewal of each; nil if the library renews by itself
+	close  func()
+}
+
+// A caller acquires and releases for one goroutine, one lock at a time. It keeps the lock in between, so that the
+// harness allocates nothing for it.
+type caller interface {
+	acquire(ctx context.Context, key string) error
+	release() error // an error if the lock had been lost
+}
+
+// allPeers are the rows of all tables.
+func allPeers() []peer {
+	return []peer{
+		{name: snibRow, role: ours, open: openSnib},
+		{name: "snib-memory", role: ours, only: []string{"S1", "S2", "S3"}, open: openMemory},
+		{name: "redsync", open: openRedsync},
+		{name: "redsync-rueidis", open: openRedsyncRueidis},
+		{name: "bsm-redislock", open: openBsm},
+		{name: "rueidislock", open: openRueidislock(0)},
+		{name: "rueidislock-m1", open: openRueidislock(1)},
+		{name: "floor", role: floor, only: []string{"S1", "S2", "S6", "S8"}, open: openFloor}, // where nobody waits
+		{name: "blpop", role: floor, only: []string{"S4"}, open: openBlpop},
+	}
+}
+
+// in reports whether p takes part in a scenario.
+func (p *peer) in(scenario string) bool { return p.only == nil || slices.Contains(p.only, scenario) }
+
+// snib over Redis, with one Locker a process.
+
+func openSnib(s setup) (*client, error) {
+	d, err := redislock.Open(rueidis.ClientOption{InitAddress: []string{s.addr}})
+	if err != nil {
+		return nil, err
+	}
+	return snibClient(s, d)
+}
+
+// snib over memory: the core alone.
+
+func openMemory(s setup) (*client, error) { return snibClient(s, memlock.New()) }
+
+func snibClient(s setup, d driver.Driver) (*client, error) {
+	var opts []snib.Option
+	if s.ttl > 0 {
+		opts = append(opts, snib.TTL(s.ttl))
+	}
+	locker, err := snib.New(d, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &client{
+		caller: func() caller { return &snibCaller{locker: locker} },
+		close:  func() { _ = locker.Close() },
+	}, nil
+}
+
+type snibCaller struct {
+	locker *snib.Locker
+	lock   *snib.Lock
+}
+
+func (c *snibCaller) acquire(ctx context.Context, key string) (err error) {
+	c.lock, err = c.locker.Acquire(ctx, key)
+	return err
+}
+
+func (c *snibCaller) release() error { return c.lock.Release() }
+
+// redsync: all defaults, and a new Mutex for each acquisition.
+
+func openRedsync(s setup) (*client, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: s.addr})
+	return redsyncClient(s, redsyncgoredis.NewPool(rdb), func() { _ = rdb.Close() }), nil
+}
+
+func openRedsyncRueidis(s setup) (*client, error) {
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}})
+	if err != nil {
+		return nil, err
+	}
+	return redsyncClient(s, redsyncrueidis.NewPool(rueidiscompat.NewAdapter(rdb)), rdb.Close), nil
+}
+
+func redsyncClient(s setup, pool redsyncpool.Pool, closePool func()) *client {
+	rs := redsync.New(pool)
+	var opts []redsync.Option
+	if s.ttl > 0 {
+		opts = append(opts, redsync.WithExpiry(s.ttl))
+	}
+	return &client{
+		caller: func() caller { return &redsyncCaller{rs: rs, opts: opts} },
+		renew: eachOf(func(ctx context.Context, c *redsyncCaller) error {
+			_, err := c.mutex.ExtendContext(ctx)
+			return err
+		}),
+		close: closePool,
+	}
+}
+
+type redsyncCaller struct {
+	rs    *redsync.Redsync
+	opts  []redsync.Option
+	mutex *redsync.Mutex
+}
+
+func (c *redsyncCaller) acquire(ctx context.Context, key string) error {
+	c.mutex = c.rs.NewMutex(key, c.opts...)
+	return c.mutex.LockContext(ctx)
+}
+
+func (c *redsyncCaller) release() error {
+	ok, err := c.mutex.Unlock()
+	if err == nil && !ok {
+		err = errors.New("redsync: not unlocked")
+	}
+	return err
+}
+
+// bsm/redislock: the retry strategy of its README.
+
+func openBsm(s setup) (*client, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: s.addr})
+	b := &bsmClient{
+		client: bsm.New(rdb),
+		ttl:    orDefault(s.ttl),
+		opts:   &bsm.Options{RetryStrategy: bsm.LinearBackoff(100 * time.Millisecond)},
+	}
+	return &client{
+		caller: func() caller { return &bsmCaller{bsmClient: b} },
+		renew: eachOf(func(ctx context.Context, c *bsmCaller) error {
+			return c.lock.Refresh(ctx, c.ttl, nil)
+		}),
+		close: func() { _ = rdb.Close() },
+	}, nil
+}
+
+type bsmClient struct {
+	client *bsm.Client
+	ttl    time.Duration
+	opts   *bsm.Options
+}
+
+type bsmCaller struct {
+	*bsmClient
+	lock *bsm.Lock
+}
+
+func (c *bsmCaller) acquire(ctx context.Context, key string) (err error) {
+	c.lock, err = c.client.Obtain(ctx, key, c.ttl, c.opts)
+	return err
+}
+
+func (c *bsmCaller) release() error { return c.lock.Release(context.Background()) }
+
+// rueidislock: its defaults, or one key for each lock, which its README asks for with a single Redis. NoLoopTracking
+// is what the README says to set from Redis 7.0.5 on.
+
+func openRueidislock(majority int32) func(setup) (*client, error) {
+	return func(s setup) (*client, error) {
+		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
+			ClientOption:   rueidis.ClientOption{InitAddress: []string{s.addr}},
+			KeyMajority:    majority, // 0 is its default, as in the next two
+			KeyValidity:    s.ttl,
+			ExtendInterval: s.ttl / 3, // as often as the others
+			NoLoopTracking: true,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return &client{
+			caller: func() caller { return &rueidislockCaller{locker: locker} },
+			close:  locker.Close,
+		}, nil
+	}
+}
+
+type rueidislockCaller struct {
+	locker rueidislock.Locker
+	held   context.Context // what a lock is in this library
+	cancel context.CancelFunc
+}
+
+func (c *rueidislockCaller) acquire(ctx context.Context, key string) (err error) {
+	c.held, c.cancel, err = c.locker.WithContext(ctx, key)
+	return err
+}
+
+func (c *rueidislockCaller) release() error {
+	err := c.held.Err()
+	c.cancel()
+	return err
+}
+
+// floor: the two commands that each of the others must send as well, over one auto-pipelining connection. It does not
+// wait, and it renews 250 locks with one script, owners checked.
+
+func openFloor(s setup) (*client, error) {
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, PipelineMultiplex: -1})
+	if err != nil {
+		return nil, err
+	}
+	f := &floorClient{
+		rdb: rdb,
+		ttl: orDefault(s.ttl).Milliseconds(),
+		free: rueidis.NewLuaScript(`
+			if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) end
+			return 0`),
+		extend: rueidis.NewLuaScript(`
+			local n = 0
+			for i, key in ipairs(KEYS) do
+				if redis.call("get", key) == ARGV[i + 1] then n = n + redis.call("pexpire", key, ARGV[1]) end
+			end
+			return n`),
+	}
+	callers := 0
+	return &client{
+		caller: func() caller {
+			callers++
+			return &floorCaller{floorClient: f, key: make([]string, 1), token: []string{"floor-" + strconv.Itoa(callers)}}
+		},
+		renew: f.renew,
+		close: rdb.Close,
+	}, nil
+}
+
+type floorClient struct {
+	rdb          rueidis.Client
+	ttl          int64 // in ms
+	free, extend *rueidis.Lua
+}
+
+func (f *floorClient) renew(ctx context.Context, held []caller) error {
+	for batch := range slices.Chunk(held, 250) {
+		keys, args := make([]string, len(batch)), []string{strconv.FormatInt(f.ttl, 10)}
+		for i, c := range batch {
+			keys[i] = c.(*floorCaller).key[0]
+			args = append(args, c.(*floorCaller).token[0])
+		}
+		n, err := f.extend.Exec(ctx, f.rdb, keys, args).AsInt64()
+		if err == nil && int(n) < len(batch) {
+			err = fmt.Errorf("floor: %d of %d locks were lost", len(batch)-int(n), len(batch))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A floorCaller has one token for all its locks and reuses its slices: a floor need not be safe.
+type floorCaller struct {
+	*floorClient
+	key, token []string // of one
+}
+
+func (c *floorCaller) acquire(ctx context.Context, key string) error {
+	c.key[0] = key
+	return c.rdb.Do(ctx, c.rdb.B().Set().Key(key).Value(c.token[0]).Nx().PxMilliseconds(c.ttl).Build()).Error()
+}
+
+func (c *floorCaller) release() error {
+	n, err := c.free.Exec(context.Background(), c.rdb, c.key, c.token).AsInt64()
+	if err == nil && n == 0 {
+		err = errors.New("floor: the lock was lost")
+	}
+	return err
+}
+
+// blpop: a token in a list, the shortest hand-over that one Redis can do. Who dies with the token takes it along.
+
+func openBlpop(s setup) (*client, error) {
+	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}})
+	if err != nil {
+		return nil, err
+	}
+	seed := rueidis.NewLuaScript(`
+		if redis.call("set", KEYS[1] .. ":seeded", 1, "nx") then redis.call("rpush", KEYS[1], 1) end
+		return 1`)
+	return &client{
+		caller: func() caller { return &blpopCaller{rdb: rdb, seed: seed} },
+		close:  rdb.Close,
+	}, nil
+}
+
+type blpopCaller struct {
+	rdb  rueidis.Client
+	seed *rueidis.Lua
+	key  string
+}
+
+func (c *blpopCaller) acquire(ctx context.Context, key string) error {
+	if c.key != key {
+		if err := c.seed.Exec(ctx, c.rdb, []string{key}, nil).Error(); err != nil {
+			return err
+		}
+		c.key = key
+	}
+	return c.rdb.Do(ctx, c.rdb.B().Blpop().Key(key).Timeout(0).Build()).Error()
+}
+
+func (c *blpopCaller) release() error {
+	return c.rdb.Do(context.Background(), c.rdb.B().Rpush().Key(c.key).Element("1").Build()).Error()
+}
+
+// eachOf renews one lock after the other, as a program must whose library has no renewal.
+func eachOf[C caller](renew func(context.Context, C) error) func(context.Context, []caller) error {
+	return func(ctx context.Context, held []caller) error {
+		for _, c := range held {
+			if err := renew(ctx, c.(C)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func orDefault(ttl time.Duration) time.Duration {
+	if ttl > 0 {
+		return ttl
+	}
+	return defaultTTL
+}

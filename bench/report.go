@@ -1,0 +1,511 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A column of a table is a figure of each run.
+type column struct {
+	title  string
+	of     func(*run) float64 // NaN if the run does not tell
+	spread bool               // shown with its least and most
+}
+
+// Columns that several scenarios have.
+func perSecond() column {
+	return column{"ops/s", func(r *run) float64 { return r.ops() / r.window.Seconds() }, true}
+}
+
+// waited is a percentile of the time from the first attempt to success; 100 is the longest.
+func waited(title string, percent float64, unit time.Duration) column {
+	return column{title, func(r *run) float64 {
+		if r.waits.TotalCount() == 0 {
+			return math.NaN()
+		}
+		return float64(r.waits.ValueAtPercentile(percent)) / float64(unit)
+	}, percent == 50}
+}
+
+func allocsPerOp() column {
+	return column{"allocs/op", perOp(func(r *run) float64 {
+		return r.sum(func(p *result) float64 { return float64(p.Mallocs) })
+	}), false}
+}
+
+func bytesPerOp() column {
+	return column{"B/op", perOp(func(r *run) float64 {
+		return r.sum(func(p *result) float64 { return float64(p.Bytes) })
+	}), false}
+}
+
+func commandsPerOp() column {
+	return column{"cmds/op", perOp(func(r *run) float64 { return float64(r.server.Commands) }), false}
+}
+
+func readsPerOp() column {
+	return column{"reads/op", perOp(func(r *run) float64 { return float64(r.server.Reads) }), false}
+}
+
+func clientCPUPerOp() column {
+	return column{"CPU µs/op", perOp(func(r *run) float64 { return r.clientCPU().Seconds() * 1e6 }), false}
+}
+
+func serverCPUPerOp() column {
+	return column{"server µs/op", perOp(func(r *run) float64 { return r.server.CPU.Seconds() * 1e6 }), false}
+}
+
+// least and most are of the goroutines' shares.
+func leastServed() column {
+	return column{"goroutine min", func(r *run) float64 { return float64(slices.Min(r.served())) }, false}
+}
+
+func mostServed() column {
+	return column{"goroutine max", func(r *run) float64 { return float64(slices.Max(r.served())) }, false}
+}
+
+func fairness() column {
+	return column{"max/min", func(r *run) float64 {
+		return float64(slices.Max(r.served())) / float64(slices.Min(r.served())) // infinite if one got nothing
+	}, false}
+}
+
+func overlaps() column {
+	return column{"overlaps", func(r *run) float64 {
+		return max(r.sum(func(p *result) float64 { return float64(p.Overlaps) }), float64(r.chain.overlaps))
+	}, false}
+}
+
+// longestWaiting is the longest wait of those that were not over when the window ended.
+func longestWaiting(title string) column {
+	return column{title, func(r *run) float64 {
+		var longest time.Duration
+		for _, p := range r.procs {
+			for _, d := range p.Unfinished {
+				longest = max(longest, d)
+			}
+		}
+		return longest.Seconds() * 1e3
+	}, true}
+}
+
+func perOp(of func(*run) float64) func(*run) float64 {
+	return func(r *run) float64 { return of(r) / r.ops() }
+}
+
+// ops is how many acquisitions there were.
+func (r *run) ops() float64 {
+	return float64(r.waits.TotalCount())
+}
+
+func (r *run) sum(of func(*result) float64) float64 {
+	var sum float64
+	for _, p := range r.procs {
+		sum += of(p)
+	}
+	return sum
+}
+
+func (r *run) clientCPU() time.Duration {
+	return time.Duration(r.sum(func(p *result) float64 { return float64(p.CPU) }))
+}
+
+// served is how often each goroutine was served.
+func (r *run) served() []int {
+	var all []int
+	for _, p := range r.procs {
+		all = append(all, p.Served...)
+	}
+	return all
+}
+
+// servedByProcess is how often the goroutines of each process were served, together.
+func (r *run) servedByProcess() []int {
+	var all []int
+	for _, p := range r.procs {
+		n := 0
+		for _, s := range p.Served {
+			n += s
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// A target is what a column of snib's row should reach.
+type target struct {
+	column  string
+	over    string // as a ratio to this peer, or to the best one; "": as it stands
+	is      string // ≥ or ≤
+	bound   float64
+	stretch bool // nice to have
+}
+
+// best stands for the best peer in target.over.
+const best = "the best peer"
+
+// snibRow is the row that is judged.
+const snibRow = "snib"
+
+// A table is what the runs of a variant gave.
+type table struct {
+	scenario *scenario
+	variant  *variant
+	peers    []peer
+	runs     []*run
+}
+
+// A spread is a figure over all repetitions.
+type spread struct{ median, least, most float64 }
+
+// of returns the figures of one peer, by repetition; those that there are not are NaN.
+func (t *table) figures(peer string, of func(*run) float64) []float64 {
+	var all []float64
+	for _, r := range t.runs {
+		if r.peer != peer {
+			continue
+		}
+		for len(all) <= r.rep {
+			all = append(all, math.NaN())
+		}
+		if r.err == nil {
+			all[r.rep] = of(r)
+		}
+	}
+	return all
+}
+
+func spreadOf(figures []float64) spread {
+	figures = slices.DeleteFunc(slices.Clone(figures), math.IsNaN)
+	if len(figures) == 0 {
+		return spread{math.NaN(), math.NaN(), math.NaN()}
+	}
+	slices.Sort(figures)
+	n := len(figures)
+	return spread{(figures[(n-1)/2] + figures[n/2]) / 2, figures[0], figures[n-1]}
+}
+
+// best is the library that is best by the first column, or "" if no library ran.
+func (t *table) best() string {
+	name, top := "", math.NaN()
+	for _, p := range t.peers {
+		if got := spreadOf(t.figures(p.name, t.scenario.columns[0].of)).median; p.role == library && t.better(got, top) {
+			name, top = p.name, got
+		}
+	}
+	return name
+}
+
+// better reports whether the figure a of the first column is better than b. Nothing is worse than none.
+func (t *table) better(a, b float64) bool {
+	switch {
+	case math.IsNaN(a) || math.IsNaN(b):
+		return !math.IsNaN(a)
+	case t.scenario.least:
+		return a < b
+	}
+	return a > b
+}
+
+// ratios are the ratios of a peer to another one within each repetition.
+func (t *table) ratios(peer, other string, of func(*run) float64) []float64 {
+	a, b := t.figures(peer, of), t.figures(other, of)
+	all := make([]float64, min(len(a), len(b)))
+	for i := range all {
+		all[i] = a[i] / b[i]
+	}
+	return all
+}
+
+// A verdict is what became of a target.
+type verdict struct {
+	Target string `json:"target"`
+	Judged string `json:"judged"` // met, missed, or not judged
+	Figure string `json:"figure,omitempty"`
+}
+
+func (t *table) judge() []verdict {
+	var all []verdict
+	for _, g := range t.variant.targets {
+		i := slices.IndexFunc(t.scenario.columns, func(c column) bool { return c.title == g.column })
+		of := t.scenario.columns[i].of
+		v := verdict{Target: g.String(), Judged: "not judged"}
+		over := g.over
+		if over == best {
+			if over = t.best(); over != "" {
+				v.Target += " (" + over + ")"
+			}
+		}
+		figures := t.figures(snibRow, of)
+		if g.over != "" {
+			figures = t.ratios(snibRow, over, of)
+		}
+		s := spreadOf(figures)
+		switch {
+		case math.IsNaN(s.median):
+		case g.is == "≥" && s.median >= g.bound, g.is == "≤" && s.median <= g.bound:
+			v.Judged, v.Figure = "met", s.String()
+		default:
+			v.Judged, v.Figure = "missed", s.String()
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func (g target) String() string {
+	text := fmt.Sprintf("%s %s %g", g.column, g.is, g.bound)
+	if g.over != "" {
+		text += " × " + g.over
+	}
+	if g.stretch {
+		text = "stretch: " + text
+	}
+	return text
+}
+
+// rows returns the table's cells, the best peer first. The first row is the head.
+func (t *table) rows() [][]string {
+	best := t.best()
+	head := []string{"peer"}
+	for i, c := range t.scenario.columns {
+		head = append(head, c.title)
+		if i == 0 && t.scenario.ratio {
+			head = append(head, "× best peer")
+		}
+	}
+	peers := slices.Clone(t.peers)
+	slices.SortStableFunc(peers, func(a, b peer) int {
+		of := t.scenario.columns[0].of
+		x, y := spreadOf(t.figures(a.name, of)).median, spreadOf(t.figures(b.name, of)).median
+		switch {
+		case t.better(x, y):
+			return -1
+		case t.better(y, x):
+			return 1
+		}
+		return 0
+	})
+	rows := [][]string{head}
+	for _, p := range peers {
+		row := []string{p.name}
+		for i, c := range t.scenario.columns {
+			s := spreadOf(t.figures(p.name, c.of))
+			if c.spread {
+				row = append(row, s.String())
+			} else {
+				row = append(row, short(s.median))
+			}
+			if i == 0 && t.scenario.ratio {
+				row = append(row, spreadOf(t.ratios(p.name, best, c.of)).String())
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// notes are the lines below the table.
+func (t *table) notes() []string {
+	var foreign []float64
+	var notes []string
+	for _, p := range t.peers {
+		var gaveUp, lost errorCount
+		for _, r := range t.runs {
+			switch {
+			case r.peer != p.name:
+			case r.err != nil:
+				notes = append(notes, fmt.Sprintf("%s failed in repetition %d: %v", p.name, r.rep+1, r.err))
+			default:
+				gaveUp.add(r.gaveUp())
+				lost.add(r.lost())
+				foreign = append(foreign, r.foreign)
+			}
+		}
+		if gaveUp.N > 0 {
+			notes = append(notes, fmt.Sprintf("%s gave up waiting %d times and was asked again: %s", p.name, gaveUp.N, gaveUp.Any))
+		}
+		if lost.N > 0 {
+			notes = append(notes, fmt.Sprintf("%s lost or did not release %d locks: %s", p.name, lost.N, lost.Any))
+		}
+	}
+	if s := spreadOf(foreign); !math.IsNaN(s.median) {
+		notes = append(notes, fmt.Sprintf("Foreign cores during these runs: median %s, least %s, most %s.", short(s.median), short(s.least), short(s.most)))
+	}
+	for _, v := range t.judge() {
+		line := "Target: " + v.Target + ": " + v.Judged
+		if v.Figure != "" {
+			line += ", " + v.Figure
+		}
+		notes = append(notes, line)
+	}
+	return notes
+}
+
+func (r *run) gaveUp() (all errorCount) {
+	for _, p := range r.procs {
+		all.add(p.GaveUp)
+	}
+	return all
+}
+
+func (r *run) lost() (all errorCount) {
+	for _, p := range r.procs {
+		all.add(p.Lost)
+	}
+	return all
+}
+
+func (t *table) title() string { return t.scenario.name + ", " + t.variant.name }
+
+// subtitle says what the ratios are to.
+func (t *table) subtitle() string {
+	if best := t.best(); t.scenario.ratio && best != "" {
+		return " (best peer: " + best + ")"
+	}
+	return ""
+}
+
+// text writes the table with aligned columns.
+func (t *table) text(w io.Writer) {
+	rows := t.rows()
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	fmt.Fprintf(w, "%s%s\n\n", t.title(), t.subtitle())
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				line.WriteString(cell + pad)
+			} else {
+				line.WriteString("  " + pad + cell)
+			}
+		}
+		fmt.Fprintln(w, line.String())
+	}
+	fmt.Fprintln(w)
+	for _, note := range t.notes() {
+		fmt.Fprintln(w, note)
+	}
+	fmt.Fprintln(w)
+}
+
+// markdown writes the table for a page.
+func (t *table) markdown(w io.Writer) {
+	fmt.Fprintf(w, "**%s**%s\n\n", t.title(), t.subtitle())
+	for i, row := range t.rows() {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(w, "|---|%s\n", strings.Repeat("---:|", len(row)-1))
+		}
+	}
+	fmt.Fprintln(w)
+	for _, note := range t.notes() {
+		fmt.Fprintf(w, "- %s\n", note)
+	}
+	fmt.Fprintln(w)
+}
+
+// String shows the median, and the range if there is one.
+func (s spread) String() string {
+	if s.least == s.most || math.IsNaN(s.median) {
+		return short(s.median)
+	}
+	return fmt.Sprintf("%s [%s–%s]", short(s.median), short(s.least), short(s.most))
+}
+
+// short writes a figure with three digits or so.
+func short(f float64) string {
+	switch a := math.Abs(f); {
+	case math.IsNaN(f):
+		return "–"
+	case math.IsInf(f, 0):
+		return "∞"
+	case a >= 1e6:
+		return fmt.Sprintf("%.2fM", f/1e6)
+	case a >= 1e4:
+		return fmt.Sprintf("%.1fk", f/1e3)
+	case a >= 100 || f == 0:
+		return fmt.Sprintf("%.0f", f)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", f)
+	case a >= 0.01:
+		return fmt.Sprintf("%.2f", f)
+	}
+	return fmt.Sprintf("%.4f", f)
+}
+
+// raw is what a table looks like as JSON: every figure of every run. About says on what it was measured.
+func (t *table) raw(about string) any {
+	type rawRun struct {
+		Peer    string             `json:"peer"`
+		Rep     int                `json:"rep"`
+		Error   string             `json:"error,omitempty"`
+		Figures map[string]float64 `json:"figures,omitempty"`
+	}
+	var runs []rawRun
+	for _, r := range t.runs {
+		raw := rawRun{Peer: r.peer, Rep: r.rep, Figures: map[string]float64{}}
+		put := func(title string, f float64) {
+			if !math.IsNaN(f) && !math.IsInf(f, 0) { // JSON has neither
+				raw.Figures[title] = f
+			}
+		}
+		if r.err != nil {
+			raw.Error = r.err.Error()
+		} else {
+			put("foreign cores", r.foreign)
+			put("gave up", float64(r.gaveUp().N))
+			put("lost", float64(r.lost().N))
+			for _, c := range t.scenario.columns {
+				put(c.title, c.of(r))
+			}
+		}
+		runs = append(runs, raw)
+	}
+	return struct {
+		On       string    `json:"on"`
+		Scenario string    `json:"scenario"`
+		Variant  string    `json:"variant"`
+		Best     string    `json:"best"`
+		Runs     []rawRun  `json:"runs"`
+		Targets  []verdict `json:"targets"`
+	}{about, t.scenario.name, t.variant.name, t.best(), runs, t.judge()}
+}
+
+// A sink takes tables as they come.
+type sink struct {
+	w      io.Writer
+	format string
+	about  string // what is measured, and on what
+}
+
+func (s *sink) begin(about string) {
+	s.about = about
+	if s.format != "json" {
+		fmt.Fprintf(s.w, "%s\n\n", about)
+	}
+}
+
+func (s *sink) put(t *table) error {
+	switch s.format {
+	case "json":
+		return json.NewEncoder(s.w).Encode(t.raw(s.about)) // one table a line
+	case "markdown":
+		t.markdown(s.w)
+	default:
+		t.text(s.w)
+	}
+	return nil
+}

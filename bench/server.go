@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A server is a Redis of our own, on a free port of the loopback interface, with nothing kept on disk.
+type server struct {
+	addr    string
+	version string
+	cmd     *exec.Cmd
+	dir     string
+	control *redis.Client // of one connection, which sends nothing by itself
+}
+
+func startServer(ctx context.Context) (*server, error) {
+	exe, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("a Redis server is needed (Debian: apt install redis-server): %w", err)
+	}
+	var s *server
+	for range 3 { // somebody else may take the port before the server does
+		if s, err = tryServer(ctx, exe); err == nil {
+			return s, nil
+		}
+	}
+	return nil, err
+}
+
+func tryServer(ctx context.Context, exe string) (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "snib-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{addr: net.JoinHostPort("127.0.0.1", port), dir: dir}
+	s.cmd = exec.Command(exe, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	s.cmd.SysProcAttr = attributes()
+	s.control = redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 1, MaxRetries: -1})
+	if err := s.cmd.Start(); err != nil {
+		return nil, cmp.Or(err, os.RemoveAll(dir))
+	}
+	if err := s.await(ctx); err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func freePort() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, errors.Join(err, l.Close())
+}
+
+// await waits until the server answers that we started, and not another one that has its port.
+func (s *server) await(ctx context.Context) error {
+	var err error
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		var text string
+		if text, err = s.control.Info(ctx, "server").Result(); err != nil {
+			continue
+		}
+		info := parseInfo(text)
+		if info["process_id"] != strconv.Itoa(s.cmd.Process.Pid) {
+			return errors.New("another server has the port")
+		}
+		s.version = info["redis_version"]
+		return nil
+	}
+	return fmt.Errorf("the Redis server did not start: %w", cmp.Or(err, ctx.Err()))
+}
+
+func (s *server) stop() {
+	_ = s.control.Close()
+	_ = s.cmd.Process.Kill() // it has nothing to save
+	_ = s.cmd.Wait()
+	_ = os.RemoveAll(s.dir)
+}
+
+// stall stops the server for a while.
+func (s *server) stall(d time.Duration) error {
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	time.Sleep(d)
+	return s.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// counters are what the server has done since it was started.
+type counters struct {
+	Commands int64 // executed, those inside of scripts included
+	Reads    int64 // from sockets
+	CPU      time.Duration
+	Keys     int64 // that it has now
+}
+
+func (s *server) counters(ctx context.Context) (counters, error) {
+	text, err := s.control.Info(ctx, "everything").Result()
+	if err != nil {
+		return counters{}, err
+	}
+	info := parseInfo(text)
+	c := counters{Reads: number(info["total_reads_processed"])}
+	for key, value := range info {
+		if strings.HasPrefix(key, "cmdstat_") {
+			c.Commands += field(value, "calls")
+		}
+	}
+	for _, key := range []string{"used_cpu_sys", "used_cpu_user"} {
+		seconds, err := strconv.ParseFloat(info[key], 64)
+		if err != nil {
+			return counters{}, fmt.Errorf("the server's %s: %w", key, err)
+		}
+		c.CPU += time.Duration(seconds * float64(time.Second))
+	}
+	c.Keys = field(info["db0"], "keys")
+	return c, nil
+}
+
+// since is what the server has done between two looks, without what the looks are themselves: the first one counts as a
+// command, since the server adds to that afterwards, and the second one as a read.
+func (c counters) since(before counters) counters {
+	return counters{
+		Commands: c.Commands - before.Commands - 1,
+		Reads:    c.Reads - before.Reads - 1,
+		CPU:      c.CPU - before.CPU,
+		Keys:     c.Keys,
+	}
+}
+
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			info[key] = value
+		}
+	}
+	return info
+}
+
+// field returns a number of "calls=1,usec=2".
+func field(list, name string) int64 {
+	for part := range strings.SplitSeq(list, ",") {
+		if value, ok := strings.CutPrefix(part, name+"="); ok {
+			return number(value)
+		}
+	}
+	return 0
+}
+
+func number(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // a server that does not count it has 0
+	return n
+}
