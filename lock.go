@@ -205,18 +205,11 @@ func (s *scope) end(cause error) {
 	s.cancel(cause)
 }
 
-// settled waits until a hold that was handed over is all that there is of its lease, and says why it is over if it is. A
-// nil hold is none.
-func (h *hold) settled() error {
-	if h == nil {
-		return nil
-	}
+// settle waits until a hold that was handed over is all that there is of its lease.
+func (h *hold) settle() {
 	if h.after != nil {
 		<-h.after // not for long: nobody is called before it is closed
 	}
-	h.locker.core.mu.Lock()
-	defer h.locker.core.mu.Unlock()
-	return h.over()
 }
 
 // over says why the hold is over, also if the keeper has not seen it yet, or is nil. It is called with core.mu held.
@@ -283,7 +276,11 @@ func (h *hold) leave() error {
 func (h *hold) giveBack(now driver.Instant, local bool) error {
 	c, l, le := h.locker.core, h.locker, h.lease
 	var err error
-	began := time.Now()
+	var began time.Time
+	told := len(l.conf.traces) > 0 && !h.unseen
+	if told { // reading the clock would cost more than the rest
+		began = time.Now()
+	}
 	if !local {
 		if err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
 			err = l.fail("release", le.name, err)
@@ -292,12 +289,11 @@ func (h *hold) giveBack(now driver.Instant, local bool) error {
 			c.passTurn(le.gate)
 		}
 	}
-	if h.unseen {
-		return err
+	if told {
+		l.tell(func(t *Trace) func(Event) { return t.Released }, Event{
+			Name: le.name, Token: h.token, Held: now.Sub(h.since), Took: time.Since(began), Local: local, Err: err,
+		})
 	}
-	l.tell(func(t *Trace) func(Event) { return t.Released }, Event{
-		Name: le.name, Token: h.token, Held: now.Sub(h.since), Took: time.Since(began), Local: local, Err: err,
-	})
 	return err
 }
 

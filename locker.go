@@ -28,7 +28,6 @@ type core struct {
 	holder driver.Holder
 	owner  string        // random: how the owners of all acquisitions begin
 	serial atomic.Uint64 // how they end
-	closed chan struct{} // closed by Close
 
 	// mu guards what follows, and the mutable fields of gates, leases and holds. Neither the driver nor a callback nor
 	// the end of a context is called under it.
@@ -59,7 +58,6 @@ func New(d driver.Driver, opts ...Option) (*Locker, error) {
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
 		owner:  rand.Text() + "-",
-		closed: make(chan struct{}),
 		keeper: keeper{poke: make(chan struct{}, 1)},
 
 		gates:   make(map[string]*gate),
@@ -108,7 +106,9 @@ func (l *Locker) Close() error {
 	c.mu.Lock()
 	if !c.isClosed {
 		c.isClosed = true
-		close(c.closed)
+		for _, g := range c.gates {
+			g.dismiss()
+		}
 		for len(c.keeper.heap) > 0 {
 			over = append(over, c.lose(c.keeper.heap[0], fmt.Errorf("%w: %w", ErrLost, ErrClosed)))
 		}
@@ -124,6 +124,18 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 		return nil, l.err
 	}
 	name = l.conf.prefix + name
+	if len(l.conf.traces) > 0 {
+		return l.traced(ctx, name, noWait)
+	}
+	lock, _, err := l.enter(ctx, name, noWait)
+	if err != nil {
+		return nil, l.fail("acquire", name, err)
+	}
+	return lock, nil
+}
+
+// traced is acquire where somebody wants to know how long it took.
+func (l *Locker) traced(ctx context.Context, name string, noWait bool) (*Lock, error) {
 	began := time.Now()
 	l.tell(func(t *Trace) func(Event) { return t.WaitStarted }, Event{Name: name})
 	lock, local, err := l.enter(ctx, name, noWait)
@@ -283,8 +295,8 @@ func (l *Locker) newOwner() string {
 
 // release gives a lease back, detached from whatever context has ended by now.
 func (c *core) release(granted driver.Lease, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
+	ctx := within(timeout)
+	defer ctx.end()
 	return granted.Release(ctx)
 }
 

@@ -1,8 +1,6 @@
 package snib
 
 import (
-	"cmp"
-	"container/list"
 	"context"
 	"time"
 
@@ -16,16 +14,44 @@ import (
 // goes straight to the first in the queue, or that one gets the turn to ask for itself.
 type gate struct {
 	name   string
-	queue  list.List // of *waiter
-	held   bool      // an exclusive hold of this process has the turn
-	used   int       // tokens that the last lease here could have used
-	wanted bool      // its run was cut short for somebody else
+	queue  queue
+	spare  *waiter // a list: they got a hold here, and may be used again
+	held   bool    // an exclusive hold of this process has the turn
+	used   int     // tokens that the last lease here could have used
+	wanted bool    // its run was cut short for somebody else
 }
 
 // A waiter is a goroutine in a gate's queue.
 type waiter struct {
-	locker *Locker
-	ready  chan *hold // of one: a hold that was handed over, or nil for the turn
+	locker     *Locker
+	ready      chan *hold // of one: a hold that was handed over, or nil for the turn; closed by Close
+	prev, next *waiter
+}
+
+// A queue is a list of waiters, in order of arrival. It has no allocations of its own.
+type queue struct{ first, last *waiter }
+
+func (q *queue) push(w *waiter) {
+	w.prev, w.next = q.last, nil
+	if q.last == nil {
+		q.first = w
+	} else {
+		q.last.next = w
+	}
+	q.last = w
+}
+
+func (q *queue) remove(w *waiter) {
+	if w.prev == nil {
+		q.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		q.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
 }
 
 // A run is a series of holds under one lease.
@@ -65,28 +91,58 @@ func (c *core) line(ctx context.Context, l *Locker, name string, noWait bool) (*
 		c.mu.Unlock()
 		return nil, nil, nil
 	}
-	w := &waiter{locker: l, ready: make(chan *hold, 1)}
-	place := g.queue.PushBack(w)
+	w := g.waiter(l)
+	g.queue.push(w)
 	c.mu.Unlock()
 
 	var err error
 	select {
-	case h := <-w.ready:
-		if err = cmp.Or(context.Cause(ctx), h.settled()); err == nil {
+	case h, open := <-w.ready:
+		if !open {
+			return nil, nil, ErrClosed
+		}
+		if err = c.take(ctx, g, w, h); err == nil {
 			return g, h, nil
 		}
 		w.ready <- h // there is room: nobody else sends
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-c.closed:
-		err = ErrClosed
 	}
-	c.quit(g, w, place)
+	c.quit(g, w)
 	return nil, nil, err
 }
 
-// quit takes a waiter out of the queue who waits no longer, and passes on what it got in the meantime.
-func (c *core) quit(g *gate, w *waiter, place *list.Element) {
+// waiter returns one for l. It is called with core.mu held.
+func (g *gate) waiter(l *Locker) *waiter {
+	w := g.spare
+	if w == nil {
+		return &waiter{locker: l, ready: make(chan *hold, 1)}
+	}
+	g.spare, w.locker = w.next, l
+	return w
+}
+
+// take accepts what a waiter got, or says why it comes too late. The turn, a nil hold, does not.
+func (c *core) take(ctx context.Context, g *gate, w *waiter, h *hold) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if h == nil {
+		return nil
+	}
+	h.settle()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := h.over(); err != nil {
+		return err
+	}
+	w.next, g.spare = g.spare, w // nobody else knows of it any more
+	return nil
+}
+
+// quit takes a waiter out of the queue who waits no longer, and passes on what it got in the meantime. After Close that is the
+// turn, and there is nobody to pass it on to.
+func (c *core) quit(g *gate, w *waiter) {
 	c.mu.Lock()
 	select {
 	case h := <-w.ready:
@@ -96,13 +152,21 @@ func (c *core) quit(g *gate, w *waiter, place *list.Element) {
 		c.mu.Unlock()
 		if h != nil {
 			h.unseen = true
-			_ = h.settled()
+			h.settle()
 			_ = h.leave() // the store is told if need be, and the next one gets the lock
 		}
 	default:
-		g.queue.Remove(place)
+		g.queue.remove(w)
 		c.mu.Unlock()
 	}
+}
+
+// dismiss ends the wait of all who queue. It is called with core.mu held.
+func (g *gate) dismiss() {
+	for w := g.queue.first; w != nil; w = w.next {
+		close(w.ready)
+	}
+	g.queue = queue{}
 }
 
 // passTurn gives up the turn.
@@ -115,33 +179,27 @@ func (c *core) passTurn(g *gate) {
 // pass gives the turn to the next in the queue. It is called with core.mu held.
 func (c *core) pass(g *gate) {
 	g.held = false
-	if w := g.pop(); w != nil {
-		w.ready <- nil
+	w := g.queue.first
+	if w == nil {
+		delete(c.gates, g.name)
 		return
 	}
-	delete(c.gates, g.name)
-}
-
-func (g *gate) pop() *waiter {
-	first := g.queue.Front()
-	if first == nil {
-		return nil
-	}
-	return g.queue.Remove(first).(*waiter)
+	g.queue.remove(w)
+	w.ready <- nil
 }
 
 // handOver gives a lease whose hold has just been released to the next in the queue, if that is allowed. It is called
 // with core.mu held. If contexts of the old hold are still to be ended, the new one waits until the caller closes its after.
 func (c *core) handOver(le *lease, now driver.Instant, ending bool) *hold {
 	g := le.gate
-	if g == nil || g.queue.Len() == 0 || !le.mayGoOn(now) {
+	if g == nil || g.queue.first == nil || !le.mayGoOn(now) {
 		return nil
 	}
-	w := g.queue.Front().Value.(*waiter)
+	w := g.queue.first
 	if !w.locker.conf.follows(&le.hold.locker.conf) {
 		return nil
 	}
-	g.pop()
+	g.queue.remove(w)
 	le.run.length++
 	h := le.newHold(w.locker, le.next, now)
 	le.next++
@@ -189,8 +247,8 @@ func (g *gate) block(l *Locker) int {
 	if g.wanted { // the last run was cut short for another process
 		most = maxRun + 1
 	}
-	for e := g.queue.Front(); e != nil && n < most; e = e.Next() {
-		if !e.Value.(*waiter).locker.conf.follows(&l.conf) {
+	for w := g.queue.first; w != nil && n < most; w = w.next {
+		if !w.locker.conf.follows(&l.conf) {
 			return n
 		}
 		n++

@@ -240,6 +240,33 @@ func TestNoLocalHandOver(t *testing.T) {
 	}
 }
 
+// Goroutines that queue one after the other share what they wait with, but not each other's options.
+func TestWaiterIsUsedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := ask()
+			return &generous{l}, err
+		}
+		l := open(t, d)
+		held := acquire(t, l, "a")
+		for i, next := range []*snib.Locker{l, l, l.With(snib.TTL(time.Hour)), l} {
+			done := make(chan *snib.Lock)
+			go func() { done <- acquire(t, next, "a") }()
+			synctest.Wait()
+			release(t, held)
+			held = <-done
+			if got, want := held.Validity() > time.Minute, i == 2; got != want {
+				t.Errorf("hold %d is valid for %v", i, held.Validity())
+			}
+		}
+		release(t, held)
+		if n, _ := d.count(); n != 3 {
+			t.Errorf("the store was asked %d times, want 3", n)
+		}
+	})
+}
+
 // generous is a lease with many tokens, whatever was asked for.
 type generous struct{ driver.Lease }
 

@@ -20,8 +20,8 @@ type Instant struct {
 // epoch is what Now counts from: time.Since needs a reading to compare with. It is never assigned to.
 var epoch = time.Now()
 
-// origin is the distance from the zero Instant to epoch. It is long because bubbles of testing/synctest live in the year
-// 2000, decades before epoch.
+// origin is the distance from the zero Instant to epoch, or to the machine's start. It is long because bubbles of
+// testing/synctest live in the year 2000, decades before epoch.
 const origin = 100 * 365 * 24 * time.Hour
 
 // Add returns the moment d after i, or the last one that there is.

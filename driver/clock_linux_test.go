@@ -2,19 +2,179 @@ package driver
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// The clock goes on while the machine sleeps, which only the boot clock sees.
-func TestInstantCountsSleep(t *testing.T) {
-	const up, sleep = 5 * time.Hour, 8 * time.Hour
-	before := instant(up, up)
-	after := instant(up+time.Second, up+time.Second+sleep)
-	if got, want := after.Sub(before), sleep+time.Second; got != want {
-		t.Errorf("a second and a sleep of %v took %v", sleep, got)
+// A machine has clocks that are read one after the other, and things happen to it in between.
+type machine struct {
+	ran     time.Duration // by Go's clock
+	slept   time.Duration
+	stepped time.Duration // the wall clock, by hand
+	asked   int           // how often the boot clock was read
+	events  []event       // one before each reading to come; nil for nothing
+	shown   time.Duration // by the last call of check
+}
+
+// An event happens to a machine between two readings, while somebody may use the same cache.
+type event func(m *machine, c *bootCache)
+
+func run(d time.Duration) event   { return func(m *machine, _ *bootCache) { m.ran += d } }
+func sleep(d time.Duration) event { return func(m *machine, _ *bootCache) { m.slept += d } }
+func step(d time.Duration) event  { return func(m *machine, _ *bootCache) { m.stepped += d } }
+
+// another goroutine reads the clock after e, and everything is as it would be for itself.
+func another(e event) event {
+	return func(m *machine, c *bootCache) {
+		e(m, c)
+		rest := m.events
+		m.events = nil
+		m.now(c)
+		m.events = rest
 	}
-	if got := after.SteppedSince(before); got != 0 {
-		t.Errorf("stepped by %v: the one reading has it all", got)
+}
+
+// booted is what the boot clock shows in truth.
+func (m *machine) booted() time.Duration { return 3*time.Hour + m.ran + m.slept }
+
+// now reads the clock as Now does.
+func (m *machine) now(c *bootCache) Instant {
+	next := func() {
+		m.ran += 50 * time.Nanosecond // a reading takes time
+		if len(m.events) == 0 {
+			return
+		}
+		e := m.events[0]
+		m.events = m.events[1:]
+		if e != nil {
+			e(m, c)
+		}
+	}
+	clocks := func() (passed, wall time.Duration) {
+		next()
+		wall = 1e9*time.Second + m.ran + m.slept + m.stepped
+		next()
+		return m.ran, wall
+	}
+	return c.now(clocks, func() time.Duration {
+		next()
+		m.asked++
+		return m.booted()
+	})
+}
+
+// check reads the clock and compares it with the truth.
+func (m *machine) check(t *testing.T, c *bootCache, what ...any) (ok bool) {
+	t.Helper()
+	from := max(m.booted()-2*tolerance, m.shown) // it does not go back either
+	got := time.Duration(m.now(c).mono) - origin
+	if got < from || got > m.booted() {
+		t.Errorf("%v: the clock shows %v, want %v to %v", what, got, from, m.booted())
+		return false
+	}
+	m.shown = got
+	return true
+}
+
+// No sleep is missed, and no reading is later than its moment, whatever happens between any two readings of a clock: all ways in
+// which up to three things can happen in the course of three calls.
+func TestBootCache(t *testing.T) {
+	const slots = 15 // a call reads five clocks at most
+	events := []struct {
+		name string
+		event
+	}{
+		{"run 10µs", run(10 * time.Microsecond)}, {"run 500µs", run(500 * time.Microsecond)}, {"run 10ms", run(10 * time.Millisecond)},
+		{"sleep 500µs", sleep(500 * time.Microsecond)}, {"sleep 10ms", sleep(10 * time.Millisecond)},
+		{"step 10ms", step(10 * time.Millisecond)}, {"step -7ms", step(-7 * time.Millisecond)},
+		{"sleep 10ms, another", another(sleep(10 * time.Millisecond))},
+	}
+	try := func(at, which [3]int) bool {
+		m, c := new(machine), new(bootCache)
+		m.events = make([]event, slots)
+		for i, slot := range at {
+			m.events[slot] = events[which[i]].event
+		}
+		for call := range 3 {
+			if !m.check(t, c, events[which[0]].name, events[which[1]].name, events[which[2]].name, "before the readings", at, "call", call) {
+				return false
+			}
+		}
+		return true
+	}
+	for a := range slots {
+		for b := range a + 1 { // b and c may be where a is, which leaves out one or two
+			for c := range b + 1 {
+				for n := range len(events) * len(events) * len(events) {
+					if !try([3]int{a, b, c}, [3]int{n % len(events), n / len(events) % len(events), n / len(events) / len(events)}) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// The boot clock is asked as rarely as it may be.
+func TestBootCacheAsks(t *testing.T) {
+	const call = time.Microsecond
+	tests := []struct {
+		name string
+		then event // after the first call
+		wait time.Duration
+		want int // times that the boot clock is read in 100 calls after it
+	}{
+		{"Nothing", nil, 0, 0},
+		{"Sleep", sleep(time.Hour), 0, 1},
+		{"ShortSleep", sleep(2 * tolerance), 0, 1},
+		{"Step", step(time.Hour), 0, 1},
+		{"StepBack", step(-time.Hour), 0, 1},
+		{"Age", nil, maxAge, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m, c := new(machine), new(bootCache)
+			m.check(t, c)
+			if tt.then != nil {
+				tt.then(m, c)
+			}
+			m.ran += tt.wait
+			m.asked = 0
+			for range 100 {
+				m.ran += call
+				m.check(t, c)
+			}
+			if m.asked != tt.want {
+				t.Errorf("the boot clock was read %d times in 100 calls, want %d", m.asked, tt.want)
+			}
+		})
+	}
+}
+
+// A sleep that somebody makes up for by setting the wall clock back is seen when the machine has run for maxAge.
+func TestBootCacheAge(t *testing.T) {
+	m, c := new(machine), new(bootCache)
+	m.check(t, c)
+	m.slept += time.Hour
+	m.stepped -= time.Hour
+	m.ran += maxAge
+	m.check(t, c, "a sleep that the wall clock does not show")
+}
+
+// A bubble that comes beyond the present leaves nothing behind that others rely on.
+func TestNowBesideOldBubble(t *testing.T) {
+	before := Now()
+	synctest.Test(t, func(*testing.T) {
+		start := Now()
+		time.Sleep(time.Hour)
+		if got := Now().Sub(start); got != time.Hour {
+			t.Errorf("an hour of a bubble took %v", got)
+		}
+		time.Sleep(50 * 365 * 24 * time.Hour)
+		Now()
+	})
+	if got := Now().Sub(before); got < 0 || got > time.Hour {
+		t.Errorf("a bubble of 50 years took %v outside", got)
 	}
 }
 
@@ -23,8 +183,19 @@ func TestNowRuns(t *testing.T) {
 	const pause = 5 * time.Millisecond
 	began, start := time.Now(), Now()
 	time.Sleep(pause) // time has to pass
-	if got, most := Now().Sub(start), time.Since(began); got < pause || got > most {
+	if got, most := Now().Sub(start), time.Since(began)+tolerance; got < pause || got > most {
 		t.Errorf("a pause of %v to %v took %v", pause, most, got)
+	}
+}
+
+// Now shows what the boot clock does, whether it asks it or not.
+func TestNowIsTheBootClock(t *testing.T) {
+	for range 1000 {
+		from := bootClock() - 2*tolerance
+		got := time.Duration(Now().mono) - origin
+		if most := bootClock(); got < from || got > most {
+			t.Fatalf("Now shows %v, want %v to %v", got, from, most)
+		}
 	}
 }
 

@@ -100,12 +100,32 @@ var mutants = []mutant{
 	{
 		breaks: "release works after the context of its acquire has ended",
 		file:   "locker.go", run: "TestHoldOutlives|TestReleaseTimeout",
-		old: "context.WithTimeout(context.Background(), timeout)", new: "context.WithTimeout(context.Background(), 0)",
+		old: "within(timeout)", new: "within(0)",
 	},
 	{
 		breaks: "release is bounded",
 		file:   "locker.go", run: "TestReleaseTimeout",
-		old: "context.WithTimeout(context.Background(), timeout)", new: "context.WithTimeout(context.Background(), 100*timeout)",
+		old: "within(timeout)", new: "within(100 * timeout)",
+	},
+	{
+		breaks: "a deadline without a timer is over in time",
+		file:   "deadline.go", run: "TestDeadlineIsAContext",
+		old: "	case !time.Now().Before(d.at):\n		d.err = context.DeadlineExceeded\n", new: "",
+	},
+	{
+		breaks: "why a deadline is over does not change",
+		file:   "deadline.go", run: "TestDeadlineIsAContext",
+		old: "	switch {\n	case d.err != nil:\n", new: "	switch {\n",
+	},
+	{
+		breaks: "a deadline that is over is done",
+		file:   "deadline.go", run: "TestDeadlineIsAContext",
+		old: "		stop(d.err)\n", new: "		_ = stop\n",
+	},
+	{
+		breaks: "the end of a deadline wakes who waits for it",
+		file:   "deadline.go", run: "TestDeadlineWakes",
+		old: "		d.stop()\n", new: "		_ = d.stop\n",
 	},
 	{
 		breaks: "the hold outlives the context of its acquire",
@@ -140,7 +160,17 @@ var mutants = []mutant{
 	{
 		breaks: "the queue is first in first out",
 		file:   "queue.go", run: "TestOneContender",
-		old: "g.queue.PushBack(w)", new: "g.queue.PushFront(w)",
+		old: "	w := g.queue.first\n	if !w.locker", new: "	w := g.queue.last\n	if !w.locker",
+	},
+	{
+		breaks: "a waiter that is used again has its new options",
+		file:   "queue.go", run: "TestWaiterIsUsedAgain",
+		old: "g.spare, w.locker = w.next, l", new: "g.spare = w.next",
+	},
+	{
+		breaks: "closing ends the waits in the process",
+		file:   "queue.go", run: "TestClose",
+		old: "		close(w.ready)\n", new: "",
 	},
 	{
 		breaks: "the next hold has the next token",
@@ -175,7 +205,7 @@ var mutants = []mutant{
 	{
 		breaks: "a waiter that gives up leaves the queue",
 		file:   "queue.go", run: "TestWaitErrors|TestCancelRaces",
-		old: "		g.queue.Remove(place)\n", new: "",
+		old: "		g.queue.remove(w)\n", new: "",
 	},
 	{
 		breaks: "a lost hold passes the turn on",
@@ -210,7 +240,7 @@ var mutants = []mutant{
 	{
 		breaks: "tokens are reserved for those who can use them",
 		file:   "queue.go", run: "TestReservesNoTokens",
-		old: "		if !e.Value.(*waiter).locker.conf.follows(&l.conf) {", new: "		if false {",
+		old: "		if !w.locker.conf.follows(&l.conf) {", new: "		if false {",
 	},
 	{
 		breaks: "the next holder begins when the contexts of the last one have ended",
@@ -284,8 +314,43 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "the lease clock counts sleep",
-		file:   "driver/clock_linux.go", run: "TestInstantCountsSleep",
-		old: "		passed = booted\n", new: "		_ = booted\n",
+		file:   "driver/clock_linux.go", run: "TestBootCache$",
+		old: "return (wall - passed - r.apart).Abs() <= tolerance", new: "return true",
+	},
+	{
+		breaks: "the lease clock counts a sleep while it is read",
+		file:   "driver/clock_linux.go", run: "TestBootCache$",
+		old: "after, _ := clocks()", new: "after, wall := clocks()",
+	},
+	{
+		breaks: "the lease clock counts a sleep that the wall clock hides",
+		file:   "driver/clock_linux.go", run: "TestBootCacheAge",
+		old: " || passed-r.asked >= maxAge", new: "",
+	},
+	{
+		breaks: "the lease clock is not late after preemption",
+		file:   "driver/clock_linux.go", run: "TestBootCache$",
+		old: "if after-passed <= tolerance {", new: "if true {",
+	},
+	{
+		breaks: "the lease clock is not early",
+		file:   "driver/clock_linux.go", run: "TestBootCache$",
+		old: "booted - after, apart", new: "booted - passed, apart",
+	},
+	{
+		breaks: "the lease clock is the boot clock",
+		file:   "driver/clock_linux.go", run: "TestNowIsTheBootClock",
+		old: "return instant(passed + last.ahead)", new: "return instant(passed)",
+	},
+	{
+		breaks: "the lease clock relies on no reading from a bubble",
+		file:   "driver/clock_linux.go", run: "TestNowBesideOldBubble",
+		old: "passed < r.asked || ", new: "",
+	},
+	{
+		breaks: "the boot clock is asked rarely",
+		file:   "driver/clock_linux.go", run: "TestBootCacheAsks",
+		old: "		c.last.Store(&bootReading{ahead: booted - after, apart: wall - passed, asked: passed})\n", new: "		_ = wall\n",
 	},
 	{
 		breaks: "a lease ends by the clock that says so first",
