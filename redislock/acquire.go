@@ -38,6 +38,8 @@ type ask struct {
 	round uint64         // guarded by Driver.mu
 	sent  driver.Instant // just before the last round that was answered
 
+	late <-chan struct{} // tells when the call that was given up is over; nil without one
+
 	woken  chan message // of one; nil until it may have to wait; guarded by Driver.mu
 	wanted bool         // another process waits for what we are about to learn that we hold; guarded by Driver.mu
 }
@@ -122,6 +124,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		l, err = a.wait(ctx, sub, err)
 	} else if sub != nil {
 		d.contended.remove(req.Name)
+		d.listener.leave(sub)
 	}
 	if err == nil {
 		return l, nil
@@ -170,12 +173,15 @@ func isDoubtful(err error) bool {
 	return !errors.As(err, &held) && !errors.Is(err, driver.ErrKind)
 }
 
+// blockOf is how many tokens to reserve: what was asked for, but not so many that tokens outgrow what Lua counts exactly.
+func blockOf(req driver.Request) int { return min(max(req.Tokens, 1), 1<<20) }
+
 // try asks once, in the cheapest way or, with queue, such that a place is taken if the lock is held.
 func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
 	a.d.mu.Lock()
 	a.round++
 	a.d.mu.Unlock()
-	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(max(a.req.Tokens, 1))
+	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(blockOf(a.req))
 	request := a.describe(m, ttl)
 	o := a.d.sender.order()
 	defer a.d.sender.recycle(o)
@@ -207,6 +213,9 @@ func (a *ask) send(ctx context.Context, o *order) error {
 	err := a.d.sender.do(ctx, a.slot, o)
 	if err == nil {
 		a.sent = o.sent
+	}
+	if o.lost {
+		a.late = o.done
 	}
 	return err
 }
@@ -245,7 +254,7 @@ func parseMillis(s string) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(min(ms, maxTTL.Milliseconds())) * time.Millisecond
 }
 
 // queued is the answer to a request that has a place in the queue.
@@ -262,10 +271,10 @@ func (q *queued) sleep() time.Duration {
 	switch {
 	case q.place == "2" && (q.left < 0 || after > foreignPoll):
 		after = foreignPoll - rand.N(foreignPoll/4)
+	case q.left < 0: // without an end, or with one that grace puts off
+		after = presence
 	case q.place == "0": // if the first does not take what has ended, somebody must
 		after += 50*time.Millisecond + rand.N(50*time.Millisecond)
-	case q.left < 0:
-		after = presence
 	}
 	return min(after, presence)
 }
@@ -275,7 +284,7 @@ func (a *ask) wait(ctx context.Context, sub *subscription, err error) (*lease, e
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
-	defer func() { a.d.listener.leave(sub, a) }()
+	defer func() { a.d.listener.leave(sub) }()
 	a.listen()
 	var trouble backoff
 	for {
@@ -373,7 +382,15 @@ func (a *ask) withdraw() {
 		defer d.working.Done()
 		defer close(done)
 		defer cancel()
-		_, _ = d.insist(ctx, a.slot, &order{keys: &a.keys, code: "w", n: 1, args: [6]string{a.req.Owner}})
+		if a.late != nil { // or what is to be withdrawn could come after its withdrawal
+			select {
+			case <-a.late:
+			case <-ctx.Done():
+			}
+		}
+		_, _ = d.insist(ctx, a.slot, &order{keys: &a.keys, code: "w", n: 3, args: [6]string{
+			a.req.Owner, d.listener.process, strconv.FormatUint(a.id, 10),
+		}})
 	}()
 	timer := time.NewTimer(withdrawal)
 	defer timer.Stop()

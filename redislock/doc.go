@@ -12,7 +12,7 @@
 // locks of a server, or of each slot of a Cluster, which is all that is left when everything has been released. A key of another
 // type, or a lock of another kind, is a [driver.ErrKind]. The format is described in docs/backends/redislock.md.
 //
-// Owners that begin with "snib:" are refused.
+// Owners that begin with "snib:", or are not UTF-8, are refused.
 //
 // # Waiting
 //

@@ -2,12 +2,10 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -22,12 +20,15 @@ type lease struct {
 	id    uint64
 	grant driver.Grant
 
-	wanted   chan struct{}
-	telling  sync.Once // closes wanted
-	renewals atomic.Uint32
+	wanted  chan struct{}
+	telling sync.Once // closes wanted
+
+	releasing sync.Mutex
+	released  bool // guarded by releasing
 
 	mu       sync.Mutex
-	released bool
+	until    driver.Instant // when it is over by our clock
+	renewals uint32         // since the record was extended; guarded by mu, as is until
 }
 
 // granted makes a lease of the rest of a grant's answer: its token, how many there are, and whether another process waits.
@@ -44,6 +45,7 @@ func (a *ask) granted(rest string) (*lease, error) {
 	}
 	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, wanted: make(chan struct{})}
 	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, Wanted: l.wanted}
+	l.extend(a.sent, false)
 	a.d.hold(l, a, wanted == "1")
 	return l, nil
 }
@@ -79,8 +81,8 @@ func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.releasing.Lock()
+	defer l.releasing.Unlock()
 	if l.released {
 		return nil
 	}
@@ -103,9 +105,10 @@ func (l *lease) Release(ctx context.Context) error {
 
 // giveUp frees the lock: at once if nobody waits for it, or else by handing it over.
 func (l *lease) giveUp(ctx context.Context) (answer string, err error) {
-	all := order{keys: &l.keys, code: "R", n: 2, args: [6]string{l.req.Owner, millis(l.req.MinHold)}}
+	token := strconv.FormatUint(l.grant.Token, 10)
+	all := order{keys: &l.keys, code: "R", n: 3, args: [6]string{l.req.Owner, millis(l.req.MinHold), token}}
 	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" {
-		quick := order{keys: &l.keys, code: "r", n: 1, args: [6]string{l.req.Owner}}
+		quick := order{keys: &l.keys, code: "r", n: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.insist(ctx, l.slot, &quick); err != nil || answer != "?" {
 			return answer, err
 		}
@@ -125,47 +128,69 @@ func (l *lease) isWanted() bool {
 
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	sent := driver.Now()
+	answers := make([]driver.Renewal, len(due))
 	batches := make(map[batch][]int) // places in due
-	for i, l := range due {
-		of := l.(*lease).batch()
+	for i := range due {
+		l := due[i].(*lease)
+		of, over := l.batch(sent)
+		if over { // its key may be that of a later hold of the same owner
+			answers[i].Err = driver.ErrLost
+			d.forget(l)
+			continue
+		}
+		for len(batches[of]) >= maxRenewals {
+			of.part++
+		}
 		batches[of] = append(batches[of], i)
 	}
 	calls, places := make([]Call, 0, len(batches)), make([][]int, 0, len(batches))
 	for of, at := range batches {
-		calls = append(calls, d.renewal(of, due, at))
-		places = append(places, at)
+		calls, places = append(calls, d.renewal(of, due, at)), append(places, at)
 	}
-	answers := make([]driver.Renewal, len(due))
 	if len(calls) == 0 {
 		return answers
 	}
-	sent := driver.Now()
 	replies := d.ask(ctx, calls...)
 	for i, at := range places {
 		for n, place := range at {
-			answers[place] = renewed(replies[i], n, len(at), sent)
-			if errors.Is(answers[place].Err, driver.ErrLost) {
-				d.forget(due[place].(*lease))
-			}
+			answers[place] = d.renewed(due[place].(*lease), replies[i], n, len(at), sent, calls[i].Script == d.renewer)
 		}
 	}
 	return answers
 }
 
+// maxRenewals bounds a call.
+const maxRenewals = 1000
+
 // A batch is what leases have in common that are renewed in one call: the slot, and the TTL if only the locks' keys are extended.
 type batch struct {
 	slot uint16
 	ttl  time.Duration // 0 for renewScript
+	part int
 }
 
-// batch says how to renew a lease this time. The record of an exclusive one lives for four TTLs and a minute, so half of that may go by
-// until its turn.
-func (l *lease) batch() batch {
+// batch says how to renew a lease this time, or that it is over. The record of an exclusive one lives for four TTLs and a minute, so half
+// of that may go by until its turn.
+func (l *lease) batch(now driver.Instant) (of batch, over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	turn := uint32(6 + 3*30*time.Second/l.req.TTL) // of renewals, a third of a TTL apart
-	if mode(l.req) != "x" || l.renewals.Add(1)%turn == 0 {
-		return batch{slot: l.slot}
+	if mode(l.req) != "x" || l.renewals >= turn {
+		return batch{slot: l.slot}, l.until.Reached(now)
 	}
-	return batch{l.slot, l.req.TTL}
+	return batch{slot: l.slot, ttl: l.req.TTL}, l.until.Reached(now)
+}
+
+// extend notes that the lease lasts its TTL from start, and whether its record does.
+func (l *lease) extend(start driver.Instant, record bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = start.Add(l.req.TTL)
+	l.renewals++
+	if record {
+		l.renewals = 0
+	}
 }
 
 // renewal makes the call that extends the leases at the given places.
@@ -179,28 +204,38 @@ func (d *Driver) renewal(of batch, due []driver.Lease, at []int) Call {
 		}
 		return Call{d.extender, keys, args}
 	}
-	args := make([]string, 0, 3*len(at))
+	args := make([]string, 0, 4*len(at))
 	for _, place := range at {
 		l := due[place].(*lease)
-		code := "m"
-		if mode(l.req) == "x" {
-			code = "x"
-		}
-		keys, args = append(keys, l.keys[0], l.keys[1]), append(args, code, l.req.Owner, millis(l.req.TTL))
+		keys = append(keys, l.keys[0], l.keys[1])
+		args = append(args, value(l.req), l.req.Owner, strconv.FormatUint(l.grant.Token, 10), millis(l.req.TTL))
 	}
 	return Call{d.renewer, keys, args}
 }
 
-// renewed reads the answer for the n-th of a batch.
-func renewed(r Reply, n, of int, sent driver.Instant) driver.Renewal {
+// value is what the lock's key holds during a hold.
+func value(req driver.Request) string {
+	switch {
+	case req.Slots > 0:
+		return "snib:slots:" + strconv.Itoa(req.Slots)
+	case req.Shared:
+		return "snib:shared"
+	}
+	return req.Owner
+}
+
+// renewed reads the answer for a lease, the n-th of a batch.
+func (d *Driver) renewed(l *lease, r Reply, n, of int, sent driver.Instant, record bool) driver.Renewal {
 	switch {
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
 	case len(r.Lines) != 1 || len(r.Lines[0]) != of:
 		return driver.Renewal{Err: fmt.Errorf("the script answered %q for %d leases", r.Lines, of)}
 	case r.Lines[0][n] != '1':
+		d.forget(l)
 		return driver.Renewal{Err: driver.ErrLost}
 	}
+	l.extend(sent, record)
 	return driver.Renewal{Start: sent}
 }
 

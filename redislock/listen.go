@@ -27,6 +27,7 @@ type listener struct {
 
 	mu        sync.Mutex
 	open      map[string]*subscription // by channel
+	ending    map[string]chan struct{} // closed when the last subscription to a channel has ended
 	scheduled bool                     // a look at whether something is held for long
 }
 
@@ -51,7 +52,7 @@ type message struct {
 func (l *listener) init(d *Driver, sharded bool) {
 	l.d, l.sharded = d, sharded
 	l.process = "snib.c:" + newID()
-	l.open = make(map[string]*subscription)
+	l.open, l.ending = make(map[string]*subscription), make(map[string]chan struct{})
 }
 
 // channel returns where waiters for a lock of the slot are told.
@@ -89,17 +90,17 @@ func (l *listener) join(ctx context.Context, a *ask) (*subscription, error) {
 	case <-up:
 		return s, nil
 	case <-failed:
-		l.leave(s, a)
+		l.leave(s)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return nil, s.err
 	case <-ctx.Done():
-		l.leave(s, a)
+		l.leave(s)
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (l *listener) leave(s *subscription, _ *ask) {
+func (l *listener) leave(s *subscription) {
 	if s != nil {
 		l.mu.Lock()
 		s.users--
@@ -136,10 +137,28 @@ func (l *listener) subscribe(channel string, sharded bool) *subscription {
 			up: make(chan struct{}), failed: make(chan struct{}),
 		}
 		l.open[channel] = s
-		go l.keep(ctx, s)
+		before, ended := l.ending[channel], make(chan struct{})
+		l.ending[channel] = ended
+		go func() {
+			defer l.end(channel, ended)
+			if before != nil {
+				<-before // its end must not be taken for ours
+			}
+			l.keep(ctx, s)
+		}()
 		time.AfterFunc(linger, func() { l.retire(s) })
 	}
 	return s
+}
+
+// end notes that a subscription has ended.
+func (l *listener) end(channel string, ended chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(ended)
+	if l.ending[channel] == ended {
+		delete(l.ending, channel)
+	}
 }
 
 // retire ends a subscription that nobody needs any more, or looks again later.

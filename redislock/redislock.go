@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redis/rueidis"
 
@@ -242,10 +243,13 @@ func (e *HeldError) Error() string {
 }
 
 // Is reports whether target is [driver.ErrHeld].
-func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld } //nolint:errorlint // as errors.Is asks for
+func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
 
-// checkOwner refuses an owner that the lock's key could not hold without being taken for another kind of lock.
+// checkOwner refuses an owner that the keys could not hold as it is.
 func checkOwner(owner string) error {
+	if !utf8.ValidString(owner) {
+		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, owner)
+	}
 	if strings.HasPrefix(owner, "snib:") {
 		return fmt.Errorf("%w owner %q: in Redis %q at the beginning stands for kinds of locks", driver.ErrInvalid, owner, "snib:")
 	}

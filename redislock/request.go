@@ -45,7 +45,7 @@ func (a *ask) describe(mode, ttl string) string {
 	b.WriteString(`","ttl":`)
 	b.WriteString(ttl)
 	b.WriteString(`,"tokens":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(max(a.req.Tokens, 1)), 10))
+	b.Write(strconv.AppendInt(digits[:0], int64(blockOf(a.req)), 10))
 	b.WriteString(`,"channel":`)
 	quote(&b, channel)
 	if channel != l.process {

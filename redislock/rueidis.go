@@ -88,6 +88,11 @@ func (c *rueidisConn) Subscribe(
 		receive = dedicated.Receive
 	}
 	err := receive(ctx, command, func(m rueidis.PubSubMessage) { message(m.Message) })
+	if sharded && ctx.Err() != nil { // or the shared connection stays subscribed
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = c.client.Do(ctx, c.client.B().Sunsubscribe().Channel(channel).Build()).Error() // if it fails, so has the connection
+	}
 	if err == nil {
 		err = errors.New("the server ended the subscription")
 	}

@@ -102,19 +102,24 @@ local function identify()
   if known[2] then -- restarted with its memory, or promoted: what was not written or replicated in time is lost
     start, unknown = now, math.max(longest, before)
   else -- restarted without memory, or new
-    start, unknown = now - tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000000, 0
+    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) -- up to a second too much: a difference of whole ones
+    start, unknown = now - math.max(uptime - 1, 0) * 1000000, 0
   end
   note('c', start)
   note('x', unknown)
   note('r', string.match(info, 'run_id:(%w+)'))
 end
 
--- grace returns for how many ms nothing may be granted, if that is positive. Where the memory began without knowing of any
--- TTL, the one that is asked for now stands for those of before, up to a minute.
+-- grace returns for how many ms nothing may be granted, if that is positive. For the TTLs that the memory does not know of, the
+-- one that is asked for now stands, up to a minute.
 local function grace(ttl)
   if not graceful then return 0 end
   if not start then identify() end
-  return math.ceil((start - now) / 1000 + (unknown > 0 and unknown or math.min(ttl, 60000)))
+  if start > now then -- the clock was set back: what it said of the beginning is worth nothing
+    start = now
+    note('c', start)
+  end
+  return math.ceil((start - now) / 1000 + math.max(unknown, math.min(ttl, 60000)))
 end
 `
 
@@ -125,17 +130,20 @@ const quickBody = `
 -- KEYS[1]: what the store knows of itself; the locks to release, and their records; the queues of all locks; the locks to take, and
 -- their records.
 -- ARGV: 1 for failover-grace; the time from which and the one until which it is known whose memory this is; how many locks to release,
--- and to take; the owners of the first; for each of the second its owner, TTL, tokens, and record; the longest of the TTLs.
+-- and to take; for each of the first its owner and token; for each of the second its owner, TTL, tokens, and record; the longest of the
+-- TTLs.
 local graceful, frees, takes = ARGV[1] == '1', tonumber(ARGV[4]), tonumber(ARGV[5])
-local answers, records, queues = {}, 1 + frees, 1 + 2 * frees
+local answers, queues = {}, 1 + 2 * frees
 local waited = redis.call('EXISTS', unpack(KEYS, queues + 1, queues + frees + takes)) > 0
 
 if frees > 0 then
-  local held, gone = redis.call('MGET', unpack(KEYS, 2, 1 + frees)), {}
+  local held, gone = redis.call('MGET', unpack(KEYS, 2, 1 + 2 * frees)), {} -- the locks, and then the records
   for i = 1, frees do
-    if held[i] == ARGV[5 + i] and not (waited and redis.call('EXISTS', KEYS[queues + i]) == 1) then
+    local owner, head = ARGV[4 + 2 * i], '{"token":' .. ARGV[5 + 2 * i] .. ','
+    if held[i] == owner and held[frees + i] and string.sub(held[frees + i], 1, #head) == head
+      and not (waited and redis.call('EXISTS', KEYS[queues + i]) == 1) then
       gone[#gone + 1] = KEYS[1 + i]
-      gone[#gone + 1] = KEYS[records + i]
+      gone[#gone + 1] = KEYS[1 + frees + i]
       answers[i] = 'o'
     else
       answers[i] = '?'
@@ -145,6 +153,7 @@ if frees > 0 then
 end
 if takes == 0 then return answers end
 
+-- The locals of what follows end with the if.
 local vouched, refused
 if now < tonumber(ARGV[2]) or now >= tonumber(ARGV[3]) then
   local ttl = tonumber(ARGV[#ARGV])
@@ -157,7 +166,8 @@ if now < tonumber(ARGV[2]) or now >= tonumber(ARGV[3]) then
   save()
 end
 
-local locks, arg, won, sum = queues + frees + takes, 5 + frees, {}, 0
+local last = tonumber(redis.call('HGET', KEYS[1], 't')) or 0
+local locks, arg, won, sum = queues + frees + takes, 5 + 2 * frees, {}, 0
 for i = 1, takes do
   local lock, owner = KEYS[locks + i], ARGV[arg + 1]
   answers[frees + i] = '?'
@@ -177,12 +187,12 @@ for i = 1, takes do
   arg = arg + 4
 end
 if #won > 0 then
-  local token = math.max((tonumber(redis.call('HGET', KEYS[1], 't')) or 0) + 1, now)
+  local token = math.max(last + 1, now)
   redis.call('HSET', KEYS[1], 't', string.format('%d', token + sum - 1))
   local since, ttl, lives = string.format('%d', now), nil, nil
   for w = 1, #won do
     local i = won[w]
-    arg = 5 + frees + 4 * (i - 1)
+    arg = 5 + 2 * frees + 4 * (i - 1)
     if ARGV[arg + 2] ~= ttl then
       ttl = ARGV[arg + 2]
       lives = string.format('%d', 4 * ttl + 60000)
@@ -261,17 +271,37 @@ end
 local function entry(at, json) return string.format('%016d', at) .. json end
 local function at(e) return tonumber(string.sub(e, 1, 16)) end
 local function json(e) return string.sub(e, 17) end
-local function decode(e) return cjson.decode(json(e)) end
 
--- post sends a message to who waits, and returns how many heard it.
+-- parse returns what a JSON object says, or nil if it is none.
+local function parse(json)
+  local ok, r = pcall(cjson.decode, json)
+  if ok and type(r) == 'table' then return r end
+end
+
+local function decode(e) return parse(json(e)) end
+
+local function requestOf(owner)
+  local e = redis.call('HGET', requests, owner)
+  if e then return decode(e), e end
+end
+
+local function sharded(r) return string.find(r.channel, '{', 1, true) end
+
+-- post sends a message to who waits. If that is not allowed, they find out for themselves.
 local function post(r, message)
-  return redis.call(string.find(r.channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH', r.channel, r.id .. ' ' .. message)
+  redis.pcall(sharded(r) and 'SPUBLISH' or 'PUBLISH', r.channel, r.id .. ' ' .. message)
+end
+
+-- hears reports whether who waits listens to this server. The count that PUBLISH returns would say it too late: who listens to a
+-- replica hears what is published and is not counted.
+local function hears(r)
+  return redis.call('PUBSUB', sharded(r) and 'SHARDNUMSUB' or 'NUMSUB', r.channel)[2] > 0
 end
 
 -- inscribed returns the record of the exclusive hold whose owner is v, and its text, or nil.
 local function inscribed()
   local had = redis.pcall('GET', record)
-  if type(had) == 'string' then return cjson.decode(had), had end
+  if type(had) == 'string' then return parse(had), had end
 end
 
 local function outlast(key, ms)
@@ -306,8 +336,8 @@ end
 local function wanted(channel)
   local line = redis.call('ZRANGE', queue, 0, 31)
   for i = 1, #line do
-    local e = redis.call('HGET', requests, line[i])
-    if e and decode(e).channel ~= channel then return true end
+    local r = requestOf(line[i])
+    if r and r.channel ~= channel then return true end
   end
   return #line == 32
 end
@@ -337,18 +367,22 @@ local function settle(self)
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
     if not first then return end
-    local e = redis.call('HGET', requests, first)
-    local r = e and decode(e)
+    local r, e = requestOf(first)
     if not r or at(e) + absence < now then
       leave(first)
     elseif not admits(r.mode) or grace(r.ttl) > 0 then
       return
     else
       leave(first)
-      local answer = granted(math.max(last + 1, now), r.tokens, wanted(r.channel))
-      if first == self or post(r, answer) > 0 or r.blind then
-        write(reserve(r.tokens), now, first, r.mode, r.ttl, string.sub(e, 18))
+      if first == self or r.blind or hears(r) then
+        local token = reserve(r.tokens)
+        local answer = granted(token, r.tokens, wanted(r.channel))
+        write(token, now, first, r.mode, r.ttl, string.sub(e, 18))
         if first == self then return answer end
+        post(r, answer)
+        if r.mode == 'x' then return end -- nobody else fits
+      else
+        post(r, 'k') -- if it listens to another server, it asks again
       end
     end
   end
@@ -374,7 +408,7 @@ local function again(v, owner, mode, ttl, tokens, rest)
     token = reserve(tokens)
   end
   write(token, since, owner, mode, ttl, rest)
-  return granted(token, tokens, wanted(cjson.decode('{' .. rest).channel))
+  return granted(token, tokens, wanted(parse('{' .. rest).channel))
 end
 
 -- left returns for how many ms the present holders keep mode out.
@@ -402,7 +436,7 @@ local function tell(v, channel)
     table.insert(holders, (inscribed()))
   end
   for _, h in ipairs(holders) do
-    if h.channel ~= channel then redis.call('PUBLISH', h.process or h.channel, h.id .. ' w') end
+    if h.channel ~= channel then redis.pcall('PUBLISH', h.process or h.channel, h.id .. ' w') end
   end
 end
 
@@ -412,10 +446,9 @@ local function enqueue(owner, rest)
   local place = math.max(now, tail and tonumber(tail) + 1 or 0)
   local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), owner) == 1
   redis.call('HSET', requests, owner, entry(now, '{' .. rest))
-  local r = cjson.decode('{' .. rest)
-  outlast(queue, absence / 500)
-  outlast(requests, absence / 500)
-  return new, r.channel
+  redis.call('PEXPIRE', queue, absence / 500)
+  redis.call('PEXPIRE', requests, absence / 500)
+  return new, parse('{' .. rest).channel
 end
 
 -- conflict returns what the name is in use as, if that is not what mode asks for.
@@ -423,44 +456,63 @@ local function conflict(v, mode)
   local kind = v and nameOf(v)
   if not v then
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
-    local e = first and redis.call('HGET', requests, first)
-    kind = e and name(decode(e).mode)
+    local r = first and requestOf(first)
+    kind = r and name(r.mode)
   end
   if kind and kind ~= name(mode) then return kind end
+end
+
+-- present returns the value of the lock's key once all who wait and can be served have been, and those who are gone forgotten.
+local function present(mode)
+  local v, what = value()
+  if v and several(v) and v ~= fits(mode) and prune() == 0 then v = false end
+  if v == false and redis.call('EXISTS', queue) == 1 then
+    settle()
+    v = value()
+  end
+  return v, what
 end
 
 local function acquire(owner, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
   local wait = grace(ttl)
   if wait > 0 then return 'e ' .. wait end
-  local v, what = value()
+  local v, what = present(mode)
   if v == nil then return 'k a ' .. what end
-  if v and several(v) and prune() == 0 then v = false end
   local answer = v and again(v, owner, mode, ttl, tokens, rest)
   if answer then return answer end
   local kind = conflict(v, mode)
   if kind then return 'k ' .. kind end
-  if waits ~= '1' then settle() end
   if redis.call('EXISTS', queue) == 0 and admits(mode) then
     local token = reserve(tokens)
     write(token, now, owner, mode, ttl, rest)
     return granted(token, tokens, false)
   end
-  if waits ~= '1' then return 'h ' .. left(value(), mode) end
+  if waits ~= '1' then return 'h ' .. left(v, mode) end
   local new, channel = enqueue(owner, rest)
-  answer = settle(owner)
-  if answer then return answer end
-  v = value()
+  if not v or several(v) then -- else there is no room for anybody
+    answer = settle(owner)
+    if answer then return answer end
+    v = value()
+  end
   if new and v then tell(v, channel) end
   local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
   return string.format('q %d %d', left(v, mode), first and (foreign(v) and 2 or 1) or 0)
 end
 
+-- stir makes the first who waits look again: what it reckons with has changed.
+local function stir()
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  local r = first and requestOf(first)
+  if r then post(r, 'k') end
+end
+
 -- keep keeps a released hold until it has lasted for minHold ms, and reports whether it does. Had is its record; where
 -- several may hold, it stands there under its owner.
 local function keep(owner, had, minHold, shares)
-  local till = cjson.decode(had).since + minHold * 1000
+  local till = parse(had).since + minHold * 1000
   if till <= now then return false end
+  uses(minHold)
   local ms = math.ceil((till - now) / 1000)
   if shares then
     redis.call('HDEL', record, owner)
@@ -472,12 +524,7 @@ local function keep(owner, had, minHold, shares)
     redis.call('SET', lock, 'snib:kept', 'PX', ms)
   end
   redis.call('PEXPIRE', record, ms) -- and not for as long as the lease would have
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  local e = first and redis.call('HGET', requests, first)
-  if e then -- it reckons with the end of the lease
-    local r = decode(e)
-    post(r, 'k')
-  end
+  stir()
   return true
 end
 
@@ -489,27 +536,42 @@ local function part(field)
   return 'o'
 end
 
-local function release(owner, minHold)
+-- release ends the hold with that token.
+local function release(owner, minHold, token)
   local v = value()
   minHold = tonumber(minHold)
   if v and several(v) then
     local e = redis.call('HGET', record, owner)
-    if not e or at(e) <= now then return 'l' end
+    local r = e and at(e) > now and decode(e)
+    if not r or string.format('%d', r.token) ~= token then return 'l' end
     if minHold > 0 and keep(owner, json(e), minHold, true) then return 'o' end
     return part(owner)
   end
   if v ~= owner then return 'l' end
   local r, had = inscribed()
-  if minHold > 0 and r and r.owner == owner and keep(owner, had, minHold) then return 'o' end
+  if r and r.owner == owner then
+    if string.format('%d', r.token) ~= token then return 'l' end
+    if minHold > 0 and keep(owner, had, minHold) then return 'o' end
+  end
   redis.call('DEL', lock, record)
   settle()
   return 'o'
 end
 
--- withdraw takes a request back, whatever has become of it.
-local function withdraw(owner)
-  leave(owner)
-  if release(owner, 0) == 'l' then settle() end -- others may have waited for the place that it had
+-- withdraw takes back what an acquisition asked for, whatever has become of it, and nothing that its owner has asked for since.
+local function withdraw(owner, process, id)
+  local function meant(r) return r and (r.process or r.channel) == process and string.match(r.id, '^%d+') == id end
+  local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
+  if meant((requestOf(owner))) then leave(owner) end
+  local v = value()
+  if v and several(v) then
+    local e = redis.call('HGET', record, owner)
+    if e and at(e) > now and meant(decode(e)) then return part(owner) end
+  elseif v == owner and meant((inscribed())) then
+    redis.call('DEL', lock, record)
+  end
+  settle() -- others may have waited for the place that it had
+  if first then stir() end
   return 'o'
 end
 
@@ -519,7 +581,8 @@ local function free(owner, token)
   if v and several(v) then
     for _, field in ipairs({owner, 'snib:kept:' .. owner}) do
       local e = redis.call('HGET', record, field)
-      if e and at(e) > now and string.format('%d', decode(e).token) == token then return part(field) end
+      local r = e and at(e) > now and decode(e)
+      if r and string.format('%d', r.token) == token then return part(field) end
     end
     return 'l'
   end
@@ -568,24 +631,36 @@ return {table.concat(answers)}
 
 const renewBody = `
 -- KEYS[1]: what the store knows of itself; for each lease the lock and its record.
--- ARGV: for each lease: x for an exclusive one, m for one of several; the owner; the TTL.
+-- ARGV: for each lease: the value of the lock's key, the owner, the token, the TTL.
 local answers = {}
-for i = 1, #ARGV, 3 do
-  local code, owner, ttl = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
-  local lock, record, ok = KEYS[(i + 2) / 3 * 2], KEYS[(i + 2) / 3 * 2 + 1], false
-  if code == 'm' then
-    local e = redis.pcall('HGET', record, owner)
-    if type(e) == 'string' and tonumber(string.sub(e, 1, 16)) > now then
-      redis.call('HSET', record, owner, string.format('%016d', now + ttl * 1000) .. string.sub(e, 17))
-      for _, key in ipairs({lock, record}) do
-        if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
+
+-- holds reports whether a record is that of the lease.
+local function holds(text, token)
+  local head = '{"token":' .. token .. ','
+  return type(text) == 'string' and string.sub(text, 1, #head) == head
+end
+
+for i = 1, #ARGV, 4 do
+  local value, owner, token, ttl = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
+  local lock, record, ok = KEYS[(i + 3) / 2], KEYS[(i + 3) / 2 + 1], false
+  if redis.pcall('GET', lock) == value then
+    if value == owner then
+      local text = redis.pcall('GET', record)
+      ok = not text or holds(text, token)
+      if ok then
+        redis.call('PEXPIRE', lock, ttl)
+        redis.call('PEXPIRE', record, 4 * ttl + 60000)
       end
-      ok = true
+    else
+      local e = redis.pcall('HGET', record, owner)
+      ok = type(e) == 'string' and tonumber(string.sub(e, 1, 16)) > now and holds(string.sub(e, 17), token)
+      if ok then
+        redis.call('HSET', record, owner, string.format('%016d', now + ttl * 1000) .. string.sub(e, 17))
+        for _, key in ipairs({lock, record}) do
+          if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
+        end
+      end
     end
-  elseif redis.pcall('GET', lock) == owner then
-    redis.call('PEXPIRE', lock, ttl)
-    redis.call('PEXPIRE', record, 4 * ttl + 60000)
-    ok = true
   end
   if ok then uses(ttl) end
   answers[#answers + 1] = ok and '1' or '0'

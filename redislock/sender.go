@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,8 +107,10 @@ func (s *sender) send(ctx context.Context, slot uint16, like *order) (answer str
 	o := s.order()
 	defer s.recycle(o)
 	o.keys, o.code, o.args, o.n = like.keys, like.code, like.args, like.n
-	err = s.do(ctx, slot, o)
-	return o.answer, err
+	if err = s.do(ctx, slot, o); err != nil {
+		return "", err // o may still be on its way
+	}
+	return o.answer, nil
 }
 
 // do sends an order and waits for the answer, or until ctx is done. In the second case the order may or may not reach the server.
@@ -149,9 +152,20 @@ func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
 	case <-o.done:
 		return o.err
 	case <-ctx.Done():
-		o.lost = true
+		o.lost = !s.remove(l, o)
 		return context.Cause(ctx)
 	}
+}
+
+// remove takes an order back that is still waiting, and reports whether it was.
+func (s *sender) remove(l *line, o *order) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(l.waiting, o)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	return i >= 0
 }
 
 func (s *sender) flight() *flight { return s.idle.Get().(*flight) }

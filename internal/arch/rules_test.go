@@ -26,6 +26,9 @@ var rules = []rule{
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
+	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
+		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
+		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
 	{"internal/readme", nil, nil, "the README's examples stand in the packages that they show; this one only compares and runs"},
 
 	{"sqlitelock/...", []string{"driver", "github.com/ncruces/go-sqlite3/...", "golang.org/x/sys/..."}, backendTests,
@@ -33,6 +36,8 @@ var rules = []rule{
 
 	{"redislock", []string{"driver", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
+		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 
 	{"cmd/snib/...", []string{".", "driver", "memlock", "sqlitelock", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "github.com/rogpeppe/go-internal/..."},

@@ -1,0 +1,145 @@
+package goredis_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/goredis"
+)
+
+// ttl is the suite's TTL: long against a round trip, also on a busy machine.
+const ttl = 300 * time.Millisecond
+
+const password = "correct-horse"
+
+func TestConformance(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	h := harness(func(t *testing.T) redis.UniversalClient { return dial(t, node.Addr()) })
+	h.Kill = func(t *testing.T, req driver.Request) func() { return hold(t, node.Addr(), req) }
+	drivertest.Run(t, h)
+}
+
+// TestConformanceSevered runs the suite on drivers each of which has a way to the server of its own, which can be cut.
+func TestConformanceSevered(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	proxies := make(map[driver.Driver]*livetest.Proxy)
+	h := harness(nil)
+	h.Open = func(t *testing.T) driver.Driver {
+		p := livetest.NewProxy(t, node.Addr())
+		d := open(t, dial(t, p.Addr()))
+		proxies[d] = p
+		return d
+	}
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return proxies[d].Sever() }
+	h.Restart = func(t *testing.T) {
+		node.Kill()
+		node.Restart()
+		used(t, node)
+	}
+	drivertest.Run(t, h)
+}
+
+// TestConformanceSentinel has clients that are set up in another way than by default as well.
+func TestConformanceSentinel(t *testing.T) {
+	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+	used(t, s.Master())
+	drivertest.Run(t, harness(func(t *testing.T) redis.UniversalClient { return dialSentinel(t, s) }))
+}
+
+// TestConformanceCluster does without failover-grace: each slot of a new Cluster would first have to get older than the TTL.
+func TestConformanceCluster(t *testing.T) {
+	c := redistest.Cluster(t, redistest.Password(password))
+	h := harness(nil)
+	h.Open = func(t *testing.T) driver.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) }
+	drivertest.Run(t, h)
+}
+
+func harness(connect func(t *testing.T) redis.UniversalClient) drivertest.Harness {
+	return drivertest.Harness{
+		Open:   func(t *testing.T) driver.Driver { return open(t, connect(t)) },
+		TTL:    ttl,
+		Secret: password,
+	}
+}
+
+func dial(t testing.TB, addr string) *redis.Client {
+	return closed(t, redis.NewClient(&redis.Options{Addr: addr, Password: password}))
+}
+
+func dialSentinel(t testing.TB, s *redistest.SentinelSetup) *redis.Client {
+	return closed(t, redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: s.MasterName(), SentinelAddrs: s.Sentinels(), SentinelPassword: password, Password: password,
+		Protocol: 2, ContextTimeoutEnabled: true, PoolSize: 2, PipelinePoolSize: -1, MaxRetries: -1,
+	}))
+}
+
+func dialCluster(t testing.TB, c *redistest.ClusterSetup) *redis.ClusterClient {
+	return closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Password: password}))
+}
+
+// closed closes a client at the end of the test.
+func closed[C redis.UniversalClient](t testing.TB, client C) C {
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) *redislock.Driver {
+	t.Helper()
+	d, err := goredis.New(client, opts...)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// used makes a server one that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
+func used(t testing.TB, n *redistest.Node) *redistest.Node {
+	t.Helper()
+	info, _ := n.Must("INFO", "server").(string)
+	_, rest, _ := strings.Cut(info, "run_id:")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	n.Must("HSET", "snib.m", "r", id, "c", 0, "x", 0)
+	return n
+}
+
+// hold acquires and renews by way of connections that kill cuts: what is left when a process is killed.
+func hold(t *testing.T, addr string, req driver.Request) (kill func()) {
+	t.Helper()
+	p := livetest.NewProxy(t, addr)
+	d := open(t, dial(t, p.Addr()))
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(req.TTL / 3); ; {
+			select {
+			case <-tick.C:
+				d.Renew(ctx, []driver.Lease{l})
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	return func() {
+		p.Cut()
+		p.Sever()
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,479 @@
+package goredis
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A rig is a conn whose connections can be broken.
+type rig struct {
+	*conn
+	proxies []*livetest.Proxy
+}
+
+// TestConn runs all cases on clients of each kind.
+func TestConn(t *testing.T) {
+	cases := []struct {
+		name string
+		run  func(t *testing.T, r rig)
+	}{
+		{"LostAnswer", lostAnswer},
+		{"Deadline", deadline},
+		{"Overtaking", overtake},
+		{"OvertakingLost", overtakingLost},
+		{"NoScript", noScript},
+		{"ReplyError", replyError},
+		{"Masters", masters},
+		{"Subscribe", subscribe},
+	}
+	for _, kind := range []struct {
+		name string
+		run  func(t *testing.T) (addrs []string, connect func(t *testing.T, dial dialer) *conn)
+	}{
+		{"Client", func(t *testing.T) ([]string, func(*testing.T, dialer) *conn) {
+			addr := redistest.Single(t).Addr()
+			return []string{addr}, func(t *testing.T, dial dialer) *conn {
+				client := redis.NewClient(&redis.Options{Addr: addr, Dialer: dial})
+				t.Cleanup(func() { client.Close() })
+				return &conn{client: client}
+			}
+		}},
+		{"ClusterClient", func(t *testing.T) ([]string, func(*testing.T, dialer) *conn) {
+			addrs := redistest.Cluster(t).Addrs()
+			return addrs, func(t *testing.T, dial dialer) *conn {
+				client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Dialer: dial})
+				t.Cleanup(func() { client.Close() })
+				return &conn{client: client, cluster: client}
+			}
+		}},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			addrs, connect := kind.run(t)
+			for _, c := range cases {
+				t.Run(c.name, func(t *testing.T) {
+					proxies := make([]*livetest.Proxy, len(addrs))
+					for i, addr := range addrs {
+						proxies[i] = livetest.NewProxy(t, addr)
+					}
+					r := rig{connect(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
+						return new(net.Dialer).DialContext(ctx, network, proxies[slices.Index(addrs, addr)].Addr())
+					}), proxies}
+					r.all(t, "FLUSHALL")
+					r.all(t, "SCRIPT", "FLUSH")
+					c.run(t, r)
+				})
+			}
+		})
+	}
+}
+
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// all sends a command to all masters.
+func (r rig) all(t *testing.T, command ...string) {
+	t.Helper()
+	masters, err := r.Masters(t.Context())
+	if err != nil {
+		t.Fatalf("Masters = %v", err)
+	}
+	for _, m := range masters {
+		if _, err := m.Do(t.Context(), command...); err != nil {
+			t.Fatalf("%s = %v", command, err)
+		}
+	}
+}
+
+// each breaks all connections in the same way.
+func (r rig) each(f func(p *livetest.Proxy)) {
+	for _, p := range r.proxies {
+		f(p)
+	}
+}
+
+// connect makes the pool have connections to spare for a key.
+func (r rig) connect(t *testing.T, key string) {
+	r.each(func(p *livetest.Proxy) { p.Delay(10*time.Millisecond, 10*time.Millisecond) })
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() {
+			if err := r.client.LLen(t.Context(), key).Err(); err != nil {
+				t.Errorf("LLEN = %v", err)
+			}
+		})
+	}
+	calls.Wait()
+	r.each((*livetest.Proxy).Heal)
+}
+
+func script(text string) *redislock.Script {
+	sum := sha1.Sum([]byte(text))
+	return &redislock.Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
+}
+
+// push appends to a list, and returns it.
+func push() *redislock.Script {
+	return script("redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LRANGE', KEYS[1], 0, -1)")
+}
+
+// call is a call of push.
+func call(key, arg string) redislock.Call {
+	return redislock.Call{Script: push(), Keys: []string{key}, Args: []string{arg}}
+}
+
+// wantList checks what a list has become.
+func wantList(t *testing.T, got redislock.Reply, want ...string) {
+	t.Helper()
+	if got.Err != nil || !slices.Equal(got.Lines, want) {
+		t.Errorf("list = %q, %v, want %q", got.Lines, got.Err, want)
+	}
+}
+
+// lostAnswer loses the answers to commands. By itself go-redis would send them again, and say that all is well.
+func lostAnswer(t *testing.T, r rig) {
+	ctx := t.Context()
+	unanswered := func(replies ...redislock.Reply) {
+		t.Helper()
+		for _, got := range replies {
+			var answered *redislock.ReplyError
+			if got.Err == nil || errors.As(got.Err, &answered) {
+				t.Errorf("lost answer = %q, %v, want an error that is no answer", got.Lines, got.Err)
+			}
+		}
+	}
+	losing := func(what string, f func()) {
+		t.Helper()
+		r.each(func(p *livetest.Proxy) { p.LoseAnswers(1, livetest.ThenClose, what) })
+		f()
+		r.each((*livetest.Proxy).Heal)
+	}
+	// One is enough: {a} and {a}2 are in one slot, so in one pipeline.
+	losing("EVAL\r", func() { unanswered(r.Eval(ctx, call("{a}", "1"))...) })
+	wantList(t, r.Eval(ctx, call("{a}", "2"))[0], "1", "2")
+	losing("EVALSHA", func() { unanswered(r.Eval(ctx, call("{a}", "3"))...) })
+	wantList(t, r.Eval(ctx, call("{a}", "4"))[0], "1", "2", "3", "4")
+	losing("EVALSHA", func() { unanswered(r.Eval(ctx, call("{a}", "5"), call("{a}2", "5"))...) })
+	wantList(t, r.Eval(ctx, call("{a}", "6"))[0], "1", "2", "3", "4", "5", "6")
+	wantList(t, r.Eval(ctx, call("{a}2", "6"))[0], "5", "6")
+
+	masters, err := r.Masters(ctx)
+	if err != nil {
+		t.Fatalf("Masters = %v", err)
+	}
+	losing("SETNX", func() {
+		for _, m := range masters { // one of which knows the key
+			got, err := m.Do(ctx, "SETNX", "once", "1")
+			unanswered := err != nil && !errors.As(err, new(*redislock.ReplyError))
+			if !unanswered && (err == nil || !strings.HasPrefix(err.Error(), "MOVED")) {
+				t.Errorf("lost answer = %v, %v, want an error that is no answer", got, err)
+			}
+		}
+	})
+
+	// What the exemption is for.
+	losing("rpush", func() {
+		if got, err := r.client.RPush(ctx, "plain", "1").Result(); got != 2 || err != nil {
+			t.Errorf("RPUSH whose answer was lost = %d, %v, want 2: go-redis does not repeat it any more?", got, err)
+		}
+	})
+}
+
+// until is a context with a deadline at which nothing happens, as the driver has it.
+type until struct {
+	context.Context
+	at time.Time
+}
+
+func (u until) Deadline() (time.Time, bool) { return u.at, true }
+
+// deadline checks that calls end with their contexts while the server says nothing.
+func deadline(t *testing.T, r rig) {
+	wantList(t, r.Eval(t.Context(), call("a", "1"))[0], "1")
+	r.each(func(p *livetest.Proxy) { p.Sever() })
+	const d = 200 * time.Millisecond
+	gone := errors.New("gone")
+	calls := map[string]func(ctx context.Context) error{
+		"Eval": func(ctx context.Context) error { return r.Eval(ctx, call("a", "2"))[0].Err },
+		"Evals": func(ctx context.Context) error {
+			return r.Eval(ctx, call("a", "2"), call("b", "2"))[1].Err
+		},
+		"Do": func(ctx context.Context) error {
+			masters, err := r.Masters(ctx)
+			if err == nil {
+				_, err = masters[0].Do(ctx, "PING")
+			}
+			return err
+		},
+	}
+	for name, f := range calls {
+		contexts := map[string]func() (context.Context, context.CancelFunc){
+			"Deadline": func() (context.Context, context.CancelFunc) {
+				return until{t.Context(), time.Now().Add(d)}, func() {}
+			},
+			"Cancel": func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(d, func() { cancel(gone) })
+				return ctx, func() { cancel(nil) }
+			},
+		}
+		for kind, make := range contexts {
+			ctx, cancel := make()
+			start := time.Now()
+			err := f(ctx)
+			cancel()
+			want := gone
+			if kind == "Deadline" {
+				want = context.DeadlineExceeded
+			}
+			if took := time.Since(start); !errors.Is(err, want) || took < d || took > d+2*time.Second {
+				t.Errorf("%s with %s = %v after %v, want %v after %v", name, kind, err, took, want, d)
+			}
+		}
+	}
+}
+
+// overtake makes a call that is slow on its way, gives it up, and makes the next one, which is fast.
+func overtake(t *testing.T, r rig) {
+	wantList(t, r.Eval(t.Context(), call("a", "0"))[0], "0")
+	r.connect(t, "a")
+	r.each(func(p *livetest.Proxy) { p.Delay(500*time.Millisecond, 0) })
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	slow := call("a", "1")
+	if got := r.Eval(ctx, slow)[0]; !errors.Is(got.Err, context.Canceled) {
+		t.Fatalf("slow call = %q, %v, want %v", got.Lines, got.Err, context.Canceled)
+	}
+	slow.Keys[0], slow.Args[0] = "elsewhere", "later" // they are the caller's again
+	r.each(func(p *livetest.Proxy) { p.Delay(0, 0) })
+	start := time.Now()
+	wantList(t, r.Eval(t.Context(), call("b", "2"))[0], "2") // which has nothing to do with it
+	if took := time.Since(start); took > 400*time.Millisecond {
+		t.Errorf("call about something else took %v, want no wait", took)
+	}
+	wantList(t, r.Eval(t.Context(), call("a", "2"))[0], "0", "1", "2")
+}
+
+// overtakingLost checks that a call whose answer never comes does not hold up others for ever.
+func overtakingLost(t *testing.T, r rig) {
+	wantList(t, r.Eval(t.Context(), call("a", "0"))[0], "0")
+	r.each(func(p *livetest.Proxy) { p.LoseAnswers(1, livetest.ThenHang, "EVALSHA") })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if got := r.Eval(ctx, call("a", "1"))[0]; !errors.Is(got.Err, context.DeadlineExceeded) {
+		t.Fatalf("call with a connection that hangs = %q, %v, want %v", got.Lines, got.Err, context.DeadlineExceeded)
+	}
+	start := time.Now()
+	wantList(t, r.Eval(t.Context(), call("a", "2"))[0], "0", "1", "2")
+	if took := time.Since(start); took > overtaking+2*time.Second {
+		t.Errorf("the next call took %v, want %v", took, overtaking)
+	}
+}
+
+func noScript(t *testing.T, r rig) {
+	ctx := t.Context()
+	wantList(t, r.Eval(ctx, call("a", "1"))[0], "1")
+	r.all(t, "SCRIPT", "FLUSH")
+	got := r.Eval(ctx, call("a", "2"), call("b", "1"), call("c", "1"))
+	wantList(t, got[0], "1", "2")
+	wantList(t, got[1], "1")
+	wantList(t, got[2], "1")
+}
+
+// replyError tells what a server has answered from what it has not.
+func replyError(t *testing.T, r rig) {
+	ctx := t.Context()
+	var answered *redislock.ReplyError
+	got := r.Eval(ctx, redislock.Call{Script: script("return redis.error_reply('LOADING so it says')"), Keys: []string{"a"}})[0]
+	if !errors.As(got.Err, &answered) || !strings.HasPrefix(answered.Text, "LOADING") {
+		t.Errorf("error of a script = %v, want a ReplyError that begins with LOADING", got.Err)
+	}
+	got = r.Eval(ctx, redislock.Call{Script: script("return 1"), Keys: []string{"a"}})[0]
+	if got.Err == nil || errors.As(got.Err, &answered) {
+		t.Errorf("reply that is no list = %q, %v, want an error of the client's", got.Lines, got.Err)
+	}
+}
+
+func TestDo(t *testing.T) {
+	node := redistest.Single(t)
+	node.Must("SET", "key", "value")
+	for protocol, config := range map[int]any{
+		2: []any{"maxmemory", "0"},
+		3: map[string]any{"maxmemory": "0"},
+	} {
+		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+			client := redis.NewClient(&redis.Options{Addr: node.Addr(), Protocol: protocol})
+			defer client.Close()
+			masters, err := (&conn{client: client}).Masters(t.Context())
+			if err != nil || len(masters) != 1 {
+				t.Fatalf("Masters = %v, %v, want one", masters, err)
+			}
+			tests := []struct {
+				command []string
+				want    any
+			}{
+				{[]string{"GET", "key"}, "value"},
+				{[]string{"GET", "none"}, nil},
+				{[]string{"STRLEN", "key"}, int64(5)},
+				{[]string{"CONFIG", "GET", "maxmemory"}, config},
+				{[]string{"SCAN", "0"}, []any{"0", []any{"key"}}},
+				{[]string{"ROLE"}, []any{"master", int64(0), []any{}}},
+			}
+			for _, tt := range tests {
+				got, err := masters[0].Do(t.Context(), tt.command...)
+				if err != nil || !reflect.DeepEqual(got, tt.want) {
+					t.Errorf("%v = %#v, %v, want %#v", tt.command, got, err, tt.want)
+				}
+			}
+			info, err := masters[0].Do(t.Context(), "INFO", "server")
+			if text, ok := info.(string); !ok || !strings.HasPrefix(text, "# Server") {
+				t.Errorf("INFO = %#v, %v, want a text", info, err)
+			}
+			var answered *redislock.ReplyError
+			if _, err := masters[0].Do(t.Context(), "LLEN", "key"); !errors.As(err, &answered) {
+				t.Errorf("LLEN of a string = %v, want a ReplyError", err)
+			}
+		})
+	}
+}
+
+func masters(t *testing.T, r rig) {
+	masters, err := r.Masters(t.Context())
+	if want := (len(r.proxies) + 1) / 2; err != nil || len(masters) != want { // half of a Cluster's nodes
+		t.Errorf("Masters = %v, %v, want %d", masters, err, want)
+	}
+}
+
+// A listening is a subscription under way.
+type listening struct {
+	ready    chan struct{}
+	messages chan string
+	ended    chan error
+	cancel   context.CancelCauseFunc
+}
+
+func listen(t *testing.T, r rig, channel string) listening {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) })
+	l := listening{ready: make(chan struct{}, 10), messages: make(chan string, 100), ended: make(chan error, 1), cancel: cancel}
+	go func() {
+		l.ended <- r.Subscribe(ctx, channel, r.IsCluster(), func() { l.ready <- struct{}{} }, func(m string) { l.messages <- m })
+	}()
+	select {
+	case <-l.ready:
+	case err := <-l.ended:
+		t.Fatalf("Subscribe = %v, want it to listen", err)
+	case <-time.After(livetest.Patience):
+		t.Fatal("no subscription is confirmed")
+	}
+	return l
+}
+
+// wantEnd checks how a subscription ends.
+func (l listening) wantEnd(t *testing.T, within time.Duration, matches func(error) bool) {
+	t.Helper()
+	start := time.Now()
+	select {
+	case err := <-l.ended:
+		if err == nil || !matches(err) {
+			t.Errorf("Subscribe = %v, want another error", err)
+		}
+		if took := time.Since(start); took > within {
+			t.Errorf("Subscribe returned after %v, want %v at most", took, within)
+		}
+	case <-time.After(livetest.Patience):
+		t.Error("Subscribe does not return")
+	}
+}
+
+func subscribe(t *testing.T, r rig) {
+	ctx, gone := t.Context(), errors.New("gone")
+	publish := func(channel, m string) int64 {
+		t.Helper()
+		command := r.client.Publish
+		if r.IsCluster() {
+			command = r.client.SPublish
+		}
+		n, err := command(ctx, channel, m).Result()
+		if err != nil {
+			t.Fatalf("PUBLISH = %v", err)
+		}
+		return n
+	}
+
+	l := listen(t, r, "channel")
+	for i := range 50 {
+		if n := publish("channel", fmt.Sprint(i)); n != 1 {
+			t.Fatalf("%d listen, want 1", n)
+		}
+	}
+	for i := range 50 {
+		select {
+		case m := <-l.messages:
+			if m != fmt.Sprint(i) {
+				t.Fatalf("message %q, want %d", m, i)
+			}
+		case <-time.After(livetest.Patience):
+			t.Fatalf("no message %d", i)
+		}
+	}
+	l.cancel(gone)
+	l.wantEnd(t, time.Second, func(err error) bool { return errors.Is(err, gone) })
+	livetest.Await(t, "end of the subscription at the server", func() error {
+		if n := publish("channel", ""); n != 0 {
+			return fmt.Errorf("%d listen", n)
+		}
+		return nil
+	})
+
+	l = listen(t, r, "channel")
+	r.each((*livetest.Proxy).Cut)
+	l.wantEnd(t, 5*time.Second, func(err error) bool { return !errors.Is(err, gone) })
+
+	l = listen(t, r, "channel")
+	r.each(func(p *livetest.Proxy) { p.Sever() })
+	l.wantEnd(t, 3*silence+time.Second, func(err error) bool { return strings.Contains(err.Error(), "silent") })
+
+	// A server that is out of reach is no reason to stay.
+	ctx, cancel := context.WithCancelCause(ctx)
+	time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
+	start := time.Now()
+	err := r.Subscribe(ctx, "channel", r.IsCluster(), func() { t.Error("ready without a server") }, func(string) {})
+	if took := time.Since(start); !errors.Is(err, gone) || took > time.Second {
+		t.Errorf("Subscribe without a server = %v after %v, want %v", err, took, gone)
+	}
+}
+
+// TestSubscriptionPings checks that a subscription on which nothing is said is kept.
+func TestSubscriptionPings(t *testing.T) {
+	t.Parallel()
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprint("RESP", protocol), func(t *testing.T) {
+			t.Parallel()
+			client := redis.NewClient(&redis.Options{Addr: redistest.Single(t).Addr(), Protocol: protocol})
+			t.Cleanup(func() { client.Close() })
+			l := listen(t, rig{conn: &conn{client: client}}, "channel")
+			select {
+			case err := <-l.ended:
+				t.Errorf("Subscribe = %v, want it to listen on", err)
+			case <-time.After(3*silence + silence/2):
+			}
+		})
+	}
+}

@@ -1,0 +1,291 @@
+package goredis_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/goredis"
+)
+
+// A foreign client is of no type that is known.
+type foreign struct{ redis.UniversalClient }
+
+func TestNewRefuses(t *testing.T) {
+	single := redistest.Single(t, redistest.Password(password))
+	cluster := redistest.Cluster(t, redistest.Password(password))
+	sentinel := redistest.Sentinel(t, redistest.Password(password))
+	free := fmt.Sprintf("127.0.0.1:%d", livetest.FreePort(t))
+	hole := livetest.NewProxy(t, single.Addr())
+	hole.Sever()
+	tests := []struct {
+		name    string
+		client  redis.UniversalClient
+		opts    []redislock.Option
+		invalid bool   // whether it matches ErrInvalid
+		want    string // in the error
+	}{
+		{name: "Nil", invalid: true, want: "<nil> is neither"},
+		{name: "Foreign", client: foreign{dial(t, single.Addr())}, invalid: true, want: "goredis_test.foreign is neither"},
+		{
+			name:    "Ring",
+			client:  closed(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": single.Addr()}, Password: password})),
+			invalid: true, want: "Ring",
+		},
+		{
+			name: "FailoverClusterClient",
+			client: closed(t, redis.NewFailoverClusterClient(&redis.FailoverOptions{
+				MasterName: sentinel.MasterName(), SentinelAddrs: sentinel.Sentinels(), Password: password,
+			})),
+			invalid: true, want: "use redis.NewClient, or redis.NewFailoverClient",
+		},
+		{
+			name:    "ClusterClientOfOneServer",
+			client:  closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{single.Addr()}, Password: password})),
+			invalid: true, want: "use redis.NewClient",
+		},
+		{name: "ClientOfCluster", client: dial(t, cluster.Addrs()[0]), invalid: true, want: "node of a Cluster"},
+		{name: "NoCluster", client: dial(t, single.Addr()), opts: []redislock.Option{redislock.Cluster()}, invalid: true, want: "no node of a Cluster"},
+		{name: "NotSingle", client: dialCluster(t, cluster), opts: []redislock.Option{redislock.Single()}, invalid: true, want: "Cluster"},
+		{
+			name:   "WrongPassword",
+			client: closed(t, redis.NewClient(&redis.Options{Addr: single.Addr(), Password: "incorrect-horse"})),
+			want:   "WRONGPASS",
+		},
+		{
+			name:   "NoPassword",
+			client: closed(t, redis.NewClient(&redis.Options{Addr: single.Addr()})),
+			want:   "NOAUTH",
+		},
+		{
+			name: "NoSuchMaster",
+			client: closed(t, redis.NewFailoverClient(&redis.FailoverOptions{
+				MasterName: "nobody", SentinelAddrs: sentinel.Sentinels(), Password: password,
+			})),
+			want: "no Sentinel knows a master of that name",
+		},
+		{name: "Nothing", client: dial(t, free), want: "refused"},
+		{name: "Hole", client: dial(t, hole.Addr()), want: "deadline"},
+		{
+			name:   "HoleOfCluster",
+			client: closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{hole.Addr()}, Password: password})),
+			want:   "deadline",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			d, err := goredis.New(tt.client, tt.opts...)
+			if err == nil {
+				d.Close()
+				t.Fatal("New = nil, want an error")
+			}
+			t.Log(err)
+			if errors.Is(err, driver.ErrInvalid) != tt.invalid || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("New = %v, want it to say %q, and to be invalid: %v", err, tt.want, tt.invalid)
+			}
+			if strings.Contains(err.Error(), "horse") {
+				t.Errorf("New = %v, which shows the password", err)
+			}
+			if took := time.Since(start); took > 7*time.Second {
+				t.Errorf("New took %v, want 5s at most", took)
+			}
+		})
+	}
+}
+
+// TestClientStaysOpen checks that a driver leaves to the user what is the user's.
+func TestClientStaysOpen(t *testing.T) {
+	client := dial(t, used(t, redistest.Single(t, redistest.Password(password))).Addr())
+	d := open(t, client)
+	l, err := d.Acquire(t.Context(), request("lock", "a"))
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Errorf("Release = %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING after Close = %v, want nil: the client is not ours", err)
+	}
+}
+
+func request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: 30 * time.Second}
+}
+
+// TestCancelledOnTheWay gives acquisitions up while the server has not got them yet, with connections to spare that are faster.
+func TestCancelledOnTheWay(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	p := livetest.NewProxy(t, node.Addr())
+	client := closed(t, redis.NewClient(&redis.Options{Addr: p.Addr(), Password: password, MinIdleConns: 3}))
+	d := open(t, client)
+	l, err := d.Acquire(t.Context(), request("warm", "up"))
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	l.Release(t.Context())
+
+	p.Delay(300*time.Millisecond, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	time.AfterFunc(20*time.Millisecond, func() { p.Delay(0, 0) })
+	if _, err := d.Acquire(ctx, request("lock", "a")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire = %v, want %v", err, context.DeadlineExceeded)
+	}
+	time.Sleep(time.Second) // what was late has arrived
+	if got := node.Must("GET", "lock"); got != nil {
+		t.Errorf("the lock's key is %q, want none: its owner has given up", got)
+	}
+}
+
+// TestLostAnswers loses the answer to each thing that a driver says.
+func TestLostAnswers(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	p := livetest.NewProxy(t, node.Addr())
+	d := open(t, dial(t, p.Addr()))
+	for _, ending := range []struct {
+		name string
+		then livetest.Ending
+	}{{"Close", livetest.ThenClose}, {"Hang", livetest.ThenHang}} {
+		t.Run(ending.name, func(t *testing.T) {
+			name := "lock " + ending.name
+			lost := p.LoseAnswers(1, ending.then, name)
+			req := request(name, "a")
+			req.NoWait = true
+			l, err := d.Acquire(t.Context(), req)
+			if err != nil {
+				t.Fatalf("Acquire with its answer lost = %v, want the lease", err)
+			}
+			<-lost
+			lost = p.LoseAnswers(1, ending.then, name)
+			var r driver.Renewal
+			for range 10 { // as the core does
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				r = d.Renew(ctx, []driver.Lease{l})[0]
+				if cancel(); r.Err == nil {
+					break
+				}
+			}
+			if r.Err != nil {
+				t.Errorf("Renew, after its answer was lost = %v", r.Err)
+			}
+			<-lost
+			lost = p.LoseAnswers(1, ending.then, name)
+			if err := l.Release(t.Context()); err != nil {
+				t.Errorf("Release with its answer lost = %v", err)
+			}
+			<-lost
+			if got := node.Must("GET", name); got != nil {
+				t.Errorf("the lock's key is %q, want none", got)
+			}
+		})
+	}
+}
+
+// TestFailover kills the master while somebody holds a lock, and somebody waits.
+func TestFailover(t *testing.T) {
+	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
+		s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+		failover(t, func() *redislock.Driver { return open(t, dialSentinel(t, s), redislock.FailoverGrace(false)) },
+			s.WaitForReplicas,
+			func() { s.WaitForFailover(s.KillMaster()) })
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.Cluster(t, redistest.Password(password))
+		slot := c.SlotOf("lock")
+		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) },
+			c.WaitUntilWell,
+			func() { c.WaitForFailover(slot, c.KillMasterOf(slot)) })
+	})
+	t.Run("ClusterInOrder", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.Cluster(t, redistest.Password(password))
+		slot := c.SlotOf("lock")
+		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) },
+			c.WaitUntilWell,
+			func() { c.Failover(slot) })
+	})
+	t.Run("SlotMoves", func(t *testing.T) {
+		t.Parallel()
+		c := redistest.Cluster(t, redistest.Password(password))
+		slot := c.SlotOf("lock")
+		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) },
+			func() {},
+			func() { c.MoveSlot(slot, c.MasterOtherThan(slot)) })
+	})
+}
+
+func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) {
+	ctx := t.Context()
+	d1, d2 := open(), open()
+	held, err := d1.Acquire(ctx, request("lock", "a"))
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	type answer struct {
+		lease driver.Lease
+		err   error
+	}
+	next := make(chan answer, 1)
+	go func() {
+		l, err := d2.Acquire(ctx, request("lock", "b"))
+		next <- answer{l, err}
+	}()
+	livetest.Await(t, "waiter", func() error {
+		if st, err := d1.Status(ctx, "lock"); err != nil || len(st.Waiters) != 1 {
+			return fmt.Errorf("Status = %+v, %w", st, err)
+		}
+		return nil
+	})
+	settle()
+	fail()
+	start := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		r := d1.Renew(ctx, []driver.Lease{held})[0]
+		cancel()
+		if r.Err == nil {
+			break
+		}
+		if errors.Is(r.Err, driver.ErrLost) || time.Since(start) > 10*time.Second {
+			t.Fatalf("Renew = %v after %v, want nil: the new master has the lease", r.Err, time.Since(start))
+		}
+		time.Sleep(10 * time.Millisecond) // as long as a client takes to find the new master
+	}
+	t.Logf("renewed %v after the failover", time.Since(start))
+	start = time.Now()
+	if err := held.Release(ctx); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+	select {
+	case got := <-next:
+		if got.err != nil {
+			t.Fatalf("Acquire of the next = %v", got.err)
+		}
+		if got.lease.Grant().Token <= held.Grant().Token {
+			t.Errorf("token %d after %d, want a greater one", got.lease.Grant().Token, held.Grant().Token)
+		}
+		t.Logf("handed over %v after the release", time.Since(start))
+		if err := got.lease.Release(ctx); err != nil {
+			t.Errorf("Release of the next = %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the next waits, and nobody holds the lock")
+	}
+}

@@ -1,0 +1,467 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// valid returns for how long a lease, renewed last or granted at start, may be relied on.
+func valid(l driver.Lease, ttl time.Duration) time.Duration {
+	return l.Grant().Start.Add(ttl).Left(driver.Now())
+}
+
+// TestFailover kills a master that holds a lock of which the replica has not heard. The new master grants it to nobody while it is valid,
+// unless failover-grace is off: then the test sees two hold it.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		for _, grace := range []bool{true, false} {
+			if !grace && mode.name != "Exclusive" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%v", mode.name, grace), func(t *testing.T) {
+				t.Parallel()
+				const ttl = 7 * time.Second
+				s := redistest.Sentinel(t, redistest.Password(password))
+				used(t, s.Master())
+				o := bySentinel(s)
+				o.Password = password
+				d1, d2 := open(t, o, redislock.FailoverGrace(grace)), open(t, o, redislock.FailoverGrace(grace))
+				req := func(owner string) driver.Request { return mode.as(ask("job", owner, ttl)) }
+				before := take(t, d1, req("before"))
+				free(t, before)
+				s.WaitForReplicas() // it has heard of the TTL
+
+				master := s.Master()
+				replica := s.Nodes()[1]
+				replica.Must("CONFIG", "SET", "masterauth", "not the password")
+				master.Must("CLIENT", "KILL", "TYPE", "replica")
+				livetest.Await(t, "cut between master and replica", func() error {
+					if link := info(t, replica, "replication", "master_link_status"); link != "down" {
+						return fmt.Errorf("the link is %s", link)
+					}
+					return nil
+				})
+				first := take(t, d1, req("first"))
+				if n := replica.Must("EXISTS", "job"); n != int64(0) {
+					t.Fatal("the replica has the lock")
+				}
+				master.Kill()
+				other := req("second")
+				other.Shared = false
+				second := begin(t, d2, other)
+				l, took := granted(t, second, 25*time.Second, "second")
+				left := valid(first, ttl)
+				t.Logf("granted by the new master after %v, when the first hold was valid for another %v", took, left)
+				if grace && left > 0 {
+					t.Errorf("two hold the lock, for %v", left)
+				}
+				if !grace && left <= 0 {
+					t.Errorf("without failover-grace the lock was granted only when the first hold had ended, for %v: the control controls nothing", -left)
+				}
+				if token(l) <= token(first) || token(first) <= token(before) {
+					t.Errorf("tokens %d, %d, and of the new master %d: they go back", token(before), token(first), token(l))
+				}
+				if grace {
+					if err := renew(t, d1, first); !errors.Is(err, driver.ErrLost) {
+						t.Errorf("Renew of the first hold = %v, want ErrLost", err)
+					}
+				}
+				free(t, l)
+				nothingLeft(t, s.Master())
+			})
+		}
+	}
+}
+
+// TestFailoverInOrder hands over from a master to its replica that has all: a holder goes on.
+func TestFailoverInOrder(t *testing.T) {
+	t.Parallel()
+	const ttl = 4 * time.Second
+	s := redistest.Sentinel(t)
+	used(t, s.Master())
+	d1, d2 := open(t, bySentinel(s)), open(t, bySentinel(s))
+	l := take(t, d1, ask("job", "holder", ttl))
+	waiter := wait(t, d2, ask("job", "waiter", ttl), 1)
+	s.Failover()
+	if err := renewAgain(t, d1, l); err != nil {
+		t.Fatalf("Renew after a failover in order = %v", err)
+	}
+	time.Sleep(500 * time.Millisecond) // in which the waiter finds the new master
+	pending(t, waiter, "the waiter", "while the holder renews")
+	free(t, l)
+	next, took := granted(t, waiter, ttl+2*time.Second, "the waiter")
+	t.Logf("granted %v after the release", took)
+	if token(next) <= token(l) {
+		t.Errorf("token %d after %d", token(next), token(l))
+	}
+	free(t, next)
+	nothingLeft(t, s.Master())
+}
+
+// TestRestartWithoutMemory kills a server that forgets everything. It grants nothing until what it may have forgotten is over.
+func TestRestartWithoutMemory(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	// Redis counts its age in seconds of the clock on the wall: started just before one begins, it is a second old soon after.
+	sinceSecond := func() time.Duration { return time.Duration(time.Now().Nanosecond()) }
+	time.Sleep((1850*time.Millisecond - sinceSecond()) % time.Second)
+	first := take(t, d1, ask("job", "first", ttl))
+	node.Kill()
+	node.Restart()
+	time.Sleep((1150*time.Millisecond - sinceSecond()) % time.Second)
+	var held *redislock.HeldError
+	for _, mode := range modes {
+		err := refused(t, d2, mode.as(ask("job", "second", ttl)), "after a restart without memory")
+		if !errors.As(err, &held) || !held.Grace || held.Left <= 0 || held.Left > ttl+2*time.Second {
+			t.Errorf("%s: Acquire after a restart without memory = %#v, want a HeldError with Grace, and at most %v left", mode.name, err, ttl+2*time.Second)
+		}
+	}
+	refused(t, d2, ask("never held", "second", ttl), "after a restart without memory") // nobody can know
+	waiter := begin(t, d2, ask("job", "second", ttl))
+	if err := renewAgain(t, d1, first); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Renew after a restart without memory = %v, want ErrLost", err)
+	}
+	l, _ := granted(t, waiter, ttl+3*time.Second, "second")
+	if left := valid(first, ttl); left > 0 {
+		t.Errorf("granted while the first hold is valid for another %v", left)
+	}
+	if token(l) <= token(first) {
+		t.Errorf("token %d after %d", token(l), token(first))
+	}
+	free(t, l)
+	nothingLeft(t, node)
+}
+
+// TestRestartWithMemory kills a server that remembers. Holders keep what they have; others wait, as it can't be certain of all.
+func TestRestartWithMemory(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
+			d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+			req := func(owner string) driver.Request { return mode.as(ask(mode.name, owner, ttl)) }
+			l := take(t, d1, req("first"))
+			waiter := req("second")
+			waiter.Shared = false
+			node.Kill()
+			node.Restart()
+			restarted := time.Now()
+			if err := renewAgain(t, d1, l); err != nil {
+				t.Errorf("Renew after a restart = %v", err)
+			}
+			var held *redislock.HeldError
+			if err := refused(t, d2, ask("another", "second", ttl), "after a restart"); !errors.As(err, &held) || !held.Grace {
+				t.Errorf("Acquire of a free lock after a restart = %v, want a HeldError with Grace", err)
+			}
+			second := begin(t, d2, waiter)
+			if err := renew(t, d1, l); err != nil {
+				t.Errorf("Renew during the grace = %v", err)
+			}
+			free(t, l)
+			next, _ := granted(t, second, ttl+3*time.Second, "second")
+			if took := time.Since(restarted); took < ttl-500*time.Millisecond {
+				t.Errorf("granted %v after the restart, with leases of %v", took, ttl)
+			}
+			if token(next) <= token(l) {
+				t.Errorf("token %d after %d", token(next), token(l))
+			}
+			free(t, next)
+			nothingLeft(t, node)
+		})
+	}
+}
+
+// TestPromotion promotes a replica by hand. Who asks it before is not answered, and then waits for the grace.
+func TestPromotion(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	master := used(t, redistest.Single(t))
+	replica := redistest.Single(t, "replicaof "+strings.Replace(master.Addr(), ":", " ", 1), "replica-read-only yes")
+	livetest.Await(t, "link", func() error {
+		if link := info(t, replica, "replication", "master_link_status"); link != "up" {
+			return errors.New(link)
+		}
+		return nil
+	})
+	d1 := open(t, at(master.Addr()))
+	d2 := open(t, at(replica.Addr()))
+	first := take(t, d1, ask("job", "first", ttl))
+	waiter := begin(t, d2, ask("job", "second", ttl))
+	time.Sleep(300 * time.Millisecond) // READONLY
+	pending(t, waiter, "second", "at a replica")
+	replica.Must("REPLICAOF", "NO", "ONE") // and the master lives: nobody has told it
+	l, _ := granted(t, waiter, 3*ttl, "second")
+	if left := valid(first, ttl); left > 0 {
+		t.Errorf("granted while the first hold is valid for another %v", left)
+	}
+	if token(l) <= token(first) {
+		t.Errorf("token %d after %d", token(l), token(first))
+	}
+	free(t, l)
+}
+
+// TestFlush deletes all keys behind everybody's back. Nobody can notice, so the lock is granted again; the holder is told at its next
+// renewal, and the tokens go on.
+func TestFlush(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	const ttl = 300 * time.Millisecond
+	time.Sleep(1500 * time.Millisecond) // so that the server is older than the TTL, and says so in whole seconds
+	l := take(t, d1, ask("job", "first", ttl))
+	waiter := wait(t, d2, ask("job", "second", ttl), 1)
+	node.Must("FLUSHALL")
+	next, took := granted(t, waiter, 5*time.Second, "a waiter whose queue is gone")
+	t.Logf("granted after %v", took)
+	if err := renew(t, d1, l); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Renew after FLUSHALL = %v, want ErrLost", err)
+	}
+	if token(next) <= token(l) {
+		t.Errorf("token %d after %d", token(next), token(l))
+	}
+	free(t, next)
+	node.Must("FLUSHALL")
+	again := take(t, d1, ask("job", "third", ttl))
+	if token(again) <= token(next) {
+		t.Errorf("token %d after %d", token(again), token(next))
+	}
+	free(t, again)
+	nothingLeft(t, node)
+}
+
+// TestScriptFlush makes the server forget the scripts, again and again.
+func TestScriptFlush(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	flush := func() { node.Must("SCRIPT", "FLUSH") }
+	for _, mode := range modes {
+		req := func(owner string) driver.Request { return mode.as(ask("job"+mode.name, owner, time.Minute)) }
+		l := take(t, d1, req("first"))
+		flush()
+		if err := renew(t, d1, l); err != nil {
+			t.Errorf("Renew = %v", err)
+		}
+		flush()
+		writer := req("second")
+		writer.Shared, writer.Slots = false, req("").Slots
+		var waiter <-chan result
+		if mode.name != "Slots" {
+			waiter = wait(t, d2, writer, 1)
+		} else {
+			waiter = begin(t, d2, writer)
+		}
+		flush()
+		status(t, d1, req("").Name)
+		flush()
+		free(t, l)
+		flush()
+		next, _ := granted(t, waiter, enough, "second")
+		free(t, next)
+	}
+	nothingLeft(t, node)
+}
+
+// TestNotReady asks servers that say that they can't, for the moment.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		conf   []string
+		refuse func(*testing.T, *redistest.Node)
+		heal   func(*redistest.Node) // nil if it heals by itself
+	}{
+		{
+			name:   "NOREPLICAS",
+			refuse: func(_ *testing.T, n *redistest.Node) { n.Must("CONFIG", "SET", "min-replicas-to-write", 1) },
+			heal:   func(n *redistest.Node) { n.Must("CONFIG", "SET", "min-replicas-to-write", 0) },
+		},
+		{
+			name:   "READONLY",
+			refuse: func(t *testing.T, n *redistest.Node) { n.Must("REPLICAOF", "127.0.0.1", livetest.FreePort(t)) },
+			heal:   func(n *redistest.Node) { n.Must("REPLICAOF", "NO", "ONE") },
+		},
+		{
+			name: "MASTERDOWN",
+			conf: []string{"replica-serve-stale-data no"},
+			refuse: func(t *testing.T, n *redistest.Node) {
+				n.Must("REPLICAOF", "127.0.0.1", livetest.FreePort(t))
+			},
+			heal: func(n *redistest.Node) { n.Must("REPLICAOF", "NO", "ONE") },
+		},
+		{
+			name: "LOADING",
+			conf: []string{"enable-debug-command yes", "key-load-delay 1000", "loading-process-events-interval-bytes 1024"},
+			refuse: func(t *testing.T, n *redistest.Node) {
+				n.Must("DEBUG", "POPULATE", 1500, "other", 100)
+				go func() { _, _ = n.Do("DEBUG", "RELOAD") }() // it answers when that is done, or not in time
+				livetest.Await(t, "loading", func() error {
+					if _, err := n.Do("GET", "x"); err == nil || !strings.Contains(err.Error(), "LOADING") {
+						return errors.New("not yet")
+					}
+					return nil
+				})
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t, tt.conf...))
+			d := open(t, at(node.Addr()))
+			const ttl = 30 * time.Second
+			held := take(t, d, ask("held", "holder", ttl))
+			tt.refuse(t, node)
+			began := time.Now()
+			patient := begin(t, d, ask("job", "patient", ttl))
+			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if err := d.Renew(short, []driver.Lease{held})[0].Err; err == nil || errors.Is(err, driver.ErrLost) {
+				t.Errorf("Renew = %v, want what the server says", err)
+			} else if !strings.Contains(err.Error(), tt.name) && short.Err() == nil {
+				t.Errorf("Renew = %v, want %s", err, tt.name)
+			}
+			if tt.heal != nil {
+				hurried := ask("job", "hurried", ttl)
+				hurried.NoWait = true
+				if l, err := d.Acquire(t.Context(), hurried); err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.name) {
+					t.Errorf("Acquire with NoWait = %v, %v, want %s", l, err, tt.name)
+				}
+				if took := time.Since(began); took > 8*time.Second {
+					t.Errorf("Acquire with NoWait took %v", took)
+				}
+				pending(t, patient, "who waits", "before the server is ready")
+				tt.heal(node)
+			}
+			l, took := granted(t, patient, enough, "who waits for a server to be ready")
+			t.Logf("granted after %v", took)
+			free(t, l)
+			if err := renew(t, d, held); err != nil {
+				t.Errorf("Renew when the server is ready = %v", err)
+			}
+			free(t, held)
+			for _, key := range keys(t, node) {
+				if !strings.HasPrefix(key, "other:") {
+					t.Errorf("the key %q is left", key)
+				}
+			}
+		})
+	}
+}
+
+// TestCluster moves the slot of a lock that is held and waited for, and then kills its master.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	c := redistest.Cluster(t)
+	o := rueidis.ClientOption{InitAddress: c.Addrs()}
+	d1, d2 := open(t, o, redislock.Cluster()), open(t, o)
+	for _, name := range []string{"job", "a}b", "{tag}x", "snib.x"} { // any name works, and has its keys together
+		l := take(t, d1, ask(name, "first", ttl))
+		free(t, l)
+		shared := ask(name, "second", ttl)
+		shared.Shared = true
+		free(t, take(t, d2, shared))
+	}
+	slot := c.SlotOf("job")
+	req := func(owner string) driver.Request { return ask("job", owner, ttl) }
+
+	l := take(t, d1, req("first"))
+	waiter := wait(t, d2, req("second"), 1)
+	c.MoveSlot(slot, c.MasterOtherThan(slot))
+	if err := renew(t, d1, l); err != nil {
+		t.Errorf("Renew after the slot was moved = %v", err)
+	}
+	if st := status(t, d2, "job"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) || len(st.Waiters) != 1 {
+		t.Errorf("Status after the slot was moved = %+v", st)
+	}
+	refused(t, d2, req("third"), "after the slot was moved")
+	free(t, l)
+	next, took := granted(t, waiter, 3*ttl, "who waited while the slot was moved")
+	t.Logf("granted %v after a release at the new master", took)
+	if token(next) <= token(l) {
+		t.Errorf("token %d after %d", token(next), token(l))
+	}
+
+	move := c.BeginMove(slot, c.MasterOtherThan(slot)) // ASK and TRYAGAIN
+	if err := renew(t, d2, next); err != nil {
+		t.Errorf("Renew while the slot is on its way = %v", err)
+	}
+	waiter = begin(t, d1, req("fourth"))
+	move.Keys()
+	if err := renew(t, d2, next); err != nil {
+		t.Errorf("Renew when the keys are moved, and not the slot = %v", err)
+	}
+	released := make(chan error, 1)
+	go func() { released <- next.Release(t.Context()) }()
+	time.Sleep(200 * time.Millisecond) // in which the release meets the move
+	move.Finish()
+	if err := <-released; err != nil {
+		t.Errorf("Release while the slot is on its way = %v", err)
+	}
+	last, took := granted(t, waiter, 4*ttl, "who came while the slot was on its way")
+	t.Logf("granted %v after the move", took)
+	if token(last) <= token(next) {
+		t.Errorf("token %d after %d", token(last), token(next))
+	}
+	free(t, last)
+
+	// Its master dies. What the replica knows goes on.
+	long := ask("job", "long", 8*time.Second)
+	l = take(t, d1, long)
+	c.WaitUntilWell()
+	waiter = wait(t, d2, req("fifth"), 1)
+	c.WaitUntilWell()
+	old := c.KillMasterOf(slot)
+	began := time.Now()
+	if err := renewAgain(t, d1, l); err != nil {
+		t.Fatalf("Renew after a failover to a replica that knew of the hold = %v", err)
+	}
+	t.Logf("renewed %v after the master had died", time.Since(began))
+	c.WaitForFailover(slot, old)
+	refused(t, d2, req("sixth"), "after the failover")
+	free(t, l)
+	next, took = granted(t, waiter, 15*time.Second, "who waited during the failover")
+	t.Logf("granted %v after the release", took)
+	if token(next) <= token(l) {
+		t.Errorf("token %d after %d", token(next), token(l))
+	}
+
+	// Nodes are down, one that all know to be, and one that has died just now. That keeps nobody from working.
+	for _, n := range c.Nodes() {
+		if n.Up() && info(t, n, "replication", "role") == "slave" {
+			n.Kill()
+			break
+		}
+	}
+	if got := list(t, d1, "j"); !slices.Equal(got, []string{"job"}) {
+		t.Errorf("List by a driver of before the failover = %q, want job", got)
+	}
+	d3 := open(t, o)
+	if got := list(t, d3, "j"); !slices.Equal(got, []string{"job"}) {
+		t.Errorf("List = %q, want job", got)
+	}
+	free(t, next)
+	for _, n := range c.Nodes() {
+		if n.Up() && info(t, n, "replication", "role") == "master" {
+			nothingLeft(t, n)
+		}
+	}
+}

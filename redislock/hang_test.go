@@ -1,0 +1,334 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// noise measures, until the returned function is called, by how much timers of this process are late at the most: so much of a lateness
+// is the machine's and not ours.
+func noise() (stop func() time.Duration) {
+	done, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var most time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-done:
+				worst <- most
+				return
+			case <-time.After(time.Millisecond):
+				most = max(most, time.Since(began)-time.Millisecond)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(done)
+		return <-worst
+	}
+}
+
+// TestHungServer stops the server for three TTLs, under 51 holds of all kinds. Each is told before the server could have given its lock
+// away, and soon after its own deadline.
+func TestHungServer(t *testing.T) {
+	const ttl = 2 * time.Second
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	l := locker(t, d, snib.TTL(ttl))
+	type held struct {
+		lock    *snib.Lock
+		name    string
+		early   time.Time // its own deadline, before we looked at the server
+		end     time.Time // and when that hung
+		expires time.Time // at the server, or later
+		told    atomic.Pointer[time.Time]
+	}
+	var all []*held
+	for i := range 51 {
+		mode := modes[i%3]
+		name := mode.name
+		opts := mode.opts
+		switch mode.name {
+		case "Exclusive":
+			name = fmt.Sprint(name, i)
+		case "Slots":
+			opts = []snib.Option{snib.Slots(17)}
+		}
+		lock, err := l.With(opts...).Acquire(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &held{lock: lock, name: name}
+		context.AfterFunc(lock.Context(), func() { now := time.Now(); h.told.Store(&now) })
+		all = append(all, h)
+	}
+	time.Sleep(ttl) // so that all were renewed
+
+	for _, h := range all {
+		h.early = time.Now().Add(h.lock.Validity())
+	}
+	before := time.Now()
+	left := map[string]time.Duration{}
+	for _, h := range all {
+		if _, ok := left[h.name]; !ok {
+			for _, holding := range status(t, d, h.name).Holders {
+				left[h.name+holding.Owner] = holding.Left
+			}
+			left[h.name] = 0
+		}
+	}
+	node.Hang()
+	time.Sleep(20 * time.Millisecond) // what had been answered has arrived
+	stop := noise()
+	for _, h := range all {
+		h.end = time.Now().Add(h.lock.Validity())
+		h.expires = before.Add(left[h.name+h.lock.Owner()])
+	}
+
+	patient, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if lock, err := l.Acquire(patient, "another"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire while the server hangs = %v, %v", lock, err)
+	}
+	if took := time.Since(began); took > 300*time.Millisecond+2*time.Second {
+		t.Errorf("Acquire came back %v after its context was done", took-300*time.Millisecond)
+	}
+
+	time.Sleep(time.Until(before.Add(3*ttl + 100*time.Millisecond))) // for so long the server hangs
+	machine := stop()
+	var late []time.Duration
+	checked := 0
+	for _, h := range all {
+		told := h.told.Load()
+		if told == nil {
+			t.Fatalf("%s is not told after 3 × TTL", h.name)
+		}
+		if cause := context.Cause(h.lock.Context()); !errors.Is(cause, snib.ErrLost) {
+			t.Errorf("%s ended with %v, want ErrLost", h.name, cause)
+		}
+		late = append(late, told.Sub(h.end))
+		if h.end.Sub(h.early).Abs() > time.Millisecond {
+			continue // it was renewed while we looked
+		}
+		checked++
+		if over := told.Sub(h.expires); over > machine { // of which we know nothing if it gives us no time
+			t.Errorf("%s was told %v after the server may have given it away, on a machine that was late by %v", h.name, over, machine)
+		}
+	}
+	if checked == 0 {
+		t.Error("none can be compared with the server")
+	}
+	slices.Sort(late)
+	t.Logf("%d can be compared with the server; told after the deadline by: first %v, median %v, last %v; the machine was late by %v", checked, late[0], late[len(late)/2], late[len(late)-1], machine)
+	if last := late[len(late)-1]; last > 10*time.Millisecond+machine {
+		t.Errorf("told %v after the deadline, want 10 ms at most, and %v for the machine", last, machine)
+	}
+
+	node.Resume()
+	for _, h := range all {
+		if err := h.lock.Release(); !errors.Is(err, snib.ErrLost) {
+			t.Errorf("%s: Release = %v, want ErrLost", h.name, err)
+		}
+	}
+	lock, err := l.Acquire(t.Context(), all[0].name)
+	if err != nil {
+		t.Fatalf("Acquire after the server went on = %v", err)
+	}
+	if lock.Token() <= all[0].lock.Token() {
+		t.Errorf("token %d after %d", lock.Token(), all[0].lock.Token())
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHungServerBounded keeps asking a server that hangs. What is left of each attempt must not add up.
+func TestHungServerBounded(t *testing.T) {
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	l := locker(t, d, snib.TTL(2*time.Second))
+	before := runtime.NumGoroutine()
+	node.Hang()
+	const askers = 64
+	stop := make(chan struct{})
+	var asking sync.WaitGroup
+	var tries atomic.Int64
+	var worst atomic.Int64
+	for i := range askers {
+		asking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				began := time.Now()
+				_, err := l.Acquire(ctx, fmt.Sprint("name", i))
+				cancel()
+				tries.Add(1)
+				took := int64(time.Since(began))
+				for old := worst.Load(); took > old && !worst.CompareAndSwap(old, took); old = worst.Load() {
+				}
+				if err == nil {
+					t.Error("Acquire while the server hangs = nil")
+				}
+			}
+		})
+	}
+	most := 0
+	for range 40 {
+		time.Sleep(100 * time.Millisecond) // between two counts, for twice the TTL in all
+		most = max(most, runtime.NumGoroutine())
+	}
+	close(stop)
+	asking.Wait()
+	t.Logf("%d attempts by %d goroutines, the longest took %v; %d goroutines at the most, %d before", tries.Load(), askers, time.Duration(worst.Load()), most, before)
+	if most > before+12*askers {
+		t.Errorf("%d goroutines at the most, for %d that ask", most, askers)
+	}
+	if took := time.Duration(worst.Load()); took > 2*time.Second {
+		t.Errorf("an attempt with a context of 50 ms took %v", took)
+	}
+	node.Resume()
+	lock, err := l.Acquire(t.Context(), "name0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(2100 * time.Millisecond) // what could not be withdrawn lapses within one TTL
+	for _, key := range keys(t, node) {
+		if key[:4] == "name" {
+			t.Errorf("the key %q is left", key)
+		}
+	}
+}
+
+// TestStall stops the server for 100 ms, several times. Everybody goes on.
+func TestStall(t *testing.T) {
+	node := used(t, redistest.Single(t))
+	l := locker(t, open(t, at(node.Addr())), snib.TTL(5*time.Second))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var running sync.WaitGroup
+	var inside atomic.Int32
+	cycles := make([]atomic.Int64, 64+8)
+	work := func(l *snib.Locker, name string, count *atomic.Int64, alone bool) {
+		for ctx.Err() == nil {
+			err := l.Do(ctx, name, func(context.Context, *snib.Lock) error {
+				if alone {
+					if inside.Add(1) != 1 {
+						t.Error("two hold the lock")
+					}
+					inside.Add(-1)
+				}
+				return nil
+			})
+			if err != nil && ctx.Err() == nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			count.Add(1)
+		}
+	}
+	for i := range 64 {
+		running.Go(func() { work(l, fmt.Sprint("own", i), &cycles[i], false) })
+	}
+	for i := range 8 {
+		other := locker(t, open(t, at(node.Addr())), snib.TTL(5*time.Second))
+		running.Go(func() { work(other, "one", &cycles[64+i], true) })
+	}
+	for round := range 3 {
+		time.Sleep(200 * time.Millisecond) // in which all work
+		node.Hang()
+		time.Sleep(100 * time.Millisecond) // the stall
+		node.Resume()
+		before := make([]int64, len(cycles))
+		for i := range cycles {
+			before[i] = cycles[i].Load()
+		}
+		deadline := time.Now().Add(3 * time.Second)
+		for i := range cycles {
+			for cycles[i].Load() < before[i]+2 {
+				if time.Now().After(deadline) {
+					t.Fatalf("round %d: goroutine %d hangs after a stall of 100 ms", round, i)
+				}
+				time.Sleep(time.Millisecond) // between two looks
+			}
+		}
+		t.Logf("all 72 went on within %v", 3*time.Second-time.Until(deadline))
+	}
+	cancel()
+	running.Wait()
+	nothingLeft(t, node)
+}
+
+// TestKilledServer kills the server while some hold and others wait, and starts it again without its memory: the waiters get the lock, one
+// after the other, once it is certain that the holder does not have it any more.
+func TestKilledServer(t *testing.T) {
+	t.Parallel()
+	const ttl = 2 * time.Second
+	node := used(t, redistest.Single(t))
+	holder, waiters := locker(t, open(t, at(node.Addr())), snib.TTL(ttl)), []driver.Driver{open(t, at(node.Addr())), open(t, at(node.Addr()))}
+	lock, err := holder.Acquire(t.Context(), "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := wait(t, waiters[0], ask("job", "first", ttl), 1)
+	second := wait(t, waiters[1], ask("job", "second", ttl), 2)
+	node.Kill()
+	node.Restart()
+	var a, b driver.Lease
+	select {
+	case r := <-first:
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		a = r.lease
+		if lock.Validity() > 0 {
+			t.Errorf("granted while the hold of before the restart lasts another %v", lock.Validity())
+		}
+		free(t, a)
+		b, _ = granted(t, second, enough, "second")
+	case r := <-second: // the queue is forgotten, too
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		b = r.lease
+		if lock.Validity() > 0 {
+			t.Errorf("granted while the hold of before the restart lasts another %v", lock.Validity())
+		}
+		free(t, b)
+		a, _ = granted(t, first, enough, "first")
+	case <-time.After(enough):
+		t.Fatal("nobody gets the lock after the server is back")
+	}
+	select {
+	case <-lock.Lost():
+	default:
+		t.Error("the holder was not told that its lock is gone")
+	}
+	if token(a) <= lock.Token() || token(b) <= lock.Token() || token(a) == token(b) {
+		t.Errorf("tokens %d and %d, after %d", token(a), token(b), lock.Token())
+	}
+	_ = a.Release(t.Context()) // one of them is released
+	_ = b.Release(t.Context())
+	if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
+		t.Errorf("Release of a lock that was lost = %v", err)
+	}
+	nothingLeft(t, node)
+}

@@ -1,0 +1,249 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// enough is how long a test waits for what must happen soon.
+const enough = 15 * time.Second
+
+// locker returns a Locker on d. It is closed with the test, and d with it.
+func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
+	t.Helper()
+	l, err := snib.New(d, opts...)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// ask is a request for an exclusive lock.
+func ask(name, owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: ttl}
+}
+
+// modes are the kinds of locks, as what they change in a request.
+var modes = []struct {
+	name string
+	as   func(driver.Request) driver.Request
+	opts []snib.Option
+}{
+	{"Exclusive", func(r driver.Request) driver.Request { return r }, nil},
+	{"Shared", func(r driver.Request) driver.Request { r.Shared = true; return r }, []snib.Option{snib.Shared()}},
+	{"Slots", func(r driver.Request) driver.Request { r.Slots = 2; return r }, []snib.Option{snib.Slots(2)}},
+}
+
+// take acquires what is free, or is soon.
+func take(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire(%q) for %s = %v", req.Name, req.Owner, err)
+	}
+	return l
+}
+
+// refused checks that a lock is not to be had now, and returns the error.
+func refused(t testing.TB, d driver.Driver, req driver.Request, when string) error {
+	t.Helper()
+	req.NoWait = true
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if l != nil || !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.Owner, l, err)
+	}
+	return err
+}
+
+func free(t testing.TB, l driver.Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	defer cancel()
+	if err := l.Release(ctx); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+// renew renews one lease.
+func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	defer cancel()
+	r := d.Renew(ctx, []driver.Lease{l})[0]
+	if r.Err == nil && r.Start.IsZero() {
+		t.Errorf("Renew gave neither a start nor an error")
+	}
+	return r.Err
+}
+
+// renewAgain renews one lease as the core does: again, until the server has answered. It returns nil or what matches ErrLost.
+func renewAgain(t testing.TB, d driver.Driver, l driver.Lease) (answer error) {
+	t.Helper()
+	livetest.Await(t, "answer to a renewal", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		answer = d.Renew(ctx, []driver.Lease{l})[0].Err
+		if errors.Is(answer, driver.ErrLost) {
+			return nil
+		}
+		return answer
+	})
+	return answer
+}
+
+// A result is how an acquisition ended.
+type result struct {
+	lease driver.Lease
+	err   error
+	at    time.Time
+}
+
+// begin acquires in another goroutine, until the test ends.
+func begin(t testing.TB, d driver.Driver, req driver.Request) <-chan result {
+	return beginWith(t.Context(), d, req)
+}
+
+func beginWith(ctx context.Context, d driver.Driver, req driver.Request) <-chan result {
+	done := make(chan result, 1)
+	go func() {
+		l, err := d.Acquire(ctx, req)
+		done <- result{l, err, time.Now()}
+	}()
+	return done
+}
+
+// wait acquires what is not free, in another goroutine, and returns when it stands in the queue as the n-th.
+func wait(t testing.TB, d driver.Driver, req driver.Request, n int) <-chan result {
+	t.Helper()
+	done := begin(t, d, req)
+	queued(t, d, req.Name, n)
+	return done
+}
+
+// queued returns when n wait.
+func queued(t testing.TB, in driver.Driver, name string, n int) {
+	t.Helper()
+	livetest.Await(t, fmt.Sprintf("queue of %d for %q", n, name), func() error {
+		if got := len(status(t, in, name).Waiters); got != n {
+			return fmt.Errorf("%d wait", got)
+		}
+		return nil
+	})
+}
+
+func status(t testing.TB, in driver.Driver, name string) driver.Status {
+	t.Helper()
+	st, err := in.(driver.Inspector).Status(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Status(%q) = %v", name, err)
+	}
+	return st
+}
+
+// granted returns the lease of an acquisition, which must have it within a while, and how long that took.
+func granted(t testing.TB, done <-chan result, within time.Duration, who string) (driver.Lease, time.Duration) {
+	t.Helper()
+	began := time.Now()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			t.Fatalf("%s: Acquire = %v", who, r.err)
+		}
+		return r.lease, r.at.Sub(began)
+	case <-timer.C:
+		t.Fatalf("%s was not granted the lock within %v", who, within)
+		return nil, 0
+	}
+}
+
+// pending checks that an acquisition has not ended.
+func pending(t testing.TB, done <-chan result, who, when string) {
+	t.Helper()
+	select {
+	case r := <-done:
+		t.Fatalf("%s has %v, %v %s, and should wait", who, r.lease, r.err, when)
+	default:
+	}
+}
+
+// info returns one field of INFO.
+func info(t testing.TB, n *redistest.Node, section, field string) string {
+	t.Helper()
+	text, _ := n.Must("INFO", section).(string)
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key == field {
+			return value
+		}
+	}
+	return ""
+}
+
+// commands returns how often each command was called, scripts being one.
+func commands(t testing.TB, n *redistest.Node) map[string]int {
+	t.Helper()
+	all := map[string]int{}
+	text, _ := n.Must("INFO", "commandstats").(string)
+	for line := range strings.Lines(text) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if ok {
+			digits, _, _ := strings.Cut(rest, ",")
+			all[name], _ = strconv.Atoi(digits)
+		}
+	}
+	return all
+}
+
+// keys returns all keys of a server but what the store knows of itself, of which there may be bounded many.
+func keys(t testing.TB, n *redistest.Node) []string {
+	t.Helper()
+	var all []string
+	list, _ := n.Must("KEYS", "*").([]any)
+	for _, key := range list {
+		if name := fmt.Sprint(key); name != "snib.m" && !strings.HasPrefix(name, "snib.m:{") {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// nothingLeft checks that all keys of locks are gone.
+func nothingLeft(t testing.TB, n *redistest.Node) {
+	t.Helper()
+	if left := keys(t, n); len(left) > 0 {
+		t.Errorf("keys left behind: %q", left)
+	}
+}
+
+// token is that of a lease.
+func token(l driver.Lease) uint64 { return l.Grant().Token }
+
+// soon waits for a channel to be closed.
+func soon(t testing.TB, c <-chan struct{}, what string) {
+	t.Helper()
+	timer := time.NewTimer(enough)
+	defer timer.Stop()
+	select {
+	case <-c:
+	case <-timer.C:
+		t.Fatalf("%s did not happen within %v", what, enough)
+	}
+}

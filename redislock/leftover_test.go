@@ -1,0 +1,161 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// TestNothingLeft does all that can be done with locks, many times. What is left is one key, which does not grow.
+func TestNothingLeft(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	const ttl = 20 * time.Second
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	proxy := livetest.NewProxy(t, node.Addr())
+	l := locker(t, open(t, at(node.Addr())), snib.TTL(ttl))
+
+	var all sync.WaitGroup
+	for i := range 60 {
+		for _, mode := range modes {
+			name := fmt.Sprint(mode.name, i, []string{"", "}", "{tag}", "snib."}[i%4])
+			req := func(owner string) driver.Request { return mode.as(ask(name, owner, ttl)) }
+			all.Go(func() { // held, waited for, given up, handed over
+				a, err := d1.Acquire(t.Context(), req("a"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				gone, next := beginWith(ctx, d2, req("gone")), begin(t, d2, req("next"))
+				d1.Renew(t.Context(), []driver.Lease{a})
+				if r := <-gone; r.err == nil {
+					_ = r.lease.Release(t.Context())
+				}
+				if err := a.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+				r := <-next
+				if r.err != nil {
+					t.Error(r.err)
+					return
+				}
+				if err := r.lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			all.Go(func() { // kept for a while, and broken
+				short := mode.as(ask("kept"+name, "a", ttl))
+				short.MinHold = 100 * time.Millisecond
+				a, err := d1.Acquire(t.Context(), short)
+				if err == nil {
+					err = a.Release(t.Context())
+				}
+				b, err2 := d2.Acquire(t.Context(), mode.as(ask("broken"+name, "b", ttl)))
+				if err2 == nil {
+					err2 = d1.Break(t.Context(), "broken"+name, "b", token(b))
+				}
+				if err != nil || err2 != nil {
+					t.Error(err, err2)
+				}
+			})
+			all.Go(func() { // by the core, in turns
+				err := l.With(mode.opts...).Do(t.Context(), "core"+name, func(context.Context, *snib.Lock) error { return nil })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	time.Sleep(200 * time.Millisecond) // longer than those that are kept
+	nothingLeft(t, node)
+
+	// Lost: the holder is cut off. The lock ends with its TTL; of an exclusive one the record stays for a bounded while.
+	cut := open(t, at(proxy.Addr()))
+	for _, mode := range modes {
+		take(t, cut, mode.as(ask("lost "+mode.name, "lost", 500*time.Millisecond)))
+	}
+	proxy.Sever()
+	time.Sleep(600 * time.Millisecond) // longer than the TTL
+	for _, key := range keys(t, node) {
+		left, _ := node.Must("PTTL", key).(int64)
+		t.Logf("left of lost holds: %q, for %d ms", key, left)
+		if !strings.HasPrefix(key, "snib.r:") || left <= 0 || left > 4*500+60_000 {
+			t.Errorf("the key %q is left of a lost hold, for %d ms", key, left)
+		}
+	}
+	for _, mode := range modes {
+		free(t, take(t, d1, mode.as(ask("lost "+mode.name, "next", ttl))))
+	}
+	nothingLeft(t, node)
+	if got := node.Must("DBSIZE"); got != int64(1) {
+		t.Errorf("DBSIZE = %v, want 1: snib.m", got)
+	}
+	if got, _ := node.Must("HLEN", "snib.m").(int64); got > 12 {
+		t.Errorf("snib.m has %d fields: %v", got, node.Must("HGETALL", "snib.m"))
+	}
+	if size, _ := node.Must("MEMORY", "USAGE", "snib.m").(int64); size > 1024 {
+		t.Errorf("snib.m takes %d bytes after many locks", size)
+	}
+}
+
+// TestNothingLeftOfKindConflict finds the name taken by something else in the middle of a wait. The request does not stay in the queue.
+func TestNothingLeftOfKindConflict(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	node.Must("SET", "job", "a stranger", "PX", 60_000)
+	waiter := wait(t, d, ask("job", "waiter", time.Minute), 1)
+	node.Must("DEL", "job")
+	node.Must("LPUSH", "job", "something else")
+	select {
+	case r := <-waiter:
+		if r.err == nil || !strings.Contains(r.err.Error(), "list") {
+			t.Errorf("Acquire of a list = %v, %v", r.lease, r.err)
+		}
+	case <-time.After(enough):
+		t.Fatal("the waiter does not notice that the key has become a list")
+	}
+	if left := keys(t, node); len(left) != 1 || left[0] != "job" {
+		t.Errorf("keys = %q, want the list only", left)
+	}
+}
+
+// TestNothingLeftOfGivenUp gives acquisitions up at any moment, also when the lock was free. No withdrawal comes before what it
+// withdraws.
+func TestNothingLeftOfGivenUp(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			for n := range 100 {
+				req := modes[n%3].as(ask(fmt.Sprint("name", i, n%3), fmt.Sprint(i, "-", n), time.Minute))
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Duration(rand.N(4000))*time.Microsecond, cancel)
+				if l, err := d.Acquire(ctx, req); err == nil {
+					if err := l.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				} else if ctx.Err() == nil {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	nothingLeft(t, node)
+}

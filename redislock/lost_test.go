@@ -1,0 +1,278 @@
+package redislock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A wire is one server, a way to it that loses answers, and one that does not.
+type wire struct {
+	node  *redistest.Node
+	proxy *livetest.Proxy
+	bad   *redislock.Driver // by way of the proxy
+	good  *redislock.Driver
+}
+
+func newWire(t *testing.T) *wire {
+	t.Helper()
+	w := &wire{node: used(t, redistest.Single(t))}
+	w.proxy = livetest.NewProxy(t, w.node.Addr())
+	w.bad, w.good = open(t, at(w.proxy.Addr())), open(t, at(w.node.Addr()))
+	for _, mode := range modes { // so that the server knows all scripts
+		l := take(t, w.bad, mode.as(ask("warm", "warm", time.Minute)))
+		if err := renew(t, w.bad, l); err != nil {
+			t.Fatal(err)
+		}
+		free(t, l)
+	}
+	return w
+}
+
+// share makes the driver's connection one that carries several commands at a time: then no deadline of a call closes it.
+func (w *wire) share(t *testing.T) {
+	t.Helper()
+	l := take(t, w.bad, ask("warm", "warm", time.Minute))
+	defer free(t, l)
+	ctx, cancel := context.WithCancel(t.Context()) // without a deadline: the client then reads in a goroutine of its own
+	defer cancel()
+	for range 4 {
+		if r := w.bad.Renew(ctx, []driver.Lease{l}); r[0].Err != nil {
+			t.Fatal(r[0].Err)
+		}
+	}
+}
+
+// endings are what becomes of the connection that the answer was lost on, and of which kind it is.
+var endings = []struct {
+	name   string
+	then   livetest.Ending
+	shared bool
+}{
+	{"Close", livetest.ThenClose, false},
+	{"Hang", livetest.ThenHang, false},
+	{"CloseShared", livetest.ThenClose, true},
+	{"HangShared", livetest.ThenHang, true},
+}
+
+// TestLostAnswers loses the first answer to each kind of request, for each kind of lock.
+func TestLostAnswers(t *testing.T) {
+	for _, ending := range endings {
+		t.Run(ending.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWire(t)
+			if ending.shared {
+				w.share(t)
+			}
+			for _, mode := range modes {
+				for _, tt := range []struct {
+					name string
+					run  func(*testing.T, *wire, livetest.Ending, func(owner string) driver.Request)
+				}{
+					{"Acquire", lostAcquire}, {"Queue", lostQueue}, {"Renew", lostRenew}, {"Release", lostRelease}, {"Withdraw", lostWithdraw},
+				} {
+					t.Run(mode.name+"/"+tt.name, func(t *testing.T) {
+						name := mode.name + " " + tt.name
+						tt.run(t, w, ending.then, func(owner string) driver.Request {
+							return mode.as(ask(name, owner, 20*time.Second))
+						})
+						w.proxy.Heal()
+						nothingLeft(t, w.node)
+					})
+				}
+			}
+		})
+	}
+}
+
+// theOnly checks that the lease is what the store knows, and that nobody else gets in.
+func (w *wire) theOnly(t *testing.T, l driver.Lease, req driver.Request) {
+	t.Helper()
+	st := status(t, w.good, req.Name)
+	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner || st.Holders[0].Token != token(l) {
+		t.Errorf("holders = %+v, want %s with the token %d", st.Holders, req.Owner, token(l))
+	}
+	other := req
+	other.Owner, other.Shared, other.Slots = "intruder", false, 0
+	if req.Slots == 0 {
+		refused(t, w.good, other, "beside the holder")
+	}
+}
+
+func lostAcquire(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
+	lost := w.proxy.LoseAnswers(1, then, req("").Name)
+	asking := begin(t, w.bad, req("a"))
+	soon(t, lost, "the loss")
+	var first uint64 // where the answer is long in coming, it is asked for again only after this
+	if st := status(t, w.good, req("").Name); len(st.Holders) == 1 {
+		first = st.Holders[0].Token
+	}
+	l, _ := granted(t, asking, enough, "a, whose first answer was lost")
+	if token(l) != first {
+		t.Errorf("the token is %d, want %d as the store gave it at first", token(l), first)
+	}
+	w.theOnly(t, l, req("a"))
+	if err := renew(t, w.bad, l); err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	free(t, l)
+	next := take(t, w.good, req("b"))
+	if token(next) <= token(l) {
+		t.Errorf("the next token is %d, after %d", token(next), token(l))
+	}
+	free(t, next)
+}
+
+func lostQueue(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
+	blocker := req("a")
+	blocker.Shared = false // or there is nothing to wait for
+	l := take(t, w.good, blocker)
+	others := []driver.Lease{}
+	for i := 1; i < blocker.Slots; i++ {
+		others = append(others, take(t, w.good, req(fmt.Sprint("a", i))))
+	}
+	lost := w.proxy.LoseAnswers(1, then, "snib.w:{"+req("").Name)
+	waiter := begin(t, w.bad, req("b"))
+	soon(t, lost, "the loss")
+	queued(t, w.good, blocker.Name, 1)
+	later := wait(t, w.good, req("c"), 2)
+	time.Sleep(300 * time.Millisecond) // in which b asks again
+	queued(t, w.good, blocker.Name, 2)
+	free(t, l)
+	first, _ := granted(t, waiter, enough, "b, whose place in the queue was not confirmed")
+	if token(first) <= token(l) {
+		t.Errorf("b has the token %d, after %d", token(first), token(l))
+	}
+	if !req("").Shared {
+		pending(t, later, "c", "while b holds")
+	}
+	free(t, first)
+	second, _ := granted(t, later, enough, "c, the next")
+	if token(second) <= token(first) {
+		t.Errorf("c has the token %d, after %d", token(second), token(first))
+	}
+	free(t, second)
+	for _, o := range others {
+		free(t, o)
+	}
+}
+
+func lostRenew(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
+	l := take(t, w.bad, req("a"))
+	lost := w.proxy.LoseAnswers(1, then, req("").Name)
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	if r := w.bad.Renew(ctx, []driver.Lease{l})[0]; r.Err == nil && r.Start.IsZero() {
+		t.Errorf("Renew gave neither a start nor an error")
+	}
+	soon(t, lost, "the loss")
+	livetest.Await(t, "renewal", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		defer cancel()
+		return w.bad.Renew(ctx, []driver.Lease{l})[0].Err
+	})
+	w.theOnly(t, l, req("a"))
+	free(t, l)
+}
+
+func lostRelease(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
+	l := take(t, w.bad, req("a"))
+	lost := w.proxy.LoseAnswers(1, then, req("").Name)
+	free(t, l)
+	soon(t, lost, "the loss")
+	next := take(t, w.good, req("b"))
+	free(t, l) // said again, it is harmless
+	w.theOnly(t, next, req("b"))
+	if err := renew(t, w.good, next); err != nil {
+		t.Errorf("Renew of the next hold = %v", err)
+	}
+	free(t, next)
+}
+
+// lostWithdraw loses the answer to a cancelled wait's withdrawal.
+func lostWithdraw(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
+	blocker := req("a")
+	blocker.Shared = false
+	holds := []driver.Lease{take(t, w.good, blocker)}
+	for i := 1; i < blocker.Slots; i++ {
+		holds = append(holds, take(t, w.good, req(fmt.Sprint("a", i))))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	waiter := beginWith(ctx, w.bad, req("b"))
+	queued(t, w.good, blocker.Name, 1)
+	lost := w.proxy.LoseAnswers(1, then, req("").Name)
+	cancel()
+	if r := <-waiter; r.err == nil {
+		t.Fatalf("a cancelled Acquire = %v, nil", r.lease)
+	}
+	soon(t, lost, "the loss")
+	queued(t, w.good, blocker.Name, 0)
+	for _, l := range holds {
+		free(t, l)
+	}
+}
+
+// TestLostAnswersCore does the same to a user of the core: neither the caller nor the lock notices.
+func TestLostAnswersCore(t *testing.T) {
+	for _, ending := range endings[:2] {
+		t.Run(ending.name, func(t *testing.T) {
+			t.Parallel()
+			ttl, modes := 2*time.Second, modes
+			if ending.then == livetest.ThenHang { // it takes up to four seconds to give such a connection up
+				ttl, modes = 7*time.Second, modes[1:2]
+			}
+			w := newWire(t)
+			l, other := locker(t, w.bad, snib.TTL(ttl)), locker(t, w.good, snib.TTL(ttl))
+			for _, mode := range modes {
+				name := mode.name
+				mine, theirs := l.With(mode.opts...), other
+				lost := w.proxy.LoseAnswers(1, ending.then, name)
+				lock, err := mine.Acquire(t.Context(), name)
+				if err != nil {
+					t.Fatalf("%s: Acquire = %v", name, err)
+				}
+				soon(t, lost, "the loss of an acquisition's answer")
+
+				lost = w.proxy.LoseAnswers(1, ending.then, name)
+				soon(t, lost, "the loss of a renewal's answer")
+				held := time.NewTimer(ttl) // from here on the first lease would be over
+				select {
+				case <-lock.Lost():
+					t.Errorf("%s: lost %v", name, context.Cause(lock.Context()))
+				case <-held.C:
+				}
+				if mode.name != "Slots" {
+					if _, err := theirs.TryAcquire(t.Context(), name); err == nil {
+						t.Errorf("%s: another one has got the lock, too", name)
+					}
+				}
+
+				w.proxy.LoseAnswers(1, ending.then, name)
+				if err := lock.Release(); err != nil {
+					t.Errorf("%s: Release = %v", name, err)
+				}
+				next, err := theirs.TryAcquire(t.Context(), name)
+				if err != nil {
+					t.Errorf("%s: TryAcquire after the release = %v", name, err)
+					continue
+				}
+				if next.Token() <= lock.Token() {
+					t.Errorf("%s: the next token is %d, after %d", name, next.Token(), lock.Token())
+				}
+				if err := next.Release(); err != nil {
+					t.Errorf("%s: Release = %v", name, err)
+				}
+			}
+			w.proxy.Heal()
+			nothingLeft(t, w.node)
+		})
+	}
+}

@@ -1,0 +1,323 @@
+package redislock_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// secret is a password that must not be shown.
+const secret = "tell-nobody-77"
+
+// TestOpenRefuses opens what can't be used. The error comes in time, says what is wrong, and shows no password.
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	const dial = 2 * time.Second
+	plain := redistest.Single(t, redistest.Password(secret))
+	secure := redistest.Single(t, redistest.TLS, redistest.Password(secret))
+	users := redistest.Single(t,
+		"user noinfo on >"+secret+" ~* &* +@all -info",
+		"user noscript on >"+secret+" ~* &* +@all -@scripting",
+		"user nokeys on >"+secret+" ~other:* &* +@all")
+	lonely := redistest.Single(t, "cluster-enabled yes")
+	sentinel := redistest.Sentinel(t)
+	hung := redistest.Single(t)
+	hung.Hang()
+
+	addr := func(addrs ...string) rueidis.ClientOption {
+		o := rueidis.ClientOption{InitAddress: addrs, Password: secret}
+		o.Dialer.Timeout = dial
+		return o
+	}
+	with := func(o rueidis.ClientOption, change func(*rueidis.ClientOption)) rueidis.ClientOption {
+		change(&o)
+		return o
+	}
+	insecure := &tls.Config{InsecureSkipVerify: true}
+	tests := []struct {
+		name string
+		o    rueidis.ClientOption
+		opts []redislock.Option
+		want []string // one of these stands in the error
+	}{
+		{name: "WrongPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = secret + "x" }), want: []string{"WRONGPASS"}},
+		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"NOAUTH"}},
+		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }), want: []string{"WRONGPASS"}},
+		{name: "NoInfo", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "noinfo" }), want: []string{"NOPERM"}},
+		{name: "ClusterOnSingle", o: addr(plain.Addr()), opts: []redislock.Option{redislock.Cluster()}, want: []string{"no node of a Cluster"}},
+		{name: "SingleOnCluster", o: with(addr(lonely.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), opts: []redislock.Option{redislock.Single()}, want: []string{"node of a Cluster"}},
+		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
+		{name: "PlainToTLS", o: addr(secure.Addr()), want: []string{"does it want TLS", "broken pipe"}},
+		{name: "UntrustedTLS", o: with(addr(secure.Addr()), func(o *rueidis.ClientOption) {
+			o.TLSConfig = &tls.Config{ServerName: "localhost", MinVersion: tls.VersionTLS12}
+		}), want: []string{"certificate"}},
+		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))), want: []string{"refused"}},
+		{name: "NoAddress", o: addr(), want: []string{"address"}},
+		{name: "Hung", o: addr(hung.Addr()), want: []string{"no answer within 2s"}},
+		{name: "Silent", o: addr(fake(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })), want: []string{"no answer within 2s"}},
+		{name: "HTTP", o: addr(fake(t, func(c net.Conn) {
+			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+			c.Close()
+		})), want: []string{"not Redis"}},
+		{name: "SSH", o: addr(fake(t, func(c net.Conn) {
+			_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.2\r\n")
+			time.Sleep(10 * time.Second) // waits for the client, as sshd does
+		})), want: []string{"not Redis"}},
+		{name: "HangsUp", o: addr(fake(t, func(c net.Conn) { c.Close() })), want: []string{"EOF", "reset"}},
+		{name: "TooOld", o: addr(fakeRedis(t, "6.0.9")), want: []string{"6.0.9"}},
+		{name: "MuchTooOld", o: addr(fakeRedis(t, "2.8.24")), want: []string{"2.8.24"}},
+		{name: "NoSuchMaster", o: with(addr(sentinel.Sentinels()...), func(o *rueidis.ClientOption) {
+			o.Password, o.Sentinel.MasterSet = "", "nosuchmaster"
+			o.Sentinel.Dialer.Timeout = dial
+		}), want: []string{`no master "nosuchmaster"`}},
+		{name: "NoSentinel", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) {
+			o.Sentinel.MasterSet, o.Sentinel.Password = "mymaster", secret
+			o.Sentinel.Dialer.Timeout = dial
+		}), want: []string{"SENTINEL", "sentinel"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			type opened struct {
+				d   *redislock.Driver
+				err error
+			}
+			done := make(chan opened, 1)
+			go func() {
+				d, err := redislock.Open(tt.o, tt.opts...)
+				done <- opened{d, err}
+			}()
+			var got opened
+			select {
+			case got = <-done:
+			case <-time.After(enough):
+				t.Fatalf("Open has not returned after %v", enough)
+			}
+			if took := time.Since(began); took > dial+time.Second {
+				t.Errorf("Open took %v, with a timeout of %v", took, dial)
+			}
+			if got.err == nil {
+				got.d.Close()
+				t.Fatal("Open = nil")
+			}
+			t.Logf("after %v: %v", time.Since(began).Round(time.Millisecond), got.err)
+			if !slices.ContainsFunc(tt.want, func(s string) bool { return strings.Contains(got.err.Error(), s) }) {
+				t.Errorf("Open = %q, want something about %q", got.err, tt.want)
+			}
+			if strings.Contains(got.err.Error(), secret) {
+				t.Errorf("the error shows the password: %v", got.err)
+			}
+		})
+	}
+}
+
+// TestDenied opens with rights that are enough to look, and not to lock: Acquire says what is missing, at once.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	node := redistest.Single(t,
+		"user noscript on >"+secret+" ~* &* +@all -@scripting",
+		"user nokeys on >"+secret+" ~other:* &* +@all",
+		"user readonly on >"+secret+" ~* &* +@all -@write +eval +evalsha",
+		"user least on >"+secret+" ~* &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get +cluster +role +scan")
+	for _, user := range []string{"noscript", "nokeys", "readonly", "least"} {
+		o := at(node.Addr())
+		o.Username, o.Password = user, secret
+		d := open(t, o)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		l, err := d.Acquire(ctx, ask("job", user, 50*time.Millisecond))
+		if user == "least" {
+			if err != nil {
+				t.Errorf("%s: Acquire = %v", user, err)
+			} else {
+				free(t, l)
+			}
+		} else if err == nil || ctx.Err() != nil || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "permissions") && !strings.Contains(err.Error(), "can't run this command") {
+			t.Errorf("%s: Acquire = %v, %v, want what is not permitted", user, l, err)
+		} else {
+			t.Logf("%s: %v", user, err)
+		}
+		cancel()
+	}
+}
+
+// TestWarnings opens what works, with settings that break promises. Each is told once.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		node func(t *testing.T) rueidis.ClientOption
+		want []string // one for each warning
+	}{
+		{"Good", func(t *testing.T) rueidis.ClientOption { return at(redistest.Single(t).Addr()) }, nil},
+		{"Evicts", func(t *testing.T) rueidis.ClientOption {
+			return at(redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru").Addr())
+		}, []string{"allkeys-lru"}},
+		{"NoEviction", func(t *testing.T) rueidis.ClientOption {
+			return at(redistest.Single(t, "maxmemory 100mb", "maxmemory-policy noeviction").Addr())
+		}, nil},
+		{"NoMinReplicas", func(t *testing.T) rueidis.ClientOption { return bySentinel(redistest.Sentinel(t)) }, []string{"min-replicas-to-write"}},
+		{"MinReplicas", func(t *testing.T) rueidis.ClientOption {
+			return bySentinel(redistest.Sentinel(t, "min-replicas-to-write 1"))
+		}, nil},
+		{"Cluster", func(t *testing.T) rueidis.ClientOption {
+			return rueidis.ClientOption{InitAddress: redistest.Cluster(t).Addrs()}
+		}, []string{"min-replicas-to-write"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, tt.node(t))
+			got := d.Warnings()
+			if len(got) != len(tt.want) {
+				t.Fatalf("Warnings = %q, want %d", got, len(tt.want))
+			}
+			for i, want := range tt.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("warning %q, want something about %s", got[i], want)
+				}
+				n := 0
+				for _, a := range d.Info().Assumptions {
+					if strings.Contains(a, got[i]) {
+						n++
+					}
+				}
+				if n != 1 {
+					t.Errorf("the warning stands %d times in the Assumptions: %q", n, d.Info().Assumptions)
+				}
+			}
+		})
+	}
+}
+
+// TestNew makes a driver on the user's own client, and leaves it open.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	client, err := rueidis.NewClient(at(node.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	d, err := redislock.New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free(t, take(t, d, ask("job", "a", time.Minute)))
+	for range 2 {
+		if err := d.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}
+	if _, err := d.Acquire(t.Context(), ask("job", "b", time.Minute)); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("Acquire after Close = %v, want ErrClosed", err)
+	}
+	if err := client.Do(t.Context(), client.B().Ping().Build()).Error(); err != nil {
+		t.Errorf("the user's client after Close: %v", err)
+	}
+	node.Kill()
+	began := time.Now()
+	if d, err := redislock.New(client); err == nil {
+		d.Close()
+		t.Error("New on a client whose server is gone = nil")
+	} else if took := time.Since(began); took > 6*time.Second {
+		t.Errorf("New took %v, and ended with %v", took, err)
+	}
+}
+
+func bySentinel(s *redistest.SentinelSetup) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: s.Sentinels(), Sentinel: rueidis.SentinelOption{MasterSet: s.MasterName()}}
+}
+
+// fake starts what is not Redis.
+func fake(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// fakeRedis starts what says that it is a Redis of some version, as old ones do: in RESP2, and without most commands.
+func fakeRedis(t *testing.T, version string) (addr string) {
+	return fake(t, func(c net.Conn) {
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for {
+			words, err := command(in)
+			if err != nil {
+				return
+			}
+			answer := fmt.Sprintf("-ERR unknown command `%s`, with args beginning with:\r\n", words[0])
+			switch strings.ToUpper(words[0]) {
+			case "AUTH", "SELECT":
+				answer = "+OK\r\n"
+			case "PING":
+				answer = "+PONG\r\n"
+			case "CLUSTER":
+				answer = "-ERR This instance has cluster support disabled\r\n"
+			case "INFO":
+				text := "# Server\r\nredis_version:" + version + "\r\nredis_mode:standalone\r\nrun_id:0123456789012345678901234567890123456789\r\n"
+				answer = fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+			}
+			if _, err := io.WriteString(c, answer); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func command(in *bufio.Reader) ([]string, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "*")))
+	if err != nil || n < 1 {
+		return nil, errors.New("not a command")
+	}
+	words := make([]string, n)
+	for i := range words {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return nil, err
+		}
+		size, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "$")))
+		if err != nil {
+			return nil, err
+		}
+		text := make([]byte, size+2)
+		if _, err := io.ReadFull(in, text); err != nil {
+			return nil, err
+		}
+		words[i] = string(text[:size])
+	}
+	return words, nil
+}

@@ -1,0 +1,559 @@
+package redislock_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// jobEnv makes the test binary do a job instead of running tests, so that tests have real processes to kill.
+const jobEnv = "SNIB_REDIS_TEST_JOB"
+
+func TestMain(m *testing.M) {
+	text := os.Getenv(jobEnv)
+	if text == "" {
+		moreAtATime()
+		os.Exit(m.Run())
+	}
+	var j job
+	err := json.Unmarshal([]byte(text), &j)
+	if err == nil {
+		err = j.do()
+	}
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+}
+
+// moreAtATime has more tests run at a time than there are processors, unless it was said how many: they mostly wait for leases to end.
+func moreAtATime() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if f := flag.Lookup("test.parallel"); !said && f != nil {
+		_ = f.Value.Set("6") // it is a number
+	}
+}
+
+// A job is what a child process does: acquire, say so, and renew until its standard input is closed.
+type job struct {
+	Addr string
+	Req  driver.Request
+}
+
+func (j job) do() error {
+	d, err := redislock.Open(at(j.Addr))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	l, err := d.Acquire(ctx, j.Req)
+	if err != nil {
+		return err
+	}
+	fmt.Println("held", l.Grant().Token)
+	tick := time.NewTicker(j.Req.TTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := d.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return l.Release(context.Background())
+		}
+	}
+}
+
+// A proc is a child process that does a job.
+type proc struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	stdin io.Closer
+	lines chan string
+	gone  atomic.Bool
+}
+
+// start starts a child process. It is gone when the test ends.
+func start(t testing.TB, j job) *proc {
+	t.Helper()
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proc{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
+	p.cmd.Env = append(os.Environ(), jobEnv+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	p.cmd.Stderr = os.Stderr
+	in, err1 := p.cmd.StdinPipe()
+	out, err2 := p.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	p.stdin = in
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			p.lines <- s.Text()
+		}
+		close(p.lines)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// held returns the token of the lock that the process says that it holds.
+func (p *proc) held() uint64 {
+	p.t.Helper()
+	select {
+	case line := <-p.lines:
+		token, err := strconv.ParseUint(strings.TrimPrefix(line, "held "), 10, 64)
+		if err != nil {
+			p.t.Fatalf("the process says %q", line)
+		}
+		return token
+	case <-time.After(enough):
+		p.t.Fatal("the process does not hold the lock")
+		return 0
+	}
+}
+
+// kill kills the process, without a chance for it to clean up, and returns when it is gone.
+func (p *proc) kill() {
+	if p.gone.Swap(true) {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	p.stdin.Close()
+	_ = p.cmd.Wait()
+}
+
+// TestDeadWaiters kills processes in the queue. A release passes over them at once.
+func TestDeadWaiters(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	const ttl = 20 * time.Second
+	for _, mode := range modes {
+		req := func(owner string) driver.Request { return mode.as(ask(mode.name, owner, ttl)) }
+		blocker := req("holder")
+		blocker.Shared = false
+		held := []driver.Lease{take(t, d1, blocker)}
+		for i := 1; i < blocker.Slots; i++ {
+			held = append(held, take(t, d1, req(fmt.Sprint("holder", i))))
+		}
+		var dead []*proc
+		for i := range 3 {
+			p := start(t, job{node.Addr(), req(fmt.Sprint("dead", i))})
+			queued(t, d1, mode.name, i+1)
+			dead = append(dead, p)
+		}
+		alive := wait(t, d2, req("alive"), 4)
+		for _, p := range dead {
+			p.kill()
+		}
+		free(t, held[0])
+		l, took := granted(t, alive, 5*time.Second, "the waiter behind three dead ones")
+		t.Logf("%s: granted after %v", mode.name, took)
+		if took > time.Second {
+			t.Errorf("%s: granted %v after the release, and not at once", mode.name, took)
+		}
+		free(t, l)
+		for _, l := range held[1:] {
+			free(t, l)
+		}
+	}
+	nothingLeft(t, node)
+}
+
+// TestDeadHolder kills the holder's process. Who waits first has the lock within a TTL.
+func TestDeadHolder(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	const ttl = time.Second
+	holder := start(t, job{node.Addr(), ask("job", "holder", ttl)})
+	before := holder.held()
+	var waiters []<-chan result
+	var drivers []driver.Driver
+	for i := range 3 {
+		drivers = append(drivers, open(t, at(node.Addr())))
+		waiters = append(waiters, wait(t, drivers[i], ask("job", fmt.Sprint("waiter", i), 10*time.Second), i+1))
+	}
+	time.Sleep(ttl) // longer than the first lease, which is renewed
+	pending(t, waiters[0], "the first waiter", "while the holder lives")
+	holder.kill()
+	for i, w := range waiters {
+		l, took := granted(t, w, 5*time.Second, fmt.Sprintf("waiter %d", i))
+		t.Logf("waiter %d: after %v", i, took)
+		switch {
+		case i == 0 && took > ttl+200*time.Millisecond:
+			t.Errorf("the first waiter was granted the lock %v after the holder's death, with a TTL of %v", took, ttl)
+		case i > 0 && took > 500*time.Millisecond:
+			t.Errorf("waiter %d was granted the lock %v after a release", i, took)
+		}
+		if token(l) <= before {
+			t.Errorf("token %d after %d", token(l), before)
+		}
+		before = token(l)
+		for j, later := range waiters[i+1:] {
+			pending(t, later, fmt.Sprintf("waiter %d", i+1+j), "out of order")
+		}
+		free(t, l)
+	}
+	nothingLeft(t, node)
+}
+
+// TestCancelledWaiters ends waits. They leave the queue at once, and who waits behind them is not kept waiting.
+func TestCancelledWaiters(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	l := take(t, d, ask("job", "holder", time.Minute))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var gone []<-chan result
+	for i := range 5 {
+		gone = append(gone, beginWith(ctx, d2, ask("job", fmt.Sprint("gone", i), time.Minute)))
+		queued(t, d, "job", i+1)
+	}
+	last := wait(t, d2, ask("job", "last", time.Minute), 6)
+	because := errors.New("enough")
+	began := time.Now()
+	cancel(because)
+	for _, g := range gone {
+		if r := <-g; !errors.Is(r.err, because) {
+			t.Errorf("a cancelled Acquire = %v, %v, want the cause", r.lease, r.err)
+		}
+	}
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("cancelled waits ended after %v", took)
+	}
+	if got := len(status(t, d, "job").Waiters); got != 1 { // they come back when they have left
+		t.Errorf("%d in the queue when five of six have left", got)
+	}
+	// The first of a queue of readers and writers leaves: what it kept out gets in.
+	r := take(t, d, driver.Request{Name: "rw", Owner: "reader", TTL: time.Minute, Shared: true})
+	writing, stop := context.WithCancel(t.Context())
+	writer := beginWith(writing, d2, ask("rw", "writer", time.Minute))
+	queued(t, d, "rw", 1)
+	second := wait(t, d2, driver.Request{Name: "rw", Owner: "second reader", TTL: time.Minute, Shared: true}, 2)
+	stop()
+	<-writer
+	r2, took := granted(t, second, 5*time.Second, "a reader behind a writer that left")
+	if took > 500*time.Millisecond {
+		t.Errorf("a reader was let in %v after the writer before it had left", took)
+	}
+	free(t, r2)
+	free(t, r)
+	free(t, l)
+	final, _ := granted(t, last, time.Second, "the last")
+	free(t, final)
+	nothingLeft(t, node)
+}
+
+// TestOrder hands a lock over in the order of arrival, across processes.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	var drivers []driver.Driver
+	for range 5 {
+		drivers = append(drivers, open(t, at(node.Addr())))
+	}
+	l := take(t, drivers[0], ask("job", "holder", time.Minute))
+	last := token(l)
+	const waiters = 15
+	type got struct {
+		who   int
+		token uint64
+	}
+	order := make(chan got, waiters)
+	for i := range waiters {
+		done := wait(t, drivers[i*7%5], ask("job", fmt.Sprint("waiter", i), time.Minute), i+1)
+		go func() {
+			r := <-done
+			if r.err != nil {
+				t.Error(r.err)
+				return
+			}
+			order <- got{i, token(r.lease)}
+			if err := r.lease.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	began := time.Now()
+	free(t, l)
+	for i := range waiters {
+		select {
+		case g := <-order:
+			if g.who != i {
+				t.Errorf("waiter %d is served as number %d", g.who, i)
+			}
+			if g.token <= last {
+				t.Errorf("token %d after %d", g.token, last)
+			}
+			last = g.token
+		case <-time.After(enough):
+			t.Fatalf("only %d of %d were served", i, waiters)
+		}
+	}
+	t.Logf("%d hand-overs in %v", waiters, time.Since(began))
+	livetest.Await(t, "end", func() error { return some(keys(t, node)) })
+}
+
+func some(keys []string) error {
+	if len(keys) > 0 {
+		return fmt.Errorf("keys left: %q", keys)
+	}
+	return nil
+}
+
+// TestCutSubscription cuts what a waiter listens with. It gets the lock all the same, and the next one, too.
+func TestCutSubscription(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		cut  func(*redistest.Node, *livetest.Proxy)
+		slow time.Duration // how long it may take, after the release
+	}{
+		{"Killed", func(n *redistest.Node, _ *livetest.Proxy) { n.Must("CLIENT", "KILL", "TYPE", "pubsub") }, 2 * time.Second},
+		{"AllCut", func(_ *redistest.Node, p *livetest.Proxy) { p.Cut() }, 2 * time.Second},
+		{"AllKilled", func(n *redistest.Node, _ *livetest.Proxy) {
+			n.Must("CLIENT", "KILL", "TYPE", "pubsub")
+			n.Must("CLIENT", "KILL", "TYPE", "normal")
+		}, 2 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			node := used(t, redistest.Single(t))
+			proxy := livetest.NewProxy(t, node.Addr())
+			d1, d2 := open(t, at(node.Addr())), open(t, at(proxy.Addr()))
+			for round := range 3 { // when it listens for the first time, and again
+				name := fmt.Sprint("job", round)
+				l := take(t, d1, ask(name, "holder", time.Minute))
+				waiter := wait(t, d2, ask(name, "waiter", time.Minute), 1)
+				tt.cut(node, proxy)
+				free(t, l) // at the worst moment: nobody listens
+				next, took := granted(t, waiter, enough, "a waiter whose subscription was cut")
+				t.Logf("granted after %v", took)
+				if took > tt.slow {
+					t.Errorf("granted %v after the release", took)
+				}
+				free(t, next)
+			}
+			nothingLeft(t, node)
+		})
+	}
+}
+
+// TestUnheardRelease frees a lock behind its waiter's back, as a stranger does. The timer of the wait notices.
+func TestUnheardRelease(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	node.Must("SET", "job", "a stranger", "PX", 1000)
+	began := time.Now()
+	waiter := wait(t, d, ask("job", "waiter", time.Minute), 1)
+	l, _ := granted(t, waiter, enough, "a waiter behind a stranger's key that expires")
+	if took := time.Since(began); took > 1500*time.Millisecond {
+		t.Errorf("granted %v after a key with 1 s to live", took)
+	}
+	free(t, l)
+
+	node.Must("SET", "job", "a stranger") // for ever
+	waiter = wait(t, d, ask("job", "waiter", time.Minute), 1)
+	node.Must("DEL", "job")
+	l, took := granted(t, waiter, enough, "a waiter behind a stranger's key that is deleted")
+	if took > time.Second {
+		t.Errorf("granted %v after a stranger had deleted its key", took)
+	}
+	free(t, l)
+}
+
+// TestPatience leaves a waiter in the queue that has been silent for longer than it promised. A release passes over it.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2, d3 := open(t, at(node.Addr())), open(t, at(node.Addr())), open(t, at(node.Addr()))
+	l := take(t, d1, ask("job", "holder", time.Minute))
+	silent := wait(t, d2, ask("job", "silent", time.Minute), 1)
+	next := wait(t, d3, ask("job", "next", time.Minute), 2)
+	entry, _ := node.Must("HGET", "snib.w:{job}", "silent").(string)
+	if len(entry) < 17 {
+		t.Fatalf("the request of a waiter is %q", entry)
+	}
+	long := fmt.Sprintf("%016d", time.Now().Add(-time.Minute).UnixMicro())
+	node.Must("HSET", "snib.w:{job}", "silent", long+entry[16:])
+	free(t, l)
+	got, took := granted(t, next, enough, "the waiter behind one that is silent")
+	if took > 500*time.Millisecond {
+		t.Errorf("granted %v after the release", took)
+	}
+	pending(t, silent, "the silent one", "before it has asked again")
+	free(t, got)
+	back, _ := granted(t, silent, enough, "the silent one, when it asks again") // it lives, after all
+	free(t, back)
+	nothingLeft(t, node)
+}
+
+// TestWriters has readers come all the time. A writer gets in.
+func TestWriters(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var readers sync.WaitGroup
+	var reads, inside atomic.Int64
+	for range 3 {
+		d := open(t, at(node.Addr()))
+		for i := range 4 {
+			readers.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					l, err := d.Acquire(ctx, driver.Request{Name: "rw", Owner: fmt.Sprintf("%p %d %d", d, i, n), TTL: time.Minute, Shared: true})
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Error(err)
+						}
+						return
+					}
+					inside.Add(1)
+					reads.Add(1)
+					time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond) // so that the readers overlap, always, and don't leave together
+					inside.Add(-1)
+					if err := l.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	d := open(t, at(node.Addr()))
+	livetest.Await(t, "crowd of readers", func() error {
+		if reads.Load() < 50 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for i := range 10 {
+		before := reads.Load()
+		began := time.Now()
+		l := take(t, d, ask("rw", fmt.Sprint("writer", i), time.Minute))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("writer %d waited %v, and for %d readers", i, took, reads.Load()-before)
+		}
+		if n := inside.Load(); n != 0 {
+			t.Errorf("writer %d beside %d readers", i, n)
+		}
+		free(t, l)
+		livetest.Await(t, "readers", func() error { // it does not keep them out for ever, either
+			if reads.Load() < before+10 {
+				return errors.New("they stand still")
+			}
+			return nil
+		})
+	}
+	cancel()
+	readers.Wait()
+	nothingLeft(t, node)
+}
+
+// TestTraffic counts what waiting costs: few commands for each process, however many wait in it; and one subscription, while it is needed.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	o := at(node.Addr())
+	d1, d2 := open(t, o), open(t, o)
+	if got := subscribers(t, node); got != 0 {
+		t.Errorf("%d subscriptions before anybody waits", got)
+	}
+	l := locker(t, d2, snib.TTL(time.Minute))
+	lock := take(t, d1, ask("job", "holder", time.Minute))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waiting sync.WaitGroup
+	waiting.Go(func() { <-beginWith(ctx, d2, ask("job", "waiter", time.Minute)) })
+	queued(t, d1, "job", 1)
+	measure := func(what string) {
+		time.Sleep(500 * time.Millisecond) // in which what began is over
+		const span = 6 * time.Second       // longer than a waiter is silent
+		before, began := commands(t, node), time.Now()
+		time.Sleep(span)
+		after, took := commands(t, node), time.Since(began)
+		sum, said := 0, []string{}
+		for name, n := range after {
+			switch n -= before[name]; name {
+			case "info", "exists", "time", "hmget", "hget", "hset", "get", "set", "mget", "del", "zrange", "zrevrange", "zadd", "pttl", "pexpire", "type":
+				continue // ours, to look; and what scripts call
+			default:
+				if n > 0 {
+					sum += n
+					said = append(said, fmt.Sprint(name, " ", n))
+				}
+			}
+		}
+		perSecond := float64(sum) / took.Seconds()
+		t.Logf("%s: %.1f commands/s: %v", what, perSecond, said)
+		if perSecond > 10 {
+			t.Errorf("%s costs %.1f commands/s, want 10 at most: %v", what, perSecond, said)
+		}
+	}
+	measure("one waiter, in two processes")
+	for range 1000 {
+		waiting.Go(func() {
+			if lock, err := l.Acquire(ctx, "job"); err == nil {
+				_ = lock.Release()
+			}
+		})
+	}
+	queued(t, d1, "job", 2) // one contender for all of them
+	measure("1,000 more waiters in one of them")
+	if got := subscribers(t, node); got > 2 { // one for the waiters, and one for the holder, who wants to know of them
+		t.Errorf("%d subscriptions for two processes", got)
+	}
+	cancel()
+	waiting.Wait()
+	free(t, lock)
+	began := time.Now()
+	livetest.Await(t, "end of the subscriptions", func() error {
+		if n := subscribers(t, node); n > 0 {
+			return fmt.Errorf("%d are left", n)
+		}
+		return nil
+	})
+	t.Logf("the subscriptions ended after %v", time.Since(began))
+	nothingLeft(t, node)
+}
+
+// subscribers returns how many connections listen.
+func subscribers(t testing.TB, n *redistest.Node) int {
+	t.Helper()
+	text, _ := n.Must("CLIENT", "LIST", "TYPE", "pubsub").(string)
+	return strings.Count(text, "id=")
+}
