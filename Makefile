@@ -60,15 +60,23 @@ bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other
 
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
-NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm
-export SNIB_REQUIRE ?= redis,node
+NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm \
+	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer /usr/sbin/mariadbd:mariadb-server
+export SNIB_REQUIRE ?= redis,node,postgres,mysql
 
 deps:
-	@missing=; for need in $(NEEDS); do command -v "$${need%%:*}" >/dev/null || missing+=" $${need##*:}"; done; \
+	@set -f; missing=; for need in $(NEEDS); do \
+		set +f; [ -n "$$(compgen -G "$${need%%:*}" || command -v "$${need%%:*}")" ] || missing+=" $${need##*:}"; set -f; \
+	done; set +f; \
 	[ -z "$$missing" ] || { \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		{ command -v apt-get && { [ -z "$$sudo" ] || command -v sudo; }; } >/dev/null || { \
 			echo "make: the tests need these packages of Debian; please install what they stand for:$$missing" >&2; exit 1; }; \
 		case "$$missing" in *gcc*) missing+=" libc6-dev";; esac; \
-		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $$missing; \
+		case "$$missing" in *postgresql*) \
+			conf=/etc/postgresql-common/createcluster.conf; \
+			[ -e $$conf ] || { $$sudo mkdir -p $${conf%/*} && echo "create_main_cluster = false" | $$sudo tee $$conf >/dev/null; }; \
+		esac; \
+		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
+			-o Dpkg::Options::=--force-confold $$missing; \
 	}

@@ -39,6 +39,9 @@ var rules = []rule{
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 
+	{"pglock", []string{"driver", "github.com/jackc/pgx/v5/..."}, backendTests,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+
 	{"cmd/snib/...", []string{".", "driver", "memlock", "sqlitelock", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},

@@ -1,0 +1,33 @@
+package pgtest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// attached reports, as an error, that processes still use the shared memory of the server with this folder. Its id stands in
+// postmaster.pid, in the seventh line.
+func attached(data string) error {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return nil // it has ended in good order
+	}
+	lines := strings.Split(string(text), "\n")
+	if len(lines) < 7 {
+		return nil
+	}
+	segment := strings.Fields(lines[6])
+	table, err := os.ReadFile("/proc/sysvipc/shm")
+	if err != nil || len(segment) < 2 {
+		return err
+	}
+	for line := range strings.Lines(string(table)) {
+		f := strings.Fields(line) // key, shmid, perms, size, cpid, lpid, nattch
+		if len(f) > 6 && f[1] == segment[1] && f[6] != "0" {
+			return fmt.Errorf("%s processes are left", f[6])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+// Package pgtest starts real PostgreSQL servers for tests, and PgBouncer in front of them.
+//
+//	server := pgtest.Start(t)
+//	pool := dial(t, server.URL())
+//	...
+//	pooled := dial(t, pgtest.Pool(t, server, "transaction").URL())
+//	server.Kill()
+//
+// A server has a folder of its own, which outlives [livetest.Process.Restart] and goes with the test. Whoever comes from
+// this host may do everything in it. On Debian the packages postgresql and pgbouncer have all that is needed.
+package pgtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// name is what SNIB_REQUIRE calls both servers.
+const name = "postgres"
+
+// Password stands in the URLs, so that tests can look for it where it must not be. The servers don't ask for it.
+const Password = "pgtest-secret"
+
+// A Server is a PostgreSQL server, or a PgBouncer.
+type Server struct {
+	*livetest.Process
+
+	t    testing.TB
+	data string // folder; "" for a PgBouncer
+}
+
+// Kill is [livetest.Process.Kill], and returns when the last of the server's processes is gone: a new server does not start
+// before.
+func (s *Server) Kill() {
+	s.t.Helper()
+	s.Process.Kill()
+	if s.data != "" {
+		livetest.Await(s.t, "end of the server's processes", func() error { return attached(s.data) })
+	}
+}
+
+// Start starts a PostgreSQL server with the given settings, such as "max_connections=50", beside its defaults: commits
+// wait for the disk. It skips t if PostgreSQL is not installed, or fails it if SNIB_REQUIRE names postgres.
+func Start(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
+	home := newHome(t)
+	dir := filepath.Join(home, "data")
+	if err := newData(binary, home, dir); err != nil {
+		t.Fatalf("make a database: %v", err)
+	}
+	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
+		Name: name, Path: binary, Ready: ready, Dir: home, Sys: unprivileged(),
+		Quit: syscall.SIGINT, // does not wait for clients
+		Args: func(port int) []string {
+			args := []string{"-D", dir, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}
+			for _, s := range append([]string{"max_connections=200", "shared_buffers=16MB", "max_wal_size=256MB"}, settings...) {
+				args = append(args, "-c", s)
+			}
+			return args
+		},
+	})}
+}
+
+// Pool starts a PgBouncer in front of a server, in the mode "session", "transaction" or "statement". It skips t if PgBouncer
+// is not installed, or fails it if SNIB_REQUIRE names postgres.
+func Pool(t testing.TB, s *Server, mode string) *Server {
+	t.Helper()
+	binary := livetest.Binary(t, name, "pgbouncer", "/usr/sbin")
+	host, port, err := net.SplitHostPort(s.Addr())
+	if err != nil {
+		t.Fatalf("address of the server: %v", err)
+	}
+	dir := newHome(t)
+	write := func(file, text string) string {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatalf("configure pgbouncer: %v", err)
+		}
+		return path
+	}
+	users := write("users", `"postgres" ""`+"\n")
+	return &Server{t: t, Process: livetest.Start(t, livetest.Command{
+		Name: "pgbouncer", Path: binary, Ready: ready, Sys: unprivileged(), Quit: syscall.SIGINT, Dir: dir,
+		Args: func(own int) []string {
+			return []string{write("pgbouncer.ini", fmt.Sprintf(config, host, port, own, users, mode))}
+		},
+	})}
+}
+
+// config is PgBouncer's. It has fewer connections than tests have clients, so that these share them.
+const config = `[databases]
+* = host=%s port=%s
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %d
+unix_socket_dir =
+auth_type = trust
+auth_file = %s
+pool_mode = %s
+default_pool_size = 10
+max_client_conn = 500
+server_round_robin = 1
+`
+
+// URL returns how to connect.
+func (s *Server) URL() string { return URL(s.Addr()) }
+
+// URL returns how to connect to the server, or to a proxy for it, at addr.
+func URL(addr string) string {
+	return "postgres://postgres:" + Password + "@" + addr + "/postgres?sslmode=disable"
+}
+
+// ready reports whether clients can log in at addr: a server takes connections before it has recovered.
+func ready(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it has answered
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	body := []byte("\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00")
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body)+4)), body...)); err != nil {
+		return err
+	}
+	for {
+		var head [5]byte // kind and length
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			return err
+		}
+		text := make([]byte, max(binary.BigEndian.Uint32(head[1:]), 4)-4)
+		if _, err := io.ReadFull(conn, text); err != nil {
+			return err
+		}
+		switch head[0] {
+		case 'Z': // ready for a query
+			return nil
+		case 'E':
+			return fmt.Errorf("it says: %q", text)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package pglock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// An attempt is one call of Acquire.
+type attempt struct {
+	d     *Driver
+	req   driver.Request
+	entry entry
+	hint  chan struct{} // of one: the lock may be ours now
+	look  time.Time     // when the row may have changed by itself; guarded by waits.mu
+
+	sent   bool      // the server may know of us
+	queued bool      // it does, and we wait
+	failed time.Time // since when it can't be reached; zero if it can
+}
+
+// outage is for how long a waiter puts up with a server that can't be reached.
+const outage = 30 * time.Second
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := d.check(req); err != nil {
+		return nil, err
+	}
+	ctx, cancel := d.alive(ctx)
+	defer cancel()
+	a := d.attempt(req)
+	l, err := a.acquire(ctx)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // the grant came too late
+	}
+	switch {
+	case err == nil:
+		return l, nil
+	case l != nil:
+		l.drop(context.WithoutCancel(ctx), false)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	a.withdraw(ctx, l != nil)
+	return nil, err
+}
+
+func (d *Driver) attempt(req driver.Request) *attempt {
+	h := req.Holder
+	req.Tokens = max(req.Tokens, 1)
+	return &attempt{d: d, req: req, hint: make(chan struct{}, 1), entry: entry{
+		Owner: req.Owner, Nonce: d.nonce(), Channel: d.channel(), Shared: req.Shared, Tell: req.Tokens > 1 || d.session != nil,
+		Host: text(h.Host), PID: h.PID, Label: text(h.Label),
+	}}
+}
+
+// text makes of what people wrote something that the server takes.
+func text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
+
+func (a *attempt) acquire(ctx context.Context) (*lease, error) {
+	if a.req.NoWait {
+		l, _, err := a.try(ctx)
+		return l, err
+	}
+	a.d.waits.add(a) // before the first try: from then on we may be notified
+	defer a.d.waits.remove(a)
+	return driver.Await(ctx, a.hint, a.try)
+}
+
+// try asks the server once. While the attempt waits, it is the poller's and the listener's business to hint.
+func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
+	l, err := a.ask(ctx)
+	switch {
+	case err == nil:
+		return l, 0, nil
+	case errors.Is(err, driver.ErrHeld), !a.queued, !passing(err), ctx.Err() != nil:
+		return l, time.Hour, err
+	}
+	// We wait, and the server, or the way to it, is down for the moment.
+	if a.failed.IsZero() {
+		a.failed = time.Now()
+	}
+	if time.Since(a.failed) > outage {
+		return nil, 0, err
+	}
+	return nil, refreshEvery / 2, fmt.Errorf("%w, and the server can't be reached: %w", driver.ErrHeld, err)
+}
+
+// ask sends the request.
+func (a *attempt) ask(ctx context.Context) (*lease, error) {
+	inner, cancel := detached(ctx)
+	defer cancel()
+	if err := a.d.prepare(inner); err != nil {
+		return nil, err
+	}
+	if s := a.d.session; s != nil {
+		var err error
+		if a.entry.Session, err = s.key(ctx); err != nil {
+			return nil, err
+		}
+	}
+	start := driver.Now() // before the request: the expiry that we report must not be late
+	s, made, err := a.send(inner)
+	if err != nil {
+		return nil, err
+	}
+	a.failed = time.Time{}
+	if h := s.held(a.req); h != nil {
+		a.queued = false
+		l := a.lease(h, start, s)
+		if made {
+			a.d.prunes.note(a.d)
+		}
+		return l, a.secure(ctx, l)
+	}
+	if there, _, sleep := s.turn(a.entry.Nonce); there {
+		a.queued = true
+		a.d.waits.watch(a, sleep)
+	}
+	return nil, s.refusal(a.req)
+}
+
+// send sends the request, at first in the form that is the quickest if it is granted. made means that it has made the row.
+func (a *attempt) send(ctx context.Context) (s state, made bool, err error) {
+	who, err := json.Marshal(a.entry)
+	if err != nil {
+		return s, false, err
+	}
+	req := a.req
+	sent := []any{req.Name, a.entry.Nonce, req.Slots, a.d.term(req), req.Tokens, string(who),
+		req.Owner, req.Shared, !req.NoWait, waiterLife.Microseconds()}
+	answered := false
+	read := func(rows pgx.Rows) error {
+		var holders, waiters string
+		answered = true
+		s = state{name: req.Name}
+		if err := rows.Scan(&s.slots, &holders, &waiters, &s.now, &made, nil); err != nil {
+			return err
+		}
+		return s.parse(holders, waiters)
+	}
+	a.sent = true
+	err = a.d.query(ctx, a.d.sql.grab, sent[:6], read)
+	if err != nil || answered {
+		return s, made, err
+	}
+	sql := a.d.sql.take
+	if req.NoWait || a.queued {
+		sql = a.d.sql.try
+	}
+	return s, made, a.d.query(ctx, sql, sent, read)
+}
+
+// term is for how long a grant counts in the row, in microseconds: in a session as long as that lives.
+func (d *Driver) term(req driver.Request) int64 {
+	if d.session != nil {
+		return (100 * 365 * 24 * time.Hour).Microseconds()
+	}
+	return req.TTL.Microseconds()
+}
+
+// withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire. If the
+// server does not hear of it, a place in the queue lapses with waiterLife, and a hold with its TTL.
+func (a *attempt) withdraw(ctx context.Context, granted bool) {
+	if !a.sent || a.req.NoWait && !granted && ctx.Err() == nil {
+		return // the server said no, or was never asked
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
+	defer cancel()
+	err := a.d.query(ctx, a.d.sql.withdraw, []any{a.req.Name, a.entry.Nonce}, nil)
+	if err != nil && a.d.session != nil {
+		a.d.session.tidy(a.req.Name, a.entry.Nonce)
+	}
+}

@@ -1,0 +1,84 @@
+package pglock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
+)
+
+func TestConformance(t *testing.T) {
+	server := pgtest.Start(t)
+	drivertest.Run(t, harness(server, false, func(t *testing.T, addr string) driver.Driver {
+		return pglock.New(dial(t, pgtest.URL(addr)))
+	}))
+}
+
+// TestConformancePooled has PgBouncer in transaction mode between the pools and the server, with which the driver finds
+// out by itself how to speak. It listens past it.
+func TestConformancePooled(t *testing.T) {
+	server := pgtest.Start(t)
+	pooler := pgtest.Pool(t, server, "transaction")
+	h := harness(server, false, func(t *testing.T, addr string) driver.Driver {
+		direct, err := pgx.ParseConfig(pgtest.URL(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pglock.New(dial(t, pooler.URL()), pglock.Listen(direct))
+	})
+	h.Sever = nil // what is shared can't be cut for one of them
+	drivertest.Run(t, h)
+}
+
+func TestConformanceSession(t *testing.T) {
+	server := pgtest.Start(t)
+	drivertest.Run(t, harness(server, true, func(t *testing.T, addr string) driver.Driver {
+		return pglock.NewSession(dial(t, pgtest.URL(addr)), pglock.Timeout(2*time.Second))
+	}))
+}
+
+// harness is for drivers on a server. Each has a proxy of its own on its way there.
+func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
+	proxies := map[driver.Driver]*livetest.Proxy{}
+	return drivertest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			proxy := livetest.NewProxy(t, server.Addr())
+			d := open(t, proxy.Addr())
+			proxies[d] = proxy
+			return d
+		},
+		TTL:    200 * time.Millisecond,
+		Secret: pgtest.Password,
+		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
+		Kill: func(t *testing.T, req driver.Request) func() {
+			return start(t, job{Role: "hold", URL: server.URL(), Session: session, Req: req}).holding().kill
+		},
+		Restart: func(t *testing.T) {
+			// A crash takes back releases of the last moments, and they are then held for their TTL. The case can't wait
+			// for that.
+			if _, err := dial(t, server.URL()).Exec(t.Context(), "CHECKPOINT"); err != nil {
+				t.Fatal(err)
+			}
+			server.Kill()
+			server.Restart()
+		},
+	}
+}
+
+// dial returns a pool that ends with the test.
+func dial(t testing.TB, url string) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}

@@ -1,0 +1,13 @@
+package pglock
+
+import (
+	"context"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// Forget unlocks the advisory lock of a lease behind the session's back.
+func Forget(one driver.Lease) {
+	l := one.(*lease)
+	l.d.session.link.do(l.d.life, func(ctx context.Context) error { return l.d.session.link.unlock(ctx, l) })
+}

@@ -1,0 +1,185 @@
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/pglock"
+)
+
+// wide is a lease that outlives a test.
+const wide = time.Minute
+
+// patience is how long a test waits for what must happen.
+const patience = 10 * time.Second
+
+func request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: wide}
+}
+
+// noWait is a request that does not wait.
+func noWait(name, owner string) driver.Request {
+	req := request(name, owner)
+	req.NoWait = true
+	return req
+}
+
+func newDriver(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
+	t.Helper()
+	d := pglock.New(pool, opts...)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
+	t.Helper()
+	d := pglock.NewSession(pool, opts...)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// dialWith is dial with a changed configuration.
+func dialWith(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	conf, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(conf)
+	pool, err := pgxpool.NewWithConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// settings is a change of configuration: what the user's sessions have by default.
+func settings(pairs ...string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) {
+		for i := 0; i < len(pairs); i += 2 {
+			c.ConnConfig.RuntimeParams[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
+	}
+	return l
+}
+
+func release(t testing.TB, l driver.Lease) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+// refused checks that a lock is held.
+func refused(t testing.TB, d driver.Driver, name, when string) {
+	t.Helper()
+	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
+	}
+}
+
+// A later is an Acquire in a goroutine of its own.
+type later struct {
+	lease driver.Lease
+	err   error
+	done  chan struct{}
+}
+
+func acquireLater(t testing.TB, d driver.Driver, req driver.Request) *later {
+	t.Helper()
+	l := &later{done: make(chan struct{})}
+	ctx := t.Context()
+	go func() {
+		defer close(l.done)
+		l.lease, l.err = d.Acquire(ctx, req)
+	}()
+	return l
+}
+
+// waiting is acquireLater that returns when the server has the waiter in its queue.
+func waiting(t testing.TB, d *pglock.Driver, req driver.Request) *later {
+	t.Helper()
+	l := acquireLater(t, d, req)
+	eventually(t, "waiter in the queue", func() error {
+		st, err := d.Status(t.Context(), req.Name)
+		for _, w := range st.Waiters {
+			if w.Owner == req.Owner {
+				return nil
+			}
+		}
+		return fmt.Errorf("status %+v, %w", st, err)
+	})
+	return l
+}
+
+func (l *later) get(t testing.TB) driver.Lease {
+	t.Helper()
+	select {
+	case <-l.done:
+	case <-time.After(patience):
+		t.Fatalf("Acquire did not return within %v", patience)
+	}
+	if l.err != nil {
+		t.Fatalf("Acquire = %v", l.err)
+	}
+	return l.lease
+}
+
+func eventually(t testing.TB, what string, try func() error) {
+	t.Helper()
+	for late := time.Now().Add(patience); ; {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("no %s within %v: %v", what, patience, err)
+		}
+		time.Sleep(2 * time.Millisecond) // between two looks
+	}
+}
+
+func must(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// query returns the one value of a query.
+func query[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v T) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// A counter counts the statements of a pool, and of the connections that are made like the pool's.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+
+func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

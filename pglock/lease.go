@@ -1,0 +1,201 @@
+package pglock
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A lease is a hold's entry in its row, as we know it.
+type lease struct {
+	d     *Driver
+	req   driver.Request
+	nonce string // of the entry
+	grant driver.Grant
+
+	want sync.Once
+	told chan struct{} // Grant.Wanted; nil if we can't tell
+	lost chan error    // of one, see Lost; nil for rows
+
+	// Guarded by session.mu:
+	asking  bool // the session has been asked for the lock
+	dropped bool // it must not keep it
+
+	mu    sync.Mutex
+	ended bool // nothing is left to release
+	err   error
+}
+
+// lease makes one of the entry that a request was granted.
+func (a *attempt) lease(h *entry, start driver.Instant, s state) *lease {
+	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}
+	if a.d.session != nil {
+		l.lost = make(chan error, 1)
+		l.grant.TTL = a.d.conf.idle
+	}
+	if h.Tell {
+		l.told = make(chan struct{})
+		l.grant.Wanted = l.told
+		a.d.waits.tell(l)
+		if slices.ContainsFunc(s.waiters, func(w entry) bool { return w.Channel != h.Channel }) {
+			l.wanted()
+		}
+	}
+	return l
+}
+
+// Grant implements [driver.Lease].
+func (l *lease) Grant() driver.Grant { return l.grant }
+
+// Lost implements [driver.Lease]. A row is silent; a session tells.
+func (l *lease) Lost() <-chan error { return l.lost }
+
+// wanted tells the holder that another process waits.
+func (l *lease) wanted() {
+	if l.told != nil {
+		l.want.Do(func() { close(l.told) })
+	}
+}
+
+// drop forgets what the driver keeps of a lease that is over, or that was not granted in the end.
+func (l *lease) drop(ctx context.Context, granted bool) {
+	l.d.waits.untell(l)
+	if s := l.d.session; s != nil {
+		s.unlock(ctx, l, granted)
+	}
+}
+
+// lose ends the lease because the store said so.
+func (l *lease) lose(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return
+	}
+	l.ended, l.err = true, driver.ErrLost
+	if l.lost != nil && why != nil {
+		l.lost <- why
+	}
+}
+
+// over reports whether the lease has ended, as far as we know.
+func (l *lease) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// Release implements [driver.Lease].
+func (l *lease) Release(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return l.err
+	}
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	l.drop(ctx, true)
+	freed := 0
+	args := []any{l.req.Name, int64(l.grant.Token), l.req.Owner, l.req.MinHold.Microseconds()}
+	err := l.d.query(ctx, l.d.sql.let, args, count(&freed))
+	if err == nil && freed == 0 {
+		err = l.d.query(ctx, l.d.sql.release, args, count(&freed))
+	}
+	if err != nil {
+		if s := l.d.session; s != nil {
+			s.tidy(l.req.Name, l.nonce)
+		}
+		return err // as it is: the caller may say it again
+	}
+	l.ended = true
+	if freed == 0 {
+		l.err = driver.ErrLost
+	}
+	return l.err
+}
+
+// Renew implements [driver.Driver].
+func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	answers := make([]driver.Renewal, len(due))
+	switch {
+	case len(due) == 0:
+		return answers
+	case ctx.Err() != nil:
+		return failAll(answers, context.Cause(ctx))
+	case d.closed():
+		return failAll(answers, driver.ErrClosed)
+	}
+	inner, cancel := detached(ctx)
+	defer cancel()
+	var names []string
+	var tokens, ttls []int64
+	for _, one := range due {
+		l := one.(*lease)
+		names = append(names, l.req.Name)
+		tokens = append(tokens, int64(l.grant.Token))
+		ttls = append(ttls, l.req.TTL.Microseconds())
+	}
+	held := map[string][]int64{}
+	waited := map[string]bool{}
+	start, err := d.extend(inner, names, tokens, ttls, func(rows pgx.Rows) error {
+		var name string
+		var tokens []int64
+		var waiters bool
+		err := rows.Scan(&name, &tokens, &waiters)
+		held[name], waited[name] = tokens, waiters
+		return err
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return failAll(answers, err)
+	}
+	for i, one := range due {
+		l := one.(*lease)
+		if !slices.Contains(held[names[i]], tokens[i]) || l.over() {
+			answers[i].Err = driver.ErrLost
+			l.gone()
+			continue
+		}
+		answers[i].Start = start
+		if waited[names[i]] {
+			l.wanted()
+		}
+	}
+	return answers
+}
+
+// extend asks the server to let holds last, and returns the moment from which they do.
+func (d *Driver) extend(ctx context.Context, names []string, tokens, ttls []int64, scan func(pgx.Rows) error) (driver.Instant, error) {
+	sql := d.sql.renew
+	start := driver.Now()
+	if d.session != nil {
+		sql = d.sql.confirm
+		var err error
+		if start, err = d.session.ping(ctx); err != nil {
+			return start, err
+		}
+	}
+	return start, d.query(ctx, sql, []any{names, tokens, ttls}, scan)
+}
+
+func failAll(answers []driver.Renewal, err error) []driver.Renewal {
+	for i := range answers {
+		answers[i].Err = err
+	}
+	return answers
+}
+
+// gone ends a lease that the store knows no more.
+func (l *lease) gone() {
+	l.lose(nil)
+	l.drop(context.Background(), true)
+}

@@ -1,0 +1,167 @@
+package pglock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+)
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+)
+
+// A Driver takes leases that are rows of one table. It is safe for concurrent use.
+type Driver struct {
+	pool  *pgxpool.Pool // the user's, who closes it
+	conf  config
+	sql   statements
+	id    string // of this driver, unique over all processes and time
+	serie atomic.Uint64
+
+	store   store
+	waits   waits
+	prunes  pruner
+	session *session // nil for rows
+
+	life    context.Context // done when Close is called
+	end     context.CancelCauseFunc
+	closing sync.Once
+
+	starting sync.Mutex     // guards the end of life against goroutines that begin
+	running  sync.WaitGroup // goroutines of the driver
+}
+
+// New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
+// the database of pool. The table is created when it is first needed; see [Schema] for those who may not create tables.
+//
+// The pool stays the caller's: the driver uses its connections for one statement at a time, never closes it, and must be
+// closed before it is. It may lead through a pooler, in whatever mode; see [Listen] for what that costs.
+//
+// New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
+func New(pool *pgxpool.Pool, opts ...Option) *Driver {
+	return open(pool, "snib_locks", liveRow, opts)
+}
+
+func open(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
+	d := &Driver{pool: pool, conf: configure(pool, table, opts), id: strings.ToLower(rand.Text()[:16])}
+	d.sql = newStatements(d.conf.table, live)
+	d.life, d.end = context.WithCancelCause(context.Background())
+	d.waits.init()
+	return d
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info {
+	info := driver.Info{
+		Backend:  "postgres",
+		Tenure:   driver.TenureLease,
+		Fencing:  driver.FencingDurable,
+		Fairness: driver.FairAlways,
+		Shared:   true,
+		Slots:    true,
+		MinTTL:   50 * time.Millisecond, // below it one slow flush of the server's disk ends leases
+		Assumptions: []string{
+			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
+			"the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits",
+			"nobody else changes or deletes rows of the table",
+		},
+	}
+	if d.session != nil {
+		d.session.describe(&info)
+	}
+	return info
+}
+
+// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL; those of sessions end
+// with the session. The pool stays open.
+func (d *Driver) Close() error {
+	d.closing.Do(func() {
+		d.starting.Lock()
+		d.end(driver.ErrClosed)
+		d.starting.Unlock()
+		if d.session != nil {
+			d.session.close()
+		}
+		d.running.Wait()
+	})
+	return nil
+}
+
+// closed reports whether Close was called.
+func (d *Driver) closed() bool { return d.life.Err() != nil }
+
+// nonce returns an id of one attempt to acquire.
+func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
+
+// channel is where the server notifies this driver. It is an identifier that needs no quotes in LISTEN.
+func (d *Driver) channel() string { return "snib_" + d.id }
+
+// alive returns a context that ends with ctx or with the driver, whichever comes first.
+func (d *Driver) alive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// spawn runs fn in a goroutine that Close waits for. It does not if the driver is closed.
+func (d *Driver) spawn(fn func()) bool {
+	d.starting.Lock()
+	defer d.starting.Unlock()
+	if d.closed() {
+		return false
+	}
+	d.running.Go(fn)
+	return true
+}
+
+// check reports what keeps the driver from serving req.
+func (d *Driver) check(req driver.Request) error {
+	switch {
+	case d.conf.err != nil:
+		return d.conf.err
+	case d.closed():
+		return driver.ErrClosed
+	case req.TTL <= 0:
+		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
+	case req.Slots < 0:
+		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
+	case req.Slots > 0 && req.Shared:
+		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
+	case req.Detached && d.session != nil:
+		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
+	}
+	return nil
+}
+
+// A config is what the options say.
+type config struct {
+	table  pgx.Identifier
+	listen *pgx.ConnConfig // nil: as the pool connects
+	key    func(name string) Key
+	idle   time.Duration // that ends a session
+	pooled bool          // a pooler in session mode is in front
+	err    error
+}
+
+func configure(pool *pgxpool.Pool, table string, opts []Option) config {
+	c := config{table: pgx.Identifier{table}, key: NameKey, idle: 15 * time.Second}
+	if pool == nil {
+		c.err = fmt.Errorf("%w pool: it is nil", driver.ErrInvalid)
+	}
+	for _, opt := range opts {
+		c.err = errors.Join(c.err, opt(&c))
+	}
+	return c
+}

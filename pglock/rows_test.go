@@ -1,0 +1,552 @@
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
+)
+
+// TestCrash kills the server while a transaction is open elsewhere. Its log is written late by itself, and the users' own
+// commits don't wait for it: what was granted must be there all the same.
+func TestCrash(t *testing.T) {
+	server := pgtest.Start(t, "wal_writer_delay=10s")
+	pool := dialWith(t, server.URL(), settings("synchronous_commit", "off"))
+	d := newDriver(t, pool)
+	release(t, acquire(t, d, request("warm", "up")))
+
+	open, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Rollback(context.Background())
+	if _, err := open.Exec(t.Context(), "CREATE TABLE other (n int); INSERT INTO other VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	for i := range 20 {
+		l := acquire(t, d, request("cycle", fmt.Sprint("a", i)))
+		last = l.Grant().Token
+		release(t, l)
+	}
+	held := acquire(t, d, request("held", "a"))
+	w := waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b")) // sees it through
+	server.Kill()
+	server.Restart()
+
+	other := newDriver(t, dial(t, server.URL()))
+	refused(t, other, "held", "of what was granted just before the crash")
+	if got := acquire(t, other, request("cycle", "b")).Grant().Token; got <= last {
+		t.Errorf("Token after the crash = %d, want more than %d", got, last)
+	}
+	eventually(t, "renewal after the crash", func() error { return d.Renew(t.Context(), []driver.Lease{held})[0].Err })
+	release(t, held)
+	if got := w.get(t).Grant().Token; got <= held.Grant().Token {
+		t.Errorf("Token of the next holder = %d, want more than %d", got, held.Grant().Token)
+	}
+}
+
+// TestCut cuts connections in each state.
+func TestCut(t *testing.T) {
+	server := pgtest.Start(t)
+	proxy := livetest.NewProxy(t, server.Addr())
+	d1, d2 := newDriver(t, dial(t, pgtest.URL(proxy.Addr()))), newDriver(t, dial(t, server.URL()))
+
+	t.Run("Waiting", func(t *testing.T) {
+		l := acquire(t, d2, request("waiting", "a"))
+		w := waiting(t, d1, request("waiting", "b"))
+		proxy.Cut()
+		time.Sleep(50 * time.Millisecond) // it listens again, or polls, or has noticed nothing: all of these must do
+		release(t, l)
+		release(t, w.get(t))
+	})
+	t.Run("Holding", func(t *testing.T) {
+		l := acquire(t, d1, request("holding", "a"))
+		proxy.Cut()
+		eventually(t, "renewal", func() error { return d1.Renew(t.Context(), []driver.Lease{l})[0].Err })
+		refused(t, d2, "holding", "while it is held")
+		release(t, l)
+	})
+	t.Run("Acquiring", func(t *testing.T) {
+		lost := proxy.LoseAnswers(1, livetest.ThenClose, "acquiring")
+		l, err := d1.Acquire(t.Context(), request("acquiring", "a"))
+		<-lost
+		if err == nil {
+			t.Fatalf("Acquire whose answer is lost = %+v, want an error", l.Grant())
+		}
+		if l, err = d2.Acquire(t.Context(), noWait("acquiring", "b")); err != nil {
+			t.Fatalf("Acquire after one that failed = %v, want a lease: it has withdrawn", err)
+		}
+		release(t, l)
+	})
+	t.Run("Granting", func(t *testing.T) {
+		l := acquire(t, d2, request("granting", "a"))
+		w := waiting(t, d1, request("granting", "b"))
+		time.Sleep(300 * time.Millisecond) // it listens by then, and the next that it sends is the try
+		lost := proxy.LoseAnswers(1, livetest.ThenClose, "granting")
+		release(t, l)
+		<-lost
+		release(t, w.get(t)) // it has asked again
+		release(t, acquire(t, d2, noWait("granting", "c")))
+	})
+	t.Run("Releasing", func(t *testing.T) {
+		l := acquire(t, d1, request("releasing", "a"))
+		lost := proxy.LoseAnswers(1, livetest.ThenClose, "releasing")
+		if err := l.Release(t.Context()); err == nil {
+			t.Fatalf("Release whose answer is lost = nil, want an error")
+		}
+		<-lost
+		next := acquire(t, d2, request("releasing", "b"))
+		if err := l.Release(t.Context()); err != nil && !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release said again = %v, want nil or ErrLost", err)
+		}
+		refused(t, d1, "releasing", "after a release that was said again")
+		release(t, next)
+	})
+}
+
+// TestSettings has users with settings of their own contend for a lock that guards a file.
+func TestSettings(t *testing.T) {
+	server := pgtest.Start(t)
+	tests := []struct {
+		name string
+		set  []string
+	}{
+		{"Serializable", []string{"default_transaction_isolation", "serializable"}},
+		{"RepeatableRead", []string{"default_transaction_isolation", "repeatable read"}},
+		{"Timeouts", []string{"lock_timeout", "20ms", "statement_timeout", "200ms", "idle_in_transaction_session_timeout", "100ms"}},
+		{"NotDurable", []string{"synchronous_commit", "off"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "guarded")
+			const drivers, rounds = 4, 10
+			var wg sync.WaitGroup
+			for i := range drivers {
+				d := newDriver(t, dialWith(t, server.URL(), settings(tt.set...)))
+				for g := range 2 {
+					wg.Go(func() {
+						for r := range rounds {
+							l, err := d.Acquire(t.Context(), request(tt.name, fmt.Sprint(i, g, r)))
+							if err != nil {
+								t.Errorf("Acquire = %v", err)
+								return
+							}
+							err = errors.Join(appendToken(path, l.Grant().Token), l.Release(t.Context()))
+							if err != nil {
+								t.Errorf("append and Release = %v", err)
+								return
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			rising(t, path, drivers*2*rounds)
+		})
+	}
+}
+
+// rising checks that a file has that many tokens, each greater than the one before.
+func rising(t *testing.T, path string, want int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(text))
+	if len(lines) != want {
+		t.Errorf("the file has %d lines, want %d: two were in it at once", len(lines), want)
+	}
+	last := 0
+	for _, line := range lines {
+		n, err := strconv.Atoi(line)
+		if err != nil || n <= last {
+			t.Fatalf("token %s after %d, %v", line, last, err)
+		}
+		last = n
+	}
+}
+
+func TestRows(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	tests := []struct {
+		name string
+		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
+	}{
+		{"CreatedByMany", createdByMany},
+		{"TokenAheadOfClock", tokenAheadOfClock},
+		{"PruneKeepsTokens", pruneKeepsTokens},
+		{"PruneSparesHolders", pruneSparesHolders},
+		{"ManyWaiters", manyWaiters},
+		{"RefusalWritesNothing", refusalWritesNothing},
+		{"Wanted", wanted},
+		{"Reserved", reserved},
+		{"Unlisted", refusedPlaces},
+		{"PoolOfOne", poolOfOne},
+		{"BusyRow", busyRow},
+		{"DroppedTable", droppedTable},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
+	}
+}
+
+// createdByMany has many programs start at once on an empty database.
+func createdByMany(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
+	var wg sync.WaitGroup
+	for i := range 10 {
+		d := newDriver(t, dial(t, server.URL()), pglock.Table("many"))
+		wg.Go(func() {
+			if _, err := d.Acquire(t.Context(), request(fmt.Sprint(i), "a")); err != nil {
+				t.Errorf("Acquire = %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// tokenAheadOfClock has a stored token that the clock has not reached, as after the clock was set back.
+func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	release(t, acquire(t, d, request("ahead", "a")))
+	must(t, pool, "UPDATE snib_locks SET token = token + 3600000000 WHERE name = 'ahead'")
+	last := query[int64](t, pool, "SELECT token FROM snib_locks WHERE name = 'ahead'")
+	for _, ask := range []func(driver.Request) driver.Request{
+		func(r driver.Request) driver.Request { return r },
+		func(r driver.Request) driver.Request { r.Shared = true; return r },
+		func(r driver.Request) driver.Request { r.Slots = 2; return r },
+	} {
+		l := acquire(t, d, ask(request("ahead", "b")))
+		if got := int64(l.Grant().Token); got != last+1 {
+			t.Errorf("Token = %d, want %d: one more than the stored one", got, last+1)
+		}
+		last++
+		release(t, l)
+		one, two := ask(request("ahead", "c")), ask(request("ahead", "d"))
+		if one.Shared || one.Slots > 0 { // beside another
+			a, b := acquire(t, d, one), acquire(t, d, two)
+			if last += 2; int64(b.Grant().Token) != last {
+				t.Errorf("Token beside another holder = %d, want %d", b.Grant().Token, last)
+			}
+			release(t, a)
+			release(t, b)
+		}
+		token, err := d.Token(t.Context(), "ahead")
+		if last++; err != nil || int64(token) != last {
+			t.Errorf("Token = %d, %v, want %d", token, err, last)
+		}
+	}
+}
+
+// pruneKeepsTokens forgets a row whose token the clock has not reached.
+func pruneKeepsTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool, pglock.Table("pruned"))
+	release(t, acquire(t, d, request("old", "a")))
+	must(t, pool, "UPDATE pruned SET token = token + 3600000000, used = used - 7200000000 WHERE name = 'old'")
+	last := query[int64](t, pool, "SELECT token FROM pruned WHERE name = 'old'")
+	for i, want := range []int{1, 0} { // noted first, forgotten next
+		if err := d.Prune(t.Context(), 0); err != nil {
+			t.Fatalf("Prune = %v", err)
+		}
+		if got := query[int](t, pool, "SELECT count(*) FROM pruned WHERE name = 'old'"); got != want {
+			t.Fatalf("after call %d of Prune there are %d rows, want %d", i+1, got, want)
+		}
+	}
+	if got := int64(acquire(t, d, request("old", "b")).Grant().Token); got <= last {
+		t.Errorf("Token of a lock that was forgotten = %d, want more than %d", got, last)
+	}
+	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got <= 0 {
+		t.Errorf("Token = %d", got)
+	}
+}
+
+// pruneSparesHolders has holders and waiters whose rows were last used long ago.
+func pruneSparesHolders(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool, pglock.Table("spared"))
+	l := acquire(t, d, request("held", "a"))
+	must(t, pool, "UPDATE spared SET used = used - 7200000000 WHERE name = 'held'")
+	for range 2 {
+		if err := d.Prune(t.Context(), 0); err != nil {
+			t.Fatalf("Prune = %v", err)
+		}
+	}
+	refused(t, d, "held", "after Prune")
+	release(t, l)
+}
+
+// manyWaiters has 200 wait in one process, for locks of another.
+func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	const n = 200
+	holder := newDriver(t, pool)
+	count := &counter{}
+	waiter := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.ConnConfig.RuntimeParams["application_name"] = "waiter"
+		c.ConnConfig.Tracer = count
+	}))
+	var leases []driver.Lease
+	var waits []*later
+	for i := range n {
+		name := fmt.Sprint("many ", i)
+		leases = append(leases, acquire(t, holder, request(name, "holder")))
+		waits = append(waits, acquireLater(t, waiter, request(name, "waiter")))
+	}
+	eventually(t, "queue of all", func() error {
+		got := query[int](t, pool, "SELECT count(*) FROM snib_locks WHERE name LIKE 'many %' AND waiters <> '[]'")
+		if got != n {
+			return fmt.Errorf("%d wait", got)
+		}
+		return nil
+	})
+	before := count.n.Load()
+	time.Sleep(3 * time.Second) // the span that is measured
+	if got := count.n.Load() - before; got > 3*10 {
+		t.Errorf("%d waiters sent %d statements in 3 s, want at most 10 a second", n, got)
+	}
+	if got := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiter'"); got > 2 {
+		t.Errorf("%d waiters use %d connections, want at most 2", n, got)
+	}
+	for i, l := range leases {
+		release(t, l)
+		waits[i].get(t)
+	}
+}
+
+// refusalWritesNothing tries a lock that is held.
+func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	l := acquire(t, d, request("quiet", "a"))
+	const version = "SELECT xmin::text || ' ' || xmax::text || ' ' || ctid::text FROM snib_locks WHERE name = 'quiet'"
+	before := query[string](t, pool, version)
+	for range 10 {
+		refused(t, d, "quiet", "of a lock that is held")
+	}
+	if got := query[string](t, pool, version); got != before {
+		t.Errorf("after tries that were refused the row is %s, want it untouched: %s", got, before)
+	}
+	release(t, l)
+}
+
+// wanted tells a holder with a block of tokens when another process waits.
+func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, server.URL()))
+	req := request("wanted", "a")
+	req.Tokens = 10
+	l := acquire(t, d1, req)
+	select {
+	case <-l.Grant().Wanted:
+		t.Fatalf("Wanted is closed while nobody waits")
+	case <-time.After(50 * time.Millisecond): // nobody comes
+	}
+	w := waiting(t, d2, request("wanted", "b"))
+	select {
+	case <-l.Grant().Wanted:
+	case <-time.After(time.Second):
+		t.Errorf("Wanted is not closed a second after another process began to wait")
+	}
+	release(t, l)
+	release(t, w.get(t))
+}
+
+// reserved takes blocks of tokens.
+func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	var next uint64
+	for i := range 3 {
+		req := request("reserved", fmt.Sprint("a", i))
+		req.Tokens = 1_000_000
+		l := acquire(t, d, req)
+		if g := l.Grant(); g.Tokens != req.Tokens || g.Token < next {
+			t.Errorf("Grant of %d tokens = %d from %d on, want all from %d on", req.Tokens, g.Tokens, g.Token, next)
+		}
+		next = l.Grant().Token + uint64(req.Tokens)
+		release(t, l)
+	}
+}
+
+// refusedPlaces are databases that can't be used.
+func refusedPlaces(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	must(t, pool, `CREATE TABLE foreign_locks (id int); CREATE VIEW view_locks AS SELECT 1 AS one`)
+	must(t, pool, `CREATE ROLE weak LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
+	must(t, pool, `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
+	newer, err := pglock.Schema("newer_locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, pool, newer)
+	must(t, pool, `UPDATE newer_locks SET slots = 2 WHERE name = ''`)
+	asWeak := func(c *pgxpool.Config) { c.ConnConfig.User = "weak" }
+	same := func(*pgxpool.Config) {}
+	tests := []struct {
+		name    string
+		change  func(*pgxpool.Config)
+		table   string
+		invalid bool
+		want    string
+	}{
+		{"Foreign", same, "foreign_locks", true, "not one of ours"},
+		{"View", same, "view_locks", true, "not one of ours"},
+		{"Newer", same, "newer_locks", true, "version 2"},
+		{"MayNotCreate", asWeak, "absent_locks", false, "CREATE TABLE IF NOT EXISTS \"absent_locks\""},
+		{"MayNotUse", asWeak, "many", false, "GRANT SELECT, INSERT, UPDATE, DELETE ON \"many\""},
+		{"NoSchema", same, "nowhere.locks", false, "nowhere"},
+		{"ReadOnly", settings("default_transaction_read_only", "on"), "many", true, "does not let us write"},
+		{"Encoding", func(c *pgxpool.Config) { c.ConnConfig.Database = "latin" }, "latin_locks", true, "UTF8"},
+		{"TableName", same, "a.b.c", true, "more than one dot"},
+		{"NoTableName", same, "a.", true, "at most 63 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDriver(t, dialWith(t, server.URL(), tt.change), pglock.Table(tt.table))
+			_, err := d.Acquire(t.Context(), noWait("a", "b"))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, driver.ErrInvalid) != tt.invalid {
+				t.Errorf("Acquire = %v, want an error (ErrInvalid: %v) that says %q", err, tt.invalid, tt.want)
+			}
+		})
+	}
+	if _, err := pglock.New(nil).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire without a pool = %v, want ErrInvalid", err)
+	}
+}
+
+// poolOfOne has waiters, holders and renewals share one connection.
+func poolOfOne(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
+	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 }))
+	l := acquire(t, d, request("one", "a"))
+	var waits []*later
+	for i := range 5 {
+		waits = append(waits, waiting(t, d, request("one", fmt.Sprint("b", i))))
+	}
+	for _, w := range waits {
+		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+			t.Errorf("Renew = %v", err)
+		}
+		release(t, l)
+		l = w.get(t)
+	}
+	release(t, l)
+}
+
+// busyRow has somebody lock the row for longer than the user's lock_timeout, as a crowd does for a moment.
+func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, dialWith(t, server.URL(), settings("lock_timeout", "20ms")))
+	release(t, acquire(t, d, request("busy", "a")))
+	tx := begin(t, pool, "")
+	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'busy'"); err != nil {
+		t.Fatal(err)
+	}
+	w := acquireLater(t, d, request("busy", "b"))
+	time.Sleep(80 * time.Millisecond) // the limit is over, several times
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	release(t, w.get(t))
+}
+
+// droppedTable has somebody drop the table under a driver.
+func droppedTable(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool, pglock.Table("dropped"))
+	release(t, acquire(t, d, request("a", "a")))
+	must(t, pool, "DROP TABLE dropped")
+	eventually(t, "lease in a new table", func() error {
+		l, err := d.Acquire(t.Context(), request("a", "b"))
+		if err != nil {
+			return err
+		}
+		return l.Release(t.Context())
+	})
+}
+
+// TestPolling has no way to listen: a pooler in transaction mode and no connection past it.
+func TestPolling(t *testing.T) {
+	server := pgtest.Start(t)
+	pooler := pgtest.Pool(t, server, "transaction")
+	count := &counter{}
+	d1 := newDriver(t, dial(t, pooler.URL()))
+	d2 := newDriver(t, dialWith(t, pooler.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
+	l := acquire(t, d1, request("polled", "a"))
+	w := waiting(t, d2, request("polled", "b"))
+	before := count.n.Load()
+	time.Sleep(2 * time.Second) // the span that is measured
+	if got := count.n.Load() - before; got > 2*10+3 {
+		t.Errorf("a waiter sent %d statements in 2 s, want about 10 a second at most", got)
+	}
+	released := time.Now()
+	release(t, l)
+	release(t, w.get(t))
+	if took := time.Since(released); took > time.Second {
+		t.Errorf("the hand-over took %v, want about 100 ms", took)
+	}
+}
+
+// TestProcesses has several processes contend for a lock that guards a file.
+func TestProcesses(t *testing.T) {
+	server := pgtest.Start(t)
+	for _, session := range []bool{false, true} {
+		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "guarded")
+			const n, rounds = 3, 30
+			var all []*proc
+			for i := range n {
+				all = append(all, start(t, job{
+					Role: "contend", URL: server.URL(), Session: session, Rounds: rounds, Log: path,
+					Req: request("contended", fmt.Sprint("process ", i, " round ")),
+				}))
+			}
+			for _, p := range all {
+				p.expect("done")
+			}
+			rising(t, path, n*rounds)
+		})
+	}
+}
+
+// TestCancelled gives up while the row is locked by somebody, such as a person in a transaction.
+func TestCancelled(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	d := newDriver(t, pool)
+	release(t, acquire(t, d, request("stuck", "a")))
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'stuck'"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := d.Acquire(ctx, request("stuck", "b")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire = %v, want DeadlineExceeded", err)
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("Acquire took %v after its context was done", took)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "lock that is free", func() error {
+		l, err := d.Acquire(t.Context(), noWait("stuck", "c"))
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		return err
+	})
+}

@@ -1,0 +1,298 @@
+package pglock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// NewSession returns a driver whose locks are PostgreSQL's own advisory locks, all of them of one session, on one
+// connection beside the pool. They end with that session: at once when the process dies, and after [Timeout] when it is
+// stopped or cut off. Who else uses the same advisory locks is excluded as well, see [Keys].
+//
+// Who waits, and for whom, stands in a table as with [New], called snib_sessions; there tokens come from, too. It is
+// written through the pool, which stays the caller's.
+//
+// A pooler before the server is refused by each acquisition, as [driver.ErrInvalid], unless the option [Listen] says how
+// to connect past it, or [SessionPooler] that it does no harm.
+func NewSession(pool *pgxpool.Pool, opts ...Option) *Driver {
+	d := open(pool, "snib_sessions", liveSession, opts)
+	d.session = &session{d: d, turn: make(chan struct{}, 1), held: map[string]*lease{}}
+	return d
+}
+
+// A session is the connection that holds the advisory locks, and what hangs on it.
+type session struct {
+	d    *Driver
+	turn chan struct{} // of one: to connect
+
+	mu   sync.Mutex
+	link *link // nil without a connection
+	held map[string]*lease
+	pace time.Time // when a lock that a stranger has may be tried next
+}
+
+func (s *session) describe(info *driver.Info) {
+	info.Tenure = driver.TenureSession
+	info.MinTTL = 0
+	info.Assumptions = append([]string{
+		"the connection leads to the server itself and not to a pooler in transaction mode",
+		"the server is PostgreSQL 14 or later; before, it is told by TCP only that a host has vanished",
+	}, info.Assumptions[1:]...)
+}
+
+// key returns the key of the session, which it begins if there is none.
+func (s *session) key(ctx context.Context) (int32, error) {
+	l, err := s.get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return l.key, nil
+}
+
+// get returns the session's connection.
+func (s *session) get(ctx context.Context) (*link, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	inner, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	l, err := s.d.connect(inner)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.d.spawn(func() { s.over(l, l.serve()) }) {
+		hangUp(l.conn)
+		return nil, driver.ErrClosed
+	}
+	s.link = l
+	s.d.waits.hear(true)
+	return l, nil
+}
+
+// over ends what hung on a connection that is no more.
+func (s *session) over(l *link, why error) {
+	hangUp(l.conn)
+	s.mu.Lock()
+	s.link = nil
+	lost := slices.Collect(maps.Values(s.held))
+	clear(s.held)
+	s.mu.Unlock()
+	s.d.waits.hear(false)
+	for _, le := range lost {
+		le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, why))
+		s.d.waits.untell(le)
+	}
+}
+
+// secure takes the advisory lock of a lease that the row has granted. Only strangers to us can have it, or a former
+// holder whose hold was broken and who has not heard of it; they don't tell when they are done, so it is tried again and
+// again, ten times a second for the whole process.
+func (a *attempt) secure(ctx context.Context, le *lease) error {
+	s := a.d.session
+	if s == nil {
+		return nil
+	}
+	for {
+		start, got, err := s.lock(ctx, a.entry.Session, le)
+		switch {
+		case err != nil:
+			return err
+		case got:
+			le.grant.Start = start
+			return nil
+		case a.req.NoWait:
+			return driver.ErrHeld
+		}
+		if err := s.rest(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// rest waits until it is time to try a stranger's lock again.
+func (s *session) rest(ctx context.Context) error {
+	s.mu.Lock()
+	if now := time.Now(); s.pace.Before(now) {
+		s.pace = now
+	}
+	s.pace = s.pace.Add(pollEvery)
+	timer := time.NewTimer(time.Until(s.pace))
+	s.mu.Unlock()
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lock tries the advisory lock in the session with the given key.
+func (s *session) lock(ctx context.Context, key int32, le *lease) (start driver.Instant, got bool, err error) {
+	l, err := s.get(ctx)
+	if err != nil {
+		return start, false, err
+	}
+	if l.key != key {
+		return start, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
+	}
+	s.mu.Lock()
+	_, again := s.held[le.nonce]
+	le.asking = true
+	s.mu.Unlock()
+	call := le.key().call("pg_try_advisory_lock", le.req.Shared || le.req.Slots > 0)
+	start, err = l.do(ctx, func(ctx context.Context) error {
+		switch {
+		case s.wasDropped(le):
+			return driver.ErrLost // whoever asked did not wait for it
+		case again: // its owner has asked for it once more
+			got = true
+			return l.ping(ctx)
+		}
+		if err := l.conn.QueryRow(ctx, `SELECT `+call.sql, call.args...).Scan(&got); err != nil || !got {
+			return err
+		}
+		s.mu.Lock() // in the turn of the connection: neither its end nor unlock comes between
+		defer s.mu.Unlock()
+		s.held[le.nonce] = le
+		return nil
+	})
+	return start, got && err == nil, err
+}
+
+func (s *session) wasDropped(le *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return le.dropped
+}
+
+// unlock gives up the advisory lock of a lease, if the session has it or is about to get it. A lease that is not released
+// but was never granted leaves alone what its owner has by an earlier one. A connection whose answer is in doubt is ended,
+// and all its locks with it: better that they are lost, and told so, than held by nobody.
+func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
+	ours := func() bool { // with the mutex held
+		have := s.held[le.nonce]
+		return have == le || have != nil && granted
+	}
+	s.mu.Lock()
+	l := s.link
+	le.dropped = true
+	if !ours() && !le.asking {
+		l = nil
+	}
+	s.mu.Unlock()
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, withdrawal)
+	defer cancel()
+	_, _ = l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
+		s.mu.Lock()
+		has := ours()
+		if has {
+			delete(s.held, le.nonce)
+		}
+		s.mu.Unlock()
+		if !has {
+			return nil
+		}
+		return l.unlock(ctx, le)
+	})
+}
+
+// tidy removes from a row what could not be removed when it was time to: in a session nothing else ends it.
+func (s *session) tidy(name, nonce string) {
+	s.d.spawn(func() {
+		again := time.NewTicker(refreshEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+			case <-s.d.life.Done():
+				return
+			}
+			ctx, cancel := context.WithTimeout(s.d.life, longest)
+			err := s.d.query(ctx, s.d.sql.withdraw, []any{name, nonce}, nil)
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+	})
+}
+
+// unlock gives up the advisory lock of a lease, which the session has.
+func (l *link) unlock(ctx context.Context, le *lease) error {
+	call := le.key().call("pg_advisory_unlock", le.req.Shared || le.req.Slots > 0)
+	var was bool
+	err := l.conn.QueryRow(ctx, `SELECT `+call.sql, call.args...).Scan(&was)
+	if err == nil && !was {
+		err = errors.New("an advisory lock that we held was not ours any more")
+	}
+	if err != nil {
+		return errDoubt{err}
+	}
+	return nil
+}
+
+// ping asks whether the session lives, and returns the moment from which it is known to.
+func (s *session) ping(ctx context.Context) (driver.Instant, error) {
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l == nil {
+		return driver.Instant{}, fmt.Errorf("%w: its session is over", driver.ErrLost)
+	}
+	return l.do(ctx, l.ping)
+}
+
+// broken ends the hold with this nonce, whose row somebody has taken away.
+func (s *session) broken(nonce string) {
+	s.mu.Lock()
+	le := s.held[nonce]
+	s.mu.Unlock()
+	if le != nil {
+		s.d.spawn(func() { // apart: we are in the connection's turn
+			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
+			le.drop(context.Background(), true)
+		})
+	}
+}
+
+// close gives up what the session holds, and ends it.
+func (s *session) close() {
+	s.mu.Lock()
+	held := slices.Collect(maps.Values(s.held))
+	l := s.link
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	defer cancel()
+	for _, le := range held {
+		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
+	}
+	if l != nil {
+		l.end(driver.ErrClosed)
+	}
+}
+
+func (l *lease) key() Key { return l.d.conf.key(l.req.Name) }

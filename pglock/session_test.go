@@ -1,0 +1,245 @@
+package pglock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
+)
+
+func TestSession(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	tests := []struct {
+		name string
+		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
+	}{
+		{"OneConnection", oneConnection},
+		{"TellsOfItsEnd", tellsOfItsEnd},
+		{"Stranger", stranger},
+		{"KeysOfOthers", keysOfOthers},
+		{"UnlockedByStranger", unlockedByStranger},
+		{"BreakFreesTheKey", breakFreesTheKey},
+		{"DeadSessionIsFree", deadSessionIsFree},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
+	}
+}
+
+// named is a pool whose connections can be told from others.
+func named(t *testing.T, server *pgtest.Server, name string) *pgxpool.Pool {
+	return dialWith(t, server.URL(), settings("application_name", name))
+}
+
+// oneConnection holds and waits for many locks.
+func oneConnection(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d, other := newSession(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
+		c.MaxConns = 1
+		c.ConnConfig.RuntimeParams["application_name"] = "many"
+	})), newSession(t, pool)
+	var waits []*later
+	var theirs []driver.Lease
+	for i := range 20 {
+		l := acquire(t, d, request(fmt.Sprint("mine ", i), "a"))
+		refused(t, d, fmt.Sprint("mine ", i), "in the same session")
+		defer release(t, l)
+		theirs = append(theirs, acquire(t, other, request(fmt.Sprint("theirs ", i), "b")))
+		waits = append(waits, waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
+	}
+	if got := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'many'"); got > 2 {
+		t.Errorf("a process with 20 holds and 20 waiters has %d connections, want the pool's one and one more", got)
+	}
+	for i, l := range theirs {
+		release(t, l)
+		release(t, waits[i].get(t))
+	}
+}
+
+// tellsOfItsEnd has the server end the session.
+func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, named(t, server, "ended"))
+	leases := []driver.Lease{acquire(t, d, request("ended 1", "a")), acquire(t, d, request("ended 2", "a"))}
+	w := waiting(t, newSession(t, pool), request("ended 1", "b"))
+	must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ended'")
+	for i, l := range leases {
+		select {
+		case err := <-l.Lost():
+			if !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Lost = %v, want ErrLost", err)
+			}
+		case <-time.After(time.Second):
+			t.Fatalf("lease %d: Lost tells nothing a second after the session was ended", i)
+		}
+		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release after the loss = %v, want ErrLost", err)
+		}
+	}
+	w.get(t)
+	release(t, acquire(t, d, request("ended 2", "c"))) // in a new session
+}
+
+// stranger is somebody who takes the advisory lock by hand.
+func stranger(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, pool, pglock.Keys(func(string) pglock.Key { return pglock.Wide(42) }))
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(42)"); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, d, "stranger", "of a lock that a stranger has")
+	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) > 0 {
+		t.Errorf("Status after a refusal = %+v, %v, want nobody", st, err)
+	}
+	w := acquireLater(t, d, request("stranger", "a"))
+	time.Sleep(300 * time.Millisecond) // it tries a few times
+	select {
+	case <-w.done:
+		t.Fatalf("Acquire of a lock that a stranger has returned %v", w.err)
+	default:
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(42)"); err != nil {
+		t.Fatal(err)
+	}
+	l := w.get(t)
+	if query[bool](t, pool, "SELECT pg_try_advisory_lock(42)") {
+		t.Errorf("a stranger gets the advisory lock of a hold")
+	}
+	release(t, l)
+	if !query[bool](t, pool, "SELECT pg_try_advisory_xact_lock(42)") {
+		t.Errorf("a stranger does not get the advisory lock after the release")
+	}
+}
+
+// keysOfOthers checks with the server that the locks are those that others take.
+func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	tests := []struct {
+		name, lock string
+		key        func(string) pglock.Key
+		try        string
+	}{
+		{"Name", "job", pglock.NameKey, "pg_try_advisory_lock(('x' || substr(encode(sha256('snib/1:job'), 'hex'), 1, 16))::bit(64)::bigint)"},
+		{"HashText", "job", pglock.HashText, "pg_try_advisory_lock(hashtext('job'))"},
+		{"HashTextExtended", "job", func(n string) pglock.Key { return pglock.HashTextExtended(n, 7) }, "pg_try_advisory_lock(hashtextextended('job', 7))"},
+		{"Pair", "job", func(string) pglock.Key { return pglock.Pair(-1, 2) }, "pg_try_advisory_lock(-1, 2)"},
+		{"Zero", "job", func(string) pglock.Key { return pglock.Key{} }, "pg_try_advisory_lock(0)"},
+		{"Ruby", "MyLock", pglock.RubyKey, "pg_try_advisory_lock(1883230595, 0)"},
+		{"DotNetText", "MyLock", pglock.DotNetKey, "pg_try_advisory_lock(-1679399172, 2061500415)"},
+		{"DotNetHash", "MyLockName", pglock.DotNetKey, "pg_try_advisory_lock(4062898426641073528)"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newSession(t, pool, pglock.Keys(tt.key))
+			l := acquire(t, d, request(tt.lock, "a"))
+			if query[bool](t, pool, "SELECT "+tt.try) {
+				t.Errorf("%s is free while %q is held", tt.try, tt.lock)
+			}
+			release(t, l)
+			if !query[bool](t, pool, "SELECT "+strings.Replace(tt.try, "_lock(", "_xact_lock(", 1)) {
+				t.Errorf("%s is not free after the release of %q", tt.try, tt.lock)
+			}
+		})
+	}
+}
+
+// unlockedByStranger takes the lock away from under the session, which can't trust itself after that.
+func unlockedByStranger(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, named(t, server, "doubt"))
+	l, other := acquire(t, d, request("doubt", "a")), acquire(t, d, request("doubt too", "a"))
+	const pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'doubt' AND query LIKE '%advisory%'"
+	before := query[int](t, pool, pid)
+	pglock.Forget(l)
+	release(t, l)
+	select {
+	case err := <-other.Lost():
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Lost = %v, want ErrLost", err)
+		}
+	case <-time.After(time.Second):
+		t.Fatalf("a session whose unlock failed goes on")
+	}
+	eventually(t, "end of the connection", func() error {
+		if n := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", before); n > 0 {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}
+
+// breakFreesTheKey breaks a hold whose process lives.
+func breakFreesTheKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d1, d2 := newSession(t, pool), newSession(t, pool)
+	l := acquire(t, d1, request("broken", "a"))
+	if err := d2.Break(t.Context(), "broken", "a", l.Grant().Token); err != nil {
+		t.Fatalf("Break = %v", err)
+	}
+	next := acquire(t, d2, request("broken", "b"))
+	select {
+	case err := <-l.Lost():
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Lost = %v, want ErrLost", err)
+		}
+	default:
+		t.Errorf("the lock was given to another, and its holder was not told")
+	}
+	release(t, next)
+}
+
+// deadSessionIsFree has a row that a session has left behind which ended without a word.
+func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	p := start(t, job{Role: "hold", URL: server.URL(), Session: true, Req: request("dead", "a")}).holding()
+	d := newSession(t, pool)
+	refused(t, d, "dead", "of a lock that another process has")
+	p.kill()
+	eventually(t, "lease", func() error {
+		l, err := d.Acquire(t.Context(), noWait("dead", "b"))
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		return err
+	})
+}
+
+// TestSessionPooled has poolers between.
+func TestSessionPooled(t *testing.T) {
+	server := pgtest.Start(t)
+	transaction, session := pgtest.Pool(t, server, "transaction"), pgtest.Pool(t, server, "session")
+	direct := dial(t, server.URL()).Config().ConnConfig
+	tests := []struct {
+		name    string
+		url     string
+		opts    []pglock.Option
+		refused bool
+	}{
+		{"Transaction", transaction.URL(), nil, true},
+		{"Session", session.URL(), nil, true},
+		{"SessionSaid", session.URL(), []pglock.Option{pglock.SessionPooler()}, false},
+		{"Past", transaction.URL(), []pglock.Option{pglock.Listen(direct)}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newSession(t, dial(t, tt.url), tt.opts...)
+			l, err := d.Acquire(t.Context(), noWait("pooled "+tt.name, "a"))
+			if !tt.refused {
+				if err != nil {
+					t.Fatalf("Acquire = %v", err)
+				}
+				release(t, l)
+				return
+			}
+			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "pooler") {
+				t.Errorf("Acquire through a pooler = %v, want ErrInvalid with the reason", err)
+			}
+		})
+	}
+}
