@@ -3,8 +3,10 @@ module github.com/sniblock/snib/cmd/snib
 go 1.26.0
 
 require (
+	github.com/redis/rueidis v1.0.79
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/sniblock/snib v0.0.0
+	github.com/sniblock/snib/redislock v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -21,5 +23,6 @@ require (
 
 replace (
 	github.com/sniblock/snib => ../..
+	github.com/sniblock/snib/redislock => ../../redislock
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 )

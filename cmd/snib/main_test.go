@@ -40,26 +40,38 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
-		RequireExplicitExec: true,
-		UpdateScripts:       os.Getenv("UPDATE") != "",
-		Setup: func(env *testscript.Env) error {
-			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
-			env.Setenv(raceVar, os.Getenv(raceVar))
-			return nil
-		},
-		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
-				return os.Geteuid() == 0, nil
-			}
-			return false, fmt.Errorf("unknown condition %q", cond)
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
-	})
+	runScripts(t, testscript.Params{Dir: filepath.Join("testdata", "script")})
 }
 
-// exits CODE COMMAND… runs a command and wants that exit code, and on standard error a single line at most.
+// runScripts runs those that p names, with the environment env, "NAME=value" each.
+func runScripts(t *testing.T, p testscript.Params, env ...string) {
+	t.Helper()
+	p.RequireExplicitExec = true
+	p.UpdateScripts = os.Getenv("UPDATE") != ""
+	p.Setup = func(e *testscript.Env) error {
+		e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state"))
+		e.Setenv(raceVar, os.Getenv(raceVar))
+		e.Vars = append(e.Vars, env...)
+		return nil
+	}
+	p.Condition = func(cond string) (bool, error) {
+		switch cond {
+		case "root":
+			return os.Geteuid() == 0, nil
+		case "sqlite": // else the store is a Redis
+			return len(env) == 0, nil
+		}
+		return false, fmt.Errorf("unknown condition %q", cond)
+	}
+	if p.Cmds == nil {
+		p.Cmds = make(map[string]func(*testscript.TestScript, bool, []string))
+	}
+	p.Cmds["exits"] = exits
+	testscript.Run(t, p)
+}
+
+// exits CODE COMMAND… runs a command and wants that exit code, and on standard error a single line at most, without the password or
+// the user that the tests of Redis give.
 func exits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -77,6 +89,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if strings.Count(said, "\n") > 1 || strings.Contains(said, "goroutine ") {
 		ts.Fatalf("standard error is more than a line:\n%s", said)
+	}
+	if strings.Contains(said, "horse") || strings.Contains(said, "alice") {
+		ts.Fatalf("standard error has a password or a user in it:\n%s", said)
 	}
 }
 
@@ -183,7 +198,7 @@ func mask() {
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, `TIME`},
 		{`\S+ pid \d+`, `HOST pid PID`},
 		{`\b(\d+ms|\d+s|\d+m\d\ds)\b`, `DURATION`},
-		{`sqlite:\S*/`, `sqlite:DIR/`},
+		{`sqlite:\S*/locks\.db|rediss?(\+\w+)?://[^"\s]+`, `STORE`},
 		{`  +`, `  `},
 	}
 	text, err := io.ReadAll(bufio.NewReader(os.Stdin))

@@ -21,9 +21,17 @@ const ErrConfig driver.Sentinel = "bad store"
 type Scheme struct {
 	Name   string
 	Syntax string // "sqlite:PATH"
-	Doc    string // one line for the help
+	Doc    string // one line for the help; empty for a variant of the one before
 
 	resolve func(rest string) (place, error)
+}
+
+// Prefix is what the URLs of the kind begin with.
+func (s Scheme) Prefix() string {
+	if strings.HasPrefix(s.Syntax, s.Name+"://") {
+		return s.Name + "://"
+	}
+	return s.Name + ":"
 }
 
 // A place is where a store is, before anything is opened or made.
@@ -35,10 +43,15 @@ type place struct {
 
 // Schemes are the kinds of stores, in the order in which the help shows them.
 func Schemes() []Scheme {
-	return []Scheme{
-		{"sqlite", "sqlite:PATH", "a SQLite file on this host; the default", sqlite},
-		{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", memory},
+	all := []Scheme{{"sqlite", "sqlite:PATH", "a SQLite file on this host; the default", sqlite}}
+	add := func(k redisKind, syntax, doc string) {
+		all = append(all, Scheme{k.scheme, syntax, doc, k.resolve}, Scheme{k.secure().scheme, withTLS(syntax), "", k.secure().resolve})
 	}
+	add(oneRedis, "redis://HOST:PORT/DB", "one Redis server; rediss:// is with TLS, here and below")
+	add(redisSentinel, "redis+sentinel://HOST:PORT,.../MASTER/DB", "the Redis that these Sentinels call MASTER")
+	add(redisCluster, "redis+cluster://HOST:PORT,...", "a Redis Cluster, known by some of its nodes")
+	return append(all,
+		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", memory})
 }
 
 // A Store is an open driver and the URL that it came from.
@@ -66,8 +79,11 @@ func Open(url string, create bool) (*Store, error) {
 		return &Store{memlock.New(), at.url}, nil
 	}
 	d, err := at.open()
+	if errors.Is(err, ErrConfig) {
+		return nil, err // it says what is wrong where
+	}
 	if err != nil {
-		return nil, explain(at.url, err)
+		return nil, in(at.url, err)
 	}
 	return &Store{d, at.url}, nil
 }
@@ -82,7 +98,7 @@ func resolve(url string) (place, error) {
 		return sqlite(file)
 	}
 	name, rest, ok := strings.Cut(url, ":")
-	if !ok {
+	if !ok || strings.ContainsFunc(name, notInScheme) {
 		return place{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, offer("", url))
 	}
 	for _, s := range Schemes() {
@@ -90,23 +106,36 @@ func resolve(url string) (place, error) {
 			return s.resolve(rest)
 		}
 	}
+	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
+		return place{}, fmt.Errorf("%w URL: it has no scheme; did you mean redis://%s:%s?", ErrConfig, name, port)
+	}
 	// Only the scheme is repeated: what follows may hold a password.
 	return place{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, offer(name, ""))
 }
 
-// offer says what would have been right.
+func notInScheme(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("+-._", r))
+}
+
+// offer says what would have been right. It does not repeat the path if that may be something else with a password in it.
 func offer(name, path string) string {
+	best, near := Scheme{}, 3
 	var all []string
 	for _, s := range Schemes() {
-		if name != "" && distance(name, s.Name) <= 2 {
-			return fmt.Sprintf("did you mean %s?", s.Syntax)
+		if d := distance(name, s.Name); name != "" && d < near {
+			best, near = s, d
 		}
-		all = append(all, s.Syntax)
+		if s.Doc != "" {
+			all = append(all, s.Syntax)
+		}
 	}
-	if strings.ContainsRune(path, '/') {
+	switch {
+	case best.Name != "":
+		return fmt.Sprintf("did you mean %s?", best.Syntax)
+	case strings.ContainsRune(path, '/') && !strings.ContainsAny(path, "@:"):
 		return fmt.Sprintf("did you mean sqlite:%s?", path)
 	}
-	return "there are " + strings.Join(all, " and ")
+	return "there are " + strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
 }
 
 // DefaultFile is the SQLite file that is used when no URL is given.
@@ -146,8 +175,27 @@ func sqlite(path string) (place, error) {
 	return place{
 		url:   "sqlite:" + path,
 		empty: errors.Is(err, fs.ErrNotExist),
-		open:  func() (driver.Driver, error) { return sqlitelock.Open(path) },
+		open: func() (driver.Driver, error) {
+			d, err := sqlitelock.Open(path)
+			if err != nil {
+				return nil, explainSQLite("sqlite:"+path, err)
+			}
+			return d, nil
+		},
 	}, nil
+}
+
+// explainSQLite tells what can be done about a file that did not open.
+func explainSQLite(url string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w %s: its folder does not exist; make it, or choose another file with --url", ErrConfig, url)
+	case errors.Is(err, driver.ErrInvalid):
+		return fmt.Errorf("%w: %w", ErrConfig, in(url, err)) // it says what would be right
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", in(url, err))
+	}
+	return err
 }
 
 // canonical makes path the same for all ways to reach a file, as far as that exists already.
@@ -171,19 +219,6 @@ func memory(rest string) (place, error) {
 	}
 	open := func() (driver.Driver, error) { return memlock.New(), nil }
 	return place{url: "memory:", empty: true, open: open}, nil
-}
-
-// explain tells what can be done about a store that did not open.
-func explain(url string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w %s: its folder does not exist; make it, or choose another file with --url", ErrConfig, url)
-	case errors.Is(err, driver.ErrInvalid):
-		return fmt.Errorf("%w: %w", ErrConfig, in(url, err)) // it says what would be right
-	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", in(url, err))
-	}
-	return in(url, err)
 }
 
 // in says where an error happened, unless it says so itself.

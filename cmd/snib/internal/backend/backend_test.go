@@ -20,7 +20,11 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	tests := []struct{ name, url, want string }{
 		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
-		{"Unknown", "zk://host", "there are sqlite:PATH and memory:"},
+		{"Unknown", "zk://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
+			"redis+cluster://HOST:PORT,... and memory:"},
+		{"Nearly", "redis-cluster://h", "did you mean redis+cluster://HOST:PORT,...?"},
+		{"NearlyTLS", "rediss-cluster://h", "did you mean rediss+cluster://HOST:PORT,...?"},
+		{"Port", "localhost:6379", "did you mean redis://localhost:6379?"},
 		{"Path", "/x/y.db", "did you mean sqlite:/x/y.db?"},
 		{"Word", "locks", "there are sqlite:PATH"},
 		{"NoPath", "sqlite:", "needs a path"},
@@ -46,8 +50,10 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
-	if _, err := Open("redis://user:secret@host/0", true); err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("error = %v, want one without the password", err)
+	for _, url := range []string{"zk://user:secret@host/0", "user:secret@host/0", "//user:secret@host", "user@secret:1", "secret@host/1:2"} {
+		if _, err := Open(url, true); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Open(%q) = %v, want an error without the password", url, err)
+		}
 	}
 }
 

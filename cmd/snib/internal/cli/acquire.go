@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -129,20 +130,31 @@ func (w *waitLine) text() string {
 	defer cancel()
 	st, err := status(ctx, w.store, w.run.name)
 	if err != nil {
-		return text // who is in the way is a courtesy; the wait itself reports what is wrong
+		return text + ": " + message(err) // perhaps it passes; else the wait itself will end with it
 	}
 	if ahead := w.ahead(st); ahead > 0 {
 		text += fmt.Sprintf(", %d ahead", ahead)
 	}
-	if len(st.Holders) > 0 {
-		h := st.Holders[0]
-		by := "held by " + describe(h.Holder)
-		if n := len(st.Holders) - 1; n > 0 {
-			by += fmt.Sprintf(" and %d more", n)
+	if len(st.Holders) == 0 {
+		switch left, err := w.store.Grace(ctx, w.run.request()); {
+		case err != nil:
+			text += ": " + message(err)
+		case left > 0:
+			text += ": " + withheld(left)
 		}
-		text += fmt.Sprintf(": %s for %s, lease ends in %s", by, short(h.Held), short(h.Left))
+		return text
 	}
-	return text
+	h := st.Holders[0]
+	text += ": " + heldBy(h)
+	if n := len(st.Holders) - 1; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text + ", " + strings.TrimPrefix(end(h), "its ")
+}
+
+// withheld says why a lock is not granted that nobody is seen to hold.
+func withheld(left time.Duration) string {
+	return fmt.Sprintf("the store restarted or failed over, and grants nothing for %s", short(left))
 }
 
 // ahead counts the waiters that are served before us.

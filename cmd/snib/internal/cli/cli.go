@@ -27,8 +27,9 @@ type app struct {
 	quiet   bool
 }
 
-// Main runs the program with args, which don't include its name, and returns its exit code.
+// Main runs the program with what os.Args has behind its name, and returns its exit code. Passwords in os.Args are overwritten.
 func Main(args []string) (code int) {
+	args = hide(args)
 	a := &app{out: os.Stdout, err: os.Stderr}
 	defer func() {
 		if r := recover(); r != nil {
@@ -88,6 +89,9 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
 		"`URL` of where the locks are (default: $"+urlVar+", or else the SQLite file that -v shows)")
+	if err := root.RegisterFlagCompletionFunc("url", completeURL); err != nil {
+		panic(err) // the flag was added just now
+	}
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say what is done, and where")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
 	root.AddCommand(
@@ -138,6 +142,11 @@ func (a *app) open(create bool) (*backend.Store, error) {
 		return nil, err
 	}
 	a.note("store %s", s.URL)
+	if create {
+		for _, w := range s.Warnings() {
+			a.note("warning: %s", w)
+		}
+	}
 	return s, nil
 }
 

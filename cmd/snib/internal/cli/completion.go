@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,17 +46,35 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	var names []string
-	_ = a.view(func(ctx context.Context, s *backend.Store) error { // a shell has no use for an error
-		all, err := list(ctx, s, prefix)
-		for _, st := range all {
-			if printable(st.Name) == st.Name { // others can't be typed
-				names = append(names, cobra.CompletionWithDesc(st.Name, hint(st)))
+	found := make(chan []string, 1)
+	go func() {
+		var names []string
+		_ = a.view(func(ctx context.Context, s *backend.Store) error { // a shell has no use for an error
+			all, err := list(ctx, s, prefix)
+			for _, st := range all {
+				if printable(st.Name) == st.Name { // others can't be typed
+					names = append(names, cobra.CompletionWithDesc(st.Name, hint(st)))
+				}
 			}
-		}
-		return err
-	})
-	return names, cobra.ShellCompDirectiveNoFileComp
+			return err
+		})
+		found <- names
+	}()
+	select {
+	case names := <-found:
+		return names, cobra.ShellCompDirectiveNoFileComp
+	case <-time.After(patience): // somebody waits for the keyboard to react
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeURL offers the schemes.
+func completeURL(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var schemes []string
+	for _, s := range backend.Schemes() {
+		schemes = append(schemes, cobra.CompletionWithDesc(s.Prefix(), s.Doc))
+	}
+	return schemes, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 }
 
 // hint is the description of a lock beside its name.
@@ -65,8 +84,8 @@ func hint(st driver.Status) string {
 		return plural(len(st.Waiters), "waiter")
 	case 1:
 		h := st.Holders[0]
-		return fmt.Sprintf("held by %s, %s left", describe(h.Holder), short(h.Left))
+		return fmt.Sprintf("held by %s, %s left", who(h), left(h))
 	default:
-		return fmt.Sprintf("held by %s and %d more", describe(st.Holders[0].Holder), n-1)
+		return fmt.Sprintf("held by %s and %d more", who(st.Holders[0]), n-1)
 	}
 }

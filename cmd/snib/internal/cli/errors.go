@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -79,14 +80,20 @@ func exitCode(err error) int {
 		return exitLost
 	case errors.Is(err, snib.ErrInvalid):
 		return exitUsage
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), backend.Denied(err):
 		return exitNotAllowed
 	}
 	return exitUnavailable
 }
 
+// noAnswer is what is known of a store that hangs.
+const noAnswer = "the store does not answer"
+
 // message is err as one line, without the name of this program, which the line begins with anyway.
 func message(err error) string {
 	text := strings.TrimPrefix(err.Error(), "snib: ")
+	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "no answer") { // it says no more than that time is over
+		text = noAnswer + " (" + text + ")"
+	}
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

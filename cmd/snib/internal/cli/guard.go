@@ -22,6 +22,7 @@ type guard struct {
 	margin time.Duration // validity below which the command is asked to end
 	lead   time.Duration // validity below which it is killed
 
+	latest time.Time        // when --max-hold is over, if it was given
 	look   *time.Timer      // when to look at the validity again
 	limit  <-chan time.Time // --timeout is over
 	kill   *time.Timer      // a command that was asked to end has had its time; nil before
@@ -43,6 +44,7 @@ func (r *run) guard(lock *snib.Lock, kid *child.Child) *guard {
 	g.margin = min(r.killAfter.value, r.ttl.value/3)
 	if r.maxHold.set {
 		g.margin = min(g.margin, r.maxHold.value/3)
+		g.latest = time.Now().Add(r.maxHold.value)
 	}
 	g.lead = min(20*time.Millisecond, r.ttl.value/50)
 	if r.timeout.set {
@@ -108,9 +110,11 @@ func (g *guard) judge() {
 // fading ends the command in the time that is left, because nothing says that there will be more.
 func (g *guard) fading(left time.Duration) {
 	if g.why == 0 {
-		why := "its --max-hold is nearly over"
+		why := noAnswer
 		if err := g.run.renewals.trouble(); err != nil {
 			why = "its lease can't be renewed: " + message(err)
+		} else if g.run.maxHold.set && time.Until(g.latest) < left+g.margin {
+			why = "its --max-hold is nearly over"
 		}
 		g.run.say("about to lose %s: %s; ending the command", printable(g.run.name), why)
 	}

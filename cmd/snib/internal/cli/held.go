@@ -47,7 +47,7 @@ func checkAround(ctx context.Context, s *backend.Store, name string) error {
 // outlived the run it was started by still has the variable, so the store is asked whether the hold is there.
 func checkNested(ctx context.Context, s *backend.Store, name string, around []held) error {
 	for _, h := range around {
-		if h.Store != s.URL || h.Name != name {
+		if h.Name != name { // the store may have been named in another way
 			continue
 		}
 		st, err := status(ctx, s, name)

@@ -86,9 +86,16 @@ func overview(b *strings.Builder, root *cobra.Command) {
 func tables(b *strings.Builder) {
 	var stores strings.Builder
 	for _, s := range backend.Schemes() {
-		wrap(&stores, "  "+s.Syntax, s.Doc, 16)
+		if s.Doc != "" {
+			wrap(&stores, "  "+s.Syntax, s.Doc, 16)
+		}
 	}
 	section(b, "Stores (--url, or $"+urlVar+")", stores.String()+storeNotes)
+	var parameters strings.Builder
+	for _, p := range backend.RedisParameters() {
+		wrap(&parameters, "  "+p.Syntax, p.Doc, 26)
+	}
+	section(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", parameters.String()+parameterNotes)
 	section(b, "What the command sees", environmentNotes)
 	section(b, "Exit codes", exitNotes)
 }

@@ -33,8 +33,9 @@ const runNotes = `  The command is run directly, not by a shell, with our standa
   stop the command; SNIB_TOKEN lets the resource refuse what it then does.
 
   Should we be killed, the command is killed too (Linux). What it has started
-  is not, but a SQLite store stays locked until the last of that is gone, except
-  for programs that close the descriptors they inherit.
+  is not, but in a SQLite store the lock stays taken until the last of that is
+  gone, except for programs that close the descriptors they inherit. In other
+  stores it stays taken for what is left of --ttl.
 
   Terminal. Ctrl-C reaches the command once, and we wait for it. Ctrl-Z stops
   the command but not us: we keep the lock, so there is no prompt; another
@@ -55,13 +56,14 @@ const environmentNotes = `  SNIB_NAME     the name of the lock
 const exitNotes = `  the command's  it ran, and the lock was held throughout; 128+N: signal N
   1     release: the lock is not held
   64    wrong usage
-  69    the store can't be reached
+  69    the store can't be reached, or does not answer
   70    a bug in snib
   74    the result can't be printed
   75    busy: --try, or --wait is over (-E changes it);
         release: the holder changed meanwhile
   77    not allowed
-  78    bad configuration: the store's URL, its file, or the kind of the lock
+  78    bad configuration: the store's URL, its file, what the server is, or the
+        kind of the lock
   79    the lock was lost while the command ran; the command was ended
   124   --timeout is over
   126   the command can't be run
@@ -70,6 +72,12 @@ const exitNotes = `  the command's  it ran, and the lock was held throughout; 12
 
 const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or ~/.local/state/snib/locks.db,
   or for root /var/lib/snib/locks.db. Only who share a store exclude each other.
+`
+
+const parameterNotes = `  User and password stand in the URL, redis://USER:PASSWORD@HOST, or the
+  password in a file. In a URL characters are percent-encoded: / is %2F, @ is
+  %40, : is %3A, % is %25. A password in --url is overwritten for ps as soon as
+  we start; better is $SNIB_URL, which only we and root can see, or a file.
 `
 
 const lsExamples = `  snib ls                     all locks that are held or waited for

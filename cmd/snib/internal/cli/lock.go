@@ -77,10 +77,14 @@ func (l *locking) lock(ctx context.Context, name string) error {
 	}
 	lease, err := l.acquire(ctx, s, name)
 	if errors.Is(err, snib.ErrHeld) {
-		if l.quiet {
+		text, failed := refused(err, l.wait.set, s, l.request(name))
+		switch {
+		case failed != nil:
+			return failed
+		case l.quiet:
 			return silent(exitBusy)
 		}
-		return fail(exitBusy, "%s is taken%s", printable(name), takenBy(s, name))
+		return fail(exitBusy, "%s", text)
 	}
 	if errors.Is(err, snib.ErrInvalid) { // as in run
 		return fail(exitConfig, "%s: %s", s.URL, message(err))
@@ -96,19 +100,23 @@ func (l *locking) lock(ctx context.Context, name string) error {
 }
 
 func (l *locking) acquire(ctx context.Context, s *backend.Store, name string) (driver.Lease, error) {
-	host, _ := os.Hostname() // shown to people only
-	req := driver.Request{
-		Name: name, Owner: l.owner, TTL: l.ttl.value, Detached: true,
-		NoWait: l.try || l.wait.set && l.wait.value == 0,
-		// Not our own pid: we are gone when somebody looks. Our parent is the script.
-		Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: "snib lock"},
-	}
+	req := l.request(name)
 	if l.wait.set && !req.NoWait {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, l.wait.value, snib.ErrHeld)
 		defer cancel()
 	}
 	return untilSignalled(ctx, func(ctx context.Context) (driver.Lease, error) { return s.Acquire(ctx, req) })
+}
+
+func (l *locking) request(name string) driver.Request {
+	host, _ := os.Hostname() // shown to people only
+	return driver.Request{
+		Name: name, Owner: l.owner, TTL: l.ttl.value, Detached: true,
+		NoWait: l.try || l.wait.set && l.wait.value == 0,
+		// Not our own pid: we are gone when somebody looks. Our parent is the script.
+		Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: "snib lock"},
+	}
 }
 
 // ttlFits reports a TTL that the backend can't do. The core checks it for "snib run".
@@ -205,12 +213,28 @@ func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Hold
 	return nil
 }
 
-// takenBy names the holder of a lock, if there still is one, for the end of a message.
-func takenBy(s *backend.Store, name string) string {
-	st, err := status(context.Background(), s, name)
-	if err != nil || len(st.Holders) == 0 {
-		return "" // a courtesy: the message stands without it
+// refused finds out, for err, why a lock was not to be had: what to say of it, or the error of a store that is the reason itself.
+// Waited means that there was time for the reason to change.
+func refused(err error, waited bool, s *backend.Store, req driver.Request) (text string, failed error) {
+	name := printable(req.Name)
+	left, ok := backend.Grace(err)
+	if !ok {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		st, err := status(ctx, s, req.Name)
+		switch {
+		case err != nil && waited:
+			return "", err
+		case err == nil && len(st.Holders) > 0:
+			return fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0])), nil
+		case waited:
+			if left, err = s.Grace(ctx, req); err != nil {
+				return "", fmt.Errorf("%s: nobody is seen to hold %s, and yet it is not granted: %w", s.URL, name, err)
+			}
+		}
 	}
-	h := st.Holders[0]
-	return fmt.Sprintf(": held by %s for %s", describe(h.Holder), short(h.Held))
+	if left > 0 {
+		return fmt.Sprintf("%s may be taken: %s (failover-grace)", name, withheld(left)), nil
+	}
+	return name + " is taken", nil
 }

@@ -99,8 +99,10 @@ func row(st driver.Status) columns {
 		return c
 	}
 	first := st.Holders[0]
-	c.holder, c.held, c.left = describe(first.Holder), short(first.Held), short(first.Left)
-	c.token = strconv.FormatUint(first.Token, 10)
+	c.holder, c.left, c.token = who(first), left(first), token(first)
+	if !foreign(first) {
+		c.held = short(first.Held)
+	}
 	switch n := len(st.Holders); {
 	case st.Slots > 0:
 		c.holder = fmt.Sprintf("%d of %d: %s", n, st.Slots, c.holder)

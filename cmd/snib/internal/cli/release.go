@@ -68,10 +68,14 @@ func (r *releasing) release(ctx context.Context, s *backend.Store, name string) 
 	if len(holds) == 0 {
 		return fail(exitNotHeld, "%s is not held%s", printable(name), r.by())
 	}
-	if !r.yes {
+	switch {
+	case !r.yes:
 		if err := r.ask(name, holds); err != nil {
 			return err
 		}
+	case r.force && left(holds[0]) == "endless":
+		return usagef("%s may be no lock at all: snib did not write it, and it has no end; to delete it give its value as --owner, "+
+			"or leave --yes out", printable(name))
 	}
 	var broken []driver.Holding
 	for _, h := range holds {
@@ -103,8 +107,10 @@ func (r *releasing) by() string {
 // ask has the lock's name typed.
 func (r *releasing) ask(name string, holds []driver.Holding) error {
 	for _, h := range holds {
-		r.say("%s is held by %s for %s, and its lease ends in %s",
-			printable(name), describe(h.Holder), short(h.Held), short(h.Left))
+		r.say("%s is %s, and %s", printable(name), heldBy(h), end(h))
+		if foreign(h) {
+			r.say("to release it is to delete it from the store, be it a lock or not")
+		}
 	}
 	r.say("the holder may still be at work; another can then start beside it")
 	// What can't be typed is asked for as it is shown.
@@ -137,9 +143,11 @@ func (r *releasing) report(name string, broken []driver.Holding) error {
 		return nil
 	}
 	for _, h := range broken {
-		err := r.printf("released %s: it was held by %s, owner %s, token %d, for %s\n",
-			printable(name), describe(h.Holder), printable(h.Owner), h.Token, short(h.Held))
-		if err != nil {
+		text := fmt.Sprintf("held by %s, owner %s", who(h), cut(printable(h.Owner), driver.MaxName))
+		if !foreign(h) {
+			text += fmt.Sprintf(", token %s, for %s", token(h), short(h.Held))
+		}
+		if err := r.printf("released %s: it was %s\n", printable(name), text); err != nil {
 			return err
 		}
 	}

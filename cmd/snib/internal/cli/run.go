@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -168,6 +169,11 @@ func (r *run) options() []snib.Option {
 	return opts
 }
 
+// request is what we ask the store for, as far as it decides whether we get it.
+func (r *run) request() driver.Request {
+	return driver.Request{Name: r.name, TTL: r.ttl.value, Shared: r.shared, Slots: r.slots}
+}
+
 // busy decides what becomes of a lock that we did not get.
 func (r *run) busy(err error, s *backend.Store) error {
 	switch {
@@ -177,13 +183,18 @@ func (r *run) busy(err error, s *backend.Store) error {
 		return fail(exitConfig, "%s", message(err))
 	case !errors.Is(err, snib.ErrHeld):
 		return err
+	}
+	text, failed := refused(err, r.wait.set, s, r.request())
+	switch {
+	case failed != nil:
+		return failed
 	case r.skip:
 		r.note("%s is taken: skipped", printable(r.name))
 		return nil
 	case r.quiet:
 		return silent(r.busyCode)
 	}
-	return fail(r.busyCode, "%s is taken%s", printable(r.name), takenBy(s, r.name))
+	return fail(r.busyCode, "%s", text)
 }
 
 // guarded runs the command under the lock, and releases it.
@@ -206,16 +217,29 @@ func (r *run) guarded(lock *snib.Lock, path string, holds []held) error {
 	return silent(end.code)
 }
 
-// release frees the lock. That it did not work is worth a warning, but says nothing about the command.
+// release frees the lock. That it did not work is worth a warning, but says nothing about the command. It takes no longer than the
+// lease lasts, as there is nothing left to release then; where it is over already, little longer than an answer needs.
 func (r *run) release(lock *snib.Lock) error {
-	err := lock.Release()
-	switch {
-	case err == nil:
-		r.note("released %s", printable(r.name))
-	case !errors.Is(err, snib.ErrLost):
-		r.say("warning: %s; the lock lapses by itself within %s", message(err), short(r.ttl.value))
+	left := lock.Validity()
+	over := time.After(cmp.Or(left, patience))
+	done := make(chan error, 1)
+	go func() { done <- lock.Release() }()
+	select {
+	case err := <-done:
+		switch {
+		case err == nil:
+			r.note("released %s", printable(r.name))
+		case !errors.Is(err, snib.ErrLost):
+			r.say("warning: %s; the lock lapses by itself within %s", message(err), short(r.ttl.value))
+		}
+		return err
+	case <-over:
+		if left == 0 {
+			return nil // the loss was told
+		}
+		r.say("warning: %s could not be released, and its lease is over by now: %s", printable(r.name), noAnswer)
+		return nil
 	}
-	return err
 }
 
 func (r *run) start(lock *snib.Lock, path string, holds []held) (*guard, error) {

@@ -57,12 +57,16 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 	field(&b, "name", printable(st.Name))
 	field(&b, "mode", longMode(st))
 	for _, h := range st.Holders {
-		field(&b, "holder", describe(h.Holder))
-		field(&b, "  owner", printable(h.Owner))
-		field(&b, "  token", fmt.Sprint(h.Token))
-		since := time.Now().Add(-h.Held).UTC().Format(time.RFC3339)
-		field(&b, "  since", fmt.Sprintf("%s (%s)", since, short(h.Held)))
-		field(&b, "  lease left", short(h.Left))
+		field(&b, "holder", who(h))
+		field(&b, "  owner", cut(printable(h.Owner), driver.MaxName))
+		if foreign(h) {
+			field(&b, "  token", "none: not taken by snib")
+		} else {
+			field(&b, "  token", token(h))
+			since := time.Now().Add(-h.Held).UTC().Format(time.RFC3339)
+			field(&b, "  since", fmt.Sprintf("%s (%s)", since, short(h.Held)))
+		}
+		field(&b, "  lease left", left(h))
 	}
 	for i, w := range st.Waiters {
 		text := fmt.Sprintf("%d. %s, for %s", i+1, describe(w.Holder), short(w.Waited))
@@ -80,6 +84,10 @@ func promises(b *strings.Builder, url string, info driver.Info) {
 	field(b, "store", url)
 	field(b, "fencing", fencing(info.Fencing))
 	for _, text := range info.Assumptions {
+		if unmet, ok := strings.CutPrefix(text, "not met: "); ok {
+			field(b, "warning", unmet)
+			continue
+		}
 		field(b, "rests on", text)
 	}
 }

@@ -65,6 +65,55 @@ func describe(h driver.Holder) string {
 	return printable(text)
 }
 
+// foreign reports whether a hold is one of a program that follows no protocol of ours, such as a client of Redis that uses SET NX:
+// of such a hold nothing is known but its owner and its end.
+func foreign(h driver.Holding) bool {
+	return h.Token == 0 && h.Held == 0 && h.Holder == driver.Holder{}
+}
+
+// endless is what is left of a hold without an end, as drivers say it.
+const endless = 10 * 365 * 24 * time.Hour
+
+// who is the holder.
+func who(h driver.Holding) string {
+	if foreign(h) {
+		return "a program other than snib"
+	}
+	return describe(h.Holder)
+}
+
+// heldBy is the holder, and since when.
+func heldBy(h driver.Holding) string {
+	if foreign(h) {
+		return "held by " + who(h)
+	}
+	return fmt.Sprintf("held by %s for %s", who(h), short(h.Held))
+}
+
+// left is how long a hold will last if it is not renewed.
+func left(h driver.Holding) string {
+	if foreign(h) && h.Left >= endless {
+		return "endless"
+	}
+	return short(h.Left)
+}
+
+// end is when a hold ends, for the end of a sentence about it.
+func end(h driver.Holding) string {
+	if left(h) == "endless" {
+		return "its lease never ends"
+	}
+	return "its lease ends in " + left(h)
+}
+
+// token is the fencing token.
+func token(h driver.Holding) string {
+	if foreign(h) {
+		return "none"
+	}
+	return strconv.FormatUint(h.Token, 10)
+}
+
 // shellQuote makes text one word for a POSIX shell.
 func shellQuote(text string) string {
 	plain := func(r rune) bool {

@@ -43,7 +43,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, bound
 		if bound.set {
 			left := bound.value - time.Since(began)
 			if left <= 0 {
-				return a.taken(name, st.Holders[0])
+				return a.stillTaken(name, st.Holders[0])
 			}
 			pause = min(pause, left)
 		}
@@ -51,10 +51,10 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, bound
 	}
 }
 
-// taken is the error for a lock that somebody holds.
-func (a *app) taken(name string, h driver.Holding) error {
+// stillTaken is the error for a lock that somebody holds.
+func (a *app) stillTaken(name string, h driver.Holding) error {
 	if a.quiet {
 		return silent(exitBusy)
 	}
-	return fail(exitBusy, "%s is taken: held by %s for %s", printable(name), describe(h.Holder), short(h.Held))
+	return fail(exitBusy, "%s is taken: %s", printable(name), heldBy(h))
 }

@@ -1,0 +1,142 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// parseRedis parses a whole URL.
+func parseRedis(text string) (*redisURL, error) {
+	scheme, rest, _ := strings.Cut(text, ":")
+	for _, k := range []redisKind{oneRedis, redisSentinel, redisCluster} {
+		for _, k := range []redisKind{k, k.secure()} {
+			if k.scheme == scheme {
+				return k.parse(rest)
+			}
+		}
+	}
+	return nil, errors.New("no scheme of Redis")
+}
+
+func TestRedisURL(t *testing.T) {
+	tests := []struct {
+		url, canonical string
+		want           func(rueidis.ClientOption) bool
+	}{
+		{"redis://localhost", "redis://localhost:6379/0", func(o rueidis.ClientOption) bool {
+			return o.Username == "" && o.Password == "" && o.SelectDB == 0 && o.TLSConfig == nil && o.Dialer.Timeout == 5*time.Second
+		}},
+		{"redis://LocalHost:06379/", "redis://localhost:6379/0", nil},
+		{"redis://user:pass@127.0.0.1:7000/3", "redis://127.0.0.1:7000/3", func(o rueidis.ClientOption) bool {
+			return o.Username == "user" && o.Password == "pass" && o.SelectDB == 3 && slices.Equal(o.InitAddress, []string{"127.0.0.1:7000"})
+		}},
+		{"redis://:p%40%2F%3A%25%20+ö@[::1]", "redis://[::1]:6379/0", func(o rueidis.ClientOption) bool {
+			return o.Username == "" && o.Password == "p@/:% +ö"
+		}},
+		{"redis://:a@b:c@h", "redis://h:6379/0", func(o rueidis.ClientOption) bool { return o.Password == "a@b:c" }},
+		{"redis://[FE80:0::1%25eth0]:7000", "redis://[fe80::1%25eth0]:7000/0", nil},
+		{"rediss://h?server-name=x.org", "rediss://h:6379/0", func(o rueidis.ClientOption) bool {
+			return o.TLSConfig.ServerName == "x.org" && !o.TLSConfig.InsecureSkipVerify
+		}},
+		{"rediss://h?insecure=on", "rediss://h:6379/0", func(o rueidis.ClientOption) bool { return o.TLSConfig.InsecureSkipVerify }},
+		{"redis://h?dial-timeout=2&client-name=cron", "redis://h:6379/0", func(o rueidis.ClientOption) bool {
+			return o.Dialer.Timeout == 2*time.Second && o.ClientName == "cron"
+		}},
+		{
+			"rediss+sentinel://u:p@b,a:1,b:26379/my%20master/2?sentinel-user=su&sentinel-password=sp&dial-timeout=300ms",
+			"rediss+sentinel://a:1,b:26379/my%20master/2", func(o rueidis.ClientOption) bool {
+				s := o.Sentinel
+				return o.Username == "u" && o.Password == "p" && o.SelectDB == 2 && s.MasterSet == "my master" && s.Username == "su" &&
+					s.Password == "sp" && s.TLSConfig != nil && s.Dialer.Timeout == 300*time.Millisecond && o.Dialer.Timeout == s.Dialer.Timeout
+			},
+		},
+		{"redis+cluster://b,a,[::2]:9", "redis+cluster://[::2]:9,a:6379,b:6379", func(o rueidis.ClientOption) bool {
+			return slices.Equal(o.InitAddress, []string{"[::2]:9", "a:6379", "b:6379"}) && o.Sentinel.MasterSet == ""
+		}},
+		{"redis+cluster://a/0?failover-grace=off", "redis+cluster://a:6379", nil},
+	}
+	for _, tt := range tests {
+		u, err := parseRedis(tt.url)
+		if err != nil {
+			t.Errorf("%s: %v", tt.url, err)
+			continue
+		}
+		o, _, err := u.options()
+		if err != nil || tt.want != nil && !tt.want(o) {
+			t.Errorf("options of %s = %+v, %v", tt.url, o, err)
+		}
+		if u.String() != tt.canonical {
+			t.Errorf("%s is written %s, want %s", tt.url, u, tt.canonical)
+		}
+		if again, err := parseRedis(tt.canonical); err != nil || again.String() != tt.canonical {
+			t.Errorf("%s is written %v the second time, %v", tt.canonical, again, err)
+		}
+	}
+}
+
+// TestPasswordFile: what is in it is used as it is, without the end of the line.
+func TestPasswordFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	for content, want := range map[string]string{"pass": "pass", "pass\n": "pass", "pass\r\n": "pass", " p%40 s \nmore\n": " p%40 s "} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u, err := parseRedis("redis+sentinel://me@h/m?password-file=" + url.PathEscape(file) + "&sentinel-password-file=" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, _, err := u.options()
+		if err != nil || o.Username != "me" || o.Password != want || o.Sentinel.Password != want {
+			t.Errorf("of %q the passwords are %q and %q, %v; want %q", content, o.Password, o.Sentinel.Password, err, want)
+		}
+	}
+	if u, err := parseRedis("redis://:pass@h?password-file=" + file); err == nil {
+		t.Errorf("%v has a password and a file for it, and is taken", u)
+	}
+}
+
+// TestRedisFails: what there is to say of a Redis that can't be opened is said without its password.
+func TestRedisFails(t *testing.T) {
+	const secret = "correct-horse"
+	for _, k := range []string{"redis://%s127.0.0.1:1", "rediss://%s127.0.0.1:1", "redis+cluster://%s127.0.0.1:1", "redis+sentinel://%s127.0.0.1:1/m"} {
+		text := fmt.Sprintf(k, "me:"+secret+"@")
+		_, err := Open(text, true)
+		if err == nil || errors.Is(err, ErrConfig) || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("Open(%s) = %v, want a refused connection", text, err)
+		}
+	}
+}
+
+// FuzzRedisURL looks for a password in what is said about a URL, be it good or bad, and for URLs that are not written always in the
+// same way.
+func FuzzRedisURL(f *testing.F) {
+	const secret = "s3cr3t"
+	f.Add("redis", "user:", "", "localhost:6379/0")
+	f.Add("rediss+sentinel", ":", "%", "[::1]:1,h/master/1?dial-timeout=2s")
+	f.Add("redis+cluster", ":/", "?#", "a,b?failover-grace=off&client-name=x")
+	f.Fuzz(func(t *testing.T, scheme, before, after, rest string) {
+		u, err := parseRedis(scheme + "://" + before + secret + after + "@" + rest)
+		if err != nil {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error has the password: %v", err)
+			}
+			return
+		}
+		text := u.String()
+		if strings.Contains(text, secret) {
+			t.Errorf("%s has the password", text)
+		}
+		if again, err := parseRedis(text); err != nil || again.String() != text {
+			t.Errorf("%s is written %v the second time, %v", text, again, err)
+		}
+	})
+}

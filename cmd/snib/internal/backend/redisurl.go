@@ -1,0 +1,458 @@
+package backend
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/redislock"
+)
+
+// A redisKind is one of the schemes of Redis.
+type redisKind struct {
+	scheme  string
+	form    string // how its URLs are written
+	port    string // where its servers listen unless the URL says otherwise
+	tls     bool
+	several bool // hosts
+	master  bool // the path names one
+	db      bool // the path may name one
+}
+
+const (
+	redisPort    = "6379"
+	sentinelPort = "26379"
+)
+
+var (
+	oneRedis      = redisKind{scheme: "redis", form: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]", port: redisPort, db: true}
+	redisSentinel = redisKind{
+		scheme: "redis+sentinel", form: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]", port: sentinelPort,
+		several: true, master: true, db: true,
+	}
+	redisCluster = redisKind{
+		scheme: "redis+cluster", form: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, several: true,
+	}
+)
+
+// secure is the same kind with TLS.
+func (k redisKind) secure() redisKind {
+	k.tls, k.scheme, k.form = true, withTLS(k.scheme), withTLS(k.form)
+	return k
+}
+
+func withTLS(text string) string { return "rediss" + strings.TrimPrefix(text, "redis") }
+
+// A redisURL is what an URL says.
+type redisURL struct {
+	redisKind
+
+	hosts    []string // host:port, in order, each once
+	user     string
+	password string
+	name     string // of the master
+	number   int    // of the database
+
+	dial                           time.Duration
+	client                         string
+	graceOff                       bool
+	passwordFile                   string
+	ca, cert, key, serverName      string
+	insecure                       bool
+	sentinelUser, sentinelPassword string
+	sentinelPasswordFile           string
+}
+
+// A Parameter is what may stand behind the question mark of a URL.
+type Parameter struct {
+	Syntax string // "failover-grace=on|off"
+	Doc    string // one line for the help
+
+	tls, sentinel bool // makes sense with these only
+	set           func(u *redisURL, value string) error
+}
+
+func (p *Parameter) name() string {
+	name, _, _ := strings.Cut(p.Syntax, "=")
+	return name
+}
+
+// RedisParameters are those of the URLs of Redis, in the order in which the help shows them.
+func RedisParameters() []Parameter {
+	text := func(field func(*redisURL) *string) func(*redisURL, string) error {
+		return func(u *redisURL, value string) error { *field(u) = value; return nil }
+	}
+	return []Parameter{
+		{Syntax: "password-file=FILE", Doc: "the password is its first line",
+			set: text(func(u *redisURL) *string { return &u.passwordFile })},
+		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: (*redisURL).setDial},
+		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: (*redisURL).setClient},
+		{Syntax: "failover-grace=on|off", Doc: "off: after a restart or a failover don't wait until the holds are over " +
+			"that may have been forgotten; a lock can then be given twice (default on)",
+			set: func(u *redisURL, value string) error {
+				on, err := onOff(value)
+				u.graceOff = !on
+				return err
+			}},
+		{Syntax: "ca=FILE", Doc: "TLS: trust the authorities in this file, PEM, and not the system's", tls: true,
+			set: text(func(u *redisURL) *string { return &u.ca })},
+		{Syntax: "cert=FILE", Doc: "TLS: our certificate, PEM", tls: true,
+			set: text(func(u *redisURL) *string { return &u.cert })},
+		{Syntax: "key=FILE", Doc: "TLS: its key, PEM", tls: true, set: text(func(u *redisURL) *string { return &u.key })},
+		{Syntax: "server-name=NAME", Doc: "TLS: the name in the server's certificate, if it is not the host", tls: true,
+			set: text(func(u *redisURL) *string { return &u.serverName })},
+		{Syntax: "insecure=on|off", Doc: "on: TLS with anybody, whatever the certificate (default off)", tls: true,
+			set: func(u *redisURL, value string) (err error) { u.insecure, err = onOff(value); return err }},
+		{Syntax: "sentinel-user=NAME", Doc: "Sentinel: who we are to the Sentinels, where they ask", sentinel: true,
+			set: text(func(u *redisURL) *string { return &u.sentinelUser })},
+		{Syntax: "sentinel-password=PASSWORD", Doc: "Sentinel: likewise", sentinel: true,
+			set: text(func(u *redisURL) *string { return &u.sentinelPassword })},
+		{Syntax: "sentinel-password-file=FILE", Doc: "Sentinel: likewise, the first line of a file", sentinel: true,
+			set: text(func(u *redisURL) *string { return &u.sentinelPasswordFile })},
+	}
+}
+
+func onOff(value string) (on bool, err error) {
+	switch value {
+	case "on":
+		return true, nil
+	case "off":
+		return false, nil
+	}
+	return false, fmt.Errorf("it is neither on nor off")
+}
+
+func (u *redisURL) setDial(value string) (err error) {
+	u.dial, err = time.ParseDuration(value)
+	if n, notNumber := strconv.Atoi(value); notNumber == nil {
+		u.dial, err = time.Duration(n)*time.Second, nil
+	}
+	if err != nil || u.dial <= 0 || u.dial > time.Hour {
+		return fmt.Errorf("it is no duration of up to an hour; give one such as 2s or 500ms")
+	}
+	return nil
+}
+
+// setClient refuses what Redis would: "Client names cannot contain spaces, newlines or special characters".
+func (u *redisURL) setClient(value string) error {
+	for _, r := range value {
+		if r <= ' ' || r > '~' {
+			return fmt.Errorf("it has characters other than ASCII without spaces, which is all that Redis takes")
+		}
+	}
+	u.client = value
+	return nil
+}
+
+// base is the scheme up to its plus.
+func (k redisKind) base() string {
+	base, _, _ := strings.Cut(k.scheme, "+")
+	return base
+}
+
+// bad is an error in the URL. What it says must not repeat what may be a part of a password, so it names what is known to be
+// none.
+func (k redisKind) bad(format string, args ...any) error {
+	return fmt.Errorf("%w URL: %s; the form is %s", ErrConfig, fmt.Sprintf(format, args...), k.form)
+}
+
+// parse reads what follows the scheme and its colon.
+func (k redisKind) parse(rest string) (*redisURL, error) {
+	rest, ok := strings.CutPrefix(rest, "//")
+	if !ok {
+		return nil, k.bad("it has no // after %s:", k.scheme)
+	}
+	if strings.Contains(rest, "#") {
+		return nil, k.bad("it has a #; in a password that is written %%23")
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(path+query, "@") {
+		return nil, k.bad("it has an @ behind a / or ?; in a password these are written %%40, %%2F and %%3F")
+	}
+	u := &redisURL{redisKind: k}
+	userinfo, hosts := "", authority
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		userinfo, hosts = authority[:i], authority[i+1:]
+	}
+	if err := u.setUser(userinfo); err != nil {
+		return nil, err
+	}
+	if err := u.setHosts(hosts); err != nil {
+		return nil, err
+	}
+	if err := u.setPath(path); err != nil {
+		return nil, err
+	}
+	if err := u.setParameters(query); err != nil {
+		return nil, err
+	}
+	return u, u.check()
+}
+
+func (u *redisURL) setUser(userinfo string) error {
+	user, password, _ := strings.Cut(userinfo, ":")
+	var err1, err2 error
+	u.user, err1 = url.PathUnescape(user)
+	u.password, err2 = url.PathUnescape(password)
+	if err1 != nil || err2 != nil { // which say where, and so repeat a part of it
+		return u.bad("its user or password has a %% that begins no code of a character; %% itself is written %%25")
+	}
+	return nil
+}
+
+func (u *redisURL) setHosts(list string) error {
+	for _, host := range strings.Split(list, ",") {
+		addr, err := u.address(host)
+		if err != nil {
+			return err
+		}
+		u.hosts = append(u.hosts, addr)
+	}
+	slices.Sort(u.hosts)
+	u.hosts = slices.Compact(u.hosts)
+	if len(u.hosts) > 1 && !u.several {
+		return u.bad("it has several hosts; for Sentinels there is %s+sentinel://, for a Cluster %s+cluster://", u.base(), u.base())
+	}
+	return nil
+}
+
+// address returns one of the hosts, always written in the same way.
+func (u *redisURL) address(text string) (string, error) {
+	host, port, hasPort := strings.Cut(text, ":")
+	if literal, after, ok := strings.Cut(text, "]"); ok && strings.HasPrefix(literal, "[") {
+		literal, err := url.PathUnescape(literal[1:])
+		ip, err2 := netip.ParseAddr(literal)
+		if err != nil || err2 != nil || !ip.Is6() {
+			return "", u.bad("what stands in the brackets of a host is no IPv6 address")
+		}
+		host = ip.String()
+		if port, hasPort = strings.CutPrefix(after, ":"); after != "" && !hasPort {
+			return "", u.bad("something other than a port follows the brackets of a host")
+		}
+	} else {
+		switch {
+		case strings.Contains(port, ":"):
+			return "", u.bad("a host has more than one colon; an IPv6 address stands in brackets, as in [::1]:%s", u.port)
+		case host == "":
+			return "", u.bad("it has no host, or an empty one")
+		case strings.ContainsFunc(host, notInHost):
+			return "", u.bad("a host has characters that no host has")
+		}
+		host = strings.ToLower(host)
+	}
+	if !hasPort {
+		return net.JoinHostPort(host, u.port), nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return "", u.bad("a port is no number from 1 to 65535")
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
+}
+
+func notInHost(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_", r)
+}
+
+func (u *redisURL) setPath(path string) error {
+	if u.master {
+		name, rest, _ := strings.Cut(path, "/")
+		var err error
+		if u.name, err = url.PathUnescape(name); err != nil || u.name == "" {
+			return u.bad("it does not name the master that the Sentinels are to be asked for")
+		}
+		path = rest
+	}
+	switch n, err := strconv.ParseUint(path, 10, 31); {
+	case path == "":
+	case !u.db && path != "0":
+		return u.bad("a Cluster has one database, which no path can choose")
+	case err != nil:
+		return u.bad("what follows the last / is no number of a database")
+	default:
+		u.number = int(n)
+	}
+	return nil
+}
+
+func (u *redisURL) setParameters(query string) error {
+	seen := make(map[string]bool)
+	for _, pair := range strings.Split(query, "&") {
+		if pair == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(pair, "=")
+		p, err := u.parameter(name)
+		if err != nil {
+			return err
+		}
+		value, err = url.PathUnescape(value)
+		switch {
+		case err != nil:
+			return u.bad("parameter %s has a %% that begins no code of a character; %% itself is written %%25", name)
+		case value == "":
+			return u.bad("parameter %s has no value: %s", name, p.Syntax)
+		case seen[name]:
+			return u.bad("parameter %s is there twice", name)
+		}
+		seen[name] = true
+		if err := p.set(u, value); err != nil {
+			return fmt.Errorf("%w URL: parameter %s: %w", ErrConfig, p.Syntax, err)
+		}
+	}
+	return nil
+}
+
+// parameter finds a parameter that makes sense in the URL.
+func (u *redisURL) parameter(name string) (*Parameter, error) {
+	var names, close []string
+	for _, p := range RedisParameters() {
+		switch {
+		case p.name() == name && p.tls && !u.tls:
+			return nil, fmt.Errorf("%w URL: parameter %s is for TLS; that is %s://", ErrConfig, name, withTLS(u.scheme))
+		case p.name() == name && p.sentinel && !u.master:
+			return nil, fmt.Errorf("%w URL: parameter %s is for Sentinels; that is %s+sentinel://", ErrConfig, name, u.base())
+		case p.name() == name:
+			return &p, nil
+		case p.tls && !u.tls, p.sentinel && !u.master:
+			continue
+		}
+		names = append(names, p.name())
+		if distance(name, p.name()) <= 2 {
+			close = append(close, p.name())
+		}
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && r != '-' && r != '_' }) {
+		return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
+	}
+	if len(close) > 0 {
+		return nil, fmt.Errorf("%w URL: there is no parameter %s; did you mean %s?", ErrConfig, name, strings.Join(close, " or "))
+	}
+	return nil, fmt.Errorf("%w URL: there is no parameter %s; there are %s", ErrConfig, name, strings.Join(names, ", "))
+}
+
+// check reports what does not go together.
+func (u *redisURL) check() error {
+	switch {
+	case u.password != "" && u.passwordFile != "", u.sentinelPassword != "" && u.sentinelPasswordFile != "":
+		return fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
+	case (u.cert == "") != (u.key == ""):
+		return fmt.Errorf("%w URL: parameters cert and key belong together; give both", ErrConfig)
+	case u.insecure && (u.ca != "" || u.serverName != ""):
+		return fmt.Errorf("%w URL: insecure=on looks at no certificate, so ca and server-name have no meaning; drop it or them", ErrConfig)
+	}
+	return nil
+}
+
+// String is the URL without secrets, and without what does not change which locks it is about.
+func (u *redisURL) String() string {
+	text := u.scheme + "://" + strings.ReplaceAll(strings.Join(u.hosts, ","), "%", "%25") // of an IPv6 zone
+	if u.master {
+		text += "/" + url.PathEscape(u.name)
+	}
+	if u.db {
+		text += "/" + strconv.Itoa(u.number)
+	}
+	return text
+}
+
+// options reads the files that the URL names, and says how to connect.
+func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, err error) {
+	password, err := secret(u.password, u.passwordFile)
+	if err != nil {
+		return o, nil, err
+	}
+	sentinelPassword, err := secret(u.sentinelPassword, u.sentinelPasswordFile)
+	if err != nil {
+		return o, nil, err
+	}
+	secure, err := u.tlsConfig()
+	if err != nil {
+		return o, nil, err
+	}
+	dialer := net.Dialer{Timeout: cmp.Or(u.dial, dialTimeout), KeepAlive: rueidis.DefaultTCPKeepAlive}
+	o = rueidis.ClientOption{
+		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.number,
+		ClientName: u.client, TLSConfig: secure, Dialer: dialer,
+	}
+	switch {
+	case u.master:
+		o.Sentinel = rueidis.SentinelOption{
+			MasterSet: u.name, Username: u.sentinelUser, Password: sentinelPassword,
+			ClientName: u.client, TLSConfig: secure, Dialer: dialer,
+		}
+	case u.db:
+		opts = append(opts, redislock.Single())
+	default:
+		opts = append(opts, redislock.Cluster())
+	}
+	return o, append(opts, redislock.FailoverGrace(!u.graceOff)), nil
+}
+
+// dialTimeout is the default of the parameter dial-timeout.
+const dialTimeout = 5 * time.Second
+
+// secret returns a password, which may stand in a file.
+func secret(text, file string) (string, error) {
+	if file == "" {
+		return text, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", unreadable("the password", err)
+	}
+	line, _, _ := strings.Cut(string(content), "\n")
+	if line = strings.TrimSuffix(line, "\r"); line == "" {
+		return "", fmt.Errorf("%w: the first line of %s is empty; the password is to stand there", ErrConfig, file)
+	}
+	return line, nil
+}
+
+func (u *redisURL) tlsConfig() (*tls.Config, error) {
+	if !u.tls {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	// Without a name the one that is dialled counts, for each server its own.
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.serverName, InsecureSkipVerify: u.insecure} //nolint:gosec // as asked for
+	if u.ca != "" {
+		pem, err := os.ReadFile(u.ca)
+		if err != nil {
+			return nil, unreadable("the authorities", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("%w: %s has no certificates in PEM", ErrConfig, u.ca)
+		}
+	}
+	if u.cert != "" {
+		pair, err := tls.LoadX509KeyPair(u.cert, u.key)
+		if err != nil {
+			return nil, unreadable("our certificate", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// unreadable is the error for a file that the URL names.
+func unreadable(what string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s can't be read: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s can't be read: %w", ErrConfig, what, err)
+}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// redisStore gives the test a Redis of its own, and a folder.
+func redisStore(t *testing.T) (node *redistest.Node, dir string) {
+	t.Helper()
+	node, dir = used(t, redistest.Single(t)), store(t)
+	t.Setenv("SNIB_URL", "redis://"+node.Addr())
+	return node, dir
+}
+
+// TestRedisGone kills the server, or hangs it, under a run: the command is ended, and we with it, before the lease is over that the
+// server may still remember.
+func TestRedisGone(t *testing.T) {
+	const ttl = 2 * time.Second
+	tests := []struct {
+		name    string
+		gone    func(*redistest.Node)
+		message string
+	}{
+		{"Killed", func(n *redistest.Node) { n.Kill() }, "its lease can't be renewed: dial tcp "},
+		{"Hung", func(n *redistest.Node) { n.Hang() }, "the store does not answer"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			node, dir := redisStore(t)
+			log := filepath.Join(dir, "signals")
+			p := start(t, "snib", "run", "--ttl", ttl.String(), "name", "--", "sigs", log, "terminated")
+			awaitText(t, log, "ready")
+			var child int
+			if _, err := fmt.Sscanf(read(log), "ready %d", &child); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(ttl / 2) // so that it has been renewed, and the lease of the grant is over before that of the renewal
+			tt.gone(node)
+			began := time.Now()
+			awaitText(t, log, "terminated")
+			code := p.wait()
+			if took := time.Since(began); code != 79 || took > ttl {
+				t.Errorf("exit code = %d after %v, want 79 within %v: %s", code, took, ttl, p.out.String())
+			}
+			if !gone(child) {
+				t.Errorf("the child is still there")
+			}
+			first, second, _ := strings.Cut(p.out.String(), "\n")
+			if !strings.HasPrefix(first, "snib: about to lose name: ") || !strings.Contains(first, tt.message) ||
+				!strings.HasPrefix(second, "snib: warning: name could not be released, and its lease is over by now: ") {
+				t.Errorf("messages = %q and %q, want %q and a warning", first, second, tt.message)
+			}
+		})
+	}
+}
+
+// TestRedisComesBack kills a server that keeps what it knows on disk: the run goes on where the server is back in time.
+func TestRedisComesBack(t *testing.T) {
+	node, dir := used(t, redistest.Single(t, "appendonly yes", "appendfsync always")), store(t)
+	t.Setenv("SNIB_URL", "redis://"+node.Addr())
+	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+	p := start(t, "snib", "run", "-v", "--ttl", "6s", "name", "--", "hold", ready, stop)
+	await(t, "command", func() bool { return exists(ready) })
+	node.Kill()
+	time.Sleep(2500 * time.Millisecond) // a renewal falls into this
+	node.Restart()
+	await(t, "renewal", func() bool { return heldFor(t, "name") > 0 })
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(); code != 0 || !strings.Contains(p.out.String(), "was not renewed") {
+		t.Errorf("exit code = %d, want 0, and that a renewal failed: %s", code, p.out.String())
+	}
+}
+
+// TestSentinelFailover kills the master under a run: the run goes on at the new one, and while that may not know of all holds,
+// nothing else is granted.
+func TestSentinelFailover(t *testing.T) {
+	s, dir := redistest.Sentinel(t), store(t)
+	used(t, s.Master())
+	t.Setenv("SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName())
+	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+	p := start(t, "snib", "run", "-v", "--ttl", "10s", "name", "--", "hold", ready, stop)
+	await(t, "command", func() bool { return exists(ready) })
+	s.WaitForReplicas()
+	s.WaitForFailover(s.KillMaster())
+	await(t, "end of the grace", func() bool {
+		out, code := snib(t, "run", "-n", "--ttl", "1s", "other", "--", "true")
+		if code == 75 && !strings.Contains(out, "other may be taken: the store restarted or failed over, and grants nothing for ") {
+			t.Errorf("while the grace lasts: %s", out)
+		}
+		return code == 0
+	})
+	if held := heldFor(t, "name"); held < 10*time.Second {
+		t.Errorf("something was granted %v after the grant of a lease of 10s that may have been forgotten", held)
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code = %d, want 0: %s", code, p.out.String())
+	}
+}
+
+func TestRedisNoIncrementIsLost(t *testing.T) {
+	const procs, runs = 8, 15
+	_, dir := redisStore(t)
+	file := filepath.Join(dir, "counter")
+	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range procs {
+		all.Go(func() {
+			for range runs {
+				if out, err := exec.Command("snib", "run", "counter", "--", "increment", file).CombinedOutput(); err != nil || len(out) > 0 {
+					t.Errorf("snib run: %v: %s", err, out)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got, want := read(file), strconv.Itoa(procs*runs); got != want {
+		t.Errorf("counter = %s, want %s", got, want)
+	}
+}
+
+// TestRedisOrder: who came first is served first.
+func TestRedisOrder(t *testing.T) {
+	_, dir := redisStore(t)
+	log, ready, stop := filepath.Join(dir, "log"), filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+	holder := start(t, "snib", "run", "name", "--", "hold", ready, stop)
+	await(t, "holder", func() bool { return exists(ready) })
+	var waiters []*proc
+	var want string
+	for i := range 5 {
+		waiters = append(waiters, start(t, "snib", "run", "name", "--", "sh", "-c", fmt.Sprintf("echo %d >>%s", i, log)))
+		want += fmt.Sprintln(i)
+		await(t, "waiter", func() bool {
+			out, _ := snib(t, "show", "-o", "json", "name")
+			return strings.Count(out, `"waited"`) == i+1
+		})
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(waiters, holder) {
+		if code := p.wait(); code != 0 {
+			t.Errorf("exit code = %d: %s", code, p.out.String())
+		}
+	}
+	if got := read(log); got != want {
+		t.Errorf("they came in the order %q, want %q", got, want)
+	}
+}
+
+// TestHiddenPassword: a password that was given in --url is not in what ps shows, however it was given.
+func TestHiddenPassword(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	url := "redis://:" + encoded + "@" + node.Addr()
+	for i, args := range [][]string{{"-u", url}, {"--url", url}, {"--url=" + url}, {"-u" + url}, {"-vu", url}} {
+		dir := store(t)
+		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+		name := strconv.Itoa(i)
+		// What follows the -- is not ours to change.
+		p := start(t, append(append([]string{"snib", "run", name}, args...), "--", "hold", ready, stop, "x://a:b@c")...)
+		await(t, "command", func() bool { return exists(ready) })
+		line := read(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid))
+		if strings.Contains(line, "horse") || !strings.Contains(line, "run\x00"+name) || !strings.Contains(line, node.Addr()) ||
+			!strings.Contains(line, "\x00x://a:b@c\x00") {
+			t.Errorf("%v: ps shows %q", args, line)
+		}
+		if err := os.WriteFile(stop, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code := p.wait(); code != 0 {
+			t.Errorf("%v: exit code = %d: %s", args, code, p.out.String())
+		}
+	}
+}
+
+// TestWaitsBehindNobody: who waits though nobody holds the lock is told why.
+func TestWaitsBehindNobody(t *testing.T) {
+	node := redistest.Single(t)
+	store(t)
+	c := sit(t, "snib", "run", "-u", "redis://"+node.Addr(), "--ttl", "50s", "name", "--", "true")
+	c.see(`\r\x1b\[Ksnib: waiting for name: the store restarted or failed over, and grants nothing`)
+	node.Hang()
+	c.see(`\r\x1b\[Ksnib: waiting for name: the store does not answer`)
+	node.Resume()
+	node.Kill()
+	c.see(`\r\x1b\[Ksnib: waiting for name: redis://127.0.0.1:\d+/0: dial tcp`)
+	c.press(ctrlC)
+	c.wait()
+	// The same where the wait ends by itself.
+	out, code := snib(t, "run", "-u", "redis://"+node.Addr(), "-w", "1", "name", "--", "true")
+	if code != 69 {
+		t.Errorf("exit code = %d, want 69: %s", code, out)
+	}
+}
+
+// TestGoneWhileWaiting: a wait that ends while nobody answers does not say that the lock is taken, as --skip would take that for a
+// reason to be silent.
+func TestGoneWhileWaiting(t *testing.T) {
+	node, dir := redisStore(t)
+	ready := filepath.Join(dir, "ready")
+	start(t, "snib", "run", "name", "--", "hold", ready, filepath.Join(dir, "stop"))
+	await(t, "holder", func() bool { return exists(ready) })
+	var waiters []*proc
+	for _, flag := range []string{"--ttl=30s", "--skip", "--quiet"} {
+		waiters = append(waiters, start(t, "snib", "run", "-w", "3s", flag, "name", "--", "true"))
+	}
+	await(t, "waiters", func() bool {
+		out, _ := snib(t, "show", "-o", "json", "name")
+		return strings.Count(out, `"waited"`) == 3
+	})
+	node.Kill()
+	for _, p := range waiters {
+		if code := p.wait(); code != 69 || !strings.Contains(p.out.String(), "dial tcp") {
+			t.Errorf("%v: exit code = %d, want 69 and that nobody is there: %s", p.Args, code, p.out.String())
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// password is what the servers ask for: one that has to be encoded in a URL, where it is encoded.
+const (
+	password = "correct/horse@battery:50%"
+	encoded  = "correct%2Fhorse%40battery%3A50%25"
+)
+
+// The scripts that say the same of every store, and those of them that differ most between kinds of Redis.
+var (
+	sameScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion"}
+	kindScripts = sameScripts[:3]
+)
+
+// TestRedisScripts runs them on all kinds of Redis.
+func TestRedisScripts(t *testing.T) {
+	const safe = "min-replicas-to-write 1" // or it would be warned about
+	t.Run("Single", func(t *testing.T) {
+		node := redistest.Single(t)
+		sameOn(t, sameScripts, "redis://"+node.Addr(), node)
+	})
+	t.Run("TLS", func(t *testing.T) {
+		node := redistest.Single(t, redistest.TLS, redistest.Password(password))
+		sameOn(t, kindScripts, "rediss://:"+encoded+"@"+node.Addr()+"?ca="+authority(node), node)
+	})
+	t.Run("Sentinel", func(t *testing.T) {
+		s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword("horse/stable"), safe)
+		sameOn(t, kindScripts, "redis+sentinel://:"+encoded+"@"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+
+			"?sentinel-password=horse%2Fstable", s.Master())
+	})
+	t.Run("Cluster", func(t *testing.T) {
+		c := redistest.Cluster(t, redistest.Password(password), safe)
+		// Without the grace: what a server knows of itself is for one slot.
+		sameOn(t, kindScripts, "redis+cluster://:"+encoded+"@"+strings.Join(c.Addrs()[:2], ",")+"?failover-grace=off", c.Nodes()[:3]...)
+	})
+}
+
+// TestRedis runs the scripts that are about Redis. Each finds servers of its own in its environment.
+func TestRedis(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join("testdata", "redis", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("scripts: %v, %v", scripts, err)
+	}
+	lossy := redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
+	secure := used(t, redistest.Single(t, redistest.TLS, redistest.Password(password)))
+	secret := used(t, redistest.Single(t, redistest.Password(password),
+		fmt.Sprintf("user alice on >%s ~* &* +@all -info", password), fmt.Sprintf("user bob on >%s ~* &* +@all -evalsha", password)))
+	sentinel := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+	hung := redistest.Single(t)
+	hung.Hang()
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) { // when it returns, the script begins
+			node := used(t, redistest.Single(t))
+			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
+				"redis": func(ts *testscript.TestScript, _ bool, args []string) { redis(ts, node, args) },
+			}}
+			_, port, _ := strings.Cut(node.Addr(), ":")
+			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
+				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authority(secure), "LOSSY="+lossy.Addr(),
+				"NODE="+redistest.Single(t, "cluster-enabled yes").Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(),
+				"SENTINELS="+strings.Join(sentinel.Sentinels(), ","), "MASTER="+sentinel.MasterName(), "OLD="+oldRedis(t))
+		})
+	}
+}
+
+// redis ARG… sends a command to the script's server and prints the answer.
+func redis(ts *testscript.TestScript, n *redistest.Node, args []string) {
+	var command []any
+	for _, arg := range args {
+		command = append(command, arg)
+	}
+	answer, err := n.Do(command...)
+	ts.Check(err)
+	fmt.Fprintln(ts.Stdout(), answer)
+}
+
+// oldRedis is the address of something that says of itself that it is Redis 6.0, and knows no more than that.
+func oldRedis(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for in := bufio.NewScanner(conn); in.Scan(); { // each argument of a command is a line of its own
+					switch in.Text() {
+					case "HELLO":
+						fmt.Fprint(conn, "%2\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n$5\r\nproto\r\n:3\r\n")
+					case "SETINFO":
+						fmt.Fprint(conn, "-ERR unknown subcommand\r\n")
+					case "INFO":
+						const info = "redis_version:6.0.16\r\nrun_id:1234567890123456789012345678901234567890\r\n"
+						fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(info), info)
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// sameOn runs one script after the other, each on an empty store.
+func sameOn(t *testing.T, scripts []string, url string, masters ...*redistest.Node) {
+	t.Helper()
+	for _, name := range scripts {
+		for _, m := range masters {
+			m.Must("FLUSHALL")
+		}
+		if len(masters) == 1 {
+			used(t, masters[0])
+		}
+		t.Run(name, func(t *testing.T) { // when it returns, the script begins
+			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}}, "SNIB_URL="+url)
+		})
+		for _, m := range masters {
+			for _, pattern := range []string{"snib.q:*", "snib.w:*"} {
+				if keys := m.Must("KEYS", pattern).([]any); len(keys) > 0 {
+					t.Errorf("after %s nobody waits, and there is %v", name, keys)
+				}
+			}
+		}
+	}
+}
+
+// used makes a server one that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
+func used(t *testing.T, n *redistest.Node) *redistest.Node {
+	t.Helper()
+	info, _ := n.Must("INFO", "server").(string)
+	_, rest, _ := strings.Cut(info, "run_id:")
+	id, _, _ := strings.Cut(rest, "\r\n")
+	n.Must("HSET", "snib.m", "r", id, "c", 0, "x", 0)
+	return n
+}
+
+// authority is the file with the authority that signed a server's certificate.
+func authority(n *redistest.Node) string {
+	answer := n.Must("CONFIG", "GET", "tls-ca-cert-file").([]any)
+	return fmt.Sprint(answer[1])
+}
