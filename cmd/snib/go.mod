@@ -14,10 +14,20 @@ require (
 )
 
 require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+)
+
+require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/ncruces/go-sqlite3 v0.35.6 // indirect
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
+	github.com/sniblock/snib/pglock v0.0.0
 	golang.org/x/tools v0.50.0 // indirect
 )
 
@@ -26,3 +36,5 @@ replace (
 	github.com/sniblock/snib/redislock => ../../redislock
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 )
+
+replace github.com/sniblock/snib/pglock => ../../pglock

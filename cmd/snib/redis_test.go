@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
@@ -125,7 +126,8 @@ func sameOn(t *testing.T, scripts []string, url string, masters ...*redistest.No
 	t.Helper()
 	for _, name := range scripts {
 		for _, m := range masters {
-			m.Must("FLUSHALL")
+			// A master counts its replicas once a second, and refuses to write before.
+			livetest.Await(t, "empty store", func() error { _, err := m.Do("FLUSHALL"); return err })
 		}
 		if len(masters) == 1 {
 			used(t, masters[0])

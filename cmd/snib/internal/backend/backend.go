@@ -51,6 +51,8 @@ func Schemes() []Scheme {
 	add(redisSentinel, "redis+sentinel://HOST:PORT,.../MASTER/DB", "the Redis that these Sentinels call MASTER")
 	add(redisCluster, "redis+cluster://HOST:PORT,...", "a Redis Cluster, known by some of its nodes")
 	return append(all,
+		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", postgres},
+		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", postgres},
 		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", memory})
 }
 

@@ -95,6 +95,9 @@ func cutOff(err error) bool {
 
 // Denied reports whether a server said that we may not do this.
 func Denied(err error) bool {
+	if postgresSays(err, "28") || postgresSays(err, "42501") { // who we are, and what we may do
+		return true
+	}
 	var answer *redislock.ReplyError
 	return errors.As(err, &answer) &&
 		(has(answer.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(answer.Text, "The user executing the script can't"))

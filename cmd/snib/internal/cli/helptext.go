@@ -124,6 +124,9 @@ const releaseNotes = `  It frees exactly the holds that it saw; if the holder ch
   command; until then that may run beside the next holder's.
 `
 
+const schemaExamples = `  snib schema postgres | psql app
+`
+
 const versionExamples = `  snib version
 `
 
