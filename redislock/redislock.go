@@ -32,6 +32,9 @@ const dialTimeout = 5 * time.Second
 // silence is how long a connection may answer nothing before it is given up. The client's own default of 10 s outlasts most leases.
 const silence = 3 * time.Second
 
+// refresh is how often the Sentinels are asked who is the master, in case that a failover was not heard of.
+const refresh = 10 * time.Second
+
 // A Driver takes leases in one Redis, alone, behind Sentinel or in a Cluster. It stands for one process: it has one place in each
 // lock's queue.
 type Driver struct {
@@ -75,6 +78,9 @@ func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	o.ForceSingleClient = conf.topology == single
 	if o.Dialer.Timeout == 0 {
 		o.Dialer.Timeout = dialTimeout
+	}
+	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
+		o.Sentinel.TopologyRefreshInterval = refresh
 	}
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = silence

@@ -48,6 +48,8 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 func check(info map[string]string, isCluster bool, conf config) error {
 	enabled := info["cluster_enabled"] == "1" || info["redis_mode"] == "cluster"
 	switch {
+	case info["redis_mode"] == "sentinel":
+		return fmt.Errorf("%w server: it is a Sentinel; name the master that it watches", driver.ErrInvalid)
 	case !atLeast(info["redis_version"], 6, 2):
 		return fmt.Errorf("%w server: it is Redis %s; 6.2 is the oldest that will do", driver.ErrInvalid, info["redis_version"])
 	case enabled && !isCluster:

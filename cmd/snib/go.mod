@@ -14,6 +14,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
@@ -22,11 +23,13 @@ require (
 )
 
 require (
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/ncruces/go-sqlite3 v0.35.6 // indirect
 	github.com/ncruces/go-sqlite3-wasm/v6 v6.3.35304 // indirect
 	github.com/ncruces/julianday v1.0.0 // indirect
+	github.com/sniblock/snib/mysqllock v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
 	golang.org/x/tools v0.50.0 // indirect
 )
@@ -38,3 +41,5 @@ replace (
 )
 
 replace github.com/sniblock/snib/pglock => ../../pglock
+
+replace github.com/sniblock/snib/mysqllock => ../../mysqllock

@@ -59,7 +59,7 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 		t.Fatal(err)
 	}
 	write(overlay, list)
-	args := []string{"test", "-overlay", overlay, "-timeout", "20s", "-run", m.run}
+	args := []string{"test", "-overlay", overlay, "-timeout", "90s", "-run", m.run}
 	if m.race {
 		args = append(args, "-race")
 	}

@@ -53,6 +53,7 @@ func Schemes() []Scheme {
 	return append(all,
 		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", postgres},
 		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", postgres},
+		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MySQL or MariaDB", mySQL},
 		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", memory})
 }
 

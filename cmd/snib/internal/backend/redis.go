@@ -95,7 +95,7 @@ func cutOff(err error) bool {
 
 // Denied reports whether a server said that we may not do this.
 func Denied(err error) bool {
-	if postgresSays(err, "28") || postgresSays(err, "42501") { // who we are, and what we may do
+	if postgresSays(err, "28") || postgresSays(err, "42501") || mySQLSays(err, 1044, 1045, 1142, 1143) { // who we are, and what we may do
 		return true
 	}
 	var answer *redislock.ReplyError

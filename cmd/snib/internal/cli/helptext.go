@@ -125,6 +125,7 @@ const releaseNotes = `  It frees exactly the holds that it saw; if the holder ch
 `
 
 const schemaExamples = `  snib schema postgres | psql app
+  snib schema mysql | mysql app
 `
 
 const versionExamples = `  snib version

@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+// mySQL is the [Scheme] of lease rows in MySQL and MariaDB. Parameters are those of the Go driver's data source names.
+func mySQL(rest string) (place, error) {
+	const example = "such as mysql://user@localhost:3306/app"
+	u, err := url.Parse("mysql:" + rest)
+	switch {
+	case err != nil:
+		return place{}, fmt.Errorf("%w URL: mysql: it can't be read; a URL has the form mysql://USER:PASSWORD@HOST:PORT/DATABASE, "+
+			"with %%XX for what is special", ErrConfig) // url's error repeats it, password and all
+	case u.Host == "":
+		return place{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
+	case strings.Trim(u.Path, "/") == "":
+		return place{}, fmt.Errorf("%w URL: mysql: needs a database, %s", ErrConfig, example)
+	}
+	c, err := mysql.ParseDSN("tcp(" + hostPort(u, "3306") + ")/?" + u.RawQuery)
+	if err != nil {
+		return place{}, fmt.Errorf("%w URL: mysql: %w", ErrConfig, err)
+	}
+	c.User, c.DBName = u.User.Username(), strings.Trim(u.Path, "/")
+	c.Passwd, _ = u.User.Password()
+	if c.Timeout <= 0 {
+		c.Timeout = dialSQL
+	}
+	name := "mysql://" + url.User(c.User).String() + "@" + c.Addr + "/" + c.DBName
+	return place{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }}, nil
+}
+
+func hostPort(u *url.URL, port string) string {
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+func openMySQL(name string, c *mysql.Config) (driver.Driver, error) {
+	c.Logger = &mysql.NopLogger{} // it would write to our stderr
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, in(name, err))
+	}
+	db := sql.OpenDB(connector)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		_ = db.Close()
+		if mySQLSays(err, 1049) { // no such database
+			return nil, fmt.Errorf("%w: %w", ErrConfig, in(name, err))
+		}
+		return nil, err
+	}
+	return mySQLDriver{mysqllock.New(db), db}, nil
+}
+
+// mySQLSays reports whether an error of the server has one of these numbers.
+func mySQLSays(err error, numbers ...uint16) bool {
+	var e *mysql.MySQLError
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, n := range numbers {
+		if e.Number == n {
+			return true
+		}
+	}
+	return false
+}
+
+// A mySQLDriver closes its pool, which is nobody else's.
+type mySQLDriver struct {
+	*mysqllock.Driver
+	db *sql.DB
+}
+
+func (d mySQLDriver) Close() error { return errors.Join(d.Driver.Close(), d.db.Close()) }

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+// TestMySQLScripts runs the scripts that say the same of every store on MariaDB, and the one that is about it.
+func TestMySQLScripts(t *testing.T) {
+	for _, name := range kindScripts {
+		sameOn(t, []string{name}, mysqlURL(mysqltest.Start(t).Addr()))
+	}
+	s := mysqltest.Start(t)
+	t.Run("mysql", func(t *testing.T) {
+		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "mysql", "mysql.txtar")}},
+			"SNIB_URL="+mysqlURL(s.Addr()), "ADDR="+s.Addr(), "USER="+mysqltest.User)
+	})
+}
+
+func mysqlURL(addr string) string {
+	return "mysql://" + mysqltest.User + ":" + mysqltest.Password + "@" + addr + "/" + mysqltest.Database
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package mysqltest
+
+import "syscall"
+
+// Servers run on Linux only.
+
+func unprivileged() *syscall.SysProcAttr { return nil }
+
+func give(string) error { return nil }

@@ -1,0 +1,63 @@
+package mysqllock_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver of sql.Open
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+func TestConformance(t *testing.T) {
+	server := mysqltest.Start(t)
+	drivertest.Run(t, harness(server, false, func(t *testing.T, addr string) driver.Driver {
+		return mysqllock.New(dial(t, mysqltest.DSN(addr)))
+	}))
+}
+
+func TestConformanceSession(t *testing.T) {
+	server := mysqltest.Start(t)
+	drivertest.Run(t, harness(server, true, func(t *testing.T, addr string) driver.Driver {
+		return mysqllock.NewSession(dial(t, mysqltest.DSN(addr)), mysqllock.Timeout(time.Second))
+	}))
+}
+
+// harness is for drivers on a server. Each has a proxy of its own on its way there.
+func harness(server *mysqltest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
+	proxies := map[driver.Driver]*livetest.Proxy{}
+	return drivertest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			proxy := livetest.NewProxy(t, server.Addr())
+			d := open(t, proxy.Addr())
+			proxies[d] = proxy
+			return d
+		},
+		TTL:    200 * time.Millisecond,
+		Secret: mysqltest.Password,
+		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
+		Kill: func(t *testing.T, req driver.Request) func() {
+			return start(t, job{Role: "hold", DSN: server.DSN(), Session: session, Req: req}).holding().kill
+		},
+		Restart: func(*testing.T) {
+			server.Kill()
+			server.Restart()
+		},
+	}
+}
+
+// dial returns a pool of connections that ends with the test.
+func dial(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}

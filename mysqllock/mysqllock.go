@@ -1,0 +1,166 @@
+package mysqllock
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+)
+
+// A Driver takes leases that are rows of one table. It is safe for concurrent use.
+type Driver struct {
+	db    *sql.DB // the user's, who closes it
+	conf  config
+	sql   statements
+	id    string // of this driver, unique over all processes and time
+	serie atomic.Uint64
+
+	store   store
+	lanes   lanes
+	waits   waits
+	prunes  pruner
+	session *session // nil for rows
+
+	life    context.Context // done when Close is called
+	end     context.CancelCauseFunc
+	running sync.WaitGroup // goroutines of the driver
+	closing sync.Once
+}
+
+// New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
+// the database of db. The table is created when it is first needed; see [Schema] for those who may not create tables.
+//
+// The db stays the caller's: the driver uses its connections for one statement at a time, and one more for as long as
+// somebody waits. It never closes db, and must be closed before it is. A db that may open one connection only
+// (SetMaxOpenConns) has none for waiting: the driver then asks ten times a second. Who waits for a lock while it has all
+// connections that db may open waits for itself.
+//
+// New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
+func New(db *sql.DB, opts ...Option) *Driver { return open(db, "snib_locks", opts) }
+
+func open(db *sql.DB, table string, opts []Option) *Driver {
+	d := &Driver{db: db, conf: configure(db, table, opts), id: strings.ToLower(rand.Text()[:16])}
+	d.sql = newStatements(d.conf.table)
+	d.life, d.end = context.WithCancelCause(context.Background())
+	d.waits.init()
+	d.lanes.init()
+	return d
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info {
+	info := driver.Info{
+		Backend:  "mysql",
+		Tenure:   driver.TenureLease,
+		Fencing:  driver.FencingDurable,
+		Fairness: driver.FairAlways,
+		Shared:   true,
+		Slots:    true,
+		MinTTL:   50 * time.Millisecond, // below it one slow flush of the server's disk ends leases
+		Assumptions: []string{
+			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
+			"the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits",
+			"nobody else changes or deletes rows of the table",
+		},
+	}
+	if d.session != nil {
+		d.session.describe(&info)
+	}
+	return info
+}
+
+// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL; those of sessions end
+// with the session. The db stays open.
+func (d *Driver) Close() error {
+	d.closing.Do(func() {
+		d.end(driver.ErrClosed)
+		if d.session != nil {
+			d.session.close()
+		}
+		d.running.Wait()
+		d.waits.leave(d)
+		go d.store.close() // it waits for what the user does on the connections
+	})
+	return nil
+}
+
+// closed reports whether Close was called.
+func (d *Driver) closed() bool { return d.life.Err() != nil }
+
+// nonce returns an id of one attempt to acquire. It begins with the driver's.
+func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
+
+// alive returns a context that ends with ctx or with the driver, whichever comes first.
+func (d *Driver) alive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// spawn runs fn in a goroutine that Close waits for.
+func (d *Driver) spawn(fn func()) { d.running.Go(fn) }
+
+// ready reports what keeps the driver from doing anything.
+func (d *Driver) ready(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case d.conf.err != nil:
+		return d.conf.err
+	case d.closed():
+		return driver.ErrClosed
+	}
+	return nil
+}
+
+// check reports what keeps the driver from serving req.
+func (d *Driver) check(req driver.Request) error {
+	switch {
+	case req.TTL <= 0:
+		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
+	case req.Slots < 0:
+		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
+	case req.Slots > 0 && req.Shared:
+		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
+	case d.session == nil:
+		return nil
+	case req.Shared || req.Slots > 0:
+		return fmt.Errorf("%w request: GET_LOCK has neither a read side nor slots; take a row instead", driver.ErrInvalid)
+	case req.Detached:
+		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
+	}
+	return nil
+}
+
+// A config is what the options say.
+type config struct {
+	table          string // quoted
+	database, bare string // the same in parts, as they are; no database is the connection's
+	key            func(name string) string
+	idle           time.Duration // that ends a session
+	err            error
+}
+
+func configure(db *sql.DB, table string, opts []Option) config {
+	c := config{table: "`" + table + "`", bare: table, key: NameKey, idle: 15 * time.Second}
+	if db == nil {
+		c.err = fmt.Errorf("%w db: it is nil", driver.ErrInvalid)
+	}
+	for _, opt := range opts {
+		c.err = errors.Join(c.err, opt(&c))
+	}
+	return c
+}

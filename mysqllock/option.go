@@ -1,0 +1,69 @@
+package mysqllock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// An Option changes how a driver works.
+type Option func(*config) error
+
+// Table names the table, with its database before a dot if it is another than that of the connection: "locks",
+// "infra.locks". All who are to exclude one another name the same. The default is snib_locks, and snib_sessions for
+// [NewSession].
+func Table(name string) Option {
+	return func(c *config) error {
+		table, err := quote(name)
+		c.table = table
+		c.database, c.bare, _ = strings.Cut(name, ".")
+		if c.bare == "" {
+			c.database, c.bare = "", name
+		}
+		return err
+	}
+}
+
+// quote returns a name of a table as it stands in statements.
+func quote(name string) (string, error) {
+	parts := strings.Split(name, ".")
+	for i, part := range parts {
+		if part == "" || len(part) > 64 || strings.ContainsAny(part, "\x00?") || strings.HasSuffix(part, " ") {
+			return "", fmt.Errorf("%w table %q: it is a name of at most 64 bytes, or a database, a dot and a name",
+				driver.ErrInvalid, name)
+		}
+		parts[i] = "`" + strings.ReplaceAll(part, "`", "``") + "`"
+	}
+	if len(parts) > 2 {
+		return "", fmt.Errorf("%w table %q: there is more than one dot in it", driver.ErrInvalid, name)
+	}
+	return strings.Join(parts, "."), nil
+}
+
+// Timeout sets after how much silence the server ends the session of a holder that died or was cut off: whole seconds,
+// as the server counts. The default is 15 seconds. Less than one or more than a day is a [driver.ErrInvalid]. Only
+// [NewSession] has a use for it.
+func Timeout(d time.Duration) Option {
+	return func(c *config) error {
+		if d < time.Second || d > 24*time.Hour || d%time.Second != 0 {
+			return fmt.Errorf("%w session timeout %v: it is 1 s to a day, in whole seconds", driver.ErrInvalid, d)
+		}
+		c.idle = d
+		return nil
+	}
+}
+
+// Keys sets how names become the names that GET_LOCK locks, so that others who use the same ones are excluded too:
+// [DotNetKey], or a function of yours. The default is [NameKey]. Two names with the same key are one lock. Only
+// [NewSession] has a use for it.
+func Keys(key func(name string) string) Option {
+	return func(c *config) error {
+		if key == nil {
+			return fmt.Errorf("%w function for keys: it is nil", driver.ErrInvalid)
+		}
+		c.key = key
+		return nil
+	}
+}

@@ -1,0 +1,182 @@
+package mysqllock
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// version of the table, see docs/backends/mysqllock.md, "Wire format".
+const version = 1
+
+// schema creates the table. It may be run again, and by several at once.
+const schema = `CREATE TABLE IF NOT EXISTS {table} (
+	name    VARBINARY(767) NOT NULL PRIMARY KEY,
+	version BIGINT         NOT NULL,
+	token   BIGINT         NOT NULL,
+	slots   INT            NOT NULL,
+	held    BIGINT         NOT NULL,
+	kept    TINYINT        NOT NULL,
+	since   BIGINT         NOT NULL,
+	ends    BIGINT         NOT NULL,
+	holder  MEDIUMBLOB     NOT NULL,
+	holders MEDIUMBLOB     NOT NULL,
+	waiters MEDIUMBLOB     NOT NULL,
+	called  VARBINARY(32),
+	used    BIGINT         NOT NULL,
+	KEY called (called)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
+INSERT IGNORE INTO {table} (name, version, token, slots, held, kept, since, ends, holder, holders, waiters, called, used)
+	VALUES ('', 0, 0, 1, 0, 0, 0, 0, '', '', '', NULL, 0);
+`
+
+// Schema returns the statements that create the table, for those who create tables by migrations; each ends with a
+// semicolon and a new line. Several may run them at once, and again. With an empty table the name is snib_locks; for
+// [NewSession] it is snib_sessions.
+//
+// A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. A table that can't be named is
+// a [driver.ErrInvalid].
+func Schema(table string) (string, error) {
+	quoted, err := quote(cmp.Or(table, "snib_locks"))
+	if err != nil {
+		return "", err
+	}
+	return render(schema, quoted), nil
+}
+
+// render puts the name of the table into a statement.
+func render(sql, table string) string { return strings.ReplaceAll(sql, "{table}", table) }
+
+// A store is what the driver knows of the database. Its zero value knows nothing.
+type store struct {
+	mu       sync.Mutex
+	ready    bool // the table is there and ours
+	explicit bool // autocommit is off: our statements need transactions
+	prepared map[string]*sql.Stmt
+}
+
+func (s *store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = false
+}
+
+// close closes the statements. The database lives on.
+func (s *store) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stmt := range s.prepared {
+		_ = stmt.Close() // with the connection gone there is nothing to close
+	}
+	s.prepared = nil
+}
+
+// errEmpty means that the table was made, and not filled.
+var errEmpty = errors.New("the table is empty")
+
+// prepare makes sure, once, that the table is there and ours.
+func (d *Driver) prepare(ctx context.Context) error {
+	s := &d.store
+	s.mu.Lock()
+	ready := s.ready
+	s.mu.Unlock()
+	if ready {
+		return nil
+	}
+	err := d.examine(ctx)
+	if code(err) == noSuchTable || errors.Is(err, errEmpty) {
+		if err = d.create(ctx); err == nil {
+			err = d.examine(ctx)
+		}
+	}
+	if err == nil {
+		s.mu.Lock()
+		s.ready = true
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// examine checks that the server is one that we can use and the table one of ours.
+func (d *Driver) examine(ctx context.Context) error {
+	var name string
+	var commits bool
+	if err := d.db.QueryRowContext(ctx, `SELECT @@version, @@autocommit`).Scan(&name, &commits); err != nil {
+		return d.explain(ctx, err)
+	}
+	if err := usable(name); err != nil {
+		return err
+	}
+	d.store.mu.Lock()
+	d.store.explicit = !commits
+	d.store.mu.Unlock()
+
+	found := -1
+	err := d.query(ctx, d.sql.inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
+	switch {
+	case code(err) == unknownColumn:
+		return fmt.Errorf("%w table %s: it is not one of ours (%w); name another with the option Table",
+			driver.ErrInvalid, d.conf.table, err)
+	case err != nil:
+		return err
+	case found < 0:
+		return errEmpty
+	case found != version:
+		return fmt.Errorf("%w table %s: it has version %d, and this program knows version %d",
+			driver.ErrInvalid, d.conf.table, found, version)
+	}
+	return d.transactional(ctx)
+}
+
+// transactional checks that the table is in InnoDB: others keep nothing when they are killed.
+func (d *Driver) transactional(ctx context.Context) error {
+	engine := ""
+	err := d.query(ctx, `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
+		[]any{d.conf.database, d.conf.bare}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
+	if err == nil && engine != "InnoDB" && engine != "" {
+		err = fmt.Errorf("%w table %s: its engine is %s; it has to be InnoDB", driver.ErrInvalid, d.conf.table, engine)
+	}
+	return err
+}
+
+// usable refuses servers whose GET_LOCK gives up one lock for another, and with them all that are older than what we know.
+func usable(name string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(name, "5.5.5-"), "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("%w server: its version %q can't be read", driver.ErrInvalid, name)
+	}
+	least, product := 507, "MySQL 5.7"
+	if strings.Contains(name, "MariaDB") {
+		least, product = 1002, "MariaDB 10.2"
+	}
+	if major*100+minor < least {
+		return fmt.Errorf("%w server: it is %s, and %s is the oldest that will do", driver.ErrInvalid, name, product)
+	}
+	return nil
+}
+
+// create makes the table.
+func (d *Driver) create(ctx context.Context) error {
+	text := render(schema, d.conf.table)
+	for _, statement := range strings.SplitAfter(text, ";\n") {
+		if strings.TrimSpace(statement) == "" {
+			continue
+		}
+		_, err := d.exec(ctx, statement)
+		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied, optionPrevents, readOnlyMode, readOnlySession}, code(err)) {
+			return fmt.Errorf("the table %s is not there, and we may not create it: %w; somebody who may has to run:\n%s",
+				d.conf.table, err, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package mysqllock_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	db := dial(t, server.DSN())
+	for _, account := range []string{"guest", "locker"} {
+		must(t, db, "CREATE USER "+account+"@'%' IDENTIFIED BY 'x'")
+	}
+	must(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE ON snib.* TO locker@'%'")
+	must(t, db, "GRANT SELECT ON snib.* TO guest@'%'")
+	as := func(t *testing.T, account string) *sql.DB { return dial(t, account+":x@tcp("+server.Addr()+")/snib") }
+
+	t.Run("MadeByManyAtOnce", func(t *testing.T) {
+		var all sync.WaitGroup
+		for i := range 12 {
+			d := open(t, db, mysqllock.Table("at once"))
+			all.Go(func() {
+				if l, err := d.Acquire(t.Context(), ask(fmt.Sprint("first ", i%3), fmt.Sprint(i))); err != nil {
+					t.Error(err)
+				} else if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+	t.Run("Migration", func(t *testing.T) {
+		text, err := mysqllock.Schema("snib.migr`ated")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for statement := range strings.SplitSeq(strings.TrimSpace(text), ";\n") {
+				must(t, db, statement)
+			}
+		}
+		d := open(t, as(t, "locker"), mysqllock.Table("snib.migr`ated"))
+		release(t, acquire(t, d, ask("a", "a")))
+	})
+	t.Run("DroppedMeanwhile", func(t *testing.T) {
+		d := open(t, db, mysqllock.Table("dropped"))
+		before := acquire(t, d, ask("a", "a")).Grant().Token
+		must(t, db, "DROP TABLE dropped")
+		_, _ = try(t, d, ask("a", "b")) // finds out
+		if got := acquire(t, d, ask("a", "b")).Grant().Token; got <= before {
+			t.Errorf("token %d after %d", got, before)
+		}
+		must(t, db, "TRUNCATE dropped")
+		open(t, db, mysqllock.Table("dropped"))
+		release(t, acquire(t, open(t, db, mysqllock.Table("dropped")), ask("a", "c")))
+	})
+
+	must(t, db, "CREATE TABLE foreign_table (name VARCHAR(20) PRIMARY KEY, x INT)")
+	must(t, db, "CREATE TABLE newer LIKE `migr``ated`")
+	must(t, db, "INSERT INTO newer SELECT name, version, token, 99, held, kept, since, ends, holder, holders, waiters, called, used FROM `migr``ated` WHERE name = ''")
+	must(t, db, "CREATE TABLE unsafe LIKE `migr``ated`")
+	must(t, db, "INSERT INTO unsafe SELECT * FROM newer")
+	must(t, db, "UPDATE unsafe SET slots = 1")
+	must(t, db, "ALTER TABLE unsafe ENGINE = MyISAM")
+	tests := []struct {
+		name    string
+		account string
+		table   string
+		says    []string
+		invalid bool
+	}{
+		{"MayNotCreate", "locker", "missing", []string{"may not create", "CREATE TABLE IF NOT EXISTS `missing`", "INSERT IGNORE"}, false},
+		{"MayNotWrite", "guest", "migr`ated", []string{"GRANT SELECT, INSERT, UPDATE, DELETE ON"}, false},
+		{"Foreign", "locker", "foreign_table", []string{"not one of ours", "Table"}, true},
+		{"Newer", "locker", "newer", []string{"version 99", "version 1"}, true},
+		{"NotTransactional", "locker", "unsafe", []string{"MyISAM", "InnoDB"}, true},
+		{"BadName", "locker", "a.b.c", []string{"dot"}, true},
+		{"NoDatabase", "locker", "nowhere.locks", []string{"nowhere"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := try(t, open(t, as(t, tt.account), mysqllock.Table(tt.table)), ask("a", "a"))
+			if err == nil || errors.Is(err, driver.ErrInvalid) != tt.invalid {
+				t.Fatalf("Acquire = %v, want an error, ErrInvalid %v", err, tt.invalid)
+			}
+			for _, text := range tt.says {
+				if !strings.Contains(err.Error(), text) {
+					t.Errorf("the error does not say %q: %v", text, err)
+				}
+			}
+		})
+	}
+	t.Run("ReadOnly", func(t *testing.T) {
+		d := open(t, as(t, "locker"), mysqllock.Table("migr`ated"))
+		must(t, db, "SET GLOBAL read_only = 1")
+		defer must(t, db, "SET GLOBAL read_only = 0")
+		if _, err := try(t, d, ask("read only", "a")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "replica") {
+			t.Errorf("Acquire on a server that is read only = %v", err)
+		}
+	})
+}
+
+// Rows that are pruned never let a token go back.
+func prunes(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	d := open(t, db)
+	l := acquire(t, d, ask("old", "a"))
+	ahead := l.Grant().Token + 1_000_000_000 // so that the clock is no help
+	release(t, l)
+	held, waited := acquire(t, d, ask("held", "a")), acquire(t, d, ask("waited", "a"))
+	must(t, db, "UPDATE snib_locks SET token = ?, version = version + 1 WHERE name = 'old'", ahead)
+	age := func() { must(t, db, "UPDATE snib_locks SET used = used - 7200000000 WHERE name > 'a'") }
+	prune := func() {
+		t.Helper()
+		if err := d.Prune(bounded(t), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := func() int64 { return number(t, db, "SELECT COUNT(*) FROM snib_locks WHERE name = 'old'") }
+	prune()
+	prune()
+	if rows() != 1 {
+		t.Error("a row was pruned that was used a moment ago")
+	}
+	age()
+	prune() // notes the token
+	if rows() != 1 {
+		t.Error("a row was pruned whose token was not noted")
+	}
+	prune()
+	if rows() != 0 {
+		t.Error("a row was not pruned that was not used for long")
+	}
+	if got := acquire(t, d, ask("old", "b")).Grant().Token; got <= ahead {
+		t.Errorf("token %d after %d, which was pruned", got, ahead)
+	}
+	if got := acquire(t, d, ask("new", "b")).Grant().Token; got <= ahead {
+		t.Errorf("token %d after %d, which was pruned, of another name", got, ahead)
+	}
+	release(t, held)
+	release(t, waited)
+}

@@ -1,0 +1,346 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// NewSession returns a driver whose locks are the server's own, of GET_LOCK, all of them of one session, on one
+// connection that is taken out of db for as long as the driver is open. They end with that session: at once when the
+// process dies, and after [Timeout] when it is stopped or cut off. Who else uses the same names with GET_LOCK is excluded
+// as well, see [Keys]. There are exclusive locks only.
+//
+// Who waits, and for whom, stands in a table as with [New], called snib_sessions; there tokens come from, too. It is
+// written through other connections of db, which stays the caller's, and must be allowed two at least.
+//
+// A pooler before the server that shares connections is refused by each acquisition, as [driver.ErrInvalid]. So are
+// servers of which only one is asked by each client, as in a Galera cluster behind a balancer: GET_LOCK excludes on one
+// server only, which is not detected.
+func NewSession(db *sql.DB, opts ...Option) *Driver {
+	d := open(db, "snib_sessions", opts)
+	d.session = &session{d: d, turn: make(chan struct{}, 1), held: map[string]*lease{}}
+	if db != nil && d.sole() {
+		d.conf.err = errors.Join(d.conf.err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself",
+			driver.ErrInvalid))
+	}
+	return d
+}
+
+// A session is the connection that holds the locks, and what hangs on it.
+type session struct {
+	d    *Driver
+	turn chan struct{} // of one: to connect
+
+	mu   sync.Mutex
+	link *link // nil without a connection
+	held map[string]*lease
+	pace time.Time // when a lock that a stranger has may be tried next
+}
+
+func (s *session) describe(info *driver.Info) {
+	info.Tenure = driver.TenureSession
+	info.Shared, info.Slots = false, false
+	info.MinTTL = 0
+	info.Assumptions = append([]string{
+		"all clients speak to the same server: GET_LOCK is not replicated",
+	}, info.Assumptions[1:]...)
+}
+
+// key returns the lock by which others see that the session lives. It begins one if there is none.
+func (s *session) key(ctx context.Context) (string, error) {
+	l, err := s.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	return l.key, nil
+}
+
+// get returns the session's connection.
+func (s *session) get(ctx context.Context) (*link, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	inner, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+	l, err := s.d.connect(inner)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.d.closed() {
+		hangUp(l.conn)
+		return nil, driver.ErrClosed
+	}
+	s.link = l
+	s.d.spawn(func() { s.over(l, l.serve()) })
+	return l, nil
+}
+
+// over ends what hung on a connection that is no more.
+func (s *session) over(l *link, why error) {
+	hangUp(l.conn)
+	s.mu.Lock()
+	s.link = nil
+	lost := slices.Collect(maps.Values(s.held))
+	clear(s.held)
+	s.mu.Unlock()
+	for _, le := range lost {
+		le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, why))
+		s.d.waits.untell(le)
+	}
+}
+
+// secure takes the server's lock of a lease that the row has granted. Only strangers to us can have it, or a former holder
+// whose hold was broken and who has not heard of it; they don't tell when they are done, so it is tried again and again,
+// ten times a second for the whole process.
+func (a *attempt) secure(ctx context.Context, le *lease) error {
+	s := a.d.session
+	if s == nil {
+		return nil
+	}
+	for {
+		start, got, err := s.lock(ctx, a.entry.Session, le)
+		switch {
+		case err != nil:
+			return err
+		case got:
+			le.grant.Start = start
+			return nil
+		case a.req.NoWait:
+			return driver.ErrHeld
+		}
+		if err := s.rest(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// rest waits until it is time to try a stranger's lock again.
+func (s *session) rest(ctx context.Context) error {
+	s.mu.Lock()
+	if now := time.Now(); s.pace.Before(now) {
+		s.pace = now
+	}
+	s.pace = s.pace.Add(pollEvery)
+	timer := time.NewTimer(time.Until(s.pace))
+	s.mu.Unlock()
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lock tries GET_LOCK in the session with the given key. The server gives a session the locks again that it has, so what
+// two names have in common is looked up here.
+func (s *session) lock(ctx context.Context, key string, le *lease) (start driver.Instant, got bool, err error) {
+	l, err := s.get(ctx)
+	if err != nil {
+		return start, false, err
+	}
+	if l.key != key {
+		return start, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
+	}
+	start, err = l.do(ctx, func(ctx context.Context) error {
+		again, free := s.take(le)
+		if !free {
+			return nil
+		}
+		if got = again; again { // its owner has asked for it once more
+			return l.ping(ctx)
+		}
+		if err := l.getLock(ctx, le.key(), &got); err != nil || !got {
+			s.forget(le)
+			return err
+		}
+		if s.dropped(le) { // whoever asked did not wait for the answer
+			return l.releaseLock(ctx, le.key())
+		}
+		return nil
+	})
+	return start, got && err == nil, err
+}
+
+// take notes that a lease is to have its lock. It is free unless another lease has the same; the session has it again if
+// it is the same lease.
+func (s *session) take(le *lease) (again, free bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, again = s.held[le.nonce]; again {
+		s.held[le.nonce] = le
+		return true, true
+	}
+	for _, other := range s.held {
+		if other.key() == le.key() {
+			return false, false
+		}
+	}
+	s.held[le.nonce] = le
+	return false, true
+}
+
+func (s *session) forget(le *lease) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[le.nonce] == le {
+		delete(s.held, le.nonce)
+	}
+}
+
+// dropped reports whether a lease was given up while its lock was asked for, and forgets it then.
+func (s *session) dropped(le *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if le.dropped {
+		delete(s.held, le.nonce)
+	}
+	return le.dropped
+}
+
+// unlock gives up the lock of a lease, if the session has it. A connection whose answer is in doubt is ended, and all its
+// locks with it: better that they are lost, and told so, than held by nobody.
+func (s *session) unlock(le *lease) {
+	s.mu.Lock()
+	le.dropped = true
+	l := s.link
+	_, ours := s.held[le.nonce]
+	s.mu.Unlock()
+	if l == nil || !ours {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	defer cancel()
+	_, _ = l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
+		s.mu.Lock()
+		_, ours := s.held[le.nonce]
+		delete(s.held, le.nonce)
+		s.mu.Unlock()
+		if !ours {
+			return nil
+		}
+		return l.releaseLock(ctx, le.key())
+	})
+}
+
+// ping asks whether the session lives, and returns the moment from which it is known to.
+func (s *session) ping(ctx context.Context) (driver.Instant, error) {
+	s.mu.Lock()
+	l := s.link
+	s.mu.Unlock()
+	if l == nil {
+		return driver.Instant{}, fmt.Errorf("%w: its session is over", driver.ErrLost)
+	}
+	return l.do(ctx, l.ping)
+}
+
+// confirm answers renewals: what the session has and the rows know lasts.
+func (s *session) confirm(ctx context.Context, all []renewal) error {
+	start, err := s.ping(ctx)
+	if err != nil && !errors.Is(err, driver.ErrLost) {
+		return err
+	}
+	lost := err != nil
+	found, err := s.d.read(ctx, namesOf(all))
+	if err != nil && !lost {
+		return err
+	}
+	for _, r := range all {
+		row := found[r.req.Name]
+		r.say(!lost && s.has(r.lease) && row != nil && row.by(r.grant.Token) != nil, start)
+	}
+	return nil
+}
+
+// has reports whether the session holds the lock of a lease.
+func (s *session) has(le *lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[le.nonce]
+	return held
+}
+
+// look ends the leases whose rows somebody has taken away.
+func (s *session) look(ctx context.Context) {
+	s.mu.Lock()
+	held := slices.Collect(maps.Values(s.held))
+	s.mu.Unlock()
+	var all []string
+	for _, le := range held {
+		all = append(all, le.req.Name)
+	}
+	slices.Sort(all)
+	found, err := s.d.read(ctx, slices.Compact(all))
+	if err != nil || len(all) == 0 {
+		return
+	}
+	for _, le := range held {
+		if row := found[le.req.Name]; row == nil || row.by(le.grant.Token) == nil {
+			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
+			le.drop()
+		}
+	}
+}
+
+// close gives up what the session holds, and ends it.
+func (s *session) close() {
+	s.mu.Lock()
+	held := slices.Collect(maps.Values(s.held))
+	l := s.link
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	defer cancel()
+	for _, le := range held {
+		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
+	}
+	if l != nil {
+		l.end(driver.ErrClosed)
+	}
+}
+
+// sameSession reports whether a hold is one of the session that asks for it again. Rows have none.
+func (d *Driver) sameSession(h, by *entry) bool { return h.Session == by.Session }
+
+// endSessions takes the holders out of states whose session has ended.
+func (d *Driver) endSessions(ctx context.Context, states map[string]*state) error {
+	if d.session == nil {
+		return nil
+	}
+	dead := map[string]bool{}
+	for _, s := range states {
+		for _, h := range s.holders {
+			if _, known := dead[h.Session]; known || h.Kept || h.Session == "" {
+				continue
+			}
+			var free sql.NullBool
+			err := d.query(ctx, `SELECT IS_FREE_LOCK(?)`, []any{h.Session}, func(rows *sql.Rows) error { return rows.Scan(&free) })
+			if err != nil {
+				return err
+			}
+			dead[h.Session] = free.Valid && free.Bool
+		}
+		s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return !h.Kept && dead[h.Session] })
+	}
+	return nil
+}
+
+func (l *lease) key() string { return l.d.conf.key(l.req.Name) }

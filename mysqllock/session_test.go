@@ -1,0 +1,158 @@
+package mysqllock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+func TestSession(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	for name, run := range map[string]func(*testing.T, *mysqltest.Server){
+		"Strangers": sessionStrangers, "OneKey": sessionOneKey, "Killed": sessionKilled, "Doubt": sessionDoubt,
+		"Connections": sessionConnections,
+	} {
+		t.Run(name, func(t *testing.T) { run(t, server) })
+	}
+}
+
+// Who locks the same name by hand is excluded, and excludes.
+func sessionStrangers(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	d := openSession(t, db)
+	stranger, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	answer := func(call string) (n int) {
+		t.Helper()
+		if err := stranger.QueryRowContext(bounded(t), "SELECT "+call).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	l := acquire(t, d, ask("nightly report", "a"))
+	if answer("GET_LOCK('nightly report', 0)") != 0 {
+		t.Fatal("a stranger got the lock that we have")
+	}
+	release(t, l)
+	if answer("GET_LOCK('nightly report', 1)") != 1 {
+		t.Fatal("a stranger did not get the lock that we gave up")
+	}
+	mustBeHeld(t, d, ask("nightly report", "b"))
+	got := make(chan error, 1)
+	go func() {
+		l, err := d.Acquire(bounded(t), ask("nightly report", "c"))
+		if err == nil {
+			err = l.Release(bounded(t))
+		}
+		got <- err
+	}()
+	time.Sleep(300 * time.Millisecond) // it asks again and again
+	began := time.Now()
+	answer("RELEASE_LOCK('nightly report')")
+	if err := <-got; err != nil || time.Since(began) > time.Second {
+		t.Errorf("Acquire after the stranger = %v after %v", err, time.Since(began))
+	}
+}
+
+// Two names with one key are one lock, also in one session, to which the server would give it twice.
+func sessionOneKey(t *testing.T, server *mysqltest.Server) {
+	d := openSession(t, dial(t, server.DSN()), mysqllock.Keys(func(string) string { return "the same" }))
+	l := acquire(t, d, ask("a", "1"))
+	mustBeHeld(t, d, ask("b", "2"))
+	release(t, l)
+	release(t, acquire(t, d, ask("b", "2")))
+}
+
+// A session that the server has ended is noticed by the next ping, and its leases are lost; the next one is another.
+func sessionKilled(t *testing.T, server *mysqltest.Server) {
+	d := openSession(t, dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
+	admin := dial(t, server.DSN())
+	l, second := acquire(t, d, ask("killed", "a")), acquire(t, d, ask("killed too", "a"))
+	killAll(t, admin)
+	for _, l := range []driver.Lease{l, second} {
+		select {
+		case err := <-l.Lost():
+			if !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Lost gave %v", err)
+			}
+		case <-time.After(2 * time.Second):
+			t.Fatal("a lease whose session was ended is not lost after its timeout")
+		}
+		if err := l.Release(bounded(t)); !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release = %v, want ErrLost", err)
+		}
+	}
+	next := acquire(t, d, ask("killed", "b"))
+	if next.Grant().Token <= l.Grant().Token {
+		t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
+	}
+}
+
+// When RELEASE_LOCK says that the lock was not ours, nothing that the session has is believed in any more.
+func sessionDoubt(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	var twisted atomic.Bool
+	d := openSession(t, db, mysqllock.Keys(func(name string) string {
+		if twisted.Load() && name == "twisted" {
+			return "another" // as if the server had lost it
+		}
+		return name
+	}))
+	beside, l := acquire(t, d, ask("beside", "a")), acquire(t, d, ask("twisted", "a"))
+	twisted.Store(true)
+	_ = l.Release(bounded(t)) // of the row it is right
+	select {
+	case err := <-beside.Lost():
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Lost gave %v", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("a session whose answers are in doubt goes on")
+	}
+	for _, name := range []string{"beside", "twisted"} {
+		livetest.Await(t, "end of the session", func() error {
+			if number(t, db, "SELECT IS_FREE_LOCK(?)", name) != 1 {
+				return driver.ErrHeld
+			}
+			return nil
+		})
+	}
+}
+
+// However many locks there are, a process needs one connection for them, and one for its statements.
+func sessionConnections(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	db.SetMaxOpenConns(2)
+	d := openSession(t, db)
+	var leases []driver.Lease
+	for i := range 100 {
+		leases = append(leases, acquire(t, d, ask(fmt.Sprint("many ", i), "a")))
+	}
+	for i, r := range d.Renew(bounded(t), leases) {
+		if r.Err != nil {
+			t.Fatalf("Renew of lease %d = %v", i, r.Err)
+		}
+	}
+	other := dial(t, server.DSN())
+	if n := number(t, other, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'snib' AND id <> CONNECTION_ID()"); n > 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+	one := dial(t, server.DSN())
+	one.SetMaxOpenConns(1)
+	_, err := try(t, openSession(t, one), ask("x", "a"))
+	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "one connection") {
+		t.Errorf("Acquire with one connection = %v, want ErrInvalid that says so", err)
+	}
+}

@@ -1,0 +1,86 @@
+package mysqllock_test
+
+import (
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+// Whatever the user's connections are set to, locks are the same.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	plain := open(t, dial(t, server.DSN()))
+	tests := []struct {
+		name string
+		dsn  []string
+	}{
+		{"AutocommitOff", []string{"autocommit=0"}},
+		{"AutocommitOffSerializable", []string{"autocommit=0", "tx_isolation=%27SERIALIZABLE%27"}},
+		{"FoundRows", []string{"clientFoundRows=true"}},
+		{"Interpolated", []string{"interpolateParams=true", "parseTime=true", "loc=Asia%2FTokyo"}},
+		{"Serializable", []string{"tx_isolation=%27SERIALIZABLE%27"}},
+		{"ReadCommitted", []string{"tx_isolation=%27READ-COMMITTED%27"}},
+		{"ReadUncommitted", []string{"tx_isolation=%27READ-UNCOMMITTED%27"}},
+		{"FarTimeZone", []string{"time_zone=" + url.QueryEscape("'+13:00'")}},
+		{"Latin1", []string{"charset=latin1"}},
+		{"LaxMode", []string{"sql_mode=%27%27"}},
+		{"OddMode", []string{"sql_mode=" + url.QueryEscape("'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION'")}},
+		{"AssignedAtOnce", []string{"sql_mode=" + url.QueryEscape("'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'")}},
+		{"ShortStatements", []string{"max_statement_time=0.3", "innodb_lock_wait_timeout=1"}},
+		{"IdleConnectionsEnded", []string{"wait_timeout=1"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, dial(t, server.DSN(tt.dsn...)))
+			name := tt.name + " ☕ 'x' \\"
+			req := ask(name, "a")
+			req.Holder = driver.Holder{Host: "höst", PID: 1, Label: `"it's" \ ☕`}
+			l := acquire(t, d, req)
+			if got := acquire(t, d, req).Grant().Token; got != l.Grant().Token {
+				t.Errorf("asked again, the token is %d, want %d", got, l.Grant().Token)
+			}
+			mustBeHeld(t, plain, ask(name, "b"))
+			if st, err := plain.Status(bounded(t), name); err != nil || len(st.Holders) != 1 || st.Holders[0].Holder != req.Holder ||
+				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
+				t.Errorf("Status = %+v, %v", st, err)
+			}
+			w := waiting(t, plain, ask(name, "b"))
+			began := time.Now()
+			release(t, l)
+			next, took := w.granted(t, began)
+			if next.Grant().Token <= l.Grant().Token || took > time.Second {
+				t.Errorf("next token %d after %d, %v after the release", next.Grant().Token, l.Grant().Token, took)
+			}
+			w = waiting(t, d, ask(name, "c"))
+			time.Sleep(1500 * time.Millisecond) // longer than the limits above
+			began = time.Now()
+			release(t, next)
+			last, took := w.granted(t, began)
+			if took > time.Second {
+				t.Errorf("granted %v after the release", took)
+			}
+			if err := d.Renew(bounded(t), []driver.Lease{last, l})[0].Err; err != nil {
+				t.Errorf("Renew = %v", err)
+			}
+			release(t, last)
+			reader := ask(name, "r")
+			reader.Shared = true
+			one := acquire(t, d, reader)
+			reader.Owner = "s"
+			two := acquire(t, plain, reader)
+			mustBeHeld(t, d, ask(name, "w"))
+			if got := d.Renew(bounded(t), []driver.Lease{one, l}); got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrLost) {
+				t.Errorf("Renew of a reader and a released hold = %v, %v", got[0].Err, got[1].Err)
+			}
+			release(t, one)
+			release(t, two)
+			release(t, acquire(t, d, ask(name, "w")))
+		})
+	}
+}

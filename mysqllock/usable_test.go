@@ -1,0 +1,28 @@
+package mysqllock
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+)
+
+func TestUsable(t *testing.T) {
+	for version, want := range map[string]error{
+		"8.0.44":                           nil,
+		"5.7.44-log":                       nil,
+		"9.5.0":                            nil,
+		"5.6.51":                           driver.ErrInvalid, // GET_LOCK gives up the lock before
+		"5.5.5-10.11.19-MariaDB-0+deb12u1": nil,
+		"10.11.19-MariaDB-0+deb12u1":       nil,
+		"10.2.44-MariaDB":                  nil,
+		"10.1.48-MariaDB":                  driver.ErrInvalid,
+		"5.5.68-MariaDB":                   driver.ErrInvalid,
+		"":                                 driver.ErrInvalid,
+		"unknown":                          driver.ErrInvalid,
+	} {
+		if err := usable(version); !errors.Is(err, want) {
+			t.Errorf("usable(%q) = %v, want %v", version, err, want)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package mysqllock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+func TestRows(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	for _, tt := range []struct {
+		name string
+		run  func(*testing.T, *mysqltest.Server)
+	}{
+		{"Prune", prunes},
+		{"WaitingIsCheap", waitingIsCheap},
+		{"OneConnection", oneConnection},
+		{"RenewalIsOneStatement", renewalIsOneStatement},
+		{"CutInEachState", cutInEachState},
+		{"TableAltered", tableAltered},
+		{"Wanted", wanted},
+		{"SlowAnswer", slowAnswer},
+		{"KilledWaiter", killedWaiter},
+		{"KeepsItsPlace", keepsItsPlace},
+		{"WithdrawnLater", withdrawnLater},
+		{"WaiterOutlives", waiterOutlives},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, server) })
+	}
+}
+
+// 200 waiters in one process use two connections, and cost the server ten statements a second at most.
+func waitingIsCheap(t *testing.T, server *mysqltest.Server) {
+	admin := dial(t, server.DSN())
+	for _, names := range []int{1, 200} {
+		t.Run(fmt.Sprint("Names=", names), func(t *testing.T) {
+			holder := open(t, dial(t, server.DSN()))
+			db := dial(t, server.DSN())
+			db.SetMaxOpenConns(2)
+			d := open(t, db)
+			for i := range names {
+				acquire(t, holder, ask(fmt.Sprint("cheap ", names, i), "holder"))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for i := range 200 {
+				all.Go(func() {
+					if _, err := d.Acquire(ctx, ask(fmt.Sprint("cheap ", names, i%names), fmt.Sprint(i))); err == nil {
+						t.Error("granted while held")
+					}
+				})
+			}
+			for waiters := 0; waiters < 200; time.Sleep(10 * time.Millisecond) { // they tell nobody that they wait
+				waiters = 0
+				if err := holder.List(bounded(t), fmt.Sprint("cheap ", names), func(st driver.Status) bool {
+					waiters += len(st.Waiters)
+					return true
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second) // let it get calm
+			const while = 2
+			before := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
+			time.Sleep(while * time.Second)
+			after := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
+			rate := (after - before) / while
+			t.Logf("%d statements a second", rate)
+			if rate > 10 {
+				t.Errorf("200 waiters cost %d statements a second, want at most 10", rate)
+			}
+			if n := db.Stats().OpenConnections; n > 2 {
+				t.Errorf("200 waiters use %d connections, want at most 2", n)
+			}
+			cancel()
+			all.Wait()
+		})
+	}
+}
+
+// Who may open one connection only waits too, and asks instead of having the server watch.
+func oneConnection(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	db.SetMaxOpenConns(1)
+	d, other := open(t, db), open(t, dial(t, server.DSN()))
+	l := acquire(t, other, ask("one", "a"))
+	w := waiting(t, d, ask("one", "b"))
+	time.Sleep(300 * time.Millisecond) // it asks by now
+	began := time.Now()
+	release(t, l)
+	next, took := w.granted(t, began)
+	if took > time.Second {
+		t.Errorf("granted %v after the release", took)
+	}
+	release(t, next)
+}
+
+// Many exclusive leases are renewed by one statement.
+func renewalIsOneStatement(t *testing.T, server *mysqltest.Server) {
+	admin := dial(t, server.DSN())
+	d := open(t, dial(t, server.DSN()))
+	var leases []driver.Lease
+	for i := range 200 {
+		leases = append(leases, acquire(t, d, ask(fmt.Sprint("many ", i), "a")))
+	}
+	count := func() int64 {
+		return number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'COM_UPDATE'")
+	}
+	for i := range 2 {
+		before, began := count(), time.Now()
+		for i, r := range d.Renew(bounded(t), leases) {
+			if r.Err != nil {
+				t.Fatalf("Renew of lease %d = %v", i, r.Err)
+			}
+		}
+		t.Logf("200 leases renewed in %v", time.Since(began))
+		if got := count() - before; got != 1 {
+			t.Errorf("renewal %d of 200 leases took %d statements, want 1", i, got)
+		}
+	}
+}
+
+// Whoever changes the table in ways that are no matter to us waits for a statement that watches, and disturbs nobody.
+func tableAltered(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	d1, d2 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+	l := acquire(t, d1, ask("altered", "a"))
+	w := waiting(t, d2, ask("altered", "b"))
+	began := time.Now()
+	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")
+	must(t, db, "ALTER TABLE snib_locks ADD INDEX of_note (note)")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the table was altered after %v", took)
+	}
+	began = time.Now()
+	release(t, l)
+	next, took := w.granted(t, began)
+	if took > time.Second {
+		t.Errorf("granted %v after the release", took)
+	}
+	release(t, next)
+	release(t, acquire(t, d1, ask("new after it", "a")))
+	must(t, db, "ALTER TABLE snib_locks DROP COLUMN note")
+}
+
+// A holder that has reserved tokens is told of others: of those who come, and of those who were there when it was granted.
+func wanted(t *testing.T, server *mysqltest.Server) {
+	d1, d2, d3 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+	block := func(owner string) driver.Request {
+		req := ask("wanted", owner)
+		req.Tokens = 10
+		return req
+	}
+	told := func(what string, l driver.Lease) {
+		t.Helper()
+		select {
+		case <-l.Grant().Wanted:
+		case <-time.After(time.Second):
+			t.Errorf("%s: not told within a second", what)
+		}
+	}
+	l := acquire(t, d1, block("a"))
+	time.Sleep(200 * time.Millisecond) // nothing happens
+	select {
+	case <-l.Grant().Wanted:
+		t.Error("wanted by nobody")
+	default:
+	}
+	second, third := waiting(t, d2, block("b")), waiting(t, d3, block("c"))
+	told("one that came", l)
+	release(t, l)
+	next, _ := second.granted(t, time.Now())
+	if g := next.Grant(); g.Tokens != 10 || g.Token < l.Grant().Token+10 {
+		t.Errorf("tokens %d from %d, want 10 from %d or more", g.Tokens, g.Token, l.Grant().Token+10)
+	}
+	told("one that was there", next)
+	release(t, next)
+	last, _ := third.granted(t, time.Now())
+	release(t, last)
+}
