@@ -21,7 +21,7 @@ func TestOpenRefuses(t *testing.T) {
 	tests := []struct{ name, url, want string }{
 		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
 		{"Unknown", "zk://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
-			"redis+cluster://HOST:PORT,... and memory:"},
+			"redis+cluster://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE and memory:"},
 		{"Nearly", "redis-cluster://h", "did you mean redis+cluster://HOST:PORT,...?"},
 		{"NearlyTLS", "rediss-cluster://h", "did you mean rediss+cluster://HOST:PORT,...?"},
 		{"Port", "localhost:6379", "did you mean redis://localhost:6379?"},
@@ -143,6 +143,29 @@ func TestDistance(t *testing.T) {
 	for _, tt := range tests {
 		if got := distance(tt.a, tt.b); got != tt.want {
 			t.Errorf("distance(%q, %q) = %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
+
+// TestDatabaseURL reads URLs of databases: what is shown of them has no password.
+func TestDatabaseURL(t *testing.T) {
+	for _, tt := range []struct{ url, want string }{
+		{"postgres://app:horse@db:5433/locks?sslmode=disable", "postgres://app@db:5433/locks"},
+		{"postgresql://app:horse@db/locks", "postgres://app@db:5432/locks"},
+		{"mysql://app:horse@db:3307/locks?parseTime=true", "mysql://app@db:3307/locks"},
+		{"mysql://app:h%40rse@[::1]/locks", "mysql://app@[::1]:3306/locks"},
+	} {
+		at, err := resolve(tt.url)
+		if err != nil || at.url != tt.want {
+			t.Errorf("resolve(%q) = %q, %v; want %q", tt.url, at.url, err, tt.want)
+		}
+	}
+	for _, url := range []string{
+		"postgres:x", "postgres://app:horse@db:none/locks", "mysql://app:horse@db", "mysql:///locks", "mysql://app:horse@db:none/locks",
+		"mysql://app:horse@db/locks?parseTime=horse", "mysql://app:%zzhorse@db/locks",
+	} {
+		if _, err := resolve(url); !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), ":horse") || strings.Contains(err.Error(), "zzhorse") {
+			t.Errorf("resolve(%q) = %v, want ErrConfig without the password", url, err)
 		}
 	}
 }
