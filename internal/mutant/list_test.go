@@ -531,12 +531,6 @@ var mutants = []mutant{
 		new: "if isDoubtful(err) {",
 	},
 	{
-		breaks: "a withdrawal does not come before what it withdraws",
-		file:   "redislock/acquire.go", run: "TestNothingLeftOfGivenUp",
-		old: "if a.late != nil {",
-		new: "if false {",
-	},
-	{
 		breaks: "Acquire returns when its context ends while the server hangs",
 		file:   "redislock/sender.go", run: "TestHungServer$|TestHungServerBounded",
 		old: "\tcase <-ctx.Done():\n\t\to.lost",
