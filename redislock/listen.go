@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +24,6 @@ type listener struct {
 	d       *Driver
 	process string // the channel of this process
 	sharded bool
-	tags    *tags // in a Cluster
 
 	mu        sync.Mutex
 	open      map[string]*subscription // by channel
@@ -51,7 +51,7 @@ type message struct {
 
 func (l *listener) init(d *Driver, sharded bool) {
 	l.d, l.sharded = d, sharded
-	l.process = "snib.c:" + newID()
+	l.process = "snib.c:" + rand.Text()
 	l.open, l.ending = make(map[string]*subscription), make(map[string]chan struct{})
 }
 
@@ -61,7 +61,7 @@ func (l *listener) channel(slot uint16) string {
 		return l.process
 	}
 	id := strings.TrimPrefix(l.process, "snib.c:")
-	return "snib.c:{" + l.tags.of(slot) + "}:" + id
+	return "snib.c:{" + tagOf(slot) + "}:" + id
 }
 
 // ready joins the subscription that a needs if it is up, and else returns nil.

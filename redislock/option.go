@@ -17,12 +17,12 @@ const (
 	cluster
 )
 
-func configure(opts []Option) (config, error) {
+func configure(opts []Option) config {
 	conf := config{grace: true}
 	for _, o := range opts {
 		o(&conf)
 	}
-	return conf, nil
+	return conf
 }
 
 // FailoverGrace says whether a server that has restarted, or was promoted, grants nothing until the leases that it may have forgotten

@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"strings"
 	"sync"
@@ -69,10 +68,7 @@ type Driver struct {
 // [Single] says which it must be. Open fails within o.Dialer.Timeout, 5 s by default, when nothing answers, and when what answers is
 // not what was asked for or older than Redis 6.2.
 func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
-	conf, err := configure(opts)
-	if err != nil {
-		return nil, err
-	}
+	conf := configure(opts)
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
 	o.ForceSingleClient = conf.topology == single
@@ -100,11 +96,7 @@ func New(client rueidis.Client, opts ...Option) (*Driver, error) {
 
 // NewConn returns a driver on another client than that of rueidis. Close closes the Conn.
 func NewConn(conn Conn, opts ...Option) (*Driver, error) {
-	conf, err := configure(opts)
-	if err != nil {
-		return nil, err
-	}
-	return start(conn, conf)
+	return start(conn, configure(opts))
 }
 
 func start(conn Conn, conf config) (*Driver, error) {
@@ -132,9 +124,7 @@ func start(conn Conn, conf config) (*Driver, error) {
 	}
 	d.sender.meta = func(uint16) string { return "snib.m" }
 	if conn.IsCluster() {
-		tags := new(tags)
-		d.sender.meta = func(slot uint16) string { return "snib.m:{" + tags.of(slot) + "}" }
-		d.listener.tags = tags
+		d.sender.meta = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }
 	}
 	d.listener.init(d, found.sharded)
 	return d, nil
@@ -211,24 +201,6 @@ func (d *Driver) enter() bool {
 	}
 	d.working.Add(1)
 	return true
-}
-
-// newID makes the name of a process in Redis.
-func newID() string { return rand.Text() }
-
-// tags are the hash tags of slots, found on demand.
-type tags struct {
-	mu    sync.Mutex
-	known [slots]string
-}
-
-func (t *tags) of(slot uint16) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known[slot] == "" {
-		t.known[slot] = tagOf(slot)
-	}
-	return t.known[slot]
 }
 
 // A HeldError says for how long the present holders' leases last. It matches [driver.ErrHeld].

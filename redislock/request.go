@@ -82,7 +82,7 @@ func quote(b *strings.Builder, s string) {
 }
 
 // blind reports whether PUBLISH counts the listeners of one server of many.
-func (l *listener) blind() bool { return !l.sharded && l.tags != nil }
+func (l *listener) blind() bool { return !l.sharded && l.d.conn.IsCluster() }
 
 // entry splits what stands in a hash: a time in microseconds, in 16 digits, and a request.
 func entry(s string) (at int64, r request, ok bool) {
