@@ -168,6 +168,42 @@ func TestCancelRacesHandOver(t *testing.T) {
 	})
 }
 
+// A goroutine whose context ends just as it gets the turn passes it on. Its context tells of the end by Err alone, so that the turn
+// comes first for certain.
+func TestTurnComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, new(memlock.Store).Open())
+		other := l.With(snib.TTL(time.Minute)) // so that it is the turn that is handed over, and not the hold
+		held := acquire(t, l, "a")
+		ctx := &quietEnd{Context: t.Context()}
+		late, next := make(chan error, 1), make(chan *snib.Lock, 1)
+		go func() {
+			_, err := other.Acquire(ctx, "a")
+			late <- err
+		}()
+		synctest.Wait()
+		go func() { next <- acquire(t, other, "a") }()
+		synctest.Wait()
+		ctx.ended.Store(true)
+		release(t, held)
+		wantErr(t, "Acquire", <-late, context.Canceled)
+		release(t, <-next) // else the bubble is stuck, which the test reports
+	})
+}
+
+// quietEnd is a context that ends without closing Done.
+type quietEnd struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (c *quietEnd) Err() error {
+	if c.ended.Load() {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}
+
 // The turn is passed on when the store does not grant, and when a hold is lost.
 func TestTurnIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -199,7 +199,7 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "a waiter that gives up passes the turn on",
-		file:   "queue.go", run: "TestCancelRaces",
+		file:   "queue.go", run: "TestTurnComesTooLate",
 		old: "		if h == nil {\n			c.pass(g)\n		}", new: "",
 	},
 	{
