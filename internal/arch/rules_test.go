@@ -23,9 +23,13 @@ var rules = []rule{
 	{"driver/fault", []string{"driver"}, rootTests, "a wrapper of drivers knows the contract only"},
 	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
+	{"fence", []string{"driver"}, rootTests, "guards stand at the resource, where there may be no lock and no store of locks"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
+	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
+		"github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
+		"the guards are tried on all these databases here, so that the root module requires none of their clients"},
 	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
 		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
 		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
@@ -36,6 +40,7 @@ var rules = []rule{
 
 	{"redislock", []string{"driver", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 

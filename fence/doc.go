@@ -1,0 +1,33 @@
+// Package fence checks fencing tokens at the resource that a lock protects.
+//
+// A lock can't stop a holder that was paused, or a request that was delayed, from writing late: its lease runs out, another one gets the
+// lock and writes, and then the first one goes on as if nothing had happened. Only the resource can refuse that. It remembers the
+// [Mark] of the last hold that it let in, and lets in another one if its token is greater:
+//
+//	lock, err := locker.Acquire(ctx, "account/42")
+//	…
+//	h, err := guard.Open(ctx, lock) // from here on the resource refuses whoever held the lock before
+//	…
+//	err = h.Do(ctx, func(ctx context.Context) error { … }) // read, and write
+//
+// # Claim before you read
+//
+// Open claims the resource: it raises the mark, before the first read. That matters to whoever reads, modifies and writes. If
+// only writes were checked, an older hold could still write between the read and the write of the newer one, both
+// writes would be accepted, and one of them lost. The method Do of the guards, used without Open, is that weaker form, and is enough
+// for writes that do not depend on what was read.
+//
+// Once all claim, what a resource accepts is always a sequence of whole holds, one after the other: even when the lock was given twice. Tokens
+// that are in order make the newest hold the one that goes on.
+//
+// # Which guard
+//
+//   - [SQL]: rows of PostgreSQL, MySQL, MariaDB or SQLite, over database/sql. [Columns] is for statements of one's own. Where lock and data
+//     lie in the same database, the transaction locks of pglock and mysqllock need no token at all.
+//   - [Server] and [Transport]: what lies behind HTTP.
+//   - [File]: a file on one machine.
+//   - [Memory]: what lives in this process.
+//   - [Mark.Key]: receivers that know idempotency keys, such as queues, mail and payments.
+//
+// A guard is as strong as the tokens: see [driver.Fencing], and snib.RequireFencing.
+package fence

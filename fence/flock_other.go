@@ -1,0 +1,14 @@
+//go:build !darwin && !dragonfly && !freebsd && !illumos && !linux && !netbsd && !openbsd
+
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+func flock(context.Context, *os.File) error {
+	return fmt.Errorf("fence: files can't be guarded on this system: %w", errors.ErrUnsupported)
+}

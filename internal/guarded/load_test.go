@@ -1,0 +1,205 @@
+package guarded
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/fence"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock/redisfence"
+)
+
+// A writer writes twice what it wrote, "TOKEN/OWNER ", behind all that was written before, after a claim if there is one.
+type writer func(ctx context.Context, h fence.Hold, entry string) error
+
+// swarm lets 64 writers loose, whose tokens are close to the greatest one so far, so that many are stale, and some have
+// the same. It returns which holds were told that they wrote, and how often.
+func swarm(t *testing.T, write writer) map[string]int {
+	t.Helper()
+	var mu sync.Mutex
+	wrote := make(map[string]int)
+	var greatest, stale, conflicts atomic.Uint64
+	greatest.Store(100)
+	var wg sync.WaitGroup
+	for w := range 64 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 7))
+			for i := range 16 {
+				h := hold{"account/42", greatest.Load() - 1 + r.Uint64N(3), fmt.Sprint(w, ".", i)}
+				m, err := fence.Of(h)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				entry := fmt.Sprintf("%d/%s ", h.token, m.Owner)
+				err = write(t.Context(), h, entry)
+				for busy(err) {
+					err = write(t.Context(), h, entry)
+				}
+				switch {
+				case err == nil:
+					mu.Lock()
+					wrote[entry]++
+					greatest.Store(max(greatest.Load(), h.token))
+					mu.Unlock()
+				case errors.Is(err, fence.ErrStale):
+					stale.Add(1)
+				case errors.Is(err, fence.ErrConflict):
+					conflicts.Add(1)
+				default:
+					t.Errorf("%+v: %v", h, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d holds wrote, %d were stale, %d in conflict", len(wrote), stale.Load(), conflicts.Load())
+	if len(wrote) < 3 || stale.Load() < 20 || conflicts.Load() == 0 {
+		t.Error("there was no contest")
+	}
+	return wrote
+}
+
+// busy reports whether the database asks to try again: transactions were in each other's way.
+func busy(err error) bool {
+	var pg *pgconn.PgError
+	var my *mysql.MySQLError
+	return errors.As(err, &pg) && pg.Code == "40001" || errors.As(err, &my) && my.Number == 1213
+}
+
+// judge looks at the data itself: the tokens in it must never go back, no hold comes back after another one, and what a writer was told
+// that it wrote is there.
+func judge(t *testing.T, history string, wrote map[string]int) {
+	t.Helper()
+	var last uint64
+	var lastOwner string
+	for entry := range strings.FieldsSeq(history) {
+		var token uint64
+		var owner string
+		if _, err := fmt.Sscanf(strings.Replace(entry, "/", " ", 1), "%d %s", &token, &owner); err != nil {
+			t.Fatalf("entry %q: %v", entry, err)
+		}
+		if token < last || token == last && owner != lastOwner {
+			t.Errorf("%d of %s was written after %d of %s", token, owner, last, lastOwner)
+		}
+		last, lastOwner = token, owner
+		wrote[entry+" "]--
+	}
+	for entry, n := range wrote {
+		if n > 0 {
+			t.Errorf("%s was written, and is not there", entry)
+		}
+	}
+}
+
+func TestSQLUnderLoad(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			db := d.open(t)
+			g := fence.SQL{DB: db, Dialect: d.dialect}
+			if err := g.Create(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wrote := swarm(t, func(ctx context.Context, h fence.Hold, entry string) error {
+				handle, err := g.Open(ctx, h)
+				if err != nil {
+					return err
+				}
+				return handle.Tx(ctx, nil, func(tx *sql.Tx) error {
+					var history string // read, modify, write
+					if err := tx.QueryRowContext(ctx, "SELECT history FROM account WHERE id = 42").Scan(&history); err != nil {
+						return err
+					}
+					text := "UPDATE account SET history = ? WHERE id = 42"
+					if d.dialect == fence.Postgres {
+						text = strings.Replace(text, "?", "$1", 1)
+					}
+					_, err := tx.ExecContext(ctx, text, history+entry)
+					return err
+				})
+			})
+			judge(t, history(t, db), wrote)
+		})
+	}
+}
+
+func TestColumnsUnderLoad(t *testing.T) {
+	for _, d := range databases {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			db := d.open(t)
+			c := columns(t, d, db)
+			set, where, err := c.Clauses(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := "UPDATE account SET history = " + d.concat + ", " + set + " WHERE id = 42 AND " + where
+			wrote := swarm(t, func(ctx context.Context, h fence.Hold, entry string) error {
+				m, err := fence.Of(h)
+				if err != nil {
+					return err
+				}
+				result, err := db.ExecContext(ctx, text, entry, m.Token, m.Owner, m.Token, m.Token, m.Owner)
+				if err != nil {
+					return err
+				}
+				if n, err := result.RowsAffected(); err != nil || n == 1 {
+					return err
+				}
+				if err = c.Verdict(ctx, db, m, 42); err == nil {
+					err = errors.New("nothing was written, and nothing is wrong")
+				}
+				return err
+			})
+			judge(t, history(t, db), wrote)
+		})
+	}
+}
+
+func history(t *testing.T, db *sql.DB) (text string) {
+	t.Helper()
+	if err := db.QueryRowContext(t.Context(), "SELECT history FROM account WHERE id = 42").Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestRedisUnderLoad(t *testing.T) {
+	client := redis(t)
+	g := redisfence.Guard{Client: client, Key: "{account/42}:fence"}
+	wrote := swarm(t, func(ctx context.Context, h fence.Hold, entry string) error {
+		handle, err := g.Open(ctx, h)
+		if err != nil {
+			return err
+		}
+		_, err = handle.Do(ctx, "APPEND", "{account/42}:history", entry)
+		return err
+	})
+	answer, err := client.Do(t.Context(), client.B().Get().Key("{account/42}:history").Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge(t, answer, wrote)
+}
+
+func redis(t testing.TB) rueidis.Client {
+	t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Single(t).Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}

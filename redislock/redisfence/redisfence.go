@@ -1,0 +1,113 @@
+// Package redisfence checks fencing tokens where data lies in Redis: in the script that reads or writes it. See package fence for
+// what that is good for. The lock need not be in the same Redis, nor in Redis at all.
+//
+//	guard := redisfence.Guard{Client: client, Key: "{account/42}:fence"}
+//	h, err := guard.Open(ctx, lock) // claims: read only after that
+//	…
+//	answer, err := h.Do(ctx, "GET", "{account/42}:balance")
+//	balance, err := answer.AsInt64()
+//	…
+//	_, err = h.Do(ctx, "SET", "{account/42}:balance", strconv.FormatInt(balance-10, 10))
+//
+// The mark is a hash of its own, without an end, and is as durable as the data: what Redis forgets in a crash, or evicts, it
+// may forget of either. In a Cluster the mark and the data must lie in one slot.
+package redisfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/fence"
+)
+
+// A Guard guards keys of a Redis by one lock.
+type Guard struct {
+	Client rueidis.Client
+	Key    string // of the mark, a hash that belongs to the guard
+}
+
+// Open claims the data. The error is a *[fence.RefusedError] if a later hold has.
+func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
+	m, err := fence.Of(h)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := g.Write(m)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = handle.Eval(ctx, "return 'OK'", nil, nil); err != nil {
+		return nil, err
+	}
+	return handle, nil
+}
+
+// Write returns a handle that has claimed nothing yet: the weaker form, for writes that do not depend on what was read.
+func (g Guard) Write(m fence.Mark) (*Handle, error) {
+	if g.Key == "" {
+		return nil, fmt.Errorf("%w key of the mark: it is empty", driver.ErrInvalid)
+	}
+	return &Handle{guard: g, mark: m}, nil
+}
+
+// A Handle is a hold's way to the data. Once a later hold has claimed, its methods touch nothing, and fail with a
+// *[fence.RefusedError].
+type Handle struct {
+	guard Guard
+	mark  fence.Mark
+}
+
+// Do runs a command whose first argument is its only key, such as GET, HSET or INCRBY. A nil answer is no error.
+func (h *Handle) Do(ctx context.Context, command, key string, args ...string) (rueidis.RedisMessage, error) {
+	return h.Eval(ctx, "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))", []string{key}, append([]string{command}, args...))
+}
+
+// Eval runs a Lua script of the caller's, which has its keys and arguments as KEYS and ARGV. A nil answer is no error.
+func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
+	m := h.mark
+	answer, err := rueidis.NewLuaScript(admit+script).Exec(ctx, h.guard.Client, append([]string{h.guard.Key}, keys...),
+		append([]string{m.Lock, strconv.FormatUint(m.Token, 10), m.Owner}, args...)).ToMessage()
+	if rueidis.IsRedisNil(err) {
+		err = nil
+	}
+	return answer, h.explain(err)
+}
+
+// admit lets a hold in, or answers with an error, "FENCED TOKEN OWNER" or "FENCEDBY LOCK". Tokens are compared as texts of digits: as
+// numbers, Lua has them exactly only up to 2^53.
+const admit = `
+-- KEYS[1]: the mark. ARGV: the lock, the token, the owner. What follows is for the caller's script.
+local mark = redis.call('HMGET', KEYS[1], 'lock', 'token', 'owner')
+if mark[1] and mark[1] ~= ARGV[1] then return redis.error_reply('FENCEDBY ' .. mark[1]) end
+local token, last = ARGV[2], mark[2] or ''
+if #token < #last or #token == #last and (token < last or token == last and ARGV[3] ~= mark[3]) then
+  return redis.error_reply('FENCED ' .. last .. ' ' .. mark[3])
+end
+if token ~= last then redis.call('HSET', KEYS[1], 'lock', ARGV[1], 'token', token, 'owner', ARGV[3]) end
+local KEYS, ARGV = {unpack(KEYS, 2)}, {unpack(ARGV, 4)}
+`
+
+// explain turns an answer of admit into the error that it stands for.
+func (h *Handle) explain(err error) error {
+	var said *rueidis.RedisError
+	if !errors.As(err, &said) {
+		return err
+	}
+	text := said.Error()
+	if lock, found := strings.CutPrefix(text, "FENCEDBY "); found {
+		return fmt.Errorf("%w: %s is guarded by the lock %q, not by %q", driver.ErrInvalid, h.guard.Key, lock, h.mark.Lock)
+	}
+	rest, found := strings.CutPrefix(text, "FENCED ")
+	number, owner, _ := strings.Cut(rest, " ")
+	token, bad := strconv.ParseUint(number, 10, 63)
+	if !found || bad != nil {
+		return err
+	}
+	return &fence.RefusedError{Mark: h.mark, Last: fence.Mark{Lock: h.mark.Lock, Token: token, Owner: owner}}
+}
