@@ -96,7 +96,7 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
 	root.AddCommand(
 		a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(),
-		a.lockCommand(), a.unlockCommand(), a.releaseCommand(), a.schemaCommand(), a.completionCommand(), a.versionCommand(),
+		a.lockCommand(), a.unlockCommand(), a.releaseCommand(), a.fenceCommand(), a.schemaCommand(), a.completionCommand(), a.versionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand())
 	root.InitDefaultHelpFlag()

@@ -124,6 +124,23 @@ const releaseNotes = `  It frees exactly the holds that it saw; if the holder ch
   command; until then that may run beside the next holder's.
 `
 
+const fenceExamples = `  snib run counter -- snib fence count.txt -- awk '{print $1 + 1}'
+  snib run report -- snib fence report.html -- ./make-report
+`
+
+const fenceNotes = `  The command reads the old contents of FILE (nothing, if there is no FILE) as
+  its input, and what it prints becomes the new contents, at once and as a whole;
+  unless it fails, and then FILE stays as it was.
+
+  The last token that was seen stands in FILE.fence. Whoever comes with a lesser
+  one is refused, with exit code 79, even if it held the lock when it began: a
+  process that was stopped for longer than its lease lasted can do no harm to
+  FILE any more. The hold is that of the snib run or snib lock around us, as
+  SNIB_NAME, SNIB_TOKEN and SNIB_OWNER have it.
+
+  All who write FILE have to do it this way, under the same lock, on one machine.
+`
+
 const schemaExamples = `  snib schema postgres | psql app
   snib schema mysql | mysql app
 `
