@@ -58,8 +58,9 @@ type lease struct {
 	index     int   // in the keeper's heap; -1 if it is not there
 }
 
-// newLease counts from what the driver says of the request: from before it was sent, not from when the answer came.
-func newLease(req driver.Request, granted driver.Lease, g *gate) *lease {
+// newLease counts from what the driver says of the request: from before it was sent, not from when the answer came. The hold may
+// rely on the lease but for its last part, the delay.
+func newLease(req driver.Request, delay time.Duration, granted driver.Lease, g *gate) *lease {
 	grant := granted.Grant()
 	le := &lease{
 		granted: granted, name: req.Name, owner: req.Owner, ttl: req.TTL, wanted: grant.Wanted, gate: g, index: -1,
@@ -68,6 +69,7 @@ func newLease(req driver.Request, granted driver.Lease, g *gate) *lease {
 	if grant.TTL > 0 {
 		le.ttl = grant.TTL
 	}
+	le.ttl -= delay
 	le.extend(grant.Start)
 	return le
 }

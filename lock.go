@@ -253,7 +253,8 @@ func (h *hold) leave() error {
 		lost, confirmed := h.lossError(), le.confirmed
 		c.mu.Unlock()
 		over.run()
-		if !confirmed { // the store may still keep the lock for us: others need not wait until it lapses
+		// The store may still keep the lock for us. Others need not wait until it lapses, unless that is the point.
+		if !confirmed && l.conf.lockDelay == 0 {
 			_ = c.release(le.granted, l.conf.releaseTimeout)
 		}
 		return lost

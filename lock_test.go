@@ -164,6 +164,80 @@ func TestMinHold(t *testing.T) {
 	})
 }
 
+// After a hold that was lost, the lock stays closed for the delay; after one that was released it does not.
+func TestLockDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const ttl, delay = 10 * time.Second, time.Minute
+		store := new(memlock.Store)
+		d := newSpy(store)
+		detached := false
+		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			detached = req.Detached
+			return ask()
+		}
+		a, b := open(t, d, snib.TTL(ttl), snib.LockDelay(delay)), open(t, store.Open())
+
+		lock := acquire(t, a, "a")
+		time.Sleep(time.Hour)
+		if closed(lock.Lost()) || !detached {
+			t.Errorf("lost: %v; asked for a lease that outlives the process: %v", closed(lock.Lost()), detached)
+		}
+		release(t, lock)
+		began := time.Now()
+		release(t, acquire(t, b, "a"))
+		if got := time.Since(began); got != 0 {
+			t.Errorf("after Release the lock was closed for %v", got)
+		}
+
+		d.renew = unreachable
+		lock, began = acquire(t, a, "a"), time.Now()
+		<-lock.Lost()
+		lost := time.Since(began)
+		if lost > ttl || lost < ttl*9/10 {
+			t.Errorf("the hold was lost after %v, want little less than %v", lost, ttl)
+		}
+		wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
+		release(t, acquire(t, b, "a"))
+		if got := time.Since(began); got != ttl+delay {
+			t.Errorf("the lock was closed for %v, want %v", got, ttl+delay)
+		}
+	})
+}
+
+// Where a lease ends with its session, the delay comes off the time that the hold lasts.
+func TestLockDelayOfSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.info = func(i driver.Info) driver.Info {
+			i.Tenure, i.SessionTTL = driver.TenureSession, time.Minute
+			return i
+		}
+		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			if req.Detached {
+				t.Error("asked for a Detached lease in a session")
+			}
+			l, err := ask()
+			return &ofSession{l}, err
+		}
+		_, err := snib.New(d, snib.LockDelay(time.Minute))
+		wantErr(t, "New with a delay as long as the session", err, snib.ErrInvalid)
+		lock := acquire(t, open(t, d, snib.LockDelay(40*time.Second)), "a")
+		if got := lock.Validity(); got > 20*time.Second || got < 19*time.Second {
+			t.Errorf("Validity = %v, want little less than 20s", got)
+		}
+		release(t, lock)
+	})
+}
+
+// ofSession is a lease that lasts as long as a session of a minute.
+type ofSession struct{ driver.Lease }
+
+func (l *ofSession) Grant() driver.Grant {
+	g := l.Lease.Grant()
+	g.TTL = time.Minute
+	return g
+}
+
 // An owner that asks again gets the same hold again.
 func TestOwnerIsIdempotent(t *testing.T) {
 	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(driver.FencingClock))
@@ -372,6 +446,8 @@ func TestInvalid(t *testing.T) {
 		{"MaxWait", snib.MaxWait(0), "MaxWait"},
 		{"MaxHold", snib.MaxHold(-1), "MaxHold"},
 		{"MinHold", snib.MinHold(-1), "MinHold"},
+		{"LockDelay", snib.LockDelay(0), "LockDelay"},
+		{"LongLockDelay", snib.LockDelay(time.Minute), "more than 1m0s"},
 		{"ReleaseTimeout", snib.ReleaseTimeout(0), "ReleaseTimeout"},
 		{"Owner", snib.Owner(""), "Owner"},
 		{"Slots", snib.Slots(0), "Slots"},

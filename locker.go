@@ -212,11 +212,12 @@ func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold
 func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (*hold, error) {
 	c := l.core
 	req := driver.Request{
-		Name: name, Owner: l.newOwner(), TTL: l.conf.ttl, NoWait: noWait,
+		Name: name, Owner: l.newOwner(), TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
 		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold,
 		Inherit: l.conf.inheritable, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label
+	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease // or the death of this process would free the lock
 	c.mu.Lock()
 	seen := c.seen[name]
 	if g != nil && l.conf.handsOver() {
@@ -252,7 +253,7 @@ func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.L
 			return nil, err
 		}
 	}
-	le := newLease(req, granted, g)
+	le := newLease(req, l.conf.lockDelay, granted, g)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

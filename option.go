@@ -17,6 +17,7 @@ type config struct {
 	maxWait        time.Duration // 0: as long as the context lives
 	maxHold        time.Duration // 0: unbounded
 	minHold        time.Duration
+	lockDelay      time.Duration
 	releaseTimeout time.Duration
 	noWait         bool
 	reentrant      bool
@@ -66,6 +67,19 @@ func MaxHold(d time.Duration) Option {
 // for it. Hosts whose clocks differ by less than d then don't run a short scheduled job twice.
 func MinHold(d time.Duration) Option {
 	return positive("MinHold", d, func(c *config) { c.minHold = d })
+}
+
+// LockDelay keeps the lock closed for d longer than its hold could last, unless the hold was released: when its process died or was cut
+// off, or the hold was lost. It is for resources that can't check a fencing token: what a holder sends late, by less than d, then still
+// arrives before somebody else gets the lock. Who waits for a lock of a holder that died waits for d longer.
+//
+// The store's lease is TTL and d together, and that has to be within the backend's range. Where leases end with a session,
+// LockDelay is an [ErrInvalid], unless the session outlives its client ([driver.Info].SessionTTL) by more than d; d then comes off the
+// time that the hold lasts without a renewal.
+//
+// It is the lock-delay of Burrows, "The Chubby lock service for loosely-coupled distributed systems", OSDI 2006, section 2.4.
+func LockDelay(d time.Duration) Option {
+	return positive("LockDelay", d, func(c *config) { c.lockDelay = d })
 }
 
 // ReleaseTimeout bounds how long [Lock.Release] waits for the store. The default is 5 seconds.
@@ -198,6 +212,11 @@ func (c config) checkAgainst(info driver.Info) error {
 		return fmt.Errorf("%w TTL: %v is shorter than %v, the least of this backend", ErrInvalid, c.ttl, info.MinTTL)
 	case info.MaxTTL > 0 && c.ttl > info.MaxTTL:
 		return fmt.Errorf("%w TTL: %v is longer than %v, the most of this backend", ErrInvalid, c.ttl, info.MaxTTL)
+	case info.MaxTTL > 0 && c.lockDelay > info.MaxTTL-c.ttl:
+		return fmt.Errorf("%w LockDelay: %v and the TTL of %v are more than %v, the most of this backend", ErrInvalid, c.lockDelay, c.ttl, info.MaxTTL)
+	case c.lockDelay > 0 && info.Tenure == driver.TenureSession && info.SessionTTL <= c.lockDelay:
+		return fmt.Errorf("%w LockDelay: here a lock is free %v after its holder's session has gone silent, which is not longer than %v",
+			ErrInvalid, info.SessionTTL, c.lockDelay)
 	case c.fencing > info.Fencing:
 		return fmt.Errorf("%w RequireFencing: fencing is %v required and %v here", ErrInvalid, c.fencing, info.Fencing)
 	case c.fair && info.Fairness == driver.FairNever:

@@ -219,7 +219,7 @@ func (c *config) handsOver() bool {
 
 // follows reports whether a hold under c may take over the lease of one under had.
 func (c *config) follows(had *config) bool {
-	return c.handsOver() && c.ttl == had.ttl && c.label == had.label
+	return c.handsOver() && c.ttl == had.ttl && c.lockDelay == had.lockDelay && c.label == had.label
 }
 
 // mayGoOn reports whether one more hold may have the lease.

@@ -247,6 +247,7 @@ func TestNoLocalHandOver(t *testing.T) {
 		next  []snib.Option
 	}{
 		{"OtherTTL", nil, []snib.Option{snib.TTL(time.Minute)}},
+		{"OtherDelay", nil, []snib.Option{snib.LockDelay(time.Second)}},
 		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
 		{"Inheritable", nil, []snib.Option{snib.Inheritable()}},
 		{"Shared", nil, []snib.Option{snib.Shared()}},
