@@ -74,7 +74,7 @@ func (s *session) heartbeat() {
 
 func (s *session) Info() driver.Info {
 	info := s.Driver.Info()
-	info.Tenure = driver.TenureSession
+	info.Tenure, info.SessionTTL = driver.TenureSession, sessionTTL
 	return info
 }
 
@@ -168,6 +168,14 @@ func sessionMutants() []mutant {
 						b.base.(*session).end()
 						return b.inner.Close()
 					}
+				}
+			},
+		},
+		{
+			name: "a session ends with its process", fails: []string{"Close/SessionOutlivesKill"}, base: newSession,
+			make: func(w *world) func(*broken) {
+				return func(b *broken) {
+					b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
 				}
 			},
 		},

@@ -394,6 +394,19 @@ func closeClauses() []clause {
 			},
 		},
 		{
+			name: "Close/SessionOutlivesKill",
+			why:  "a lock-delay counts on it: where Info.SessionTTL says so, a session does not end just because its process died",
+			gate: needs(sessionTenure(), canKill(), when(func(i driver.Info, _ Harness) bool { return i.SessionTTL > 0 },
+				"a session may end with its connection")),
+			run: func(t *trial) {
+				d := t.open()
+				kill := t.h.Kill(t.T, t.short("a"))
+				kill()
+				t.sleep(t.info.SessionTTL / 4) // it may have been renewed a third of that before
+				t.mustBeHeld(d, t.req("b"), "soon after its holder was killed")
+			},
+		},
+		{
 			name: "Close/DetachedRefused",
 			why:  "what ends with its session can't outlive it: better said at once than found out later",
 			gate: sessionTenure(),
