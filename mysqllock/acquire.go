@@ -2,12 +2,14 @@ package mysqllock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // An attempt is one call of Acquire.
@@ -36,8 +38,19 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.check(req); err != nil {
 		return nil, err
 	}
-	ctx, cancel := d.alive(ctx)
+	ctx, cancel := d.life.During(ctx)
 	defer cancel()
+	const tries = 3
+	for try := 1; ; try++ {
+		l, err := d.acquire(ctx, req)
+		if ended := (errEnded{}); try == tries || !errors.As(err, &ended) {
+			return l, err
+		}
+	}
+}
+
+// acquire makes one attempt.
+func (d *Driver) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	a := d.attempt(req)
 	l, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
@@ -101,7 +114,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 
 // ask sends the request. A lease beside an error was granted, and is to be withdrawn.
 func (a *attempt) ask(ctx context.Context) (*lease, error) {
-	inner, cancel := detached(ctx)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	if err := a.d.prepare(inner); err != nil {
 		return nil, err
@@ -180,7 +193,7 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	case h == nil:
 		return nil, driver.ErrHeld
 	case !got.there:
-		a.d.prunes.note(a.d)
+		a.d.made()
 	}
 	a.waits = false
 	return a.lease(*h, h.Token, got.start, got.strangers(a.d.id)), nil
@@ -253,7 +266,7 @@ func (a *attempt) withdraw(ctx context.Context, granted bool) {
 	if !a.sent || a.req.NoWait && !granted && ctx.Err() == nil {
 		return // the server said no, or was never asked
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.Withdrawal)
 	defer cancel()
 	if a.d.remove(ctx, a.req.Name, a.entry.Nonce) != nil { // the caller has an error already
 		a.d.waits.owe(a)

@@ -3,124 +3,146 @@ package mysqllock_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
+// kinds are the contenders of benchmarks. The first is the floor, GET_LOCK by hand, which writes nothing. The second is what a
+// lock costs at least whose grant bears a token that outlives a crash: one row that is changed by hand.
+var kinds = [...]string{"getlock", "token", "rows", "session"}
+
+// contend returns a contender, and what ends it. The table of the second kind must be there, see byHand.
+func contend(ctx context.Context, kind, dsn string) (jobtest.Contender, func(), error) {
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch kind {
+	case "rows", "session":
+		open := map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"rows": mysqllock.New, "session": mysqllock.NewSession}[kind]
+		d := open(db)
+		return jobtest.By(d, "bench"), func() { d.Close(); db.Close() }, nil
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	get, err1 := conn.PrepareContext(ctx, "SELECT GET_LOCK('by hand', 60)")
+	free, err2 := conn.PrepareContext(ctx, "SELECT RELEASE_LOCK('by hand')")
+	count, err3 := conn.PrepareContext(ctx, "UPDATE by_hand SET token = LAST_INSERT_ID(token + 1) WHERE name = 'bench'")
+	return func(ctx context.Context, _ string) (func(context.Context) error, error) {
+		err := one(ctx, get)
+		if err == nil && kind == "token" {
+			_, err = count.ExecContext(ctx) // its answer has the token
+		}
+		return func(ctx context.Context) error { return one(ctx, free) }, err
+	}, func() { conn.Close(); db.Close() }, errors.Join(err1, err2, err3)
+}
+
+// one runs a query that must answer 1.
+func one(ctx context.Context, stmt *sql.Stmt) error {
+	var n int
+	err := stmt.QueryRowContext(ctx).Scan(&n)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("the server answers %d", n)
+	}
+	return err
+}
+
+// onEach runs a benchmark for each kind, on a server whose commits wait for the disk, and on one whose commits don't: the
+// second shows what is not the disk's.
+func onEach(b *testing.B, run func(b *testing.B, kind, dsn string)) {
+	for i, flush := range []string{"on", "off"} {
+		server := mysqltest.Start(b, fmt.Sprint("innodb-flush-log-at-trx-commit=", i+1)) // 2 leaves the disk to the system
+		db := dial(b, server.DSN())
+		must(b, db, "CREATE TABLE by_hand (name VARBINARY(767) PRIMARY KEY, token BIGINT NOT NULL)")
+		must(b, db, "INSERT INTO by_hand VALUES ('bench', 0)")
+		for _, kind := range kinds {
+			b.Run(fmt.Sprintf("flush=%s/%s", flush, kind), func(b *testing.B) { run(b, kind, server.DSN()) })
+		}
+	}
+}
+
 // BenchmarkCycle takes and releases a lock that nobody else wants.
 func BenchmarkCycle(b *testing.B) {
-	server := mysqltest.Start(b)
-	db := dial(b, server.DSN())
-	b.Run("ByHand", func(b *testing.B) {
-		h := newHand(b, db)
-		for b.Loop() {
-			h.lock(b)
-			h.unlock(b)
-		}
-	})
-	for name, d := range map[string]driver.Driver{"Rows": open(b, db), "Session": openSession(b, db)} {
-		b.Run(name, func(b *testing.B) {
-			release(b, acquire(b, d, ask("cycle", "first")))
-			ctx := b.Context()
-			for i := 0; b.Loop(); i++ {
-				l, err := d.Acquire(ctx, ask("cycle", fmt.Sprint(i)))
-				if err == nil {
-					err = l.Release(ctx)
-				}
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkHandOver measures the time from the release of one client to the grant of another that has waited for a while.
-func BenchmarkHandOver(b *testing.B) {
-	server := mysqltest.Start(b)
-	b.Run("ByHand", func(b *testing.B) {
-		db := dial(b, server.DSN())
-		h1, h2 := newHand(b, db), newHand(b, db)
-		handOver(b, func() func() time.Time {
-			h1.lock(b)
-			got := make(chan time.Time)
-			go func() { h2.lock(b); got <- time.Now() }()
-			time.Sleep(pause) // it waits in the server, which tells nobody
-			return func() time.Time {
-				h1.unlock(b)
-				at := <-got
-				h2.unlock(b)
-				return at
-			}
-		})
-	})
-	for name, open := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": open, "Session": openSession} {
-		b.Run(name, func(b *testing.B) {
-			d1, d2 := open(b, dial(b, server.DSN())), open(b, dial(b, server.DSN()))
-			handOver(b, func() func() time.Time {
-				l := acquire(b, d1, ask("hand-over", "a"))
-				w := waiting(b, d2, ask("hand-over", "b"))
-				time.Sleep(pause)
-				return func() time.Time {
-					release(b, l)
-					next, _ := w.granted(b, time.Now())
-					release(b, next)
-					return w.at
-				}
-			})
-		})
-	}
-}
-
-// pause is for how long a lock is held before it is handed over.
-const pause = 20 * time.Millisecond
-
-// handOver reports the median and the worst but one in a hundred.
-func handOver(b *testing.B, prepare func() (release func() time.Time)) {
-	var took []time.Duration
-	for b.Loop() {
-		release := prepare()
-		began := time.Now()
-		took = append(took, release().Sub(began))
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs")
-	b.ReportMetric(0, "ns/op")
-}
-
-// A hand uses GET_LOCK as one does without a library.
-type hand struct{ get, release *sql.Stmt }
-
-func newHand(b *testing.B, db *sql.DB) hand {
-	b.Helper()
-	conn, err := db.Conn(context.Background())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = conn.Close() })
-	prepare := func(text string) *sql.Stmt {
-		stmt, err := conn.PrepareContext(context.Background(), text)
+	onEach(b, func(b *testing.B, kind, dsn string) {
+		take, end, err := contend(b.Context(), kind, dsn)
 		if err != nil {
 			b.Fatal(err)
 		}
-		return stmt
-	}
-	return hand{prepare("SELECT GET_LOCK('by hand', 60)"), prepare("SELECT RELEASE_LOCK('by hand')")}
+		defer end()
+		jobtest.Cycle(b, take)
+	})
 }
 
-func (h hand) lock(b *testing.B)   { h.one(b, h.get) }
-func (h hand) unlock(b *testing.B) { h.one(b, h.release) }
+// BenchmarkHandOver has two processes exchange a lock, and measures from the call of a release to the grant in the other.
+func BenchmarkHandOver(b *testing.B) {
+	onEach(b, func(b *testing.B, kind, dsn string) {
+		var took []time.Duration
+		for b.Loop() {
+			child := livetest.StartChild(b, job{Job: jobtest.Job{Role: "exchange"}, DSN: dsn, Kind: kind})
+			take, end, err := contend(b.Context(), kind, dsn)
+			if err != nil {
+				b.Fatal(err)
+			}
+			took = append(took, jobtest.Exchange(b, take, child)...)
+			end()
+		}
+		jobtest.Report(b, took)
+	})
+}
 
-func (h hand) one(b *testing.B, stmt *sql.Stmt) {
-	var n int
-	if err := stmt.QueryRow().Scan(&n); err != nil || n != 1 {
-		b.Errorf("by hand: %d, %v", n, err)
+// exchange is what the child does.
+func (j job) exchange(ctx context.Context) error {
+	take, end, err := contend(ctx, j.Kind, j.DSN)
+	if err != nil {
+		return err
 	}
+	defer end()
+	return jobtest.Answer(ctx, take)
+}
+
+// BenchmarkContended has 64 goroutines of one process want one lock. By hand each has to ask the server.
+func BenchmarkContended(b *testing.B) {
+	server := mysqltest.Start(b)
+	b.Run("getlock", func(b *testing.B) {
+		db := dial(b, server.DSN())
+		db.SetMaxIdleConns(64)
+		jobtest.Contended(b, func(ctx context.Context) error {
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			for _, call := range []string{"SELECT GET_LOCK('by hand', 60)", "SELECT RELEASE_LOCK('by hand')"} {
+				var n int
+				if err := conn.QueryRowContext(ctx, call).Scan(&n); err != nil || n != 1 {
+					return fmt.Errorf("%s = %d, %w", call, n, err)
+				}
+			}
+			return nil
+		})
+	})
+	b.Run("rows", func(b *testing.B) {
+		locker, err := snib.New(mysqllock.New(dial(b, server.DSN())))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer locker.Close()
+		jobtest.Contended(b, func(ctx context.Context) error {
+			lock, err := locker.Acquire(ctx, "contended")
+			if err != nil {
+				return err
+			}
+			return lock.Release()
+		})
+	})
 }

@@ -42,7 +42,9 @@ func harness(server *mysqltest.Server, session bool, open func(*testing.T, strin
 		Secret: mysqltest.Password,
 		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
 		Kill: func(t *testing.T, req driver.Request) func() {
-			return start(t, job{Role: "hold", DSN: server.DSN(), Session: session, Req: req}).holding().kill
+			p := hold(t, server.DSN(), session, req)
+			p.Expect("held")
+			return p.Kill
 		},
 		Restart: func(*testing.T) {
 			server.Kill()

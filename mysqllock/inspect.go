@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // Status implements [driver.Inspector].
@@ -79,9 +80,9 @@ func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) er
 	if err := d.ready(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := d.alive(ctx)
+	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	inner, done := detached(ctx)
+	inner, done := life.Detached(ctx)
 	defer done()
 	if err := d.prepare(inner); err != nil {
 		return err

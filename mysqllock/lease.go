@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // A lease is a hold's entry in its row, as we know it.
@@ -99,7 +100,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.ended {
 		return l.err
 	}
-	ctx, cancel := detached(ctx)
+	ctx, cancel := life.Detached(ctx)
 	defer cancel()
 	l.drop()
 	freed, err := l.free(ctx)
@@ -141,7 +142,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return answers
 	}
 	err := d.ready(ctx)
-	inner, cancel := detached(ctx)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	var sole, several []renewal
 	for i, one := range due {

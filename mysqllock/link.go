@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // A link is the connection of a session. One goroutine has it: it does what others ask for, and pings when there is nothing
@@ -98,7 +99,7 @@ func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.I
 	case err := <-c.done:
 		return c.sent, err
 	case <-l.life.Done():
-	case <-time.After(moment):
+	case <-time.After(life.Moment):
 	}
 	return driver.Instant{}, context.Cause(ctx)
 }
@@ -113,7 +114,7 @@ func (l *link) serve() (err error) {
 			err = l.run(c)
 		case <-timer.C:
 			err = l.run(&call{ctx: l.life, run: l.ping, done: make(chan error, 1)})
-			l.d.spawn(func() {
+			l.d.life.Go(func() {
 				ctx, cancel := context.WithTimeout(l.life, l.d.conf.idle)
 				defer cancel()
 				l.d.session.look(ctx)

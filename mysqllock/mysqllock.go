@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 var (
@@ -31,13 +31,10 @@ type Driver struct {
 	store   store
 	lanes   lanes
 	waits   waits
-	prunes  pruner
+	prunes  life.Every
 	session *session // nil for rows
 
-	life    context.Context // done when Close is called
-	end     context.CancelCauseFunc
-	running sync.WaitGroup // goroutines of the driver
-	closing sync.Once
+	life *life.Span // until Close
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
@@ -52,9 +49,8 @@ type Driver struct {
 func New(db *sql.DB, opts ...Option) *Driver { return open(db, "snib_locks", opts) }
 
 func open(db *sql.DB, table string, opts []Option) *Driver {
-	d := &Driver{db: db, conf: configure(db, table, opts), id: strings.ToLower(rand.Text()[:16])}
+	d := &Driver{db: db, conf: configure(db, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
 	d.sql = newStatements(d.conf.table)
-	d.life, d.end = context.WithCancelCause(context.Background())
 	d.waits.init()
 	d.lanes.init()
 	return d
@@ -85,33 +81,20 @@ func (d *Driver) Info() driver.Info {
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL; those of sessions end
 // with the session. The db stays open.
 func (d *Driver) Close() error {
-	d.closing.Do(func() {
-		d.end(driver.ErrClosed)
+	first := d.life.End(func() {
 		if d.session != nil {
 			d.session.close()
 		}
-		d.running.Wait()
+	})
+	if first {
 		d.waits.leave(d)
 		go d.store.close() // it waits for what the user does on the connections
-	})
+	}
 	return nil
 }
 
-// closed reports whether Close was called.
-func (d *Driver) closed() bool { return d.life.Err() != nil }
-
 // nonce returns an id of one attempt to acquire. It begins with the driver's.
 func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
-
-// alive returns a context that ends with ctx or with the driver, whichever comes first.
-func (d *Driver) alive(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })
-	return ctx, func() { stop(); cancel(nil) }
-}
-
-// spawn runs fn in a goroutine that Close waits for.
-func (d *Driver) spawn(fn func()) { d.running.Go(fn) }
 
 // ready reports what keeps the driver from doing anything.
 func (d *Driver) ready(ctx context.Context) error {
@@ -120,7 +103,7 @@ func (d *Driver) ready(ctx context.Context) error {
 		return context.Cause(ctx)
 	case d.conf.err != nil:
 		return d.conf.err
-	case d.closed():
+	case d.life.Over():
 		return driver.ErrClosed
 	}
 	return nil

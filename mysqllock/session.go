@@ -8,9 +8,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // NewSession returns a driver whose locks are the server's own, of GET_LOCK, all of them of one session, on one
@@ -42,7 +42,8 @@ type session struct {
 	mu   sync.Mutex
 	link *link // nil without a connection
 	held map[string]*lease
-	pace time.Time // when a lock that a stranger has may be tried next
+
+	pace life.Pace // of the tries of locks that strangers have
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -77,7 +78,7 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	if l != nil {
 		return l, nil
 	}
-	inner, cancel := context.WithTimeout(ctx, longest)
+	inner, cancel := context.WithTimeout(ctx, life.Longest)
 	defer cancel()
 	l, err := s.d.connect(inner)
 	if err != nil {
@@ -85,12 +86,11 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.d.closed() {
+	if !s.d.life.Go(func() { s.over(l, l.serve()) }) {
 		hangUp(l.conn)
 		return nil, driver.ErrClosed
 	}
 	s.link = l
-	s.d.spawn(func() { s.over(l, l.serve()) })
 	return l, nil
 }
 
@@ -108,6 +108,11 @@ func (s *session) over(l *link, why error) {
 	}
 }
 
+// An errEnded says that the session ended after the row had granted a lease, and before that had its lock.
+type errEnded struct{ error }
+
+func (e errEnded) Unwrap() error { return e.error }
+
 // secure takes the server's lock of a lease that the row has granted. Only strangers to us can have it, or a former holder
 // whose hold was broken and who has not heard of it; they don't tell when they are done, so it is tried again and again,
 // ten times a second for the whole process.
@@ -120,34 +125,16 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 		start, got, err := s.lock(ctx, a.entry.Session, le)
 		switch {
 		case err != nil:
-			return err
+			return errEnded{err}
 		case got:
 			le.grant.Start = start
 			return nil
 		case a.req.NoWait:
 			return driver.ErrHeld
 		}
-		if err := s.rest(ctx); err != nil {
+		if err := s.pace.Wait(ctx, pollEvery); err != nil {
 			return err
 		}
-	}
-}
-
-// rest waits until it is time to try a stranger's lock again.
-func (s *session) rest(ctx context.Context) error {
-	s.mu.Lock()
-	if now := time.Now(); s.pace.Before(now) {
-		s.pace = now
-	}
-	s.pace = s.pace.Add(pollEvery)
-	timer := time.NewTimer(time.Until(s.pace))
-	s.mu.Unlock()
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -228,7 +215,7 @@ func (s *session) unlock(le *lease) {
 	if l == nil || !ours {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
 	defer cancel()
 	_, _ = l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
 		s.mu.Lock()
@@ -307,7 +294,7 @@ func (s *session) close() {
 	held := slices.Collect(maps.Values(s.held))
 	l := s.link
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
 	defer cancel()
 	for _, le := range held {
 		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out

@@ -19,7 +19,7 @@ func TestSession(t *testing.T) {
 	server := mysqltest.Start(t)
 	for name, run := range map[string]func(*testing.T, *mysqltest.Server){
 		"Strangers": sessionStrangers, "OneKey": sessionOneKey, "Killed": sessionKilled, "Doubt": sessionDoubt,
-		"Connections": sessionConnections,
+		"Connections": sessionConnections, "EndsWhileGranted": sessionEndsWhileGranted,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, server) })
 	}
@@ -155,4 +155,22 @@ func sessionConnections(t *testing.T, server *mysqltest.Server) {
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "one connection") {
 		t.Errorf("Acquire with one connection = %v, want ErrInvalid that says so", err)
 	}
+}
+
+// A session that is cut off when the row has granted a lease, and GET_LOCK is asked for, is followed by another, in the same
+// Acquire.
+func sessionEndsWhileGranted(t *testing.T, server *mysqltest.Server) {
+	proxy := livetest.NewProxy(t, server.Addr())
+	key := mysqllock.Keys(func(name string) string { return "the key of " + name })
+	d := openSession(t, dial(t, mysqltest.DSN(proxy.Addr())), key)
+	other := openSession(t, dial(t, server.DSN()), key)
+	lost := proxy.LoseAnswers(1, livetest.ThenClose, "the key of ends")
+	l := acquire(t, d, ask("ends", "a"))
+	<-lost
+	mustBeHeld(t, other, ask("ends", "b"))
+	if err := d.Renew(bounded(t), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, l)
+	release(t, acquire(t, other, ask("ends", "b")))
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sniblock/snib/internal/life"
 )
 
 const (
@@ -117,17 +119,17 @@ func (w *waits) poll(d *Driver) {
 	switch {
 	case w.polling:
 		w.poke()
-	case !d.closed():
+	case !d.life.Over():
 		w.polling = true
-		d.spawn(d.poll)
+		d.life.Go(d.poll)
 	}
 }
 
 // see starts the watcher. It is called with the mutex held.
 func (w *waits) see(d *Driver) {
-	if !w.watching && !d.closed() {
+	if !w.watching && !d.life.Over() {
 		w.watching = true
-		d.spawn(d.watch)
+		d.life.Go(d.watch)
 	}
 }
 
@@ -185,7 +187,7 @@ func (d *Driver) called(name string) {
 	if first != nil && len(told) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.life, waiterLife)
+	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
 	defer cancel()
 	_ = d.change(ctx, name, func(s *state) (bool, error) { // if it fails, renewals and the poller tell
 		for _, l := range told {
@@ -226,7 +228,7 @@ func (w *waits) leave(d *Driver) {
 	if w.beat.IsZero() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
 	defer cancel()
 	_, _ = d.exec(ctx, forNames(d.sql.forget, 1), []byte(processes+d.id)) // if it fails, it counts as dead soon
 }
@@ -339,7 +341,7 @@ func (w *waits) next(last, refreshed time.Time) (time.Time, bool) {
 
 // refresh says that the process lives, and withdraws what is owed.
 func (d *Driver) refresh() error {
-	ctx, cancel := context.WithTimeout(d.life, waiterLife/2)
+	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife/2)
 	defer cancel()
 	d.waits.mu.Lock()
 	owed := maps.Clone(d.waits.owed)
@@ -356,7 +358,7 @@ func (d *Driver) refresh() error {
 
 // look reads the rows that are waited for, and hints the attempts whose turn has come.
 func (d *Driver) look() {
-	ctx, cancel := context.WithTimeout(d.life, waiterLife/2)
+	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife/2)
 	defer cancel()
 	w := &d.waits
 	w.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	sqldriver "database/sql/driver"
 	"strings"
 	"time"
+
+	"github.com/sniblock/snib/internal/life"
 )
 
 const (
@@ -25,7 +27,7 @@ func (d *Driver) watch() {
 	for {
 		began := time.Now()
 		err := d.watchOut()
-		if err == nil || d.closed() {
+		if err == nil || d.life.Over() {
 			return
 		}
 		d.waits.seen(false)
@@ -90,7 +92,7 @@ func (d *Driver) watchOut() error {
 
 // watcher returns a connection that can watch.
 func (d *Driver) watcher() (*sql.Conn, *sql.Stmt, error) {
-	ctx, cancel := context.WithTimeout(d.life, longest)
+	ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -105,7 +107,7 @@ func (d *Driver) watcher() (*sql.Conn, *sql.Stmt, error) {
 
 // watchFor runs one statement, and returns the version and the name of a row that calls us, or "".
 func (d *Driver) watchFor(stmt *sql.Stmt, pause time.Duration) (hit string, err error) {
-	ctx, cancel := context.WithTimeout(d.life, watchFor+waiterLife)
+	ctx, cancel := context.WithTimeout(d.life.Context(), watchFor+waiterLife)
 	defer cancel()
 	looks := min(max(int(watchFor/pause), 1), 1000)
 	rows, err := stmt.QueryContext(ctx, []byte(d.id), looks, pause.Seconds())

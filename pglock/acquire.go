@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // An attempt is one call of Acquire.
@@ -37,8 +38,19 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.check(req); err != nil {
 		return nil, err
 	}
-	ctx, cancel := d.alive(ctx)
+	ctx, cancel := d.life.During(ctx)
 	defer cancel()
+	const tries = 3
+	for try := 1; ; try++ {
+		l, err := d.acquire(ctx, req)
+		if ended := (errEnded{}); try == tries || !errors.As(err, &ended) {
+			return l, err
+		}
+	}
+}
+
+// acquire makes one attempt.
+func (d *Driver) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	a := d.attempt(req)
 	l, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
@@ -102,7 +114,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 
 // ask sends the request.
 func (a *attempt) ask(ctx context.Context) (*lease, error) {
-	inner, cancel := detached(ctx)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	if err := a.d.prepare(inner); err != nil {
 		return nil, err
@@ -123,7 +135,7 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 		a.queued = false
 		l := a.lease(h, start, s)
 		if made {
-			a.d.prunes.note(a.d)
+			a.d.made()
 		}
 		return l, a.secure(ctx, l)
 	}
@@ -179,7 +191,7 @@ func (a *attempt) withdraw(ctx context.Context, granted bool) {
 	if !a.sent || a.req.NoWait && !granted && ctx.Err() == nil {
 		return // the server said no, or was never asked
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.Withdrawal)
 	defer cancel()
 	err := a.d.query(ctx, a.d.sql.withdraw, []any{a.req.Name, a.entry.Nonce}, nil)
 	if err != nil && a.d.session != nil {

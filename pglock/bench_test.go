@@ -3,158 +3,124 @@ package pglock_test
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
-// A contender takes one lock, and returns what gives it up.
-type contender func(ctx context.Context, owner string) (release func(context.Context) error, err error)
+// kinds are the contenders of benchmarks. The first is the floor, pg_advisory_lock by hand, which writes nothing. The second is
+// what a lock costs at least whose grant bears a token that outlives a crash: one row that is changed by hand.
+var kinds = [...]string{"advisory", "token", "rows", "session"}
 
-// contenders makes each kind of contender for a server: the floor is pg_advisory_lock by hand, on a connection of its own.
-func contenders(b *testing.B, server *pgtest.Server) map[string]func() contender {
-	pool := func() *pgxpool.Pool { return dial(b, server.URL()) }
-	by := func(d driver.Driver) contender {
-		return func(ctx context.Context, owner string) (func(context.Context) error, error) {
-			l, err := d.Acquire(ctx, request("bench", owner))
-			if err != nil {
-				return nil, err
-			}
-			return l.Release, nil
+// contend returns a contender, and what ends it. The table of the second kind must be there, see byHand.
+func contend(ctx context.Context, kind, url string) (jobtest.Contender, func(), error) {
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch kind {
+	case "rows", "session":
+		open := map[string]func(*pgxpool.Pool, ...pglock.Option) *pglock.Driver{"rows": pglock.New, "session": pglock.NewSession}[kind]
+		d := open(pool)
+		return jobtest.By(d, "bench"), func() { d.Close(); pool.Close() }, nil
+	}
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return nil, pool.Close, err
+	}
+	return func(ctx context.Context, _ string) (func(context.Context) error, error) {
+		_, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", 42)
+		if err == nil && kind == "token" {
+			var token int64
+			err = conn.QueryRow(ctx, "UPDATE by_hand SET token = token + 1 WHERE name = $1 RETURNING token", "bench").Scan(&token)
+		}
+		return func(ctx context.Context) error {
+			_, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", 42)
+			return err
+		}, err
+	}, func() { conn.Release(); pool.Close() }, nil
+}
+
+// byHand makes the table for tokens by hand.
+func byHand(b *testing.B, server *pgtest.Server) {
+	b.Helper()
+	must(b, dial(b, server.URL()), `CREATE TABLE by_hand (name text PRIMARY KEY, token bigint NOT NULL) WITH (fillfactor = 50);
+		INSERT INTO by_hand VALUES ('bench', 0)`)
+}
+
+// onEach runs a benchmark for each kind, on a server whose commits wait for the disk, and on one that only pretends to: the
+// second shows what is not the disk's.
+func onEach(b *testing.B, run func(b *testing.B, kind, url string)) {
+	for _, fsync := range []string{"on", "off"} {
+		server := pgtest.Start(b, "fsync="+fsync)
+		byHand(b, server)
+		for _, kind := range kinds {
+			b.Run(fmt.Sprintf("fsync=%s/%s", fsync, kind), func(b *testing.B) { run(b, kind, server.URL()) })
 		}
 	}
-	return map[string]func() contender{
-		"rows":    func() contender { return by(newDriver(b, pool())) },
-		"session": func() contender { return by(newSession(b, pool())) },
-		"floor": func() contender {
-			conn, err := pool().Acquire(b.Context())
+}
+
+// BenchmarkCycle takes and releases a lock that nobody else wants.
+func BenchmarkCycle(b *testing.B) {
+	onEach(b, func(b *testing.B, kind, url string) {
+		take, end, err := contend(b.Context(), kind, url)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer end()
+		jobtest.Cycle(b, take)
+	})
+}
+
+// BenchmarkHandOver has two processes exchange a lock, and measures from the call of a release to the grant in the other.
+func BenchmarkHandOver(b *testing.B) {
+	onEach(b, func(b *testing.B, kind, url string) {
+		var took []time.Duration
+		for b.Loop() {
+			child := livetest.StartChild(b, job{Job: jobtest.Job{Role: "exchange"}, URL: url, Kind: kind})
+			take, end, err := contend(b.Context(), kind, url)
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.Cleanup(conn.Release)
-			exec := func(ctx context.Context, sql string) error {
-				_, err := conn.Exec(ctx, sql, 42)
-				return err
-			}
-			return func(ctx context.Context, _ string) (func(context.Context) error, error) {
-				return func(ctx context.Context) error { return exec(ctx, "SELECT pg_advisory_unlock($1)") },
-					exec(ctx, "SELECT pg_advisory_lock($1)")
-			}
-		},
-	}
+			took = append(took, jobtest.Exchange(b, take, child)...)
+			end()
+		}
+		jobtest.Report(b, took)
+	})
 }
 
-// kinds are the contenders, in order.
-func kinds() []string { return []string{"floor", "rows", "session"} }
-
-// BenchmarkCycle takes and releases a lock that nobody else wants. Without fsync it shows what waits for the disk.
-func BenchmarkCycle(b *testing.B) {
-	for _, fsync := range []string{"on", "off"} {
-		server := pgtest.Start(b, "fsync="+fsync)
-		all := contenders(b, server)
-		for _, kind := range kinds() {
-			b.Run(fmt.Sprintf("fsync=%s/%s", fsync, kind), func(b *testing.B) {
-				acquire, n := all[kind](), 0
-				for b.Loop() {
-					n++
-					release, err := acquire(b.Context(), fmt.Sprint(n))
-					if err != nil {
-						b.Fatal(err)
-					}
-					if err := release(b.Context()); err != nil {
-						b.Fatal(err)
-					}
-				}
-			})
-		}
+// exchange is what the child does.
+func (j job) exchange(ctx context.Context) error {
+	take, end, err := contend(ctx, j.Kind, j.URL)
+	if err != nil {
+		return err
 	}
-}
-
-// BenchmarkHandOver measures from the call of a release to the grant in another driver that waited.
-func BenchmarkHandOver(b *testing.B) {
-	for _, fsync := range []string{"on", "off"} {
-		server := pgtest.Start(b, "fsync="+fsync)
-		all := contenders(b, server)
-		for _, kind := range kinds() {
-			b.Run(fmt.Sprintf("fsync=%s/%s", fsync, kind), func(b *testing.B) { handOver(b, all[kind]) })
-		}
-	}
-}
-
-func handOver(b *testing.B, open func() contender) {
-	type held struct {
-		release func(context.Context) error
-		at      time.Time
-		err     error
-	}
-	two, n := []contender{open(), open()}, 0
-	ask := func() <-chan held {
-		n++
-		got, owner, from := make(chan held, 1), fmt.Sprint(n), two[n%2]
-		go func() {
-			release, err := from(b.Context(), owner)
-			got <- held{release, time.Now(), err}
-		}()
-		return got
-	}
-	var took []time.Duration
-	now := <-ask()
-	for b.Loop() {
-		next := ask()
-		time.Sleep(3 * time.Millisecond) // so that it waits
-		began := time.Now()
-		if err := now.release(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		if now = <-next; now.err != nil {
-			b.Fatal(now.err)
-		}
-		took = append(took, now.at.Sub(began))
-	}
-	if err := now.release(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/1e3, "p50-µs")
-	b.ReportMetric(float64(took[len(took)*95/100].Nanoseconds())/1e3, "p95-µs")
-	b.ReportMetric(0, "ns/op")
+	defer end()
+	return jobtest.Answer(ctx, take)
 }
 
 // BenchmarkContended has 64 goroutines of one process want one lock. By hand each has to ask the server.
 func BenchmarkContended(b *testing.B) {
 	server := pgtest.Start(b)
-	const goroutines = 64
-	run := func(b *testing.B, cycle func() error) {
-		b.SetParallelism(goroutines / runtime.GOMAXPROCS(0))
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				if err := cycle(); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	b.Run("floor", func(b *testing.B) {
-		pool := dialWith(b, server.URL(), func(c *pgxpool.Config) { c.MaxConns = goroutines })
-		run(b, func() error {
-			conn, err := pool.Acquire(b.Context())
+	b.Run("advisory", func(b *testing.B) {
+		pool := dialWith(b, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 64 })
+		jobtest.Contended(b, func(ctx context.Context) error {
+			conn, err := pool.Acquire(ctx)
 			if err != nil {
 				return err
 			}
 			defer conn.Release()
-			if _, err := conn.Exec(b.Context(), "SELECT pg_advisory_lock(42)"); err != nil {
+			if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock(42)"); err != nil {
 				return err
 			}
-			_, err = conn.Exec(b.Context(), "SELECT pg_advisory_unlock(42)")
+			_, err = conn.Exec(ctx, "SELECT pg_advisory_unlock(42)")
 			return err
 		})
 	})
@@ -164,8 +130,8 @@ func BenchmarkContended(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer locker.Close()
-		run(b, func() error {
-			lock, err := locker.Acquire(b.Context(), "contended")
+		jobtest.Contended(b, func(ctx context.Context) error {
+			lock, err := locker.Acquire(ctx, "contended")
 			if err != nil {
 				return err
 			}

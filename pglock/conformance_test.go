@@ -58,7 +58,9 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 		Secret: pgtest.Password,
 		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
 		Kill: func(t *testing.T, req driver.Request) func() {
-			return start(t, job{Role: "hold", URL: server.URL(), Session: session, Req: req}).holding().kill
+			p := hold(t, server.URL(), session, req)
+			p.Expect("held")
+			return p.Kill
 		},
 		Restart: func(t *testing.T) {
 			// A crash takes back releases of the last moments, and they are then held for their TTL. The case can't wait

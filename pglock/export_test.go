@@ -9,5 +9,5 @@ import (
 // Forget unlocks the advisory lock of a lease behind the session's back.
 func Forget(one driver.Lease) {
 	l := one.(*lease)
-	l.d.session.link.do(l.d.life, func(ctx context.Context) error { return l.d.session.link.unlock(ctx, l) })
+	l.d.session.link.do(l.d.life.Context(), func(ctx context.Context) error { return l.d.session.link.unlock(ctx, l) })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // Status implements [driver.Inspector].
@@ -50,9 +51,9 @@ func (d *Driver) inspect(ctx context.Context, sql string, args []any, see func(s
 	if err := d.ready(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := d.alive(ctx)
+	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	inner, done := detached(ctx)
+	inner, done := life.Detached(ctx)
 	defer done()
 	if err := d.prepare(inner); err != nil {
 		return err
@@ -71,7 +72,7 @@ func (d *Driver) ready(ctx context.Context) error {
 		return context.Cause(ctx)
 	case d.conf.err != nil:
 		return d.conf.err
-	case d.closed():
+	case d.life.Over():
 		return driver.ErrClosed
 	}
 	return nil
@@ -83,7 +84,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	if err := d.ready(ctx); err != nil {
 		return err
 	}
-	inner, cancel := detached(ctx)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // A lease is a hold's entry in its row, as we know it.
@@ -41,7 +42,7 @@ func (a *attempt) lease(h *entry, start driver.Instant, s state) *lease {
 		l.told = make(chan struct{})
 		l.grant.Wanted = l.told
 		a.d.waits.tell(l)
-		if slices.ContainsFunc(s.waiters, func(w entry) bool { return w.Channel != h.Channel }) {
+		if s.strangers(h.Channel) {
 			l.wanted()
 		}
 	}
@@ -99,7 +100,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.ended {
 		return l.err
 	}
-	ctx, cancel := detached(ctx)
+	ctx, cancel := life.Detached(ctx)
 	defer cancel()
 	l.drop(ctx, true)
 	freed := 0
@@ -129,10 +130,10 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return answers
 	case ctx.Err() != nil:
 		return failAll(answers, context.Cause(ctx))
-	case d.closed():
+	case d.life.Over():
 		return failAll(answers, driver.ErrClosed)
 	}
-	inner, cancel := detached(ctx)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	var names []string
 	var tokens, ttls []int64

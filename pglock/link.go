@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // A link is the connection of a session. One goroutine has it: between the calls that others ask for, it waits for
@@ -111,7 +112,7 @@ func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.I
 	case err := <-c.done:
 		return c.sent, err
 	case <-l.life.Done():
-	case <-time.After(moment):
+	case <-time.After(life.Moment):
 	}
 	return driver.Instant{}, context.Cause(ctx)
 }
@@ -122,7 +123,7 @@ func (l *link) serve() error {
 	for err == nil {
 		err = l.turn()
 	}
-	if l.d.closed() {
+	if l.d.life.Over() {
 		err = driver.ErrClosed
 	}
 	l.end(err)

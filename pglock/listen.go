@@ -3,9 +3,13 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/internal/life"
 )
 
 // errPooled means that a connection does not lead to the server itself.
@@ -47,7 +51,7 @@ func (d *Driver) listen() {
 	for {
 		began := time.Now()
 		err := d.hearOut()
-		if err == nil || d.closed() {
+		if err == nil || d.life.Over() {
 			return
 		}
 		d.waits.hear(false)
@@ -76,6 +80,7 @@ func (d *Driver) hearOut() error {
 	}
 	defer hangUp(conn)
 	d.waits.hear(true)
+	d.catchUp()
 	for {
 		err := d.hearFor(conn, linger)
 		if err != nil {
@@ -84,7 +89,7 @@ func (d *Driver) hearOut() error {
 		if d.waits.deaf() {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(d.life, waiterLife)
+		ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
 		err = conn.Ping(ctx) // a connection that is dead and does not know it hears nothing
 		cancel()
 		if err != nil {
@@ -93,9 +98,33 @@ func (d *Driver) hearOut() error {
 	}
 }
 
+// catchUp tells holders of those who began to wait while nobody listened. If it fails, their renewals do.
+func (d *Driver) catchUp() {
+	told := map[string][]*lease{}
+	d.waits.mu.Lock()
+	for _, l := range d.waits.leases {
+		told[l.req.Name] = append(told[l.req.Name], l)
+	}
+	d.waits.mu.Unlock()
+	if len(told) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
+	defer cancel()
+	_ = d.query(ctx, d.sql.look, []any{slices.Collect(maps.Keys(told))}, func(rows pgx.Rows) error {
+		s, err := scanState(rows)
+		if s.strangers(d.channel()) {
+			for _, l := range told[s.name] {
+				l.wanted()
+			}
+		}
+		return err
+	})
+}
+
 // hearing returns a connection that listens.
 func (d *Driver) hearing() (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(d.life, longest)
+	ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -113,7 +142,7 @@ func (d *Driver) hearing() (*pgx.Conn, error) {
 
 // hearFor passes notifications on for a while.
 func (d *Driver) hearFor(conn *pgx.Conn, while time.Duration) error {
-	ctx, cancel := context.WithTimeout(d.life, while)
+	ctx, cancel := context.WithTimeout(d.life.Context(), while)
 	defer cancel()
 	for {
 		n, err := conn.WaitForNotification(ctx)
@@ -158,7 +187,7 @@ func (w *waits) deaf() bool {
 
 // hangUp closes a connection, which may be dead.
 func hangUp(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), moment)
+	ctx, cancel := context.WithTimeout(context.Background(), life.Moment)
 	defer cancel()
 	_ = conn.Close(ctx) // there is nothing left to lose
 }

@@ -1,13 +1,11 @@
 package pglock
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 var (
@@ -32,15 +31,10 @@ type Driver struct {
 
 	store   store
 	waits   waits
-	prunes  pruner
+	prunes  life.Every
 	session *session // nil for rows
 
-	life    context.Context // done when Close is called
-	end     context.CancelCauseFunc
-	closing sync.Once
-
-	starting sync.Mutex     // guards the end of life against goroutines that begin
-	running  sync.WaitGroup // goroutines of the driver
+	life *life.Span // until Close
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
@@ -55,9 +49,8 @@ func New(pool *pgxpool.Pool, opts ...Option) *Driver {
 }
 
 func open(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
-	d := &Driver{pool: pool, conf: configure(pool, table, opts), id: strings.ToLower(rand.Text()[:16])}
+	d := &Driver{pool: pool, conf: configure(pool, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
 	d.sql = newStatements(d.conf.table, live)
-	d.life, d.end = context.WithCancelCause(context.Background())
 	d.waits.init()
 	return d
 }
@@ -87,20 +80,13 @@ func (d *Driver) Info() driver.Info {
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL; those of sessions end
 // with the session. The pool stays open.
 func (d *Driver) Close() error {
-	d.closing.Do(func() {
-		d.starting.Lock()
-		d.end(driver.ErrClosed)
-		d.starting.Unlock()
+	d.life.End(func() {
 		if d.session != nil {
 			d.session.close()
 		}
-		d.running.Wait()
 	})
 	return nil
 }
-
-// closed reports whether Close was called.
-func (d *Driver) closed() bool { return d.life.Err() != nil }
 
 // nonce returns an id of one attempt to acquire.
 func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
@@ -108,30 +94,12 @@ func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie
 // channel is where the server notifies this driver. It is an identifier that needs no quotes in LISTEN.
 func (d *Driver) channel() string { return "snib_" + d.id }
 
-// alive returns a context that ends with ctx or with the driver, whichever comes first.
-func (d *Driver) alive(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })
-	return ctx, func() { stop(); cancel(nil) }
-}
-
-// spawn runs fn in a goroutine that Close waits for. It does not if the driver is closed.
-func (d *Driver) spawn(fn func()) bool {
-	d.starting.Lock()
-	defer d.starting.Unlock()
-	if d.closed() {
-		return false
-	}
-	d.running.Go(fn)
-	return true
-}
-
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {
 	switch {
 	case d.conf.err != nil:
 		return d.conf.err
-	case d.closed():
+	case d.life.Over():
 		return driver.ErrClosed
 	case req.TTL <= 0:
 		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)

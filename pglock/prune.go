@@ -2,7 +2,6 @@ package pglock
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 )
 
@@ -14,22 +13,9 @@ const (
 	pruneAge = time.Hour
 )
 
-// A pruner counts the rows that a driver has made.
-type pruner struct {
-	made    atomic.Int64
-	running atomic.Bool
-}
-
-// note counts a row, and prunes once in a while.
-func (p *pruner) note(d *Driver) {
-	if p.made.Add(1) < pruneAfter || !p.running.CompareAndSwap(false, true) {
-		return
-	}
-	p.made.Store(0)
-	d.spawn(func() { // or not: then it was the last one
-		defer p.running.Store(false)
-		_ = d.prune(d.life, pruneAge) // what is not done now is done next time
-	})
+// made counts a row that the driver has made, and prunes once in a while.
+func (d *Driver) made() {
+	d.prunes.Note(pruneAfter, d.life, func() { _ = d.prune(d.life.Context(), pruneAge) }) // what is not done now is done next time
 }
 
 // Prune forgets the locks that nobody holds or waits for and that were not used for the given time, and for an hour at

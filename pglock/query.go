@@ -8,29 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-const (
-	// moment is how long a statement may go on when the context of its caller is done: mostly it is over within a
-	// millisecond, and its outcome is better known than guessed. A statement that is cut off costs a connection.
-	moment = 100 * time.Millisecond
-
-	// longest is how long a statement may take. A server that takes longer is as good as gone.
-	longest = 10 * time.Second
-
-	// withdrawal bounds the statement that takes back what a failed request may have left.
-	withdrawal = time.Second
-)
-
-// detached returns a context for statements of a caller whose context is ctx: it ends a moment later, so that what was
-// sent is mostly answered. The connection, which is the user's, then lives on.
-func detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
-	stop := context.AfterFunc(ctx, func() {
-		late := time.AfterFunc(moment, cancel)
-		context.AfterFunc(inner, func() { late.Stop() })
-	})
-	return inner, func() { stop(); cancel() }
-}
-
 // modes are the ways to run statements that a driver has found necessary. Its zero value is the quickest.
 type modes struct {
 	unprepared atomic.Bool // a pooler loses prepared statements

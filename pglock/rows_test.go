@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -145,7 +145,7 @@ func TestSettings(t *testing.T) {
 								t.Errorf("Acquire = %v", err)
 								return
 							}
-							err = errors.Join(appendToken(path, l.Grant().Token), l.Release(t.Context()))
+							err = errors.Join(jobtest.Append(path, l.Grant().Token), l.Release(t.Context()))
 							if err != nil {
 								t.Errorf("append and Release = %v", err)
 								return
@@ -155,29 +155,8 @@ func TestSettings(t *testing.T) {
 				}
 			}
 			wg.Wait()
-			rising(t, path, drivers*2*rounds)
+			jobtest.Rising(t, path, drivers*2*rounds)
 		})
-	}
-}
-
-// rising checks that a file has that many tokens, each greater than the one before.
-func rising(t *testing.T, path string, want int) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Fields(string(text))
-	if len(lines) != want {
-		t.Errorf("the file has %d lines, want %d: two were in it at once", len(lines), want)
-	}
-	last := 0
-	for _, line := range lines {
-		n, err := strconv.Atoi(line)
-		if err != nil || n <= last {
-			t.Fatalf("token %s after %d, %v", line, last, err)
-		}
-		last = n
 	}
 }
 
@@ -193,8 +172,10 @@ func TestRows(t *testing.T) {
 		{"PruneKeepsTokens", pruneKeepsTokens},
 		{"PruneSparesHolders", pruneSparesHolders},
 		{"ManyWaiters", manyWaiters},
+		{"WithdrawnLate", withdrawnLate},
 		{"RefusalWritesNothing", refusalWritesNothing},
 		{"Wanted", wanted},
+		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
 		{"Unlisted", refusedPlaces},
 		{"PoolOfOne", poolOfOne},
@@ -327,6 +308,39 @@ func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
+// withdrawnLate gives up a wait while the server can't be reached, and goes on with another one, of the same process and for
+// the same lock: that keeps the process alive in the queue, and must not keep the place alive that nobody has.
+func withdrawnLate(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	proxy := livetest.NewProxy(t, server.Addr())
+	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, pgtest.URL(proxy.Addr())))
+	l := acquire(t, d1, request("late", "holder"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	gone := make(chan error, 1)
+	go func() {
+		_, err := d2.Acquire(ctx, request("late", "first"))
+		gone <- err
+	}()
+	eventually(t, "first waiter", func() error {
+		st, err := d1.Status(t.Context(), "late")
+		if err == nil && len(st.Waiters) == 0 {
+			err = driver.ErrLost
+		}
+		return err
+	})
+	second := waiting(t, d2, request("late", "second"))
+	heal := proxy.Sever()
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire that was given up = %v, want Canceled", err)
+	}
+	heal()
+	release(t, l)
+	began := time.Now()
+	release(t, second.get(t))
+	t.Logf("granted after %v", time.Since(began))
+}
+
 // refusalWritesNothing tries a lock that is held.
 func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
@@ -358,6 +372,28 @@ func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	case <-l.Grant().Wanted:
 	case <-time.After(time.Second):
 		t.Errorf("Wanted is not closed a second after another process began to wait")
+	}
+	release(t, l)
+	release(t, w.get(t))
+}
+
+// wantedBeforeListening has the other process come while the holder's connection for notifications is still being made.
+func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	proxy := livetest.NewProxy(t, server.Addr())
+	proxy.Delay(0, 300*time.Millisecond)
+	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d1, d2 := newDriver(t, pool, pglock.Listen(direct)), newDriver(t, dial(t, server.URL()))
+	req := request("soon", "a")
+	req.Tokens = 10
+	l := acquire(t, d1, req)
+	w := waiting(t, d2, request("soon", "b"))
+	select {
+	case <-l.Grant().Wanted:
+	case <-time.After(patience):
+		t.Errorf("Wanted is not closed %v after another process began to wait", patience)
 	}
 	release(t, l)
 	release(t, w.get(t))
@@ -501,17 +537,17 @@ func TestProcesses(t *testing.T) {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "guarded")
 			const n, rounds = 3, 30
-			var all []*proc
+			var all []*livetest.Child
 			for i := range n {
-				all = append(all, start(t, job{
-					Role: "contend", URL: server.URL(), Session: session, Rounds: rounds, Log: path,
-					Req: request("contended", fmt.Sprint("process ", i, " round ")),
-				}))
+				req := request("contended", fmt.Sprint("process ", i, " round "))
+				contend := jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: path}
+				all = append(all, livetest.StartChild(t, job{Job: contend, URL: server.URL(), Session: session}))
 			}
 			for _, p := range all {
-				p.expect("done")
+				p.Expect("done")
+				p.Wait()
 			}
-			rising(t, path, n*rounds)
+			jobtest.Rising(t, path, n*rounds)
 		})
 	}
 }

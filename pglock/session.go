@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // NewSession returns a driver whose locks are PostgreSQL's own advisory locks, all of them of one session, on one
@@ -37,7 +38,8 @@ type session struct {
 	mu   sync.Mutex
 	link *link // nil without a connection
 	held map[string]*lease
-	pace time.Time // when a lock that a stranger has may be tried next
+
+	pace life.Pace // of the tries of locks that strangers have
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -72,7 +74,7 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	if l != nil {
 		return l, nil
 	}
-	inner, cancel := context.WithTimeout(ctx, longest)
+	inner, cancel := context.WithTimeout(ctx, life.Longest)
 	defer cancel()
 	l, err := s.d.connect(inner)
 	if err != nil {
@@ -80,7 +82,7 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.d.spawn(func() { s.over(l, l.serve()) }) {
+	if !s.d.life.Go(func() { s.over(l, l.serve()) }) {
 		hangUp(l.conn)
 		return nil, driver.ErrClosed
 	}
@@ -104,6 +106,11 @@ func (s *session) over(l *link, why error) {
 	}
 }
 
+// An errEnded says that the session ended after the row had granted a lease, and before that had its lock.
+type errEnded struct{ error }
+
+func (e errEnded) Unwrap() error { return e.error }
+
 // secure takes the advisory lock of a lease that the row has granted. Only strangers to us can have it, or a former
 // holder whose hold was broken and who has not heard of it; they don't tell when they are done, so it is tried again and
 // again, ten times a second for the whole process.
@@ -116,34 +123,16 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 		start, got, err := s.lock(ctx, a.entry.Session, le)
 		switch {
 		case err != nil:
-			return err
+			return errEnded{err}
 		case got:
 			le.grant.Start = start
 			return nil
 		case a.req.NoWait:
 			return driver.ErrHeld
 		}
-		if err := s.rest(ctx); err != nil {
+		if err := s.pace.Wait(ctx, pollEvery); err != nil {
 			return err
 		}
-	}
-}
-
-// rest waits until it is time to try a stranger's lock again.
-func (s *session) rest(ctx context.Context) error {
-	s.mu.Lock()
-	if now := time.Now(); s.pace.Before(now) {
-		s.pace = now
-	}
-	s.pace = s.pace.Add(pollEvery)
-	timer := time.NewTimer(time.Until(s.pace))
-	s.mu.Unlock()
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
@@ -204,7 +193,7 @@ func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
 	if l == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, withdrawal)
+	ctx, cancel := context.WithTimeout(ctx, life.Withdrawal)
 	defer cancel()
 	_, _ = l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
 		s.mu.Lock()
@@ -222,7 +211,7 @@ func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
 
 // tidy removes from a row what could not be removed when it was time to: in a session nothing else ends it.
 func (s *session) tidy(name, nonce string) {
-	s.d.spawn(func() {
+	s.d.life.Go(func() {
 		again := time.NewTicker(refreshEvery)
 		defer again.Stop()
 		for {
@@ -231,7 +220,7 @@ func (s *session) tidy(name, nonce string) {
 			case <-s.d.life.Done():
 				return
 			}
-			ctx, cancel := context.WithTimeout(s.d.life, longest)
+			ctx, cancel := context.WithTimeout(s.d.life.Context(), life.Longest)
 			err := s.d.query(ctx, s.d.sql.withdraw, []any{name, nonce}, nil)
 			cancel()
 			if err == nil {
@@ -272,7 +261,7 @@ func (s *session) broken(nonce string) {
 	le := s.held[nonce]
 	s.mu.Unlock()
 	if le != nil {
-		s.d.spawn(func() { // apart: we are in the connection's turn
+		s.d.life.Go(func() { // apart: we are in the connection's turn
 			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
 			le.drop(context.Background(), true)
 		})
@@ -285,7 +274,7 @@ func (s *session) close() {
 	held := slices.Collect(maps.Values(s.held))
 	l := s.link
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
 	defer cancel()
 	for _, le := range held {
 		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out

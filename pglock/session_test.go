@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
@@ -28,6 +30,7 @@ func TestSession(t *testing.T) {
 		{"UnlockedByStranger", unlockedByStranger},
 		{"BreakFreesTheKey", breakFreesTheKey},
 		{"DeadSessionIsFree", deadSessionIsFree},
+		{"EndsWhileGranted", endsWhileGranted},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
@@ -197,10 +200,11 @@ func breakFreesTheKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 
 // deadSessionIsFree has a row that a session has left behind which ended without a word.
 func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	p := start(t, job{Role: "hold", URL: server.URL(), Session: true, Req: request("dead", "a")}).holding()
+	p := hold(t, server.URL(), true, request("dead", "a"))
+	p.Expect("held")
 	d := newSession(t, pool)
 	refused(t, d, "dead", "of a lock that another process has")
-	p.kill()
+	p.Kill()
 	eventually(t, "lease", func() error {
 		l, err := d.Acquire(t.Context(), noWait("dead", "b"))
 		if err == nil {
@@ -242,4 +246,23 @@ func TestSessionPooled(t *testing.T) {
 			}
 		})
 	}
+}
+
+// endsWhileGranted cuts a session off when the row has granted a lease, and the advisory lock is asked for.
+func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	proxy := livetest.NewProxy(t, server.Addr())
+	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
+	lost := proxy.LoseAnswers(1, livetest.ThenClose, "pg_try_advisory_lock($1::bigint)")
+	l := acquire(t, d, request("ends", "a"))
+	<-lost
+	refused(t, other, "ends", "of what was granted in a second session")
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, l)
+	release(t, acquire(t, other, noWait("ends", "b")))
 }

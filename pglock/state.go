@@ -3,6 +3,7 @@ package pglock
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -106,6 +107,11 @@ func (s *state) turn(nonce string) (there, granted bool, sleep time.Duration) {
 		end = min(end, w.Until)
 	}
 	return false, false, 0
+}
+
+// strangers reports whether another process waits than the one that listens on a channel.
+func (s *state) strangers(channel string) bool {
+	return slices.ContainsFunc(s.waiters, func(w entry) bool { return w.Channel != channel })
 }
 
 // status describes the state to people. Where holds have no end of their own, most is how long they last without a sign of

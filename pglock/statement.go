@@ -217,12 +217,12 @@ const row = `l.name, l.slots,
 	(SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE {live}),
 	(SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}), c.now`
 
-// refresh is look for the names that a process, $2 channel, waits for; its waiters count for $3 more.
+// refresh is look for the names that a process waits for; its waiters, of the attempts $2, count for $3 more.
 const refresh = `
 WITH k AS (SELECT name FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE),
 	c AS MATERIALIZED (SELECT {clock} AS now, {noflush} FROM (SELECT count(*) FROM k) n)
 UPDATE {table} l SET waiters = (
-	SELECT coalesce(jsonb_agg(CASE WHEN e->>'channel' = $2::text THEN e || jsonb_build_object('until', c.now + $3::bigint) ELSE e END ORDER BY i), '[]')
+	SELECT coalesce(jsonb_agg(CASE WHEN e->>'nonce' = ANY ($2::text[]) THEN e || jsonb_build_object('until', c.now + $3::bigint) ELSE e END ORDER BY i), '[]')
 	FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live})
 FROM k, c WHERE l.name = k.name
 RETURNING {row}`

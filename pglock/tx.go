@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
 )
 
 // Tx takes a lock that lasts as long as the transaction tx, and ends with its commit or rollback, or with its
@@ -153,7 +154,7 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	if err := d.ready(ctx); err != nil {
 		return 0, err
 	}
-	inner, cancel := detached(ctx)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
 		return 0, err

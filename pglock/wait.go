@@ -70,7 +70,7 @@ func (w *waits) watch(a *attempt, sleep time.Duration) {
 	a.look = time.Now().Add(sleep)
 	if !w.polling {
 		w.polling = true
-		a.d.spawn(a.d.poll)
+		a.d.life.Go(a.d.poll)
 	} else {
 		w.poke()
 	}
@@ -96,9 +96,9 @@ func (w *waits) untell(l *lease) {
 
 // listen starts the listener. It is called with the mutex held.
 func (w *waits) listen(d *Driver) {
-	if d.session == nil && !w.listening && !d.closed() {
+	if d.session == nil && !w.listening && !d.life.Over() {
 		w.listening = true
-		d.spawn(d.listen)
+		d.life.Go(d.listen)
 	}
 }
 
@@ -216,12 +216,12 @@ func (w *waits) asked() (all map[string]*attempt, names []string) {
 
 // lookAtAll reads the rows of all names that are waited for and hints the attempts whose turn has come.
 func (d *Driver) lookAtAll(refresh bool) error {
-	ctx, cancel := context.WithTimeout(d.life, waiterLife/2)
+	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife/2)
 	defer cancel()
 	asked, names := d.waits.asked()
 	sql, args := d.sql.look, []any{names}
 	if refresh {
-		sql, args = d.sql.refresh, []any{names, d.channel(), waiterLife.Microseconds()}
+		sql, args = d.sql.refresh, []any{names, slices.Collect(maps.Keys(asked)), waiterLife.Microseconds()}
 	}
 	seen := map[string]state{}
 	err := d.query(ctx, sql, args, func(rows pgx.Rows) error {

@@ -1,17 +1,12 @@
 package redislock_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,29 +15,15 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
 
-// jobEnv makes the test binary do a job instead of running tests, so that tests have real processes to kill.
-const jobEnv = "SNIB_REDIS_TEST_JOB"
-
 func TestMain(m *testing.M) {
-	text := os.Getenv(jobEnv)
-	if text == "" {
-		moreAtATime()
-		os.Exit(m.Run())
-	}
-	var j job
-	err := json.Unmarshal([]byte(text), &j)
-	if err == nil {
-		err = j.do()
-	}
-	if err != nil {
-		fmt.Println("error", err)
-		os.Exit(1)
-	}
+	moreAtATime()
+	os.Exit(livetest.Main(m, job.do))
 }
 
 // moreAtATime has more tests run at a time than there are processors, unless it was said how many: they mostly wait for leases to end.
@@ -55,105 +36,25 @@ func moreAtATime() {
 	}
 }
 
-// A job is what a child process does: acquire, say so, and renew until its standard input is closed.
+// A job is what a child process does with a driver of its own.
 type job struct {
+	jobtest.Job
 	Addr string
-	Req  driver.Request
 }
 
-func (j job) do() error {
+func (j job) do(ctx context.Context) error {
 	d, err := redislock.Open(at(j.Addr))
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		cancel()
-	}()
-	l, err := d.Acquire(ctx, j.Req)
-	if err != nil {
-		return err
-	}
-	fmt.Println("held", l.Grant().Token)
-	tick := time.NewTicker(j.Req.TTL / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if err := d.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return l.Release(context.Background())
-		}
-	}
+	return j.Do(ctx, d)
 }
 
-// A proc is a child process that does a job.
-type proc struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	stdin io.Closer
-	lines chan string
-	gone  atomic.Bool
-}
-
-// start starts a child process. It is gone when the test ends.
-func start(t testing.TB, j job) *proc {
+// another starts a child process that holds a lock, or waits for it.
+func another(t testing.TB, addr string, req driver.Request) *livetest.Child {
 	t.Helper()
-	text, err := json.Marshal(j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proc{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
-	p.cmd.Env = append(os.Environ(), jobEnv+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stderr = os.Stderr
-	in, err1 := p.cmd.StdinPipe()
-	out, err2 := p.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
-	p.stdin = in
-	go func() {
-		for s := bufio.NewScanner(out); s.Scan(); {
-			p.lines <- s.Text()
-		}
-		close(p.lines)
-	}()
-	t.Cleanup(p.kill)
-	return p
-}
-
-// held returns the token of the lock that the process says that it holds.
-func (p *proc) held() uint64 {
-	p.t.Helper()
-	select {
-	case line := <-p.lines:
-		token, err := strconv.ParseUint(strings.TrimPrefix(line, "held "), 10, 64)
-		if err != nil {
-			p.t.Fatalf("the process says %q", line)
-		}
-		return token
-	case <-time.After(enough):
-		p.t.Fatal("the process does not hold the lock")
-		return 0
-	}
-}
-
-// kill kills the process, without a chance for it to clean up, and returns when it is gone.
-func (p *proc) kill() {
-	if p.gone.Swap(true) {
-		return
-	}
-	_ = p.cmd.Process.Kill() // it may have ended by itself
-	p.stdin.Close()
-	_ = p.cmd.Wait()
+	return livetest.StartChild(t, job{jobtest.Job{Role: "hold", Req: req}, addr})
 }
 
 // TestDeadWaiters kills processes in the queue. A release passes over them at once.
@@ -170,15 +71,15 @@ func TestDeadWaiters(t *testing.T) {
 		for i := 1; i < blocker.Slots; i++ {
 			held = append(held, take(t, d1, req(fmt.Sprint("holder", i))))
 		}
-		var dead []*proc
+		var dead []*livetest.Child
 		for i := range 3 {
-			p := start(t, job{node.Addr(), req(fmt.Sprint("dead", i))})
+			p := another(t, node.Addr(), req(fmt.Sprint("dead", i)))
 			queued(t, d1, mode.name, i+1)
 			dead = append(dead, p)
 		}
 		alive := wait(t, d2, req("alive"), 4)
 		for _, p := range dead {
-			p.kill()
+			p.Kill()
 		}
 		free(t, held[0])
 		l, took := granted(t, alive, 5*time.Second, "the waiter behind three dead ones")
@@ -199,8 +100,8 @@ func TestDeadHolder(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	const ttl = time.Second
-	holder := start(t, job{node.Addr(), ask("job", "holder", ttl)})
-	before := holder.held()
+	holder := another(t, node.Addr(), ask("job", "holder", ttl))
+	before := holder.Number("held")
 	var waiters []<-chan result
 	var drivers []driver.Driver
 	for i := range 3 {
@@ -209,7 +110,7 @@ func TestDeadHolder(t *testing.T) {
 	}
 	time.Sleep(ttl) // longer than the first lease, which is renewed
 	pending(t, waiters[0], "the first waiter", "while the holder lives")
-	holder.kill()
+	holder.Kill()
 	for i, w := range waiters {
 		l, took := granted(t, w, 5*time.Second, fmt.Sprintf("waiter %d", i))
 		t.Logf("waiter %d: after %v", i, took)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 func BenchmarkAcquireRelease(b *testing.B) {
@@ -42,27 +44,27 @@ func BenchmarkProcesses(b *testing.B) {
 		b.Run("lock="+kind, func(b *testing.B) {
 			path := newPath(b)
 			open(b, path)
-			var all []*proc
+			var all []*livetest.Child
 			for i := range procs {
 				req := request("process " + strconv.Itoa(i) + " round ")
 				if kind == "own" {
 					req.Name += strconv.Itoa(i)
 				}
-				all = append(all, start(b, job{Role: "cycle", Path: path, Req: req, Rounds: (b.N + procs - 1) / procs}))
+				all = append(all, livetest.StartChild(b, job{jobtest.Job{Role: "cycle", Req: req, Rounds: (b.N + procs - 1) / procs}, path}))
 			}
 			for _, p := range all {
-				p.expect("ready")
+				p.Expect("ready")
 			}
 			b.ResetTimer()
 			for _, p := range all {
-				p.stdin.Close()
+				p.End()
 			}
 			for _, p := range all {
-				p.expect("done")
+				p.Expect("done")
 			}
 			b.StopTimer()
 			for _, p := range all {
-				p.finish()
+				p.Wait()
 			}
 		})
 	}

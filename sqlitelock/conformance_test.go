@@ -34,7 +34,9 @@ func harness(path string) drivertest.Harness {
 		Open: func(t *testing.T) driver.Driver { return open(t, path) },
 		TTL:  200 * time.Millisecond,
 		Kill: func(t *testing.T, req driver.Request) func() {
-			return start(t, job{Role: "hold", Path: path, Req: req}).holding().kill
+			p := start(t, "hold", path, req)
+			p.Expect("held")
+			return p.Kill
 		},
 		Restart: func(*testing.T) {}, // there is no server: the next driver opens the file anew
 	}

@@ -5,15 +5,15 @@ package sqlitelock
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // wakeUp is how soon the next waiter must be granted when a lock is freed. It takes a few milliseconds; the rest is for
@@ -117,45 +117,30 @@ func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db"
 func TestProcesses(t *testing.T) {
 	const procs, rounds = 8, 25
 	path := newPath(t)
-	log := path + ".log"
-	var all []*proc
+	file := path + ".log"
+	var all []*livetest.Child
 	for i := range procs {
 		req := request("process " + strconv.Itoa(i) + " round ")
-		all = append(all, start(t, job{Role: "contend", Path: path, Req: req, Rounds: rounds, Log: log}))
+		all = append(all, livetest.StartChild(t, job{jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: file}, path}))
 	}
 	for _, p := range all {
-		p.expect("done")
-		p.finish()
+		p.Expect("done")
+		p.Wait()
 	}
-	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Fields(string(b))
-	if len(lines) != procs*rounds {
-		t.Errorf("the guarded file has %d lines, want %d: the lock let two in at once", len(lines), procs*rounds)
-	}
-	last := uint64(0)
-	for _, line := range lines {
-		token, err := strconv.ParseUint(line, 10, 64)
-		if err != nil || token <= last {
-			t.Fatalf("token %q follows %d (%v), want an increase", line, last, err)
-		}
-		last = token
-	}
+	jobtest.Rising(t, file, procs*rounds)
 }
 
 // TestCreateTogether has processes open and close a new database at the same instant.
 func TestCreateTogether(t *testing.T) {
 	for range 3 {
 		path := newPath(t)
-		var all []*proc
+		var all []*livetest.Child
 		for range 8 {
-			all = append(all, start(t, job{Role: "open", Path: path}))
+			all = append(all, start(t, "open", path, driver.Request{}))
 		}
 		for _, p := range all {
-			p.expect("open")
-			p.finish()
+			p.Expect("open")
+			p.Wait()
 		}
 	}
 }
@@ -163,9 +148,10 @@ func TestCreateTogether(t *testing.T) {
 func TestKilledHolder(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
-	holder := start(t, job{Role: "hold", Path: path, Req: request("holder")}).holding()
+	holder := start(t, "hold", path, request("holder"))
+	holder.Expect("held")
 	got := acquireLater(t, d, request("next"))
-	holder.signal(syscall.SIGKILL)
+	holder.Signal(syscall.SIGKILL)
 	_, took := granted(t, got)
 	t.Logf("granted %v after kill -9", took)
 	if took > wakeUp {
@@ -177,10 +163,10 @@ func TestKilledWaiter(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
 	l := acquire(t, d, request("holder"))
-	first := start(t, job{Role: "hold", Path: path, Req: request("first")})
+	first := start(t, "hold", path, request("first"))
 	queued(t, d, "first")
 	got := acquireLater(t, d, request("second"))
-	first.kill()
+	first.Kill()
 	release(t, l)
 	_, took := granted(t, got)
 	t.Logf("granted %v after the release", took)
@@ -193,16 +179,17 @@ func TestStoppedHolder(t *testing.T) {
 	const ttl = 400 * time.Millisecond
 	path := newPath(t)
 	d := open(t, path)
-	holder := start(t, job{Role: "hold", Path: path, Req: lasting("holder", ttl)}).holding()
+	holder := start(t, "hold", path, lasting("holder", ttl))
+	holder.Expect("held")
 	got := acquireLater(t, d, request("next"))
-	holder.signal(syscall.SIGSTOP)
+	holder.Signal(syscall.SIGSTOP)
 	l, took := granted(t, got)
 	if took > ttl+wakeUp {
 		t.Errorf("granted %v after the holder was stopped, want a TTL of %v and little more", took, ttl)
 	}
-	holder.signal(syscall.SIGCONT)
-	holder.expect("lost")
-	if late := holder.expect("late"); late != driver.ErrLost.Error() {
+	holder.Signal(syscall.SIGCONT)
+	holder.Expect("lost")
+	if late := holder.Expect("late"); late != driver.ErrLost.Error() {
 		t.Errorf("late release by the holder that was stopped = %q, want ErrLost", late)
 	}
 	if err := d.Renew(context.Background(), []driver.Lease{l})[0].Err; err != nil {
@@ -214,11 +201,11 @@ func TestStoppedWaiter(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
 	l := acquire(t, d, request("holder"))
-	first := start(t, job{Role: "hold", Path: path, Req: request("first")})
+	first := start(t, "hold", path, request("first"))
 	queued(t, d, "first")
 	second := acquireLater(t, d, request("second"))
 	third := acquireLater(t, d, request("third"))
-	first.signal(syscall.SIGSTOP)
+	first.Signal(syscall.SIGSTOP)
 	release(t, l)
 	l, took := granted(t, second)
 	t.Logf("the second was granted %v after the release", took)
@@ -230,9 +217,9 @@ func TestStoppedWaiter(t *testing.T) {
 		t.Errorf("the third waiter was granted %v after the release, want at most %v as the first was passed before",
 			took, wakeUp)
 	}
-	first.signal(syscall.SIGCONT)
+	first.Signal(syscall.SIGCONT)
 	release(t, l)
-	first.holding()
+	first.Expect("held")
 }
 
 func TestInheritOutlivesWrapper(t *testing.T) {
@@ -241,10 +228,10 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 	d := open(t, path)
 	req := lasting("wrapper", ttl)
 	req.Inherit = true
-	wrapper := start(t, job{Role: "wrap", Path: path, Req: req})
-	child := int(wrapper.number("child"))
+	wrapper := start(t, "wrap", path, req)
+	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
-	wrapper.kill()
+	wrapper.Kill()
 	got := acquireLater(t, d, request("next"))
 	select {
 	case <-got:
@@ -267,10 +254,10 @@ func TestInheritStoppedWrapper(t *testing.T) {
 	d := open(t, path)
 	req := lasting("wrapper", ttl)
 	req.Inherit = true
-	wrapper := start(t, job{Role: "wrap", Path: path, Req: req})
-	child := int(wrapper.number("child"))
+	wrapper := start(t, "wrap", path, req)
+	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
-	wrapper.signal(syscall.SIGSTOP)
+	wrapper.Signal(syscall.SIGSTOP)
 	_, took := granted(t, acquireLater(t, d, request("next")))
 	if took > ttl+wakeUp {
 		t.Errorf("granted %v after the wrapper was stopped, want a TTL of %v and little more", took, ttl)
@@ -301,9 +288,9 @@ func TestDetached(t *testing.T) {
 	req := lasting("script", ttl)
 	req.Detached = true
 	began := driver.Now()
-	script := start(t, job{Role: "leave", Path: path, Req: req})
-	script.expect("left")
-	script.finish()
+	script := start(t, "leave", path, req)
+	script.Expect("left")
+	script.Wait()
 	if _, err := try(d, request("other")); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire after the process that took a detached lease has ended = %v, want ErrHeld", err)
 	}
@@ -313,9 +300,9 @@ func TestDetached(t *testing.T) {
 	}
 
 	req.TTL = time.Minute
-	script = start(t, job{Role: "leave", Path: path, Req: req})
-	script.expect("left")
-	script.finish()
+	script = start(t, "leave", path, req)
+	script.Expect("left")
+	script.Wait()
 	release(t, acquire(t, d, req)) // the same owner, another process
 	if _, err := try(d, request("other")); err != nil {
 		t.Errorf("Acquire after a detached lease was released by its owner = %v", err)
@@ -394,8 +381,8 @@ func TestIdleWaiters(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
 	acquire(t, d, request("holder"))
-	p := start(t, job{Role: "wait", Path: path, Req: request("waiter "), Rounds: 100})
-	cpu := time.Duration(p.number("cpu"))
+	p := livetest.StartChild(t, job{jobtest.Job{Role: "wait", Req: request("waiter "), Rounds: 100}, path})
+	cpu := time.Duration(p.Number("cpu"))
 	t.Logf("100 waiters use %v of processor time a second", cpu)
 	if cpu > 50*time.Millisecond {
 		t.Errorf("100 waiters use %v of processor time a second", cpu)

@@ -57,6 +57,8 @@ type Driver struct{}`
 		"internal/guarded/doc.go":       "package guarded",
 		"redislock/redisfence/f.go":     "package redisfence",
 		"internal/readme/doc.go":        "package readme",
+		"internal/jobtest/job.go":       "package jobtest",
+		"internal/life/life.go":         "package life",
 		"internal/livetest/livetest.go": "package livetest",
 		"internal/mutant/doc.go":        "package mutant",
 		"docs/backends/memlock.md":      page,

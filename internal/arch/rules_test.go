@@ -14,7 +14,7 @@ type rule struct {
 var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/livetest"}
 
 // backendTests is what test files of a backend may import as well.
-var backendTests = []string{".", "driver/...", "internal/livetest/..."}
+var backendTests = []string{".", "driver/...", "internal/jobtest", "internal/livetest/..."}
 
 // rules has a row for each package. The row of a new backend names "driver" and its own client.
 var rules = []rule{
@@ -27,10 +27,13 @@ var rules = []rule{
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
+	{"internal/life", []string{"driver"}, nil, "drivers are built on it, so it knows the contract and the standard library only"},
+	{"internal/jobtest", []string{"driver", "internal/livetest"}, rootTests,
+		"every backend's tests give these jobs to other processes, so it knows drivers by the contract only"},
 	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
 		"github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
 		"the guards are tried on all these databases here, so that the root module requires none of their clients"},
-	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
+	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "redislock/redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
 		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
 		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
 	{"internal/readme", nil, nil, "the README's examples stand in the packages that they show; this one only compares and runs"},
@@ -44,17 +47,17 @@ var rules = []rule{
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 
-	{"pglock", []string{"driver", "github.com/jackc/pgx/v5/..."}, backendTests,
+	{"pglock", []string{"driver", "internal/life", "github.com/jackc/pgx/v5/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"mysqllock", []string{"driver", "github.com/go-sql-driver/mysql"}, backendTests,
+	{"mysqllock", []string{"driver", "internal/life", "github.com/go-sql-driver/mysql"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"cmd/snib/...", []string{".", "driver", "fence", "memlock", "mysqllock", "pglock", "redislock", "sqlitelock", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
-	{"bench", []string{".", "driver", "memlock", "redislock", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
+	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/etcdtest/etcdbin", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redislock/redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
 		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"},
 		[]string{"internal/livetest"},
 		"it links each library that it compares, so nobody else does"},
@@ -66,7 +69,7 @@ var exceptions = map[string]string{
 }
 
 // closed trees are imported by nobody outside.
-var closed = []string{"cmd", "lab", "bench"}
+var closed = []string{"cmd", "lab", "bench", "examples"}
 
 // badNames say nothing about what a package is for.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}

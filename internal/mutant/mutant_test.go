@@ -3,11 +3,13 @@
 package mutant
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,20 +61,33 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 		t.Fatal(err)
 	}
 	write(overlay, list)
+	pkg := filepath.Join(root, cmp.Or(m.pkg, filepath.Dir(m.file)))
 	timeout := "20s" // some mutants hang
-	if strings.HasPrefix(m.file, "redislock/") || strings.HasPrefix(m.file, "pglock/") {
-		timeout = "90s" // the tests start servers, and wait for them
+	if startsServers(t, pkg) {
+		timeout = "90s"
 	}
 	args := []string{"test", "-overlay", overlay, "-timeout", timeout, "-run", m.run}
 	if m.race {
 		args = append(args, "-race")
 	}
-	pkg := m.pkg
-	if pkg == "" {
-		pkg = filepath.Dir(m.file)
-	}
 	cmd := exec.Command("go", append(args, ".")...)
-	cmd.Dir = filepath.Join(root, pkg)
+	cmd.Dir = pkg
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// startsServers reports whether the tests of a folder start servers, and wait for them: they import one of the packages
+// below internal/livetest, which has one for each kind.
+func startsServers(t *testing.T, dir string) bool {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("tests in %s: %q, %v", dir, files, err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(code), `"github.com/sniblock/snib/internal/livetest/`)
+	})
 }

@@ -1,0 +1,116 @@
+// Package jobtest has what tests of backends let other processes do with a driver, in a [livetest.Child]: to hold a lock, and
+// to contend for one that guards a file.
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// A Job is something to do with a driver.
+type Job struct {
+	Role string // "hold" or "contend"
+	Req  driver.Request
+
+	// Rounds is how often a contender takes the lock, with Req.Owner and the number of the round as its owner. File is
+	// what the lock guards.
+	Rounds int
+	File   string
+}
+
+// Do does the job until ctx is done.
+func (j Job) Do(ctx context.Context, d driver.Driver) error {
+	switch j.Role {
+	case "hold":
+		return j.hold(ctx, d)
+	case "contend":
+		return j.contend(ctx, d)
+	default:
+		return fmt.Errorf("there is no role %q", j.Role)
+	}
+}
+
+// hold takes the lock, says "held" and the token, and renews it until the process is told to end. It says "lost" when a
+// renewal does, and then "late" and what a release answers.
+func (j Job) hold(ctx context.Context, d driver.Driver) error {
+	l, err := d.Acquire(ctx, j.Req)
+	if err != nil {
+		return err
+	}
+	livetest.Say("held", l.Grant().Token)
+	tick := time.NewTicker(j.Req.TTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := d.Renew(ctx, []driver.Lease{l})[0].Err; errors.Is(err, driver.ErrLost) {
+				livetest.Say("lost", err)
+				livetest.Say("late", l.Release(context.WithoutCancel(ctx)))
+				return nil
+			}
+		case <-ctx.Done():
+			return l.Release(context.WithoutCancel(ctx))
+		}
+	}
+}
+
+// contend takes and releases the lock many times, appends its token to the file each time, and says "done".
+func (j Job) contend(ctx context.Context, d driver.Driver) error {
+	for i := range j.Rounds {
+		req := j.Req
+		req.Owner += strconv.Itoa(i)
+		l, err := d.Acquire(ctx, req)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(Append(j.File, l.Grant().Token), l.Release(ctx)); err != nil {
+			return err
+		}
+	}
+	livetest.Say("done")
+	return nil
+}
+
+// Append adds a token to a file in such a way that one gets lost if two do so at the same time, and none if one of them is
+// killed: it replaces the whole file.
+func Append(file string, token uint64) error {
+	old, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	next := fmt.Sprint(file, ".", os.Getpid())
+	if err := os.WriteFile(next, fmt.Appendf(old, "%d\n", token), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, file)
+}
+
+// Rising checks that a file has at least so many tokens, each greater than the one before.
+func Rising(t testing.TB, file string, least int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Fields(string(text))
+	if len(lines) < least {
+		t.Errorf("the guarded file has %d tokens, want %d: two wrote it at once", len(lines), least)
+	}
+	last := uint64(0)
+	for i, line := range lines {
+		token, err := strconv.ParseUint(line, 10, 64)
+		if err != nil || token <= last {
+			t.Fatalf("token %d in the guarded file is %q, want more than %d", i+1, line, last)
+		}
+		last = token
+	}
+}

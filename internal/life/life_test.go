@@ -1,0 +1,163 @@
+package life_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
+)
+
+// End tells all who hang on a span, waits for its goroutines, and lets none begin.
+func TestSpan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := life.New()
+		caller, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		during, drop := s.During(caller)
+		defer drop()
+		var ended atomic.Bool
+		if !s.Go(func() {
+			<-s.Done()
+			time.Sleep(time.Second)
+			ended.Store(true)
+		}) {
+			t.Fatal("no goroutine begins")
+		}
+		if s.Over() || during.Err() != nil {
+			t.Errorf("before End: over %v, during %v", s.Over(), during.Err())
+		}
+		calls := 0
+		last := func() {
+			calls++
+			synctest.Wait() // those who hang on the span have heard
+			if ended.Load() || !s.Over() || s.Go(func() {}) {
+				t.Errorf("when it is called last, all have ended: %v, over: %v", ended.Load(), s.Over())
+			}
+		}
+		if first, second := s.End(last), s.End(last); !first || second {
+			t.Errorf("first calls of End: %v, %v", first, second)
+		}
+		if !ended.Load() || calls != 1 {
+			t.Errorf("after End the goroutine has ended: %v, and last was called %d times", ended.Load(), calls)
+		}
+		for _, ctx := range []context.Context{s.Context(), during} {
+			if got := context.Cause(ctx); !errors.Is(got, driver.ErrClosed) {
+				t.Errorf("cause = %v, want ErrClosed", got)
+			}
+		}
+	})
+}
+
+// The context of a caller ends a call that hangs on a span as well, with its own cause.
+func TestDuring(t *testing.T) {
+	errEnough := errors.New("enough")
+	s := life.New()
+	defer s.End(nil)
+	caller, cancel := context.WithCancelCause(t.Context())
+	during, drop := s.During(caller)
+	defer drop()
+	cancel(errEnough)
+	<-during.Done()
+	if got := context.Cause(during); !errors.Is(got, errEnough) {
+		t.Errorf("cause = %v, want the caller's", got)
+	}
+}
+
+// A call outlives its caller's context by a moment, and no call lasts for ever.
+func TestDetached(t *testing.T) {
+	tests := []struct {
+		name   string
+		caller time.Duration // until its context is done
+		want   time.Duration
+	}{
+		{"Cancelled", time.Second, time.Second + life.Moment},
+		{"CancelledBefore", 0, life.Moment},
+		{"Patient", time.Hour, life.Longest},
+		{"CancelledLate", life.Longest - life.Moment/2, life.Longest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				caller, cancel := context.WithTimeout(t.Context(), tt.caller)
+				defer cancel()
+				ctx, drop := life.Detached(caller)
+				defer drop()
+				<-ctx.Done()
+				if got := time.Since(began); got != tt.want {
+					t.Errorf("it ends after %v, want %v", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Who polls takes turns with all others who do.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p life.Pace
+		began := time.Now()
+		var at []time.Duration
+		turns := make(chan time.Duration, 3)
+		for range 3 {
+			go func() {
+				if err := p.Wait(t.Context(), time.Second); err != nil {
+					t.Errorf("Wait = %v", err)
+				}
+				turns <- time.Since(began)
+			}()
+		}
+		for range 3 {
+			at = append(at, <-turns)
+		}
+		if at[0] != time.Second || at[1] != 2*time.Second || at[2] != 3*time.Second {
+			t.Errorf("turns at %v, want one each second", at)
+		}
+		errEnough := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errEnough)
+		if err := p.Wait(ctx, time.Second); !errors.Is(err, errEnough) {
+			t.Errorf("Wait = %v, want the cause of its context", err)
+		}
+	})
+}
+
+// Each nth time it runs, and never twice at once.
+func TestEvery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := life.New()
+		var e life.Every
+		runs := 0
+		busy := make(chan struct{})
+		note := func(times int) {
+			for range times {
+				e.Note(3, s, func() { runs++; <-busy })
+			}
+			synctest.Wait()
+		}
+		note(2)
+		if runs != 0 {
+			t.Errorf("%d runs after 2 of 3 times", runs)
+		}
+		note(5)
+		if runs != 1 {
+			t.Errorf("%d runs at once, want 1", runs)
+		}
+		close(busy)
+		synctest.Wait()
+		note(1)
+		if runs != 2 {
+			t.Errorf("%d runs, want the one that is due", runs)
+		}
+		s.End(nil)
+		note(3)
+		if runs != 2 {
+			t.Errorf("%d runs, the last of them after the end of the span", runs)
+		}
+	})
+}

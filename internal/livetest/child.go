@@ -1,0 +1,162 @@
+package livetest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// jobVar makes a process of a test program a [Child]: it has the child's job.
+const jobVar = "SNIB_TEST_JOB"
+
+// Main runs the tests of a package, or does the job of a [Child], and returns the code to exit with:
+//
+//	func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
+//
+// do gets what [StartChild] was given, as it comes back from JSON, and a context that is done when the child is told to end,
+// also by the end of the tests. What it has to say to them goes to [Say]; an error is said as "error" and its text.
+func Main[Job any](m *testing.M, do func(Job, context.Context) error) int {
+	text, child := os.LookupEnv(jobVar)
+	if !child {
+		return m.Run()
+	}
+	_ = os.Unsetenv(jobVar) // whom the job starts is no child of the tests
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		end()
+	}()
+	var job Job
+	err := json.Unmarshal([]byte(text), &job)
+	if err == nil {
+		err = do(job, ctx)
+	}
+	if err != nil {
+		Say("error", err)
+		return 1
+	}
+	return 0
+}
+
+// Say says a line to the tests: a word, and what [Child.Expect] returns for it.
+func Say(word string, what ...any) {
+	line := strings.TrimSuffix(fmt.Sprintln(what...), "\n")
+	fmt.Fprintln(os.Stdout, strings.TrimSpace(word+" "+strings.ReplaceAll(line, "\n", " ")))
+}
+
+// A Child is another process of the test program, which does a job: it can be killed and stopped as the processes of users
+// are. It is killed when its test ends. See [Main].
+type Child struct {
+	t     testing.TB
+	cmd   *exec.Cmd
+	stdin io.Closer
+	lines chan string
+	gone  sync.Once
+}
+
+// StartChild starts a child with a job, which is anything that JSON can say.
+func StartChild(t testing.TB, job any) *Child {
+	t.Helper()
+	text, err := json.Marshal(job)
+	if err != nil {
+		t.Fatalf("job of a child: %v", err)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatalf("start a child: %v", err)
+	}
+	c := &Child{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
+	c.cmd.Env = append(os.Environ(), jobVar+"="+string(text), "GORACE=atexit_sleep_ms=0") // or it takes a second to end
+	c.cmd.Stderr = os.Stderr
+	in, err1 := c.cmd.StdinPipe()
+	out, err2 := c.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, c.cmd.Start()); err != nil {
+		t.Fatalf("start a child: %v", err)
+	}
+	c.stdin = in
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			c.lines <- s.Text()
+		}
+		close(c.lines)
+	}()
+	t.Cleanup(c.Kill)
+	return c
+}
+
+// Expect returns what follows the word in the next line that the child says, which must begin with it.
+func (c *Child) Expect(word string) string {
+	c.t.Helper()
+	select {
+	case line, ok := <-c.lines:
+		if !ok {
+			c.t.Fatalf("the child ended, want it to say %q", word)
+		}
+		got, rest, _ := strings.Cut(line, " ")
+		if got != word {
+			c.t.Fatalf("the child says %q, want %q", line, word)
+		}
+		return rest
+	case <-time.After(Patience):
+		c.t.Fatalf("the child does not say %q within %v", word, Patience)
+	}
+	return ""
+}
+
+// Number is [Child.Expect] where a number follows.
+func (c *Child) Number(word string) uint64 {
+	c.t.Helper()
+	text := c.Expect(word)
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		c.t.Fatalf("the child says %q after %q, want a number", text, word)
+	}
+	return n
+}
+
+// End tells the child to end, and does not wait until it has.
+func (c *Child) End() { _ = c.stdin.Close() } // it fails if the child has ended by itself
+
+// Wait waits until the child has ended by itself. It must have done its job without an error.
+func (c *Child) Wait() {
+	c.t.Helper()
+	c.gone.Do(func() {
+		late := time.AfterFunc(Patience, func() { _ = c.cmd.Process.Kill() })
+		defer late.Stop()
+		last := ""
+		for line := range c.lines { // they must be read before Wait closes the pipe
+			last = line
+		}
+		if err := c.cmd.Wait(); err != nil {
+			c.t.Fatalf("the child ended with %v; the last that it said is %q", err, last)
+		}
+	})
+}
+
+// Signal sends the child a signal.
+func (c *Child) Signal(sig os.Signal) {
+	c.t.Helper()
+	if err := c.cmd.Process.Signal(sig); err != nil {
+		c.t.Fatalf("send %v to the child: %v", sig, err)
+	}
+}
+
+// Kill ends the child as kill -9 does, and returns when it is gone.
+func (c *Child) Kill() {
+	c.gone.Do(func() {
+		_ = c.cmd.Process.Kill() // it may have ended by itself
+		_ = c.stdin.Close()
+		_ = c.cmd.Wait() // it was killed
+	})
+}
