@@ -24,6 +24,10 @@ var rules = []rule{
 	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
 	{"fence", []string{"driver"}, rootTests, "guards stand at the resource, where there may be no lock and no store of locks"},
+	{"leader", []string{".", "driver"}, rootTests, "elections stand on the core, and know of a store what the contract says"},
+	{"cron", []string{".", "driver"}, rootTests, "it stands on the core; schedulers have adapters in modules of their own"},
+	{"cron/gocrondist", []string{".", "cron", "driver", "leader", "github.com/go-co-op/gocron/v2"}, []string{"driver/...", "memlock"},
+		"it fits a scheduler to the core: who does not use that one inherits nothing of it"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
@@ -56,6 +60,11 @@ var rules = []rule{
 	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
+
+	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
+		"github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
+		[]string{"internal/livetest/..."},
+		"programs show what users write: they import what users may, and nobody imports them"},
 
 	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/etcdtest/etcdbin", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redislock/redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
 		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"},

@@ -1,0 +1,222 @@
+package cron_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cron"
+	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/memlock"
+)
+
+const interval = time.Minute
+
+var errJob = errors.New("the job failed")
+
+// host returns what another host has: a Runner with a Locker of its own on the same store, with a way to it that can be cut.
+func host(t *testing.T, s *memlock.Store) (*cron.Runner, *fault.Driver) {
+	t.Helper()
+	d := fault.Wrap(s.Open(), fault.Plan{})
+	l, err := snib.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	r, err := cron.New(l, interval/2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, d
+}
+
+// Three hosts whose clocks differ run each tick once, while they differ by less than minHold, which is half the interval.
+func TestOncePerTick(t *testing.T) {
+	const ticks = 60
+	tests := []struct {
+		name string
+		skew time.Duration // from one host to the next
+		job  time.Duration
+		same bool // the three are goroutines of one host
+		runs int  // of all ticks
+	}{
+		{name: "NoSkew", job: time.Millisecond, runs: ticks},
+		{name: "Skew", skew: 20 * time.Millisecond, job: time.Millisecond, runs: ticks},
+		{name: "SkewOfOneHost", skew: 20 * time.Millisecond, job: time.Millisecond, same: true, runs: ticks},
+		{name: "LongJob", skew: 20 * time.Millisecond, job: interval - time.Second, runs: ticks},
+		{name: "GreatSkew", skew: interval/4 - time.Millisecond, job: time.Millisecond, runs: ticks},
+		{name: "JobOverTwoTicks", skew: 20 * time.Millisecond, job: 2*interval - time.Second, runs: ticks / 2},
+		{name: "TooMuchSkew", skew: interval/4 + time.Millisecond, job: time.Millisecond, runs: ticks * 3 / 2}, // it has to be less than half the interval in all
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := new(memlock.Store)
+				var mu sync.Mutex
+				var running, runs int
+				job := func(context.Context, *snib.Lock) error {
+					mu.Lock()
+					runs++
+					running++
+					if running > 1 {
+						t.Errorf("%d runs at a time", running)
+					}
+					mu.Unlock()
+					time.Sleep(tt.job)
+					mu.Lock()
+					running--
+					mu.Unlock()
+					return nil
+				}
+				one, _ := host(t, s)
+				var hosts sync.WaitGroup
+				for i := range 3 {
+					r, _ := host(t, s)
+					if tt.same {
+						r = one
+					}
+					hosts.Go(func() {
+						time.Sleep(time.Duration(i) * tt.skew)
+						for range ticks {
+							hosts.Go(func() { // as schedulers do: the next tick does not wait for a long job
+								if _, err := r.Run(t.Context(), "report", job); err != nil {
+									t.Error(err)
+								}
+							})
+							time.Sleep(interval)
+						}
+					})
+				}
+				hosts.Wait()
+				if runs != tt.runs {
+					t.Errorf("%d runs in %d ticks, want %d", runs, ticks, tt.runs)
+				}
+			})
+		})
+	}
+}
+
+// Take excludes the others in the same way, for minHold from the grant, and Release does not shorten it.
+func TestTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(memlock.Store)
+		a, _ := host(t, s)
+		b, _ := host(t, s)
+		lock, err := a.Take(t.Context(), "report")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*cron.Runner{a, b} {
+			if _, err = r.Take(t.Context(), "report"); !errors.Is(err, snib.ErrHeld) {
+				t.Errorf("Take = %v right after a Release, want ErrHeld", err)
+			}
+		}
+		time.Sleep(interval/2 - 1)
+		if _, err = b.Take(t.Context(), "report"); !errors.Is(err, snib.ErrHeld) {
+			t.Errorf("Take = %v just before minHold was over, want ErrHeld", err)
+		}
+		time.Sleep(time.Nanosecond)
+		if _, err = b.Take(t.Context(), "report"); err != nil {
+			t.Errorf("Take = %v when minHold was over", err)
+		}
+	})
+}
+
+// A store that does not answer is not waited for until the tick is long over, and nobody runs it then.
+func TestLate(t *testing.T) {
+	tests := []struct {
+		name string
+		ask  func(context.Context, *cron.Runner) error
+	}{
+		{"Run", func(ctx context.Context, r *cron.Runner) error {
+			ran, err := r.Run(ctx, "report", func(context.Context, *snib.Lock) error { return nil })
+			if ran {
+				return errors.New("the job was run")
+			}
+			return err
+		}},
+		{"Take", func(ctx context.Context, r *cron.Runner) error {
+			_, err := r.Take(ctx, "report")
+			return err
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, net := host(t, new(memlock.Store))
+				net.Sever(fault.Hang)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*interval)
+				defer cancel()
+				began := time.Now()
+				if err := tt.ask(ctx, r); !errors.Is(err, cron.ErrLate) || time.Since(began) != interval/2 {
+					t.Errorf("%v after %v, want ErrLate after %v", err, time.Since(began), interval/2)
+				}
+			})
+		})
+	}
+}
+
+// What Run answers.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(memlock.Store)
+		r, net := host(t, s)
+		other, _ := host(t, s)
+		run := func(name string, fn func(context.Context, *snib.Lock) error, wantRan bool, want error) {
+			t.Helper()
+			if ran, err := r.Run(t.Context(), name, fn); ran != wantRan || !errors.Is(err, want) {
+				t.Errorf("Run(%q) = %v, %v, want %v, %v", name, ran, err, wantRan, want)
+			}
+		}
+		returns := func(err error) func(context.Context, *snib.Lock) error {
+			return func(context.Context, *snib.Lock) error { return err }
+		}
+		run("ok", returns(nil), true, nil)
+		run("ok", returns(errJob), false, nil) // the same tick
+		run("error", returns(errJob), true, errJob)
+		run("held", returns(snib.ErrHeld), true, snib.ErrHeld) // the job's own
+		run("", returns(nil), false, snib.ErrInvalid)
+		run("long", func(ctx context.Context, _ *snib.Lock) error { time.Sleep(2 * interval); return ctx.Err() }, true, nil)
+		run("lost", func(ctx context.Context, _ *snib.Lock) error {
+			net.Sever(fault.Fail)
+			<-ctx.Done()
+			return nil
+		}, true, snib.ErrLost)
+		run("gone", returns(nil), false, fault.ErrSevered)
+		net.Heal()
+
+		func() {
+			defer func() { recover() }()
+			r.Run(t.Context(), "panic", func(context.Context, *snib.Lock) error { panic("ouch") })
+		}()
+		time.Sleep(interval / 2)
+		if lock, err := other.Take(t.Context(), "panic"); err != nil {
+			t.Errorf("Take = %v at the tick after a panic", err)
+		} else {
+			lock.Release()
+		}
+	})
+}
+
+func TestNew(t *testing.T) {
+	l, err := snib.New(memlock.New())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err = cron.New(nil, time.Second); !errors.Is(err, snib.ErrInvalid) {
+		t.Errorf("New without a Locker = %v, want ErrInvalid", err)
+	}
+	for _, d := range []time.Duration{0, -1} {
+		if _, err = cron.New(l, d); !errors.Is(err, snib.ErrInvalid) {
+			t.Errorf("New with minHold %v = %v, want ErrInvalid", d, err)
+		}
+	}
+}

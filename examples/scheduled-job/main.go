@@ -1,0 +1,92 @@
+// The command scheduled-job runs a job at regular times with the scheduler gocron. Start it as often as you like, over one file of locks:
+// each tick is run by one of the processes, although their clocks differ by the flag -skew.
+//
+//	go run ./scheduled-job -locks /tmp/locks.db &
+//	go run ./scheduled-job -locks /tmp/locks.db -skew 20ms
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cron/gocrondist"
+	"github.com/sniblock/snib/sqlitelock"
+)
+
+func main() {
+	var s schedule
+	flag.StringVar(&s.Locks, "locks", "locks.db", "the SQLite file with the locks")
+	flag.DurationVar(&s.Every, "every", 2*time.Second, "the time between two ticks")
+	flag.DurationVar(&s.Skew, "skew", 0, "how late the clock of this process is")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := s.run(ctx, func(tick int64, ran bool) {
+		what := "leaves the tick to another process:"
+		if ran {
+			what = "RUNS the tick"
+		}
+		fmt.Fprintf(os.Stdout, "process %d %s %d\n", os.Getpid(), what, tick)
+	})
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scheduled-job:", err)
+		os.Exit(1) //nolint:forbidigo // nothing is left to be done
+	}
+}
+
+// A schedule is what one process does.
+type schedule struct {
+	Locks       string
+	Every, Skew time.Duration
+}
+
+// run runs the job until ctx is done. It tells of each tick, which it counts from 1970, whether it was run here.
+func (s schedule) run(ctx context.Context, tell func(tick int64, ran bool)) error {
+	if s.Every <= 0 || s.Skew < 0 {
+		return fmt.Errorf("every %v, with a skew of %v: want a positive time, and a skew that is not negative", s.Every, s.Skew)
+	}
+	store, err := sqlitelock.Open(s.Locks)
+	if err != nil {
+		return err
+	}
+	locker, err := snib.New(store, snib.Prefix("jobs/"))
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	defer locker.Close() //nolint:errcheck // what it leaves behind lapses
+	once, err := gocrondist.NewLocker(locker, s.Every/2)
+	if err != nil {
+		return err
+	}
+	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(once))
+	if err != nil {
+		return err
+	}
+	now := func() int64 { return time.Now().Add(-s.Skew).UnixNano() / int64(s.Every) }
+	last := time.Unix(0, now()*int64(s.Every)).Add(s.Skew) // all processes have their ticks at the same times
+	_, err = scheduler.NewJob(gocron.DurationJob(s.Every), gocron.NewTask(func() { tell(now(), true) }),
+		gocron.WithName("report"),
+		gocron.WithStartAt(gocron.WithStartDateTimePast(last)),
+		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
+			if errors.Is(err, snib.ErrHeld) {
+				tell(now(), false)
+				return
+			}
+			fmt.Fprintf(os.Stderr, "scheduled-job: %s: %v\n", job, err) // the store is gone, or the like
+		})))
+	if err != nil {
+		return err
+	}
+	scheduler.Start()
+	<-ctx.Done()
+	return scheduler.Shutdown()
+}

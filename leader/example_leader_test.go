@@ -1,0 +1,34 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/leader"
+	"github.com/sniblock/snib/memlock"
+)
+
+// One of many processes does what must be done by one. Here it is done after a while, with an error that says so.
+func ExampleRun() {
+	locker, err := snib.New(memlock.New()) // in production a store that all candidates reach
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer locker.Close()
+
+	errDone := errors.New("there is nothing left to do")
+	err = leader.Run(context.Background(), locker, "reconciler", func(ctx context.Context, lock *snib.Lock) error {
+		fmt.Println("leading, fenced:", lock.Token() > 0)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return errDone
+	})
+	fmt.Println(err)
+	// Output:
+	// leading, fenced: true
+	// there is nothing left to do
+}
