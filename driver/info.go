@@ -23,7 +23,23 @@ type Info struct {
 
 	// Assumptions say in words what the promises rest on, a sentence each: "fsync is honest".
 	Assumptions []string
+
+	// Faults says what becomes of a lock when something goes wrong. A driver states all of them, or none.
+	Faults Faults
 }
+
+// Faults says in words, for people who choose a store, what becomes of a lock under each kind of fault: a clause on one line, of
+// at most [MaxFault] bytes, in lower case and without a full stop. Empty means that the driver does not say.
+type Faults struct {
+	Pause     string // a holder stops for longer than its lease, and then goes on
+	Crash     string // a holder's process or host dies
+	Failover  string // the store restarts, or another server takes its place
+	Partition string // a holder, or a part of the store, is cut off
+	ClockJump string // a wall clock is set
+}
+
+// MaxFault is how many bytes a clause of [Faults] has at most.
+const MaxFault = 200
 
 // Tenure is what ends a grant whose holder has died.
 type Tenure uint8
@@ -103,6 +119,10 @@ type Holding struct {
 	Holder Holder
 	Held   time.Duration // since the grant
 	Left   time.Duration // until the lease ends if it is not renewed
+
+	// Endless means that nothing but Release or Break ends the hold: its key in the store has no end, which is nothing that this
+	// driver does. Left is some long time then.
+	Endless bool
 }
 
 // A Waiting is one waiter in a [Status].
@@ -111,4 +131,7 @@ type Waiting struct {
 	Shared bool
 	Holder Holder
 	Waited time.Duration // since the request
+
+	// Silent is how long ago the waiter last gave the store a sign of life. Zero means that the store can't tell.
+	Silent time.Duration
 }

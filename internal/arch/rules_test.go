@@ -57,6 +57,10 @@ var rules = []rule{
 	{"mysqllock", []string{"driver", "internal/life", "github.com/go-sql-driver/mysql"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
+	{"etcdlock", []string{"driver", "internal/life", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/..."},
+		append([]string{"go.uber.org/zap"}, backendTests...),
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+
 	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},

@@ -1,6 +1,6 @@
 // Package livetest starts real servers for tests, and breaks the way to them. Each kind of server has a package below this
-// one; what all of them need is here: a free port, a process that can be hung, killed and restarted, and a [Proxy] that
-// loses what it should deliver.
+// one; what all of them need is here: a free port, a process that can be hung, killed and restarted, a [Proxy] that loses
+// what it should deliver, and a [Child], which is another process of the test itself.
 //
 //	node := redistest.Single(t)
 //	proxy := livetest.NewProxy(t, node.Addr())
@@ -40,7 +40,7 @@ func Binary(t testing.TB, server, program string, patterns ...string) string {
 	t.Helper()
 	path, err := find(program, patterns)
 	if err != nil {
-		missing(t, server, err.Error())
+		Missing(t, server, err.Error())
 	}
 	return path
 }
@@ -67,8 +67,8 @@ func find(program string, patterns []string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
-// missing skips t because of why, or fails it if it was said that the server is there.
-func missing(t testing.TB, server, why string) {
+// Missing skips t because of why, or fails it if it was said that the server is there.
+func Missing(t testing.TB, server, why string) {
 	t.Helper()
 	for name := range strings.SplitSeq(os.Getenv(requireVar), ",") {
 		if strings.TrimSpace(name) == server {

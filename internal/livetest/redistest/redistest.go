@@ -97,7 +97,7 @@ func newSpec(t testing.TB, name string, conf []string) *spec {
 			s.sentinelPassword = value
 			continue
 		case "redistest-tls":
-			s.tls = certify(t, s.dir)
+			s.tls = livetest.Certify(t, s.dir)
 			continue
 		case "requirepass":
 			s.password = value
@@ -121,9 +121,9 @@ func (s *spec) conf(port int) string {
 		lines = append(lines,
 			"port 0",
 			fmt.Sprintf("tls-port %d", port),
-			fmt.Sprintf("tls-cert-file %q", filepath.Join(s.dir, certFile)),
-			fmt.Sprintf("tls-key-file %q", filepath.Join(s.dir, keyFile)),
-			fmt.Sprintf("tls-ca-cert-file %q", filepath.Join(s.dir, authorityFile)),
+			fmt.Sprintf("tls-cert-file %q", filepath.Join(s.dir, livetest.CertFile)),
+			fmt.Sprintf("tls-key-file %q", filepath.Join(s.dir, livetest.KeyFile)),
+			fmt.Sprintf("tls-ca-cert-file %q", filepath.Join(s.dir, livetest.AuthorityFile)),
 			"tls-auth-clients no",
 		)
 	}

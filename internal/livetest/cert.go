@@ -1,4 +1,4 @@
-package redistest
+package livetest
 
 import (
 	"crypto/ecdsa"
@@ -16,16 +16,16 @@ import (
 	"time"
 )
 
-// The files that certify writes.
+// The files that [Certify] writes, in PEM.
 const (
-	authorityFile = "authority.pem"
-	certFile      = "cert.pem"
-	keyFile       = "key.pem"
+	AuthorityFile = "authority.pem"
+	CertFile      = "cert.pem"
+	KeyFile       = "key.pem"
 )
 
-// certify writes a certificate for 127.0.0.1 and localhost, its key, and the authority that signed it, into a folder. It
+// Certify writes a certificate for 127.0.0.1 and localhost, its key, and the authority that signed it, into a folder. It
 // returns the configuration for clients.
-func certify(t testing.TB, dir string) *tls.Config {
+func Certify(t testing.TB, dir string) *tls.Config {
 	t.Helper()
 	check := func(err error) {
 		if err != nil {
@@ -67,9 +67,9 @@ func certify(t testing.TB, dir string) *tls.Config {
 		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 		check(os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
-	write(authorityFile, "CERTIFICATE", authorityDER)
-	write(certFile, "CERTIFICATE", certDER)
-	write(keyFile, "PRIVATE KEY", keyDER)
+	write(AuthorityFile, "CERTIFICATE", authorityDER)
+	write(CertFile, "CERTIFICATE", certDER)
+	write(KeyFile, "PRIVATE KEY", keyDER)
 
 	signed, err := x509.ParseCertificate(authorityDER)
 	check(err)

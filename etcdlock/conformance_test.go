@@ -1,0 +1,107 @@
+package etcdlock_test
+
+import (
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// timeout is that of the tests' sessions: twice the shortest that etcd gives with its default election timeout, so that they
+// outlast what a busy machine does to keep-alives.
+const timeout = 4 * time.Second
+
+func TestConformance(t *testing.T) {
+	server := etcdtest.Start(t)
+	drivertest.Run(t, harness([]*etcdtest.Server{server}, func(*testing.T) {
+		server.Kill()
+		server.Restart()
+	}))
+}
+
+// TestConformanceCluster has three members, of which each driver knows all.
+func TestConformanceCluster(t *testing.T) {
+	cluster := etcdtest.Cluster(t, 3)
+	drivertest.Run(t, harness(cluster.Members, func(*testing.T) {
+		for _, m := range cluster.Members {
+			m.Kill()
+		}
+		cluster.Restart()
+	}))
+}
+
+// TestConformanceLogin has the server ask who its clients are.
+func TestConformanceLogin(t *testing.T) {
+	server := etcdtest.Start(t)
+	server.RequireLogin()
+	h := harness([]*etcdtest.Server{server}, nil)
+	h.Secret = etcdtest.Password
+	drivertest.Run(t, h)
+}
+
+// harness is for drivers on servers. Each has proxies of its own on its way there.
+func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Harness {
+	proxies := map[driver.Driver][]*livetest.Proxy{}
+	return drivertest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			var addrs []string
+			var own []*livetest.Proxy
+			for _, s := range servers {
+				proxy := livetest.NewProxy(t, s.Addr())
+				addrs, own = append(addrs, proxy.Addr()), append(own, proxy)
+			}
+			d := etcdlock.New(dial(t, servers[0], addrs...), etcdlock.Timeout(timeout))
+			proxies[d] = own
+			return d
+		},
+		TTL: 200 * time.Millisecond,
+		Sever: func(_ *testing.T, d driver.Driver) func() {
+			var heals []func()
+			for _, p := range proxies[d] {
+				heals = append(heals, p.Sever())
+			}
+			return func() {
+				for _, heal := range heals {
+					heal()
+				}
+			}
+		},
+		Kill: func(t *testing.T, req driver.Request) func() {
+			return holder(t, servers[0], req).Kill
+		},
+		Restart: restart,
+	}
+}
+
+// dial returns a client that ends with the test. Servers are known by addrs, or as they are.
+func dial(t testing.TB, server *etcdtest.Server, addrs ...string) *clientv3.Client {
+	t.Helper()
+	if len(addrs) == 0 {
+		addrs = []string{server.Addr()}
+	}
+	password := ""
+	if server != nil && server.Login() {
+		password = etcdtest.Password
+	}
+	client, err := connect(password, addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func connect(password string, addrs []string) (*clientv3.Client, error) {
+	conf := clientv3.Config{Endpoints: addrs, DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if password != "" {
+		conf.Username, conf.Password = "root", password
+	}
+	return clientv3.New(conf)
+}

@@ -1,0 +1,130 @@
+package etcdlock
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
+)
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+)
+
+// A Driver takes locks in etcd. It is safe for concurrent use.
+type Driver struct {
+	client *clientv3.Client // the user's, who closes it
+	conf   config
+	id     string // of this driver, unique over all processes and time
+	serial atomic.Uint64
+
+	turn    chan struct{} // of one: who has it may begin a session
+	session atomic.Pointer[session]
+	holds   holds
+	lines   lines
+
+	life *life.Span // until Close
+}
+
+// New returns a driver whose locks are keys in the etcd of client. It begins its session with the first acquisition.
+//
+// The client stays the caller's: the driver never closes it, and must be closed before it is. Set its DialKeepAliveTime and
+// DialKeepAliveTimeout, so that it leaves a member that hangs; without them each third call may go there in vain.
+//
+// New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
+func New(client *clientv3.Client, opts ...Option) *Driver {
+	d := &Driver{
+		client: client, conf: configure(client, opts), id: strings.ToLower(rand.Text()[:16]),
+		turn: make(chan struct{}, 1), life: life.New(),
+	}
+	d.holds.byName = map[string][]*hold{}
+	d.lines.byName = map[string]*line{}
+	return d
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info {
+	return driver.Info{
+		Backend:  "etcd",
+		Tenure:   driver.TenureSession,
+		Fencing:  driver.FencingDurable,
+		Fairness: driver.FairAlways,
+		Shared:   true,
+		Slots:    true,
+
+		SessionTTL: d.conf.timeout,
+		Assumptions: []string{
+			"a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with --bump-revision",
+			"the members' clocks run at the rate of the clients'",
+			"nobody else changes or deletes keys under the names of locks",
+		},
+		Faults: driver.Faults{
+			Pause:     "the session ends at its timeout, and the lock goes on; what the holder then writes late, the resource must refuse by token",
+			Crash:     "the lock is free when the session's lease ends",
+			Failover:  "a new leader knows all locks and begins leases anew; without a majority nothing is granted",
+			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
+			ClockJump: "no effect: members count by a clock that nobody sets",
+		},
+	}
+}
+
+// Close implements [driver.Driver]. It ends the session, and with it all leases that were not released. If etcd does not
+// hear of it within 2 s they lapse. The client stays open.
+func (d *Driver) Close() error {
+	d.life.End(func() {
+		if s := d.session.Load(); s != nil {
+			s.lose(driver.ErrClosed)
+			s.revoke()
+		}
+	})
+	return nil
+}
+
+// nonce returns the id of one attempt to acquire.
+func (d *Driver) nonce() string { return d.id + strconv.FormatUint(d.serial.Add(1), 36) }
+
+// check reports what keeps the driver from serving req.
+func (d *Driver) check(req driver.Request) error {
+	switch {
+	case d.conf.err != nil:
+		return d.conf.err
+	case d.life.Over():
+		return driver.ErrClosed
+	case req.TTL <= 0:
+		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
+	case req.Slots < 0:
+		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
+	case req.Slots > 0 && req.Shared:
+		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
+	case req.Detached:
+		return fmt.Errorf("%w request: a lease in a session can't outlive it; use a backend whose leases last by themselves",
+			driver.ErrInvalid)
+	}
+	return nil
+}
+
+// A config is what the options say.
+type config struct {
+	timeout time.Duration // whole seconds
+	err     error
+}
+
+func configure(client *clientv3.Client, opts []Option) config {
+	c := config{timeout: 15 * time.Second}
+	if client == nil {
+		c.err = fmt.Errorf("%w client: it is nil", driver.ErrInvalid)
+	}
+	for _, opt := range opts {
+		c.err = errors.Join(c.err, opt(&c))
+	}
+	return c
+}

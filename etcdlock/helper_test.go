@@ -1,0 +1,187 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+func request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+}
+
+// noWait is a request that does not wait.
+func noWait(name, owner string) driver.Request {
+	req := request(name, owner)
+	req.NoWait = true
+	return req
+}
+
+// open returns a driver with a short session.
+func open(t testing.TB, client *clientv3.Client) *etcdlock.Driver {
+	t.Helper()
+	d := etcdlock.New(client, etcdlock.Timeout(timeout))
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
+	}
+	return l
+}
+
+func release(t testing.TB, l driver.Lease) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+// refused checks that a lock is held.
+func refused(t testing.TB, d driver.Driver, name, when string) {
+	t.Helper()
+	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
+	}
+}
+
+// A later is an Acquire in a goroutine of its own.
+type later struct {
+	lease  driver.Lease
+	err    error
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func acquireLater(t testing.TB, d driver.Driver, req driver.Request) *later {
+	t.Helper()
+	l := &later{done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	l.cancel = cancel
+	go func() {
+		defer close(l.done)
+		l.lease, l.err = d.Acquire(ctx, req)
+	}()
+	return l
+}
+
+// waiting is acquireLater that returns when etcd has the waiter in its queue.
+func waiting(t testing.TB, d *etcdlock.Driver, req driver.Request) *later {
+	t.Helper()
+	l := acquireLater(t, d, req)
+	livetest.Await(t, "waiter in the queue", func() error {
+		st, err := d.Status(t.Context(), req.Name)
+		for _, w := range st.Waiters {
+			if w.Owner == req.Owner {
+				return nil
+			}
+		}
+		return fmt.Errorf("status %+v, %w", st, err)
+	})
+	return l
+}
+
+// end returns the error with which the Acquire ended, and fails if it does not end.
+func (l *later) end(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-l.done:
+	case <-time.After(livetest.Patience):
+		t.Fatalf("Acquire did not return within %v", livetest.Patience)
+	}
+	return l.err
+}
+
+func (l *later) get(t testing.TB) driver.Lease {
+	t.Helper()
+	if err := l.end(t); err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	return l.lease
+}
+
+// running checks that the Acquire has not returned.
+func (l *later) running(t testing.TB, when string) {
+	t.Helper()
+	select {
+	case <-l.done:
+		t.Fatalf("Acquire returned %v, %v %s; want it to wait", l.lease, l.err, when)
+	default:
+	}
+}
+
+// lost waits until a lease tells that it was lost, and returns when that was.
+func lost(t testing.TB, l driver.Lease, within time.Duration) driver.Instant {
+	t.Helper()
+	select {
+	case err := <-l.Lost():
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Lost = %v, want ErrLost", err)
+		}
+	case <-time.After(within):
+		t.Fatalf("Lost tells nothing within %v", within)
+	}
+	return driver.Now()
+}
+
+// keys returns the keys of a lock, in the order of their creation.
+func keys(t testing.TB, client *clientv3.Client, name string) (all []string) {
+	t.Helper()
+	got, err := client.Get(t.Context(), name+"/", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range got.Kvs {
+		all = append(all, string(kv.Key))
+	}
+	return all
+}
+
+// noKeys waits until a lock has no keys.
+func noKeys(t testing.TB, client *clientv3.Client, name string) {
+	t.Helper()
+	livetest.Await(t, "end of all keys of "+name, func() error {
+		if left := keys(t, client, name); len(left) > 0 {
+			return fmt.Errorf("there are %q", left)
+		}
+		return nil
+	})
+}
+
+// leaseIn returns the lease in the name of a key.
+func leaseIn(t testing.TB, key string) clientv3.LeaseID {
+	t.Helper()
+	last := key[strings.LastIndexByte(key, '/')+1:]
+	hex, _, _ := strings.Cut(last, ".")
+	id, err := strconv.ParseInt(hex, 16, 64)
+	if err != nil {
+		t.Fatalf("the key %q names no lease: %v", key, err)
+	}
+	return clientv3.LeaseID(id)
+}
+
+// containsAll reports whether a text has all the parts.
+func containsAll(text string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,313 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// TestThousandWaiters has many goroutines of one process wait for a lock: etcd sees one waiter, and one watch.
+func TestThousandWaiters(t *testing.T) {
+	const many = 1000
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	l := acquire(t, open(t, client), request("many", "holder"))
+	locker, err := snib.New(etcdlock.New(client, etcdlock.Timeout(timeout)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	var started, done sync.WaitGroup
+	inside := 0
+	for range many {
+		started.Add(1)
+		done.Go(func() {
+			started.Done()
+			lock, err := locker.Acquire(t.Context(), "many")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			inside++ // guarded by the lock
+			if err := lock.Release(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	started.Wait()
+	livetest.Await(t, "waiter in the queue", func() error {
+		if got := keys(t, client, "many"); len(got) < 2 {
+			return fmt.Errorf("the keys are %q", got)
+		}
+		return nil
+	})
+	if got := keys(t, client, "many"); len(got) != 2 {
+		t.Errorf("with a holder and %d waiters of one process there are %d keys, want 2", many, len(got))
+	}
+	if got := watches(t, server); got != 1 {
+		t.Errorf("etcd has %d watches, want 1", got)
+	}
+	release(t, l)
+	done.Wait()
+	if inside != many {
+		t.Errorf("%d of %d were served", inside, many)
+	}
+}
+
+// watches returns how many watches a server has.
+func watches(t *testing.T, server *etcdtest.Server) (n int) {
+	t.Helper()
+	answer, err := http.Get("http://" + server.Addr() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^etcd_debugging_mvcc_watcher_total (\d+)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("the server does not say how many watches it has")
+	}
+	if _, err := fmt.Sscan(string(found[1]), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestOneWatch has many waiters of one driver: they share a watch.
+func TestOneWatch(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	l := acquire(t, open(t, client), request("watched", "holder"))
+	d := open(t, client)
+	var waits []*later
+	for i := range 20 {
+		waits = append(waits, waiting(t, d, request("watched", fmt.Sprint("waiter ", i))))
+	}
+	if got := watches(t, server); got != 1 {
+		t.Errorf("with 20 waiters in one process etcd has %d watches, want 1", got)
+	}
+	release(t, l)
+	for _, w := range waits {
+		release(t, w.get(t))
+	}
+}
+
+// TestNames has locks whose names begin alike: none of them is in the way of another.
+func TestNames(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	d, other := open(t, client), open(t, client)
+	inner := acquire(t, d, request("a/b", "inner"))
+	outer := acquire(t, d, noWait("a", "outer"))
+	refused(t, other, "a", "of the outer lock")
+	refused(t, other, "a/b", "of the inner lock")
+	w := waiting(t, other, request("a", "waiter"))
+	release(t, inner)
+	again := acquire(t, d, request("a/b", "again"))
+	w.running(t, "while the outer lock is held")
+	release(t, outer)
+	release(t, w.get(t))
+	release(t, again)
+}
+
+// TestKeys checks the wire format.
+func TestKeys(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	d := open(t, client)
+	l := acquire(t, d, request("wire/format", "me"))
+	got, err := client.Get(t.Context(), "wire/format/", clientv3.WithPrefix())
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("Get = %v, %v", got, err)
+	}
+	kv := got.Kvs[0]
+	if want := fmt.Sprintf("wire/format/%x.", kv.Lease); !strings.HasPrefix(string(kv.Key), want) {
+		t.Errorf("the key is %q, want %q and an id", kv.Key, want)
+	}
+	if want := `{"snib":1,"owner":"me",`; !strings.HasPrefix(string(kv.Value), want) {
+		t.Errorf("the value is %q, want it to begin with %q", kv.Value, want)
+	}
+	if token := l.Grant().Token; token != uint64(kv.CreateRevision) {
+		t.Errorf("Token = %d, want the create revision %d", token, kv.CreateRevision)
+	}
+	release(t, l)
+}
+
+// TestNoLock has keys under the name of a lock that are no locks.
+func TestNoLock(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d := open(t, client)
+	server.Ctl("put", "config/host", "value")
+	server.Ctl("put", "other", "value")
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	for _, req := range []driver.Request{request("config", "a"), noWait("config", "b")} {
+		_, err := d.Acquire(ctx, req)
+		if !errors.Is(err, driver.ErrKind) || !strings.Contains(fmt.Sprint(err), `"config/host"`) {
+			t.Errorf("Acquire with NoWait %v beside a key that is no lock = %v, want ErrKind with its name", req.NoWait, err)
+		}
+	}
+	if got := keys(t, client, "config"); len(got) != 1 {
+		t.Errorf("the keys are %q, want the one that is no lock", got)
+	}
+	l := acquire(t, d, request("other", "a"))
+	var listed []string
+	err := d.List(t.Context(), "", func(st driver.Status) bool {
+		listed = append(listed, st.Name)
+		return true
+	})
+	if err != nil || len(listed) != 1 || listed[0] != "other" {
+		t.Errorf("List = %q, %v; want the one lock", listed, err)
+	}
+	release(t, l)
+}
+
+// TestListPages lists more keys than are read at a time.
+func TestListPages(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	session, err := client.Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 2100
+	for from := 0; from < many; from += 100 {
+		var ops []clientv3.Op
+		for i := from; i < from+100; i++ {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("page%d/%x", i, session.ID), "", clientv3.WithLease(session.ID)))
+		}
+		if _, err := client.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	err = open(t, client).List(t.Context(), "page", func(st driver.Status) bool {
+		if seen[st.Name] || len(st.Holders) != 1 {
+			t.Errorf("List shows %+v; want each lock once, with its holder", st)
+		}
+		seen[st.Name] = true
+		return true
+	})
+	if err != nil || len(seen) != many {
+		t.Errorf("List shows %d locks, %v; want %d", len(seen), err, many)
+	}
+}
+
+// TestIsOwner writes data under a lock, in one transaction.
+func TestIsOwner(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d, other := open(t, client), open(t, client)
+	l := acquire(t, d, request("owned", "a"))
+	write := func(d *etcdlock.Driver, token uint64) bool {
+		t.Helper()
+		answer, err := client.Txn(t.Context()).If(d.IsOwner("owned", token)).Then(clientv3.OpPut("data", "value")).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Succeeded
+	}
+	token := l.Grant().Token
+	if !write(d, token) {
+		t.Errorf("a transaction of the holder fails")
+	}
+	if write(d, token+1) || write(other, token) {
+		t.Errorf("a transaction for another hold succeeds")
+	}
+	stale := d.IsOwner("owned", token)
+	server.Ctl("del", "--prefix", "owned/")
+	next := acquire(t, other, request("owned", "b"))
+	answer, err := client.Txn(t.Context()).If(stale).Then(clientv3.OpPut("data", "stale")).Commit()
+	if err != nil || answer.Succeeded {
+		t.Errorf("a transaction of a holder that has lost its key: %v, %v; want it to fail", answer, err)
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Release of a hold that has lost its key = %v, want ErrLost", err)
+	}
+	refused(t, d, "owned", "after a late release")
+	release(t, next)
+}
+
+// TestBadInput asks for what can't be, and is told what is wrong, soon.
+func TestBadInput(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	locked := etcdtest.Start(t)
+	locked.Ctl("role", "add", "reader")
+	locked.Ctl("role", "grant-permission", "reader", "--prefix=true", "readwrite", "mine/")
+	locked.Ctl("user", "add", "reader:"+etcdtest.Password)
+	locked.Ctl("user", "grant-role", "reader", "reader")
+	locked.RequireLogin()
+	stranger, err := connect("", []string{locked.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	reader, err := clientv3.New(clientv3.Config{Endpoints: []string{locked.Addr()}, Username: "reader", Password: etcdtest.Password})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	hung := etcdtest.Cluster(t, 3)
+	minority := dial(t, hung.Members[0])
+	for _, m := range hung.Members[1:] {
+		m.Kill()
+	}
+	tests := []struct {
+		name   string
+		d      *etcdlock.Driver
+		req    driver.Request
+		want   error
+		says   []string
+		within time.Duration
+	}{
+		{"NoClient", etcdlock.New(nil), request("a", "b"), driver.ErrInvalid, []string{"client", "nil"}, time.Second},
+		{"ShortTimeout", etcdlock.New(client, etcdlock.Timeout(time.Millisecond)), request("a", "b"), driver.ErrInvalid, []string{"Timeout 1ms", "1s"}, time.Second},
+		{"LongTimeout", etcdlock.New(client, etcdlock.Timeout(48*time.Hour)), request("a", "b"), driver.ErrInvalid, []string{"24h"}, time.Second},
+		{"NoTTL", etcdlock.New(client), driver.Request{Name: "a", Owner: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
+		{"NegativeSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
+		{"SharedSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
+		{"NoLogin", etcdlock.New(stranger), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 2 * time.Second},
+		{"OtherKeys", etcdlock.New(reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 2 * time.Second},
+		{"NoMajority", etcdlock.New(minority), request("a", "b"), nil, []string{"no answer from etcd", "majority"}, 5 * time.Second},
+		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), nil, []string{"127.0.0.1:1"}, 5 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			defer tt.d.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+			defer cancel()
+			began := time.Now()
+			_, err := tt.d.Acquire(ctx, tt.req)
+			if took := time.Since(began); took > tt.within {
+				t.Errorf("Acquire took %v", took)
+			}
+			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !containsAll(err.Error(), tt.says...) {
+				t.Errorf("Acquire = %v; want %v with %q", err, tt.want, tt.says)
+			}
+			if err != nil && strings.Contains(err.Error(), etcdtest.Password) {
+				t.Errorf("the error contains the password")
+			}
+		})
+	}
+	mine := etcdlock.New(reader)
+	defer mine.Close()
+	release(t, acquire(t, mine, request("mine/a", "b")))
+}

@@ -1,0 +1,228 @@
+package etcdlock_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// TestRevoked has an operator, or etcd, end a session.
+func TestRevoked(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	revoke := func(name string, place int) {
+		t.Helper()
+		server.Ctl("lease", "revoke", fmt.Sprintf("%x", leaseIn(t, keys(t, client, name)[place])))
+	}
+	t.Run("Holding", func(t *testing.T) {
+		d := open(t, client)
+		leases := []driver.Lease{acquire(t, d, request("holding", "a")), acquire(t, d, request("holding too", "a"))}
+		revoke("holding", 0)
+		for _, l := range leases {
+			lost(t, l, timeout/2)
+			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Release after the loss = %v, want ErrLost", err)
+			}
+			if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Renew after the loss = %v, want ErrLost", err)
+			}
+		}
+		release(t, acquire(t, d, noWait("holding", "b"))) // in a new session
+	})
+	t.Run("Waiting", func(t *testing.T) {
+		holds, waits, third := open(t, client), open(t, client), open(t, client)
+		l := acquire(t, holds, request("waiting", "holder"))
+		w := waiting(t, waits, request("waiting", "waiter"))
+		next := waiting(t, third, request("waiting", "third"))
+		revoke("waiting", 1)
+		release(t, l)
+		first := next.get(t)
+		w.running(t, "while another holds")
+		release(t, first)
+		if got := w.get(t); got.Grant().Token <= first.Grant().Token {
+			t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
+		} else {
+			release(t, got)
+		}
+		noKeys(t, client, "waiting")
+	})
+}
+
+// TestKeyDeleted has somebody delete the key of a waiter: it begins anew.
+func TestKeyDeleted(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d := open(t, client)
+	l := acquire(t, d, request("deleted", "holder"))
+	w := waiting(t, d, request("deleted", "waiter"))
+	server.Ctl("del", keys(t, client, "deleted")[1])
+	livetest.Await(t, "new key", func() error {
+		if got := keys(t, client, "deleted"); len(got) != 2 {
+			return fmt.Errorf("there are %q", got)
+		}
+		return nil
+	})
+	w.running(t, "while another holds")
+	release(t, l)
+	release(t, w.get(t))
+}
+
+// TestHungServer has a server stop for longer than a session: the holder is told by its own clock, before it goes on.
+func TestHungServer(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d := open(t, client)
+	l := acquire(t, d, request("hung", "a"))
+	renewed := d.Renew(t.Context(), []driver.Lease{l})[0]
+	if renewed.Err != nil {
+		t.Fatalf("Renew = %v", renewed.Err)
+	}
+	server.Hang()
+	told := lost(t, l, 2*timeout)
+	if late := told.Sub(renewed.Start) - l.Grant().TTL; late > timeout/6+100*time.Millisecond { // a keep-alive may have come after
+		t.Errorf("the holder was told %v after the end of its session", late)
+	}
+	server.Resume()
+	livetest.Await(t, "lease after the server has gone on", func() error {
+		l, err := d.Acquire(t.Context(), noWait("hung", "b"))
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		return err
+	})
+}
+
+// TestStartIsSendTime has answers come late: a session counts from when a keep-alive was sent, not from when it was answered.
+func TestStartIsSendTime(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	proxy := livetest.NewProxy(t, etcdtest.Start(t).Addr())
+	d := open(t, dial(t, nil, proxy.Addr()))
+	l := acquire(t, d, request("start", "a"))
+	livetest.Await(t, "keep-alive that is old", func() error { // a young one would do for the renewal
+		if driver.Now().Sub(l.Grant().Start) < 50*time.Millisecond {
+			return errors.New("it is young")
+		}
+		return nil
+	})
+	proxy.Delay(0, delay)
+	before := driver.Now()
+	got := d.Renew(t.Context(), []driver.Lease{l})[0]
+	if got.Err != nil {
+		t.Fatalf("Renew = %v", got.Err)
+	}
+	took := driver.Now().Sub(before)
+	if late := got.Start.Sub(before); took < delay || late > delay*2/3 {
+		t.Errorf("Renew took %v with answers that are late by %v, and Start lies %v after the call; want it near the call", took, delay, late)
+	}
+}
+
+// TestOneSession holds many locks: a process has one lease, and no goroutine for each of them.
+func TestOneSession(t *testing.T) {
+	server := etcdtest.Start(t)
+	d := open(t, dial(t, server))
+	acquire(t, d, request("first", "a"))
+	before := runtime.NumGoroutine()
+	var leases []driver.Lease
+	for i := range 500 {
+		leases = append(leases, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
+	}
+	for i, got := range d.Renew(t.Context(), leases) {
+		if got.Err != nil {
+			t.Fatalf("Renew of lease %d = %v", i, got.Err)
+		}
+	}
+	if more := runtime.NumGoroutine() - before; more > 5 {
+		t.Errorf("500 locks cost %d goroutines", more)
+	}
+	if got := strings.Count(server.Ctl("lease", "list"), "\n"); got != 2 { // with a headline
+		t.Errorf("etcd has %d leases, want one", got-1)
+	}
+	if err := leases[250].Release(t.Context()); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+	for i, got := range d.Renew(t.Context(), leases) {
+		if errors.Is(got.Err, driver.ErrLost) != (i == 250) {
+			t.Errorf("Renew of lease %d, after the release of 250, = %v", i, got.Err)
+		}
+	}
+}
+
+// TestMinHoldOutlivesProcess ends a process after it has released a lock that is to stay taken for a while.
+func TestMinHoldOutlivesProcess(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	d, other := open(t, client), open(t, client)
+	req := request("kept", "a")
+	req.MinHold = timeout + time.Second
+	l := acquire(t, d, req)
+	release(t, l)
+	if err := d.Close(); err != nil {
+		t.Fatalf("Close = %v", err)
+	}
+	refused(t, other, "kept", "after the end of the process")
+	acquire(t, other, request("kept", "b"))
+	if held := driver.Now().Sub(l.Grant().Start); held < req.MinHold {
+		t.Errorf("granted to another after %v, want %v at least", held, req.MinHold)
+	}
+}
+
+// TestShownSince has people see since when a lock is held: for one that was waited for, once it was renewed.
+func TestShownSince(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	d, other := open(t, client), open(t, client)
+	l := acquire(t, other, request("since", "holder"))
+	w := waiting(t, d, request("since", "waiter"))
+	waited := time.Now()
+	livetest.Await(t, "long wait", func() error {
+		if time.Since(waited) < 300*time.Millisecond {
+			return errors.New("too early")
+		}
+		return nil
+	})
+	release(t, l)
+	got := w.get(t)
+	granted := time.Now()
+	held := func() time.Duration {
+		st, err := d.Status(t.Context(), "since")
+		if err != nil || len(st.Holders) != 1 {
+			t.Fatalf("Status = %+v, %v", st, err)
+		}
+		return st.Holders[0].Held
+	}
+	if h := held(); h != 0 {
+		t.Errorf("Held = %v before the first renewal of a hold that was waited for, want 0: it is not known", h)
+	}
+	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
+		t.Fatalf("Renew = %v", err)
+	}
+	if h := held(); h <= 0 || h > time.Since(granted)+200*time.Millisecond {
+		t.Errorf("Held = %v, %v after the grant", h, time.Since(granted))
+	}
+	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
+		t.Errorf("Renew after that was noted = %v", err)
+	}
+	release(t, got)
+}
+
+// TestTimeout checks what etcd makes of the option.
+func TestTimeout(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	for asked, want := range map[time.Duration]time.Duration{
+		time.Second: 2 * time.Second, 2500 * time.Millisecond: 3 * time.Second, time.Minute: time.Minute,
+	} {
+		d := etcdlock.New(client, etcdlock.Timeout(asked))
+		if got := acquire(t, d, request("timeout", "a")).Grant().TTL; got != want {
+			t.Errorf("with a Timeout of %v the TTL is %v, want %v", asked, got, want)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatalf("Close = %v", err)
+		}
+	}
+}

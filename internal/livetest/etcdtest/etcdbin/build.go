@@ -1,0 +1,101 @@
+// Package etcdbin builds etcd and etcdctl from their Go modules, of the versions in servers.mod, and keeps them in the user's
+// cache folder, for tests and benchmarks.
+package etcdbin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // for the lists of modules
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+)
+
+// The modules that etcd and etcdctl are built from, as go.mod and go.sum. They are no module of the workspace: etcd's
+// versions of things are nobody else's.
+var (
+	//go:embed servers.mod
+	modules []byte
+	//go:embed servers.sum
+	sums []byte
+)
+
+// programs are what is built, by the name that it gets.
+var programs = map[string]string{
+	"etcd":    "go.etcd.io/etcd/server/v3",
+	"etcdctl": "go.etcd.io/etcd/etcdctl/v3",
+}
+
+// home returns the folder of the programs, and builds them if nobody has. It is called once in a process.
+var home = sync.OnceValues(func() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	hash.Write(modules)
+	hash.Write(sums)
+	hash.Write([]byte(runtime.Version()))
+	dir := filepath.Join(cache, "snib", fmt.Sprintf("etcd-%.8x", hash.Sum(nil)))
+	unlock, err := lock(dir + ".lock")
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		return dir, err
+	}
+	return dir, build(dir)
+})
+
+// build makes the folder. It is there when all is in it, and not before.
+func build(dir string) error {
+	source, err := os.MkdirTemp("", "etcdtest-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(source) //nolint:errcheck // a folder for temporary files
+	for name, text := range map[string][]byte{"go.mod": modules, "go.sum": sums} {
+		if err := os.WriteFile(filepath.Join(source, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	made := filepath.Join(source, "bin")
+	for name, pkg := range programs {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(made, name), pkg)
+		cmd.Dir = source
+		cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, bytes.TrimSpace(out))
+		}
+	}
+	if err := os.Rename(made, dir); err == nil {
+		return nil
+	}
+	return copyAll(made, dir) // another file system
+}
+
+func copyAll(from, to string) error {
+	unfinished := to + ".part"
+	if err := os.RemoveAll(unfinished); err != nil {
+		return err
+	}
+	if err := os.CopyFS(unfinished, os.DirFS(from)); err != nil {
+		return err
+	}
+	return os.Rename(unfinished, to)
+}
+
+// Path returns the path of one of the programs, "etcd" or "etcdctl". The first call builds them, if nobody has before: that
+// takes about a minute, and asks for the Go command and a way to the modules.
+func Path(name string) (string, error) {
+	dir, err := home()
+	if err != nil {
+		return "", fmt.Errorf("etcd can't be built: %w", err)
+	}
+	return filepath.Join(dir, name), nil
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package etcdbin
+
+import "errors"
+
+// lock fails: servers run on Linux only.
+func lock(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
