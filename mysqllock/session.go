@@ -53,6 +53,13 @@ func (s *session) describe(info *driver.Info) {
 	info.Assumptions = append([]string{
 		"all clients speak to the same server: GET_LOCK is not replicated",
 	}, info.Assumptions[1:]...)
+	info.Faults = driver.Faults{
+		Pause:     "the server keeps the lock while the connection lives; what is written after its end, the resource must refuse by token",
+		Crash:     "the lock is free when the server notices: of a process at once, of a host when TCP gives up",
+		Failover:  "all locks are free, and holders are told when their connection fails or a ping does; holds can overlap until then",
+		Partition: "the server keeps the lock until it notices; the holder is told before",
+		ClockJump: "no effect on locks: sessions have no end",
+	}
 }
 
 // key returns the lock by which others see that the session lives. It begins one if there is none.

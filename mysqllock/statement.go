@@ -53,6 +53,10 @@ WHERE name = ? AND held = ? AND kept = 0 AND ends > {clock}`
 const load = `SELECT f.token, {clock}, l.name, l.version, l.token, l.slots, l.held, l.kept, l.since, l.ends, l.holder, l.holders,
 	l.waiters, l.called FROM {table} f LEFT JOIN {table} l ON l.name IN ({names}) WHERE f.name = ''`
 
+// current reads a row, and keeps it as it is until the transaction ends: name.
+const current = `SELECT 0, {clock}, name, version, token, slots, held, kept, since, ends, holder, holders, waiters, called FROM {table}
+	WHERE name = ? LOCK IN SHARE MODE`
+
 // list reads the first rows in the order of names after one name and up to another in which somebody may be.
 const list = `SELECT 0, {clock}, name, version, token, slots, held, kept, since, ends, holder, holders, waiters, called FROM {table}
 	WHERE name > ? AND name < ? AND (ends > {clock} OR holders <> '' OR waiters <> '') ORDER BY name LIMIT 100`
@@ -111,7 +115,7 @@ const digits = `(SELECT 0 AS i UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL S
 
 // statements are those of one table. Those with {names} are completed when they are run.
 type statements struct {
-	inspect, grab, let, load, list, save, add, renew, next, beat, living, forget, stale, prune, raise, highest, watch string
+	inspect, grab, let, load, list, save, add, renew, next, beat, living, forget, stale, prune, raise, highest, watch, current string
 }
 
 func newStatements(table string) statements {
@@ -125,7 +129,7 @@ func newStatements(table string) statements {
 		inspect: fill(`SELECT slots + 0 * LENGTH(CONCAT_WS('', ` + columns + `)) FROM {table} WHERE name = ''`),
 		grab:    fill(grab), let: fill(let), load: fill(load), list: fill(list), save: fill(save), add: fill(add), renew: fill(renew),
 		next: fill(next), beat: fill(beat), living: fill(living), forget: fill(forget), stale: fill(stale), prune: fill(prune),
-		raise: fill(raise), highest: fill(highest), watch: fill(watch),
+		raise: fill(raise), highest: fill(highest), watch: fill(watch), current: fill(current),
 	}
 }
 

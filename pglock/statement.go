@@ -249,7 +249,7 @@ WHERE f.name = '' AND f.token < m.token`
 
 // statements are those of one table.
 type statements struct {
-	grab, take, try, next, let, release, breakHold, withdraw, renew, confirm, look, refresh, list, prune, raise string
+	grab, take, try, next, let, release, breakHold, withdraw, renew, confirm, look, refresh, list, prune, raise, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
@@ -265,5 +265,6 @@ func newStatements(table pgx.Identifier, live string) statements {
 		grab: fill(grab), take: fill(take), try: fill(take, "{seen}", seen, "{unlessSeen}", unlessSeen, "{orSeen}", orSeen),
 		release: fill(release), breakHold: fill(breakHold), withdraw: fill(withdraw), renew: fill(renew), confirm: fill(confirm),
 		next: fill(next), let: fill(let), look: fill(look), refresh: fill(refresh), list: fill(list), prune: fill(prune), raise: fill(raise),
+		lockRow: fill(lockRow), current: fill(current),
 	}
 }

@@ -48,10 +48,15 @@ var rules = []rule{
 	{"redislock", []string{"driver", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
+	{"redislock/redlock/...", []string{"driver", "github.com/redis/rueidis"}, backendTests,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 
 	{"pglock", []string{"driver", "internal/life", "github.com/jackc/pgx/v5/..."}, backendTests,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+
+	{"zklock", []string{"driver", "internal/life", "github.com/go-zookeeper/zk"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"mysqllock", []string{"driver", "internal/life", "github.com/go-sql-driver/mysql"}, backendTests,

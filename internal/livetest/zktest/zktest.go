@@ -1,0 +1,252 @@
+// Package zktest starts real ZooKeeper servers for tests: one alone, or an ensemble.
+//
+//	e := zktest.Ensemble(t)
+//	client := dial(t, e.Addrs()...)
+//	e.Leader().Kill()
+//	e.AwaitLeader() // another one
+//
+// A server has a folder of its own, which outlives [livetest.Process.Restart] and goes with the test. It has a small heap,
+// counts its time in ticks of 100 ms, so that sessions can be short, and does not wait for the disk. On Debian the package
+// zookeeper has all that is needed.
+package zktest
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// name is what SNIB_REQUIRE calls ZooKeeper.
+const name = "zookeeper"
+
+// Tick is the unit of the servers' time: sessions last at least two of them, and end up to one late.
+const Tick = 100 * time.Millisecond
+
+// jars are where Debian has ZooKeeper; its manifest names most of what it needs.
+var jars = [...]string{
+	"/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar", "/usr/share/java/netty-codec.jar",
+	"/usr/share/java/netty-resolver.jar", "/usr/share/java/netty-transport-native-unix-common.jar",
+}
+
+// A Server is a ZooKeeper server.
+type Server struct {
+	*livetest.Process
+	dir    string
+	secure string      // address for TLS; "" without
+	tls    *tls.Config // for clients
+}
+
+// TLS, as a line of configuration, makes a server listen on a second port, see [Server.Secure].
+const TLS = "zktest-tls"
+
+// Secure returns where a server that has [TLS] listens, and what a client needs in order to trust it.
+func (s *Server) Secure() (addr string, conf *tls.Config) { return s.secure, s.tls.Clone() }
+
+// Authority is the file with who has signed the certificate of a server that has [TLS].
+func (s *Server) Authority() string { return filepath.Join(s.dir, livetest.AuthorityFile) }
+
+// secureLines sets TLS up.
+func (s *Server) secureLines(t testing.TB) []string {
+	t.Helper()
+	s.tls = livetest.Certify(t, s.dir)
+	port := livetest.FreePort(t)
+	s.secure = fmt.Sprint("127.0.0.1:", port)
+	var both []byte
+	for _, file := range []string{livetest.CertFile, livetest.KeyFile} {
+		text, err := os.ReadFile(filepath.Join(s.dir, file))
+		if err != nil {
+			t.Fatalf("configure zookeeper: %v", err)
+		}
+		both = append(both, text...)
+	}
+	return []string{
+		fmt.Sprintf("secureClientPort=%d", port), "secureClientPortAddress=127.0.0.1", "ssl.clientAuth=none",
+		"ssl.keyStore.location=" + write(t, s.dir, "server.pem", string(both)),
+	}
+}
+
+// Single starts a server on its own, with the given lines in its configuration.
+func Single(t testing.TB, conf ...string) *Server {
+	t.Helper()
+	return start(t, 1, conf)[0]
+}
+
+// A Cluster is an ensemble of servers.
+type Cluster struct {
+	t       testing.TB
+	Servers []*Server
+}
+
+// Ensemble starts three servers that elect a leader.
+func Ensemble(t testing.TB, conf ...string) *Cluster {
+	t.Helper()
+	return &Cluster{t: t, Servers: start(t, 3, conf)}
+}
+
+func start(t testing.TB, n int, conf []string) []*Server {
+	t.Helper()
+	java := Java(t)
+	var peers []string
+	if n > 1 {
+		for i := range n {
+			peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, livetest.FreePort(t), livetest.FreePort(t)))
+		}
+	}
+	servers, commands := make([]*Server, n), make([]livetest.Command, n)
+	for i := range n {
+		dir := t.TempDir()
+		write(t, dir, "myid", strconv.Itoa(i+1))
+		s := &Server{dir: dir}
+		lines := slices.Concat(peers, slices.DeleteFunc(slices.Clone(conf), func(line string) bool { return line == TLS }))
+		if slices.Contains(conf, TLS) {
+			lines = append(lines, s.secureLines(t)...)
+		}
+		servers[i], commands[i] = s, livetest.Command{
+			Name: name, Path: java, Dir: dir, Ready: ready, Port: livetest.FreePort(t),
+			Args: func(port int) []string {
+				file := write(t, dir, "zoo.cfg", fmt.Sprintf(config, Tick.Milliseconds(), dir, port)+strings.Join(lines, "\n")+"\n")
+				return append(options(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+			},
+		}
+	}
+	for i, p := range livetest.StartAll(t, commands...) {
+		servers[i].Process = p
+	}
+	return servers
+}
+
+// config is that of a server, with ticks, its folder and its port. Followers may be silent for three seconds.
+const config = `tickTime=%d
+dataDir=%s
+clientPort=%d
+clientPortAddress=127.0.0.1
+initLimit=50
+syncLimit=30
+maxSessionTimeout=60000
+maxClientCnxns=0
+4lw.commands.whitelist=srvr,wchs
+admin.enableServer=false
+`
+
+// options are those of the virtual machine.
+func options() []string {
+	return []string{
+		"-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", strings.Join(jars[:], ":"),
+		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", "-Dzookeeper.cnxTimeout=500",
+		"-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+		"-Dznode.container.checkIntervalMs=500", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+	}
+}
+
+// Java returns the path of java. It skips t if Java or ZooKeeper is not installed, or fails it if SNIB_REQUIRE names zookeeper.
+func Java(t testing.TB) string {
+	t.Helper()
+	livetest.Binary(t, name, "zkServer.sh", "/usr/share/zookeeper/bin") // not run: it is there where the jars are
+	return livetest.Binary(t, name, "java")
+}
+
+func write(t testing.TB, dir, file, text string) string {
+	path := filepath.Join(dir, file)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Errorf("configure zookeeper: %v", err) // the server will say that it finds no file
+	}
+	return path
+}
+
+// Mode asks a server what it is: "standalone", "leader" or "follower".
+func (s *Server) Mode() (string, error) { return mode(s.Addr()) }
+
+// ready is a [livetest.Command.Ready]: a server serves when it has found a leader.
+func ready(addr string) error {
+	_, err := mode(addr)
+	return err
+}
+
+func mode(addr string) (string, error) {
+	text, err := ask(addr, "srvr")
+	if err != nil {
+		return "", err
+	}
+	_, after, ok := strings.Cut(text, "Mode: ")
+	if !ok {
+		return "", fmt.Errorf("it says: %q", text)
+	}
+	found, _, _ := strings.Cut(after, "\n")
+	return found, nil
+}
+
+// Watches is how many watches a server has set for its clients, and of how many nodes.
+func (s *Server) Watches(t testing.TB) (watches, nodes int) {
+	t.Helper()
+	text, err := ask(s.Addr(), "wchs")
+	if err != nil {
+		t.Fatalf("watches of zookeeper: %v", err)
+	}
+	var clients int
+	if _, err := fmt.Sscanf(text, "%d connections watching %d paths\nTotal watches:%d", &clients, &nodes, &watches); err != nil {
+		t.Fatalf("watches of zookeeper: it says %q", text)
+	}
+	return watches, nodes
+}
+
+// ask sends one of the commands of four letters.
+func ask(addr, command string) (string, error) {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close() //nolint:errcheck // it has answered
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, command); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
+
+// Addrs are where the servers listen.
+func (c *Cluster) Addrs() []string {
+	var all []string
+	for _, s := range c.Servers {
+		all = append(all, s.Addr())
+	}
+	return all
+}
+
+// Leader waits until there is one, and returns it.
+func (c *Cluster) Leader() *Server {
+	c.t.Helper()
+	var leader *Server
+	livetest.Await(c.t, "leader", func() error {
+		for _, s := range c.Servers {
+			if !s.Up() {
+				continue
+			}
+			if found, err := s.Mode(); err == nil && found == "leader" {
+				leader = s
+				return nil
+			}
+		}
+		return fmt.Errorf("no server that is up says that it leads")
+	})
+	return leader
+}
+
+// Followers waits until there is a leader, and returns the other servers that are up.
+func (c *Cluster) Followers() []*Server {
+	c.t.Helper()
+	leader := c.Leader()
+	return slices.DeleteFunc(slices.Clone(c.Servers), func(s *Server) bool { return s == leader || !s.Up() })
+}

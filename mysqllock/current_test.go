@@ -1,0 +1,73 @@
+package mysqllock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+func TestCurrent(t *testing.T) {
+	t.Parallel()
+	db := dial(t, mysqltest.Start(t).DSN())
+	d := open(t, db)
+	check := func(name string, token uint64) error {
+		t.Helper()
+		tx := begin(t, db)
+		defer tx.Rollback() //nolint:errcheck // nothing is to be kept
+		return d.Current(bounded(t), tx, name, token)
+	}
+	req := ask("a", "one")
+	req.Tokens = 10
+	first := acquire(t, d, req)
+	token := first.Grant().Token
+	for _, tt := range []struct {
+		name  string
+		token uint64
+		want  error
+	}{{"a", token, nil}, {"a", token + 9, nil}, {"a", token - 1, driver.ErrLost}, {"a", token + 10, driver.ErrLost}, {"A", token, driver.ErrLost}} {
+		if err := check(tt.name, tt.token); !errors.Is(err, tt.want) {
+			t.Errorf("Current of %q with the first token%+d = %v, want %v", tt.name, int64(tt.token-token), err, tt.want)
+		}
+	}
+	release(t, first)
+	if err := check("a", token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Current after Release = %v, want ErrLost", err)
+	}
+	next := acquire(t, d, ask("a", "two"))
+	if err := check("a", token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Current of the hold before = %v, want ErrLost", err)
+	}
+	if err := check("a", next.Grant().Token); err != nil {
+		t.Errorf("Current of the next hold = %v", err)
+	}
+}
+
+// While the transaction goes on, nobody else gets the lock, although its lease is over.
+func TestCurrentKeepsTheLock(t *testing.T) {
+	t.Parallel()
+	db := dial(t, mysqltest.Start(t).DSN())
+	d, other := open(t, db), open(t, db)
+	req := ask("a", "one")
+	req.TTL = 300 * time.Millisecond
+	l := acquire(t, d, req)
+	tx := begin(t, db)
+	if err := d.Current(bounded(t), tx, "a", l.Grant().Token); err != nil {
+		t.Fatalf("Current = %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // longer than the lease
+	defer cancel()
+	if _, err := other.Acquire(ctx, ask("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)
+	}
+	if err := d.Current(bounded(t), tx, "a", l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Current after the end of the lease = %v, want ErrLost", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, other, ask("a", "two"))
+}

@@ -1,0 +1,332 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
+)
+
+const (
+	// presence is how often a waiter asks again at the least. a node forgets who is silent for three times as long.
+	presence = 5 * time.Second
+
+	// foreignPoll is how often it is looked whether a stranger has released, who does not tell.
+	foreignPoll = 200 * time.Millisecond
+
+	// outage is how long an acquisition goes on trying while there is no majority, and brief how long one with NoWait does.
+	outage = time.Minute
+	brief  = time.Second
+
+	// withdrawal is how long a failed acquisition waits for what it asked for to be taken back. That goes on behind it.
+	withdrawal = 250 * time.Millisecond
+
+	// rematches is how often a split vote is repeated for NoWait: nobody has the lock then, so it would be wrong to say that somebody does.
+	rematches = 8
+)
+
+// A HeldError says why the lock can't be had now, and for how long at most, unless its holder goes on. It matches [driver.ErrHeld].
+type HeldError struct {
+	Left      time.Duration // until a majority of the nodes is free; negative if keys have no end, as a stranger may leave them
+	Restarted int           // nodes that grant nothing yet, so there is no majority; perhaps nobody holds the lock
+	Fought    bool          // nobody holds the lock: several fought for it, and none got a majority
+
+	unsure  bool       // whether anybody has a majority, not all nodes having answered
+	blocked quorum.Set // the nodes that are not free
+	took    time.Duration
+}
+
+func (e *HeldError) Error() string {
+	switch {
+	case e.Fought:
+		return fmt.Sprintf("%v, or nearly: several fight for it, and none has a majority yet", driver.ErrHeld)
+	case e.Restarted > 0:
+		return fmt.Sprintf("%v, perhaps: %d nodes restarted, and grant nothing until no lease is left that they may have forgotten",
+			driver.ErrHeld, e.Restarted)
+	case e.Left < 0:
+		return fmt.Sprintf("%v, by keys that never end", driver.ErrHeld)
+	}
+	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
+}
+
+// Is reports whether target is [driver.ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
+
+// An ask is one acquisition, of as many attempts as it takes.
+type ask struct {
+	d      *Driver
+	req    driver.Request
+	lock   lock
+	topic  *topic // that is listened to; nil without one
+	watch  *watch // of the present attempt, if there is a topic
+	splits int    // attempts in a row that ended without a majority for anybody
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := d.check(&req); err != nil {
+		return nil, err
+	}
+	if !d.enter() {
+		return nil, driver.ErrClosed
+	}
+	defer d.working.Done()
+	a := &ask{d: d, req: req, lock: lockOf(req.Name)}
+	l, err := a.try(ctx)
+	if err != nil {
+		l, err = a.wait(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// check refuses what can't be asked for.
+func (d *Driver) check(req *driver.Request) error {
+	switch {
+	case !utf8.ValidString(req.Owner):
+		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, req.Owner)
+	case req.Shared, req.Slots > 0, req.Fair:
+		return fmt.Errorf("%w request: Redlock has neither shared locks, nor semaphores, nor an order of arrival", driver.ErrInvalid)
+	case req.TTL < minTTL || req.TTL > d.params.MaxTTL:
+		return fmt.Errorf("%w TTL: %v, want %v to %v", driver.ErrInvalid, req.TTL, minTTL, d.params.MaxTTL)
+	}
+	return nil
+}
+
+// try makes one attempt, or two if the owner turns out to hold the lock already.
+func (a *ask) try(ctx context.Context) (*lease, error) {
+	t := a.d.attempt(&a.req, &a.lock, "", a.topic != nil)
+	if t.wait(ctx) == quorum.Won && ctx.Err() == nil {
+		return a.won(t), nil
+	}
+	t.end()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if nonce := t.mine(); nonce != "" {
+		again := a.d.attempt(&a.req, &a.lock, nonce, false)
+		if again.wait(ctx) == quorum.Won && ctx.Err() == nil {
+			return a.won(again), nil
+		}
+	}
+	return nil, t.refusal()
+}
+
+// mine returns the nonce under which a majority knows a lease of the same owner, or "".
+func (a *attempt) mine() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	count := make(map[string]int)
+	for i := range a.d.nodes {
+		if a.replies[i].kind != held {
+			continue
+		}
+		if v := parseValue(a.replies[i].value); v.ours && !v.kept && v.holder.Owner == a.req.Owner {
+			if count[v.nonce]++; count[v.nonce] >= a.d.params.Quorum() {
+				return v.nonce
+			}
+		}
+	}
+	return ""
+}
+
+// refusal says why an attempt failed.
+func (a *attempt) refusal() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := &HeldError{took: driver.Now().Sub(a.start)}
+	var strays, aliens []string
+	left := make([]time.Duration, 0, quorum.MaxNodes) // until each node that says so is free
+	holders := make(map[string]int)
+	most, unknown := 0, 0 // nodes that one holder has, and those that it may have
+	errs := make([]error, len(a.d.nodes))
+	for i, n := range a.d.nodes {
+		switch r := &a.replies[i]; r.kind {
+		case granted, absent:
+			left = append(left, 0)
+		case held:
+			v := parseValue(r.value)
+			holders[v.nonce]++
+			most = max(most, holders[v.nonce])
+			left = append(left, r.left)
+			e.blocked |= 1 << i
+		case unadmitted:
+			e.Restarted++
+			unknown++
+		case mismatched:
+			strays = append(strays, n.address+" belongs to another, as "+r.value)
+		case alien:
+			aliens = append(aliens, n.address+" has a "+r.value)
+		case silent:
+			errs[i] = r.err
+			unknown++
+		}
+	}
+	q := a.d.params.Quorum()
+	switch spare := len(a.d.nodes) - q; {
+	case len(strays) > spare:
+		return fmt.Errorf("%w list of nodes or MaxTTL: ours is %s; %s", driver.ErrInvalid, a.d.cluster, strings.Join(strays, "; "))
+	case len(aliens) > spare:
+		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(aliens, "; "))
+	case len(left)+len(aliens) < q && e.Restarted > 0 && len(left)+len(aliens)+e.Restarted >= q:
+		return e
+	case len(left) < q:
+		return a.d.silent(errs)
+	}
+	e.Restarted, e.Fought, e.unsure = 0, most+unknown < q, most < q
+	slices.Sort(left)
+	if e.Left = left[q-1]; e.Left == endless {
+		e.Left = -1
+	}
+	return e
+}
+
+// won makes the lease.
+func (a *ask) won(t *attempt) *lease {
+	t.mu.Lock()
+	last, asked := t.target, t.asked
+	refused := quorum.Set(0)
+	for i := range asked.All() {
+		if t.replies[i].kind == held {
+			refused |= 1 << i
+		}
+	}
+	t.mu.Unlock()
+	if a.topic != nil {
+		a.depart(refused) // elsewhere the grant did it
+	}
+	a.d.seen(&a.lock, last)
+	return newLease(a.d, a.req, a.lock, t, last)
+}
+
+// depart makes the nodes forget that we wait.
+func (a *ask) depart(nodes quorum.Set) *poll {
+	p := a.d.newPoll(nil)
+	for i := range nodes.All() {
+		p.orders[i].end = driver.Now().Add(3 * presence) // it is forgotten by then
+		p.tidy(i, 'd', &a.lock, a.req.Owner)
+	}
+	p.close()
+	return p
+}
+
+// wait tries again until the lock is granted, ctx is done, or there is no hope. Err is why the first attempt failed.
+func (a *ask) wait(ctx context.Context, err error) (*lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
+	var trouble backoff
+	for {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+			break
+		}
+		pause, hope := a.pause(err, &trouble)
+		if !hope {
+			break
+		}
+		if a.topic == nil && errors.Is(err, driver.ErrHeld) && !a.req.NoWait {
+			a.topic = a.d.ears.join(ctx, &a.lock)
+			defer a.d.ears.leave(a.topic)
+			defer func() { a.topic.unwatch(a.watch) }()
+		} else {
+			a.sleep(ctx, pause, err)
+		}
+		if ctx.Err() == nil {
+			var l *lease
+			if a.topic != nil {
+				a.topic.unwatch(a.watch)
+				a.watch = a.topic.watch()
+			}
+			if l, err = a.try(ctx); err == nil {
+				return l, nil
+			}
+		}
+	}
+	if a.topic != nil {
+		a.depart(1<<len(a.d.nodes)-1).wait(context.Background(), withdrawal)
+	}
+	return nil, err
+}
+
+// pause returns how long to sleep after an attempt that failed with err, and whether to try again at all.
+func (a *ask) pause(err error, trouble *backoff) (pause time.Duration, hope bool) {
+	var e *HeldError
+	switch {
+	case errors.As(err, &e) && (e.Fought || e.unsure && a.req.NoWait):
+		a.splits++
+		spread := max(e.took, time.Millisecond) << min(a.splits, 6)
+		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= rematches
+	case errors.As(err, &e) && e.Restarted == 0:
+		a.splits = 0
+		*trouble = backoff{}
+		return e.sleep(), !a.req.NoWait
+	case errors.As(err, &e): // until they are admitted
+		return 50*time.Millisecond + rand.N(50*time.Millisecond), !a.req.NoWait
+	case errors.Is(err, errNoMajority):
+		return trouble.next(a.req.NoWait)
+	}
+	return 0, false
+}
+
+// sleep is how long a waiter may wait for a message. Messages only shorten it.
+func (e *HeldError) sleep() time.Duration {
+	if e.Left < 0 {
+		return presence
+	}
+	return min(e.Left+time.Millisecond+rand.N(10*time.Millisecond), presence)
+}
+
+// sleep lets time pass. A waiter whose lock was released on so many nodes that a majority is free wakes up at once, but for a
+// while, at random, that is longer the more others it wakes with.
+func (a *ask) sleep(ctx context.Context, d time.Duration, err error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var hints <-chan int
+	var e *HeldError
+	if errors.As(err, &e) && a.topic != nil {
+		hints = a.topic.sleep(a.watch, e.blocked)
+	}
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		case crowd := <-hints:
+			hints = nil
+			timer.Reset(rand.N(min(time.Duration(max(crowd-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
+		}
+	}
+}
+
+// backoff spaces the attempts while there is no majority.
+type backoff struct {
+	since time.Time
+	pause time.Duration
+}
+
+// next returns the pause before the next attempt, and whether there should be one.
+func (b *backoff) next(hurry bool) (time.Duration, bool) {
+	if b.pause == 0 {
+		b.since, b.pause = time.Now(), time.Millisecond
+	}
+	limit := outage
+	if hurry {
+		limit = brief
+	}
+	b.pause = min(2*b.pause, 500*time.Millisecond)
+	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
+}

@@ -1,0 +1,438 @@
+//go:build linux
+
+package redlock_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
+)
+
+// "make chaos" sets this to a minute.
+var chaos = flag.Duration("chaos", 12*time.Second, "how long the servers of TestChaos are killed and stopped")
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, fighter.fight)) }
+
+const (
+	chaosTTL  = 800 * time.Millisecond
+	chaosLock = "the lock"
+	fighters  = 4
+)
+
+// chaosOptions are those of all fighters.
+func chaosOptions() []redlock.Option {
+	return []redlock.Option{redlock.MaxTTL(chaosTTL), redlock.NodeTimeout(50 * time.Millisecond)}
+}
+
+// TestChaos has four processes fight for a lock on five servers that remember nothing, while a random minority of these is killed every
+// second, and servers and processes are stopped in between. No token is a duplicate or out of order, no two hold the lock at a time by
+// their own clocks, and no node frees a lock for anybody but its owner. When it is over, everybody gets the lock.
+func TestChaos(t *testing.T) {
+	c := start(t, 5)
+	c.opts = chaosOptions()
+	c.init(t)
+	w := watch(t, c)
+	dir := t.TempDir()
+	var children []*livetest.Child
+	var files []string
+	for i := range fighters {
+		f := fighter{Number: i, File: filepath.Join(dir, strconv.Itoa(i))}
+		for _, n := range c.nodes {
+			f.Servers = append(f.Servers, n.Addr())
+		}
+		children, files = append(children, livetest.StartChild(t, f)), append(files, f.File)
+	}
+	kills, stops := torment(t, c, children)
+	healed := clock()
+	for _, wrong := range judge(histories(t, files)) { // now, because it may well be the reason why nobody gets the lock any more
+		t.Error(wrong)
+	}
+	livetest.Await(t, "lock for everybody", func() error {
+		for i, file := range files {
+			if all := history(t, file); len(all) == 0 || all[len(all)-1].Got < healed {
+				return fmt.Errorf("process %d has not got the lock since all is well again", i)
+			}
+		}
+		return nil
+	})
+	took := time.Duration(clock() - healed)
+	for _, child := range children {
+		child.End()
+	}
+	for _, child := range children {
+		child.Wait()
+	}
+	all, frees := histories(t, files), w.end()
+	t.Logf("%v: %d kills, %d stops, %d acquisitions, %d keys freed; then everybody had the lock within %v", *chaos, kills, stops, len(all), frees, took)
+	if !t.Failed() {
+		for _, wrong := range judge(all) {
+			t.Error(wrong)
+		}
+	}
+	if enough := int(chaos.Seconds()); len(all) < enough || frees < enough {
+		t.Errorf("%d acquisitions and %d keys freed in %v: there is not much that could go wrong", len(all), frees, *chaos)
+	}
+}
+
+// TestAmnesia kills a majority of the servers under a hold, one after the other. They come back and remember nothing, and all the same nobody
+// gets the lock while the hold is valid. Then somebody does, with a greater token.
+func TestAmnesia(t *testing.T) {
+	const ttl = 2 * time.Second
+	c := start(t, 5)
+	c.opts = []redlock.Option{redlock.MaxTTL(ttl)}
+	c.init(t)
+	holder, other := open(t, c.servers, c.opts...), open(t, c.servers, c.opts...)
+	l := take(t, holder, ask(chaosLock, "holder", ttl))
+	for _, n := range c.nodes[:3] {
+		n.Kill()
+		n.Restart()
+	}
+	end, tries := l.Grant().Start.Add(quorum.Validity(ttl)), 0
+	for n := 0; ; n++ {
+		got, err := other.Acquire(t.Context(), driver.Request{Name: chaosLock, Owner: fmt.Sprint("other ", n), TTL: ttl, NoWait: true})
+		if end.Reached(driver.Now()) {
+			break
+		}
+		if err == nil {
+			t.Fatalf("the lock is granted, with token %d, while another hold, with token %d, is valid for another %v", got.Grant().Token, l.Grant().Token,
+				end.Left(driver.Now()))
+		}
+		tries++
+		time.Sleep(5 * time.Millisecond) // or it would be a busy loop
+	}
+	if tries == 0 {
+		t.Fatal("the hold was over before anybody tried")
+	}
+	next := take(t, other, ask(chaosLock, "next", ttl))
+	if next.Grant().Token <= l.Grant().Token {
+		t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
+	}
+}
+
+// torment kills one or two of five servers every second, and stops a server or a process in between.
+func torment(t *testing.T, c *cluster, children []*livetest.Child) (kills, stops int) {
+	const half = 500 * time.Millisecond
+	began := time.Now()
+	for round := 0; time.Since(began) < *chaos; round++ {
+		order := rand.Perm(len(c.nodes))
+		var restarting sync.WaitGroup
+		for _, i := range order[:1+rand.IntN(2)] {
+			c.nodes[i].Kill()
+			kills++
+			restarting.Go(func() { c.nodes[i].Restart() })
+		}
+		restarting.Wait()
+		time.Sleep(time.Until(began.Add(time.Duration(2*round+1) * half))) // the pace of the trouble
+		d := time.Duration(rand.Int64N(int64(half)))
+		stops++
+		if i := order[4]; rand.IntN(2) == 0 {
+			c.nodes[i].Hang()
+			time.Sleep(d) // that is how long it is stopped
+			c.nodes[i].Resume()
+		} else {
+			child := children[rand.IntN(len(children))]
+			child.Signal(syscall.SIGSTOP)
+			time.Sleep(d) // as above
+			child.Signal(syscall.SIGCONT)
+		}
+		time.Sleep(time.Until(began.Add(time.Duration(2*round+2) * half))) // the pace again
+	}
+	return kills, stops
+}
+
+// A fighter is the job of a process: it takes the lock and gives it up, over and over.
+type fighter struct {
+	Number  int
+	Servers []string
+	File    string // for its turns
+}
+
+// A turn is one hold. Times are those of a clock that all processes of the machine have, in ns.
+type turn struct {
+	Owner string
+	Token uint64
+	Began int64 // Acquire was called
+	Got   int64 // it returned
+	End   int64 // Release was called, or the validity was over by the holder's clock, whichever came first
+}
+
+func (f fighter) fight(ctx context.Context) error {
+	var servers []rueidis.ClientOption
+	for _, addr := range f.Servers {
+		servers = append(servers, rueidis.ClientOption{InitAddress: []string{addr}, Password: password})
+	}
+	out, err := os.Create(f.File)
+	if err != nil {
+		return err
+	}
+	d, err := redlock.Open(servers, chaosOptions()...)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for n := 0; ctx.Err() == nil; n++ {
+		got, ok := f.turn(ctx, d, fmt.Sprintf("fighter %d, turn %d", f.Number, n))
+		if !ok {
+			continue
+		}
+		if err := json.NewEncoder(out).Encode(got); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
+
+// turn takes the lock, if it can, holds it for a while, and gives it up.
+func (f fighter) turn(ctx context.Context, d driver.Driver, owner string) (turn, bool) {
+	got := turn{Owner: owner, Began: clock()}
+	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	l, err := d.Acquire(waiting, driver.Request{Name: chaosLock, Owner: owner, TTL: chaosTTL})
+	if err != nil {
+		return turn{}, false // servers are missing, or others have it
+	}
+	got.Token, got.Got = l.Grant().Token, clock()
+	end := f.hold(d, l)
+	got.End = clock()
+	if left := end.Left(driver.Now()); left < 0 {
+		got.End += int64(left)
+	}
+	releasing, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	_ = l.Release(releasing) // it may be lost by now, and servers may be gone
+	return got, true
+}
+
+// hold holds the lock for a random time, renewing it, or until it is lost. It returns the end of its validity.
+func (f fighter) hold(d driver.Driver, l driver.Lease) driver.Instant {
+	end := l.Grant().Start.Add(quorum.Validity(chaosTTL))
+	mean := chaosTTL / 20
+	if rand.IntN(8) == 0 {
+		mean = chaosTTL
+	}
+	for stay := time.Duration(rand.ExpFloat64() * float64(mean)); stay > 0; stay -= chaosTTL / 3 {
+		time.Sleep(min(stay, chaosTTL/3)) // the work under the lock
+		if stay <= chaosTTL/3 {
+			break
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), max(0, end.Left(driver.Now())))
+		r := d.Renew(ctx, []driver.Lease{l})[0]
+		cancel()
+		if r.Err == nil && !end.Reached(driver.Now()) {
+			end = r.Start.Add(quorum.Validity(chaosTTL))
+		} else if end.Reached(driver.Now()) || errors.Is(r.Err, driver.ErrLost) {
+			break
+		}
+	}
+	return end
+}
+
+// clock reads CLOCK_MONOTONIC, which is one for all processes.
+func clock() int64 {
+	var ts syscall.Timespec
+	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0) //nolint:errcheck // it can't fail for this clock
+	return ts.Nano()
+}
+
+// history reads the turns of a fighter, of which the last may not have been written whole yet.
+func history(t *testing.T, file string) (all []turn) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(line, "\n") {
+			break
+		}
+		var got turn
+		if err := json.Unmarshal([]byte(line), &got); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, got)
+	}
+	return all
+}
+
+// histories reads the turns of all fighters.
+func histories(t *testing.T, files []string) (all []turn) {
+	t.Helper()
+	for _, file := range files {
+		all = append(all, history(t, file)...)
+	}
+	return all
+}
+
+// judge returns what is wrong with a history.
+func judge(all []turn) (wrong []string) {
+	slices.SortFunc(all, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
+	owners := make(map[uint64]string)
+	var latest turn // whose validity ended last so far
+	for i, b := range all {
+		if other, ok := owners[b.Token]; ok {
+			wrong = append(wrong, fmt.Sprintf("%s and %s have token %d", other, b.Owner, b.Token))
+		}
+		owners[b.Token] = b.Owner
+		for _, a := range all[:i] {
+			if a.Got < b.Began && a.Token >= b.Token {
+				wrong = append(wrong, fmt.Sprintf("%s has token %d, and %s, which began later, has %d", a.Owner, a.Token, b.Owner, b.Token))
+			}
+		}
+		if b.Got < latest.End && b.Got < b.End {
+			wrong = append(wrong, fmt.Sprintf("%s has the lock when %s has it for another %v", b.Owner, latest.Owner, time.Duration(latest.End-b.Got)))
+		}
+		if b.End > latest.End {
+			latest = b
+		}
+	}
+	return wrong
+}
+
+func TestJudge(t *testing.T) {
+	tests := []struct {
+		name string
+		all  []turn
+		want string
+	}{
+		{"Fine", []turn{{"a", 5, 0, 10, 20}, {"b", 6, 5, 20, 30}, {"c", 9, 0, 40, 50}}, ""},
+		{"OutOfOrderButAtOnce", []turn{{"a", 7, 0, 10, 20}, {"b", 6, 5, 20, 30}}, ""},
+		{"Duplicate", []turn{{"a", 5, 0, 10, 20}, {"b", 5, 5, 20, 30}}, "a and b have token 5"},
+		{"OutOfOrder", []turn{{"b", 6, 11, 20, 30}, {"a", 7, 0, 10, 20}}, "a has token 7, and b, which began later, has 6"},
+		{"Overlap", []turn{{"a", 5, 0, 10, 21}, {"b", 6, 5, 20, 30}}, "b has the lock when a has it for another 1ns"},
+		{"LongOverlap", []turn{{"a", 5, 0, 10, 60}, {"b", 6, 5, 70, 80}, {"c", 7, 5, 59, 60}}, "c has the lock when a"},
+	}
+	for _, tt := range tests {
+		got := judge(tt.all)
+		if tt.want == "" && len(got) > 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A watcher sees all commands of all servers, and checks that keys are deleted on behalf of their owners only.
+type watcher struct {
+	t     *testing.T
+	done  chan struct{}
+	stop  func() // closes done, once
+	all   sync.WaitGroup
+	mu    sync.Mutex
+	frees int
+}
+
+func watch(t *testing.T, c *cluster) *watcher {
+	w := &watcher{t: t, done: make(chan struct{})}
+	w.stop = sync.OnceFunc(func() { close(w.done) })
+	t.Cleanup(func() { w.end() })
+	for _, n := range c.nodes {
+		ready := make(chan struct{})
+		w.all.Go(func() { w.follow(n, sync.OnceFunc(func() { close(ready) })) })
+		<-ready
+	}
+	return w
+}
+
+// end ends the watch, and returns how many times a key was freed.
+func (w *watcher) end() int {
+	w.stop()
+	w.all.Wait()
+	return w.frees
+}
+
+// follow watches a server through all its runs. It calls ready when it sees what the server does.
+func (w *watcher) follow(n *redistest.Node, ready func()) {
+	for retry := time.NewTicker(5 * time.Millisecond); ; <-retry.C {
+		conn, err := net.Dial("tcp", n.Addr())
+		if err == nil {
+			stop := make(chan struct{})
+			w.all.Go(func() {
+				select {
+				case <-w.done:
+				case <-stop:
+				}
+				conn.Close()
+			})
+			_, _ = fmt.Fprintf(conn, "HELLO 2 AUTH default %s\r\nMONITOR\r\n", password) // if it fails, there is nothing to read either
+			w.read(conn, ready)
+			close(stop)
+		}
+		select {
+		case <-w.done:
+			retry.Stop()
+			return
+		default:
+		}
+	}
+}
+
+// read reads what MONITOR shows of one run of a server: the calls of the script, and the commands that it gives.
+func (w *watcher) read(conn io.Reader, ready func()) {
+	word := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 10<<20)
+	var call []string // of the script, under way
+	var owner string  // the nonce in the key, if it has been seen
+	for lines.Scan() {
+		if lines.Text() == "+OK" {
+			ready()
+			continue
+		}
+		words := word.FindAllString(lines.Text(), -1)
+		for i, q := range words {
+			if text, err := strconv.Unquote(q); err == nil {
+				words[i] = text
+			}
+		}
+		switch {
+		case len(words) < 2:
+		case strings.HasPrefix(strings.ToUpper(words[0]), "EVAL"):
+			call = words
+		case words[1] != chaosLock:
+		case words[0] == "SET":
+			owner, _, _ = strings.Cut(words[2], " ")
+		case words[0] == "DEL":
+			w.freed(call, owner)
+			owner = ""
+		}
+	}
+}
+
+// freed checks that a call of the script that deletes the key asks for that in the name of the owner.
+func (w *watcher) freed(call []string, owner string) {
+	w.mu.Lock()
+	w.frees++
+	w.mu.Unlock()
+	for i := range len(call) - 2 {
+		if call[i] == "f" && strings.TrimSuffix(call[i+1], " ") == owner {
+			return
+		}
+	}
+	if owner != "" {
+		w.t.Errorf("the key of %s is deleted by %q", owner, call)
+	}
+}

@@ -1,0 +1,180 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// ttl is the suite's TTL: long against a few round trips, also on a busy machine.
+const ttl = 300 * time.Millisecond
+
+const password = "correct-horse"
+
+func TestConformance(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceHung runs the suite while two of five nodes hang, which they begin to do under each driver.
+func TestConformanceHung(t *testing.T) {
+	c := start(t, 5)
+	c.opts = append(c.opts, redlock.NodeTimeout(50*time.Millisecond)) // each driver has to find out
+	c.init(t)
+	c.nodes[1].Hang()
+	c.nodes[3].Hang()
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceKilled runs the suite with two of five nodes gone.
+func TestConformanceKilled(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	c.nodes[0].Kill()
+	c.nodes[4].Kill()
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceSevered runs the suite on drivers each of which has ways to the nodes of its own, which can be cut. The servers keep
+// nothing: a restart of all of them is the loss of all memory.
+func TestConformanceSevered(t *testing.T) {
+	c := start(t, 5)
+	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
+	c.init(t)
+	h := c.harness()
+	ways := make(map[driver.Driver][]*livetest.Proxy)
+	h.Open = func(t *testing.T) driver.Driver {
+		servers, proxies := c.detour(t)
+		d := open(t, servers, c.opts...)
+		ways[d] = proxies
+		return d
+	}
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return sever(ways[d]) }
+	h.Restart = func(*testing.T) {
+		for _, n := range c.nodes {
+			n.Kill()
+			n.Restart()
+		}
+	}
+	drivertest.Run(t, h)
+}
+
+// A cluster is N servers, and how drivers see them.
+type cluster struct {
+	nodes   []*redistest.Node
+	servers []rueidis.ClientOption
+	opts    []redlock.Option
+}
+
+// start starts servers, which belong to no cluster yet.
+func start(t testing.TB, n int, conf ...string) *cluster {
+	t.Helper()
+	c := &cluster{}
+	for range n {
+		node := redistest.Single(t, append([]string{redistest.Password(password)}, conf...)...)
+		c.nodes = append(c.nodes, node)
+		c.servers = append(c.servers, at(node))
+	}
+	return c
+}
+
+func at(n *redistest.Node) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{n.Addr()}, Password: password}
+}
+
+// init makes them a cluster, which takes part at once.
+func (c *cluster) init(t testing.TB) {
+	t.Helper()
+	if err := redlock.Init(t.Context(), c.servers, c.opts...); err != nil {
+		t.Fatalf("Init = %v", err)
+	}
+}
+
+func (c *cluster) harness() drivertest.Harness {
+	return drivertest.Harness{
+		Open:   func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) },
+		TTL:    ttl,
+		Secret: password,
+		Kill:   c.hold,
+	}
+}
+
+func open(t testing.TB, servers []rueidis.ClientOption, opts ...redlock.Option) *redlock.Driver {
+	t.Helper()
+	d, err := redlock.Open(servers, opts...)
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// detour returns the servers by ways that can be cut. The addresses, which name the nodes, are the same.
+func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies []*livetest.Proxy) {
+	t.Helper()
+	for i, o := range c.servers {
+		p := livetest.NewProxy(t, c.nodes[i].Addr())
+		o.DialCtxFn = func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", p.Addr())
+		}
+		servers, proxies = append(servers, o), append(proxies, p)
+	}
+	return servers, proxies
+}
+
+func sever(proxies []*livetest.Proxy) (heal func()) {
+	var heals []func()
+	for _, p := range proxies {
+		heals = append(heals, p.Sever())
+	}
+	return func() {
+		for _, heal := range heals {
+			heal()
+		}
+	}
+}
+
+// hold acquires and renews by way of connections that kill cuts: what is left when a process is killed.
+func (c *cluster) hold(t *testing.T, req driver.Request) (kill func()) {
+	t.Helper()
+	servers, proxies := c.detour(t)
+	d := open(t, servers, c.opts...)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(req.TTL / 3); ; {
+			select {
+			case <-tick.C:
+				d.Renew(ctx, []driver.Lease{l})
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	return func() {
+		for _, p := range proxies {
+			p.Cut()
+		}
+		sever(proxies)
+		cancel()
+		<-done
+	}
+}

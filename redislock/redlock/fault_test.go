@@ -1,0 +1,301 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// A node that hangs costs no time and no goroutines, and when it goes on no key is left on it.
+func TestHungNodes(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	d := open(t, c.servers)
+	cycle := func(i int) {
+		l, err := d.Acquire(within(t, enough), ask(fmt.Sprint("x", i%50), fmt.Sprint("o", i), 10*time.Second))
+		if err != nil {
+			t.Errorf("Acquire = %v", err)
+			return
+		}
+		if err := l.Release(within(t, enough)); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	}
+	crowd := func() {
+		var all sync.WaitGroup
+		for g := range 50 {
+			all.Go(func() {
+				for i := range 20 {
+					cycle(g + 50*i)
+				}
+			})
+		}
+		all.Wait()
+	}
+	crowd()
+	before := runtime.NumGoroutine()
+	held := take(t, d, ask("held", "o", time.Minute))
+	livetest.Await(t, "lease on all nodes", func() error { // also on those that were slower than a majority
+		for i, n := range c.nodes {
+			if !slices.Contains(keysOn(t, n), "held") {
+				return fmt.Errorf("node %d has not got it", i)
+			}
+		}
+		return nil
+	})
+	c.nodes[1].Hang()
+	c.nodes[3].Hang()
+	crowd()
+	crowd()
+	if after := runtime.NumGoroutine(); after > before+5 {
+		t.Errorf("%d goroutines with two nodes hung, and %d before", after, before)
+	}
+	free(t, held)
+	c.nodes[1].Resume()
+	c.nodes[3].Resume()
+	nothingLeft(t, c.nodes...)
+}
+
+// What was asked of a node that hangs is freed when it goes on, in the order in which it was asked, also if the attempt failed.
+func TestFailedAttemptLeavesNothing(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	free(t, take(t, d, ask("warm", "o", ttl)))
+	for _, n := range c.nodes {
+		n.Hang()
+	}
+	const long = time.Minute // nothing lapses by itself
+	if l, err := d.Acquire(within(t, 2*time.Second), ask("x", "o", long)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire with all nodes hung = %v, %v, want the end of its context", l, err)
+	}
+	for _, n := range c.nodes {
+		n.Resume()
+	}
+	nothingLeft(t, c.nodes...)
+}
+
+// With three of five gone nothing is granted, holders are told in time, and all is well when the nodes are back.
+func TestMajorityGone(t *testing.T) {
+	for _, how := range []string{"Hung", "Killed"} {
+		t.Run(how, func(t *testing.T) {
+			c := start(t, 5)
+			const longest = 3 * time.Second
+			c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+			c.init(t)
+			locker, err := snib.New(open(t, c.servers, c.opts...), snib.TTL(time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { locker.Close() })
+			held, err := locker.Acquire(t.Context(), "held")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range c.nodes[:3] {
+				if how == "Hung" {
+					n.Hang()
+				} else {
+					n.Kill()
+				}
+			}
+			gone := time.Now()
+			told := make(chan time.Duration, 1)
+			go func() {
+				<-held.Lost()
+				told <- time.Since(gone)
+			}()
+			if l, err := locker.Acquire(within(t, 500*time.Millisecond), "x"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire with three of five nodes gone = %v, %v, want the end of its context", l, err)
+			}
+			began := time.Now()
+			if l, err := locker.TryAcquire(t.Context(), "x"); err == nil || errors.Is(err, snib.ErrHeld) || time.Since(began) > enough {
+				t.Errorf("TryAcquire with three of five nodes gone = %v, %v after %v, want soon that there is no majority", l, err, time.Since(began))
+			}
+			select {
+			case took := <-told:
+				if took > time.Second {
+					t.Errorf("the holder of a lease of 1 s was told after %v", took)
+				}
+			case <-time.After(enough):
+				t.Error("the holder was not told")
+			}
+			for _, n := range c.nodes[:3] {
+				if how == "Hung" {
+					n.Resume()
+				} else {
+					n.Restart()
+				}
+			}
+			again, err := locker.Acquire(within(t, longest+enough), "held")
+			if err != nil {
+				t.Fatalf("Acquire when the nodes are back = %v", err)
+			}
+			if again.Token() <= held.Token() {
+				t.Errorf("token %d after %d", again.Token(), held.Token())
+			}
+			if err := again.Release(); err != nil {
+				t.Errorf("Release = %v", err)
+			}
+			nothingLeft(t, c.nodes...)
+		})
+	}
+}
+
+// A node that restarts without memory grants nothing until the longest TTL is over, and then knows the counters of the others.
+func TestAdmission(t *testing.T) {
+	c := start(t, 3)
+	const longest = 2 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	d := open(t, c.servers, c.opts...)
+	old := take(t, d, ask("x", "a", longest))
+	c.nodes[0].Kill()
+	c.nodes[0].Restart()
+	restarted := driver.Now()
+	c.nodes[1].Kill() // node 2 remembers the lease; with node 0 it would be a majority
+	refused(t, d, ask("x", "b", longest), "with a node that has forgotten the lease")
+	c.nodes[1].Restart()
+	next := take(t, d, ask("x", "b", longest))
+	if took := next.Grant().Start.Sub(restarted); took < longest {
+		t.Errorf("granted %v after the restart of a node, want %v at least", took, longest)
+	}
+	if token(next) <= token(old) {
+		t.Errorf("token %d after %d", token(next), token(old))
+	}
+	c.stand(t, all(3, redlock.NodeAdmitted)...)
+}
+
+// The counters of a node that was admitted are those of the others, and not only what the clock says.
+func TestAdmissionReadsCounters(t *testing.T) {
+	c := start(t, 3)
+	c.opts = []redlock.Option{redlock.MaxTTL(500 * time.Millisecond)}
+	c.init(t)
+	ahead := uint64(time.Now().Add(24 * time.Hour).UnixMicro()) // of any hint
+	for _, n := range c.nodes {
+		n.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
+	}
+	c.nodes[0].Kill()
+	c.nodes[0].Restart()
+	d := open(t, c.servers, c.opts...)
+	c.stand(t, all(3, redlock.NodeAdmitted)...)
+	if got := c.nodes[0].Must("HGET", "snib.redlock", "c1667"); got != fmt.Sprint(ahead) {
+		t.Errorf("the counter of x is %v after the admission, want %d as on the others", got, ahead)
+	}
+	l := take(t, d, ask("x", "a", ttl))
+	if token(l) <= ahead {
+		t.Errorf("token %d, want more than %d", token(l), ahead)
+	}
+	free(t, l)
+}
+
+// A majority that has forgotten is let in by time, or not before somebody says where the counters go on.
+func TestMajorityForgets(t *testing.T) {
+	c := start(t, 3)
+	c.opts = []redlock.Option{redlock.MaxTTL(500 * time.Millisecond)}
+	c.init(t)
+	strict := append(c.opts[:1:1], redlock.OnMajorityLoss(redlock.Refuse))
+	d := open(t, c.servers, strict...)
+	last := token(take(t, d, ask("x", "a", ttl)))
+	for _, n := range c.nodes[:2] {
+		n.Kill()
+		n.Restart()
+	}
+	if l, err := d.Acquire(within(t, 3*time.Second), ask("x", "b", ttl)); err == nil {
+		t.Fatalf("a majority has forgotten, the policy is to refuse, and the token %d was granted", token(l))
+	}
+	c.stand(t, redlock.NodeBlank, redlock.NodeBlank, redlock.NodeAdmitted)
+	floor := last + 1e9
+	if err := redlock.Recover(within(t, enough), c.servers, floor, strict...); err != nil {
+		t.Fatalf("Recover = %v", err)
+	}
+	c.stand(t, all(3, redlock.NodeAdmitted)...)
+	l := take(t, d, ask("x", "c", ttl))
+	if token(l) <= floor {
+		t.Errorf("token %d, want more than the floor %d", token(l), floor)
+	}
+	free(t, l)
+
+	for _, n := range c.nodes[1:] {
+		n.Kill()
+		n.Restart()
+	}
+	lenient := open(t, c.servers, c.opts...)
+	c.stand(t, all(3, redlock.NodeAdmitted)...)
+	free(t, take(t, lenient, ask("x", "d", ttl)))
+}
+
+// Two of several who fight leave nobody with a majority; one without patience tries again before it says that the lock is held.
+func TestSplitVote(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	const stray = "nonce 1 {\"since\":0,\"owner\":\"stray\"}"
+	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 20)
+	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 20)
+	l, err := tried(t, d, ask("x", "o", ttl))
+	if err != nil {
+		t.Fatalf("Acquire with NoWait while two fight = %v, want a lease when they have given up", err)
+	}
+	free(t, l)
+	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 60000)
+	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 60000)
+	refused(t, d, ask("x", "o", ttl), "while two fight for ever")
+	if got := len(keysOn(t, c.nodes[2])); got != 0 {
+		t.Errorf("%d keys are left on the third node", got)
+	}
+}
+
+// A lease goes on to nodes that have forgotten it, or were away, as long as it is valid.
+func TestRenewalTakesAgain(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	l := take(t, d, ask("x", "o", 30*time.Second))
+	livetest.Await(t, "lease on all nodes", func() error {
+		for i, n := range c.nodes {
+			if !slices.Equal(keysOn(t, n), []string{"x"}) {
+				return fmt.Errorf("node %d has not got it", i)
+			}
+		}
+		return nil
+	})
+	c.nodes[0].Must("DEL", "x")
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew with one key gone = %v", err)
+	}
+	livetest.Await(t, "lease on the node that had lost it", func() error {
+		if got := keysOn(t, c.nodes[0]); !slices.Equal(got, []string{"x"}) {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
+	free(t, l)
+	nothingLeft(t, c.nodes...)
+}
+
+// A connection that is dead, without a word to either side, is replaced while the server answers on others.
+func TestDeadConnection(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	servers, proxies := c.detour(t)
+	d := open(t, servers)
+	c.nodes[2].Kill() // so that both others are needed
+	free(t, take(t, d, ask("x", "o", ttl)))
+	lost := proxies[0].LoseAnswers(1, livetest.ThenHang, "EVALSHA")
+	if _, err := tried(t, d, ask("x", "o", ttl)); err == nil {
+		t.Fatal("granted by one of three nodes")
+	}
+	<-lost
+	free(t, take(t, d, ask("x", "p", ttl)))
+}

@@ -1,0 +1,99 @@
+package quorum
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The least and greatest number of nodes. With an even one, one more could fail than with the next smaller odd one, and no node less
+// would have to answer.
+const (
+	MinNodes = 3
+	MaxNodes = 15
+)
+
+// Params are what all clients of the same nodes must agree on.
+type Params struct {
+	Nodes  int           // N
+	MaxTTL time.Duration // no lease is longer
+}
+
+// Check says what is wrong with the parameters.
+func (p Params) Check() error {
+	switch {
+	case p.Nodes < MinNodes:
+		return fmt.Errorf("%w: Redlock needs at least %d nodes, got %d: with fewer, none may fail", driver.ErrInvalid, MinNodes, p.Nodes)
+	case p.Nodes > MaxNodes:
+		return fmt.Errorf("%w: Redlock takes at most %d nodes, got %d", driver.ErrInvalid, MaxNodes, p.Nodes)
+	case p.Nodes%2 == 0:
+		return fmt.Errorf("%w: Redlock needs an odd number of nodes, got %d: as many may fail of %d, and the majority is smaller",
+			driver.ErrInvalid, p.Nodes, p.Nodes-1)
+	case p.MaxTTL <= 0:
+		return fmt.Errorf("%w: the longest TTL is %v, want a positive one", driver.ErrInvalid, p.MaxTTL)
+	}
+	return nil
+}
+
+// Quorum is the least number of nodes that is a majority.
+func (p Params) Quorum() int { return p.Nodes/2 + 1 }
+
+// Bounds on what clocks do: their rates differ by at most one part in drift, and margin is for the rest. They are those of
+// the core, which judges holds by them.
+const (
+	drift  = 100
+	margin = 2 * time.Millisecond
+)
+
+// Validity is for how long, from before the first request was sent, a lease may be relied upon.
+func Validity(ttl time.Duration) time.Duration { return ttl - ttl/drift - min(margin, ttl/10) }
+
+// Quarantine is for how long a node that restarted is kept out: until the leases that it may have forgotten are over, by the clock
+// of whoever waits.
+func (p Params) Quarantine() time.Duration { return p.MaxTTL + 2*p.MaxTTL/drift + margin }
+
+// A Set is a set of nodes, which are numbered from 0.
+type Set uint16
+
+// Has reports whether node is in the set.
+func (s Set) Has(node int) bool { return s&(1<<node) != 0 }
+
+// Len returns how many nodes there are in the set.
+func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
+
+// All yields the nodes in order.
+func (s Set) All() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for rest := uint16(s); rest != 0; rest &= rest - 1 {
+			if !yield(bits.TrailingZeros16(rest)) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Set) add(node int)    { *s |= 1 << node }
+func (s *Set) remove(node int) { *s &^= 1 << node }
+
+// A Verdict is what the answers so far come to.
+type Verdict uint8
+
+const (
+	Open   Verdict = iota // further answers decide
+	Won                   // a majority agrees
+	Failed                // a majority can't be had any more, or not in time
+)
+
+func (v Verdict) String() string {
+	switch v {
+	case Won:
+		return "won"
+	case Failed:
+		return "failed"
+	default:
+		return "open"
+	}
+}

@@ -1,0 +1,31 @@
+package quorumtest
+
+// A Break is one way to get the protocol wrong. Those of package quorum itself are in internal/mutant.
+type Break string
+
+// Sound is the break of nothing.
+const Sound Break = ""
+
+// Breaks of the nodes.
+const (
+	RaiseAnyone  Break = "a counter is raised whoever has the key"
+	RaiseDown    Break = "a counter is set to the target although it is higher"
+	VoteAtOnce   Break = "a node that restarted votes at once"
+	RetakeBlind  Break = "a lapsed key is taken again although the counter has passed the token"
+	ExtendAnyone Break = "a lease is extended whoever has the key"
+	FreeAnyone   Break = "a key is freed whoever has it"
+)
+
+// Breaks of the agents.
+const (
+	NoReading    Break = "waiting without reading back"
+	NoWaiting    Break = "reading back without waiting"
+	ReadingFirst Break = "reading back before the wait"
+	Uptime       Break = "the wait is judged by the uptime that the node tells"
+)
+
+// Breaks of the clients.
+const (
+	ReplyTime Break = "the validity counts from the answer, and not from the request"
+	SameNonce Break = "a client has the same nonce for all attempts"
+)

@@ -1,0 +1,262 @@
+package quorumtest
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// "make simulate SEEDS=100000" sets these.
+var (
+	seeds = flag.Uint64("seeds", 200, "how many seeds to simulate")
+	first = flag.Uint64("first", 0, "the first of them")
+)
+
+// TestSimulate runs worlds in which nothing is broken but what is meant to be. No promise is.
+func TestSimulate(t *testing.T) {
+	began := time.Now()
+	sums := make([]sum, len(cells))
+	var mu sync.Mutex
+	var failed []uint64
+	each(*first, *seeds, func(seed uint64) bool {
+		r := Simulate(seed, Sound, false)
+		mu.Lock()
+		defer mu.Unlock()
+		sums[seed%uint64(len(cells))].add(r)
+		if r.Violations != nil {
+			failed = append(failed, seed)
+		}
+		return len(failed) < 10
+	})
+	var total sum
+	for i := range sums {
+		t.Logf("%s: %v", cells[i].Name, &sums[i])
+		total.merge(&sums[i])
+	}
+	t.Logf("all: %v; it took %v", &total, time.Since(began).Round(time.Second))
+	if total.acquisitions < 20*total.worlds {
+		t.Errorf("only %d acquisitions in %d worlds: there is not much that could go wrong", total.acquisitions, total.worlds)
+	}
+	slices.Sort(failed)
+	for i, seed := range failed {
+		r := Simulate(seed, Sound, i == 0)
+		if r.Violations == nil {
+			t.Errorf("seed %d: a violation that does not come again", seed)
+		}
+		t.Error(r.Report())
+	}
+}
+
+// A sum is what came of several worlds.
+type sum struct {
+	worlds, acquisitions, renewals, admissions, overlaps, disorders int
+
+	events        uint64
+	time, healing time.Duration
+}
+
+func (s *sum) add(r Result) {
+	s.merge(&sum{1, r.Acquisitions, r.Renewals, r.Admissions, r.Overlaps, r.Disorders, r.Events, r.Time, r.Healing})
+}
+
+func (s *sum) merge(o *sum) {
+	s.worlds += o.worlds
+	s.acquisitions += o.acquisitions
+	s.renewals += o.renewals
+	s.admissions += o.admissions
+	s.overlaps += o.overlaps
+	s.disorders += o.disorders
+	s.events += o.events
+	s.time += o.time
+	s.healing = max(s.healing, o.healing)
+}
+
+func (s *sum) String() string {
+	return fmt.Sprintf("%d worlds, %v, %d events, %d acquisitions, %d renewals, %d admissions; allowed: %d overlaps, %d tokens out of order; healed within %v",
+		s.worlds, s.time.Round(time.Second), s.events, s.acquisitions, s.renewals, s.admissions, s.overlaps, s.disorders, s.healing.Round(time.Millisecond))
+}
+
+// each calls f for n seeds, or until it returns false, on all processors.
+func each(first, n uint64, f func(seed uint64) bool) {
+	var next atomic.Uint64
+	next.Store(first)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for seed := next.Add(1) - 1; seed < first+n; seed = next.Add(1) - 1 {
+				if !f(seed) {
+					next.Store(first + n)
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// TestReplay runs worlds twice. What happens in them is the same, to the nanosecond, whether the timeline is kept or not, and whatever
+// else runs.
+func TestReplay(t *testing.T) {
+	each(0, 2*uint64(len(cells)), func(seed uint64) bool {
+		a, b, c := Simulate(seed, Sound, true), Simulate(seed, Sound, true), Simulate(seed, Sound, false)
+		if len(a.Timeline) < 100 || !slices.Equal(a.Timeline, b.Timeline) {
+			t.Errorf("seed %d: timelines of %d and %d lines, which are not equal, or too short", seed, len(a.Timeline), len(b.Timeline))
+		}
+		if a.Events != c.Events || a.Time != c.Time || a.Acquisitions != c.Acquisitions {
+			t.Errorf("seed %d: %d events in %v with a timeline, %d in %v without", seed, a.Events, a.Time, c.Events, c.Time)
+		}
+		return true
+	})
+}
+
+// TestBroken breaks the protocol, and demands that the judge notices. The number of seeds that it took is logged; it is the same every time.
+// For RaiseAnyone and RaiseDown see TestDirected.
+func TestBroken(t *testing.T) {
+	tests := []struct {
+		broken Break
+		says   string // the judge, among other things
+		within uint64 // so many seeds
+	}{
+		{VoteAtOnce, "has lock", 100},
+		{RetakeBlind, "token", 500},
+		{ExtendAnyone, "changes the key", 10},
+		{FreeAnyone, "changes the key", 10},
+		{NoReading, "token", 500},
+		{NoWaiting, "which", 500},
+		{ReadingFirst, "token", 3000},
+		{Uptime, "which", 1000},
+		{ReplyTime, "which", 500},
+		{SameNonce, "token", 100},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.broken), func(t *testing.T) {
+			t.Parallel()
+			for seed := range tt.within {
+				r := Simulate(seed, tt.broken, false)
+				if r.Violations == nil {
+					continue
+				}
+				t.Logf("found out by seed %d, after %v: %s", seed, r.Time, r.Violations[0])
+				r = Simulate(seed, tt.broken, true)
+				if report := r.Report(); !strings.Contains(report, tt.says) || !strings.Contains(report, "VIOLATION") {
+					t.Errorf("the report does not say %q:\n%s", tt.says, report)
+				}
+				return
+			}
+			t.Errorf("not found out within %d seeds", tt.within)
+		})
+	}
+}
+
+// TestJudge shows the judge what must not be.
+func TestJudge(t *testing.T) {
+	const far = time.Hour
+	type maker = func(lock int, first, last, floor uint64, left time.Duration) *hold
+	tests := []struct {
+		name string
+		want string // empty: there is nothing wrong
+		do   func(j *judge, hold maker)
+	}{
+		{"Fine", "", func(j *judge, hold maker) {
+			a := hold(0, 3, 5, 2, far)
+			j.acquired(a)
+			j.acquired(hold(1, 3, 5, 2, far)) // another lock
+			a.over = true
+			j.ended(a)
+			j.acquired(hold(0, 6, 6, 5, far))
+		}},
+		{"OutOfOrder", "but 5 was granted before", func(j *judge, hold maker) {
+			j.acquired(hold(0, 4, 6, 5, far))
+		}},
+		{"EqualToAnEarlierOne", "but 5 was granted before", func(j *judge, hold maker) {
+			j.acquired(hold(0, 5, 5, 5, far))
+		}},
+		{"Duplicate", "token 5, for the second time", func(j *judge, hold maker) {
+			a := hold(0, 3, 5, 0, far)
+			j.acquired(a)
+			a.over = true
+			j.acquired(hold(0, 5, 6, 0, far))
+		}},
+		{"TwoValidHolds", "which client 0 has", func(j *judge, hold maker) {
+			j.acquired(hold(0, 1, 1, 0, 1))
+			j.acquired(hold(0, 2, 2, 1, far))
+		}},
+		{"RenewedBesideAnother", "which client 0 has", func(j *judge, hold maker) {
+			a := hold(0, 1, 1, 0, far)
+			j.holds[0] = append(j.holds[0], hold(0, 2, 2, 1, far))
+			j.extending(a)
+		}},
+		{"AcquiredLate", "not valid any more", func(j *judge, hold maker) {
+			j.acquired(hold(0, 1, 1, 0, 0))
+		}},
+		{"Revived", "which has ended", func(j *judge, hold maker) {
+			j.extending(hold(0, 1, 1, 0, 0))
+		}},
+		{"AnothersKey", "changes the key of #7", func(j *judge, _ maker) {
+			m := j.w.nodes[0]
+			m.node.Init()
+			m.node.Do(Request{Op: Ask, Nonce: 7, TTL: far, Tokens: 1}, m.time())
+			before := m.peek(0)
+			j.touched(m, Request{Op: Free, Nonce: 8}, before) // nothing has changed
+			m.node.Do(Request{Op: Free, Nonce: 7}, m.time())
+			j.touched(m, Request{Op: Free, Nonce: 8}, before)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(8*3, Sound, false) // several locks, and nothing is allowed
+			w.locks, w.judge.greatest, w.judge.holds = 2, make([]uint64, 2), make([][]*hold, 2)
+			c := w.clients[0]
+			tt.do(&w.judge, func(lock int, first, last, floor uint64, left time.Duration) *hold {
+				a := &attempt{c: c, lock: lock, floor: floor}
+				return &hold{attempt: a, first: first, last: last, end: c.instant().Add(left), life: c.life}
+			})
+			got := strings.Join(w.judge.violations, "; ")
+			if tt.want == "" && got != "" || !strings.Contains(got, tt.want) || len(w.judge.violations) > 1 {
+				t.Errorf("violations %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestQueue takes events out of the heap in the order of their times, and of their arrival where these are equal.
+func TestQueue(t *testing.T) {
+	w := &world{seed: 1}
+	rng := w.source("queue")
+	for range 1000 {
+		w.push(event{at: between(rng, 0, 100)})
+	}
+	var got []event
+	for len(w.queue) > 0 {
+		got = append(got, w.pop())
+	}
+	if len(got) != 1000 || !slices.IsSortedFunc(got, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order))
+	}) {
+		t.Errorf("%d events, or out of order", len(got))
+	}
+}
+
+// TestClock has a clock drift, jump and stand still.
+func TestClock(t *testing.T) {
+	c := clock{shown: time.Hour, ppm: 1000}
+	reads := func(now, want time.Duration) {
+		t.Helper()
+		if got := c.read(now) - time.Hour; got != want {
+			t.Errorf("after %v the clock shows %v more, want %v", now, got, want)
+		}
+	}
+	const s, ms = time.Second, time.Millisecond
+	reads(10*s, 10*s+10*ms)
+	c.jump(10*s, -2*s)
+	reads(10*s, 8*s+10*ms)
+	c.stop(20*s, 25*s)
+	reads(24*s, 18*s+20*ms)
+	reads(35*s, 28*s+30*ms)
+}

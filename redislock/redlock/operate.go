@@ -1,0 +1,201 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
+)
+
+// A NodeStatus says how a node stands.
+type NodeStatus struct {
+	Address string
+
+	// State is NodeAdmitted if the node takes part.
+	State NodeState
+
+	// Err says why the node is unreachable or refused.
+	Err error
+}
+
+// A NodeState is how a node stands.
+type NodeState uint8
+
+const (
+	NodeUnreachable NodeState = iota // it does not answer
+	NodeRefused                      // it can't be a node, or belongs to others
+	NodeBlank                        // it remembers nothing: it is new, or has lost its memory
+	NodeWaiting                      // it restarted, and is kept out until the leases that it may have forgotten are over
+	NodeAdmitted                     // it takes part
+)
+
+func (s NodeState) String() string {
+	switch s {
+	case NodeUnreachable:
+		return "unreachable"
+	case NodeRefused:
+		return "refused"
+	case NodeBlank:
+		return "blank"
+	case NodeWaiting:
+		return "waiting"
+	case NodeAdmitted:
+		return "admitted"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Examine asks each node how it stands, and changes nothing. The error is about the arguments; what is wrong with nodes stands in
+// their status, which are in the order of addresses.
+func Examine(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) ([]NodeStatus, error) {
+	var all []NodeStatus
+	err := operate(servers, opts, func(d *Driver) error {
+		all = d.examine(ctx)
+		return nil
+	})
+	return all, err
+}
+
+// Init makes N servers the nodes of a cluster, which takes part at once. All must answer. It is for new servers only: nobody may hold a
+// lock that one of them has forgotten. Servers that are not initialised are admitted as if they had restarted, when MaxTTL is over.
+//
+// Calling it again does nothing. If some of the servers belong to the cluster and others are blank, these have lost their memory, and Init
+// refuses with an error that matches [driver.ErrInvalid]: the clients admit them.
+func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) error {
+	return operate(servers, opts, func(d *Driver) error {
+		blank, known := 0, 0
+		for _, n := range d.examine(ctx) {
+			switch n.State {
+			case NodeBlank:
+				blank++
+			case NodeWaiting, NodeAdmitted:
+				known++
+			default:
+				return fmt.Errorf("%s is %v: %w", n.Address, n.State, n.Err)
+			}
+		}
+		switch {
+		case blank > 0 && known > 0:
+			return fmt.Errorf("%w state: %d of the nodes belong to the cluster already, and %d have forgotten it; the clients admit these",
+				driver.ErrInvalid, known, blank)
+		case blank == 0:
+			return nil
+		}
+		for i := range d.nodes {
+			answer, err := d.one(ctx, i, 'i')
+			if err != nil {
+				return err
+			}
+			if answer != "o" {
+				return fmt.Errorf("%w state: somebody else initialises %s", driver.ErrInvalid, d.nodes[i].address)
+			}
+		}
+		return nil
+	})
+}
+
+// Recover admits the nodes that are kept out, also when a majority has lost its memory and the policy is to [Refuse]: their counters go on
+// from floor then, which must be at least the greatest token that any resource has seen. It returns when all nodes that
+// answer are admitted, for which MaxTTL must go by, or with an error when ctx is done.
+func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, opts ...Option) error {
+	if floor == 0 || floor >= 1<<53 {
+		return fmt.Errorf("%w floor: %d, want 1 to 2^53-1", driver.ErrInvalid, floor)
+	}
+	return operate(servers, opts, func(d *Driver) error {
+		admissions := make([]quorum.Admission, len(d.nodes))
+		for i := range admissions {
+			admissions[i] = d.params.Admission()
+		}
+		for {
+			pause, err := d.recover(ctx, admissions, floor)
+			if pause == 0 {
+				return err
+			}
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return errors.Join(context.Cause(ctx), err)
+			}
+		}
+	})
+}
+
+// recover takes the next step for each node, and returns when to take the one after it; 0 if there is none.
+func (d *Driver) recover(ctx context.Context, admissions []quorum.Admission, floor uint64) (pause time.Duration, err error) {
+	admitted := 0
+	var errs []error
+	for i := range d.nodes {
+		next, done, err := d.admit(ctx, &admissions[i], i, func() (uint64, error) { return floor, nil })
+		switch {
+		case errors.Is(err, driver.ErrInvalid):
+			return 0, err
+		case done:
+			admitted++
+			continue
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		}
+		if pause == 0 || next < pause {
+			pause = max(next, time.Millisecond)
+		}
+	}
+	if pause == 0 && admitted < d.params.Quorum() {
+		return interval, fmt.Errorf("%w: %w", errNoMajority, errors.Join(errs...))
+	}
+	return pause, nil
+}
+
+// operate runs something with a driver that does nothing by itself.
+func operate(servers []rueidis.ClientOption, opts []Option, run func(d *Driver) error) error {
+	d, err := dialing(servers, opts)
+	if err != nil {
+		return err
+	}
+	for _, n := range d.nodes {
+		d.running.Go(n.run)
+	}
+	err = run(d)
+	_ = d.Close() // never fails
+	return err
+}
+
+// examine asks each node how it stands.
+func (d *Driver) examine(ctx context.Context) []NodeStatus {
+	p := d.newPoll(nil)
+	for i := range d.nodes {
+		p.ask(i, 's', noLock())
+	}
+	p.close()
+	replies := p.wait(ctx, dialTimeout)
+	all := make([]NodeStatus, len(d.nodes))
+	for i, n := range d.nodes {
+		all[i].Address = n.address
+		if err := errorsOf(replies)[i]; err != nil {
+			all[i].Err = err
+			if errors.Is(err, driver.ErrInvalid) {
+				all[i].State = NodeRefused
+			}
+			continue
+		}
+		s, err := d.readStanding(i, replies[i].text)
+		switch {
+		case err != nil:
+			all[i].State, all[i].Err = NodeRefused, err
+		case s.Cluster == "":
+			all[i].State = NodeBlank
+		case s.Admitted == s.Run:
+			all[i].State = NodeAdmitted
+		default:
+			all[i].State = NodeWaiting
+		}
+	}
+	return all
+}

@@ -1,0 +1,70 @@
+package redlock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// An Option changes what a driver does. The zero set is right for most.
+type Option func(*config)
+
+type config struct {
+	maxTTL  time.Duration
+	timeout time.Duration
+	loss    LossPolicy
+}
+
+func configure(opts []Option) (config, error) {
+	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond}
+	for _, o := range opts {
+		o(&conf)
+	}
+	switch {
+	case conf.maxTTL < minTTL || conf.maxTTL > longestTTL:
+		return conf, fmt.Errorf("%w MaxTTL: %v, want %v to %v", driver.ErrInvalid, conf.maxTTL, minTTL, longestTTL)
+	case conf.maxTTL%time.Millisecond != 0:
+		return conf, fmt.Errorf("%w MaxTTL: %v is no whole number of milliseconds", driver.ErrInvalid, conf.maxTTL)
+	case conf.timeout < time.Millisecond:
+		return conf, fmt.Errorf("%w NodeTimeout: %v, want a millisecond at least", driver.ErrInvalid, conf.timeout)
+	case conf.loss > Refuse:
+		return conf, fmt.Errorf("%w OnMajorityLoss: there is no policy %d", driver.ErrInvalid, conf.loss)
+	}
+	return conf, nil
+}
+
+// MaxTTL sets the longest TTL of any lease, which is for how long a node that restarted is kept out. It is part of what all clients
+// of the same nodes must agree on: a client with another one is refused. The default is a minute; 100 ms to 24 h in whole
+// milliseconds are allowed.
+func MaxTTL(d time.Duration) Option { return func(c *config) { c.maxTTL = d } }
+
+// NodeTimeout sets how long a node may take to answer before it counts as down. An attempt waits for no more than a
+// quarter of its lease's TTL for those that have not answered. The default is 250 ms, the least 1 ms.
+func NodeTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+
+// A LossPolicy says what becomes of nodes when so many have restarted that no majority knows the counters any more.
+type LossPolicy uint8
+
+const (
+	// ByTime admits them when they have waited for MaxTTL, as always, with counters that start at the present time. Tokens are in order
+	// then if the clocks of clients are right to within half the outage.
+	ByTime LossPolicy = iota
+
+	// Refuse leaves them out until [Recover] is called. Nothing is granted meanwhile.
+	Refuse
+)
+
+func (p LossPolicy) String() string {
+	switch p {
+	case ByTime:
+		return "by time"
+	case Refuse:
+		return "refuse"
+	}
+	return fmt.Sprintf("policy %d", uint8(p))
+}
+
+// OnMajorityLoss sets what this client does when a majority of the nodes has forgotten. The default is [ByTime]. Any client admits
+// nodes, so all should have the same policy.
+func OnMajorityLoss(p LossPolicy) Option { return func(c *config) { c.loss = p } }

@@ -1,0 +1,298 @@
+package redlock
+
+import (
+	"crypto/sha1" //nolint:gosec // the digest by which Redis knows a script; nothing rests on its strength
+	"encoding/hex"
+)
+
+// A script is Lua that runs in Redis. One call serves a batch of requests, each in one atomic step, in their order.
+//
+// The scripts are what a node does. docs/backends/redlock.md describes the keys and the requests; package internal/quorum says why the
+// steps are as they are. They use nothing beyond Redis 6.2.
+type script struct {
+	text string
+	sha1 string // in hexadecimal, for EVALSHA
+}
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return &script{text: text, sha1: hex.EncodeToString(sum[:])}
+}
+
+// Requests about holding locks, of which there are many, and all others.
+var (
+	holdScript = newScript(preamble + holdBody)
+	restScript = newScript(preamble + restBody)
+)
+
+// preamble finds out what the node knows of itself. Closed is why it serves nobody, or nil.
+const preamble = `
+-- KEYS: snib.redlock; for n requests: their locks. Those who wait for a lock stand in a key of its name behind snib.rw:.
+-- ARGV: the cluster; our address of this node; n; the fields of the n counters; the requests.
+local meta, n = KEYS[1], tonumber(ARGV[3])
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local known = redis.call('HMGET', meta, 'admitted', 'cluster', 'self', 'mark', unpack(ARGV, 4, 3 + n))
+local blank = not known[2]
+local ours = known[2] == ARGV[1] and known[3] == ARGV[2]
+local admitted = ours and known[1] == run
+local closed
+if not ours and not blank then
+  closed = 'm ' .. known[3] .. ' ' .. known[2]
+elseif not admitted then
+  closed = 'u'
+end
+`
+
+// holdBody serves, by their codes:
+//
+//	a NONCE TTL HINT JSON                ask for the lock
+//	A NONCE TTL HINT JSON TOKENS OWNER   ask for the lock with so many tokens; OWNER is empty unless the attempt waits
+//	g NONCE TTL                          ask again: take nothing that the nonce does not have
+//	r NONCE TO                           raise the counter of an attempt to the number that all shall have
+//	e NONCE TTL TOKEN JSON               extend a lease, or take the lock for it again if nobody has had it since
+//	f NONCE KEEP                         free the lock, or keep it for nobody for so many ms
+//	x VALUE -                            free the lock of a stranger
+//	d OWNER                              depart from those who wait
+//
+// and answers
+//
+//	g COUNTER      granted
+//	h LEFT VALUE   held; LEFT is -1 if the key has no end
+//	o              done
+//	n              the key is not that of the nonce, or has been another's since
+//	u              the node is not admitted
+//	m SELF CLUSTER it belongs to others
+//	k TYPE         the key is no string
+//	x TEXT         an error of Redis
+//
+// A nonce ends with a space. The steps are computed first; then all counters are raised in one command; and then the keys are
+// written. So whatever fails in between, no key has passed to another attempt without a greater counter.
+const holdBody = `
+local absence = 15000 -- ms after which a waiter that does not stir is forgotten; it asks every third of that
+local held, counter, raised = {}, {}, {} -- values by key, counters by field, and which of these have changed
+local gone, wrote, told = {}, {}, {}     -- keys to be deleted; those to be written, and the releases that waiters may hear of
+local values = redis.call('MGET', unpack(KEYS, 2, 1 + n))
+for i = 1, n do
+  held[KEYS[1 + i]] = values[i]
+  counter[ARGV[3 + i]] = tonumber(known[4 + i]) or 0
+end
+local format, sub = string.format, string.sub
+local since = ' {"since":' .. format('%d', now) .. ','
+
+-- enlist notes that somebody waits: when it was heard of last, and first, and who it is.
+local function enlist(waiting, owner, rest)
+  local old, stamp = redis.call('HGET', waiting, owner), format('%016d', now)
+  local entry = stamp .. (old and sub(old, 17, 32) or stamp) .. '{' .. rest
+  if redis.call('HSET', waiting, owner, entry) == 1 and redis.call('HLEN', waiting) % 32 == 0 then
+    local all = redis.call('HGETALL', waiting)
+    for i = 1, #all, 2 do
+      if tonumber(sub(all[i + 1], 1, 16)) + absence * 1000 < now then redis.call('HDEL', waiting, all[i]) end
+    end
+  end
+  redis.call('PEXPIRE', waiting, absence)
+end
+
+local answers, arg = {}, 4 + n
+for i = 1, n do
+  local lock, field, code, nonce = KEYS[1 + i], ARGV[3 + i], ARGV[arg], ARGV[arg + 1]
+  local v, c, answer = held[lock], counter[field], closed
+  local mine = v and sub(v, 1, #nonce) == nonce
+  if code == 'f' then
+    if mine then
+      counter[field], raised[field] = c + 1, true -- so that the lease can't take it again
+      if ARGV[arg + 2] == '0' then
+        held[lock], wrote[lock], gone[lock] = false, nil, true
+      else
+        held[lock] = 'kept:' .. v
+        wrote[lock] = {i, held[lock], ARGV[arg + 2]}
+      end
+      told[#told + 1] = 'snib.rw:' .. lock
+      answer = 'o'
+    elseif admitted then
+      answer = 'n'
+    end
+    arg = arg + 3
+  elseif code == 'a' or code == 'A' then
+    local ttl, more, owner = ARGV[arg + 2], 0, ''
+    if code == 'A' then more, owner = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
+    if closed then
+      -- that is the answer
+    elseif mine then
+      redis.call('PEXPIRE', lock, ttl)
+      answer = 'g ' .. string.match(v, '^%S+ (%d+)')
+    elseif v then
+      if owner ~= '' then enlist('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
+      answer = 'h ' .. (wrote[lock] and wrote[lock][3] or redis.call('PTTL', lock)) .. ' ' .. v
+    else
+      local hint = tonumber(ARGV[arg + 3])
+      if hint > now + 60000000 then hint = now + 60000000 end
+      if hint <= c then hint = c + 1 end
+      c = hint + more
+      counter[field], raised[field] = c, true
+      local number = format('%d', c)
+      v = nonce .. number .. since .. ARGV[arg + 4]
+      held[lock], wrote[lock] = v, {i, v, ttl}
+      if owner ~= '' then redis.call('HDEL', 'snib.rw:' .. lock, owner) end
+      answer = 'g ' .. number
+    end
+    arg = arg + (code == 'a' and 5 or 7)
+  elseif code == 'e' then
+    if closed then
+      -- that is the answer
+    elseif mine then
+      redis.call('PEXPIRE', lock, ARGV[arg + 2])
+      answer = 'o'
+    elseif v or c > tonumber(ARGV[arg + 3]) then
+      answer = 'n'
+    else
+      counter[field], raised[field] = tonumber(ARGV[arg + 3]), true
+      held[lock] = nonce .. ARGV[arg + 3] .. since .. ARGV[arg + 4]
+      wrote[lock] = {i, held[lock], ARGV[arg + 2]}
+      answer = 'o'
+    end
+    arg = arg + 5
+  elseif code == 'r' then
+    local to = tonumber(ARGV[arg + 2])
+    if closed then
+      -- that is the answer
+    elseif mine and c <= to then
+      counter[field], raised[field] = to, true
+      held[lock] = string.gsub(v, '^(%S+ )%d+', '%1' .. ARGV[arg + 2], 1)
+      wrote[lock] = {i, held[lock], wrote[lock] and wrote[lock][3] or redis.call('PTTL', lock)}
+      answer = 'o'
+    else
+      answer = 'n'
+    end
+    arg = arg + 3
+  elseif code == 'g' then
+    if mine and not closed then
+      redis.call('PEXPIRE', lock, ARGV[arg + 2])
+      answer = 'g ' .. string.match(v, '^%S+ (%d+)')
+    end
+    answer = answer or 'n'
+    arg = arg + 3
+  elseif code == 'x' then
+    answer = v == nonce and 'o' or 'n'
+    if v == nonce then
+      counter[field], raised[field] = c + 1, true
+      held[lock], wrote[lock], gone[lock] = false, nil, true
+    end
+    arg = arg + 3
+  else -- d
+    redis.call('HDEL', 'snib.rw:' .. lock, nonce)
+    answer = 'o'
+    arg = arg + 2
+  end
+  answers[i] = answer
+end
+
+local fields = {}
+for name in pairs(raised) do
+  fields[#fields + 1] = name
+  fields[#fields + 1] = format('%d', counter[name])
+end
+if #fields > 0 then redis.call('HSET', meta, unpack(fields)) end
+local keys = {}
+for key in pairs(gone) do keys[#keys + 1] = key end
+if #keys > 0 then redis.call('DEL', unpack(keys)) end
+for key, w in pairs(wrote) do
+  local r
+  if values[w[1]] and not gone[key] then
+    r = redis.pcall('SET', key, w[2], 'PX', w[3])
+  else
+    r = redis.pcall('SET', key, w[2], 'PX', w[3], 'NX')
+  end
+  if not r then -- it was neither free nor a string
+    answers[w[1]] = 'k ' .. redis.call('TYPE', key).ok
+  elseif r.err then
+    answers[w[1]] = 'x ' .. r.err
+  end
+end
+if #told > 0 and redis.call('EXISTS', unpack(told)) > 0 then
+  for _, waiting in ipairs(told) do -- with their number, by which they spread their attempts
+    local crowd = redis.call('HLEN', waiting)
+    if crowd > 0 then redis.call('PUBLISH', waiting, crowd) end
+  end
+end
+return answers
+`
+
+// restBody serves requests for people, and for the admission of nodes; each is alone in its call:
+//
+//	l          look at a lock
+//	s          what the node knows of itself
+//	m TEXT     mark the node for this run, unless it is, and then as s
+//	c          all counters that are not zero, after 1 if the node is admitted and 0 if not
+//	j RUN MARK FLOOR COUNTERS   admit the node, if it is still the one that was waited for; o or n
+//	i          initialise the node, if it belongs to no cluster; o or n
+const restBody = `
+local mark = known[4] and string.match(known[4], '^' .. run .. ' (.*)$') or nil
+
+local function standing()
+  return cjson.encode({run = run, admitted = known[1] or '', mark = mark or '', cluster = known[2] or '', self = known[3] or ''})
+end
+
+local function look(lock, waiting)
+  local kind = redis.call('TYPE', lock).ok
+  local seen = {kind = kind, left = redis.call('PTTL', lock), now = string.format('%d', now)}
+  if kind == 'string' then seen.value = redis.call('GET', lock) end
+  local line = redis.call('HVALS', waiting)
+  for i = #line, 1, -1 do
+    if tonumber(string.sub(line[i], 1, 16)) + 15000000 < now then table.remove(line, i) end
+  end
+  if #line > 0 then seen.line = line end
+  return cjson.encode(seen)
+end
+
+local function counters()
+  local all, out = redis.call('HGETALL', meta), {admitted and '1' or '0'}
+  for i = 1, #all, 2 do
+    local stripe = string.match(all[i], '^c(%d+)$')
+    if stripe then out[#out + 1] = stripe .. ' ' .. all[i + 1] end
+  end
+  return table.concat(out, ' ')
+end
+
+local function admit()
+  redis.call('HSET', meta, 'cluster', ARGV[1], 'self', ARGV[2], 'admitted', run)
+  redis.call('HDEL', meta, 'mark')
+  return 'o'
+end
+
+-- raiseAll raises the counters to those that were read, and to a floor.
+local function raiseAll(floor, read)
+  local all, batch = {}, {}
+  for stripe = 0, floor > 0 and 4095 or -1 do all['c' .. stripe] = floor end
+  for stripe, to in string.gmatch(read, '(%d+) (%d+)') do
+    all['c' .. stripe] = math.max(all['c' .. stripe] or 0, tonumber(to))
+  end
+  for name, to in pairs(all) do
+    if to > (tonumber(redis.call('HGET', meta, name)) or 0) then
+      batch[#batch + 1] = name
+      batch[#batch + 1] = string.format('%d', to)
+      if #batch == 1000 then
+        redis.call('HSET', meta, unpack(batch))
+        batch = {}
+      end
+    end
+  end
+  if #batch > 0 then redis.call('HSET', meta, unpack(batch)) end
+end
+
+local code, arg = ARGV[5], 5
+if code == 'l' then return {look(KEYS[2], 'snib.rw:' .. KEYS[2])} end
+if code == 'c' then return {counters()} end
+if code == 'm' and (ours or blank) and not admitted and not mark then
+  mark = ARGV[arg + 1]
+  redis.call('HSET', meta, 'mark', run .. ' ' .. mark)
+elseif code == 'j' then
+  if not (ours or blank) or admitted or ARGV[arg + 1] ~= run or ARGV[arg + 2] ~= mark then return {'n'} end
+  raiseAll(tonumber(ARGV[arg + 3]), ARGV[arg + 4])
+  return {admit()}
+elseif code == 'i' then
+  return {blank and admit() or 'n'}
+end
+return {standing()}
+`

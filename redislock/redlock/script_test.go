@@ -1,0 +1,415 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// A bench is one real server, spoken to by the scripts alone.
+type bench struct {
+	t      *testing.T
+	server *redistest.Node
+	node   *node
+	call   call
+}
+
+// newBench returns a server, which takes part if that is said.
+func newBench(t *testing.T, admitted bool) *bench {
+	t.Helper()
+	server := redistest.Single(t)
+	b := &bench{t: t, server: server, node: &node{address: "a:1", cluster: "the cluster", calls: t.Context()}}
+	b.connect()
+	if admitted {
+		b.want("o", 'i')
+	}
+	return b
+}
+
+func (b *bench) connect() {
+	b.t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.server.Addr()}, DisableCache: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(client.Close)
+	b.node.client = client
+}
+
+// restart kills the server and starts it again: it has forgotten everything, and is another run.
+func (b *bench) restart() {
+	b.t.Helper()
+	b.server.Kill()
+	b.server.Restart()
+	b.connect()
+}
+
+// orders are made of lines such as "a NONCE 1000 5 {json", about the lock x or the one that stands before a colon.
+func orders(lines ...string) []*order {
+	var batch []*order
+	for _, line := range lines {
+		name := "x"
+		if before, after, named := strings.Cut(line, ": "); named {
+			name, line = before, after
+		}
+		fields := strings.Split(line, " ")
+		for i := range fields {
+			fields[i] = strings.ReplaceAll(fields[i], "~", " ")
+		}
+		l, o := lockOf(name), new(order)
+		o.set(fields[0][0], &l, fields[1:]...)
+		batch = append(batch, o)
+	}
+	return batch
+}
+
+// ask makes one call.
+func (b *bench) ask(lines ...string) []string {
+	b.t.Helper()
+	b.call.write(b.node.cluster, b.node.address, orders(lines...))
+	answers, err := b.node.eval(b.node.client, &b.call)
+	if err != nil {
+		b.t.Fatalf("%q: %v", lines, err)
+	}
+	return answers
+}
+
+// want makes a call with one request about no lock.
+func (b *bench) want(answer string, code byte, args ...string) {
+	b.t.Helper()
+	o := new(order)
+	o.set(code, noLock(), args...)
+	b.call.write(b.node.cluster, b.node.address, []*order{o})
+	got, err := b.node.eval(b.node.client, &b.call)
+	if err != nil || len(got) != 1 || got[0] != answer {
+		b.t.Fatalf("%c %q = %q, %v, want %q", code, args, got, err, answer)
+	}
+}
+
+// nonces stand for themselves and the space at their end.
+const one, two, rest = "one~", "two~", `"owner":"me"}`
+
+// TestHoldScript has for each case calls of one or several requests, and what each answers. Counters are small, because hints are.
+func TestHoldScript(t *testing.T) {
+	held := func(nonce, number string) string {
+		return "h 60000 " + nonce + " " + number + ` {"since":0,"owner":"me"}`
+	}
+	tests := []struct {
+		name  string
+		calls [][]string // requests and answers in turn
+	}{
+		{"Grant", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7"},
+			{"a two~ 60000 9 " + rest, held("one", "7")},
+			{"a one~ 60000 9 " + rest, "g 7"}, // a repeated request raises nothing
+		}},
+		{"CounterBeatsHint", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7", "f one~ 0", "o", "a two~ 60000 3 " + rest, "g 9"},
+		}},
+		{"Tokens", [][]string{
+			{"A one~ 60000 7 " + rest + " 5 ", "g 11", "f one~ 0", "o"},
+			{"a two~ 60000 1 " + rest, "g 13"},
+		}},
+		{"FreeOnlyOwn", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7"},
+			{"f two~ 0", "n", "f on~ 0", "n", "f ne~ 0", "n"},
+			{"a two~ 60000 9 " + rest, held("one", "7")},
+			{"f one~ 0", "o", "f one~ 0", "n"},
+		}},
+		{"Raise", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7"},
+			{"r one~ 20", "o", "r one~ 20", "o"},
+			{"r one~ 19", "n", "r two~ 30", "n"}, // never back, and never for another
+			{"a one~ 60000 1 " + rest, "g 20"},   // the value was raised with the counter
+			{"f one~ 0", "o", "r one~ 40", "n", "a two~ 60000 1 " + rest, "g 22"},
+		}},
+		{"Again", [][]string{
+			{"g one~ 60000", "n"}, // it takes nothing
+			{"a one~ 60000 7 " + rest, "g 7"},
+			{"g one~ 60000", "g 7", "g two~ 60000", "n"},
+		}},
+		{"Extend", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7"},
+			{"e one~ 60000 7 " + rest, "o", "e two~ 60000 7 " + rest, "n"},
+			{"f one~ 0", "o", "e one~ 60000 7 " + rest, "n"}, // what was freed is not taken again
+		}},
+		{"ExtendTakesAgain", [][]string{
+			{"e one~ 60000 7 " + rest, "o"},                          // it had never heard of it
+			{"a two~ 60000 1 " + rest, held("one", "7")},             // and has it now
+			{"y: a two~ 60000 9 " + rest, "g 9", "y: f two~ 0", "o"}, // another had it since
+			{"y: e one~ 60000 9 " + rest, "n", "y: e one~ 60000 10 " + rest, "o"},
+		}},
+		{"Kept", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7", "f one~ 60000", "o"},
+			{"e one~ 60000 7 " + rest, "n", "f one~ 0", "n", "g one~ 60000", "n"},
+			{"a two~ 60000 1 " + rest, held("kept:one", "7")},
+			{"f kept:one~ 0", "o", "a two~ 60000 1 " + rest, "g 10"},
+		}},
+		{"Stranger", [][]string{
+			{"foreign: a one~ 60000 7 " + rest, "h -1 a~value"},
+			{"foreign: f b~ 0", "n", "foreign: x a -", "n", "foreign: x a~value -", "o"},
+			{"foreign: a one~ 60000 1 " + rest, "g 2"}, // the counter moved on
+		}},
+		{"Alien", [][]string{
+			{"list: a one~ 60000 7 " + rest, "k list", "x: a one~ 60000 7 " + rest, "g 7"}, // the others are served
+			{"list: f one~ 0", "n"},
+		}},
+		{"TwoInOneCall", [][]string{
+			{"a one~ 60000 7 " + rest, "g 7", "a two~ 60000 7 " + rest, held("one", "7"), "f one~ 0", "o", "a two~ 60000 7 " + rest, "g 9", "f two~ 0", "o"},
+			{"g two~ 60000", "n"},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, true)
+			b.server.Must("SET", "foreign", "a value")
+			b.server.Must("RPUSH", "list", "a")
+			for _, c := range tt.calls {
+				var lines, want []string
+				for i := 0; i < len(c); i += 2 {
+					lines, want = append(lines, c[i]), append(want, c[i+1])
+				}
+				for i, got := range b.ask(lines...) {
+					if got, want := timeless(got), strings.ReplaceAll(want[i], "~", " "); got != want {
+						t.Errorf("%q = %q, want %q", lines[i], got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// timeless makes an answer one that does not depend on when it came.
+func timeless(answer string) string {
+	if before, after, ok := strings.Cut(answer, `"since":`); ok {
+		_, after, _ = strings.Cut(after, ",")
+		answer = before + `"since":0,` + after
+	}
+	if after, ok := strings.CutPrefix(answer, "h "); ok {
+		left, value, _ := strings.Cut(after, " ")
+		if ms, err := strconv.Atoi(left); err == nil && ms > 50000 && ms <= 60000 {
+			answer = "h 60000 " + value
+		}
+	}
+	return answer
+}
+
+// A hint from far in the future raises the counter by a minute at most, or tokens would lose the clock as their second defence.
+func TestHintIsClamped(t *testing.T) {
+	b := newBench(t, true)
+	before := time.Now()
+	answer := b.ask("a one~ 1000 " + strconv.FormatInt(before.Add(24*time.Hour).UnixMicro(), 10) + " " + rest)[0]
+	got, err := strconv.ParseInt(strings.TrimPrefix(answer, "g "), 10, 64)
+	if least, most := before.Add(50*time.Second), time.Now().Add(70*time.Second); err != nil || got < least.UnixMicro() || got > most.UnixMicro() {
+		t.Errorf("a hint of tomorrow = %q, want %d to %d", answer, least.UnixMicro(), most.UnixMicro())
+	}
+}
+
+// A node that restarted grants, extends and raises nothing, and neither does a blank one; but it frees.
+func TestScriptWhileNotAdmitted(t *testing.T) {
+	b := newBench(t, true)
+	b.ask("a one~ 60000 7 " + rest)
+	meta := b.server.Must("HGETALL", metaKey).([]any)
+	held := b.server.Must("GET", "x")
+	b.restart()
+	for _, memory := range []string{"none", "all"} {
+		if memory == "all" { // as with a file that it saved
+			b.server.Must(append([]any{"HSET", metaKey}, meta...)...)
+			b.server.Must("SET", "x", held)
+		}
+		for i, got := range b.ask("a two~ 60000 7 "+rest, "y: a two~ 60000 7 "+rest, "e one~ 60000 7 "+rest, "r one~ 8", "g one~ 60000") {
+			if got != "u" {
+				t.Errorf("with memory of %s, request %d of a node that restarted = %q, want u", memory, i, got)
+			}
+		}
+	}
+	if got := b.ask("f two~ 0", "f one~ 0"); got[0] != "u" || got[1] != "o" {
+		t.Errorf("free on a node that restarted = %q, want u and o", got)
+	}
+}
+
+// A node that belongs to others, or is reached by another's address, says so.
+func TestScriptOfOthers(t *testing.T) {
+	b := newBench(t, true)
+	for _, other := range []struct{ address, cluster string }{{"a:2", "the cluster"}, {"a:1", "another"}} {
+		c := *b
+		c.node = &node{address: other.address, cluster: other.cluster, calls: t.Context(), client: b.node.client}
+		for _, got := range c.ask("a one~ 60000 7 "+rest, "e one~ 60000 7 "+rest) {
+			if got != "m a:1 the cluster" {
+				t.Errorf("as %s of %q: %q, want m with what the node knows", other.address, other.cluster, got)
+			}
+		}
+		c.want("n", 'i')
+		c.want("n", 'j', "run", "mark", "0", "")
+	}
+}
+
+// standingOf reads how the node stands.
+func (b *bench) standingOf(code byte, args ...string) (s standing) {
+	b.t.Helper()
+	o := new(order)
+	o.set(code, noLock(), args...)
+	b.call.write(b.node.cluster, b.node.address, []*order{o})
+	got, err := b.node.eval(b.node.client, &b.call)
+	if err == nil {
+		err = json.Unmarshal([]byte(got[0]), &s)
+	}
+	if err != nil {
+		b.t.Fatalf("%c = %q, %v", code, got, err)
+	}
+	return s
+}
+
+// A node is admitted only in the run, and under the mark, that was waited for, with no counter going back.
+func TestScriptAdmits(t *testing.T) {
+	b := newBench(t, true)
+	b.restart()
+	s := b.standingOf('m', "first")
+	if s.Mark != "first" || s.Admitted == s.Run || s.Run == "" {
+		t.Fatalf("standing of a marked node = %+v", s)
+	}
+	if again := b.standingOf('m', "second"); again.Mark != "first" {
+		t.Errorf("marked again, the mark is %q: it would be waited for without end", again.Mark)
+	}
+	b.want("n", 'j', s.Run, "second", "0", "")
+	b.want("n", 'j', "another run", "first", "0", "")
+	stripe, field := stripeOf("x")
+	b.server.Must("HSET", metaKey, field, 100)
+	b.want("o", 'j', s.Run, "first", "50", fmt.Sprintf("%d 99 %d 77 ", stripe, (stripe+1)%stripes))
+	for name, want := range map[string]string{field: "100", stripeFields()[(stripe+1)%stripes]: "77", stripeFields()[(stripe+2)%stripes]: "50"} {
+		if got := b.server.Must("HGET", metaKey, name); got != want {
+			t.Errorf("counter %s after the admission = %v, want %s", name, got, want)
+		}
+	}
+	if after := b.standingOf('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" || after.Cluster != "the cluster" {
+		t.Errorf("standing after the admission = %+v", after)
+	}
+	b.want("n", 'j', s.Run, "first", "0", "")
+
+	b.restart()
+	if s := b.standingOf('s'); s.Mark != "" || s.Admitted != "" {
+		t.Errorf("standing after another restart = %+v, want neither mark nor admission", s)
+	}
+}
+
+// A mark of an earlier run is none: the node has forgotten once more since.
+func TestMarkOfAnotherRun(t *testing.T) {
+	b := newBench(t, false)
+	b.server.Must("HSET", metaKey, "mark", "an earlier run first")
+	if s := b.standingOf('s'); s.Mark != "" {
+		t.Errorf("the mark is %q, want none", s.Mark)
+	}
+	if s := b.standingOf('m', "second"); s.Mark != "second" {
+		t.Errorf("the mark is %q, want the new one", s.Mark)
+	}
+}
+
+// Whatever fails, no key passes on without a greater counter: a node that can't raise it grants nothing.
+func TestNoGrantWithoutCounter(t *testing.T) {
+	b := newBench(t, true)
+	_, field := stripeOf("x")
+	b.server.Must("HSET", metaKey, field, "no number") // then it is 0, and goes on
+	b.server.Must("CONFIG", "SET", "maxmemory", "1")
+	b.call.write(b.node.cluster, b.node.address, orders("a one~ 60000 7 "+rest))
+	if answers, err := b.node.eval(b.node.client, &b.call); err == nil {
+		t.Errorf("a grant without memory = %q, want an error", answers)
+	}
+	b.server.Must("CONFIG", "SET", "maxmemory", "0")
+	if got := b.server.Must("EXISTS", "x"); got != int64(0) {
+		t.Error("the key is there, although the counter was not raised")
+	}
+}
+
+// TestWireFormat keeps what other clients rely on: version 1.
+func TestWireFormat(t *testing.T) {
+	b := newBench(t, true)
+	b.ask("A one~ 60000 7 "+rest+" 1 me", "A two~ 60000 8 {} 1 you")
+	value, _ := b.server.Must("GET", "x").(string)
+	if got, want := timeless(value), `one 7 {"since":0,"owner":"me"}`; got != want {
+		t.Errorf("the lock's key = %q, want %q", got, want)
+	}
+	meta := map[string]string{}
+	pairs := b.server.Must("HGETALL", metaKey).([]any)
+	for i := 0; i < len(pairs); i += 2 {
+		meta[fmt.Sprint(pairs[i])] = fmt.Sprint(pairs[i+1])
+	}
+	run := meta["admitted"]
+	if len(run) != 40 || meta["cluster"] != "the cluster" || meta["self"] != "a:1" || meta["c1667"] != "7" || len(meta) != 4 {
+		t.Errorf("%s = %v, want admitted, cluster, self and the counter c1667 = 7", metaKey, meta)
+	}
+	waits, _ := b.server.Must("HGET", "snib.rw:x", "you").(string)
+	if len(waits) < 32 || waits[:16] != waits[16:32] || waits[32:] != "{{}" {
+		t.Errorf("who waits = %q, want two times of 16 digits and what it said of itself", waits)
+	}
+	vectors := []struct {
+		name, key, waiting, field string
+	}{
+		{"x", "x", "snib.rw:x", "c1667"},
+		{"invoices/2026-11", "invoices/2026-11", "snib.rw:invoices/2026-11", "c2314"},
+		{"Größe ☃ 🔒", "Größe ☃ 🔒", "snib.rw:Größe ☃ 🔒", "c262"},
+		{"snib.redlock", "snib.l:snib.redlock", "snib.rw:snib.l:snib.redlock", "c1245"},
+		{"snib.rw:x", "snib.l:snib.rw:x", "snib.rw:snib.l:snib.rw:x", "c3712"},
+	}
+	for _, v := range vectors {
+		if l := lockOf(v.name); l.key != v.key || l.waitKey != v.waiting || l.field != v.field {
+			t.Errorf("%q: %q, %q, %s, want %q, %q, %s", v.name, l.key, l.waitKey, l.field, v.key, v.waiting, v.field)
+		}
+	}
+}
+
+// Waiters are told of a release, with how many they are.
+func TestScriptTells(t *testing.T) {
+	b := newBench(t, true)
+	b.ask("a one~ 60000 7 "+rest, "A two~ 60000 7 {} 1 two", "A three~ 60000 7 {} 1 three")
+	conn, release := b.node.client.Dedicate()
+	defer release()
+	heard := make(chan string, 2)
+	subscribed := make(chan struct{})
+	conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage:      func(m rueidis.PubSubMessage) { heard <- m.Channel + " " + m.Message },
+		OnSubscription: func(rueidis.PubSubSubscription) { close(subscribed) },
+	})
+	if err := conn.Do(context.Background(), conn.B().Subscribe().Channel("snib.rw:x").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	<-subscribed
+	b.ask("f one~ 0")
+	select {
+	case got := <-heard:
+		if got != "snib.rw:x 2" {
+			t.Errorf("heard %q, want the channel and 2", got)
+		}
+	case <-time.After(livetest.Patience):
+		t.Error("nobody was told of the release")
+	}
+}
+
+// Names become keys one to one, and back.
+func FuzzKeys(f *testing.F) {
+	for _, name := range []string{"x", "snib.", "snib.l:x", "snib.rw:x", "snib.redlock", "snib.rw:snib.l:x", " ", "{x}"} {
+		f.Add(name, "x")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		if a == "" || b == "" {
+			return
+		}
+		for _, key := range []string{keyOf(a), waitKeyOf(a)} {
+			if name, ok := nameIn(key); !ok || name != a || key == metaKey {
+				t.Fatalf("%q has the key %q, which is that of %q, %v", a, key, name, ok)
+			}
+		}
+		keys := map[string]bool{keyOf(a): true, waitKeyOf(a): true, keyOf(b): true, waitKeyOf(b): true}
+		if want := 4; a != b && len(keys) != want {
+			t.Fatalf("%q and %q share a key: %v", a, b, keys)
+		}
+	})
+}

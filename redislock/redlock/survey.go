@@ -1,0 +1,135 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// survey waits until a majority of the nodes answers, and a little longer for the others, and refuses what does not fit.
+func (d *Driver) survey() error {
+	p := d.newPoll(func(_ int, r reply) bool { return errors.Is(r.err, driver.ErrInvalid) })
+	for i := range d.nodes {
+		p.ask(i, 's', noLock())
+	}
+	p.close()
+	replies := p.wait(context.Background(), d.conf.timeout)
+	for most := time.Now().Add(dialTimeout); d.majority(replies) != nil && time.Now().Before(most) && p.isOpen(); {
+		replies = p.wait(context.Background(), min(d.conf.timeout, time.Until(most)))
+	}
+	for _, err := range errorsOf(replies) {
+		if errors.Is(err, driver.ErrInvalid) {
+			return err
+		}
+	}
+	return d.majority(replies)
+}
+
+// greet checks what answers in a node's place.
+func (d *Driver) greet(ctx context.Context, n *node, client rueidis.Client) error {
+	text, err := client.Do(ctx, client.B().Info().Build()).ToString()
+	if err != nil {
+		return fmt.Errorf("INFO: %w", clean(err))
+	}
+	info := parseInfo(text)
+	if err := checkServer(n.address, info); err != nil {
+		return err
+	}
+	known, err := client.Do(ctx, client.B().Hmget().Key(metaKey).Field("cluster", "self").Build()).ToArray()
+	if err != nil || len(known) != 2 {
+		return fmt.Errorf("HMGET %s: %w", metaKey, clean(err))
+	}
+	stored, _ := known[0].ToString() // nil becomes ""
+	self, _ := known[1].ToString()
+	if err := d.belongs(n, stored, self); err != nil {
+		return err
+	}
+	return d.distinct(n, info["run_id"])
+}
+
+// checkServer refuses a server that can't be a node.
+func checkServer(address string, info map[string]string) error {
+	switch version := info["redis_version"]; {
+	case info["redis_mode"] == "sentinel":
+		return fmt.Errorf("%w node %s: it is a Sentinel", driver.ErrInvalid, address)
+	case info["cluster_enabled"] == "1" || info["redis_mode"] == "cluster":
+		return fmt.Errorf("%w node %s: it is a node of a Redis Cluster; Redlock takes servers that have nothing to do with each other",
+			driver.ErrInvalid, address)
+	case info["role"] != "master":
+		return fmt.Errorf("%w node %s: it is a replica of %s; Redlock takes masters that have nothing to do with each other",
+			driver.ErrInvalid, address, info["master_host"]+":"+info["master_port"])
+	case !atLeast(version, 6, 2):
+		return fmt.Errorf("%w node %s: it is Redis %q; 6.2 is the oldest that will do", driver.ErrInvalid, address, version)
+	case info["run_id"] == "":
+		return fmt.Errorf("%w node %s: INFO does not tell its run_id, so a restart can't be noticed", driver.ErrInvalid, address)
+	}
+	return nil
+}
+
+// distinct refuses a server that is a node already, under another address.
+func (d *Driver) distinct(n *node, run string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.runs[n.index] = ""
+	for i, other := range d.runs {
+		if other == run {
+			return fmt.Errorf("%w list of nodes: %s and %s are one server, which would have two votes",
+				driver.ErrInvalid, d.nodes[i].address, n.address)
+		}
+	}
+	d.runs[n.index] = run
+	return nil
+}
+
+// belongs refuses a node that other clients know as part of something else.
+func (d *Driver) belongs(n *node, stored, self string) error {
+	switch {
+	case stored == "":
+		return nil
+	case stored != d.cluster:
+		return fmt.Errorf("%w list of nodes or MaxTTL: %s belongs to %s, and here it is %s",
+			driver.ErrInvalid, n.address, readCluster(stored), readCluster(d.cluster))
+	case self != n.address:
+		return fmt.Errorf("%w list of nodes: what answers as %s is %s", driver.ErrInvalid, n.address, self)
+	}
+	return nil
+}
+
+// readCluster describes a cluster to people.
+func readCluster(stored string) string {
+	var c cluster
+	if json.Unmarshal([]byte(stored), &c) != nil {
+		return strconv.Quote(stored)
+	}
+	return fmt.Sprintf("[%s] with a MaxTTL of %v", strings.Join(c.Nodes, " "), time.Duration(c.MaxTTL)*time.Millisecond)
+}
+
+// parseInfo reads what INFO answers.
+func parseInfo(text string) map[string]string {
+	info := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok && !strings.HasPrefix(line, "#") {
+			info[key] = value
+		}
+	}
+	return info
+}
+
+// atLeast reports whether a version such as 7.0.15 is major.minor or later.
+func atLeast(version string, major, minor int) bool {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	a, err1 := strconv.Atoi(parts[0])
+	b, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
+}

@@ -1,0 +1,99 @@
+package zklock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+func TestConformance(t *testing.T) {
+	server := zktest.Single(t)
+	h := harness([]string{server.Addr()})
+	h.Restart = func(*testing.T) {
+		server.Kill()
+		server.Restart()
+	}
+	drivertest.Run(t, h)
+}
+
+// TestConformanceKeepSuspended is with holds that may outlast a connection.
+func TestConformanceKeepSuspended(t *testing.T) {
+	drivertest.Run(t, harness([]string{zktest.Single(t).Addr()}, zklock.KeepSuspended()))
+}
+
+// TestConformanceReadWrite is with the names of Curator's InterProcessReadWriteLock.
+func TestConformanceReadWrite(t *testing.T) {
+	drivertest.Run(t, harness([]string{zktest.Single(t).Addr()}, zklock.CuratorReadWrite()))
+}
+
+func TestConformanceEnsemble(t *testing.T) {
+	tests := []struct {
+		name string
+		harm func(*zktest.Cluster)
+	}{
+		{"AllUp", func(*zktest.Cluster) {}},
+		{"FollowerKilled", func(c *zktest.Cluster) { c.Followers()[0].Kill() }},
+		{"LeaderKilled", func(c *zktest.Cluster) { c.Leader().Kill(); c.Leader() }},
+		{"FollowerHung", func(c *zktest.Cluster) { c.Followers()[0].Hang() }},
+		{"LeaderHung", func(c *zktest.Cluster) { c.Leader().Hang(); c.Leader() }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ensemble := zktest.Ensemble(t)
+			tt.harm(ensemble)
+			drivertest.Run(t, harness(ensemble.Addrs()))
+		})
+	}
+}
+
+// harness is for drivers on servers. Each has proxies of its own on its way there.
+func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
+	ways := map[driver.Driver][]*livetest.Proxy{}
+	return drivertest.Harness{
+		Open: func(t *testing.T) driver.Driver {
+			var proxies []*livetest.Proxy
+			var addrs []string
+			for _, server := range servers {
+				p := livetest.NewProxy(t, server)
+				proxies, addrs = append(proxies, p), append(addrs, p.Addr())
+			}
+			d := zklock.New(addrs, options(opts...)...)
+			ways[d] = proxies
+			return d
+		},
+		Slack:  timeout, // the ensemble keeps a session for 7/12 of its timeout longer than we rely on it, and a tick
+		Secret: secret,
+		Sever: func(_ *testing.T, d driver.Driver) func() {
+			var heals []func()
+			for _, p := range ways[d] {
+				heals = append(heals, p.Sever())
+			}
+			return func() {
+				for _, heal := range heals {
+					heal()
+				}
+			}
+		},
+		Kill: func(t *testing.T, req driver.Request) func() {
+			c := startHolder(t, servers, req)
+			c.Expect("held")
+			return c.Kill
+		},
+	}
+}
+
+// timeout is that of the sessions of tests.
+const timeout = 2 * time.Second
+
+// secret is the password of the user of tests.
+const secret = "zktest-secret"
+
+// options are those of all drivers of tests, and then some.
+func options(more ...zklock.Option) []zklock.Option {
+	return append([]zklock.Option{zklock.Timeout(timeout), zklock.Digest("snib", secret)}, more...)
+}

@@ -1,0 +1,138 @@
+package zklock_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+// A guarded counts who uses what a lock guards.
+type guarded struct {
+	inside atomic.Pointer[snib.Lock]
+	token  atomic.Uint64
+	uses   atomic.Int64
+	wrong  atomic.Pointer[string]
+}
+
+func (g *guarded) fail(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	g.wrong.CompareAndSwap(nil, &text)
+}
+
+// use is one use, by a holder.
+func (g *guarded) use(lock *snib.Lock) {
+	if other := g.inside.Swap(lock); other != nil && other.Context().Err() == nil && lock.Context().Err() == nil {
+		g.fail("token %d came in while token %d was inside, and not lost", lock.Token(), other.Token())
+	}
+	if last := g.token.Swap(lock.Token()); lock.Token() <= last {
+		g.fail("token %d after %d", lock.Token(), last)
+	}
+	select { // holds differ in length
+	case <-lock.Context().Done():
+	case <-time.After(time.Duration(lock.Token()%4) * time.Millisecond):
+	}
+	if g.inside.CompareAndSwap(lock, nil) {
+		g.uses.Add(1)
+	}
+}
+
+// Through the death of the leader, of a follower, and hangs of both, there is one holder at a time, tokens rise, all go on when
+// a majority does, and in the end nobody is left in the line.
+func TestEnsembleFaults(t *testing.T) {
+	for name, opts := range map[string][]zklock.Option{"Default": nil, "KeepSuspended": {zklock.KeepSuspended()}} {
+		t.Run(name, func(t *testing.T) {
+			ensemble := zktest.Ensemble(t)
+			var g guarded
+			var running sync.WaitGroup
+			stop := make(chan struct{})
+			for range 4 {
+				locker, err := snib.New(newDriver(t, ensemble.Addrs(), opts...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				running.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						lock, err := locker.Acquire(t.Context(), "job")
+						if errors.Is(err, snib.ErrLost) {
+							continue // it was lost as it was granted
+						}
+						if err != nil {
+							g.fail("Acquire = %v", err)
+							return
+						}
+						g.use(lock)
+						if err := lock.Release(); err != nil && !errors.Is(err, snib.ErrLost) {
+							g.fail("Release = %v", err)
+						}
+					}
+				})
+			}
+			goesOn := func(after string) {
+				t.Helper()
+				from := g.uses.Load()
+				livetest.Await(t, "use of the lock after "+after, func() error {
+					if wrong := g.wrong.Load(); wrong != nil {
+						t.Fatalf("after %s: %s", after, *wrong)
+					}
+					if got := g.uses.Load() - from; got < 20 {
+						return fmt.Errorf("there were %d", got)
+					}
+					return nil
+				})
+			}
+			goesOn("the start")
+			for _, victim := range []struct {
+				name string
+				pick func() *zktest.Server
+			}{
+				{"leader", ensemble.Leader},
+				{"follower", func() *zktest.Server { return ensemble.Followers()[0] }},
+			} {
+				s := victim.pick()
+				s.Kill()
+				goesOn("the death of the " + victim.name)
+				s.Restart()
+				goesOn("the return of the " + victim.name)
+				s = victim.pick()
+				s.Hang()
+				goesOn("the hang of the " + victim.name)
+				s.Resume()
+				goesOn("the end of the hang of the " + victim.name)
+			}
+			close(stop)
+			running.Wait()
+			if wrong := g.wrong.Load(); wrong != nil {
+				t.Error(*wrong)
+			}
+			newTree(t, ensemble.Leader().Addr()).await("/snib/job", 0)
+			t.Logf("%d uses", g.uses.Load())
+		})
+	}
+}
+
+// A minority that is cut off serves nobody: a driver that reaches only that loses its hold, and gets no other.
+func TestMinority(t *testing.T) {
+	ensemble := zktest.Ensemble(t)
+	leader := ensemble.Leader()
+	d := newDriver(t, []string{leader.Addr()}, zklock.DialTimeout(time.Second))
+	l := acquire(t, d, request("job", "a"))
+	for _, s := range ensemble.Followers() {
+		s.Kill()
+	}
+	awaitLoss(t, l)
+	_, err := d.Acquire(t.Context(), request("other", "a"))
+	says(t, err, "within 1s")
+}

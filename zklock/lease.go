@@ -1,0 +1,371 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A hold is a node that has its turn. Several leases may stand for it, if its owner asks again.
+type hold struct {
+	s      *session
+	req    driver.Request
+	folder string
+	path   string
+	token  uint64
+	start  driver.Instant // of the grant
+	alone  place          // of its node, if there was no other; else zero
+	turn   chan struct{}  // of one: who releases it
+
+	mu      sync.Mutex
+	state   state
+	watched int // the connection on which its node is watched; 0 for none
+	lost    []chan error
+	dying   *orphan // that its node has become, after a release that was not answered
+}
+
+// A state is what has become of a hold.
+type state uint8
+
+const (
+	held state = iota
+	released
+	lost
+)
+
+// A lease is what one acquisition got of a hold.
+type lease struct {
+	hold  *hold
+	grant driver.Grant
+	lost  chan error
+}
+
+// A holdKey is by what a hold is found again whose owner asks once more.
+type holdKey struct{ name, owner string }
+
+func (h *hold) key() holdKey { return holdKey{h.req.Name, h.req.Owner} }
+
+// hold notes a hold, of which a connection has told. From then on it is lost with that.
+func (s *session) hold(h *hold, link int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return context.Cause(s.life)
+	}
+	select {
+	case <-s.up:
+	default:
+		return errApart
+	}
+	if s.links != link {
+		return errApart
+	}
+	s.holds[h.path] = h
+	s.d.heldMu.Lock()
+	defer s.d.heldMu.Unlock()
+	s.d.held[h.key()] = h
+	return nil
+}
+
+// lease returns one that begins at start.
+func (h *hold) lease(start driver.Instant) *lease {
+	l := &lease{hold: h, lost: make(chan error, 1), grant: driver.Grant{Token: h.token, Start: start, TTL: h.s.lifetime()}}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = append(h.lost, l.lost)
+	if h.state == lost {
+		l.lost <- driver.ErrLost
+	}
+	return l
+}
+
+// lifetime is tenure for who does not have the mutex.
+func (s *session) lifetime() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tenure()
+}
+
+// again returns a lease for who already holds what it asks for; nil for others.
+func (d *Driver) again(ctx context.Context, req driver.Request) (*lease, error) {
+	d.heldMu.Lock()
+	h := d.held[holdKey{req.Name, req.Owner}]
+	d.heldMu.Unlock()
+	if h == nil {
+		return nil, nil //nolint:nilnil // nobody
+	}
+	start, err := h.s.renew(ctx, []*hold{h})
+	switch {
+	case errors.Is(err, errOver), err == nil && h.over():
+		return nil, nil //nolint:nilnil // no longer
+	case err != nil:
+		return nil, err
+	}
+	return h.lease(start), nil
+}
+
+// Grant implements [driver.Lease].
+func (l *lease) Grant() driver.Grant { return l.grant }
+
+// Lost implements [driver.Lease].
+func (l *lease) Lost() <-chan error { return l.lost }
+
+// over reports whether the hold has ended.
+func (h *hold) over() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state != held
+}
+
+// settle ends the hold, if it has not ended yet.
+func (h *hold) settle(to state) bool {
+	h.mu.Lock()
+	if h.state != held {
+		h.mu.Unlock()
+		return false
+	}
+	h.state = to
+	h.mu.Unlock()
+	h.s.mu.Lock()
+	delete(h.s.holds, h.path)
+	h.s.mu.Unlock()
+	d := h.s.d
+	d.heldMu.Lock()
+	defer d.heldMu.Unlock()
+	if d.held[h.key()] == h {
+		delete(d.held, h.key())
+	}
+	return true
+}
+
+// lose ends the hold because the store, or our clock, said so. Its node, if it is still there, keeps others out for no longer
+// than it takes to delete it.
+func (h *hold) lose(why error) {
+	if !h.settle(lost) {
+		return
+	}
+	h.mu.Lock()
+	for _, ch := range h.lost {
+		ch <- why
+	}
+	h.mu.Unlock()
+	h.bury(driver.Instant{})
+}
+
+// bury hands the node over to the sweeper, for when it is due.
+func (h *hold) bury(due driver.Instant) *orphan {
+	o := &orphan{folder: h.folder, path: h.path, due: due}
+	h.s.sweep(o)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.dying = o
+	return o
+}
+
+// drop ends a hold that nobody has got.
+func (h *hold) drop() { h.settle(released) }
+
+// Release implements [driver.Lease].
+func (l *lease) Release(ctx context.Context) error {
+	h := l.hold
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case h.turn <- struct{}{}:
+		defer func() { <-h.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if h.settle(released) {
+		return h.release(ctx)
+	}
+	h.mu.Lock()
+	state, dying := h.state, h.dying
+	h.mu.Unlock()
+	if state == lost {
+		return driver.ErrLost
+	}
+	if dying == nil {
+		return nil
+	}
+	return dying.wait(ctx) // an earlier call has seen no answer
+}
+
+// wait returns nil when the node is not there any more.
+func (o *orphan) wait(ctx context.Context) error {
+	select {
+	case <-o.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// release deletes the node, or makes it stay until MinHold is over.
+func (h *hold) release(ctx context.Context) error {
+	if left := h.req.MinHold - driver.Now().Sub(h.start); left > 0 {
+		return h.stay(ctx, left)
+	}
+	_, _, err := do(ctx, h.s, remove(h.path))
+	switch {
+	case err == nil:
+		h.s.left(h)
+		return nil
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, errOver):
+		return h.late(err)
+	}
+	buried := h.bury(driver.Instant{})
+	if answered(err) && ctx.Err() == nil {
+		return err
+	}
+	return buried.wait(ctx) // the sweeper finds out whether it was done
+}
+
+// maxLast bounds what a session remembers of folders.
+const maxLast = 1 << 14
+
+// latest is where the last node of ours stood that was alone in its folder and is deleted.
+func (s *session) latest(folder string) place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last[folder]
+}
+
+// left remembers where the node stood that was just deleted, for [attempt.next].
+func (s *session) left(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.alone == (place{}) {
+		delete(s.last, h.folder)
+		return
+	}
+	if len(s.last) >= maxLast {
+		clear(s.last)
+	}
+	s.last[h.folder] = h.alone
+}
+
+// late is what Release answers when the hold turns out to have ended before.
+func (h *hold) late(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state = lost
+	return fmt.Errorf("%w: %w", driver.ErrLost, err)
+}
+
+// mark tells the next in the line of a semaphore, who watches this node, that it is first among those that wait now. A mark
+// that gets lost costs that one a nap.
+func (h *hold) mark(data []byte) {
+	begin(h.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(h.path, data, -1) })
+}
+
+// Renew implements [driver.Driver]. The leader is asked once for all leases: it answers if the session lives, and what it has
+// decided before that, such as to delete a node, has reached us when the answer does. That takes a watch on each node, which
+// is set with the first renewal.
+func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	answers := make([]driver.Renewal, len(due))
+	sessions := map[*session][]*hold{}
+	bad := d.usable(ctx)
+	for _, l := range due {
+		if h := l.(*lease).hold; !h.over() {
+			sessions[h.s] = append(sessions[h.s], h)
+		}
+	}
+	type outcome struct {
+		start driver.Instant
+		err   error
+	}
+	outcomes := map[*session]outcome{}
+	for s, holds := range sessions {
+		o := outcome{err: bad}
+		if bad == nil {
+			o.start, o.err = s.renew(ctx, holds)
+		}
+		outcomes[s] = o
+	}
+	for i, l := range due {
+		h := l.(*lease).hold
+		o := outcomes[h.s]
+		switch {
+		case h.over() || errors.Is(o.err, errOver):
+			answers[i].Err = driver.ErrLost
+		case o.err != nil:
+			answers[i].Err = o.err
+		default:
+			answers[i].Start = o.start
+		}
+	}
+	return answers
+}
+
+// renew confirms the session, and sees to it that all holds are watched.
+func (s *session) renew(ctx context.Context, holds []*hold) (driver.Instant, error) {
+	if s.life.Err() != nil {
+		return driver.Instant{}, errOver
+	}
+	link := s.linkNow()
+	var watching sync.WaitGroup
+	failed := make(chan error, 1)
+	slots := make(chan struct{}, 16) // the server is asked for so many at once
+	for _, h := range holds {
+		if h.over() || h.watchedOn(link) {
+			continue
+		}
+		slots <- struct{}{}
+		watching.Go(func() {
+			defer func() { <-slots }()
+			if err := h.watch(ctx, link); err != nil {
+				select {
+				case failed <- err:
+				default:
+				}
+			}
+		})
+	}
+	start, err := s.confirm(ctx)
+	watching.Wait()
+	select {
+	case late := <-failed:
+		err = errors.Join(err, late)
+	default:
+	}
+	if err == nil && s.linkNow() != link {
+		err = errApart // what was decided between two connections is told late
+	}
+	return start, err
+}
+
+func (h *hold) watchedOn(link int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.watched == link
+}
+
+// watch sees to it that the end of the node is told on a connection.
+func (h *hold) watch(ctx context.Context, link int) error {
+	_, seen, err := h.s.look(ctx, watch{path: h.path})
+	switch {
+	case errors.Is(err, errGone), err == nil && seen.stat.Czxid != int64(h.token):
+		h.lose(driver.ErrLost)
+		return nil
+	case err != nil:
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watched = link
+	return nil
+}
+
+func (h *hold) unwatched() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.watched = 0
+}

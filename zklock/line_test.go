@@ -1,0 +1,391 @@
+package zklock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+// A thousand waiters of one process are one node and one watch.
+func TestThousandWaiters(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	holder := acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
+	locker, err := snib.New(newDriver(t, []string{server.Addr()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close() //nolint:errcheck // the drivers have no errors
+	const n = 1000
+	var waiting sync.WaitGroup
+	served := make(chan error, n)
+	for range n {
+		waiting.Go(func() {
+			lock, err := locker.Acquire(t.Context(), "job")
+			if err == nil {
+				err = lock.Release()
+			}
+			served <- err
+		})
+	}
+	tree.await("/snib/job", 2)
+	livetest.Await(t, "watch", func() error {
+		if n, _ := server.Watches(t); n == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if got, _ := server.Watches(t); got != 1 {
+		t.Errorf("%d watches for %d waiters of one process, want 1", got, n)
+	}
+	if names := tree.line("/snib/job"); len(names) != 2 {
+		t.Errorf("the line is %q, want the holder and one waiter", names)
+	}
+	release(t, holder)
+	waiting.Wait()
+	for range n {
+		if err := <-served; err != nil {
+			t.Fatalf("a waiter was not served: %v", err)
+		}
+	}
+	tree.await("/snib/job", 0)
+}
+
+// Of many who wait in many processes, each watches one node, and none the same: a release wakes one.
+func TestNoHerd(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	const n = 20
+	holder := acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
+	var waits []*later
+	for i := range n {
+		waits = append(waits, acquireLater(t, newDriver(t, []string{server.Addr()}), request("job", fmt.Sprint(i))))
+		tree.await("/snib/job", i+2)
+	}
+	livetest.Await(t, "a watch for each waiter", func() error {
+		if got, nodes := server.Watches(t); got != n || nodes != n {
+			return fmt.Errorf("there are %d, of %d nodes", got, nodes)
+		}
+		return nil
+	})
+	release(t, holder)
+	for i, w := range waits {
+		l := w.get(t)
+		livetest.Await(t, "watches of those who still wait", func() error {
+			if got, _ := server.Watches(t); got != n-1-i {
+				return fmt.Errorf("there are %d, want %d", got, n-1-i)
+			}
+			return nil
+		})
+		release(t, l)
+	}
+}
+
+// Waits that are given up, again and again, leave no watches behind that pile up.
+func TestWatchesDoNotPileUp(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d := newDriver(t, []string{server.Addr()})
+	acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
+	for i := range 20 {
+		w := acquireLater(t, d, request("job", fmt.Sprint(i)))
+		livetest.Await(t, "watch", func() error {
+			if n, _ := server.Watches(t); n == 0 || len(tree.line("/snib/job")) != 2 {
+				return errors.New("there is none")
+			}
+			return nil
+		})
+		w.cancel()
+		w.wait(t)
+	}
+	if got, _ := server.Watches(t); got != 1 {
+		t.Errorf("%d watches after 20 waits for one node, want 1", got)
+	}
+}
+
+// Holds cost no goroutines.
+func TestGoroutines(t *testing.T) {
+	d := newDriver(t, []string{zktest.Single(t).Addr()})
+	due := []driver.Lease{acquire(t, d, request("first", "a"))}
+	before := runtime.NumGoroutine()
+	for i := range 300 {
+		due = append(due, acquire(t, d, request(fmt.Sprint("job", i), "a")))
+	}
+	for i, got := range d.Renew(t.Context(), due) {
+		if got.Err != nil {
+			t.Fatalf("Renew of lease %d = %v", i, got.Err)
+		}
+	}
+	livetest.Await(t, "goroutines as before", func() error {
+		if got := runtime.NumGoroutine(); got > before {
+			return fmt.Errorf("there are %d with 300 holds, %d with one", got, before)
+		}
+		return nil
+	})
+}
+
+// When the folder of a lock goes, and comes again, its numbers begin again at 0. The tokens go on, and so does the order.
+func TestFolderComesAgain(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d1, d2, d3 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	var last uint64
+	for range 3 {
+		l := acquire(t, d1, request("job", "a"))
+		if got := tree.line("/snib/job")[0]; got[len(got)-10:] > "0000000001" {
+			t.Errorf("the node is %q, want one of a new folder", got)
+		}
+		w2 := acquireLater(t, d2, request("job", "b"))
+		tree.await("/snib/job", 2)
+		w3 := acquireLater(t, d3, request("job", "c"))
+		tree.await("/snib/job", 3)
+		for _, l := range []driver.Lease{l, nil, nil} {
+			switch {
+			case l != nil:
+			case w2 != nil:
+				l, w2 = w2.get(t), nil
+				select {
+				case <-w3.done:
+					t.Fatal("the later waiter was served first")
+				default:
+				}
+			default:
+				l = w3.get(t)
+			}
+			if l.Grant().Token <= last {
+				t.Errorf("Token = %d after %d", l.Grant().Token, last)
+			}
+			last = l.Grant().Token
+			release(t, l)
+		}
+		// It is a container: the server removes it, in tests twice a second.
+		livetest.Await(t, "end of the empty folder", func() error {
+			if ok, _, err := tree.Exists("/snib/job"); ok || err != nil {
+				return fmt.Errorf("it is there: %v, %w", ok, err)
+			}
+			return nil
+		})
+	}
+}
+
+// All that there is deleted at once, with the folder: the holder learns of it, the waiters queue anew.
+func TestFolderDeleted(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d1, d2 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	holder := acquire(t, d1, request("job", "a"))
+	waiting := acquireLater(t, d2, request("job", "b"))
+	for _, name := range tree.await("/snib/job", 2) {
+		if err := tree.Delete("/snib/job/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Fatal(err)
+		}
+	}
+	_ = tree.Delete("/snib/job", -1) // unless the waiter was quicker
+	next := waiting.get(t)
+	if err := d1.Renew(t.Context(), []driver.Lease{holder})[0].Err; !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Renew of a hold whose folder was deleted = %v, want ErrLost", err)
+	}
+	if next.Grant().Token <= holder.Grant().Token {
+		t.Errorf("Token = %d after %d", next.Grant().Token, holder.Grant().Token)
+	}
+}
+
+// A stranger that came just before the counter wrapped around came before us.
+func TestCounterWraps(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d := newDriver(t, []string{server.Addr()})
+	release(t, acquire(t, d, request("job", "a")))
+	const stranger = "/snib/job/_c_541141a4-7c3d-47a1-9484-716030f424b0-lock--000000002"
+	if _, err := tree.Create(stranger, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, d, "job", "behind a node from before the counter wrapped around")
+	waiting := acquireLater(t, d, request("job", "b"))
+	tree.await("/snib/job", 2)
+	if err := tree.Delete(stranger, -1); err != nil {
+		t.Fatal(err)
+	}
+	release(t, waiting.get(t))
+}
+
+// MinHold keeps a lock taken although its process is gone, and no longer than it should.
+func TestMinHoldOutlivesProcess(t *testing.T) {
+	const least = 1500 * time.Millisecond
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	gone := newDriver(t, []string{server.Addr()})
+	req := request("job", "short job")
+	req.MinHold = least
+	l := acquire(t, gone, req)
+	waiting := acquireLater(t, newDriver(t, []string{server.Addr()}), request("job", "waiter"))
+	tree.await("/snib/job", 2)
+	release(t, l)
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, newDriver(t, []string{server.Addr()}), "job", "of a lock that MinHold keeps for a process that is gone")
+	next := waiting.get(t)
+	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+time.Second {
+		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
+	}
+	release(t, next)
+	tree.await("/snib/job", 0)
+}
+
+// An answer that is lost when MinHold begins makes it neither longer nor shorter.
+func TestMinHoldAnswerLost(t *testing.T) {
+	w := newWay(t, zklock.KeepSuspended())
+	req := request("job", "d")
+	req.MinHold = time.Second
+	l := acquire(t, w.d, req)
+	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/job/_k_")
+	release(t, l)
+	<-lost
+	next := acquire(t, w.other, request("job", "next"))
+	if kept := driver.Now().Sub(l.Grant().Start); kept < req.MinHold || kept > req.MinHold+time.Second {
+		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, req.MinHold)
+	}
+	release(t, next)
+	w.tree.await("/snib/job", 0)
+}
+
+// Waiters of a semaphore are served in order, each as soon as there is room, without looking again and again.
+func TestSlotsLine(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	const slots, waiters = 3, 6
+	ask := func(owner string) driver.Request {
+		req := request("job", owner)
+		req.Slots = slots
+		return req
+	}
+	var held []driver.Lease
+	for i := range slots {
+		held = append(held, acquire(t, newDriver(t, []string{server.Addr()}), ask(fmt.Sprint("holder", i))))
+	}
+	var waits []*later
+	for i := range waiters {
+		waits = append(waits, acquireLater(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), ask(fmt.Sprint("waiter", i))))
+		tree.await("/snib/job", slots+i+1)
+	}
+	for i, w := range waits {
+		began := time.Now()
+		release(t, held[len(held)-1-i%2]) // not always the one that came first
+		held = append(held[:len(held)-1-i%2], held[len(held)-i%2:]...)
+		held = append(held, w.get(t))
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("waiter %d was served %v after there was room", i, took)
+		}
+	}
+	for _, l := range held {
+		release(t, l)
+	}
+}
+
+// A holder that is cut off stops before the ensemble gives its lock away, by its own clock.
+func TestLockerKnowsFirst(t *testing.T) {
+	for name, opts := range map[string][]zklock.Option{"Default": nil, "KeepSuspended": {zklock.KeepSuspended()}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWay(t, opts...)
+			locker, err := snib.New(w.d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lock, err := locker.Acquire(t.Context(), "job")
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := acquireLater(t, w.other, request("job", "next"))
+			w.tree.await("/snib/job", 2)
+			w.proxy.Sever()
+			began := time.Now()
+			select {
+			case <-lock.Context().Done():
+			case <-next.done:
+				t.Fatal("the lock was given to another while the holder relied on it")
+			}
+			if took := time.Since(began); took > lease+50*time.Millisecond || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
+				t.Errorf("lost after %v, %v; want ErrLost after %v at most", took, context.Cause(lock.Context()), lease)
+			}
+			next.get(t)
+		})
+	}
+}
+
+// The token is the Czxid of the node also where callers of one session follow each other closely.
+func TestTokenIsCzxidInTurn(t *testing.T) {
+	server := zktest.Single(t)
+	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	var running sync.WaitGroup
+	for i := range 3 {
+		running.Go(func() {
+			for n := range 40 {
+				owner := fmt.Sprint(i, " ", n)
+				l, err := d.Acquire(t.Context(), request("job", owner))
+				if err != nil {
+					t.Errorf("Acquire = %v", err)
+					return
+				}
+				st, err := other.Status(t.Context(), "job")
+				if err != nil || len(st.Holders) != 1 || st.Holders[0].Owner != owner || st.Holders[0].Token != l.Grant().Token {
+					t.Errorf("Status = %+v, %v; want %q with the token %d", st.Holders, err, owner, l.Grant().Token)
+				}
+				if err := l.Release(t.Context()); err != nil {
+					t.Errorf("Release = %v", err)
+				}
+			}
+		})
+	}
+	running.Wait()
+}
+
+// The token is the Czxid of the node, whoever comes and goes in between.
+func TestTokenIsCzxid(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d := newDriver(t, []string{server.Addr()})
+	stranger := func() {
+		made, err := tree.Create("/snib/job/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := tree.Delete(made, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 40 {
+		l := acquire(t, d, request("job", "a"))
+		_, stat, err := tree.Exists("/snib/job/" + tree.line("/snib/job")[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.Grant().Token; got != uint64(stat.Czxid) {
+			t.Errorf("Token of hold %d = %d, want the Czxid %d", i, got, stat.Czxid)
+		}
+		if i%4 == 1 {
+			stranger()
+		}
+		release(t, l)
+		if i%4 == 2 {
+			stranger()
+		}
+		if i%8 == 5 { // and the folder anew, with numbers that begin again
+			if err := tree.Delete("/snib/job", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package zklock_test
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+// What is wrong with the way to an ensemble, or with what we may do there, is said within the dial timeout, and clearly.
+func TestUnusable(t *testing.T) {
+	server := zktest.Single(t, zktest.TLS)
+	tree := newTree(t, server.Addr())
+	for path, acl := range map[string][]zk.ACL{
+		"/theirs":  zk.DigestACL(zk.PermAll, "somebody", "else"),
+		"/snib":    zk.WorldACL(zk.PermAll),
+		"/anyone":  zk.WorldACL(zk.PermAll),
+		"/readers": zk.WorldACL(zk.PermRead),
+	} {
+		if _, err := tree.Create(path, nil, zk.FlagPersistent, acl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ensemble := zktest.Ensemble(t)
+	ensemble.Servers[0].Kill()
+	ensemble.Servers[1].Kill()
+	single := []string{server.Addr()}
+	secure, conf := server.Secure()
+	stranger := conf.Clone()
+	stranger.RootCAs = nil
+	hung := livetest.NewProxy(t, server.Addr())
+	hung.Sever()
+	closed := livetest.FreePort(t)
+	tests := []struct {
+		name    string
+		servers []string
+		opts    []zklock.Option
+		is      error
+		says    []string
+	}{
+		{name: "NothingThere", servers: []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(closed))}, says: []string{"within 2s", "refused"}},
+		{name: "NoQuorum", servers: ensemble.Addrs()[2:], says: []string{"within 2s", "no quorum"}},
+		{name: "NoQuorumOfAll", servers: ensemble.Addrs(), says: []string{"within 2s"}},
+		{name: "Hung", servers: []string{hung.Addr()}, says: []string{"within 2s", "answers nobody"}},
+		{name: "NoRoot", servers: single, opts: []zklock.Option{zklock.Root("/missing")}, is: driver.ErrInvalid, says: []string{"/missing does not exist"}},
+		{name: "NotOurs", servers: single, opts: []zklock.Option{zklock.Root("/theirs")}, is: zk.ErrNoAuth, says: []string{"/theirs", "ACL"}},
+		{name: "WrongPassword", servers: single, opts: []zklock.Option{zklock.Root("/theirs"), zklock.Digest("somebody", secret)},
+			is: zk.ErrNoAuth, says: []string{"password may be wrong"}},
+		{name: "ReadOnly", servers: single, opts: []zklock.Option{zklock.Root("/readers")}, is: zk.ErrNoAuth, says: []string{"/readers"}},
+		{name: "AuthACLWithoutUser", servers: single, opts: []zklock.Option{zklock.ACL(zk.AuthACL(zk.PermAll)...)}, is: driver.ErrInvalid,
+			says: []string{"ACL"}},
+		{name: "TooLong", servers: single, opts: []zklock.Option{zklock.Timeout(time.Hour)}, is: driver.ErrInvalid, says: []string{"1m0s at most"}},
+		{name: "PlainToTLS", servers: []string{secure}, says: []string{"within 2s", "TLS"}},
+		{name: "TLSToPlain", servers: single, opts: []zklock.Option{zklock.TLS(conf)}, says: []string{"within 2s"}},
+		{name: "Untrusted", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(stranger)}, says: []string{"within 2s", "certificate"}},
+		{name: "WrongName", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(&tls.Config{RootCAs: conf.RootCAs, ServerName: "elsewhere"})},
+			says: []string{"within 2s", "elsewhere"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			d := zklock.New(tt.servers, append([]zklock.Option{zklock.DialTimeout(2 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
+			defer d.Close() //nolint:errcheck // it has no errors
+			for _, noWait := range []bool{false, true} {
+				req := request("job", "a")
+				req.NoWait = noWait
+				began := time.Now()
+				_, err := d.Acquire(t.Context(), req)
+				if took := time.Since(began); took > 5*time.Second {
+					t.Errorf("Acquire returned after %v", took)
+				}
+				says(t, err, tt.says...)
+				if tt.is != nil && !errors.Is(err, tt.is) {
+					t.Errorf("Acquire = %v, want %v", err, tt.is)
+				}
+			}
+		})
+	}
+}
+
+// Over TLS all is as without, and each server is known by the name that it is addressed by.
+func TestTLS(t *testing.T) {
+	server := zktest.Single(t, zktest.TLS)
+	addr, conf := server.Secure()
+	conf.ServerName = ""
+	d := newDriver(t, []string{addr}, zklock.TLS(conf))
+	l := acquire(t, d, request("job", "a"))
+	refused(t, newDriver(t, []string{server.Addr()}), "job", "without TLS, of a lock that is held with it")
+	release(t, l)
+}
+
+// Nodes are made for the user of Digest only, or as ACL says.
+func TestACL(t *testing.T) {
+	server := zktest.Single(t)
+	single := []string{server.Addr()}
+	acquire(t, newDriver(t, single), request("ours", "a"))
+	stranger := zklock.New(single, zklock.Timeout(timeout))
+	defer stranger.Close() //nolint:errcheck // it has no errors
+	_, err := stranger.Status(t.Context(), "ours")
+	if !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("Status by a stranger = %v, want %v", err, zk.ErrNoAuth)
+	}
+	open := newDriver(t, single, zklock.Root("/open"), zklock.ACL(zk.WorldACL(zk.PermAll)...))
+	if _, err := newTree(t, server.Addr()).Create("/open", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, open, request("job", "a"))
+	guest := zklock.New(single, zklock.Root("/open"), zklock.Timeout(timeout))
+	defer guest.Close() //nolint:errcheck // it has no errors
+	refused(t, guest, "job", "of a lock that everybody may see")
+}

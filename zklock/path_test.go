@@ -1,0 +1,126 @@
+package zklock
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The wire format, version 1.
+func TestFolder(t *testing.T) {
+	tests := []struct{ root, name, want string }{
+		{"/snib", "job", "/snib/job"},
+		{"/snib", "orders/42", "/snib/orders%2F42"},
+		{"/snib", "50%", "/snib/50%25"},
+		{"/snib", ".", "/snib/%2E"},
+		{"/snib", "..", "/snib/%2E%2E"},
+		{"/snib", "...", "/snib/..."},
+		{"/snib", ".hidden", "/snib/.hidden"},
+		{"/snib", "a b\n", "/snib/a%20b%0A"},
+		{"/snib", "日本", "/snib/%E6%97%A5%E6%9C%AC"},
+		{"/snib", "🔒", "/snib/%F0%9F%94%92"},
+		{"/snib", "\x7f~", "/snib/%7F~"},
+		{"/snib", "zookeeper", "/snib/zookeeper"},
+		{"/", "zookeeper", "/%7Aookeeper"},
+		{"/", "job", "/job"},
+	}
+	for _, tt := range tests {
+		c := config{root: tt.root}
+		got := c.folder(tt.name)
+		if got != tt.want {
+			t.Errorf("folder of %q in %q = %q, want %q", tt.name, tt.root, got, tt.want)
+		}
+		if name, ok := c.lockName(node(got)); !ok || name != tt.name {
+			t.Errorf("lock of %q = %q, %v; want %q", got, name, ok, tt.name)
+		}
+	}
+}
+
+// What we would have written in another way is no lock of ours.
+func TestLockNameForeign(t *testing.T) {
+	c, top := config{root: "/snib"}, config{root: "/"}
+	for _, node := range []string{"%", "a%2", "a%2f", "%41", "%ZZ", "a b", "日本", "%FF", "a%00", "."} {
+		if name, ok := c.lockName(node); ok {
+			t.Errorf("the node %q is taken for the lock %q", node, name)
+		}
+	}
+	if name, ok := top.lockName("zookeeper"); ok {
+		t.Errorf("ZooKeeper's own node is taken for the lock %q", name)
+	}
+}
+
+func FuzzFolder(f *testing.F) {
+	for _, name := range []string{"job", "a/b", "..", "%2F", "日本\n", "zookeeper", "\x7f"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if !utf8.ValidString(name) || driver.CheckName(name) != nil {
+			return
+		}
+		for _, root := range []string{"/", "/a/b"} {
+			c := config{root: root}
+			path := c.folder(name)
+			last := strings.TrimPrefix(path, strings.TrimSuffix(root, "/")+"/")
+			if strings.ContainsFunc(last, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }) || last == "." || last == ".." {
+				t.Errorf("folder of %q = %q, which ZooKeeper may not take", name, path)
+			}
+			if got, ok := c.lockName(node(path)); !ok || got != name {
+				t.Errorf("lock of %q = %q, %v; want %q", path, got, ok, name)
+			}
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	tests := []struct {
+		name    string
+		servers []string
+		opt     Option
+		says    string // "" if it is right
+	}{
+		{"Default", []string{"localhost"}, nil, ""},
+		{"Addresses", []string{"zk1:2181", "[::1]:2181", "::1", "10.0.0.1"}, nil, ""},
+		{"NoServer", nil, nil, "list of servers"},
+		{"EmptyServer", []string{""}, nil, "no host"},
+		{"ServerWithUser", []string{"u:zktest-secret@host:1"}, nil, "no host"},
+		{"PortTooGreat", []string{"host:70000"}, nil, "no host"},
+		{"Root", []string{"a"}, Root("/infra/locks"), ""},
+		{"RootOfAll", []string{"a"}, Root("/"), ""},
+		{"RelativeRoot", []string{"a"}, Root("infra"), "does not begin with /"},
+		{"RootEndsWithSlash", []string{"a"}, Root("/infra/"), "empty part"},
+		{"RootUp", []string{"a"}, Root("/a/../b"), ". or .."},
+		{"RootControl", []string{"a"}, Root("/a\x01"), "characters"},
+		{"RootReserved", []string{"a"}, Root("/zookeeper/x"), "ZooKeeper's own"},
+		{"ShortTimeout", []string{"a"}, Timeout(0), "session timeout 0s"},
+		{"LongTimeout", []string{"a"}, Timeout(1 << 62), "session timeout"},
+		{"ShortDial", []string{"a"}, DialTimeout(-1), "dial timeout"},
+		{"NoUser", []string{"a"}, Digest("", "zktest-secret"), "digest"},
+		{"UserWithColon", []string{"a"}, Digest("a:b", "zktest-secret"), "digest"},
+		{"NoPassword", []string{"a"}, Digest("a", ""), "digest"},
+		{"EmptyACL", []string{"a"}, ACL(), "no entries"},
+		{"NilTLS", []string{"a"}, TLS(nil), "nil"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var opts []Option
+			if tt.opt != nil {
+				opts = append(opts, tt.opt)
+			}
+			d := New(tt.servers, opts...)
+			defer d.Close() //nolint:errcheck // it has no errors
+			if tt.says == "" {
+				if d.bad != nil {
+					t.Errorf("New = %v, want no error", d.bad)
+				}
+				return
+			}
+			_, err := d.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: 1})
+			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "zktest-secret") {
+				t.Errorf("Acquire = %v, want ErrInvalid that says %q, without a password", err, tt.says)
+			}
+		})
+	}
+}

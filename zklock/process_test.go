@@ -1,0 +1,32 @@
+package zklock_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/zklock"
+)
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
+
+// A job is what a child process does with a driver of its own.
+type job struct {
+	jobtest.Job
+	Servers []string
+}
+
+func (j job) do(ctx context.Context) error {
+	d := zklock.New(j.Servers, options()...)
+	defer d.Close() //nolint:errcheck // it has no errors
+	return j.Do(ctx, d)
+}
+
+// startHolder starts a child process that holds a lock, or waits for it.
+func startHolder(t testing.TB, servers []string, req driver.Request) *livetest.Child {
+	t.Helper()
+	return livetest.StartChild(t, job{jobtest.Job{Role: "hold", Req: req}, servers})
+}

@@ -1,0 +1,164 @@
+package zklock
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+)
+
+const someID = "541141a4-7c3d-47a1-9484-716030f424b0"
+
+func TestParse(t *testing.T) {
+	tests := []struct {
+		name string // of a node
+		want contender
+		no   bool // it takes no part
+	}{
+		{name: "_c_" + someID + "-lock-0000000007", want: contender{id: someID, seq: 7}},
+		{name: "_c_" + someID + "-__WRIT__0000000007", want: contender{id: someID, seq: 7}},
+		{name: "_c_" + someID + "-__READ__2147483647", want: contender{id: someID, seq: math.MaxInt32, mode: modeShared}},
+		{name: "_c_" + someID + "-lock--2147483648", want: contender{id: someID, seq: math.MinInt32}},
+		{name: "_c_" + someID + "-__READ__-2147483648", want: contender{id: someID, seq: math.MinInt32, mode: modeShared}},
+		{name: "_c_" + someID + "-lock--000000005", want: contender{id: someID, seq: -5}}, // Java counts the sign as a digit
+		{name: "_c_" + someID + "-slot3-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 3}},
+		{name: "_c_" + someID + "-slot12--2000000001", want: contender{id: someID, seq: -2000000001, mode: modeSlot, slots: 12}},
+		{name: "_k_" + someID + "-slot12-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 12, kept: true}},
+		{name: "_c_0123456789abcdef0123456789abcdef-lock-0000000009", want: contender{id: "0123456789abcdef0123456789abcdef-loc", seq: 9}}, // go-zookeeper
+		{name: "87e83f711a5a446ca83b209ce2f88e4a__lock__0000000001", want: contender{seq: 1}},                                              // kazoo
+		{name: "87e83f711a5a446ca83b209ce2f88e4a__rlock__0000000001", want: contender{seq: 1, mode: modeShared}},
+		{name: "x-72057594037927936-0000000002", want: contender{seq: 2}}, // ZooKeeper's own recipe
+		{name: "x-72057594037927936-1000000002", want: contender{seq: 1000000002}},
+		{name: "lock-0000000003", want: contender{seq: 3}},
+		{name: "-slot0-0000000003", want: contender{seq: 3}},
+		{name: "locks", no: true},
+		{name: "", no: true},
+		{name: "000000001", no: true},
+		{name: "lock-3000000000", no: true}, // no int32
+	}
+	for _, tt := range tests {
+		tt.want.node = tt.name
+		got, ok := parse(tt.name)
+		if ok == tt.no || ok && got != tt.want {
+			t.Errorf("parse(%q) = %+v, %v; want %+v, %v", tt.name, got, ok, tt.want, !tt.no)
+		}
+	}
+}
+
+// What we write we read as what it was meant to be.
+func TestParseOwn(t *testing.T) {
+	for _, seq := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
+		for _, readWrite := range []bool{false, true} {
+			for _, req := range []driver.Request{{}, {Shared: true}, {Slots: 1}, {Slots: 1000000}} {
+				c := config{readWrite: readWrite}
+				id := newID()
+				got, ok := parse(prefix + id + c.mark(req) + seq)
+				a := attempt{req: req}
+				if want := a.me(); !ok || got.id != id || got.mode != want.mode || got.slots != want.slots || got.kept {
+					t.Errorf("%+v is read as %+v, %v; want %+v", req, got, ok, want)
+				}
+			}
+		}
+	}
+}
+
+// The order is that of arrival, also when the counter has wrapped around.
+func TestLine(t *testing.T) {
+	for _, want := range [][]string{
+		{"lock-2147483646", "__READ__2147483647", "lock--2147483648", "__WRIT__-2147483647"},
+		{"lock--999999999", "lock--000000001", "lock-0000000000", "slot3-0000000010"},
+	} {
+		for i := range want { // in whatever order the server lists them
+			names := slices.Concat([]string{"no number"}, want[i:], want[:i])
+			var got []string
+			for _, c := range line(names) {
+				got = append(got, c.node)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("line of %q = %q, want %q", names, got, want)
+			}
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	const w, r, s2, s3 = "lock-", "__READ__", "-slot2-", "-slot3-"
+	tests := []struct {
+		name  string
+		line  []string // the last is the one that asks
+		grant bool
+		watch int // index of the node; -1 for none
+		all   bool
+		kind  bool // it is of another kind
+	}{
+		{name: "First", line: []string{w}, grant: true, watch: -1},
+		{name: "Second", line: []string{w, w}, watch: 0},
+		{name: "OnlyThePredecessor", line: []string{w, w, w, w}, watch: 2},
+		{name: "ReadersTogether", line: []string{r, r, r}, grant: true, watch: -1},
+		{name: "WriterBehindReaders", line: []string{r, r, w}, watch: 1},
+		{name: "ReaderBehindWriter", line: []string{w, r, r}, watch: 0},
+		{name: "ReaderBehindLastWriter", line: []string{r, w, w, r, r}, watch: 2},
+		{name: "Slot", line: []string{s3, s3, s3}, grant: true, watch: -1},
+		{name: "SlotFirstWaiter", line: []string{s3, s3, s3, s3}, watch: -1, all: true},
+		{name: "SlotSecondWaiter", line: []string{s3, s3, s3, s3, s3}, watch: 3},
+		{name: "OtherSize", line: []string{s3, s2}, watch: -1, kind: true},
+		{name: "LockAmongSlots", line: []string{s3, w}, watch: -1, kind: true},
+		{name: "SlotBehindLock", line: []string{w, s3}, watch: -1, kind: true},
+		{name: "BehindWhoMayStillBeFirst", line: []string{s3, w, s3}, watch: 1},
+		{name: "ReaderBehindSlot", line: []string{r, s3, r}, watch: 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var names []string
+			for i, mark := range tt.line {
+				names = append(names, fmt.Sprintf("%s%010d", mark, i))
+			}
+			all := line(names)
+			last := len(all) - 1
+			want := verdict{granted: tt.grant, all: tt.all}
+			if tt.watch >= 0 {
+				want.watch = names[tt.watch]
+			}
+			got, err := judge(all[last], all[:last])
+			if got != want || errors.Is(err, driver.ErrKind) != tt.kind || (err != nil) != tt.kind {
+				t.Errorf("judge = %+v, %v; want %+v, kind conflict %v", got, err, want, tt.kind)
+			}
+		})
+	}
+}
+
+// Which changes of a folder may have come last. In each case the folder was made at 10, and our node before had the number 6.
+func TestPlaceBefore(t *testing.T) {
+	const name = "_c_" + someID + "-lock-0000000007"
+	folder := func(made int64, version int32, names ...string) sight {
+		return sight{names: names, stat: zk.Stat{Czxid: made, Cversion: version}}
+	}
+	tests := []struct {
+		name   string
+		folder sight
+		want   bool
+	}{
+		{"Ours", folder(10, 2*8-1, name), true},
+		{"NotListed", folder(10, 2*8), false},
+		{"AnotherListed", folder(10, 2*8-1, "lock-0000000007"), false},
+		{"TwoListed", folder(10, 2*9-2, name, "lock-0000000008"), false},
+		{"OneCameAndWentSince", folder(10, 2*9-1, name), false},
+		{"AnotherFolder", folder(20, 2*8-1, name), false},
+	}
+	for _, tt := range tests {
+		if got := (place{folder: 10, seq: 6}).before(name, tt.folder); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	if (place{folder: 10, seq: 5}).before(name, folder(10, 2*8-1, name)) {
+		t.Error("somebody came between our two nodes, and is not noticed")
+	}
+	if (place{}).before(name, folder(10, 2*8-1, name)) {
+		t.Error("without a node before it is taken for known")
+	}
+}

@@ -1,0 +1,414 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A session is one session with the ensemble, and what hangs on it. Several connections may carry it, one after the other; but
+// when it is over, the client library's connection is ended with it, and is not used for another one: what was asked in one
+// session is never done in the next.
+type session struct {
+	d    *Driver
+	conn *zk.Conn
+	life context.Context // done when the session is over; the cause says why
+	end  context.CancelCauseFunc
+
+	begun chan struct{} // closed when we have said who we are
+	calls sync.WaitGroup
+
+	mu      sync.Mutex
+	closing bool
+	id      int64         // 0 until it has begun
+	timeout time.Duration // as negotiated
+	link    *link
+	up      chan struct{} // closed while there is a connection
+	links   int           // connections so far
+	acked   driver.Instant
+	worry   error // of the last connection that could not be had
+	lapse   *time.Timer
+	holds   map[string]*hold // by path
+	watches map[watch]chan struct{}
+
+	creating map[string]chan struct{} // nodes whose creation has not been sent, by path
+	last     map[string]place         // of our latest node in a folder, if it was alone and is deleted
+
+	sweeper sweeper
+}
+
+// open begins a session. It does not wait for it.
+func (d *Driver) open() *session {
+	s := &session{
+		d: d, begun: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
+		holds: map[string]*hold{}, watches: map[watch]chan struct{}{},
+		creating: map[string]chan struct{}{}, last: map[string]place{},
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hosts{done: s.life.Done()}),
+		zk.WithDialer(s.dial), zk.WithEventCallback(s.event), zk.WithLogger(silent{}), zk.WithLogInfo(false))
+	if err != nil { // it looks at the list of servers only
+		s.end(err)
+		return s
+	}
+	s.conn = conn
+	tend := func() {
+		<-s.life.Done()
+		s.close(events)
+	}
+	if !d.life.Go(tend) {
+		s.end(driver.ErrClosed)
+		tend()
+	}
+	d.life.Go(s.begin)
+	return s
+}
+
+// silent keeps the client library from writing to the standard error. What goes wrong is told by calls.
+type silent struct{}
+
+func (silent) Printf(string, ...any) {}
+
+// begin says who we are. The library says it again on each connection to come.
+func (s *session) begin() {
+	for s.life.Err() == nil {
+		s.mu.Lock()
+		up := s.up
+		s.mu.Unlock()
+		select {
+		case <-up:
+		case <-s.life.Done():
+			return
+		}
+		if most := s.granted(); most < s.d.conf.timeout {
+			s.over(fmt.Errorf("%w session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
+				driver.ErrInvalid, s.d.conf.timeout, most))
+			return
+		}
+		var err error
+		if who := s.d.conf.digest; who != nil {
+			err = told(s.conn.AddAuth("digest", who))
+		}
+		switch {
+		case err == nil:
+			close(s.begun)
+			return
+		case !errors.Is(err, errApart):
+			s.over(fmt.Errorf("%w: we can't say who we are: %w", errOver, err))
+		}
+	}
+}
+
+// granted is the session's timeout.
+func (s *session) granted() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.timeout
+}
+
+// close ends what the client library does. It returns within a few seconds, also when the server hangs.
+func (s *session) close(events <-chan zk.Event) {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	quiet := make(chan struct{})
+	go func() { s.calls.Wait(); close(quiet) }()
+	for range 2 { // calls have time to end, at last by the end of the connection: the library is not closed in the midst of them
+		timer := time.NewTimer(s.patience())
+		select {
+		case <-quiet:
+		case <-timer.C:
+			s.hangUp()
+		}
+		timer.Stop()
+	}
+	s.conn.Close()
+	s.hangUp()
+	for range events { // until it has come to its end
+	}
+}
+
+// hangUp cuts the connection, if there is one.
+func (s *session) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link != nil {
+		_ = s.link.Close() // it may be closed already
+	}
+}
+
+// session returns the present session, with a connection, which it waits for if need be.
+func (d *Driver) session(ctx context.Context) (*session, error) {
+	d.mu.Lock()
+	if d.life.Over() {
+		d.mu.Unlock()
+		return nil, driver.ErrClosed
+	}
+	if d.present == nil || d.present.life.Err() != nil {
+		d.present = d.open()
+	}
+	s := d.present
+	d.mu.Unlock()
+	return s, s.ready(ctx)
+}
+
+// ready waits for a connection, for as long as the dial timeout.
+func (s *session) ready(ctx context.Context) error {
+	s.mu.Lock()
+	up := s.up
+	s.mu.Unlock()
+	select {
+	case <-s.begun:
+		select {
+		case <-up:
+			return nil
+		default:
+		}
+	default:
+	}
+	timer := time.NewTimer(s.d.conf.dial)
+	defer timer.Stop()
+	for _, event := range []<-chan struct{}{s.begun, up} {
+		select {
+		case <-event:
+		case <-s.life.Done():
+			return context.Cause(s.life)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return s.unreachable()
+		}
+	}
+	return nil
+}
+
+func (s *session) unreachable() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := fmt.Errorf("%w (%s) within %v", errApart, strings.Join(s.d.conf.servers, ","), s.d.conf.dial)
+	if s.worry != nil {
+		err = fmt.Errorf("%w: %w", err, s.worry)
+	}
+	return err
+}
+
+// trouble notes why there is no connection.
+func (s *session) trouble(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worry = err
+}
+
+// event is called by the client library, in the order in which things came from the server, and must not wait for anything.
+func (s *session) event(e zk.Event) {
+	switch {
+	case e.Type != zk.EventSession:
+		s.changed(e)
+	case e.State == zk.StateHasSession:
+		s.connected()
+	case e.State == zk.StateDisconnected:
+		s.apart()
+	case e.State == zk.StateExpired:
+		s.over(fmt.Errorf("%w: %w", errOver, zk.ErrSessionExpired))
+	}
+}
+
+// agreed is called with what a server has answered to our wish for a session, before the client library knows of it.
+func (s *session) agreed(id int64, timeout time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id == 0 {
+		return // it has expired
+	}
+	s.timeout = timeout
+	if s.id == 0 { // on later connections it is the same
+		s.id = id
+	}
+}
+
+// connected is called when the session has a connection.
+func (s *session) connected() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.links++
+	s.worry = nil
+	if s.lapse != nil {
+		s.lapse.Stop()
+	}
+	select {
+	case <-s.up: // it was not told that the last one went
+	default:
+		close(s.up)
+	}
+}
+
+// apart is called when the session has no connection any more, or again did not get one. Whoever waits looks again on the next.
+func (s *session) apart() {
+	if lost := s.disconnect(); lost {
+		s.loseAll()
+	}
+}
+
+// disconnect reports whether the holds are lost.
+func (s *session) disconnect() (lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.up:
+	default:
+		return false
+	}
+	s.up = make(chan struct{})
+	s.wakeAll()
+	left := s.acked.Add(s.tenure() * 99 / 100).Left(driver.Now()) // clocks differ in rate
+	if !s.d.conf.suspend || left <= 0 {
+		return true
+	}
+	s.lapse = time.AfterFunc(left, s.loseAll)
+	return false
+}
+
+// tenure is for how long from a request that the leader has answered the session is sure to live. It is called with the mutex
+// held.
+//
+// The leader counts the session's timeout from when the server that we are connected to last told it of us. That may have
+// been before our last request: the library says something every third of the timeout, and servers report twice in a
+// tick, of which a session has two at least. If the server dies before it reports again, the session ends as much earlier:
+// 1 - 1/3 - 1/4.
+func (s *session) tenure() time.Duration { return s.timeout * 5 / 12 }
+
+// loseAll tells all holders that their locks are lost. Their nodes go as soon as a server can be asked to delete them.
+func (s *session) loseAll() { s.lose(fmt.Errorf("%w: %w", driver.ErrLost, errApart)) }
+
+// over ends the session.
+func (s *session) over(why error) {
+	s.end(why)
+	s.mu.Lock()
+	s.wakeAll()
+	s.mu.Unlock()
+	s.lose(fmt.Errorf("%w: %w", driver.ErrLost, context.Cause(s.life)))
+}
+
+func (s *session) lose(why error) {
+	s.mu.Lock()
+	holds := slices.Collect(maps.Values(s.holds))
+	s.mu.Unlock()
+	for _, h := range holds {
+		h.lose(why)
+	}
+}
+
+// A call is a request to a server, in a goroutine: the client library knows no contexts.
+type call[T any] struct {
+	s     *session
+	start driver.Instant // just before it was sent
+	done  chan struct{}  // closed when the answer is there, or there will be none
+	val   T
+	err   error
+}
+
+// begin sends a request.
+func begin[T any](s *session, send func(*zk.Conn) (T, error)) *call[T] {
+	c := &call[T]{s: s, start: driver.Now(), done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || s.life.Err() != nil {
+		c.err = context.Cause(s.life)
+		close(c.done)
+		return c
+	}
+	s.calls.Go(func() {
+		defer close(c.done)
+		c.val, c.err = send(s.conn)
+		c.err = told(c.err)
+		if errors.Is(c.err, errOver) {
+			s.over(c.err)
+		}
+	})
+	return c
+}
+
+// wait returns the answer. When ctx ends first the request goes on, and with it the call.
+func (c *call[T]) wait(ctx context.Context) (T, error) {
+	select {
+	case <-c.done:
+		return c.val, c.err
+	case <-ctx.Done():
+		select {
+		case <-c.done: // both
+			return c.val, c.err
+		default:
+		}
+		var none T
+		return none, context.Cause(ctx)
+	case <-c.s.life.Done():
+		var none T
+		return none, context.Cause(c.s.life)
+	}
+}
+
+// refused reports whether the server is known to have answered that it does not do it.
+func (c *call[T]) refused() bool {
+	select {
+	case <-c.done:
+		return c.err != nil && answered(c.err)
+	default:
+		return false
+	}
+}
+
+// do is a call that is waited for, when there is a connection.
+func do[T any](ctx context.Context, s *session, send func(*zk.Conn) (T, error)) (val T, start driver.Instant, err error) {
+	if err := s.ready(ctx); err != nil {
+		return val, start, err
+	}
+	c := begin(s, send)
+	val, err = c.wait(ctx)
+	return val, c.start, err
+}
+
+// confirm asks the leader: when it answers, the session lived when it was asked, and what this server shows is no older than
+// that.
+func (s *session) confirm(ctx context.Context) (driver.Instant, error) {
+	_, start, err := do(ctx, s, sync1)
+	if err == nil {
+		s.ack(start)
+	}
+	return start, err
+}
+
+func sync1(conn *zk.Conn) (string, error) { return conn.Sync("/") }
+
+// ack notes that the leader has answered what was asked at start.
+func (s *session) ack(start driver.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.acked.Before(start) {
+		s.acked = start
+	}
+}
+
+// children lists a folder. One that does not exist is empty.
+func children(folder string) func(*zk.Conn) (sight, error) {
+	return func(conn *zk.Conn) (sight, error) {
+		seen, err := watch{path: folder, children: true}.get(conn, false)
+		if errors.Is(err, zk.ErrNoNode) {
+			return sight{}, nil
+		}
+		return seen, err
+	}
+}
+
+// remove deletes a node, whatever its version.
+func remove(path string) func(*zk.Conn) (struct{}, error) {
+	return func(conn *zk.Conn) (struct{}, error) { return struct{}{}, conn.Delete(path, -1) }
+}

@@ -1,0 +1,109 @@
+package zklock
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
+)
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Inspector = (*Driver)(nil)
+)
+
+// A Driver takes leases that are nodes of one session with a ZooKeeper ensemble. It is safe for concurrent use.
+type Driver struct {
+	conf config
+	bad  error // what is wrong with the options
+
+	mu      sync.Mutex
+	present *session // the latest
+
+	heldMu sync.Mutex // taken last
+	held   map[holdKey]*hold
+
+	life *life.Span
+}
+
+// New returns a driver whose locks are in the ensemble of the given servers, each a host or host:port. All members may be named,
+// or some of them.
+//
+// New does not connect: the session begins with the first call that needs it. What is wrong with the options is said by each
+// acquisition, as [driver.ErrInvalid].
+func New(servers []string, opts ...Option) *Driver {
+	d := &Driver{held: map[holdKey]*hold{}, life: life.New()}
+	d.conf, d.bad = configure(servers, opts)
+	return d
+}
+
+// Info implements [driver.Driver].
+func (d *Driver) Info() driver.Info {
+	return driver.Info{
+		Backend:  "zookeeper",
+		Tenure:   driver.TenureSession,
+		Fencing:  driver.FencingDurable,
+		Fairness: driver.FairAlways,
+		Shared:   true,
+		Slots:    true,
+
+		SessionTTL: d.conf.timeout * 5 / 12, // see session.tenure
+		Assumptions: []string{
+			"a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",
+			"the servers' clocks run at the rate of ours, and minSessionTimeout is two ticks at least",
+			"a leader that is cut off from the majority steps down within 7/12 of a session's timeout: syncLimit ticks are no more than that",
+			"nobody else deletes or makes nodes below the root other than locks",
+		},
+		Faults: driver.Faults{
+			Pause:     "the session ends at its timeout, and the lock goes on; what the holder then writes late, the resource must refuse by token",
+			Crash:     "the lock is free when the session ends, at its timeout",
+			Failover:  "a new leader knows all sessions and locks; without a majority nothing is granted",
+			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
+			ClockJump: "no effect: servers count by a clock that nobody sets",
+		},
+	}
+}
+
+// Close implements [driver.Driver]. It ends the session, and with it all leases and waits. If the server does not answer, it
+// gives up within a few seconds, and the ensemble ends the session by its timeout.
+func (d *Driver) Close() error {
+	d.life.End(func() {
+		d.mu.Lock()
+		s := d.present
+		d.mu.Unlock()
+		if s != nil {
+			s.over(driver.ErrClosed)
+		}
+	})
+	return nil
+}
+
+// usable reports what keeps the driver from doing anything.
+func (d *Driver) usable(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case d.bad != nil:
+		return d.bad
+	case d.life.Over():
+		return driver.ErrClosed
+	}
+	return nil
+}
+
+// check reports what keeps the driver from serving req.
+func (d *Driver) check(req driver.Request) error {
+	switch {
+	case req.TTL <= 0:
+		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
+	case req.Slots < 0:
+		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
+	case req.Slots > 0 && req.Shared:
+		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
+	case req.Detached:
+		return fmt.Errorf("%w request: a lease can't outlive the session that it hangs on", driver.ErrInvalid)
+	}
+	return nil
+}
