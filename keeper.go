@@ -95,15 +95,15 @@ type keeper struct {
 	renewers int
 }
 
-// install makes a granted lease a hold of l and puts it into the keeper's care.
-func (c *core) install(l *Locker, le *lease, now driver.Instant) (*hold, error) {
+// install makes a granted lease a hold of l and puts it into the keeper's care, or finds that it belongs to a hold that is there.
+func (c *core) install(l *Locker, le *lease, now driver.Instant) (_ *hold, joined bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed {
-		return nil, ErrClosed
+		return nil, false, ErrClosed
 	}
 	if h := c.merge(le); h != nil {
-		return h, nil
+		return h, true, nil
 	}
 	h := le.newHold(l, le.next-1, now)
 	if l.conf.owner != "" {
@@ -121,7 +121,7 @@ func (c *core) install(l *Locker, le *lease, now driver.Instant) (*hold, error) 
 	}
 	heap.Push(&c.keeper.heap, le)
 	c.schedule(le)
-	return h, nil
+	return h, false, nil
 }
 
 // newHold makes a new hold the present one of the lease.
@@ -252,6 +252,7 @@ func (c *core) gone(le *lease, err error) {
 	if !errors.Is(err, ErrLost) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
+	err = &lossError{err, LossRefused}
 	var over endings
 	c.mu.Lock()
 	le.confirmed = true
@@ -332,6 +333,7 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (te
 		return nil
 	}
 	h, now := le.hold, driver.Now()
+	margin := max(0, h.deadline().Left(now))
 	var left time.Duration
 	if !errors.Is(err, ErrLost) && !le.deadline.Reached(now) {
 		if err == nil {
@@ -343,6 +345,7 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (te
 		left = max(0, h.deadline().Left(now))
 		c.schedule(le)
 	}
+	ttl := le.ttl // merge may change it
 	c.mu.Unlock()
 	if errors.Is(err, ErrLost) {
 		c.gone(le, err)
@@ -352,7 +355,7 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (te
 	}
 	return func() {
 		h.locker.tell(func(t *Trace) func(Event) { return t.Renewed },
-			Event{Name: le.name, Token: h.token, Took: took, Left: left, Err: err})
+			&Event{Name: le.name, Token: h.token, Took: took, TTL: ttl, Margin: margin, Left: left, Err: err})
 	}
 }
 

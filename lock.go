@@ -2,6 +2,7 @@ package snib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -45,7 +46,7 @@ type hold struct {
 	told   bool          // lost is closed, or would be
 
 	after  chan struct{} // closed once the contexts of the hold before have ended; nil if there is nothing to wait for
-	unseen bool          // its waiter gave up in the same moment: nobody ever had it
+	unseen bool          // its waiter has not taken it yet, and may give up: then nobody ever had it, and no trace is told; guarded by core.mu
 }
 
 // A scope is a context that ends with a hold.
@@ -72,7 +73,7 @@ type leaked struct {
 
 func (l leaked) report() {
 	h := l.hold
-	h.locker.tell(func(t *Trace) func(Event) { return t.Leaked }, Event{
+	h.locker.tell(func(t *Trace) func(Event) { return t.Leaked }, &Event{
 		Name: h.lease.name, Token: h.token, Held: driver.Now().Sub(h.since), Stack: l.stack,
 	})
 	_ = h.leave() // told to the traces
@@ -255,10 +256,11 @@ func (h *hold) leave() error {
 		over.run()
 		// The store may still keep the lock for us. Others need not wait until it lapses, unless that is the point.
 		if !confirmed && l.conf.lockDelay == 0 {
-			_ = c.release(le.granted, l.conf.releaseTimeout)
+			_, _ = c.release(le.granted, l.conf.releaseTimeout)
 		}
 		return lost
 	}
+	queued := le.gate.waiting()
 	ending := h.end(ErrReleased)
 	next := c.handOver(le, now, len(ending.scopes) > 0)
 	if next == nil {
@@ -270,30 +272,28 @@ func (h *hold) leave() error {
 	if next != nil && next.after != nil {
 		close(next.after)
 	}
-	return h.giveBack(now, next != nil)
+	return h.giveBack(now, next != nil, queued)
 }
 
 // giveBack ends what leave began: it tells the store, unless the lease went on to another hold.
-func (h *hold) giveBack(now driver.Instant, local bool) error {
+func (h *hold) giveBack(now driver.Instant, local bool, queued int) error {
 	c, l, le := h.locker.core, h.locker, h.lease
 	var err error
 	var began time.Time
-	told := len(l.conf.traces) > 0 && !h.unseen
-	if told { // reading the clock would cost more than the rest
-		began = time.Now()
-	}
 	if !local {
-		if err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
+		if began, err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
 			err = l.fail("release", le.name, err)
 		}
 		if le.gate != nil {
 			c.passTurn(le.gate)
 		}
 	}
-	if told {
-		l.tell(func(t *Trace) func(Event) { return t.Released }, Event{
-			Name: le.name, Token: h.token, Held: now.Sub(h.since), Took: time.Since(began), Local: local, Err: err,
-		})
+	if len(l.conf.traces) > 0 && !h.unseen {
+		e := Event{Name: le.name, Token: h.token, Held: now.Sub(h.since), Local: local, Queued: queued, Err: err}
+		if !local {
+			e.Took = time.Since(began)
+		}
+		l.tell(func(t *Trace) func(Event) { return t.Released }, &e)
 	}
 	return err
 }
@@ -351,9 +351,9 @@ func (es endings) run() {
 	}
 	for _, e := range es {
 		h := e.hold
-		if len(h.locker.conf.traces) > 0 {
-			go h.locker.tell(func(t *Trace) func(Event) { return t.Lost }, Event{
-				Name: h.lease.name, Token: h.token, Held: driver.Now().Sub(h.since), Err: e.cause,
+		if len(h.locker.conf.traces) > 0 && !h.unseen {
+			go h.locker.tell(func(t *Trace) func(Event) { return t.Lost }, &Event{
+				Name: h.lease.name, Token: h.token, Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause,
 			})
 		}
 	}
@@ -362,10 +362,26 @@ func (es endings) run() {
 // overdue says why a lease whose time has come is over.
 func (le *lease) overdue(now driver.Instant) error {
 	if until := le.hold.until; !until.IsZero() && until.Reached(now) {
-		return fmt.Errorf("%w: MaxHold of %v is over", ErrLost, le.hold.locker.conf.maxHold)
+		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, le.hold.locker.conf.maxHold), LossMaxHold}
 	}
 	if le.trouble != nil {
-		return fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.trouble)
+		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.trouble), LossExpired}
 	}
-	return fmt.Errorf("%w: its lease was not renewed in time", ErrLost)
+	return &lossError{fmt.Errorf("%w: its lease was not renewed in time", ErrLost), LossExpired}
+}
+
+// A lossError is the cause of a loss, with its kind for the traces.
+type lossError struct {
+	error
+	loss Loss
+}
+
+func (e *lossError) Unwrap() error { return e.error }
+
+// lossOf is the kind of a loss with that cause.
+func lossOf(cause error) Loss {
+	if e, ok := errors.AsType[*lossError](cause); ok {
+		return e.loss
+	}
+	return ""
 }

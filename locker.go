@@ -110,7 +110,7 @@ func (l *Locker) Close() error {
 			g.dismiss()
 		}
 		for len(c.keeper.heap) > 0 {
-			over = append(over, c.lose(c.keeper.heap[0], fmt.Errorf("%w: %w", ErrLost, ErrClosed)))
+			over = append(over, c.lose(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
 		}
 		c.keeper.wake()
 	}
@@ -134,49 +134,63 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 	return lock, nil
 }
 
+// A manner is how an acquisition got its hold.
+type manner struct {
+	local  bool // the store was not asked
+	joined bool // it is one more lock of a hold that there was already
+}
+
 // traced is acquire where somebody wants to know how long it took.
 func (l *Locker) traced(ctx context.Context, name string, noWait bool) (*Lock, error) {
-	began := time.Now()
-	l.tell(func(t *Trace) func(Event) { return t.WaitStarted }, Event{Name: name})
-	lock, local, err := l.enter(ctx, name, noWait)
-	waited := time.Since(began)
-	if err != nil {
-		err = l.fail("acquire", name, err)
+	began := driver.Now()
+	e := Event{Context: ctx, Name: name}
+	l.tell(func(t *Trace) func(Event) { return t.WaitStarted }, &e)
+	lock, how, err := l.enter(ctx, name, noWait)
+	e.Local, e.Joined = how.local, how.joined
+	var ended driver.Instant
+	if err == nil && how == (manner{}) {
+		ended = lock.hold.since // as good as now, without reading the clock
+	} else {
+		ended = driver.Now()
 	}
-	l.tell(func(t *Trace) func(Event) { return t.WaitEnded }, Event{Name: name, Waited: waited, Err: err})
+	e.Waited = max(0, ended.Sub(began)) // readings may be a little early
 	if err != nil {
-		return nil, err
+		e.Err = l.fail("acquire", name, err)
 	}
-	l.tell(func(t *Trace) func(Event) { return t.Acquired },
-		Event{Name: name, Token: lock.Token(), Waited: waited, Local: local})
+	l.tell(func(t *Trace) func(Event) { return t.WaitEnded }, &e)
+	if err != nil {
+		return nil, e.Err
+	}
+	e.Token = lock.Token()
+	l.tell(func(t *Trace) func(Event) { return t.Acquired }, &e)
 	return lock, nil
 }
 
-// enter is acquire without its frame. local means that the store was not asked.
-func (l *Locker) enter(ctx context.Context, name string, noWait bool) (lock *Lock, local bool, err error) {
+// enter is acquire without its frame.
+func (l *Locker) enter(ctx context.Context, name string, noWait bool) (*Lock, manner, error) {
 	if ctx.Err() != nil {
-		return nil, false, context.Cause(ctx)
+		return nil, manner{}, context.Cause(ctx)
 	}
 	if err := driver.CheckName(name); err != nil {
-		return nil, false, err
+		return nil, manner{}, err
 	}
 	if h := l.core.carried(ctx, name); h != nil {
 		lock, err := l.reenter(ctx, h)
-		return lock, true, err
+		return lock, manner{local: true, joined: err == nil}, err
 	}
 	if h, err := l.rejoin(name); h != nil || err != nil {
 		if err != nil {
-			return nil, false, err
+			return nil, manner{}, err
 		}
-		return l.newLock(ctx, h), true, nil
+		return l.newLock(ctx, h), manner{local: true, joined: true}, nil
 	}
 	wait, cancel := l.bound(ctx, noWait)
 	defer cancel()
-	h, local, err := l.contend(wait, name, noWait)
+	h, how, err := l.contend(wait, name, noWait)
 	if err != nil {
-		return nil, false, err
+		return nil, manner{}, err
 	}
-	return l.newLock(ctx, h), local, nil
+	return l.newLock(ctx, h), how, nil
 }
 
 // bound returns a context for the wait.
@@ -188,7 +202,7 @@ func (l *Locker) bound(ctx context.Context, noWait bool) (context.Context, conte
 }
 
 // contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.
-func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold, local bool, err error) {
+func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold, _ manner, err error) {
 	var g *gate // stays nil for those who ask without the turn
 	if l.conf.fair || l.conf.owner != "" {
 		if !noWait {
@@ -198,18 +212,18 @@ func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold
 		var handed *hold
 		g, handed, err = l.core.line(ctx, l, name, noWait)
 		if handed != nil || err != nil {
-			return handed, true, err
+			return handed, manner{local: true}, err
 		}
 	}
-	h, err := l.ask(ctx, name, g, noWait)
+	h, joined, err := l.ask(ctx, name, g, noWait)
 	if g != nil && (err != nil || !l.conf.exclusive()) {
 		l.core.passTurn(g) // an exclusive hold keeps the turn until it ends
 	}
-	return h, false, err
+	return h, manner{joined: joined}, err
 }
 
-// ask takes a lease in the store.
-func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (*hold, error) {
+// ask takes a lease in the store. joined means that it is that of a hold that there was already.
+func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (_ *hold, joined bool, _ error) {
 	c := l.core
 	req := driver.Request{
 		Name: name, Owner: l.newOwner(), TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
@@ -229,37 +243,37 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (*h
 		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			err = context.Cause(ctx)
 		}
-		return nil, err
+		return nil, false, err
 	}
-	h, err := l.admit(ctx, req, granted, g, seen)
+	h, joined, err := l.admit(ctx, req, granted, g, seen)
 	if err != nil && granted != nil && !c.isOwned(req.Owner, name) {
 		// Whoever asked is told of err; a release that the store does not hear lapses with the lease.
-		_ = c.release(granted, l.conf.releaseTimeout)
+		_, _ = c.release(granted, l.conf.releaseTimeout)
 	}
-	return h, err
+	return h, joined, err
 }
 
 // admit checks what the store granted, and makes it a hold.
-func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.Lease, g *gate, seen uint64) (*hold, error) {
+func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.Lease, g *gate, seen uint64) (_ *hold, joined bool, _ error) {
 	if granted == nil {
-		return nil, fmt.Errorf("the driver granted nothing without an error")
+		return nil, false, fmt.Errorf("the driver granted nothing without an error")
 	}
 	grant := granted.Grant()
 	if grant.Start.IsZero() || (grant.Token == 0 && l.core.info.Fencing > driver.FencingNone) {
-		return nil, fmt.Errorf("the driver granted a lease without start or token")
+		return nil, false, fmt.Errorf("the driver granted a lease without start or token")
 	}
 	if l.wentBack(grant.Token, seen) {
 		if err := l.regressed(req.Name, grant.Token, seen); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	le := newLease(req, l.conf.lockDelay, granted, g)
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 	now := driver.Now()
 	if le.deadline.Reached(now) {
-		return nil, fmt.Errorf("%w: the grant came %v after it was asked for, with a TTL of %v",
+		return nil, false, fmt.Errorf("%w: the grant came %v after it was asked for, with a TTL of %v",
 			ErrLost, now.Sub(grant.Start), le.ttl)
 	}
 	return l.core.install(l, le, now)
@@ -279,7 +293,7 @@ func (l *Locker) wentBack(token, seen uint64) bool {
 
 // regressed reports a token that went back: as an error where fencing is required, and to the traces.
 func (l *Locker) regressed(name string, token, seen uint64) error {
-	l.tell(func(t *Trace) func(Event) { return t.Regressed }, Event{Name: name, Token: token, Last: seen})
+	l.tell(func(t *Trace) func(Event) { return t.Regressed }, &Event{Name: name, Token: token, Last: seen})
 	if l.conf.fencing == driver.FencingNone {
 		return nil
 	}
@@ -294,14 +308,15 @@ func (l *Locker) newOwner() string {
 	return l.core.owner + strconv.FormatUint(l.core.serial.Add(1), 36)
 }
 
-// release gives a lease back, detached from whatever context has ended by now.
-func (c *core) release(granted driver.Lease, timeout time.Duration) error {
+// release gives a lease back, detached from whatever context has ended by now. It returns when it began, too.
+func (c *core) release(granted driver.Lease, timeout time.Duration) (began time.Time, _ error) {
 	ctx := within(timeout)
 	defer ctx.end()
-	return granted.Release(ctx)
+	return ctx.at.Add(-timeout), granted.Release(ctx)
 }
 
-func (l *Locker) tell(which func(*Trace) func(Event), e Event) {
+// tell fills the backend in, and calls one function of each trace.
+func (l *Locker) tell(which func(*Trace) func(Event), e *Event) {
 	if len(l.conf.traces) > 0 {
 		e.Backend = l.core.info.Backend
 		l.conf.tell(which, e)

@@ -169,7 +169,7 @@ func Tracing(t *Trace) Option {
 }
 
 // Logging writes what happens to locks to l: losses, leaks and tokens that went back as errors, the rest for debugging.
-// Owner ids are never written.
+// Owner ids are never written. Messages and keys are stable; docs/metrics.md lists them.
 func Logging(l *slog.Logger) Option { return Tracing(logTrace(l)) }
 
 func always(set func(*config)) Option {

@@ -29,9 +29,13 @@ type waiter struct {
 }
 
 // A queue is a list of waiters, in order of arrival. It has no allocations of its own.
-type queue struct{ first, last *waiter }
+type queue struct {
+	first, last *waiter
+	length      int
+}
 
 func (q *queue) push(w *waiter) {
+	q.length++
 	w.prev, w.next = q.last, nil
 	if q.last == nil {
 		q.first = w
@@ -42,6 +46,7 @@ func (q *queue) push(w *waiter) {
 }
 
 func (q *queue) remove(w *waiter) {
+	q.length--
 	if w.prev == nil {
 		q.first = w.next
 	} else {
@@ -136,6 +141,7 @@ func (c *core) take(ctx context.Context, g *gate, w *waiter, h *hold) error {
 	if err := h.over(); err != nil {
 		return err
 	}
+	h.unseen = false
 	w.next, g.spare = g.spare, w // nobody else knows of it any more
 	return nil
 }
@@ -151,7 +157,6 @@ func (c *core) quit(g *gate, w *waiter) {
 		}
 		c.mu.Unlock()
 		if h != nil {
-			h.unseen = true
 			h.settle()
 			_ = h.leave() // the store is told if need be, and the next one gets the lock
 		}
@@ -159,6 +164,14 @@ func (c *core) quit(g *gate, w *waiter) {
 		g.queue.remove(w)
 		c.mu.Unlock()
 	}
+}
+
+// waiting is how many queue here. It is called with core.mu held.
+func (g *gate) waiting() int {
+	if g == nil {
+		return 0
+	}
+	return g.queue.length
 }
 
 // dismiss ends the wait of all who queue. It is called with core.mu held.
@@ -202,6 +215,7 @@ func (c *core) handOver(le *lease, now driver.Instant, ending bool) *hold {
 	g.queue.remove(w)
 	le.run.length++
 	h := le.newHold(w.locker, le.next, now)
+	h.unseen = true
 	le.next++
 	c.schedule(le)
 	if ending {

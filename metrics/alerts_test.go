@@ -1,0 +1,154 @@
+package metrics_test
+
+import (
+	"bytes"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/metrics"
+)
+
+// promtool runs Prometheus' own checker.
+func promtool(t *testing.T, stdin string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), livetest.Binary(t, "prometheus", "promtool"), args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestAlertRules(t *testing.T) {
+	if out, err := promtool(t, "", "check", "rules", "alerts.yml"); err != nil {
+		t.Errorf("promtool check rules: %v\n%s", err, out)
+	}
+	if out, err := promtool(t, "", "test", "rules", "alerts_test.yml"); err != nil {
+		t.Errorf("promtool test rules: %v\n%s", err, out)
+	}
+}
+
+// The tests of the rules notice each change that would make an alert useless.
+func TestAlertRulesAreTested(t *testing.T) {
+	rules, tests := file(t, "alerts.yml"), file(t, "alerts_test.yml")
+	for _, change := range []struct{ name, old, new string }{
+		{"OtherPercentile", "histogram_quantile(0.99", "histogram_quantile(0.4"},
+		{"LongerWait", "p99_5m > 1\n", "p99_5m > 6\n"},
+		{"ShorterWait", "p99_5m > 1\n", "p99_5m > 0.5\n"},
+		{"RareWaits", ">= 3", ">= 1"},
+		{"Patience", "[5m])) >= 3\n        for: 5m", "[5m])) >= 3\n        for: 30m"},
+		{"StuckByAnyWaiter", ") < 0.5", ") < 1000"},
+		{"StuckUnlessSomebodyGivesUp", "- sum by (resource) (increase(distributed_lock_failures_total[10m]))", "- 0"},
+		{"StuckByNobody", "sum by (resource) (distributed_lock_waiting) > 0", "sum by (resource) (distributed_lock_waiting) >= 0"},
+		{"ClosedIsLost", `{cause!="closed"}`, ""},
+		{"LostOnce", "distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 0", "distributed_lock_lost_total{cause!=\"closed\"}[10m]) > 5"},
+		{"LateOnce", "late_renewals_total[10m]) > 0", "late_renewals_total[10m]) > 5"},
+		{"RegressedOnce", "token_regressions_total[1h]) > 0", "token_regressions_total[1h]) > 5"},
+		{"EndlessForAMoment", "for: 15m", "for: 1m"},
+		{"Endless", "without_expiry > 0", "without_expiry > 5"},
+		{"BusyIsFailure", `reason=~"backend|regressed|invalid"`, `reason=~".*"`},
+		{"FewFailures", "> 0.05", "> 0.5"},
+		{"LeakedOnce", "leaked_total[1h]) > 0", "leaked_total[1h]) > 5"},
+		{"StaleLate", "> 900", "> 9000"},
+		{"StaleEarly", "> 900", "> 0"},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			if n := strings.Count(rules, change.old); n != 1 {
+				t.Fatalf("%q stands %d times in the rules, want once", change.old, n)
+			}
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "alerts.yml"), strings.Replace(rules, change.old, change.new, 1))
+			write(t, filepath.Join(dir, "alerts_test.yml"), tests)
+			if out, err := promtool(t, "", "check", "rules", filepath.Join(dir, "alerts.yml")); err != nil {
+				t.Fatalf("the changed rules are none: %v\n%s", err, out)
+			}
+			if out, err := promtool(t, "", "test", "rules", filepath.Join(dir, "alerts_test.yml")); err == nil {
+				t.Errorf("%q instead of %q, and no test of the rules failed:\n%s", change.new, change.old, out)
+			}
+		})
+	}
+}
+
+// Prometheus' own checker has nothing to say against names, units, types and help texts.
+func TestExpositionIsGood(t *testing.T) {
+	out, err := promtool(t, exposition(t, used(t)), "check", "metrics")
+	if err != nil || out != "" {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
+}
+
+// exposition is what Prometheus reads of a collector.
+func exposition(t *testing.T, c *metrics.Collector) string {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	return answer.Body.String()
+}
+
+var metricName = regexp.MustCompile(`\bdistributed_lock_[a-z_]+`)
+
+// What is named in rules, dashboard and page is what is exported, and the page names all of it.
+func TestNamedMetricsExist(t *testing.T) {
+	exported := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(exposition(t, used(t)), -1) {
+		exported[m[1]] = true
+		if m[2] == "histogram" {
+			for _, part := range []string{"_bucket", "_sum", "_count"} {
+				exported[m[1]+part] = true
+			}
+		}
+	}
+	if len(exported) < 20 {
+		t.Fatalf("only %d names are exported: %v", len(exported), exported)
+	}
+	const page = "../docs/metrics.md"
+	for _, name := range []string{"alerts.yml", "alerts_test.yml", "grafana/snib.json", page} {
+		named := metricName.FindAllString(file(t, name), -1)
+		if len(named) == 0 {
+			t.Errorf("%s names no metric", name)
+		}
+		for _, metric := range named {
+			if !exported[metric] {
+				t.Errorf("%s names %s, which is not exported", name, metric)
+			}
+		}
+	}
+	text := file(t, page)
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(exposition(t, used(t)), -1) {
+		if !strings.Contains(text, "`"+m[1]+"`") {
+			t.Errorf("%s does not name %s", page, m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?m)- alert: (\S+)`).FindAllStringSubmatch(file(t, "alerts.yml"), -1) {
+		if !strings.Contains(text, "### "+m[1]+"\n") {
+			t.Errorf("%s does not say what to do about %s", page, m[1])
+		}
+	}
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.FromSlash(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")))
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

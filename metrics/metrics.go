@@ -1,0 +1,173 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/internal/label"
+)
+
+// Other is the resource of the names that belong to no resource of their own.
+const Other = label.Other
+
+// Resource is the class of a lock's name by default: the part before the first separator that is followed by a digit.
+// "invoices/2026-11" and "invoices/2026-12" are "invoices"; "cron/report" stays what it is. A separator is a byte of
+// punctuation, or a space.
+//
+// Names that are made unique in another way, as by a UUID that begins with a letter, need a function of your own.
+func Resource(name string) string { return label.Class(name) }
+
+// Options change what a [Collector] does. The zero value is a good choice.
+type Options struct {
+	// Resource returns the class of a lock's name, which stands in the label "resource". It is called from many goroutines
+	// at once, and also with names that are none because they are not valid. Nil is [Resource].
+	Resource func(name string) string
+
+	// MaxResources bounds the number of classes; what comes beyond is [Other]. 0 is [DefaultMaxResources].
+	MaxResources int
+
+	// Resources are classes that are exported as zeros before anything has happened to their locks, so that an alert can
+	// see the first failure as an increase.
+	Resources []string
+}
+
+// DefaultMaxResources is the bound of a [Collector] whose options name none: some 11,000 time series.
+const DefaultMaxResources = label.DefaultMax
+
+// A Collector counts what its Trace is told, and exports it to Prometheus. It is safe for concurrent use, and serves any number
+// of Lockers.
+type Collector struct {
+	resources *label.Classes[resource]
+	descs     descs
+
+	mu       sync.Mutex
+	backends map[string]*backend
+	surveys  map[string]*survey
+}
+
+// New returns a Collector, to be registered with a [prometheus.Registerer]. Options that can't be used are a [snib.ErrInvalid].
+func New(o Options) (*Collector, error) {
+	resources, err := label.NewClasses(o.Resource, o.MaxResources, newResource)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	if len(o.Resources) > resources.Most() {
+		return nil, fmt.Errorf("metrics: %w Resources: they are %d, more than MaxResources, %d", snib.ErrInvalid, len(o.Resources), resources.Most())
+	}
+	for _, class := range o.Resources {
+		resources.Class(class)
+	}
+	return &Collector{resources: resources, descs: newDescs(), backends: map[string]*backend{}, surveys: map[string]*survey{}}, nil
+}
+
+// Trace is to be given to each Locker once, and not to those derived from it, which would count twice: snib.Tracing(c.Trace()).
+func (c *Collector) Trace() *snib.Trace {
+	// Not method values, which would copy each event once more.
+	return &snib.Trace{
+		WaitStarted: func(e snib.Event) { c.resources.Name(e.Name).started.Add(1) },
+		WaitEnded:   func(e snib.Event) { c.waitEnded(&e) },
+		Renewed:     func(e snib.Event) { c.renewed(&e) },
+		Lost:        func(e snib.Event) { c.lost(&e) },
+		Released:    func(e snib.Event) { c.released(&e) },
+		Leaked:      func(e snib.Event) { c.resources.Name(e.Name).leaked.Add(1) },
+		Regressed:   func(e snib.Event) { c.resources.Name(e.Name).regressed.Add(1) },
+	}
+}
+
+func (c *Collector) waitEnded(e *snib.Event) {
+	r := c.resources.Name(e.Name)
+	r.wait.observe(e.Waited.Seconds())
+	switch {
+	case e.Err != nil:
+		why := label.ReasonOf(e.Context, e.Err)
+		r.failures[why].Add(1)
+		if why == label.Backend {
+			c.backend(e.Backend).errors[label.Acquire].Add(1)
+		}
+	case e.Joined:
+		r.joined.Add(1)
+	case e.Local:
+		r.handedOver.Add(1)
+	}
+}
+
+func (c *Collector) lost(e *snib.Event) {
+	r := c.resources.Name(e.Name)
+	r.lost[label.CauseOf(e.Loss)].Add(1)
+	r.hold.observe(e.Held.Seconds())
+}
+
+func (c *Collector) released(e *snib.Event) {
+	r := c.resources.Name(e.Name)
+	r.hold.observe(e.Held.Seconds())
+	r.queue.observe(float64(e.Queued))
+	switch {
+	case e.Err == nil:
+	case errors.Is(e.Err, snib.ErrLost): // so the store said when it was to be released
+		r.lost[label.CauseOf(snib.LossRefused)].Add(1)
+	default:
+		c.backend(e.Backend).errors[label.Release].Add(1)
+	}
+}
+
+func (c *Collector) renewed(e *snib.Event) {
+	b := c.backend(e.Backend)
+	b.took.observe(e.Took.Seconds())
+	if e.TTL > 0 {
+		b.margin.observe(e.Margin.Seconds() / e.TTL.Seconds())
+	}
+	if label.Late(e) {
+		c.resources.Name(e.Name).late.Add(1)
+	}
+	outcome := label.OutcomeOf(e.Err)
+	b.renewals[outcome].Add(1)
+	if outcome == label.Failed {
+		b.errors[label.Renew].Add(1)
+	}
+}
+
+// backend returns the counts for a backend. There are as many as kinds of stores in the program.
+func (c *Collector) backend(name string) *backend {
+	name = label.Clean(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := c.backends[name]
+	if b == nil {
+		b = &backend{name: name, took: newHistogram(label.Latencies()), margin: newHistogram(label.Margins())}
+		c.backends[name] = b
+	}
+	return b
+}
+
+// A resource has the counts for one class of names.
+type resource struct {
+	class string
+
+	started    atomic.Uint64 // waits
+	wait       histogram     // of those that ended
+	failures   [label.Reasons]atomic.Uint64
+	joined     atomic.Uint64 // locks that began no hold
+	hold       histogram     // of those that ended
+	queue      histogram     // at releases
+	handedOver atomic.Uint64
+	lost       [label.Causes]atomic.Uint64
+	leaked     atomic.Uint64
+	regressed  atomic.Uint64
+	late       atomic.Uint64 // renewals
+}
+
+func newResource(class string) *resource {
+	return &resource{class: class, wait: newHistogram(label.Waits()), hold: newHistogram(label.Holds()), queue: newHistogram(label.Lengths())}
+}
+
+// A backend has the counts for one kind of store.
+type backend struct {
+	name     string
+	took     histogram
+	margin   histogram
+	renewals [label.Outcomes]atomic.Uint64
+	errors   [label.Ops]atomic.Uint64
+}

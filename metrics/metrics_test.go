@@ -1,0 +1,359 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/metrics"
+)
+
+func newCollector(t testing.TB, o metrics.Options) *metrics.Collector {
+	t.Helper()
+	c, err := metrics.New(o)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return c
+}
+
+// open returns a Locker that is closed with the test.
+func open(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
+	t.Helper()
+	l, err := snib.New(d, opts...)
+	if err != nil {
+		t.Fatalf("snib.New: %v", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func acquire(t testing.TB, l *snib.Locker, name string) *snib.Lock {
+	t.Helper()
+	lock, err := l.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Acquire(%q): %v", name, err)
+	}
+	return lock
+}
+
+func release(t testing.TB, lock *snib.Lock) {
+	t.Helper()
+	if err := lock.Release(); err != nil {
+		t.Fatalf("Release(%q): %v", lock.Name(), err)
+	}
+}
+
+func memory() driver.Driver { return memlock.New() }
+
+// A scrape is what Prometheus would read, as "name{label="value"}" and a number, and "name_count", "name_sum" and
+// "name_bucket" of histograms.
+type scrape map[string]float64
+
+// read scrapes a collector, through a registry that checks what it is given.
+func read(t testing.TB, c prometheus.Collector) scrape {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(c); err != nil {
+		t.Fatalf("Register: %v", err)
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatalf("Gather: %v", err)
+	}
+	got := scrape{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			got.add(f.GetName(), m)
+		}
+	}
+	return got
+}
+
+func (s scrape) add(name string, m *dto.Metric) {
+	var labels []string
+	for _, l := range m.GetLabel() {
+		labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+	}
+	series := func(suffix string, more ...string) string {
+		all := append(slices.Clone(labels), more...)
+		if len(all) == 0 {
+			return name + suffix
+		}
+		return name + suffix + "{" + strings.Join(all, ",") + "}"
+	}
+	switch h := m.GetHistogram(); {
+	case h != nil:
+		s[series("_count")], s[series("_sum")] = float64(h.GetSampleCount()), h.GetSampleSum()
+		for _, b := range h.GetBucket() {
+			s[series("_bucket", fmt.Sprintf("le=\"%v\"", b.GetUpperBound()))] = float64(b.GetCumulativeCount())
+		}
+	case m.GetCounter() != nil:
+		s[series("")] = m.GetCounter().GetValue()
+	default:
+		s[series("")] = m.GetGauge().GetValue()
+	}
+}
+
+// want checks some series.
+func (s scrape) want(t *testing.T, want scrape) {
+	t.Helper()
+	for _, series := range slices.Sorted(maps.Keys(want)) {
+		if got, ok := s[series]; !ok || math.Abs(got-want[series]) > 1e-6 {
+			t.Errorf("%s = %v (exported: %v), want %v", series, got, ok, want[series])
+		}
+	}
+}
+
+func TestWaitsAndHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCollector(t, metrics.Options{})
+		l := open(t, memlock.New(), snib.Tracing(c.Trace()))
+		first := acquire(t, l, "jobs/1")
+		var others sync.WaitGroup
+		for range 2 {
+			others.Go(func() {
+				lock, err := l.Acquire(t.Context(), "jobs/1")
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				time.Sleep(20 * time.Second)
+				if err := lock.Release(); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond)
+		read(t, c).want(t, scrape{
+			`distributed_lock_held{resource="jobs"}`:                           1,
+			`distributed_lock_waiting{resource="jobs"}`:                        2,
+			`distributed_lock_wait_seconds_count{resource="jobs"}`:             1,
+			`distributed_lock_wait_seconds_bucket{resource="jobs",le="0.001"}`: 1,
+		})
+		release(t, first)
+		others.Wait()
+		read(t, c).want(t, scrape{
+			`distributed_lock_held{resource="jobs"}`:                         0,
+			`distributed_lock_waiting{resource="jobs"}`:                      0,
+			`distributed_lock_failures_total{resource="jobs"}`:               0,
+			`distributed_lock_wait_seconds_count{resource="jobs"}`:           3,
+			`distributed_lock_wait_seconds_sum{resource="jobs"}`:             0 + .3 + 20.3,
+			`distributed_lock_wait_seconds_bucket{resource="jobs",le="0.1"}`: 1,
+			`distributed_lock_wait_seconds_bucket{resource="jobs",le="0.5"}`: 2,
+			`distributed_lock_wait_seconds_bucket{resource="jobs",le="5"}`:   2,
+			`distributed_lock_hold_seconds_count{resource="jobs"}`:           3,
+			`distributed_lock_hold_seconds_sum{resource="jobs"}`:             .3 + 20 + 20,
+			`distributed_lock_hold_seconds_bucket{resource="jobs",le="1"}`:   1,
+			`distributed_lock_queue_length_count{resource="jobs"}`:           3,
+			`distributed_lock_queue_length_sum{resource="jobs"}`:             2 + 1 + 0,
+			`distributed_lock_handovers_total{resource="jobs"}`:              1,
+		})
+	})
+}
+
+// A lock that is held twice by re-entering is held once.
+func TestHeldCountsHolds(t *testing.T) {
+	c := newCollector(t, metrics.Options{})
+	l := open(t, memlock.New(), snib.Tracing(c.Trace()), snib.Reentrant())
+	outer := acquire(t, l, "a")
+	inner, err := l.Acquire(outer.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(t, c).want(t, scrape{`distributed_lock_held{resource="a"}`: 1})
+	release(t, inner)
+	read(t, c).want(t, scrape{`distributed_lock_held{resource="a"}`: 1})
+	release(t, outer)
+	read(t, c).want(t, scrape{`distributed_lock_held{resource="a"}`: 0})
+}
+
+func TestFailures(t *testing.T) {
+	tests := []struct {
+		reason string
+		fail   func(t *testing.T, d *fault.Driver, l *snib.Locker) error
+	}{
+		{"busy", func(t *testing.T, _ *fault.Driver, l *snib.Locker) error {
+			release := acquire(t, l.With(snib.Tracing(nil)), "b")
+			_, err := l.TryAcquire(t.Context(), "b")
+			return errors.Join(err, release.Release())
+		}},
+		{"canceled", func(t *testing.T, _ *fault.Driver, l *snib.Locker) error {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(errors.New("the caller had enough"))
+			_, err := l.Acquire(ctx, "a")
+			return err
+		}},
+		{"timeout", func(t *testing.T, _ *fault.Driver, l *snib.Locker) error {
+			ctx, cancel := context.WithTimeout(t.Context(), -1)
+			defer cancel()
+			_, err := l.Acquire(ctx, "a")
+			return err
+		}},
+		{"invalid", func(t *testing.T, _ *fault.Driver, l *snib.Locker) error {
+			lock := acquire(t, l, "a")
+			_, err := l.Acquire(lock.Context(), "a")
+			return errors.Join(err, lock.Release())
+		}},
+		{"closed", func(t *testing.T, _ *fault.Driver, l *snib.Locker) error {
+			_ = l.Close()
+			_, err := l.Acquire(t.Context(), "a")
+			return err
+		}},
+		{"backend", func(t *testing.T, d *fault.Driver, l *snib.Locker) error {
+			d.Sever(fault.Fail)
+			_, err := l.Acquire(t.Context(), "a")
+			return err
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.reason, func(t *testing.T) {
+			c := newCollector(t, metrics.Options{Resource: func(string) string { return "all" }})
+			d := fault.Wrap(memlock.New(), fault.Plan{})
+			if err := tt.fail(t, d, open(t, d, snib.Tracing(c.Trace()))); err == nil {
+				t.Fatal("it did not fail")
+			}
+			got, want := read(t, c), scrape{`distributed_lock_failures_total{resource="all"}`: 1}
+			for _, reason := range []string{"busy", "canceled", "timeout", "invalid", "closed", "regressed", "backend"} {
+				want[fmt.Sprintf("distributed_lock_failure_reasons_total{reason=%q,resource=\"all\"}", reason)] = 0
+			}
+			want[fmt.Sprintf("distributed_lock_failure_reasons_total{reason=%q,resource=\"all\"}", tt.reason)] = 1
+			if tt.reason == "backend" {
+				want[`distributed_lock_backend_errors_total{backend="memory",op="acquire"}`] = 1
+			}
+			got.want(t, want)
+		})
+	}
+}
+
+func TestLosses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCollector(t, metrics.Options{})
+		d := fault.Wrap(memlock.New(), fault.Plan{})
+		l := open(t, d, snib.Tracing(c.Trace()), snib.TTL(30*time.Second))
+		short, broken := acquire(t, l.With(snib.MaxHold(time.Second)), "a"), acquire(t, l, "b")
+		if err := d.Break(t.Context(), "b", broken.Owner(), broken.Token()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		cut := acquire(t, l, "c")
+		d.Sever(fault.Fail)
+		time.Sleep(30 * time.Second)
+		d.Heal()
+		closed := acquire(t, l, "d")
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		want := scrape{}
+		for resource, cause := range map[string]string{"a": "max_hold", "b": "refused", "c": "expired", "d": "closed"} {
+			for _, other := range []string{"max_hold", "refused", "expired", "closed", "unknown"} {
+				want[fmt.Sprintf("distributed_lock_lost_total{cause=%q,resource=%q}", other, resource)] = 0
+			}
+			want[fmt.Sprintf("distributed_lock_lost_total{cause=%q,resource=%q}", cause, resource)] = 1
+			want[fmt.Sprintf("distributed_lock_held{resource=%q}", resource)] = 0
+			want[fmt.Sprintf("distributed_lock_hold_seconds_count{resource=%q}", resource)] = 1
+		}
+		read(t, c).want(t, want)
+		for _, lock := range []*snib.Lock{short, broken, cut, closed} {
+			if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
+				t.Errorf("Release(%q) = %v, want %v", lock.Name(), err, snib.ErrLost)
+			}
+		}
+	})
+}
+
+func TestRenewals(t *testing.T) {
+	c := newCollector(t, metrics.Options{})
+	renewed := c.Trace().Renewed
+	c.Trace().WaitStarted(snib.Event{Name: "a"})
+	const ttl = 30 * time.Second
+	renewed(snib.Event{Name: "a", Backend: "redis", TTL: ttl, Margin: 20 * time.Second, Took: 2 * time.Millisecond})
+	renewed(snib.Event{Name: "a", Backend: "redis", TTL: ttl, Margin: 10 * time.Second})
+	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 9 * time.Second})
+	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 1 * time.Second, Err: errors.New("no route to host")})
+	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 15 * time.Second, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
+	read(t, c).want(t, scrape{
+		`distributed_lock_renewals_total{backend="redis",outcome="ok"}`:           3,
+		`distributed_lock_renewals_total{backend="redis",outcome="failed"}`:       1,
+		`distributed_lock_renewals_total{backend="redis",outcome="refused"}`:      1,
+		`distributed_lock_backend_errors_total{backend="redis",op="renew"}`:       1,
+		`distributed_lock_late_renewals_total{resource="a"}`:                      0,
+		`distributed_lock_late_renewals_total{resource="b"}`:                      2,
+		`distributed_lock_renewal_margin_ratio_count{backend="redis"}`:            5,
+		`distributed_lock_renewal_margin_ratio_bucket{backend="redis",le="0.05"}`: 1,
+		`distributed_lock_renewal_margin_ratio_bucket{backend="redis",le="0.5"}`:  4,
+		`distributed_lock_renewal_seconds_sum{backend="redis"}`:                   .002,
+	})
+}
+
+func TestReleases(t *testing.T) {
+	c := newCollector(t, metrics.Options{})
+	released := c.Trace().Released
+	released(snib.Event{Name: "a", Backend: "redis", Err: errors.New("no route to host")})
+	released(snib.Event{Name: "b", Backend: "redis", Err: fmt.Errorf("redis: %w", snib.ErrLost)})
+	read(t, c).want(t, scrape{
+		`distributed_lock_backend_errors_total{backend="redis",op="release"}`: 1,
+		`distributed_lock_lost_total{cause="refused",resource="a"}`:           0,
+		`distributed_lock_lost_total{cause="refused",resource="b"}`:           1,
+	})
+}
+
+func TestRegressionsAndLeaks(t *testing.T) {
+	c := newCollector(t, metrics.Options{Resources: []string{"quiet"}})
+	c.Trace().Regressed(snib.Event{Name: "a/1", Token: 4, Last: 5})
+	c.Trace().Leaked(snib.Event{Name: "a/2"})
+	read(t, c).want(t, scrape{
+		`distributed_lock_token_regressions_total{resource="a"}`:     1,
+		`distributed_lock_leaked_total{resource="a"}`:                1,
+		`distributed_lock_token_regressions_total{resource="quiet"}`: 0,
+		`distributed_lock_failures_total{resource="quiet"}`:          0,
+	})
+}
+
+// A hold is counted without an allocation.
+func TestNoAllocations(t *testing.T) {
+	trace := newCollector(t, metrics.Options{}).Trace()
+	e := snib.Event{Context: t.Context(), Name: "invoices/1", Backend: "memory", Waited: time.Millisecond, Held: time.Second}
+	if n := testing.AllocsPerRun(1000, func() {
+		trace.WaitStarted(e)
+		trace.WaitEnded(e)
+		trace.Released(e)
+	}); n > 0 {
+		t.Errorf("a hold takes %v allocations, want none", n)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	tests := []struct {
+		name string
+		o    metrics.Options
+		says string
+	}{
+		{"Negative", metrics.Options{MaxResources: -1}, "MaxResources: -1 is negative"},
+		{"TooMany", metrics.Options{MaxResources: 1, Resources: []string{"a", "b"}}, "Resources: they are 2, more than MaxResources, 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := metrics.New(tt.o)
+			if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("New(%+v) = %v, want %v: %s", tt.o, err, snib.ErrInvalid, tt.says)
+			}
+		})
+	}
+}

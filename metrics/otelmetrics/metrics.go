@@ -1,0 +1,191 @@
+package otelmetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/internal/label"
+)
+
+// scope names this package to OpenTelemetry.
+const scope = "github.com/sniblock/snib/metrics/otelmetrics"
+
+// Options change what [Metrics] does. The zero value is a good choice.
+type Options struct {
+	// Resource returns the class of a lock's name, which stands in the attribute "resource". It is called from many
+	// goroutines at once, and also with names that are none because they are not valid. By default it is the part of the
+	// name before the first separator that is followed by a digit.
+	Resource func(name string) string
+
+	// MaxResources bounds the number of classes; what comes beyond is "other". 0 is 200.
+	MaxResources int
+}
+
+// Metrics returns a Trace that counts through p. It is to be given to each Locker once. Options that can't be used, or a p that
+// is nil, are a [snib.ErrInvalid]; other errors are those of p.
+func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
+	if p == nil {
+		return nil, fmt.Errorf("otelmetrics: %w MeterProvider: it is nil", snib.ErrInvalid)
+	}
+	classes, err := label.NewClasses(o.Resource, o.MaxResources, newClass)
+	if err != nil {
+		return nil, fmt.Errorf("otelmetrics: %w", err)
+	}
+	m := &meter{classes: classes}
+	if err := m.open(p.Meter(scope)); err != nil {
+		return nil, fmt.Errorf("otelmetrics: %w", err)
+	}
+	return &snib.Trace{
+		WaitStarted: func(e snib.Event) { m.waiting.Add(e.Context, 1, classes.Name(e.Name).only) },
+		WaitEnded:   func(e snib.Event) { m.waitEnded(&e) },
+		Renewed:     func(e snib.Event) { m.renewed(&e) },
+		Lost:        func(e snib.Event) { m.lost(&e, e.Loss) },
+		Released:    func(e snib.Event) { m.released(&e) },
+		Leaked:      func(e snib.Event) { m.leaked.Add(context.Background(), 1, classes.Name(e.Name).only) },
+		Regressed:   func(e snib.Event) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).only) },
+	}, nil
+}
+
+// A class has the attributes for one class of names, made once.
+type class struct {
+	only   metric.MeasurementOption
+	reason [label.Reasons]metric.MeasurementOption
+	cause  [label.Causes]metric.MeasurementOption
+}
+
+func newClass(name string) *class {
+	resource := attribute.String("resource", name)
+	c := &class{only: metric.WithAttributeSet(attribute.NewSet(resource))}
+	for r := range c.reason {
+		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resource, attribute.String("reason", label.Reason(r).String())))
+	}
+	for l := range c.cause {
+		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resource, attribute.String("cause", label.Cause(l).String())))
+	}
+	return c
+}
+
+// A meter has the instruments.
+type meter struct {
+	classes *label.Classes[class]
+
+	wait, hold, renewal, margin                                                       metric.Float64Histogram
+	queue                                                                             metric.Int64Histogram
+	held, waiting                                                                     metric.Int64UpDownCounter
+	failures, reasons, handOvers, losses, leaked, regressions, late, renewals, errors metric.Int64Counter
+}
+
+func (m *meter) open(from metric.Meter) error {
+	var errs []error
+	histogram := func(name, unit, what string, bounds ...float64) metric.Float64Histogram {
+		h, err := from.Float64Histogram("distributed_lock."+name, metric.WithUnit(unit), metric.WithDescription(what),
+			metric.WithExplicitBucketBoundaries(bounds...))
+		errs = append(errs, err)
+		return h
+	}
+	counter := func(name, what string) metric.Int64Counter {
+		c, err := from.Int64Counter("distributed_lock."+name, metric.WithDescription(what))
+		errs = append(errs, err)
+		return c
+	}
+	gauge := func(name, what string) metric.Int64UpDownCounter {
+		g, err := from.Int64UpDownCounter("distributed_lock."+name, metric.WithDescription(what))
+		errs = append(errs, err)
+		return g
+	}
+	m.wait = histogram("wait", "s", "Time from the call of Acquire to its end, whether it got the lock or not.", label.Waits()...)
+	m.hold = histogram("hold", "s", "Time from the grant to the end of a hold.", label.Holds()...)
+	m.renewal = histogram("renewal", "s", "Time that the store took to answer a renewal.", label.Latencies()...)
+	m.margin = histogram("renewal_margin_ratio", "1", "Part of the lease that was left when its renewal was answered.", label.Margins()...)
+	queue, err := from.Int64Histogram("distributed_lock.queue_length",
+		metric.WithDescription("How many waited in this process for a lock when it was released."),
+		metric.WithExplicitBucketBoundaries(label.Lengths()...))
+	m.queue, errs = queue, append(errs, err)
+
+	m.held = gauge("held", "Holds of this process now.")
+	m.waiting = gauge("waiting", "Acquires of this process that have not ended yet.")
+	m.failures = counter("failures", "Acquires that did not get the lock.")
+	m.reasons = counter("failure_reasons", "Acquires that did not get the lock, by reason.")
+	m.handOvers = counter("handovers", "Holds that were handed over within this process, without asking the store.")
+	m.losses = counter("lost", "Holds that ended before Release, by cause.")
+	m.leaked = counter("leaked", "Holds that were garbage-collected without Release. Only with TrackLeaks.")
+	m.regressions = counter("token_regressions", "Grants with a fencing token that is not above one granted before.")
+	m.late = counter("late_renewals", "Renewals that were answered within the last third of their lease.")
+	m.renewals = counter("renewals", "Renewals of leases, by outcome.")
+	m.errors = counter("backend_errors", "Operations that failed because of the store or the way to it.")
+
+	_, err = from.Int64ObservableCounter("distributed_lock.resource_overflows",
+		metric.WithDescription("How often a name was counted as other because there were too many resources."),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(int64(m.classes.Folded()))
+			return nil
+		}))
+	return errors.Join(append(errs, err)...)
+}
+
+func (m *meter) waitEnded(e *snib.Event) {
+	c := m.classes.Name(e.Name)
+	m.waiting.Add(e.Context, -1, c.only)
+	m.wait.Record(e.Context, e.Waited.Seconds(), c.only)
+	switch {
+	case e.Err != nil:
+		why := label.ReasonOf(e.Context, e.Err)
+		m.failures.Add(e.Context, 1, c.only)
+		m.reasons.Add(e.Context, 1, c.reason[why])
+		if why == label.Backend {
+			m.failed(e, label.Acquire)
+		}
+		return
+	case e.Joined:
+		return
+	case e.Local:
+		m.handOvers.Add(e.Context, 1, c.only)
+	}
+	m.held.Add(e.Context, 1, c.only)
+}
+
+func (m *meter) lost(e *snib.Event, loss snib.Loss) {
+	c, ctx := m.classes.Name(e.Name), context.Background()
+	m.held.Add(ctx, -1, c.only)
+	m.hold.Record(ctx, e.Held.Seconds(), c.only)
+	m.losses.Add(ctx, 1, c.cause[label.CauseOf(loss)])
+}
+
+func (m *meter) released(e *snib.Event) {
+	c, ctx := m.classes.Name(e.Name), context.Background()
+	m.queue.Record(ctx, int64(e.Queued), c.only)
+	if errors.Is(e.Err, snib.ErrLost) { // so the store said when it was to be released
+		m.lost(e, snib.LossRefused)
+		return
+	}
+	m.held.Add(ctx, -1, c.only)
+	m.hold.Record(ctx, e.Held.Seconds(), c.only)
+	if e.Err != nil {
+		m.failed(e, label.Release)
+	}
+}
+
+func (m *meter) renewed(e *snib.Event) {
+	ctx, backend, outcome := context.Background(), attribute.String("backend", e.Backend), label.OutcomeOf(e.Err)
+	m.renewals.Add(ctx, 1, metric.WithAttributes(backend, attribute.String("outcome", outcome.String())))
+	m.renewal.Record(ctx, e.Took.Seconds(), metric.WithAttributes(backend))
+	if e.TTL > 0 {
+		m.margin.Record(ctx, e.Margin.Seconds()/e.TTL.Seconds(), metric.WithAttributes(backend))
+	}
+	if label.Late(e) {
+		m.late.Add(ctx, 1, m.classes.Name(e.Name).only)
+	}
+	if outcome == label.Failed {
+		m.failed(e, label.Renew)
+	}
+}
+
+// failed counts an operation that failed because of the store.
+func (m *meter) failed(e *snib.Event, op label.Op) {
+	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", e.Backend), attribute.String("op", op.String())))
+}

@@ -1,0 +1,343 @@
+package otelmetrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/metrics/otelmetrics"
+)
+
+// open returns a Locker that is closed with the test.
+func open(t *testing.T, d driver.Driver, opts ...snib.Option) *snib.Locker {
+	t.Helper()
+	l, err := snib.New(d, opts...)
+	if err != nil {
+		t.Fatalf("snib.New: %v", err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func acquire(t *testing.T, l *snib.Locker, name string) *snib.Lock {
+	t.Helper()
+	lock, err := l.Acquire(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Acquire(%q): %v", name, err)
+	}
+	return lock
+}
+
+func release(t *testing.T, lock *snib.Lock) {
+	t.Helper()
+	if err := lock.Release(); err != nil {
+		t.Fatalf("Release(%q): %v", lock.Name(), err)
+	}
+}
+
+// counting returns a Trace, and a function that reads what it has counted: by "name{attribute=value,...}" the value, or the number
+// of observations of a histogram.
+func counting(t *testing.T, o otelmetrics.Options) (*snib.Trace, func() map[string]float64) {
+	t.Helper()
+	reader := metric.NewManualReader()
+	trace, err := otelmetrics.Metrics(metric.NewMeterProvider(metric.WithReader(reader)), o)
+	if err != nil {
+		t.Fatalf("Metrics: %v", err)
+	}
+	return trace, func() map[string]float64 {
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(context.Background(), &all); err != nil {
+			t.Fatalf("Collect: %v", err)
+		}
+		got := map[string]float64{}
+		for _, scope := range all.ScopeMetrics {
+			for _, m := range scope.Metrics {
+				add(got, m)
+			}
+		}
+		return got
+	}
+}
+
+// add adds the points of an instrument. Its name is the one that it has once it is translated for Prometheus.
+func add(got map[string]float64, m metricdata.Metrics) {
+	name := strings.ReplaceAll(m.Name, ".", "_")
+	if m.Unit == "s" {
+		name += "_seconds"
+	}
+	put := func(suffix string, set attribute.Set, value float64) {
+		var labels []string
+		for _, kv := range set.ToSlice() {
+			labels = append(labels, fmt.Sprintf("%s=%s", kv.Key, kv.Value.String()))
+		}
+		got[name+suffix+"{"+strings.Join(labels, ",")+"}"] = value
+	}
+	switch data := m.Data.(type) {
+	case metricdata.Histogram[float64]:
+		for _, p := range data.DataPoints {
+			put("", p.Attributes, float64(p.Count))
+		}
+	case metricdata.Histogram[int64]:
+		for _, p := range data.DataPoints {
+			put("", p.Attributes, float64(p.Count))
+		}
+	case metricdata.Sum[int64]:
+		suffix := ""
+		if data.IsMonotonic {
+			suffix = "_total"
+		}
+		for _, p := range data.DataPoints {
+			put(suffix, p.Attributes, float64(p.Value))
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	trace, read := counting(t, otelmetrics.Options{})
+	d := memlock.New()
+	l := open(t, d, snib.Tracing(trace), snib.Reentrant())
+	outer := acquire(t, l, "invoices/1")
+	inner, err := l.Acquire(outer.Context(), "invoices/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.TryAcquire(t.Context(), "invoices/1"); !errors.Is(err, snib.ErrHeld) {
+		t.Fatalf("TryAcquire = %v, want %v", err, snib.ErrHeld)
+	}
+	check(t, read(), map[string]float64{"distributed_lock_held{resource=invoices}": 1, "distributed_lock_waiting{resource=invoices}": 0})
+	release(t, inner)
+	release(t, outer)
+	trace.Lost(snib.Event{Name: "a", Loss: snib.LossExpired})
+	trace.Leaked(snib.Event{Name: "a"})
+	trace.Regressed(snib.Event{Name: "a"})
+	trace.Renewed(snib.Event{Name: "a", Backend: "redis", TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
+	trace.WaitEnded(snib.Event{Context: t.Context(), Name: "b", Backend: "redis", Err: errors.New("no route to host")})
+	trace.WaitEnded(snib.Event{Context: t.Context(), Name: "b", Backend: "redis", Local: true})
+	trace.Released(snib.Event{Name: "b", Backend: "redis", Err: errors.New("no route to host")})
+	trace.Released(snib.Event{Name: "c", Backend: "redis", Err: snib.ErrLost})
+	check(t, read(), map[string]float64{
+		"distributed_lock_wait_seconds{resource=invoices}":                      3,
+		"distributed_lock_failures_total{resource=invoices}":                    1,
+		"distributed_lock_failure_reasons_total{reason=busy,resource=invoices}": 1,
+		"distributed_lock_hold_seconds{resource=invoices}":                      1,
+		"distributed_lock_queue_length{resource=invoices}":                      1,
+		"distributed_lock_held{resource=invoices}":                              0,
+		"distributed_lock_lost_total{cause=expired,resource=a}":                 1,
+		"distributed_lock_held{resource=a}":                                     -1,
+		"distributed_lock_leaked_total{resource=a}":                             1,
+		"distributed_lock_token_regressions_total{resource=a}":                  1,
+		"distributed_lock_late_renewals_total{resource=a}":                      1,
+		"distributed_lock_renewals_total{backend=redis,outcome=failed}":         1,
+		"distributed_lock_renewal_seconds{backend=redis}":                       1,
+		"distributed_lock_renewal_margin_ratio{backend=redis}":                  1,
+		"distributed_lock_backend_errors_total{backend=redis,op=renew}":         1,
+		"distributed_lock_backend_errors_total{backend=redis,op=acquire}":       1,
+		"distributed_lock_backend_errors_total{backend=redis,op=release}":       1,
+		"distributed_lock_handovers_total{resource=b}":                          1,
+		"distributed_lock_lost_total{cause=refused,resource=c}":                 1,
+		"distributed_lock_resource_overflows_total{}":                           0,
+	})
+}
+
+func check(t *testing.T, got, want map[string]float64) {
+	t.Helper()
+	for _, series := range slices.Sorted(maps.Keys(want)) {
+		if n, ok := got[series]; !ok || n != want[series] {
+			t.Errorf("%s = %v (there: %v), want %v", series, n, ok, want[series])
+		}
+	}
+}
+
+// The page, the dashboard and the rules are about these names, too.
+func TestNamesAreThoseOfPrometheus(t *testing.T) {
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, read := counting(t, otelmetrics.Options{})
+	e := snib.Event{Context: t.Context(), Name: "a", Backend: "memory", Local: true, TTL: time.Minute, Err: errors.New("no route to host")}
+	for _, told := range []func(snib.Event){trace.WaitStarted, trace.WaitEnded, trace.Renewed, trace.Lost, trace.Released, trace.Leaked, trace.Regressed} {
+		told(e)
+	}
+	e.Err = nil
+	trace.WaitEnded(e)
+	ours := map[string]bool{}
+	for series := range read() {
+		name, _, _ := strings.Cut(series, "{")
+		ours[name] = true
+	}
+	theirs := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(distributed_lock_[a-z_]+)`").FindAllSubmatch(page, -1) {
+		if name := string(m[1]); !strings.HasPrefix(name, "distributed_lock_store_") {
+			theirs[name] = true
+		}
+	}
+	if len(theirs) < 15 || !maps.Equal(ours, theirs) {
+		t.Errorf("names:\n%v\nthe page has:\n%v", slices.Sorted(maps.Keys(ours)), slices.Sorted(maps.Keys(theirs)))
+	}
+}
+
+func TestMillionNames(t *testing.T) {
+	const limit = 20
+	trace, read := counting(t, otelmetrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
+	for i := range 1_000_000 {
+		trace.WaitStarted(snib.Event{Context: t.Context(), Name: fmt.Sprintf("lock-%d", i)})
+	}
+	got := read()
+	if len(got) != limit+2 { // and other, and the overflows
+		t.Errorf("a million names are %d series, want %d", len(got), limit+2)
+	}
+	check(t, got, map[string]float64{
+		"distributed_lock_waiting{resource=other}":    1_000_000 - limit,
+		"distributed_lock_resource_overflows_total{}": 1_000_000 - limit,
+	})
+}
+
+// recording returns the options of a Locker whose spans are recorded.
+func recording(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerProvider, *snib.Trace) {
+	t.Helper()
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
+	trace, err := otelmetrics.Spans(provider)
+	if err != nil {
+		t.Fatalf("Spans: %v", err)
+	}
+	return recorder, provider, trace
+}
+
+// describe says of ended spans what the tests compare.
+func describe(spans []sdktrace.ReadOnlySpan) (all []string) {
+	for _, s := range spans {
+		text := fmt.Sprintf("%s %v %v", s.Name(), s.EndTime().Sub(s.StartTime()), s.Status().Code)
+		for _, kv := range s.Attributes() {
+			if kv.Key == "snib.reason" || kv.Key == "snib.loss" {
+				text += fmt.Sprintf(" %s=%s", kv.Key, kv.Value.String())
+			}
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recorder, provider, trace := recording(t)
+		l := open(t, memlock.New(), snib.Tracing(trace))
+		ctx, request := provider.Tracer("test").Start(t.Context(), "request")
+		first, err := l.Acquire(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.TryAcquire(ctx, "a"); !errors.Is(err, snib.ErrHeld) {
+			t.Fatalf("TryAcquire = %v, want %v", err, snib.ErrHeld)
+		}
+		go func() {
+			time.Sleep(2 * time.Second)
+			if err := first.Release(); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+		}()
+		second, err := l.With(snib.MaxHold(3*time.Second)).Acquire(ctx, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-second.Lost()
+		synctest.Wait()
+		ended := recorder.Ended()
+		want := []string{
+			"snib.acquire 0s Unset",
+			"snib.acquire 0s Unset snib.reason=busy",
+			"snib.hold 2s Unset",
+			"snib.acquire 2s Unset",
+			"snib.hold 3s Error snib.loss=max_hold",
+		}
+		got := describe(ended)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("spans:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		for _, s := range ended {
+			if s.Parent().SpanID() != request.SpanContext().SpanID() {
+				t.Errorf("the parent of %s is not the span of the request", s.Name())
+			}
+			if s.Name() == otelmetrics.HoldSpan && !slices.ContainsFunc(s.Attributes(), func(kv attribute.KeyValue) bool {
+				return kv.Key == "snib.fence" && (kv.Value.AsInt64() == int64(first.Token()) || kv.Value.AsInt64() == int64(second.Token()))
+			}) {
+				t.Errorf("a hold has the attributes %v, without its token", s.Attributes())
+			}
+		}
+		if err := second.Release(); !errors.Is(err, snib.ErrLost) {
+			t.Errorf("Release = %v, want %v", err, snib.ErrLost)
+		}
+	})
+}
+
+// A loss may be told before the hold that was lost.
+func TestSpanOfHoldThatIsLostAtOnce(t *testing.T) {
+	recorder, _, trace := recording(t)
+	e := snib.Event{Context: t.Context(), Name: "a", Token: 7}
+	lost := e
+	lost.Loss, lost.Err = snib.LossExpired, snib.ErrLost
+	for range 2 { // nothing is left behind from the first time
+		trace.Lost(lost)
+		trace.Acquired(e)
+	}
+	got := describe(recorder.Ended())
+	holds := slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, otelmetrics.HoldSpan) })
+	if len(holds) != 2 || !strings.Contains(holds[1], codes.Error.String()) || !strings.Contains(holds[1], "snib.loss=expired") {
+		t.Errorf("ended spans of holds: %q, want two that were lost", holds)
+	}
+}
+
+// One more lock of a hold is no hold.
+func TestSpansOfReentry(t *testing.T) {
+	recorder, _, trace := recording(t)
+	l := open(t, memlock.New(), snib.Tracing(trace), snib.Reentrant())
+	outer := acquire(t, l, "a")
+	inner, err := l.Acquire(outer.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release(t, inner)
+	release(t, outer)
+	holds := 0
+	for _, s := range recorder.Ended() {
+		if s.Name() == otelmetrics.HoldSpan {
+			holds++
+		}
+	}
+	if holds != 1 || len(recorder.Ended()) != len(recorder.Started()) {
+		t.Errorf("%d holds, %d spans begun and %d ended; want 1 hold, and all ended", holds, len(recorder.Started()), len(recorder.Ended()))
+	}
+}
+
+func TestProvidersAreNeeded(t *testing.T) {
+	if _, err := otelmetrics.Metrics(nil, otelmetrics.Options{}); !errors.Is(err, snib.ErrInvalid) {
+		t.Errorf("Metrics(nil) = %v, want %v", err, snib.ErrInvalid)
+	}
+	if _, err := otelmetrics.Metrics(metric.NewMeterProvider(), otelmetrics.Options{MaxResources: -1}); !errors.Is(err, snib.ErrInvalid) {
+		t.Errorf("Metrics with -1 resources = %v, want %v", err, snib.ErrInvalid)
+	}
+	if _, err := otelmetrics.Spans(nil); !errors.Is(err, snib.ErrInvalid) {
+		t.Errorf("Spans(nil) = %v, want %v", err, snib.ErrInvalid)
+	}
+}

@@ -1,0 +1,195 @@
+package metrics_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/metrics"
+)
+
+func TestResource(t *testing.T) {
+	for name, want := range map[string]string{
+		"invoices/2026-11":          "invoices",
+		"invoices":                  "invoices",
+		"cron/report":               "cron/report",
+		"shop/42/cart/7":            "shop",
+		"v2/orders/17":              "v2/orders",
+		"order:42:pay":              "order",
+		"user_1000":                 "user",
+		"tenant a 7":                "tenant a",
+		"sha256":                    "sha256",
+		"job-":                      "job-",
+		"-1":                        "",
+		"2026-11-21":                "2026",
+		"größe/9":                   "größe",
+		"ключ9":                     "ключ9",
+		"":                          "",
+		"a/b:c.1":                   "a/b:c",
+		"upload/a81bc81b-dead-4e5d": "upload/a81bc81b-dead",
+	} {
+		if got := metrics.Resource(name); got != want {
+			t.Errorf("Resource(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// resourcesOf returns the values of the label of that name.
+func resourcesOf(s scrape) map[string]bool {
+	found := map[string]bool{}
+	for series := range s {
+		if _, after, ok := strings.Cut(series, `resource="`); ok {
+			value, _, _ := strings.Cut(after, `"`)
+			found[value] = true
+		}
+	}
+	return found
+}
+
+// However many names there are, the number of time series and the memory behind them have a bound.
+func TestMillionNames(t *testing.T) {
+	const names, limit = 1_000_000, 50
+	c := newCollector(t, metrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
+	trace := c.Trace()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range names {
+		e := snib.Event{Name: fmt.Sprintf("lock-%07d", i)}
+		trace.WaitStarted(e)
+		trace.WaitEnded(e)
+		trace.Released(e)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+
+	got := read(t, c)
+	resources := resourcesOf(got)
+	if len(resources) != limit+1 || !resources[metrics.Other] {
+		t.Errorf("%d names are %d resources (with %q: %v), want %d and %q", names, len(resources), metrics.Other, resources[metrics.Other], limit, metrics.Other)
+	}
+	const each = 70 // 3 histograms of at most 14 series, 12 of causes and reasons, and a few
+	if len(got) > (limit+2)*each {
+		t.Errorf("%d names are %d series, want at most %d", names, len(got), (limit+2)*each)
+	}
+	got.want(t, scrape{
+		`distributed_lock_wait_seconds_count{resource="other"}`: names - limit,
+		`distributed_lock_resource_overflows_total`:             names - limit,
+	})
+	if more := int64(after.HeapAlloc) - int64(before.HeapAlloc); more > 2<<20 {
+		t.Errorf("%d names take %d bytes, want at most 2 MiB", names, more)
+	}
+}
+
+// By default names that are numbered are no million resources to begin with.
+func TestMillionNumberedNames(t *testing.T) {
+	c := newCollector(t, metrics.Options{})
+	trace := c.Trace()
+	for i := range 1_000_000 {
+		trace.WaitStarted(snib.Event{Name: fmt.Sprintf("invoice:%d", i)})
+	}
+	got := read(t, c)
+	if resources := resourcesOf(got); len(resources) != 1 || !resources["invoice"] {
+		t.Errorf("resources = %v, want invoice alone", resources)
+	}
+	got.want(t, scrape{`distributed_lock_waiting{resource="invoice"}`: 1_000_000, `distributed_lock_resource_overflows_total`: 0})
+}
+
+// Whatever a class is, the scrape that has it goes well.
+func TestLabelsAreClean(t *testing.T) {
+	tests := []struct{ name, class, want string }{
+		{"Empty", "", "other"},
+		{"Other", "other", "other"},
+		{"NoUTF8", "a\xffb", "a\uFFFDb"},
+		{"Long", strings.Repeat("x", 1000), strings.Repeat("x", 128)},
+		{"CutInCharacter", strings.Repeat("x", 127) + "ж", strings.Repeat("x", 127) + "\uFFFD"},
+		{"Quotes", "say \"hi\"\n", `say \`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCollector(t, metrics.Options{Resource: func(string) string { return tt.class }})
+			c.Trace().WaitStarted(snib.Event{Name: "a"})
+			if got := resourcesOf(read(t, c)); len(got) != 1 || !got[tt.want] {
+				t.Errorf("resources = %v, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// An invalid name reaches the collector with the failure of its Acquire, and is not remembered.
+func TestInvalidNames(t *testing.T) {
+	c := newCollector(t, metrics.Options{MaxResources: 3})
+	l := open(t, memory(), snib.Tracing(c.Trace()))
+	for _, name := range []string{"", "a\x00b", "\xff\xfe", strings.Repeat("y", 1<<20)} {
+		if _, err := l.Acquire(t.Context(), name); err == nil {
+			t.Errorf("Acquire(%.10q) succeeded", name)
+		}
+	}
+	failed := 0.0
+	for series, n := range read(t, c) {
+		if strings.HasPrefix(series, "distributed_lock_failure_reasons_total{reason=\"invalid\"") {
+			failed += n
+		}
+	}
+	if failed != 4 {
+		t.Errorf("%v failures are exported as invalid, want 4", failed)
+	}
+}
+
+// A costly Resource is asked once for a name that is used again.
+func TestClassesAreRemembered(t *testing.T) {
+	var mu sync.Mutex
+	asked := 0
+	c := newCollector(t, metrics.Options{Resource: func(string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		asked++
+		return "all"
+	}})
+	l := open(t, memory(), snib.Tracing(c.Trace()))
+	for range 100 {
+		release(t, acquire(t, l, "a"))
+	}
+	if asked != 1 {
+		t.Errorf("Resource was asked %d times, want once", asked)
+	}
+}
+
+func TestManyGoroutines(t *testing.T) {
+	c := newCollector(t, metrics.Options{MaxResources: 4})
+	l := open(t, memory(), snib.Tracing(c.Trace()))
+	const goroutines, each = 16, 200
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for i := range each {
+				lock, err := l.Acquire(t.Context(), fmt.Sprintf("%c/%d", 'a'+g%8, i%3))
+				if err != nil {
+					t.Errorf("Acquire: %v", err)
+					return
+				}
+				if err := lock.Release(); err != nil {
+					t.Errorf("Release: %v", err)
+				}
+			}
+			read(t, c)
+		})
+	}
+	wg.Wait()
+	got, sums := read(t, c), map[string]float64{}
+	for series, n := range got {
+		name, _, _ := strings.Cut(series, "{")
+		sums[name] += n
+	}
+	for name, want := range map[string]float64{
+		"distributed_lock_wait_seconds_count": goroutines * each, "distributed_lock_hold_seconds_count": goroutines * each,
+		"distributed_lock_held": 0, "distributed_lock_waiting": 0, "distributed_lock_failures_total": 0,
+	} {
+		if sums[name] != want {
+			t.Errorf("%s = %v over all resources, want %v", name, sums[name], want)
+		}
+	}
+}

@@ -1,0 +1,359 @@
+package snib_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+// A recorder keeps what a Trace is told, by the name of its function.
+type recorder struct {
+	mu   sync.Mutex
+	told map[string][]snib.Event
+}
+
+func (r *recorder) trace() *snib.Trace {
+	r.told = map[string][]snib.Event{}
+	note := func(what string) func(snib.Event) {
+		return func(e snib.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.told[what] = append(r.told[what], e)
+		}
+	}
+	return &snib.Trace{
+		WaitStarted: note("started"), WaitEnded: note("ended"), Acquired: note("acquired"), Renewed: note("renewed"),
+		Lost: note("lost"), Released: note("released"),
+	}
+}
+
+func (r *recorder) of(what string) []snib.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.told[what])
+}
+
+// A metric of what is held now counts each hold that was told of without Joined up, and its end down.
+func TestTraceTellsEachHoldOnce(t *testing.T) {
+	type step = func(t *testing.T, l *snib.Locker) (release func())
+	tests := []struct {
+		name          string
+		run           step
+		locks, joined int
+		ends, queued  int
+	}{
+		{name: "Reentrant", locks: 2, joined: 1, ends: 1, run: func(t *testing.T, l *snib.Locker) func() {
+			l = l.With(snib.Reentrant())
+			outer := acquire(t, l, "a")
+			inner, err := l.Acquire(outer.Context(), "a")
+			wantErr(t, "Acquire again", err, nil)
+			return func() { release(t, inner); release(t, outer) }
+		}},
+		{name: "Owner", locks: 2, joined: 1, ends: 1, run: func(t *testing.T, l *snib.Locker) func() {
+			l = l.With(snib.Owner("me"))
+			one, two := acquire(t, l, "a"), acquire(t, l, "a")
+			return func() { release(t, one); release(t, two) }
+		}},
+		{name: "HandOver", locks: 2, ends: 2, queued: 1, run: func(t *testing.T, l *snib.Locker) func() {
+			one := acquire(t, l, "a")
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				two, err := l.Acquire(t.Context(), "a")
+				if err == nil {
+					err = two.Release()
+				}
+				if err != nil {
+					t.Errorf("the second hold: %v", err)
+				}
+			}()
+			synctest.Wait()
+			return func() { release(t, one); <-done }
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r recorder
+				tt.run(t, open(t, memlock.New(), snib.Tracing(r.trace())))()
+				synctest.Wait()
+				count := func(what string, is func(snib.Event) bool) (n int) {
+					for _, e := range r.of(what) {
+						if is(e) {
+							n++
+						}
+					}
+					return n
+				}
+				all := func(snib.Event) bool { return true }
+				joined := func(e snib.Event) bool { return e.Joined }
+				queued := func(e snib.Event) bool { return e.Queued == 1 }
+				got := []int{
+					count("ended", all), count("ended", joined), count("acquired", all), count("acquired", joined),
+					count("released", all), count("released", queued),
+				}
+				if want := []int{tt.locks, tt.joined, tt.locks, tt.joined, tt.ends, tt.queued}; !slices.Equal(got, want) {
+					t.Errorf("ended, of these joined, acquired, of these joined, released, of these with one in the queue = %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// An Acquire of an owner whose first one is still on its way finds the hold when the store has answered.
+func TestTraceTellsOfMergedHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		d := newSpy(new(memlock.Store))
+		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			time.Sleep(time.Second)
+			return ask()
+		}
+		l := open(t, d, snib.Tracing(r.trace()), snib.Owner("me"))
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				lock, err := l.Acquire(t.Context(), "a")
+				time.Sleep(time.Minute) // both hold it
+				if err == nil {
+					err = lock.Release()
+				}
+				if err != nil {
+					t.Errorf("one of the two: %v", err)
+				}
+			})
+			time.Sleep(time.Millisecond) // and the second asks when the first waits for the answer
+		}
+		both.Wait()
+		held := 0
+		for _, e := range r.of("acquired") {
+			if !e.Joined {
+				held++
+			}
+		}
+		if ends := len(r.of("released")) + len(r.of("lost")); held != 1 || ends != 1 {
+			t.Errorf("%d holds began and %d ended, want one:\n%+v", held, ends, r.told)
+		}
+	})
+}
+
+// lateContext is found to be alive only after a while, once it is slow.
+type lateContext struct {
+	context.Context
+	slow chan struct{}
+}
+
+func (c *lateContext) Err() error {
+	select {
+	case <-c.slow:
+		time.Sleep(time.Minute) // in a bubble: long enough for the hold to be lost meanwhile
+	default:
+	}
+	return c.Context.Err()
+}
+
+// A hold that was handed to a waiter, and was over before that one took it, was nobody's.
+func TestTraceIsNotToldOfHoldsThatNobodyHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		d := newSpy(new(memlock.Store))
+		l := open(t, d)
+		first, second := acquire(t, l, "a"), make(chan *snib.Lock)
+		go func() {
+			lock, err := l.Acquire(t.Context(), "a")
+			if err != nil {
+				t.Errorf("the second Acquire: %v", err)
+			}
+			second <- lock
+		}()
+		synctest.Wait()
+		ctx := &lateContext{t.Context(), make(chan struct{})}
+		failed := make(chan error)
+		go func() {
+			_, err := l.With(snib.Tracing(r.trace()), snib.MaxHold(time.Second)).Acquire(ctx, "a")
+			failed <- err
+		}()
+		synctest.Wait()
+		release(t, first) // so the second asks the store, for itself and for the third
+		lock := <-second
+		close(ctx.slow)
+		release(t, lock)
+		wantErr(t, "the third Acquire", <-failed, snib.ErrLost)
+		if acquires, _ := d.count(); acquires != 2 {
+			t.Fatalf("the store was asked %d times, want 2: the third hold was not handed over", acquires)
+		}
+		synctest.Wait()
+		if lost, released := r.of("lost"), r.of("released"); len(lost)+len(released) > 0 {
+			t.Errorf("the trace was told of the end of a hold that it was not told of: lost %+v, released %+v", lost, released)
+		}
+	})
+}
+
+func TestTraceTellsTheKindOfLoss(t *testing.T) {
+	tests := []struct {
+		want snib.Loss
+		opts []snib.Option
+		lose func(*spy, *snib.Locker, *snib.Lock) error
+	}{
+		{want: snib.LossMaxHold, opts: []snib.Option{snib.MaxHold(time.Second)}},
+		{want: snib.LossExpired, lose: func(d *spy, _ *snib.Locker, _ *snib.Lock) error { d.renew = unreachable; return nil }},
+		{want: snib.LossRefused, lose: func(d *spy, _ *snib.Locker, lock *snib.Lock) error {
+			return d.Driver.(driver.Inspector).Break(context.Background(), "a", lock.Owner(), lock.Token())
+		}},
+		{want: snib.LossClosed, lose: func(_ *spy, l *snib.Locker, _ *snib.Lock) error { return l.Close() }},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.want), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var r recorder
+				d := newSpy(new(memlock.Store))
+				l := open(t, d, append(tt.opts, snib.Tracing(r.trace()))...)
+				lock := acquire(t, l, "a")
+				if tt.lose != nil {
+					wantErr(t, "lose it", tt.lose(d, l, lock), nil)
+				}
+				<-lock.Lost()
+				synctest.Wait()
+				if lost := r.of("lost"); len(lost) != 1 || lost[0].Loss != tt.want {
+					t.Errorf("told %+v, want one loss by %q", lost, tt.want)
+				}
+				if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
+					t.Errorf("Release = %v, want %v", err, snib.ErrLost)
+				}
+			})
+		})
+	}
+}
+
+func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r recorder
+		d := newSpy(new(memlock.Store))
+		d.renew = func(_ context.Context, _ []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+			time.Sleep(5 * time.Second)
+			return ask()
+		}
+		lock := acquire(t, open(t, d, snib.TTL(ttl), snib.Tracing(r.trace())), "a")
+		time.Sleep(ttl/3 + 6*time.Second)
+		renewed := r.of("renewed")
+		if len(renewed) != 1 {
+			t.Fatalf("told of %d renewals, want 1: %+v", len(renewed), renewed)
+		}
+		// It is asked for after a third of the TTL, or up to 2 s earlier, and answered 5 s later.
+		e := renewed[0]
+		if e.Margin < ttl*2/3-6*time.Second || e.Margin > ttl*2/3-3*time.Second || e.TTL != ttl || e.Left <= e.Margin {
+			t.Errorf("margin %v of %v, then %v left; want about 15s of 30s, and more left", e.Margin, e.TTL, e.Left)
+		}
+		release(t, lock)
+	})
+}
+
+func TestTraceGetsTheContextOfAcquire(t *testing.T) {
+	type key struct{}
+	var r recorder
+	l := open(t, memlock.New(), snib.Tracing(r.trace()))
+	lock, err := l.Acquire(context.WithValue(t.Context(), key{}, "here"), "a")
+	wantErr(t, "Acquire", err, nil)
+	release(t, lock)
+	for _, what := range []string{"started", "ended", "acquired"} {
+		if told := r.of(what); len(told) != 1 || told[0].Context == nil || told[0].Context.Value(key{}) != "here" {
+			t.Errorf("%s: %+v, want the context that Acquire was called with", what, told)
+		}
+	}
+}
+
+// What watches the logs looks for these messages and keys.
+func TestLogKeys(t *testing.T) {
+	want := map[string]string{
+		"wait ended":    "DEBUG backend lock wait",
+		"lock acquired": "DEBUG backend fence joined local lock wait",
+		"lock renewed":  "DEBUG backend fence left lock margin took",
+		"lock released": "DEBUG backend fence held local lock took",
+		"lock lost":     "ERROR backend err fence held lock loss",
+		"lock leaked: it was garbage-collected without Release":  "ERROR backend fence held lock stack",
+		"fencing token went back: the store has lost its memory": "ERROR backend fence last lock",
+	}
+	var log lockedBuffer
+	d := newSpy(new(memlock.Store))
+	l := open(t, d, snib.TTL(2*time.Second), snib.TrackLeaks(),
+		snib.Logging(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))))
+
+	until := func(message string) {
+		t.Helper()
+		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), `"msg":"`+message); {
+			if time.Now().After(deadline) {
+				t.Fatalf("no line %q in\n%s", message, log.String())
+			}
+			runtime.GC()                 // for the leak
+			time.Sleep(time.Millisecond) // until the keeper, or the collector, has come to it
+		}
+	}
+	release(t, acquire(t, l, "a"))
+	func() { acquire(t, l, "leaked") }()
+	until("lock leaked")
+	lock := acquire(t, l, "broken")
+	until("lock renewed")
+	if err := d.Driver.(driver.Inspector).Break(t.Context(), "broken", lock.Owner(), lock.Token()); err != nil {
+		t.Fatal(err)
+	}
+	until("lock lost")
+	d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		l, err := ask()
+		return &oldToken{l, lock.Token()}, err
+	}
+	release(t, acquire(t, l, "broken"))
+
+	got := map[string]string{}
+	for line := range strings.Lines(log.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		message, level := fields["msg"].(string), fields["level"].(string)
+		for _, every := range []string{"time", "level", "msg"} {
+			delete(fields, every)
+		}
+		if message != "lock lost" {
+			delete(fields, "err") // any may have one: the renewal that was refused does
+		}
+		got[message] = level + " " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
+		if strings.Contains(line, lock.Owner()) {
+			t.Errorf("the owner, with which the lock can be released, stands in the log: %s", line)
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("keys:\n%v\nwant:\n%v", got, want)
+	}
+}
+
+// lockedBuffer is a bytes.Buffer for several goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
