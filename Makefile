@@ -8,14 +8,19 @@ SHELL := /bin/bash
 
 export GOWORK := $(CURDIR)/go.work
 
-# How long each fuzz target runs, how often the conformance suite runs, what a benchmark's name matches, and which
-# scenarios are compared with other libraries: such as S1,S4, or all.
+# How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose tests start servers;
+# how many worlds are simulated, from which seed on; what a benchmark's name matches, and which scenarios are compared with other libraries: such
+# as S1,S4, or all.
 FUZZTIME ?= 30s
 COUNT ?= 20
+BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
+SHORT ?=
+SEEDS ?= 10000
+FIRST ?= 0
 BENCH ?= .
 SCENARIOS ?= all
 
-.PHONY: help test lint fmt stress mutants fuzz bench deps
+.PHONY: help test lint fmt stress mutants simulate model chaos fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -41,12 +46,20 @@ lint: ## golangci-lint, built from source the first time
 fmt: ## gofmt and the order of imports
 	go run $(GOLANGCI) fmt $$(go list -m -f '{{.Dir}}')
 
-stress: deps ## the conformance suite on each backend, COUNT=20 times with the race detector
-	go test -race -count=$(COUNT) -timeout 3h -run '^TestConformance' \
-		$$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
+stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with the race detector
+	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
 
-mutants: deps ## break each guarantee once, and see that its tests notice
-	go test -tags mutants -count=1 -timeout 1h ./internal/mutant
+mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers
+	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant
+
+simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
+	go test -count=1 -timeout 24h -run '^TestSimulate$$' -v ./redislock/redlock/internal/quorumtest -args -seeds $(SEEDS) -first $(FIRST)
+
+model: deps ## check the model of Redlock with Spin
+	docs/models/check.sh
+
+chaos: deps ## a minute of killed and stopped servers under Redlock
+	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redislock/redlock -args -chaos 60s
 
 fuzz: ## each fuzz target for FUZZTIME=30s
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | { found=; while IFS=: read -r file func; do \
@@ -61,8 +74,11 @@ bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
 NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm \
-	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer /usr/sbin/mariadbd:mariadb-server
-export SNIB_REQUIRE ?= redis,node,postgres,mysql
+	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer /usr/sbin/mariadbd:mariadb-server \
+	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \
+	/usr/lib/jvm/*/bin/javac:default-jdk-headless /usr/share/java/slf4j-simple.jar:libslf4j-java \
+	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin
+export SNIB_REQUIRE ?= redis,node,postgres,mysql,zookeeper,etcd,prometheus
 
 deps:
 	@set -f; missing=; for need in $(NEEDS); do \

@@ -12,6 +12,7 @@ type mutant struct {
 	race     bool   // only the race detector notices
 }
 
+// mutants are those of the core, of the contract, and of the backends that have no list of their own.
 var mutants = []mutant{
 	{
 		breaks: "the holder is told before the store gives the lock away",
@@ -931,5 +932,35 @@ var mutants = []mutant{
 		file:   "pglock/listen.go", run: "TestRows/WantedBeforeListening",
 		old: "\td.catchUp()\n",
 		new: "",
+	},
+	{
+		breaks: "the delay does not come off the hold's time",
+		file:   "keeper.go", run: "TestLockDelay",
+		old: "	le.ttl -= delay\n",
+		new: "",
+	},
+	{
+		breaks: "a hold that was lost is released in spite of its delay",
+		file:   "lock.go", run: "TestLockDelay$",
+		old: "if !confirmed && l.conf.lockDelay == 0 {",
+		new: "if !confirmed {",
+	},
+	{
+		breaks: "a lease passes to a hold with another delay",
+		file:   "queue.go", run: "TestNoLocalHandOver/OtherDelay",
+		old: " && c.lockDelay == had.lockDelay",
+		new: "",
+	},
+	{
+		breaks: "the death of a process frees its lock before the delay",
+		file:   "locker.go", run: "TestLockDelay$",
+		old: "	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease",
+		new: "	req.Detached = false",
+	},
+	{
+		breaks: "a session need not outlast the delay",
+		file:   "option.go", run: "TestLockDelayOfSession",
+		old: "info.SessionTTL <= c.lockDelay",
+		new: "info.SessionTTL < c.lockDelay",
 	},
 }

@@ -19,9 +19,13 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range mutants {
+	all := slices.Concat(mutants, fenceMutants, leaderMutants, metricsMutants, redlockMutants, etcdMutants, zookeeperMutants)
+	for _, m := range all {
 		t.Run(m.breaks, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && m.startsServers(t, root) {
+				t.Skip("its tests start servers")
+			}
 			out, err := m.test(t, root)
 			var exit *exec.ExitError
 			switch {
@@ -61,9 +65,8 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 		t.Fatal(err)
 	}
 	write(overlay, list)
-	pkg := filepath.Join(root, cmp.Or(m.pkg, filepath.Dir(m.file)))
 	timeout := "20s" // some mutants hang
-	if startsServers(t, pkg) {
+	if m.startsServers(t, root) {
 		timeout = "90s"
 	}
 	args := []string{"test", "-overlay", overlay, "-timeout", timeout, "-run", m.run}
@@ -71,14 +74,20 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, ".")...)
-	cmd.Dir = pkg
+	cmd.Dir = m.dir(root)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
-// startsServers reports whether the tests of a folder start servers, and wait for them: they import one of the packages
-// below internal/livetest, which has one for each kind.
-func startsServers(t *testing.T, dir string) bool {
+// dir is the folder whose tests must notice.
+func (m mutant) dir(root string) string {
+	return filepath.Join(root, cmp.Or(m.pkg, filepath.Dir(m.file)))
+}
+
+// startsServers reports whether these tests start servers, and wait for them: they import one of the packages below
+// internal/livetest, which has one for each kind.
+func (m mutant) startsServers(t *testing.T, root string) bool {
+	dir := m.dir(root)
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("tests in %s: %q, %v", dir, files, err)

@@ -1,0 +1,147 @@
+//go:build mutants
+
+package mutant
+
+var etcdMutants = []mutant{
+	{
+		breaks: "etcdlock: a session counts from when a keep-alive was sent",
+		file:   "etcdlock/session.go", run: "TestStartIsSendTime",
+		old: "	start := driver.Now() // before the request: the deadline must not be late\n	err := s.exchange(stream)",
+		new: "	err := s.exchange(stream)\n	start := driver.Now()",
+	},
+	{
+		breaks: "etcdlock: a session ends by our own clock when etcd hangs",
+		file:   "etcdlock/session.go", run: "TestHungServer",
+		old: "		if end.Reached(now) {", new: "		if false {",
+	},
+	{
+		breaks: "etcdlock: a session ends before etcd can end it",
+		file:   "etcdlock/session.go", run: "TestHungServer",
+		old: "return s.start.Add(s.ttl - s.ttl/drift - margin)", new: "return s.start.Add(s.ttl + time.Second)",
+	},
+	{
+		breaks: "etcdlock: a session that etcd has ended is over",
+		file:   "etcdlock/session.go", run: "TestRevoked",
+		old: "		if noLease(err) {", new: "		if false && noLease(err) {",
+	},
+	{
+		breaks: "etcdlock: holders are told that their session is over",
+		file:   "etcdlock/session.go", run: "TestRevoked",
+		old: "	for h := range holds {\n		h.lose(why)\n	}", new: "	_ = holds",
+	},
+	{
+		breaks: "etcdlock: a process has one session",
+		file:   "etcdlock/session.go", run: "TestOneSession",
+		old: "	d.session.Store(s)\n", new: "",
+	},
+	{
+		breaks: "etcdlock: Close ends the session in etcd",
+		file:   "etcdlock/etcdlock.go", run: "TestConformance$/^Session$",
+		old: "			s.revoke()\n", new: "",
+	},
+	{
+		breaks: "etcdlock: a waiter whose turn has come looks whether its key is there",
+		file:   "etcdlock/acquire.go", run: "TestGoneBeforeCheck",
+		old: "	if err := a.d.exists(ctx, a.key, a.revision); err != nil {", new: "	if err := error(nil); err != nil {",
+	},
+	{
+		breaks: "etcdlock: a waiter whose key was deleted begins anew",
+		file:   "etcdlock/line.go", run: "TestKeyDeleted",
+		old: "		return gone, nil", new: "		return waits, nil",
+	},
+	{
+		breaks: "etcdlock: a waiter whose session is over begins anew in another one",
+		file:   "etcdlock/acquire.go", run: "TestRevoked/Waiting",
+		old: "	if a.key == \"\" || a.s != s {", new: "	if a.key == \"\" {",
+	},
+	{
+		breaks: "etcdlock: two requests through one driver exclude each other",
+		file:   "etcdlock/queue.go", run: "TestConformance$/^Exclusion$",
+		old: "+ \".\" + nonce", new: "+ \".\" + nonce[:16]",
+	},
+	{
+		breaks: "etcdlock: what failed leaves no key",
+		file:   "etcdlock/acquire.go", run: "TestCancelled/Granted",
+		old: "	if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.unsure {\n		a.s.suspect(a.key)\n	}", new: "",
+	},
+	{
+		breaks: "etcdlock: a request that was given up and comes true later is taken back",
+		file:   "etcdlock/acquire.go", run: "TestLateRequest",
+		old: "err != nil || a.unsure {", new: "err != nil {",
+	},
+	{
+		breaks: "etcdlock: a release that etcd has not heard of is said again",
+		file:   "etcdlock/lease.go", run: "TestReleaseUnheard",
+		old: "		h.sweepLater()\n		return explain(err)", new: "		return explain(err)",
+	},
+	{
+		breaks: "etcdlock: a request that was repeated, and comes true when all is over, is taken back",
+		file:   "etcdlock/acquire.go", run: "TestLateRepeat",
+		old: "twice: a.unsure, ", new: "",
+	},
+	{
+		breaks: "etcdlock: a lost answer is found again",
+		file:   "etcdlock/call.go", run: "TestLostAnswers",
+		old: "code == codes.Unavailable || ", new: "",
+	},
+	{
+		breaks: "etcdlock: a release whose answer was lost is no loss",
+		file:   "etcdlock/lease.go", run: "TestLostAnswers",
+		old: "	case !answer.Succeeded && !h.unsure:", new: "	case !answer.Succeeded:",
+	},
+	{
+		breaks: "etcdlock: a release says so if the key was gone",
+		file:   "etcdlock/lease.go", run: "TestIsOwner",
+		old: "h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{then}, nil)", new: "h.d.commit(ctx, nil, []clientv3.Op{then}, nil)",
+	},
+	{
+		breaks: "etcdlock: a renewal looks whether the key is there",
+		file:   "etcdlock/lease.go", run: "TestConformance$/^Break$",
+		old: "			} else if !h.answered(answer.Responses[i]) {", new: "			} else if h.answered(answer.Responses[i]); false {",
+	},
+	{
+		breaks: "etcdlock: IsOwner never holds for a hold of somebody else",
+		file:   "etcdlock/lease.go", run: "TestIsOwner",
+		old: "clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), \"<\", 0)", new: "clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), \"=\", 0)",
+	},
+	{
+		breaks: "etcdlock: MinHold outlives the process",
+		file:   "etcdlock/lease.go", run: "TestMinHoldOutlivesProcess",
+		old: "h.note.text(true), clientv3.WithLease(keeper))", new: "h.note.text(true), clientv3.WithLease(h.s.id))",
+	},
+	{
+		breaks: "etcdlock: a watch that hangs costs seconds",
+		file:   "etcdlock/line.go", run: "TestDeafWatch",
+		old: "		timer.Reset(quiet)", new: "		timer.Reset(time.Hour)",
+	},
+	{
+		breaks: "etcdlock: a process watches a name once",
+		file:   "etcdlock/line.go", run: "TestOneWatch",
+		old: "		d.lines.byName[name] = l\n", new: "",
+	},
+	{
+		breaks: "etcdlock: names that begin alike are different locks",
+		file:   "etcdlock/queue.go", run: "TestNames",
+		old: "	return strings.IndexByte(string(key[len(name)+1:]), '/') < 0", new: "	return true",
+	},
+	{
+		breaks: "etcdlock: a key that is no lock is told of",
+		file:   "etcdlock/queue.go", run: "TestNoLock",
+		old: "		if e.note.Slots != n.Slots || e.lease == 0 {", new: "		if e.note.Slots != n.Slots {",
+	},
+	{
+		breaks: "etcdlock: who writes is alone",
+		file:   "etcdlock/queue.go", run: "TestConformance$/^Shared$",
+		old: "	f.alone = f.alone || !e.note.Shared && e.note.Slots == 0\n", new: "",
+	},
+	{
+		breaks: "etcdlock: a semaphore has no more room than it says",
+		file:   "etcdlock/queue.go", run: "TestConformance$/^Slots$",
+		old: "return f.holders < n.Slots", new: "return f.holders <= n.Slots",
+	},
+	{
+		breaks: "etcdlock: a stranger's lock counts",
+		file:   "etcdlock/queue.go", run: "TestStrangers$",
+		old: "			e, _ := entryOf(kv)\n			q = append(q, e)", new: "			if e, _ := entryOf(kv); e.note.Format == 1 {\n				q = append(q, e)\n			}",
+	},
+}

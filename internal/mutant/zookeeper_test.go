@@ -1,0 +1,96 @@
+//go:build mutants
+
+package mutant
+
+var zookeeperMutants = []mutant{
+	{
+		breaks: "zookeeper: an acquisition that was given up before its answer leaves no node",
+		file:   "zklock/acquire.go", run: "TestCreateGivenUp",
+		old: "	} else if a.made.refused() {", new: "	} else {",
+	},
+	{
+		breaks: "zookeeper: a lost connection loses the holds",
+		file:   "zklock/session.go", run: "TestSuspendedIsLost",
+		old: "if !s.d.conf.suspend || left <= 0 {", new: "if left <= 0 {",
+	},
+	{
+		breaks: "zookeeper: with KeepSuspended too, a hold ends before the ensemble ends its session",
+		file:   "zklock/session.go", run: "TestKeepSuspendedEnds",
+		old: "time.AfterFunc(left, s.loseAll)", new: "time.AfterFunc(time.Hour, s.loseAll)",
+	},
+	{
+		breaks: "zookeeper: a lease is shorter than the session by what the leader may not have heard",
+		file:   "zklock/session.go", run: "TestLockerKnowsFirst",
+		old: "return s.timeout * 5 / 12", new: "return s.timeout * 2",
+	},
+	{
+		breaks: "zookeeper: the order survives the wrap-around of the counter",
+		file:   "zklock/queue.go", run: "TestLine",
+		old: "return c.seq-d.seq < 0", new: "return c.seq < d.seq",
+	},
+	{
+		breaks: "zookeeper: a waiter that is not in the line is not the first in it",
+		file:   "zklock/acquire.go", run: "TestWaiterDeleted",
+		old: "		a.name, a.made = \"\", nil\n		return 0, t, errGone\n	}\n	a.alone", new: "		return link, turn{verdict: verdict{granted: true}}, nil\n	}\n	a.alone",
+	},
+	{
+		breaks: "zookeeper: who waits watches its predecessor only",
+		file:   "zklock/queue.go", run: "TestNoHerd",
+		old: "return verdict{watch: ahead[len(ahead)-1].node}, nil", new: "return verdict{watch: ahead[0].node}, nil",
+	},
+	{
+		breaks: "zookeeper: a release that was not answered frees the lock in the end",
+		file:   "zklock/lease.go", run: "TestDeleteLost",
+		old: "	h.s.sweep(o)\n	h.mu.Lock()", new: "	o.gone = make(chan struct{})\n	h.mu.Lock()",
+	},
+	{
+		breaks: "zookeeper: the token is the zxid of the node, and no number of a folder that comes and goes",
+		file:   "zklock/acquire.go", run: "TestFolderComesAgain",
+		old: "token: uint64(a.stat.Czxid), start", new: "token: uint64(a.alone.seq) + 1, start",
+	},
+	{
+		breaks: "zookeeper: what came and went in a folder since is not taken for our node",
+		file:   "zklock/queue.go", run: "TestPlaceBefore",
+		old: "		folder.stat.Cversion == 2*(me.seq+1)-1", new: "		true",
+	},
+	{
+		breaks: "zookeeper: MinHold outlives the process",
+		file:   "zklock/keep.go", run: "TestMinHoldOutlivesProcess",
+		old: "	if left > 0 {", new: "	if false {",
+	},
+	{
+		breaks: "zookeeper: a renewal says that the node is gone",
+		file:   "zklock/lease.go", run: "TestHolderDeleted",
+		old: "if h.over() || h.watchedOn(link) {", new: "if true {",
+	},
+	{
+		breaks: "zookeeper: a watch that was used up is set again",
+		file:   "zklock/watch.go", run: "TestHolderDeleted",
+		old: "		h.unwatched()", new: "		_ = h",
+	},
+	{
+		breaks: "zookeeper: a server that hangs does not hold up the way to the next",
+		file:   "zklock/link.go", run: "TestUnusable/Hung",
+		old: "if !l.late.IsZero() && (t.IsZero() || t.After(l.late)) {", new: "if false {",
+	},
+	{
+		breaks: "zookeeper: who waits for a slot is told when the one before it got one",
+		file:   "zklock/acquire.go", run: "TestSlotsLine",
+		old: "	if a.waited && a.req.Slots > 0 {", new: "	if false {",
+	},
+	{
+		breaks: "zookeeper: a waiter whose session ended queues anew",
+		file:   "zklock/acquire.go", run: "TestExpiredWhileWaiting",
+		old: "errors.Is(err, errGone), errors.Is(err, errOver) && a.queued:", new: "errors.Is(err, errGone):",
+	},
+	{
+		breaks: "zookeeper: a create whose answer was lost is found again, and not done twice",
+		file:   "zklock/acquire.go", run: "TestCreateAnswerLost",
+		old: "	if a.made != nil {\n		path, start, err := a.s.find", new: "	if false {\n		path, start, err := a.s.find",
+	},
+	{
+		breaks: "zookeeper: a lock and a semaphore of one name exclude each other",
+		file:   "zklock/queue.go", run: "TestJudge",
+		old: "	if other := last(func(c contender) bool { return !c.sameKind(me) }); other != nil {", new: "	if other := last(func(c contender) bool { return false }); other != nil {",
+	},
+}
