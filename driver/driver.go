@@ -9,6 +9,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 )
@@ -71,7 +72,9 @@ type Inspector interface {
 	Status(ctx context.Context, name string) (Status, error)
 
 	// List calls yield for each lock that is held or waited for and whose name starts with prefix, in the order of
-	// names where the store has one, until yield returns false. It MUST NOT hold the store up.
+	// names where the store has one, until yield returns false. It MUST NOT hold the store up, and where the store
+	// gives locks in pages it takes memory for a page and not for all. What is taken or freed meanwhile is seen or not; a store
+	// that is being reorganised may show a lock twice.
 	List(ctx context.Context, prefix string, yield func(Status) bool) error
 
 	// Break frees the hold of the given owner and token by force: compare and free, in one atomic step. If that hold
@@ -124,6 +127,20 @@ type Request struct {
 
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
+}
+
+// Check reports, as an error that matches [ErrInvalid], what is wrong with a request whatever the backend. The name is the core's
+// affair: [CheckName].
+func (r Request) Check() error {
+	switch {
+	case r.TTL <= 0:
+		return fmt.Errorf("%w TTL %v: it must be positive", ErrInvalid, r.TTL)
+	case r.Slots < 0:
+		return fmt.Errorf("%w number of slots %d: it can't be negative", ErrInvalid, r.Slots)
+	case r.Slots > 0 && r.Shared:
+		return fmt.Errorf("%w request: a semaphore has no read side", ErrInvalid)
+	}
+	return nil
 }
 
 // A Holder describes a holding or waiting process to people. Nothing in it is used to decide anything.

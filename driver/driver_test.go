@@ -133,3 +133,27 @@ func TestAwait(t *testing.T) {
 		}
 	})
 }
+
+func TestRequestCheck(t *testing.T) {
+	tests := []struct {
+		name string
+		req  driver.Request
+		says string // "" if there is nothing wrong
+	}{
+		{"Plain", driver.Request{TTL: time.Second}, ""},
+		{"Semaphore", driver.Request{TTL: time.Second, Slots: 3}, ""},
+		{"Shared", driver.Request{TTL: time.Second, Shared: true}, ""},
+		{"NoTTL", driver.Request{}, "TTL 0s: it must be positive"},
+		{"NegativeTTL", driver.Request{TTL: -1}, "TTL -1ns: it must be positive"},
+		{"NegativeSlots", driver.Request{TTL: time.Second, Slots: -1}, "slots -1: it can't be negative"},
+		{"SharedSemaphore", driver.Request{TTL: time.Second, Slots: 3, Shared: true}, "no read side"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.req.Check()
+			if tt.says == "" && err != nil || tt.says != "" && (!errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says)) {
+				t.Errorf("Check = %v, want %q", err, tt.says)
+			}
+		})
+	}
+}

@@ -119,20 +119,13 @@ func (d *Driver) ready(ctx context.Context) error {
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {
 	switch {
-	case req.TTL <= 0:
-		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
-	case req.Slots < 0:
-		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
-	case req.Slots > 0 && req.Shared:
-		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
-	case d.session == nil:
-		return nil
+	case d.session == nil: // rows can do all that there is
 	case req.Shared || req.Slots > 0:
 		return fmt.Errorf("%w request: GET_LOCK has neither a read side nor slots; take a row instead", driver.ErrInvalid)
 	case req.Detached:
 		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
 	}
-	return nil
+	return req.Check()
 }
 
 // A config is what the options say.

@@ -2,7 +2,6 @@ package sqlitelock
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -55,13 +54,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 
 // attempt checks a request.
 func (d *Driver) attempt(req driver.Request) (*attempt, error) {
-	switch {
-	case req.TTL <= 0:
-		return nil, fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
-	case req.Slots < 0:
-		return nil, fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
-	case req.Slots > 0 && req.Shared:
-		return nil, fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
+	if err := req.Check(); err != nil {
+		return nil, err
 	}
 	a := &attempt{d: d, req: req, mode: modePlain, hint: make(chan struct{}, 1)}
 	switch {
