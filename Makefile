@@ -20,7 +20,7 @@ FIRST ?= 0
 BENCH ?= .
 SCENARIOS ?= all
 
-.PHONY: help test lint fmt stress mutants simulate model chaos fuzz bench deps
+.PHONY: help test lint fmt stress mutants simulate model chaos million fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -60,6 +60,9 @@ model: deps ## check the model of Redlock with Spin
 
 chaos: deps ## a minute of killed and stopped servers under Redlock
 	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redislock/redlock -args -chaos 60s
+
+million: deps ## a million locks in Redis, and a busy store for a minute: what snib count and snib leaks take, and find
+	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
 
 fuzz: ## each fuzz target for FUZZTIME=30s
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | { found=; while IFS=: read -r file func; do \

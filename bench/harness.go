@@ -27,6 +27,9 @@ type scenario struct {
 	columns  []column // the first is what the peers are ranked by
 	least    bool     // the least of the first column is the best, not the most
 	ratio    bool     // there is a column with the ratio to the best peer
+
+	// server starts one of another kind than Redis, for snib and those peers that name the scenario.
+	server func(context.Context) (addr string, stop func(), err error)
 }
 
 // A variant is what all peers do in turn.
@@ -36,6 +39,9 @@ type variant struct {
 	load    load
 	window  time.Duration
 	stall   time.Duration // the server stops for so long, at a quarter of the window
+	nodes   int           // so many servers that know nothing of each other, started for each run, instead of the one for all
+	killed  int           // of the nodes, before the window
+	hung    int           // of the others, throughout the window
 	targets []target
 }
 
@@ -50,6 +56,7 @@ type run struct {
 	foreign float64  // cores that others used; NaN where that can't be told
 	waits   *hdrhistogram.Histogram
 	chain   chain
+	keys    int64 // left on the nodes when all was over
 }
 
 // A harness runs workers against its server.
@@ -63,7 +70,8 @@ type harness struct {
 	spawn    func(context.Context) (*process, error)
 	progress io.Writer
 	clock    clock
-	serial   int // of the runs, for their keys
+	serial   int    // of the runs, for their keys
+	other    string // address of the present scenario's own server; "" without
 }
 
 // A process is a worker that listens for its job.
@@ -115,9 +123,18 @@ func spawnSelf(ctx context.Context) (*process, error) {
 func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table, error) {
 	t := &table{scenario: s, variant: v}
 	for _, p := range h.peers {
-		if p.in(s.name) {
+		if p.in(s.name) && (s.server == nil || p.name == snibRow || p.only != nil) {
 			t.peers = append(t.peers, p)
 		}
+	}
+	h.other = ""
+	if s.server != nil {
+		var stop func()
+		var err error
+		if h.other, stop, err = s.server(ctx); err != nil {
+			return nil, err
+		}
+		defer stop()
 	}
 	for rep := range h.reps {
 		for i := range t.peers {
@@ -149,9 +166,19 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 	ctx, cancel := context.WithTimeoutCause(ctx, r.window+limit, errors.New("it did not end"))
 	defer cancel()
 	h.serial++
+	servers := []*server{h.server}
+	if v.nodes > 0 {
+		if servers, r.err = startServers(ctx, v.nodes); r.err != nil {
+			return r
+		}
+		defer stopServers(servers)
+	}
 	j := job{
-		load: v.load, Peer: p.name, Addr: h.server.addr, Window: r.window, Warmup: h.warmup,
+		load: v.load, Peer: p.name, Addr: cmp.Or(h.other, h.server.addr), Window: r.window, Warmup: h.warmup,
 		Prefix: fmt.Sprintf("bench/%s/%d/", s.name, h.serial),
+	}
+	if v.nodes > 0 {
+		j.Nodes = addresses(servers)
 	}
 	if v.load.Locks > 0 {
 		j.Warmup = max(j.Warmup, v.load.TTL/3) // each lock is renewed once
@@ -173,13 +200,16 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 		r.err = errors.Join(r.err, err)
 	}
 	if r.err == nil {
-		r.err = h.observe(ctx, v, r, procs)
+		r.err = h.observe(ctx, v, r, procs, servers)
 	}
 	if r.err != nil {
 		cancel() // or the other processes wait for their start
 	}
 	for _, proc := range procs {
 		r.err = errors.Join(r.err, proc.wait())
+	}
+	if r.err == nil && v.nodes > 0 {
+		r.keys, r.err = leftOn(ctx, servers[v.killed:])
 	}
 	if r.err == nil {
 		r.settle()
@@ -188,13 +218,17 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 }
 
 // observe starts the window in all processes, and watches server and machine meanwhile.
-func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*process) error {
+func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*process, servers []*server) error {
 	for _, proc := range procs { // until all are warm
 		if _, err := proc.reply(); err != nil {
 			return err
 		}
 	}
-	before, err := h.server.counters(ctx)
+	if err := breakServers(servers, v.killed, v.hung); err != nil {
+		return err
+	}
+	whole := servers[v.killed+v.hung:]
+	before, err := countersOf(ctx, whole)
 	if err != nil {
 		return err
 	}
@@ -213,12 +247,15 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 		}
 	}
 	h.clock.sleepUntil(begin + int64(r.window))
-	after, err := h.server.counters(ctx)
+	after, err := countersOf(ctx, whole)
 	if err != nil {
 		return err
 	}
 	used, foreign, passed := cpuTime()-own, busyTime()-busy, time.Since(began)
 	r.server = after.since(before)
+	if err := mend(servers[v.killed : v.killed+v.hung]); err != nil {
+		return err
+	}
 	for _, proc := range procs {
 		if err := proc.tell(start{}); err != nil {
 			return err

@@ -44,7 +44,7 @@ func main() {
 }
 
 func scenarios() []scenario {
-	return []scenario{s1(), s2(), s3(), s4(), s6(), s7(), s8()}
+	return []scenario{s1(), s2(), s3(), s4(), s5(), s6(), s7(), s8(), zookeeper(), etcd()}
 }
 
 // program runs the scenarios that args ask for.
@@ -142,7 +142,7 @@ func (h *harness) about() string {
 		if dep.Replace != nil && dep.Replace.Version != "" {
 			dep = dep.Replace
 		}
-		for _, peer := range []string{"redsync", "bsm/redislock", "redis/rueidis", "go-redis", "hdrhistogram"} {
+		for _, peer := range []string{"redsync", "bsm/redislock", "redis/rueidis", "go-redis", "hdrhistogram", "go-zookeeper"} {
 			if strings.Contains(dep.Path, peer) {
 				text += ", " + strings.TrimPrefix(dep.Path, "github.com/") + " " + dep.Version
 			}

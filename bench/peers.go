@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	bsm "github.com/bsm/redislock"
@@ -43,8 +44,19 @@ const (
 
 // setup is what a run says about the peer.
 type setup struct {
-	addr string        // of the Redis server
-	ttl  time.Duration // 0: the library's default, or defaultTTL where it has none
+	addr  string        // of the Redis server
+	nodes []string      // of the servers that are to be used together, instead
+	ttl   time.Duration // 0: the library's default, or defaultTTL where it has none
+
+	failFast bool // of redsync
+}
+
+// servers are the addresses of the nodes, or of the one server.
+func (s setup) servers() []string {
+	if len(s.nodes) > 0 {
+		return s.nodes
+	}
+	return []string{s.addr}
 }
 
 const defaultTTL = 10 * time.Second
@@ -65,15 +77,20 @@ type caller interface {
 
 // allPeers are the rows of all tables.
 func allPeers() []peer {
+	one := []string{"S1", "S2", "S3", "S4", "S6", "S7", "S8"} // those that have one server
 	return []peer{
 		{name: snibRow, role: ours, open: openSnib},
 		{name: "snib-memory", role: ours, only: []string{"S1", "S2", "S3"}, open: openMemory},
 		{name: "redsync", open: openRedsync},
 		{name: "redsync-rueidis", open: openRedsyncRueidis},
-		{name: "bsm-redislock", open: openBsm},
-		{name: "rueidislock", open: openRueidislock(0)},
-		{name: "rueidislock-m1", open: openRueidislock(1)},
+		{name: "redsync-ff", only: []string{"S5"}, open: failingFast(openRedsync)},
+		{name: "redsync-rueidis-ff", only: []string{"S5"}, open: failingFast(openRedsyncRueidis)},
+		{name: "bsm-redislock", only: one, open: openBsm},
+		{name: "rueidislock", only: one, open: openRueidislock(0)},
+		{name: "rueidislock-m1", only: one, open: openRueidislock(1)},
 		{name: "floor", role: floor, only: []string{"S1", "S2", "S6", "S8"}, open: openFloor}, // where nobody waits
+		{name: "go-zookeeper", only: []string{"zookeeper"}, open: openGoZooKeeper},
+		{name: "etcd-mutex", only: []string{"etcd"}, open: openEtcdMutex},
 		{name: "blpop", role: floor, only: []string{"S4"}, open: openBlpop},
 	}
 }
@@ -84,6 +101,15 @@ func (p *peer) in(scenario string) bool { return p.only == nil || slices.Contain
 // snib over Redis, with one Locker a process.
 
 func openSnib(s setup) (*client, error) {
+	if len(s.nodes) > 0 {
+		return openSnibOverNodes(s)
+	}
+	if strings.HasPrefix(s.addr, zkScheme) {
+		return openSnibZooKeeper(s)
+	}
+	if strings.HasPrefix(s.addr, etcdScheme) {
+		return openSnibEtcd(s)
+	}
 	d, err := redislock.Open(rueidis.ClientOption{InitAddress: []string{s.addr}})
 	if err != nil {
 		return nil, err
@@ -125,23 +151,52 @@ func (c *snibCaller) release() error { return c.lock.Release() }
 // redsync: all defaults, and a new Mutex for each acquisition.
 
 func openRedsync(s setup) (*client, error) {
-	rdb := redis.NewClient(&redis.Options{Addr: s.addr})
-	return redsyncClient(s, redsyncgoredis.NewPool(rdb), func() { _ = rdb.Close() }), nil
+	var pools []redsyncpool.Pool
+	var clients []*redis.Client
+	for _, addr := range s.servers() {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		clients, pools = append(clients, rdb), append(pools, redsyncgoredis.NewPool(rdb))
+	}
+	return redsyncClient(s, pools, func() {
+		for _, rdb := range clients {
+			_ = rdb.Close()
+		}
+	}), nil
 }
 
 func openRedsyncRueidis(s setup) (*client, error) {
-	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}})
-	if err != nil {
-		return nil, err
+	var pools []redsyncpool.Pool
+	var clients []rueidis.Client
+	for _, addr := range s.servers() {
+		rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+		if err != nil {
+			return nil, err
+		}
+		clients, pools = append(clients, rdb), append(pools, redsyncrueidis.NewPool(rueidiscompat.NewAdapter(rdb)))
 	}
-	return redsyncClient(s, redsyncrueidis.NewPool(rueidiscompat.NewAdapter(rdb)), rdb.Close), nil
+	return redsyncClient(s, pools, func() {
+		for _, rdb := range clients {
+			rdb.Close()
+		}
+	}), nil
 }
 
-func redsyncClient(s setup, pool redsyncpool.Pool, closePool func()) *client {
-	rs := redsync.New(pool)
+// failingFast is redsync told to be content with a majority of the answers.
+func failingFast(open func(setup) (*client, error)) func(setup) (*client, error) {
+	return func(s setup) (*client, error) {
+		s.failFast = true
+		return open(s)
+	}
+}
+
+func redsyncClient(s setup, pools []redsyncpool.Pool, closePools func()) *client {
+	rs := redsync.New(pools...)
 	var opts []redsync.Option
 	if s.ttl > 0 {
 		opts = append(opts, redsync.WithExpiry(s.ttl))
+	}
+	if s.failFast {
+		opts = append(opts, redsync.WithFailFast(true))
 	}
 	return &client{
 		caller: func() caller { return &redsyncCaller{rs: rs, opts: opts} },
@@ -149,7 +204,7 @@ func redsyncClient(s setup, pool redsyncpool.Pool, closePool func()) *client {
 			_, err := c.mutex.ExtendContext(ctx)
 			return err
 		}),
-		close: closePool,
+		close: closePools,
 	}
 }
 

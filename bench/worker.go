@@ -34,8 +34,9 @@ type load struct {
 type job struct {
 	load
 	Peer           string
-	Addr           string // of the Redis server
-	Prefix         string // of all keys
+	Addr           string   // of the Redis server
+	Nodes          []string `json:",omitempty"` // of the servers that are to be used together, instead of that one
+	Prefix         string   // of all keys
 	Warmup, Window time.Duration
 	Profile        string // file for a CPU profile; none if it is empty
 }
@@ -62,7 +63,7 @@ type result struct {
 	Mallocs, Bytes uint64        // allocated
 	Took           time.Duration // to get all of load.Locks
 	Hung           int           // of those, the acquisitions that had to be asked again after hangs
-	Goroutines     int           // the most that were seen while holding them, without the harness's own
+	Goroutines     int           // the most that were seen, without the harness's own: while holding them, or with nodes
 	RSS            int64         // at the end of the window
 }
 
@@ -140,7 +141,7 @@ func (w *worker) run(peers []peer) (*result, error) {
 		return nil, fmt.Errorf("there is no peer %q", w.Peer)
 	}
 	var err error
-	if w.client, err = peers[i].open(setup{addr: w.Addr, ttl: w.TTL}); err != nil {
+	if w.client, err = peers[i].open(setup{addr: w.Addr, nodes: w.Nodes, ttl: w.TTL}); err != nil {
 		return nil, err
 	}
 	defer w.client.close()
@@ -156,7 +157,7 @@ func (w *worker) run(peers []peer) (*result, error) {
 		return nil, err
 	}
 	res := new(result)
-	lanes := w.drive("", begin, w.Window, func(run func()) { err = w.measure(res, run) })
+	lanes := w.drive("", begin, w.Window, func(run func()) { err = w.measure(res, w.watched(res, own, run)) })
 	waits := newHistogram()
 	for _, l := range lanes {
 		res.Served = append(res.Served, l.served)
@@ -214,6 +215,30 @@ func (w *worker) measure(res *result, run func()) (err error) {
 	}
 	_, gone := w.told()
 	return errors.Join(err, gone)
+}
+
+// watched is run while the most goroutines are noted, without the harness's own: those that are the load, and this one.
+func (w *worker) watched(res *result, own int, run func()) func() {
+	if len(w.Nodes) == 0 {
+		return run
+	}
+	return func() {
+		over := make(chan struct{})
+		var watching sync.WaitGroup
+		watching.Go(func() {
+			for tick := time.Tick(20 * time.Millisecond); ; {
+				select {
+				case <-tick:
+					res.Goroutines = max(res.Goroutines, runtime.NumGoroutine()-own-w.Goroutines-1)
+				case <-over:
+					return
+				}
+			}
+		})
+		run()
+		close(over)
+		watching.Wait()
+	}
 }
 
 // A lane is one goroutine of the load.

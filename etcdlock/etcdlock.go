@@ -99,17 +99,11 @@ func (d *Driver) check(req driver.Request) error {
 		return d.conf.err
 	case d.life.Over():
 		return driver.ErrClosed
-	case req.TTL <= 0:
-		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
-	case req.Slots < 0:
-		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
-	case req.Slots > 0 && req.Shared:
-		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
 	case req.Detached:
 		return fmt.Errorf("%w request: a lease in a session can't outlive it; use a backend whose leases last by themselves",
 			driver.ErrInvalid)
 	}
-	return nil
+	return req.Check()
 }
 
 // A config is what the options say.

@@ -18,6 +18,7 @@ type seen struct {
 	Left     int64    `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is none
 	Now      string   `json:"now"`
 	Value    string   `json:"value"`
+	Recorded bool     `json:"recorded"`
 	Record   string   `json:"record"`
 	Records  []string `json:"records"`
 	Line     []string `json:"line"`
@@ -31,11 +32,17 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	if err != nil {
 		return driver.Status{}, err
 	}
-	return all[0], nil
+	return all[0].Status, nil
+}
+
+// A looked is a lock as it was seen.
+type looked struct {
+	driver.Status
+	Recorded bool // it has a record, which may outlive the hold
 }
 
 // look returns the status of each lock, all of one slot.
-func (d *Driver) look(ctx context.Context, names []string) ([]driver.Status, error) {
+func (d *Driver) look(ctx context.Context, names []string) ([]looked, error) {
 	if d.life.Err() != nil {
 		return nil, driver.ErrClosed
 	}
@@ -51,13 +58,13 @@ func (d *Driver) look(ctx context.Context, names []string) ([]driver.Status, err
 	if len(r.Lines) != len(names) {
 		return nil, fmt.Errorf("the script gave %d answers for %d locks", len(r.Lines), len(names))
 	}
-	all := make([]driver.Status, len(names))
+	all := make([]looked, len(names))
 	for i, name := range names {
 		var s seen
 		if err := json.Unmarshal([]byte(r.Lines[i]), &s); err != nil {
 			return nil, fmt.Errorf("the script's answer for %q: %w", name, err)
 		}
-		all[i] = s.status(name)
+		all[i] = looked{s.status(name), s.Recorded}
 	}
 	return all, nil
 }
@@ -88,9 +95,11 @@ func (s seen) status(name string) driver.Status {
 		} else {
 			st.Holders = []driver.Holding{{Owner: s.Value, Left: left}}
 		}
+		st.Holders[0].Endless = s.Left == -1 // where several hold, each has an end of its own
 	}
+
 	for i, text := range s.Requests {
-		_, r, ok := entry(text)
+		stirred, r, ok := entry(text)
 		since, err := strconv.ParseFloat(s.Line[i], 64)
 		if !ok || err != nil {
 			continue
@@ -102,6 +111,7 @@ func (s seen) status(name string) driver.Status {
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
 			Owner: r.Owner, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
+			Silent: max(1, micros(now-stirred)),
 		})
 	}
 	return st
@@ -109,90 +119,6 @@ func (s seen) status(name string) driver.Status {
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {
 	return driver.Holding{Owner: r.Owner, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
-}
-
-// scanCount is how many keys a server looks at in one step of a scan.
-const scanCount = 1000
-
-// List implements [driver.Inspector]. It finds the locks of snib: those of strangers can't be told from other strings, but [Driver.Status]
-// shows them. It scans the servers step by step, whatever else they keep, so it may miss what is taken meanwhile.
-func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	names, err := d.scan(ctx, prefix)
-	if err != nil {
-		return err
-	}
-	for len(names) > 0 {
-		n := 1
-		for n < min(len(names), maxOrders) && d.slot(names[n]) == d.slot(names[0]) {
-			n++
-		}
-		all, err := d.look(ctx, names[:n])
-		if err != nil {
-			return err
-		}
-		names = names[n:]
-		for _, st := range all {
-			if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
-				return nil
-			}
-		}
-	}
-	return nil
-}
-
-// scan returns the names that begin with prefix and have a record or a queue, in order.
-func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
-	if d.life.Err() != nil {
-		return nil, driver.ErrClosed
-	}
-	masters, err := d.conn.Masters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[string]bool)
-	for _, m := range masters {
-		for cursor := "0"; ; {
-			reply, err := m.Do(ctx, "SCAN", cursor, "MATCH", "snib.[rq]:*"+escapeGlob(prefix)+"*", "COUNT", strconv.Itoa(scanCount))
-			if err != nil {
-				return nil, err
-			}
-			var keys []any
-			if cursor, keys, err = scanned(reply); err != nil {
-				return nil, err
-			}
-			for _, key := range keys {
-				text, _ := key.(string)
-				if name, ok := nameIn(text); ok && strings.HasPrefix(name, prefix) {
-					found[name] = true
-				}
-			}
-			if cursor == "0" {
-				break
-			}
-		}
-	}
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-// escapeGlob makes a pattern of a text that stands for itself.
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
-}
-
-func scanned(reply any) (cursor string, keys []any, err error) {
-	if r, ok := reply.([]any); ok && len(r) == 2 {
-		cursor, isText := r[0].(string)
-		keys, isList := r[1].([]any)
-		if isText && isList {
-			return cursor, keys, nil
-		}
-	}
-	return "", nil, fmt.Errorf("SCAN answered %v", reply)
 }
 
 // Break implements [driver.Inspector]. A stranger's hold has the token 0.

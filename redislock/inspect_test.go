@@ -164,7 +164,7 @@ func TestListAmongMany(t *testing.T) {
 	close(stop)
 	latency := <-worst
 	t.Logf("listed in %v; meanwhile others waited %v at the most, of which the machine had %v", took, latency, noisy)
-	if !slices.Equal(got, want) {
+	if slices.Sort(got); !slices.Equal(got, want) { // a scan has no order
 		t.Errorf("List = %d names: %q", len(got), got)
 	}
 	if took > 10*time.Second {

@@ -45,6 +45,7 @@ type Driver struct {
 	extender *Script
 	renewer  *Script
 	looker   *Script
+	finder   *Script
 	listener listener
 
 	contended names
@@ -109,7 +110,7 @@ func start(conn Conn, conf config) (*Driver, error) {
 	}
 	d := &Driver{
 		conn: conn, conf: conf, warnings: found.warnings,
-		extender: newScript(extendScript), renewer: newScript(renewScript), looker: newScript(lookScript),
+		extender: newScript(extendScript), renewer: newScript(renewScript), looker: newScript(lookScript), finder: newScript(endlessScript),
 		asks: make(map[uint64]*ask), leases: make(map[uint64]*lease),
 	}
 	d.life, d.end = context.WithCancel(context.Background())
@@ -145,6 +146,9 @@ func (d *Driver) Info() driver.Info { return d.info }
 // what no replica has. They stand in Info's Assumptions as well.
 func (d *Driver) Warnings() []string { return d.warnings }
 
+// Promises is the Info of a driver with these options on servers whose settings break no promise. It asks no server.
+func Promises(opts ...Option) driver.Info { return describe(configure(opts), findings{}) }
+
 // describe makes the Info.
 func describe(conf config, found findings) driver.Info {
 	info := driver.Info{
@@ -154,6 +158,16 @@ func describe(conf config, found findings) driver.Info {
 			"the server's wall clock does not jump forward: leases end by it",
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
 		},
+		Faults: driver.Faults{
+			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
+			Crash:     "the lock is free at the end of the lease",
+			Failover:  "nothing is granted until the leases are over that may be forgotten; one longer than any that was replicated can overlap",
+			Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
+			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter",
+		},
+	}
+	if !conf.grace {
+		info.Faults.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
 	}
 	if conf.grace {
 		info.Assumptions = append(info.Assumptions,

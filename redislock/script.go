@@ -23,7 +23,8 @@ local time = redis.call('TIME')
 local answers = {}
 for k = 1, #KEYS, 4 do
   local type = redis.call('TYPE', KEYS[k]).ok
-  local seen = {type = type, left = redis.call('PTTL', KEYS[k]), now = string.format('%d', time[1] * 1000000 + time[2])}
+  local seen = {type = type, left = redis.call('PTTL', KEYS[k]), now = string.format('%d', time[1] * 1000000 + time[2]),
+    recorded = redis.call('EXISTS', KEYS[k + 1]) == 1}
   if type == 'string' then
     seen.value = redis.call('GET', KEYS[k])
     local record = redis.call('TYPE', KEYS[k + 1]).ok

@@ -142,6 +142,9 @@ func missing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
+// Promises is the Info of a driver without options. It opens no file.
+func Promises() driver.Info { return (&Driver{durable: true}).Info() }
+
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
 	info := driver.Info{
@@ -156,6 +159,13 @@ func (d *Driver) Info() driver.Info {
 			"all processes run on one host, under one kernel, and use the same file",
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",
 			"the disk keeps what it has acknowledged (fsync is honest)",
+		},
+		Faults: driver.Faults{
+			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
+			Crash:     "a dead process is noticed at once; all leases end when the host restarts",
+			Failover:  "there is none: the file is on one host; after a power cut tokens go on from what is on the disk",
+			Partition: "there is none: network file systems are refused",
+			ClockJump: "no effect: leases count by the boot clock",
 		},
 	}
 	if !d.durable {

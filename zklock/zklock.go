@@ -96,14 +96,8 @@ func (d *Driver) usable(ctx context.Context) error {
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {
 	switch {
-	case req.TTL <= 0:
-		return fmt.Errorf("%w TTL %v: it must be positive", driver.ErrInvalid, req.TTL)
-	case req.Slots < 0:
-		return fmt.Errorf("%w number of slots %d: it can't be negative", driver.ErrInvalid, req.Slots)
-	case req.Slots > 0 && req.Shared:
-		return fmt.Errorf("%w request: a semaphore has no read side", driver.ErrInvalid)
 	case req.Detached:
 		return fmt.Errorf("%w request: a lease can't outlive the session that it hangs on", driver.ErrInvalid)
 	}
-	return nil
+	return req.Check()
 }

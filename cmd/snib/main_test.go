@@ -198,7 +198,7 @@ func mask() {
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, `TIME`},
 		{`\S+ pid \d+`, `HOST pid PID`},
 		{`\b(\d+ms|\d+s|\d+m\d\ds)\b`, `DURATION`},
-		{`sqlite:\S*/locks\.db|(rediss?(\+\w+)?|postgres|mysql)://[^"\s]+`, `STORE`},
+		{`sqlite:\S*/locks\.db|(rediss?(\+\w+)?|redlocks?|postgres|mysql|zks?|etcds?)://[^"\s]+`, `STORE`},
 		{`  +`, `  `},
 	}
 	text, err := io.ReadAll(bufio.NewReader(os.Stdin))

@@ -22,7 +22,7 @@ const (
 
 // The scripts that say the same of every store, and those of them that differ most between kinds of Redis.
 var (
-	sameScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion"}
+	sameScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "count", "doctor"}
 	kindScripts = sameScripts[:3]
 )
 

@@ -431,6 +431,16 @@ func inspectMutants() []mutant {
 				st.Holders[i].Held = 0
 			}
 		}),
+		showing("every hold is shown as endless", "Inspect/Held", func(st *driver.Status) {
+			for i := range st.Holders {
+				st.Holders[i].Endless = true
+			}
+		}),
+		showing("who waits is shown as silent since long ago", "Inspect/Waiters", func(st *driver.Status) {
+			for i, w := range st.Waiters {
+				st.Waiters[i].Silent = w.Waited + time.Minute
+			}
+		}),
 		used("Status shows an expired holder", "Inspect/Expired", func(w *world, b *broken, used map[string]*lease) {
 			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
 				st, err := b.inner.Status(ctx, name)

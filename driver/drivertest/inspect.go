@@ -213,6 +213,9 @@ func showsHolder(t *trial) {
 	if h.Left <= 0 || h.Left > ttl-aged/2 {
 		t.Errorf("Left = %v with a TTL of %v", h.Left, ttl)
 	}
+	if h.Endless {
+		t.Errorf("a hold with a lease is shown as Endless: people would free it for a leak")
+	}
 }
 
 func showsWaiters(t *trial) {
@@ -235,6 +238,9 @@ func showsWaiters(t *trial) {
 			i := slices.IndexFunc(waits, func(x *wait) bool { return x.req.Owner == w.Owner })
 			if i < 0 || w.Holder != waits[i].req.Holder || w.Shared != waits[i].req.Shared {
 				t.Errorf("Status %s shows a waiter %+v that never asked", when, w)
+			}
+			if w.Silent > w.Waited+t.h.Slack {
+				t.Errorf("Status %s shows a waiter as silent for %v who asked %v ago: people would take it for gone", when, w.Silent, w.Waited)
 			}
 			got = append(got, w.Owner)
 		}

@@ -5,10 +5,12 @@ go 1.26.0
 require (
 	github.com/bsm/redislock v0.9.4
 	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/go-zookeeper/zk v1.0.4
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/redis/rueidis v1.0.79
 	github.com/sniblock/snib v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
+	github.com/sniblock/snib/zklock v0.0.0
 )
 
 require (
@@ -22,4 +24,5 @@ replace (
 	github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueidiscompat v1.0.69
 	github.com/sniblock/snib => ../../
 	github.com/sniblock/snib/redislock => ../../redislock
+	github.com/sniblock/snib/zklock => ../../zklock
 )

@@ -19,7 +19,8 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.Concat(mutants, fenceMutants, leaderMutants, metricsMutants, redlockMutants, etcdMutants, zookeeperMutants)
+	all := slices.Concat(mutants, fenceMutants, leaderMutants, metricsMutants, redlockMutants, etcdMutants, zookeeperMutants,
+		operationsMutants)
 	for _, m := range all {
 		t.Run(m.breaks, func(t *testing.T) {
 			t.Parallel()

@@ -51,9 +51,15 @@ func Schemes() []Scheme {
 	add(redisSentinel, "redis+sentinel://HOST:PORT,.../MASTER/DB", "the Redis that these Sentinels call MASTER")
 	add(redisCluster, "redis+cluster://HOST:PORT,...", "a Redis Cluster, known by some of its nodes")
 	return append(all,
+		Scheme{"redlock", "redlock://HOST:PORT,...", "a majority of independent Redis servers; redlocks:// is with TLS", redlockNodes.resolve},
+		Scheme{"redlocks", "redlocks://HOST:PORT,...", "", redlockNodes.secure().resolve},
 		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", postgres},
 		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", postgres},
 		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MySQL or MariaDB", mySQL},
+		Scheme{"zk", "zk://HOST:PORT,.../ROOT", "a ZooKeeper ensemble; zks:// is with TLS", zooKeeper.resolve},
+		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", secureZooKeeper.resolve},
+		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},
+		Scheme{"etcds", "etcds://HOST:PORT,...", "", secureEtcd.resolve},
 		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", memory})
 }
 

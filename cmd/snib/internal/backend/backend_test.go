@@ -20,8 +20,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	tests := []struct{ name, url, want string }{
 		{"Typo", "sqltie:x", "did you mean sqlite:PATH?"},
-		{"Unknown", "zk://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
-			"redis+cluster://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE and memory:"},
+		{"Unknown", "consul://host", "there are sqlite:PATH, redis://HOST:PORT/DB, redis+sentinel://HOST:PORT,.../MASTER/DB, " +
+			"redis+cluster://HOST:PORT,..., redlock://HOST:PORT,..., postgres://USER@HOST:PORT/DATABASE, mysql://USER@HOST:PORT/DATABASE, zk://HOST:PORT,.../ROOT, etcd://HOST:PORT,... and memory:"},
 		{"Nearly", "redis-cluster://h", "did you mean redis+cluster://HOST:PORT,...?"},
 		{"NearlyTLS", "rediss-cluster://h", "did you mean rediss+cluster://HOST:PORT,...?"},
 		{"Port", "localhost:6379", "did you mean redis://localhost:6379?"},
@@ -50,7 +50,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
-	for _, url := range []string{"zk://user:secret@host/0", "user:secret@host/0", "//user:secret@host", "user@secret:1", "secret@host/1:2"} {
+	for _, url := range []string{"consul://user:secret@host/0", "user:secret@host/0", "//user:secret@host", "user@secret:1", "secret@host/1:2"} {
 		if _, err := Open(url, true); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Open(%q) = %v, want an error without the password", url, err)
 		}

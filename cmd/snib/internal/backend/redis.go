@@ -25,6 +25,9 @@ func (k redisKind) resolve(rest string) (place, error) {
 }
 
 func (u *redisURL) open() (driver.Driver, error) {
+	if u.nodes {
+		return u.openNodes()
+	}
 	o, opts, err := u.options()
 	if err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func cutOff(err error) bool {
 
 // Denied reports whether a server said that we may not do this.
 func Denied(err error) bool {
-	if postgresSays(err, "28") || postgresSays(err, "42501") || mySQLSays(err, 1044, 1045, 1142, 1143) { // who we are, and what we may do
+	if postgresSays(err, "28") || postgresSays(err, "42501") || mySQLSays(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) { // who we are, and what we may do
 		return true
 	}
 	var answer *redislock.ReplyError

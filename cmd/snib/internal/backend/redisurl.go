@@ -31,6 +31,7 @@ type redisKind struct {
 	several bool // hosts
 	master  bool // the path names one
 	db      bool // the path may name one
+	nodes   bool // the hosts know nothing of one another: Redlock
 }
 
 const (
@@ -55,7 +56,12 @@ func (k redisKind) secure() redisKind {
 	return k
 }
 
-func withTLS(text string) string { return "rediss" + strings.TrimPrefix(text, "redis") }
+func withTLS(text string) string {
+	if rest, ok := strings.CutPrefix(text, "redlock"); ok {
+		return "redlocks" + rest
+	}
+	return "rediss" + strings.TrimPrefix(text, "redis")
+}
 
 // A redisURL is what an URL says.
 type redisURL struct {
@@ -70,6 +76,7 @@ type redisURL struct {
 	dial                           time.Duration
 	client                         string
 	graceOff                       bool
+	maxTTL                         time.Duration
 	passwordFile                   string
 	ca, cert, key, serverName      string
 	insecure                       bool
@@ -83,6 +90,7 @@ type Parameter struct {
 	Doc    string // one line for the help
 
 	tls, sentinel bool // makes sense with these only
+	nodes, store  bool // makes sense with Redlock only, or not with it
 	set           func(u *redisURL, value string) error
 }
 
@@ -101,7 +109,9 @@ func RedisParameters() []Parameter {
 			set: text(func(u *redisURL) *string { return &u.passwordFile })},
 		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: (*redisURL).setDial},
 		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: (*redisURL).setClient},
-		{Syntax: "failover-grace=on|off", Doc: "off: after a restart or a failover don't wait until the holds are over " +
+		{Syntax: "max-ttl=DURATION", Doc: "Redlock: the longest TTL of any lock, the same for all clients (default 1m)", nodes: true,
+			set: func(u *redisURL, value string) (err error) { u.maxTTL, err = duration(value, 24*time.Hour); return err }},
+		{Syntax: "failover-grace=on|off", store: true, Doc: "off: after a restart or a failover don't wait until the holds are over " +
 			"that may have been forgotten; a lock can then be given twice (default on)",
 			set: func(u *redisURL, value string) error {
 				on, err := onOff(value)
@@ -170,25 +180,33 @@ func (k redisKind) bad(format string, args ...any) error {
 	return fmt.Errorf("%w URL: %s; the form is %s", ErrConfig, fmt.Sprintf(format, args...), k.form)
 }
 
-// parse reads what follows the scheme and its colon.
-func (k redisKind) parse(rest string) (*redisURL, error) {
+// split takes apart what follows the scheme and its colon.
+func (k redisKind) split(rest string) (userinfo, hosts, path, query string, err error) {
 	rest, ok := strings.CutPrefix(rest, "//")
 	if !ok {
-		return nil, k.bad("it has no // after %s:", k.scheme)
+		return "", "", "", "", k.bad("it has no // after %s:", k.scheme)
 	}
 	if strings.Contains(rest, "#") {
-		return nil, k.bad("it has a #; in a password that is written %%23")
+		return "", "", "", "", k.bad("it has a #; in a password that is written %%23")
 	}
-	rest, query, _ := strings.Cut(rest, "?")
-	authority, path, _ := strings.Cut(rest, "/")
+	rest, query, _ = strings.Cut(rest, "?")
+	hosts, path, _ = strings.Cut(rest, "/")
 	if strings.Contains(path+query, "@") {
-		return nil, k.bad("it has an @ behind a / or ?; in a password these are written %%40, %%2F and %%3F")
+		return "", "", "", "", k.bad("it has an @ behind a / or ?; in a password these are written %%40, %%2F and %%3F")
+	}
+	if i := strings.LastIndex(hosts, "@"); i >= 0 {
+		userinfo, hosts = hosts[:i], hosts[i+1:]
+	}
+	return userinfo, hosts, path, query, nil
+}
+
+// parse reads what follows the scheme and its colon.
+func (k redisKind) parse(rest string) (*redisURL, error) {
+	userinfo, hosts, path, query, err := k.split(rest)
+	if err != nil {
+		return nil, err
 	}
 	u := &redisURL{redisKind: k}
-	userinfo, hosts := "", authority
-	if i := strings.LastIndex(authority, "@"); i >= 0 {
-		userinfo, hosts = authority[:i], authority[i+1:]
-	}
 	if err := u.setUser(userinfo); err != nil {
 		return nil, err
 	}
@@ -224,7 +242,9 @@ func (u *redisURL) setHosts(list string) error {
 		u.hosts = append(u.hosts, addr)
 	}
 	slices.Sort(u.hosts)
-	u.hosts = slices.Compact(u.hosts)
+	if !u.nodes { // each of which has a vote
+		u.hosts = slices.Compact(u.hosts)
+	}
 	if len(u.hosts) > 1 && !u.several {
 		return u.bad("it has several hosts; for Sentinels there is %s+sentinel://, for a Cluster %s+cluster://", u.base(), u.base())
 	}
@@ -323,6 +343,8 @@ func (u *redisURL) parameter(name string) (*Parameter, error) {
 	var names, close []string
 	for _, p := range RedisParameters() {
 		switch {
+		case p.nodes && !u.nodes, p.store && u.nodes:
+			continue
 		case p.name() == name && p.tls && !u.tls:
 			return nil, fmt.Errorf("%w URL: parameter %s is for TLS; that is %s://", ErrConfig, name, withTLS(u.scheme))
 		case p.name() == name && p.sentinel && !u.master:

@@ -96,7 +96,9 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
 	root.AddCommand(
 		a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(),
-		a.lockCommand(), a.unlockCommand(), a.releaseCommand(), a.fenceCommand(), a.schemaCommand(), a.completionCommand(), a.versionCommand(),
+		a.lockCommand(), a.unlockCommand(), a.releaseCommand(), a.fenceCommand(), a.schemaCommand(),
+		a.countCommand(), a.leaksCommand(), a.watchCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.benchCommand(), a.redlockCommand(),
+		a.completionCommand(), a.versionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand())
 	root.InitDefaultHelpFlag()

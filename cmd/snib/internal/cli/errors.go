@@ -16,6 +16,7 @@ import (
 const (
 	exitOK            = 0
 	exitNotHeld       = 1 // snib release
+	exitFound         = 1 // snib leaks, snib doctor: something is wrong
 	exitUsage         = 64
 	exitUnavailable   = 69
 	exitBug           = 70

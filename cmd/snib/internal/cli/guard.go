@@ -41,12 +41,13 @@ func (r *run) guard(lock *snib.Lock, kid *child.Child) *guard {
 	g := &guard{run: r, lock: lock, kid: kid, wantsTTY: kid.Lent()}
 	// A healthy hold is valid for two thirds of its TTL at least, because that is when it is renewed. The last third is
 	// divided between trying again and ending the command.
-	g.margin = min(r.killAfter.value, r.ttl.value/3)
+	ttl := min(r.ttl.value, lock.Validity()) // in a session, the store says how long leases are
+	g.margin = min(r.killAfter.value, ttl/3)
 	if r.maxHold.set {
 		g.margin = min(g.margin, r.maxHold.value/3)
 		g.latest = time.Now().Add(r.maxHold.value)
 	}
-	g.lead = min(20*time.Millisecond, r.ttl.value/50)
+	g.lead = min(20*time.Millisecond, ttl/50)
 	if r.timeout.set {
 		g.limit = time.After(r.timeout.value)
 	}

@@ -91,13 +91,18 @@ func tables(b *strings.Builder) {
 		}
 	}
 	section(b, "Stores (--url, or $"+urlVar+")", stores.String()+storeNotes)
-	var parameters strings.Builder
-	for _, p := range backend.RedisParameters() {
-		wrap(&parameters, "  "+p.Syntax, p.Doc, 26)
-	}
-	section(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", parameters.String()+parameterNotes)
+	section(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", parameters(backend.RedisParameters())+parameterNotes)
+	section(b, "Parameters of ZooKeeper (zk://HOST/ROOT?NAME=VALUE&NAME=VALUE)", parameters(backend.ZooKeeperParameters()))
 	section(b, "What the command sees", environmentNotes)
 	section(b, "Exit codes", exitNotes)
+}
+
+func parameters(all []backend.Parameter) string {
+	var b strings.Builder
+	for _, p := range all {
+		wrap(&b, "  "+p.Syntax, p.Doc, 26)
+	}
+	return b.String()
 }
 
 func section(b *strings.Builder, title, text string) {

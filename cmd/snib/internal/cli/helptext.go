@@ -54,7 +54,8 @@ const environmentNotes = `  SNIB_NAME     the name of the lock
 `
 
 const exitNotes = `  the command's  it ran, and the lock was held throughout; 128+N: signal N
-  1     release: the lock is not held
+  1     release: the lock is not held; leaks: there are some; doctor: something
+        is not as it should be
   64    wrong usage
   69    the store can't be reached, or does not answer
   70    a bug in snib
@@ -141,8 +142,104 @@ const fenceNotes = `  The command reads the old contents of FILE (nothing, if th
   All who write FILE have to do it this way, under the same lock, on one machine.
 `
 
+const redlockExamples = `  snib redlock init redlock://a:6379,b:6379,c:6379     new servers, once
+  snib redlock status                                  of $SNIB_URL
+  snib redlock recover --floor 1790000000000000        when a majority has lost its memory
+`
+
+const redlockNotes = `  init lets new servers take part at once. They must be new: nobody may hold a lock
+  that one of them has forgotten. Without init, clients let them in when max-ttl is
+  over, as they do with a server that restarted.
+  status exits 69 unless a majority takes part.
+  recover lets servers in whose counters no majority knows, where clients are told
+  to refuse that. It takes max-ttl at least: see --wait.
+`
+
 const schemaExamples = `  snib schema postgres | psql app
   snib schema mysql | mysql app
+`
+
+const countExamples = `  snib count                  all locks
+  snib count jobs/            those whose names start with jobs/
+  snib count -o number        how many are held or waited for
+`
+
+const countNotes = `  It walks through the store step by step, and holds nobody up. What is taken or
+  freed meanwhile is counted or not.
+`
+
+const leaksExamples = `  snib leaks                  exit 1 if there are any
+  snib leaks --held 1h        also what is held for longer than an hour
+  snib leaks --fix            free them, after asking
+  snib leaks -o json          for programs
+`
+
+const leaksNotes = `  endless  a hold without an end: somebody took the end of its key away
+  dead     a hold of a process of this host that is not there any more
+  old      a hold that has lasted for longer than --held; --fix leaves it alone
+  stuck    waiters behind an entry of one who is gone, or for what nobody holds
+  foreign  what another lock library left in Redis, and nothing will end
+
+  Each is seen twice, a second apart, or it is not reported. Holds of snib lock
+  are meant to outlive their process, and are not dead. Processes are looked for
+  on this host only: run it on each, as a user who may see all of them.
+
+  --fix frees exactly what was found: a hold that changed meanwhile is left
+  alone. Keys of other libraries are deleted with --foreign only, after a look
+  at their value, and if they are strings; the others are shown.
+`
+
+const watchExamples = `  snib watch                  all locks
+  snib watch jobs/            those whose names start with jobs/
+  snib watch -x deploy        one lock, ten times a second
+  snib watch -o json | jq -c 'select(.event == "lost")'
+`
+
+const watchNotes = `  It looks once a second, or ten times with --exact, and rests for nine times as
+  long as a look takes. What begins and ends between two looks is not seen, and a
+  hold that was broken by force counts as released. -o json prints one document
+  a line.
+`
+
+const topExamples = `  snib top                    all locks; q ends it
+  snib top jobs/ -n 3         three looks, as plain text
+`
+
+const topNotes = `  The locks with the most waiters come first, then those with the most grants
+  that were seen since the start. It looks once a second, as snib watch does, so
+  there may have been more. The percentiles are of how long those have waited
+  who wait now. Where there is no terminal it prints one look as plain text.
+`
+
+const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL; exit 1 if it ails
+  snib doctor redis://cache.example:6379
+  snib doctor -o json         for programs
+`
+
+const doctorNotes = `  ok     what was looked at is as it should be
+  note   worth knowing; no promise is broken
+  unmet  what a promise rests on is not the case: the exit code is 1
+
+  It takes, renews and frees a lock of its own, and makes the store's file or
+  table if there is none, as snib run does.
+`
+
+const explainExamples = `  snib explain                which lock for what
+  snib explain redis          all about one backend
+`
+
+const benchExamples = `  snib bench                  the store of --url or $SNIB_URL
+  snib bench redis://cache.example:6379 --for 10s --parallel 64
+  snib bench -o json          for programs
+`
+
+const benchNotes = `  alone      one goroutine takes and frees one lock, again and again
+  own names  --parallel goroutines, a lock each, over one connection
+  hand-over  two connections want one lock: the times are those from the begin
+             of a release to the grant to the other
+
+  It loads the store for as long as --for says, three times, with locks of its
+  own, whose names begin with snib-bench/. Ctrl-C ends it.
 `
 
 const versionExamples = `  snib version

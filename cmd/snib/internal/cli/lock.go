@@ -109,13 +109,16 @@ func (l *locking) acquire(ctx context.Context, s *backend.Store, name string) (d
 	return untilSignalled(ctx, func(ctx context.Context) (driver.Lease, error) { return s.Acquire(ctx, req) })
 }
 
+// lockLabel tells the holds of snib lock from others: they are meant to outlive the process that is shown.
+const lockLabel = "snib lock"
+
 func (l *locking) request(name string) driver.Request {
 	host, _ := os.Hostname() // shown to people only
 	return driver.Request{
 		Name: name, Owner: l.owner, TTL: l.ttl.value, Detached: true,
 		NoWait: l.try || l.wait.set && l.wait.value == 0,
 		// Not our own pid: we are gone when somebody looks. Our parent is the script.
-		Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: "snib lock"},
+		Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: lockLabel},
 	}
 }
 

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,12 +26,7 @@ func (a *app) lsCommand() *cobra.Command {
 		Short:             "list the locks that are held or waited for",
 		Example:           lsExamples,
 		ValidArgsFunction: a.completeName,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return none(cmd, args[1:])
-			}
-			return nil
-		},
+		Args:              atMostOne,
 	}
 	output := addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -44,21 +41,15 @@ func (a *app) lsCommand() *cobra.Command {
 	return cmd
 }
 
-// list collects the locks whose names start with prefix.
+// list collects the locks whose names start with prefix, in the order of their names, each once.
 func list(ctx context.Context, s *backend.Store, prefix string) ([]driver.Status, error) {
-	i, err := inspector(s)
-	if err != nil {
-		return nil, err
-	}
 	var all []driver.Status
-	err = i.List(ctx, prefix, func(st driver.Status) bool {
+	err := each(ctx, s, prefix, func(st driver.Status) bool {
 		all = append(all, st)
 		return true
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.URL, err)
-	}
-	return all, nil
+	slices.SortStableFunc(all, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b driver.Status) bool { return a.Name == b.Name }), err
 }
 
 func (a *app) printList(s *backend.Store, all []driver.Status, output string) error {
@@ -88,7 +79,7 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 	return a.printTable(all)
 }
 
-// columns are the cells of one row of the table. The first two give way when there is no room.
+// columns are the cells of one row of the table.
 type columns struct{ name, holder, held, left, token, waiting string }
 
 func row(st driver.Status) columns {
@@ -113,33 +104,35 @@ func row(st driver.Status) columns {
 }
 
 func (a *app) printTable(all []driver.Status) error {
-	rows := []columns{{"NAME", "HOLDER", "HELD", "LEFT", "TOKEN", "WAITING"}}
+	rows := [][]string{{"NAME", "HOLDER", "HELD", "LEFT", "TOKEN", "WAITING"}}
 	for _, st := range all {
-		rows = append(rows, row(st))
+		c := row(st)
+		rows = append(rows, []string{c.name, c.holder, c.held, c.left, c.token, c.waiting})
 	}
-	fit(rows, max(narrow, child.Width(syscall.Stdout)))
-	w := tabwriter.NewWriter(outputTo{a.out}, 0, 0, 2, ' ', 0)
-	for _, c := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(c.cells(), "\t")); err != nil {
+	return table(outputTo{a.out}, rows, max(narrow, child.Width(syscall.Stdout)))
+}
+
+// table prints rows of equal length in columns. If they are wider than width, names and holders are shortened, which are the first two.
+func table(out io.Writer, rows [][]string, width int) error {
+	fit(rows, width)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
 			return err
 		}
 	}
 	return w.Flush()
 }
 
-func (c columns) cells() []string {
-	return []string{c.name, c.holder, c.held, c.left, c.token, c.waiting}
-}
-
-// fit shortens names and holders so that the table is no wider than width.
-func fit(rows []columns, width int) {
-	widest := make([]int, 6)
-	for _, c := range rows {
-		for i, cell := range c.cells() {
+// fit shortens the first two cells of each row so that the table is no wider than width.
+func fit(rows [][]string, width int) {
+	widest := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
 			widest[i] = max(widest[i], len([]rune(cell)))
 		}
 	}
-	room := width - 5*2 // the gaps
+	room := width - 2*(len(widest)-1) // the gaps
 	for _, w := range widest[2:] {
 		room -= w
 	}
@@ -148,7 +141,7 @@ func fit(rows []columns, width int) {
 		name = min(name, max(room/2, room-holder))
 		holder = room - name
 	}
-	for i := range rows {
-		rows[i].name, rows[i].holder = cut(rows[i].name, name), cut(rows[i].holder, holder)
+	for _, row := range rows {
+		row[0], row[1] = cut(row[0], name), cut(row[1], holder)
 	}
 }

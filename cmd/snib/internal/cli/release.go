@@ -3,9 +3,14 @@ package cli
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"os/user"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -79,12 +84,15 @@ func (r *releasing) release(ctx context.Context, s *backend.Store, name string) 
 	}
 	var broken []driver.Holding
 	for _, h := range holds {
-		switch err := breakHold(ctx, s, name, h); {
-		case err == nil:
-			broken = append(broken, h)
-		case !errors.Is(err, snib.ErrLost):
+		err := breakHold(ctx, s, name, h)
+		if errors.Is(err, snib.ErrLost) {
+			continue // it was not there any more
+		}
+		r.audit(s, name, h, err)
+		if err != nil {
 			return err
 		}
+		broken = append(broken, h)
 	}
 	if err := r.report(name, broken); err != nil {
 		return err
@@ -121,6 +129,43 @@ func (r *releasing) ask(name string, holds []driver.Holding) error {
 		return usagef("that is not the name: nothing was released")
 	}
 	return nil
+}
+
+// audit writes who broke which hold to standard error, whatever --quiet says: one line of JSON, with an error if the outcome is not
+// known. The owner stands in it as a digest, as in the marks of package fence: who knows the owner itself can release the lock.
+func (a *app) audit(s *backend.Store, name string, h driver.Holding, err error) {
+	attrs := []slog.Attr{
+		slog.String("lock", name), slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL),
+		slog.Uint64("fence", h.Token), slog.String("owner_digest", digest(h.Owner)), slog.String("holder", who(h)), slog.Duration("held", h.Held),
+	}
+	outcome := "broken"
+	if err != nil {
+		outcome = "unknown"
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	attrs = append(append(attrs, slog.String("outcome", outcome)), caller()...)
+	log := slog.New(slog.NewJSONHandler(a.err, nil))
+	log.LogAttrs(context.Background(), slog.LevelWarn, "hold broken by force", attrs...)
+}
+
+// digest is what may be told of an owner: the same that a resource has in its mark.
+func digest(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:16])
+}
+
+// caller is who runs this command: the user, and the one behind sudo, on which host.
+func caller() []slog.Attr {
+	by := strconv.Itoa(os.Getuid()) // for a user without a name, as in many containers
+	if u, err := user.Current(); err == nil {
+		by = u.Username
+	}
+	host, _ := os.Hostname() // shown to people only
+	attrs := []slog.Attr{slog.String("by", by), slog.Int("by_uid", os.Getuid()), slog.String("by_host", host), slog.Int("by_pid", os.Getpid())}
+	if sudo := os.Getenv("SUDO_USER"); sudo != "" {
+		attrs = append(attrs, slog.String("by_sudo_user", sudo))
+	}
+	return attrs
 }
 
 // report says what was broken.

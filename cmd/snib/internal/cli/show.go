@@ -84,13 +84,16 @@ func promises(b *strings.Builder, url string, info driver.Info) {
 	field(b, "store", url)
 	field(b, "fencing", fencing(info.Fencing))
 	for _, text := range info.Assumptions {
-		if unmet, ok := strings.CutPrefix(text, "not met: "); ok {
+		if unmet, ok := strings.CutPrefix(text, unmetPrefix); ok {
 			field(b, "warning", unmet)
 			continue
 		}
 		field(b, "rests on", text)
 	}
 }
+
+// unmetPrefix begins an assumption of which the driver knows that it does not hold.
+const unmetPrefix = "not met: "
 
 func field(b *strings.Builder, name, value string) { wrap(b, name, value, 14) }
 

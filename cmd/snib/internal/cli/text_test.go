@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,19 +64,19 @@ func FuzzShellQuote(f *testing.F) {
 // TestFit: a table fits its width as long as names and holders can give way.
 func TestFit(t *testing.T) {
 	long := strings.Repeat("x", 300)
-	for _, r := range []columns{
+	for _, r := range [][]string{
 		{"name", "holder", "1s", "1s", "1795229475821398", "0"},
 		{long, "holder", "1s", "1s", "1795229475821398", "0"},
 		{"name", long, "1s", "1s", "1795229475821398", "0"},
 		{long, long, "59m59s", "59m59s", "1795229475821398", "10000"},
 	} {
-		rows := []columns{r}
+		rows := [][]string{slices.Clone(r)}
 		fit(rows, narrow)
 		width := 5 * 2
-		for _, cell := range rows[0].cells() {
+		for _, cell := range rows[0] {
 			width += len([]rune(cell))
 		}
-		if width > narrow || len(rows[0].name) == 0 || len(rows[0].holder) == 0 {
+		if width > narrow || rows[0][0] == "" || rows[0][1] == "" {
 			t.Errorf("fit makes %v of %v: %d columns", rows[0], r, width)
 		}
 	}

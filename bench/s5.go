@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// S5: Redlock over five nodes, of which some fail. It asks what a majority costs, and whether those that don't answer cost
+// anything at all: time, goroutines, or locks that stay behind. One or two nodes are killed or hung when the libraries are
+// warm, and the hung ones go on when the window is over, before the libraries are closed.
+func s5() scenario {
+	one, many := load{Goroutines: 1, Keys: 1}, load{Goroutines: 64, Keys: 1}
+	clean := []target{{column: "keys left", is: "≤", bound: 0}, {column: "errors", is: "≤", bound: 0}}
+	faulty := func(name string, l load, killed, hung int) variant {
+		return variant{name: name, procs: 1, load: l, window: 3 * time.Second, nodes: 5, killed: killed, hung: hung, targets: clean}
+	}
+	healthy := faulty("healthy, 64 goroutines", many, 0, 0)
+	healthy.targets = append([]target{{column: "ops/s", over: best, is: "≥", bound: 5}}, clean...)
+	return scenario{
+		name: "S5",
+		variants: []variant{
+			faulty("healthy, 1 goroutine", one, 0, 0),
+			faulty("1 killed, 1 goroutine", one, 1, 0), faulty("1 killed, 64 goroutines", many, 1, 0),
+			faulty("1 hung, 1 goroutine", one, 0, 1), faulty("1 hung, 64 goroutines", many, 0, 1),
+			faulty("2 hung, 1 goroutine", one, 0, 2), faulty("2 hung, 64 goroutines", many, 0, 2),
+			healthy,
+		},
+		columns: []column{
+			perSecond(),
+			waited("acq p50 µs", 50, time.Microsecond), waited("p99", 99, time.Microsecond), waited("longest", 100, time.Microsecond),
+			{"goroutines", func(r *run) float64 {
+				return r.sum(func(p *result) float64 { return float64(p.Goroutines) })
+			}, false},
+			{"errors", func(r *run) float64 { return float64(r.gaveUp().N + r.lost().N) }, false},
+			{"keys left", func(r *run) float64 { return float64(r.keys) }, false},
+			allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
+		},
+		ratio: true,
+	}
+}
+
+func openSnibOverNodes(s setup) (*client, error) {
+	var servers []rueidis.ClientOption
+	for _, addr := range s.nodes {
+		servers = append(servers, rueidis.ClientOption{InitAddress: []string{addr}})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := redlock.Init(ctx, servers); err != nil {
+		return nil, err
+	}
+	d, err := redlock.Open(servers)
+	if err != nil {
+		return nil, err
+	}
+	return snibClient(s, d)
+}
+
+// startServers starts servers that know nothing of each other.
+func startServers(ctx context.Context, n int) (servers []*server, err error) {
+	for range n {
+		s, err := startServer(ctx)
+		if err != nil {
+			stopServers(servers)
+			return nil, err
+		}
+		servers = append(servers, s)
+	}
+	return servers, nil
+}
+
+func stopServers(servers []*server) {
+	for _, s := range servers {
+		s.stop()
+	}
+}
+
+func addresses(servers []*server) (all []string) {
+	for _, s := range servers {
+		all = append(all, s.addr)
+	}
+	return all
+}
+
+// breakServers kills the first servers and hangs the next ones.
+func breakServers(servers []*server, killed, hung int) error {
+	for i, s := range servers[:killed+hung] {
+		signal := syscall.SIGSTOP
+		if i < killed {
+			signal = syscall.SIGKILL
+		}
+		if err := s.cmd.Process.Signal(signal); err != nil {
+			return fmt.Errorf("break server %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// mend lets servers go on.
+func mend(hung []*server) error {
+	for _, s := range hung {
+		if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countersOf is the sum over several servers.
+func countersOf(ctx context.Context, servers []*server) (sum counters, err error) {
+	for _, s := range servers {
+		c, err := s.counters(ctx)
+		if err != nil {
+			return sum, err
+		}
+		sum.Commands += c.Commands
+		sum.Reads += c.Reads
+		sum.CPU += c.CPU
+		sum.Keys += c.Keys
+	}
+	return sum, nil
+}
+
+// leftOn returns how many keys are left of locks on servers, which snib's own hash is not.
+func leftOn(ctx context.Context, servers []*server) (left int64, err error) {
+	for _, s := range servers {
+		keys, err := s.control.DBSize(ctx).Result()
+		if err != nil {
+			return left, err
+		}
+		own, err := s.control.Exists(ctx, "snib.redlock").Result()
+		if err != nil {
+			return left, err
+		}
+		left += keys - own
+	}
+	return left, nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/zklock"
+)
+
+// zookeeper: a ZooKeeper server of its own, which waits for the disk, and go-zookeeper's Lock beside ours. It asks what our
+// checks cost: that a node is ours and still there, and that the session lives.
+func zookeeper() scenario {
+	return scenario{
+		name:   "zookeeper",
+		server: startZooKeeper,
+		variants: []variant{
+			{name: "1 goroutine, same key", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 3 * time.Second,
+				targets: []target{{column: "ops/s", over: best, is: "≥", bound: 1}}},
+			{name: "2 processes, 1 ms held", procs: 2, load: load{Goroutines: 1, Hold: time.Millisecond}, window: 3 * time.Second,
+				targets: []target{
+					{column: "ops/s", over: best, is: "≥", bound: 1},
+					{column: "cross gap p50 µs", over: "go-zookeeper", is: "≤", bound: 1},
+				}},
+		},
+		columns: []column{
+			perSecond(),
+			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
+			{"cross gap p50 µs", func(r *run) float64 { return rank(r.chain.gaps, 50) / 1e3 }, true},
+			{"p95 gap µs", func(r *run) float64 { return rank(r.chain.gaps, 95) / 1e3 }, false},
+			{"cross share", func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }, false},
+			overlaps(), allocsPerOp(), clientCPUPerOp(),
+		},
+		ratio: true,
+	}
+}
+
+// zkScheme begins the address that a peer is given if it is a ZooKeeper server's.
+const zkScheme = "zk://"
+
+// startZooKeeper starts a server with Debian's packages, and returns when it answers.
+func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "snib-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return "", nil, err
+	}
+	addr = net.JoinHostPort("127.0.0.1", port)
+	conf := filepath.Join(dir, "zoo.cfg")
+	text := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n", dir, port)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return "", nil, err
+	}
+	cmd := exec.Command("java", "-Xmx256m", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar",
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)
+	cmd.SysProcAttr = attributes()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("a ZooKeeper server is needed (Debian: apt install zookeeper): %w", err), os.RemoveAll(dir))
+	}
+	stop = func() {
+		_ = cmd.Process.Kill() // what it would save goes with it
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+		var conn net.Conn
+		if conn, err = net.Dial("tcp", addr); err != nil {
+			continue
+		}
+		if err = errors.Join(conn.Close(), warmUp(addr)); err != nil {
+			break
+		}
+		return zkScheme + addr, stop, nil
+	}
+	stop()
+	return "", nil, fmt.Errorf("the ZooKeeper server did not start: %w\n%s", cmp.Or(ctx.Err(), err), out.Bytes())
+}
+
+// warmUp lets the server's virtual machine compile what the first peer would wait for otherwise.
+func warmUp(addr string) error {
+	c, err := openGoZooKeeper(setup{addr: addr})
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	caller := c.caller()
+	for began := time.Now(); time.Since(began) < time.Second; {
+		if err := caller.acquire(context.Background(), "warm-up"); err != nil {
+			return err
+		}
+		if err := caller.release(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func openSnibZooKeeper(s setup) (*client, error) {
+	return snibClient(s, zklock.New([]string{strings.TrimPrefix(s.addr, zkScheme)}))
+}
+
+// go-zookeeper: a Lock for each acquisition, since one can't be used by two goroutines.
+
+func openGoZooKeeper(s setup) (*client, error) {
+	conn, events, err := zk.Connect([]string{strings.TrimPrefix(s.addr, zkScheme)}, 15*time.Second, zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	for e := range events {
+		if e.State == zk.StateHasSession {
+			break
+		}
+	}
+	return &client{
+		caller: func() caller { return &goZooKeeperCaller{conn: conn} },
+		close:  conn.Close,
+	}, nil
+}
+
+type goZooKeeperCaller struct {
+	conn *zk.Conn
+	lock *zk.Lock
+}
+
+// acquire waits for as long as it takes: that Lock knows no contexts. When the window is over the other process still releases.
+func (c *goZooKeeperCaller) acquire(_ context.Context, key string) error {
+	c.lock = zk.NewLock(c.conn, "/go/"+strings.ReplaceAll(key, "/", "-"), zk.WorldACL(zk.PermAll))
+	return c.lock.Lock()
+}
+
+func (c *goZooKeeperCaller) release() error { return c.lock.Unlock() }

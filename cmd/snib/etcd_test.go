@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// TestEtcdScripts runs a script that says the same of every store on etcd, and the one that is about it. The others mask
+// tokens that are clocks, or take locks that outlive their session.
+func TestEtcdScripts(t *testing.T) {
+	s := etcdtest.Start(t)
+	sameOn(t, []string{"busy"}, "etcd://"+s.Addr())
+	locked, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
+	locked.RequireLogin()
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "password"), []byte(etcdtest.Password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("etcd", func(t *testing.T) {
+		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "etcd", "etcd.txtar")}},
+			"SNIB_URL=etcd://"+s.Addr(), "ADDR="+s.Addr(), "LOCKED="+locked.Addr(), "PASSWORD="+etcdtest.Password,
+			"SECURE="+secure.Addr(), "CA="+secure.Certificate(), "FILES="+files)
+	})
+}

@@ -1,0 +1,107 @@
+package backend
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+)
+
+// An etcdKind is one of the schemes of etcd. Its URLs are read as those of ZooKeeper, which name several hosts too.
+type etcdKind struct{ zkKind }
+
+var (
+	etcd = etcdKind{zkKind{redisKind{
+		scheme: "etcd", form: "etcd://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", several: true,
+	}}}
+	secureEtcd = etcdKind{zkKind{redisKind{
+		scheme: "etcds", form: "etcds://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", several: true, tls: true,
+	}}}
+)
+
+// resolve is the [Scheme] of a kind.
+func (k etcdKind) resolve(rest string) (place, error) {
+	u, err := k.parse(rest)
+	switch {
+	case err != nil:
+		return place{}, err
+	case u.root != "":
+		return place{}, k.bad("it has a path; locks are told apart by their names, see --prefix")
+	case u.keep:
+		return place{}, k.bad("its parameter suspended is ZooKeeper's")
+	}
+	return place{url: u.String(), open: func() (driver.Driver, error) { return openEtcd(u) }}, nil
+}
+
+// openEtcd connects. Whether anybody is there, and who we are to them, is said by the first question.
+func openEtcd(u *zkURL) (driver.Driver, error) {
+	password, err := secret(u.password, u.passwordFile)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := u.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	var opts []etcdlock.Option
+	if u.timeout > 0 {
+		opts = append(opts, etcdlock.Timeout(u.timeout))
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: u.endpoints(), Username: u.user, Password: password, TLS: secure,
+		DialTimeout:       cmp.Or(u.dial, dialTimeout),
+		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second, // servers close a connection that asks more often
+		Logger: zap.NewNop(), // what it has to say is in the errors
+	})
+	if err != nil {
+		return nil, u.explainEtcd(err)
+	}
+	return &etcdStore{etcdlock.New(client, opts...), client}, nil
+}
+
+// endpoints are the servers as the client calls them.
+func (u *zkURL) endpoints() []string {
+	scheme := "http://"
+	if u.tls {
+		scheme = "https://"
+	}
+	var all []string
+	for _, host := range u.hosts {
+		all = append(all, scheme+host)
+	}
+	return all
+}
+
+// explainEtcd says in terms of the URL what can be done about an etcd that could not be opened.
+func (u *zkURL) explainEtcd(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*tls.CertificateVerificationError)) {
+		return in(u.String(), fmt.Errorf("no answer within %v: nobody is there, or speaks TLS otherwise than the URL says", cmp.Or(u.dial, dialTimeout)))
+	}
+	return in(u.String(), err)
+}
+
+// An etcdStore is a driver with a client of its own.
+type etcdStore struct {
+	*etcdlock.Driver
+	client *clientv3.Client
+}
+
+// Close closes the client after the driver.
+func (s *etcdStore) Close() error { return errors.Join(s.Driver.Close(), s.client.Close()) }
+
+// etcdDenied reports whether etcd said that we may not do this.
+func etcdDenied(err error) bool {
+	var said rpctypes.EtcdError
+	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrAuthFailed) ||
+		errors.As(err, &said) && (said.Code() == codes.PermissionDenied || said.Code() == codes.Unauthenticated)
+}

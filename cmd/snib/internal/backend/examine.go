@@ -1,0 +1,81 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/redislock"
+)
+
+// A Verdict says what a finding means for locks.
+type Verdict string
+
+const (
+	Good  Verdict = "ok"
+	Note  Verdict = "note"  // worth knowing; no promise is broken
+	Unmet Verdict = "unmet" // what a promise rests on is not the case
+)
+
+// A Finding is one thing that was looked at in a store.
+type Finding struct {
+	Check   string  `json:"check"` // "version", "eviction", ...
+	Verdict Verdict `json:"verdict"`
+	Value   string  `json:"value"`            // what was found, in words
+	Advice  string  `json:"advice,omitempty"` // what would be right; empty if all is well
+}
+
+// Tells reports whether a finding is about the same setting as a warning of the driver, which begins with its name.
+func (f Finding) Tells(warning string) bool {
+	return strings.HasPrefix(warning, f.Check[strings.LastIndex(f.Check, " ")+1:]+" ")
+}
+
+// Examine looks at what the promises of a store rest on: its version, settings and clock. An error means that the store did not
+// answer; what we may not ask is a finding.
+func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
+	var all []Finding
+	var err error
+	switch d := s.Driver.(type) {
+	case *redislock.Driver:
+		all, err = examineRedis(ctx, d)
+	case postgresDriver:
+		all, err = examinePostgres(ctx, d.pool)
+	case mySQLDriver:
+		all, err = examineMySQL(ctx, d.db)
+	default:
+		if path, ok := s.file(); ok {
+			all, err = examineFile(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.URL, err)
+	}
+	return all, nil
+}
+
+// offset is how far a server's clock may be from ours before it is worth a word.
+const offset = time.Second
+
+// clockFinding judges a server's clock, of which tells what rests on it.
+func clockFinding(ahead, roundTrip time.Duration, rests string) Finding {
+	f := Finding{Check: "clock", Verdict: Good, Value: fmt.Sprintf("within %v of this host's", max(ahead.Abs(), roundTrip/2, time.Millisecond).Round(time.Millisecond))}
+	if ahead.Abs() <= offset+roundTrip/2 {
+		return f
+	}
+	f.Verdict, f.Advice = Unmet, "set both clocks by NTP: "+rests
+	way := "ahead of"
+	if ahead < 0 {
+		way = "behind"
+	}
+	f.Value = fmt.Sprintf("%v %s this host's", ahead.Abs().Round(time.Millisecond), way)
+	return f
+}
+
+// tell is a finding that is Good if ok, and else v with advice.
+func tell(check, value string, ok bool, v Verdict, advice string) Finding {
+	if ok {
+		return Finding{Check: check, Verdict: Good, Value: value}
+	}
+	return Finding{Check: check, Verdict: v, Value: value, Advice: advice}
+}

@@ -1,0 +1,108 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sniblock/snib/redislock"
+)
+
+func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
+	servers, err := d.Servers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Finding
+	ids := make(map[string]int)
+	for i, s := range servers {
+		found := redisFindings(s)
+		if len(servers) > 1 {
+			for j := range found {
+				found[j].Check = fmt.Sprintf("server %d: %s", i+1, found[j].Check)
+			}
+		}
+		all = append(all, found...)
+		ids[s.Info["run_id"]]++
+	}
+	for id, n := range ids {
+		if n > 1 {
+			all = append(all, Finding{"servers", Unmet, fmt.Sprintf("%d addresses lead to one server, run id %s", n, id), "name each server once"})
+		}
+	}
+	return all, nil
+}
+
+func redisFindings(s redislock.Server) []Finding {
+	info := s.Info
+	version := "Redis " + info["redis_version"]
+	if v := info["valkey_version"]; v != "" {
+		version = "Valkey " + v
+	}
+	all := []Finding{
+		{Check: "version", Verdict: Good, Value: fmt.Sprintf("%s, %s, up for %s s", version, info["redis_mode"], info["uptime_in_seconds"])},
+		redisEviction(info),
+		redisPersistence(s),
+	}
+	all = append(all, redisReplicas(s)...)
+	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "tokens are ordered across a failover by the clocks of the servers"))
+	return all
+}
+
+func redisEviction(info map[string]string) Finding {
+	policy, limit := info["maxmemory_policy"], info["maxmemory"]
+	text := policy
+	if limit == "0" || limit == "" {
+		text = "without maxmemory nothing is evicted"
+	}
+	return tell("maxmemory-policy", text, limit == "0" || limit == "" || policy == "noeviction", Unmet,
+		"set it to noeviction: else locks, and what is known of tokens, may be thrown out")
+}
+
+func redisPersistence(s redislock.Server) Finding {
+	aof, known := s.Settings["appendonly"]
+	switch {
+	case !known:
+		return Finding{"persistence", Note, "not known: CONFIG GET is not allowed", "allow it to the user who runs this, or ask the server's operator"}
+	case aof == "yes" && s.Settings["appendfsync"] == "always":
+		return Finding{Check: "persistence", Verdict: Good, Value: "append-only file, fsync always"}
+	case aof == "yes":
+		return Finding{"persistence", Note, "append-only file, fsync " + s.Settings["appendfsync"],
+			"a power cut forgets the last moments; failover-grace waits until what was forgotten is over"}
+	}
+	text := "none"
+	if s.Settings["save"] != "" {
+		text = "snapshots only"
+	}
+	return Finding{"persistence", Note, text, "a restart forgets who holds what; failover-grace waits until that is over"}
+}
+
+func redisReplicas(s redislock.Server) []Finding {
+	n, _ := strconv.Atoi(s.Info["connected_slaves"])
+	if n == 0 {
+		return []Finding{{Check: "replicas", Verdict: Good, Value: "none: there is nothing to fail over to"}}
+	}
+	master, _ := strconv.ParseInt(s.Info["master_repl_offset"], 10, 64)
+	var most int64
+	for i := range n {
+		for part := range strings.SplitSeq(s.Info[fmt.Sprintf("slave%d", i)], ",") {
+			if text, ok := strings.CutPrefix(part, "offset="); ok {
+				at, _ := strconv.ParseInt(text, 10, 64)
+				most = max(most, master-at)
+			}
+		}
+	}
+	const far = 1 << 20
+	all := []Finding{tell("replicas", fmt.Sprintf("%d, the last %d bytes behind", n, most), most < far, Note,
+		"what a replica has not heard of is forgotten when it is promoted")}
+	least, known := s.Settings["min-replicas-to-write"]
+	switch {
+	case !known:
+		all = append(all, Finding{"min-replicas-to-write", Note, "not known: CONFIG GET is not allowed", "1 or more is right"})
+	default:
+		all = append(all, tell("min-replicas-to-write", least, least != "0", Unmet,
+			"set it to 1: a master that is cut off from its replicas goes on granting locks that they never hear of"))
+	}
+	return all
+}

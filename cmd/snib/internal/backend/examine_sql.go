@@ -1,0 +1,133 @@
+package backend
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// examinePostgres asks the server that the pool leads to.
+func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error) {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	setting := func(name string) (value string, err error) {
+		err = conn.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value)
+		return value, err
+	}
+	var values [4]string
+	for i, name := range []string{"server_version", "fsync", "full_page_writes", "synchronous_commit"} {
+		if values[i], err = setting(name); err != nil {
+			return nil, err
+		}
+	}
+	var pid uint32
+	var standby, readOnly bool
+	err = conn.QueryRow(ctx, "SELECT pg_backend_pid(), pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'").
+		Scan(&pid, &standby, &readOnly)
+	if err != nil {
+		return nil, err
+	}
+	all := []Finding{
+		{Check: "version", Verdict: Good, Value: "PostgreSQL " + values[0]},
+		tell("fsync", values[1], values[1] == "on", Unmet, "set fsync on: a crash may take back locks and tokens that were granted"),
+		tell("full_page_writes", values[2], values[2] == "on", Unmet, "set full_page_writes on: a crash may spoil the table of locks"),
+		tell("synchronous_commit", values[3], values[3] != "off", Unmet, "set it to on for this user: a crash may take back the last grants"),
+		tell("role", role(standby, readOnly), !standby && !readOnly, Unmet, "name the primary: locks can't be taken here"),
+		// A pooler answers with a process id of its own.
+		tell("pooler", pooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,
+			"waiters are told by LISTEN, which a pooler with pool_mode=transaction or statement breaks; connect to the server, or use session"),
+	}
+	standbys, err := postgresStandbys(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	clock, err := sqlClock(func() (t time.Time, err error) {
+		err = conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&t)
+		return t, err
+	})
+	return append(all, standbys, clock), err
+}
+
+func role(standby, readOnly bool) string {
+	switch {
+	case standby:
+		return "a standby"
+	case readOnly:
+		return "read only"
+	}
+	return "primary"
+}
+
+func pooler(direct bool) string {
+	if direct {
+		return "none"
+	}
+	return "there is one before the server"
+}
+
+// postgresStandbys tells whether a standby that may be promoted has all commits.
+func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
+	var n, known, sync int
+	var behind int64
+	err := pool.QueryRow(ctx, `SELECT count(*), count(sync_state), count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')),
+		coalesce(max(pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN NULL ELSE pg_current_wal_lsn() END, replay_lsn)), 0)::bigint
+		FROM pg_stat_replication`).Scan(&n, &known, &sync, &behind)
+	switch {
+	case err != nil:
+		return Finding{}, err
+	case n == 0:
+		return Finding{Check: "standbys", Verdict: Good, Value: "none"}, nil
+	case known == 0: // rows are shown to everybody, what stands in them is not
+		return Finding{"standbys", Note, fmt.Sprintf("%d, of which nothing may be read", n), "ask as a member of pg_monitor"}, nil
+	}
+	return tell("standbys", fmt.Sprintf("%d, of which %d synchronous, the last %d bytes behind", n, sync, behind), sync > 0, Unmet,
+		"set synchronous_standby_names: one that lacks commits forgets locks and tokens when it is promoted"), nil
+}
+
+// examineMySQL asks the server that the pool leads to.
+func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
+	var version, flush, binlog string
+	var logs, readOnly bool
+	err := db.QueryRowContext(ctx, "SELECT version(), @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, @@global.log_bin, @@global.read_only").
+		Scan(&version, &flush, &binlog, &logs, &readOnly)
+	if err != nil {
+		return nil, err
+	}
+	all := []Finding{
+		{Check: "version", Verdict: Good, Value: version},
+		tell("innodb_flush_log_at_trx_commit", flush, flush == "1", Unmet, "set it to 1: a crash may take back the last grants"),
+		tell("role", role(false, readOnly), !readOnly, Unmet, "name the server that may be written to: locks can't be taken here"),
+	}
+	if logs {
+		all = append(all, tell("sync_binlog", binlog, binlog == "1", Note, "with 1 no commit is missing in the binary log, and in replicas, after a crash"))
+	}
+	clock, err := sqlClock(func() (time.Time, error) {
+		var micros int64
+		err := db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
+		return time.UnixMicro(micros), err
+	})
+	return append(all, clock), err
+}
+
+// sqlClock compares a database's clock with ours: the fastest answer of a few counts.
+func sqlClock(ask func() (time.Time, error)) (Finding, error) {
+	var ahead, fastest time.Duration
+	for i := range 5 {
+		sent := time.Now()
+		theirs, err := ask()
+		took := time.Since(sent)
+		if err != nil {
+			return Finding{}, err
+		}
+		if i == 0 || took < fastest {
+			ahead, fastest = theirs.Sub(sent.Add(took/2)), took
+		}
+	}
+	return clockFinding(ahead, fastest, "tokens are ordered by the server's clock after a loss of its memory"), nil
+}

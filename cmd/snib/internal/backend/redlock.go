@@ -1,0 +1,106 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// redlockNodes are several servers of Redis that know nothing of one another.
+var redlockNodes = redisKind{
+	scheme: "redlock", form: "redlock://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, several: true, nodes: true,
+}
+
+func (u *redisURL) openNodes() (driver.Driver, error) {
+	servers, opts, err := u.nodeOptions()
+	if err != nil {
+		return nil, err
+	}
+	d, err := redlock.Open(servers, opts...)
+	if err != nil {
+		return nil, u.explainNodes(err)
+	}
+	return d, nil
+}
+
+// nodeOptions says how to connect to each node.
+func (u *redisURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock.Option, err error) {
+	o, _, err := u.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, host := range u.hosts {
+		o.InitAddress = []string{host}
+		servers = append(servers, o)
+	}
+	if u.maxTTL > 0 {
+		opts = append(opts, redlock.MaxTTL(u.maxTTL))
+	}
+	return servers, opts, nil
+}
+
+// explainNodes makes what can't be right an error of the configuration.
+func (u *redisURL) explainNodes(err error) error {
+	if errors.Is(err, driver.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrConfig, in(u.String(), err))
+	}
+	return in(u.String(), err)
+}
+
+// Redlock is the nodes that a URL names, for their operator.
+type Redlock struct {
+	URL string // canonical, without secrets
+
+	url     *redisURL
+	servers []rueidis.ClientOption
+	opts    []redlock.Option
+}
+
+// Nodes returns the nodes of a URL of Redlock. It asks none of them.
+func Nodes(url string) (*Redlock, error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	for _, k := range []redisKind{redlockNodes, redlockNodes.secure()} {
+		if k.scheme != scheme {
+			continue
+		}
+		u, err := k.parse(rest)
+		if err != nil {
+			return nil, err
+		}
+		servers, opts, err := u.nodeOptions()
+		if err != nil {
+			return nil, err
+		}
+		return &Redlock{URL: u.String(), url: u, servers: servers, opts: opts}, nil
+	}
+	return nil, fmt.Errorf("%w URL: it is not one of Redlock; the form is %s", ErrConfig, redlockNodes.form)
+}
+
+// Init makes new servers the nodes of a cluster.
+func (r *Redlock) Init(ctx context.Context) error {
+	return r.explain(redlock.Init(ctx, r.servers, r.opts...))
+}
+
+// Examine tells how the nodes stand.
+func (r *Redlock) Examine(ctx context.Context) ([]redlock.NodeStatus, error) {
+	all, err := redlock.Examine(ctx, r.servers, r.opts...)
+	return all, r.explain(err)
+}
+
+// Recover admits the nodes that are kept out, with counters from floor on.
+func (r *Redlock) Recover(ctx context.Context, floor uint64) error {
+	return r.explain(redlock.Recover(ctx, r.servers, floor, r.opts...))
+}
+
+func (r *Redlock) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return r.url.explainNodes(err)
+}

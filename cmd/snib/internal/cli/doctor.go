@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+// answers is how long a store has to answer the doctor: one that is slower is no place for locks.
+const answers = 30 * time.Second
+
+func (a *app) doctorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "doctor [URL]",
+		Short:   "examine a store: what it promises here, and which assumption is not met",
+		Example: doctorExamples,
+		Long:    doctorNotes,
+		Args:    atMostOne,
+
+		ValidArgsFunction: completeURL,
+	}
+	output := addOutput(cmd, "table", "json")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if err := a.storeFrom(args); err != nil {
+			return err
+		}
+		s, err := a.open(true)
+		if err != nil {
+			return err
+		}
+		defer s.Close() //nolint:errcheck // we have what we came for
+		ctx, cancel := context.WithTimeout(context.Background(), answers)
+		defer cancel()
+		return a.doctor(ctx, s, output.value)
+	}
+	return cmd
+}
+
+// storeFrom takes a URL that stands as an argument.
+func (a *app) storeFrom(args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if a.url != "" {
+		return usagef("the store is named twice: by --url, and as an argument")
+	}
+	a.url = args[0]
+	return nil
+}
+
+func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error {
+	found, err := s.Examine(ctx)
+	if err != nil {
+		return err
+	}
+	trial, err := tryOut(ctx, s)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.URL, err)
+	}
+	found = append(found, trial...)
+	for _, w := range s.Warnings() {
+		if !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Tells(w) }) {
+			found = append(found, backend.Finding{Check: "driver", Verdict: backend.Unmet, Value: w})
+		}
+	}
+	if err := a.printDoctor(s, found, output); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet }) {
+		return silent(exitFound)
+	}
+	return nil
+}
+
+// tryOut takes, renews and frees a lock of its own, twice. That the store withholds locks for a while is a finding; that it can't be
+// used is an error.
+func tryOut(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
+	host, _ := os.Hostname() // shown to people only
+	req := driver.Request{
+		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: max(10*time.Second, s.Info().MinTTL),
+		Holder: driver.Holder{Host: host, PID: os.Getpid(), Label: "snib doctor"},
+	}
+	var last uint64
+	began := time.Now()
+	for range 2 {
+		req.Owner = rand.Text()
+		lease, err := s.Acquire(ctx, req)
+		if left, ok := backend.Grace(err); ok {
+			return []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: withheld(left), Advice: "try again then"}}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		renewed := s.Renew(ctx, []driver.Lease{lease})[0].Err
+		if err := errors.Join(renewed, lease.Release(ctx)); err != nil {
+			return nil, err
+		}
+		token := lease.Grant().Token
+		if s.Info().Fencing > driver.FencingNone && token <= last {
+			return []backend.Finding{{
+				Check: "tokens", Verdict: backend.Unmet, Value: fmt.Sprintf("token %d was granted after %d", token, last),
+				Advice: "report it: it is a bug in snib, or the store forgets",
+			}}, nil
+		}
+		last = token
+	}
+	return []backend.Finding{{
+		Check: "lock", Verdict: backend.Good,
+		Value: fmt.Sprintf("taken, renewed and freed twice in %v; tokens grow", time.Since(began).Round(10*time.Microsecond)),
+	}}, nil
+}
+
+// promisesJSON is what a store promises, in snib.doctor/1 and snib.explain/1.
+type promisesJSON struct {
+	Backend     string     `json:"backend"`
+	Tenure      string     `json:"tenure"`
+	Fencing     string     `json:"fencing"`
+	Fairness    string     `json:"fairness"`
+	Shared      bool       `json:"shared"`
+	Slots       bool       `json:"slots"`
+	MinTTL      float64    `json:"min_ttl,omitempty"`
+	MaxTTL      float64    `json:"max_ttl,omitempty"`
+	Assumptions []string   `json:"assumptions"`
+	Faults      faultsJSON `json:"faults"`
+}
+
+type faultsJSON struct {
+	Pause     string `json:"pause"`
+	Crash     string `json:"crash"`
+	Failover  string `json:"failover"`
+	Partition string `json:"partition"`
+	ClockJump string `json:"clock_jump"`
+}
+
+func toPromises(i driver.Info) promisesJSON {
+	return promisesJSON{
+		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL), seconds(i.MaxTTL),
+		slices.Concat([]string{}, i.Assumptions), faultsJSON(i.Faults),
+	}
+}
+
+func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output string) error {
+	if output == "json" {
+		return a.printJSON(struct {
+			Schema string `json:"schema"`
+			Store  string `json:"store"`
+			promisesJSON
+			Checks []backend.Finding `json:"checks"`
+		}{"snib.doctor/1", s.URL, toPromises(s.Info()), found})
+	}
+	var b strings.Builder
+	field(&b, "store", s.URL)
+	for _, f := range found {
+		text := f.Check + ": " + f.Value
+		if f.Advice != "" {
+			text += " - " + f.Advice
+		}
+		field(&b, string(f.Verdict), printable(text))
+	}
+	info := s.Info()
+	field(&b, "fencing", fencing(info.Fencing))
+	for _, text := range info.Assumptions {
+		if !strings.HasPrefix(text, unmetPrefix) { // these stand above
+			field(&b, "rests on", text)
+		}
+	}
+	for _, f := range faults(info.Faults) {
+		field(&b, "on "+f.name, f.text)
+	}
+	return a.printf("%s", b.String())
+}
+
+// A fault is one line of what may go wrong.
+type fault struct{ name, text string }
+
+// faults are those that the driver tells of.
+func faults(f driver.Faults) []fault {
+	all := []fault{{"pause", f.Pause}, {"crash", f.Crash}, {"failover", f.Failover}, {"partition", f.Partition}, {"clock jump", f.ClockJump}}
+	return slices.DeleteFunc(all, func(f fault) bool { return f.text == "" })
+}

@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+// A task is something that people want a lock for, and the lock that we recommend.
+type task struct {
+	Task string `json:"task"`
+	Lock string `json:"lock"`
+	Why  string `json:"why"`
+}
+
+func tasks() []task {
+	return []task{
+		{
+			"deduplicate idempotent work: a cache to fill, a report to send once",
+			"any store at hand, such as one Redis; snib run --skip, or TryAcquire",
+			"efficiency: should two run after all, work is wasted and nothing breaks",
+		},
+		{
+			"an ordinary business mutex: one job at a time, one editor of a document",
+			"the store that you run anyway: SQLite on one host, else Redis with failover-grace, or rows in PostgreSQL or MySQL",
+			"two at a time are rare and can be repaired; tokens in what is written tell which came later",
+		},
+		{
+			"money and stock: what is written must never come from a holder who is late",
+			"rows in the database that keeps the data, RequireFencing(FencingDurable), and a guard of package fence at the data",
+			"a paused holder does not know that its lease is over; only the resource can refuse it, by its token",
+		},
+		{
+			"strong consistency across services that share no database",
+			"etcd or ZooKeeper, RequireFencing(FencingDurable), and a token check at each resource",
+			"a majority keeps locks and tokens through failovers and partitions, whatever clocks show",
+		},
+		{
+			"the banking core: several rows of one database, all or nothing",
+			"a transaction lock in that database: pglock.Tx or mysqllock.Tx",
+			"lock and data commit together; there is no lease that could end before the commit",
+		},
+	}
+}
+
+// A speed is a figure that was measured: it stands in docs/performance.md, with the conditions.
+type speed struct {
+	Backend string `json:"backend"`
+	Figure  string `json:"figure"`
+	What    string `json:"what"`
+}
+
+func speeds() []speed {
+	return []speed{
+		{"memory", "1.89 µs", "processor time of an uncontended cycle"},
+		{"sqlite", "230 µs", "an uncontended cycle, the grant on the disk first"},
+		{"sqlite", "384 µs", "from Release in one driver to the grant in another"},
+		{"redis", "7.0k/s", "uncontended cycles of one goroutine, over loopback"},
+		{"redis", "242 µs", "a hand-over between two processes, p50"},
+	}
+}
+
+// guide is what to ask first.
+const guide = `What happens if two hold the lock at the same time?
+
+Efficiency: work is done twice. Take any store at hand. A lock that holds nearly
+always is enough, and the cheapest is best.
+
+Correctness: data is damaged. Then no lock alone is enough, in any store: a
+holder can be paused for longer than its lease, and write when another holds the
+lock already. Let the resource compare fencing tokens (package fence), or keep
+lock and data in one transaction of one database.
+`
+
+func (a *app) explainCommand() *cobra.Command {
+	var names []string
+	for _, i := range backend.Promises() {
+		names = append(names, i.Backend)
+	}
+	cmd := &cobra.Command{
+		Use:       "explain [BACKEND]",
+		Short:     "which lock for what: what each store promises, and what may break it",
+		Example:   explainExamples,
+		Long:      "  BACKEND is " + strings.Join(names[:len(names)-1], ", ") + "\n  or " + names[len(names)-1] + ".\n",
+		ValidArgs: names,
+		Args:      atMostOne,
+	}
+	output := addOutput(cmd, "table", "json", "markdown")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		all := backend.Promises()
+		if len(args) == 1 {
+			all = slices.DeleteFunc(all, func(i driver.Info) bool { return i.Backend != args[0] })
+			if len(all) == 0 {
+				return usagef("there is no backend %q; there are %s", args[0], strings.Join(names, ", "))
+			}
+		}
+		return a.explain(all, len(args) == 1, output.value)
+	}
+	return cmd
+}
+
+func (a *app) explain(all []driver.Info, one bool, output string) error {
+	switch {
+	case output == "json":
+		doc := struct {
+			Schema   string         `json:"schema"`
+			Backends []promisesJSON `json:"backends"`
+			Tasks    []task         `json:"tasks"`
+			Speeds   []speed        `json:"speeds"`
+		}{"snib.explain/1", nil, tasks(), speeds()}
+		for _, i := range all {
+			doc.Backends = append(doc.Backends, toPromises(i))
+		}
+		return a.printJSON(doc)
+	case output == "markdown":
+		return a.printf("%s", markdown(all))
+	case one:
+		return a.printf("%s", explainOne(all[0]))
+	}
+	return a.printf("%s", explainAll(all))
+}
+
+// explainOne tells all about one backend.
+func explainOne(i driver.Info) string {
+	var b strings.Builder
+	field(&b, "backend", i.Backend)
+	field(&b, "tenure", tenure(i))
+	field(&b, "fencing", fencing(i.Fencing))
+	field(&b, "fairness", "waiters are served in the order of arrival: "+i.Fairness.String())
+	field(&b, "modes", modes(i))
+	field(&b, "TTL", ttls(i))
+	for _, text := range i.Assumptions {
+		field(&b, "rests on", text)
+	}
+	for _, f := range faults(i.Faults) {
+		field(&b, "on "+f.name, f.text)
+	}
+	for _, s := range speeds() {
+		if s.Backend == i.Backend {
+			field(&b, "measured", s.Figure+": "+s.What)
+		}
+	}
+	return b.String()
+}
+
+// explainAll is the guide to all of them.
+func explainAll(all []driver.Info) string {
+	var b strings.Builder
+	b.WriteString(guide)
+	b.WriteString("\nWhich lock\n")
+	for _, t := range tasks() {
+		b.WriteString("\n")
+		wrap(&b, "  task", t.Task, 9)
+		wrap(&b, "  lock", t.Lock, 9)
+		wrap(&b, "  why", t.Why, 9)
+	}
+	b.WriteString("\nWhat stores promise (snib explain BACKEND tells more; snib doctor, what is so)\n\n")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range promiseRows(all) {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // to a strings.Builder
+	b.WriteString("\nSpeed, as measured (docs/performance.md has the conditions; snib bench, yours)\n\n")
+	for _, s := range speeds() {
+		fmt.Fprintf(&b, "%-10s %-9s %s\n", s.Backend, s.Figure, s.What)
+	}
+	return b.String()
+}
+
+// promiseRows is the table of promises, its head first.
+func promiseRows(all []driver.Info) [][]string {
+	rows := [][]string{{"backend", "tenure", "fencing", "fair", "modes", "TTL"}}
+	for _, i := range all {
+		rows = append(rows, []string{i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), modes(i), ttls(i)})
+	}
+	return rows
+}
+
+// tenure says what ends the hold of who has died.
+func tenure(i driver.Info) string {
+	if i.Tenure == driver.TenureLease {
+		return "lease: a lock of who has died is free at the end of its TTL, at the latest"
+	}
+	if i.SessionTTL > 0 {
+		return fmt.Sprintf("session: the locks of who has died are free when the session ends, after %v at least", i.SessionTTL)
+	}
+	return "session: the locks of who has died are free when the session ends"
+}
+
+func modes(i driver.Info) string {
+	text := "exclusive"
+	if i.Shared {
+		text += ", shared"
+	}
+	if i.Slots {
+		text += ", slots"
+	}
+	return text
+}
+
+// ttls is the range of TTLs.
+func ttls(i driver.Info) string {
+	switch {
+	case i.MinTTL == 0 && i.MaxTTL == 0:
+		return "any"
+	case i.MaxTTL == 0:
+		return "from " + brief(i.MinTTL)
+	}
+	return brief(i.MinTTL) + " to " + brief(i.MaxTTL)
+}
+
+// brief is a duration of whole years, or as short says it.
+func brief(d time.Duration) string {
+	const year = 365 * 24 * time.Hour
+	if d >= year && d%year == 0 {
+		return plural(int(d/year), "year")
+	}
+	return short(d)
+}
+
+// markdown is the part of docs/choosing.md that is made from the code.
+func markdown(all []driver.Info) string {
+	var b strings.Builder
+	table := func(rows [][]string) {
+		for i, row := range rows {
+			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintf(&b, "|%s\n", strings.Repeat(" --- |", len(row)))
+			}
+		}
+	}
+	b.WriteString("### Which lock\n\n")
+	rows := [][]string{{"task", "lock", "why"}}
+	for _, t := range tasks() {
+		rows = append(rows, []string{t.Task, t.Lock, t.Why})
+	}
+	table(rows)
+	b.WriteString("\n### What stores promise\n\n")
+	table(promiseRows(all))
+	b.WriteString("\n### What becomes of a lock when something goes wrong\n\n")
+	rows = [][]string{{"backend", "pause", "crash", "failover", "partition", "clock jump"}}
+	for _, i := range all {
+		f := i.Faults
+		row := []string{i.Backend, f.Pause, f.Crash, f.Failover, f.Partition, f.ClockJump}
+		for j := range row {
+			if row[j] == "" {
+				row[j] = "the driver does not say"
+			}
+		}
+		rows = append(rows, row)
+	}
+	table(rows)
+	b.WriteString("\n### What the promises rest on\n")
+	for _, i := range all {
+		fmt.Fprintf(&b, "\n**%s**\n\n", i.Backend)
+		for _, text := range i.Assumptions {
+			fmt.Fprintf(&b, "- %s\n", text)
+		}
+	}
+	b.WriteString("\n### Speed, as measured\n\n")
+	rows = [][]string{{"backend", "figure", "what"}}
+	for _, s := range speeds() {
+		rows = append(rows, []string{s.Backend, s.Figure, s.What})
+	}
+	table(rows)
+	return b.String()
+}

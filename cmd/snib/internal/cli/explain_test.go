@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+// docs is where the pages are that quote the command.
+var docs = filepath.Join("..", "..", "..", "..", "docs")
+
+// TestChoosing compares the page with what the drivers say. UPDATE=1 writes it anew.
+func TestChoosing(t *testing.T) {
+	const begin, end = "<!-- begin: snib explain -o markdown -->\n\n", "\n<!-- end -->\n"
+	file := filepath.Join(docs, "choosing.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(text), begin)
+	old, tail, ok2 := strings.Cut(rest, end)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no %q or %q", file, begin, end)
+	}
+	want := markdown(backend.Promises())
+	if os.Getenv("UPDATE") != "" {
+		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old == want {
+		return
+	}
+	is, should := strings.Split(old, "\n"), strings.Split(want, "\n")
+	for i, line := range should {
+		if i >= len(is) || is[i] != line {
+			t.Fatalf("%s is not what the drivers say; UPDATE=1 go test writes it. The first line that differs is to be\n%s", file, line)
+		}
+	}
+	t.Fatalf("%s has lines at its end that the drivers don't say", file)
+}
+
+// TestPromises: what a driver says of itself without a store is what it says with one.
+func TestPromises(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, i := range backend.Promises() {
+		if i.Backend == "" || seen[i.Backend] || len(i.Assumptions) == 0 {
+			t.Errorf("promises of %q: %+v", i.Backend, i)
+		}
+		seen[i.Backend] = true
+	}
+	s, err := backend.Open("sqlite:"+filepath.Join(t.TempDir(), "locks.db"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, i := range backend.Promises() {
+		if i.Backend == "sqlite" && explainOne(i) != explainOne(s.Info()) {
+			t.Errorf("without a file SQLite promises\n%s\nwith one\n%s", explainOne(i), explainOne(s.Info()))
+		}
+	}
+}
+
+// TestSpeeds: a figure that we quote is one that was measured.
+func TestSpeeds(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range speeds() {
+		if !strings.Contains(string(text), s.Figure) {
+			t.Errorf("%s: %s (%s) does not stand in docs/performance.md", s.Backend, s.Figure, s.What)
+		}
+	}
+}
+
+// TestExplainFits looks at all that is printed: 80 columns.
+func TestExplainFits(t *testing.T) {
+	text := explainAll(backend.Promises())
+	for _, i := range backend.Promises() {
+		text += explainOne(i)
+	}
+	for line := range strings.Lines(text) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
+
+func TestTTLs(t *testing.T) {
+	for _, tt := range []struct {
+		info driver.Info
+		want string
+	}{
+		{driver.Info{}, "any"}, {driver.Info{MinTTL: 5e7}, "from 50ms"}, {driver.Info{MinTTL: 1e7, MaxTTL: endless}, "10ms to 10 years"},
+	} {
+		if got := ttls(tt.info); got != tt.want {
+			t.Errorf("ttls(%v, %v) = %q, want %q", tt.info.MinTTL, tt.info.MaxTTL, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+func (a *app) redlockCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:       "redlock init|status|recover [URL]",
+		Short:     "look after the nodes of Redlock",
+		Example:   redlockExamples,
+		Long:      redlockNotes,
+		ValidArgs: []string{"init", "status", "recover"},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
+			}
+			return nil
+		},
+	}
+	output := addOutput(cmd, "table", "json")
+	wait := addDuration(cmd, "wait", "w", "give up after `DURATION`", time.Minute, time.Millisecond)
+	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		nodes, err := a.nodes(args[1:])
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), wait.value)
+		defer cancel()
+		switch args[0] {
+		case "init":
+			if err := nodes.Init(ctx); err != nil {
+				return err
+			}
+		case "recover":
+			if *floor == 0 {
+				return usagef("recover needs --floor: the greatest fencing token that any resource has seen")
+			}
+			if err := nodes.Recover(ctx, *floor); err != nil {
+				return err
+			}
+		case "status":
+		default:
+			return usagef("there is no redlock %q; usage: %s", args[0], usageLine(cmd))
+		}
+		return a.nodeTable(ctx, nodes, output.value)
+	}
+	return cmd
+}
+
+// nodes are those of the URL that is given, or of the one that all commands use.
+func (a *app) nodes(args []string) (*backend.Redlock, error) {
+	url := a.url
+	switch {
+	case len(args) > 0 && url != "":
+		return nil, usagef("there are two URLs, one in the arguments and one with --url; drop one of them")
+	case len(args) > 0:
+		url = args[0]
+	case url == "":
+		url = os.Getenv(urlVar)
+	}
+	return backend.Nodes(url)
+}
+
+type nodeJSON struct {
+	Address string `json:"address"`
+	State   string `json:"state"` // "admitted", "waiting", "blank", "refused" or "unreachable"
+	Error   string `json:"error,omitempty"`
+}
+
+// nodeTable prints how the nodes stand. It fails if a majority does not take part.
+func (a *app) nodeTable(ctx context.Context, nodes *backend.Redlock, output string) error {
+	all, err := nodes.Examine(ctx)
+	if err != nil {
+		return err
+	}
+	admitted := 0
+	list := make([]nodeJSON, len(all))
+	for i, n := range all {
+		list[i] = nodeJSON{Address: n.Address, State: n.State.String()}
+		if n.Err != nil {
+			list[i].Error = message(n.Err)
+		}
+		if n.State == redlock.NodeAdmitted {
+			admitted++
+		}
+	}
+	if err := a.printNodes(nodes.URL, list, output); err != nil {
+		return err
+	}
+	if admitted <= len(all)/2 {
+		return fail(exitUnavailable, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
+	}
+	return nil
+}
+
+func (a *app) printNodes(url string, list []nodeJSON, output string) error {
+	if output == "json" {
+		return a.printJSON(struct {
+			Schema string     `json:"schema"`
+			Store  string     `json:"store"`
+			Nodes  []nodeJSON `json:"nodes"`
+		}{"snib.redlock/1", url, list})
+	}
+	for _, n := range list {
+		text := n.State
+		if n.Error != "" {
+			text += ": " + n.Error
+		}
+		if err := a.printf("%s  %s\n", n.Address, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

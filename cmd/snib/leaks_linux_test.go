@@ -1,0 +1,443 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// found are the leaks that snib leaks shows with more arguments, as "kind name".
+func found(t *testing.T, args ...string) []string {
+	t.Helper()
+	out, code := snib(t, append([]string{"leaks", "-o", "json"}, args...)...)
+	var doc struct {
+		Leaks []struct{ Kind, Name string }
+	}
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || code > 1 {
+		t.Fatalf("snib leaks %v: exit code %d, %v: %s", args, code, err, out)
+	}
+	var all []string
+	for _, l := range doc.Leaks {
+		all = append(all, l.Kind+" "+l.Name)
+	}
+	if wrong := len(all) > 0; wrong != (code == 1) {
+		t.Errorf("snib leaks %v: exit code %d with %d leaks", args, code, len(all))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// wantFound checks what snib leaks finds.
+func wantFound(t *testing.T, when string, args []string, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	if got := found(t, args...); !slices.Equal(got, want) {
+		t.Errorf("%s, snib leaks %v finds\n%q, want\n%q", when, args, got, want)
+	}
+}
+
+// runs starts a snib run of a lock, and returns when it holds it.
+func runs(t *testing.T, name string, args ...string) (p *proc, stop func()) {
+	t.Helper()
+	dir := t.TempDir()
+	ready, end := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+	p = start(t, slices.Concat([]string{"snib", "run", name}, args, []string{"--", "hold", ready, end})...)
+	await(t, "command under "+name, func() bool { return exists(ready) })
+	return p, func() {
+		t.Helper()
+		if err := os.WriteFile(end, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.wait()
+	}
+}
+
+// waits starts a snib run that waits for a lock.
+func waits(t *testing.T, name string) *proc {
+	t.Helper()
+	before := waiters(t, name)
+	p := start(t, "snib", "run", name, "--", "true")
+	await(t, "waiter for "+name, func() bool { return waiters(t, name) > before })
+	return p
+}
+
+func waiters(t *testing.T, name string) int {
+	t.Helper()
+	out, _ := snib(t, "show", name, "-o", "json")
+	return strings.Count(out, `"waited"`)
+}
+
+// TestLeaksFindsEachKind plants a leak of each kind in a store where healthy holds and waiters are, and fixes them.
+func TestLeaksFindsEachKind(t *testing.T) {
+	node, _ := redisStore(t)
+	_, stop := runs(t, "healthy")
+	defer stop()
+	waits(t, "healthy")
+	_, stopShared := runs(t, "shared", "-s")
+	defer stopShared()
+	if p := start(t, "sh", "-c", "snib lock script --ttl 1h; :"); p.wait() != 0 { // the process that is shown is this shell's, and gone
+		t.Fatal(p.out.String())
+	}
+	plantStrings(node, false)
+	wantFound(t, "in a healthy store", nil)
+
+	parent := t // what the cases start is to last until the fix
+	var want []string
+	t.Run("Endless", func(t *testing.T) {
+		if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
+			t.Fatal(out)
+		}
+		node.Must("PERSIST", "forever")
+		want = append(want, "endless forever")
+		wantFound(t, "with a hold without an end", nil, want...)
+	})
+	t.Run("Dead", func(t *testing.T) {
+		p, _ := runs(parent, "killed", "--ttl", "1h")
+		p.end()
+		want = append(want, "dead killed")
+		wantFound(t, "after a holder was killed", nil, want...)
+	})
+	t.Run("Old", func(t *testing.T) {
+		wantFound(t, "with a bound", []string{"--held", "1ms", "heal"}, "old healthy")
+		wantFound(t, "with a bound that nothing has reached", []string{"--held", "1h", "heal"})
+	})
+	_, stopQueue := runs(t, "queue")
+	second := make(chan *proc, 1)
+	t.Run("Stuck", func(t *testing.T) {
+		first := waits(parent, "queue")
+		second <- waits(parent, "queue")
+		first.end()
+		await(t, "first waiter's end", func() bool { return gone(first.Process.Pid) })
+		want = append(want, "stuck queue")
+		wantFound(t, "after the first waiter was killed", nil, want...)
+	})
+	node.Must("SET", "silent", "a holder that is not snib", "PX", 3_600_000)
+	plantQueue(node, "silent", time.Minute, 21*time.Second)
+	want = append(want, "stuck silent")
+	plantQueue(node, "jammed", 10*time.Second, time.Second)
+	want = append(want, "stuck jammed")
+	for _, key := range plantStrings(node, true) {
+		want = append(want, "foreign "+key)
+	}
+	for _, key := range plantRedisson(node) {
+		want = append(want, "foreign "+key)
+	}
+	wantFound(t, "with a leak of each kind", nil, want...)
+	wantFound(t, "with a prefix", []string{"pottery"})
+	wantFound(t, "with a prefix", []string{"plain-"}, "foreign plain-key", "foreign plain-lock") // what is looked for by name need not be called a lock
+	t.Run("Fix", func(t *testing.T) { fixes(t, node) })
+	stopQueue()
+	if p := <-second; p.wait() != 0 {
+		t.Errorf("the waiter behind one who is gone: %s", p.out.String())
+	}
+}
+
+// fixes has the leaks freed, all but those that --fix leaves alone.
+func fixes(t *testing.T, node *redistest.Node) {
+	out, code := snib(t, "leaks", "--fix", "--yes", "-o", "json")
+	if code != 1 || !strings.Contains(out, `"fixed": true`) || !strings.Contains(out, "hold broken by force") {
+		t.Errorf("snib leaks --fix: exit code %d, want 1, since keys of others are left: %s", code, out)
+	}
+	var left []string
+	for _, l := range found(t) {
+		if !strings.HasPrefix(l, "foreign ") && !passedOver(l) {
+			left = append(left, l)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("after --fix there are %q", left)
+	}
+	if out, code := snib(t, "run", "--try", "killed", "--", "true"); code != 0 {
+		t.Errorf("a lock that was freed is not free: %s", out)
+	}
+	if n := node.Must("EXISTS", "plain-lock"); n != int64(1) {
+		t.Errorf("without --foreign, --fix has deleted another library's key")
+	}
+	snib(t, "leaks", "--fix", "--yes", "--foreign", "-o", "json")
+	for _, l := range found(t) {
+		if !strings.Contains(l, "redisson") && !passedOver(l) {
+			t.Errorf("after --fix --foreign there is %q", l)
+		}
+	}
+	if n := node.Must("EXISTS", "plain-key", "data:lock"); n != int64(2) {
+		t.Errorf("--fix --foreign has deleted what is no lock")
+	}
+}
+
+// passedOver reports whether a leak is a queue behind a hold, whose dead entry the store passes over when that ends.
+func passedOver(leak string) bool { return leak == "stuck queue" || leak == "stuck silent" }
+
+// plantStrings writes what clients of SET NX write, with an end as they should, or without, and returns the keys that are left behind
+// then. With them come strings that are no locks.
+func plantStrings(node *redistest.Node, endless bool) []string {
+	keys := map[string]string{
+		"plain-lock":                     "0f2cfae04a2a4f6c8dd9b2f2c3b6a111",                                          // redis-py
+		"Orders_Mutex":                   "f47ac10b-58cc-4372-a567-0e02b2c3d479",                                      // redlock-rb
+		"lock:redsync":                   "q1w2e3r4t5y6u7i8o9p0aw==",                                                  // redsync
+		"lock:bsm":                       "q1w2e3r4t5y6u7i8o9p0aw",                                                    // bsm/redislock
+		"lock:20":                        "0f2cfae04a2a4f6c8dd9b2f2c3b6a1110f2cfae0",                                  // redlock-py
+		"lock/net":                       "web-1_4711_0f2cfae04a2a4f6c8dd9b2f2c3b6a111",                               // madelson
+		"redlock:report":                 "0f2cfae04a2a4f6c8dd9b2f2c3b6a111",                                          // pottery
+		"job-lock:default:nightly":       "ADDED:2026-11-21T08:00:00.000Z@web-1:f47ac10b-58cc-4372-a567-0e02b2c3d479", // ShedLock
+		"spring-integration:default-key": "f47ac10b-58cc-4372-a567-0e02b2c3d479",
+	}
+	var all []string
+	for key, value := range keys {
+		node.Must("SET", key, value, "PX", 3_600_000)
+		if endless {
+			node.Must("PERSIST", key)
+			all = append(all, key)
+		}
+	}
+	node.Must("SET", "plain-key", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111") // data, unless one looks for it
+	node.Must("SET", "data:lock", "closed")
+	node.Must("SET", "clock:unlocked", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111")
+	return all
+}
+
+// plantRedisson writes what Redisson does, with and without an end, and returns the keys of what is left behind.
+func plantRedisson(node *redistest.Node) []string {
+	const owner = "8c8ffe61-5bd3-4d78-a5c0-2d2386af488e:76"
+	for _, key := range []string{"redisson-held", "redisson-left"} {
+		node.Must("HSET", key, owner, 1)
+	}
+	node.Must("PEXPIRE", "redisson-held", 3_600_000)
+	node.Must("HSET", "redisson-rw", "mode", "write", owner+":write", 2)
+	node.Must("HSET", "redisson-no-lock", owner, 1, "name", "x")
+	now := time.Now().UnixMilli()
+	for name, ends := range map[string]int64{"alive": now + 60_000, "gone": now - 60_000} {
+		node.Must("RPUSH", "redisson_lock_queue:{"+name+"}", owner)
+		node.Must("ZADD", "redisson_lock_timeout:{"+name+"}", ends, owner)
+	}
+	return []string{"redisson-left", "redisson-rw", "redisson_lock_queue:{gone}"}
+}
+
+// plantQueue writes a queue of two, of another host, of whom the first asked that long ago, and was heard of last that long ago.
+func plantQueue(node *redistest.Node, name string, waited, silent time.Duration) {
+	now := time.Now().UnixMicro()
+	for i, owner := range []string{"first", "second"} {
+		record := fmt.Sprintf(`{"owner":%q,"id":"1.1","mode":"x","ttl":30000,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`, owner)
+		stirred := now
+		if i == 0 {
+			stirred -= silent.Microseconds()
+		}
+		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), owner)
+		node.Must("HSET", "snib.w:{"+name+"}", owner, fmt.Sprintf("%016d", stirred)+record)
+	}
+}
+
+// TestLeaksInDatabases: a hold that was killed is found and freed where its lease lasts on, and a healthy one is left alone.
+func TestLeaksInDatabases(t *testing.T) {
+	for name, url := range map[string]func(t *testing.T) string{
+		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).URL() },
+		"MySQL":      func(t *testing.T) string { return mysqlURL(mysqltest.Start(t).Addr()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store(t)
+			t.Setenv("SNIB_URL", url(t))
+			_, stop := runs(t, "healthy")
+			defer stop()
+			waits(t, "healthy")
+			p, _ := runs(t, "killed", "--ttl", "1h")
+			wantFound(t, "while all live", nil)
+			p.end()
+			wantFound(t, "after a holder was killed", nil, "dead killed")
+			if out, code := snib(t, "leaks", "--fix", "--yes"); code != 0 {
+				t.Errorf("exit code %d: %s", code, out)
+			}
+			wantFound(t, "after --fix", nil)
+			if out, code := snib(t, "run", "--try", "killed", "--", "true"); code != 0 {
+				t.Errorf("a lock that was freed is not free: %s", out)
+			}
+		})
+	}
+}
+
+// TestLeaksLeavesTheLivingAlone: what somebody renews lives, though its process is not to be seen.
+func TestLeaksLeavesTheLivingAlone(t *testing.T) {
+	node, _ := redisStore(t)
+	gone := start(t, "true")
+	gone.wait()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := fmt.Sprintf(`{"token":5,"since":%d,"owner":"me","id":"1.1","mode":"x","ttl":2000,"tokens":1,"channel":"snib.c:x","pid":%d,"host":%q}`,
+		time.Now().UnixMicro(), gone.Process.Pid, host)
+	node.Must("SET", "snib.r:{renewed}", record)
+	node.Must("SET", "renewed", "me", "PX", 3_600_000)
+	wantFound(t, "while nobody renews it", nil, "dead renewed")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			_, _ = node.Do("PEXPIRE", "renewed", 3_600_000) // as a holder in another container would
+		}
+	}()
+	wantFound(t, "while somebody renews it", nil)
+	cancel()
+	<-done
+}
+
+// healthySeconds is how long TestLeaksOnABusyStore runs: SNIB_BUSY=60 makes it a minute.
+func healthySeconds(t *testing.T) time.Duration {
+	n, err := strconv.Atoi(os.Getenv("SNIB_BUSY"))
+	if err != nil {
+		return 5 * time.Second
+	}
+	t.Logf("for %d s", n)
+	return time.Duration(n) * time.Second
+}
+
+// TestLeaksOnABusyStore looks for leaks where locks change hands all the time, and processes begin and end.
+func TestLeaksOnABusyStore(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T){
+		"SQLite": func(t *testing.T) { store(t) },
+		"Redis":  func(t *testing.T) { redisStore(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			prepare(t)
+			const script = `while [ ! -e "$1" ]; do snib run "busy-$2" -- true || exit; done`
+			enough := filepath.Join(t.TempDir(), "enough")
+			var crowd []*proc
+			for i := range 6 {
+				crowd = append(crowd, start(t, "sh", "-c", script, "sh", enough, strconv.Itoa(i%2)))
+			}
+			looks := 0
+			for end := time.Now().Add(healthySeconds(t)); time.Now().Before(end); looks++ {
+				wantFound(t, "on a healthy store", nil)
+			}
+			if err := os.WriteFile(enough, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range crowd {
+				if code := p.wait(); code != 0 {
+					t.Errorf("a run ended with %d: %s", code, p.out.String())
+				}
+			}
+			t.Logf("%d looks", looks)
+		})
+	}
+}
+
+// locksVar says how many locks TestManyLocks makes, such as 1000000.
+const locksVar = "SNIB_LOCKS"
+
+func manyLocks(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv(locksVar))
+	if err != nil {
+		return 60_000
+	}
+	t.Logf("with %d locks", n)
+	return n
+}
+
+// TestManyLocks counts, and looks for leaks among, so many locks that a server would be held up by who asked for all at once, and a
+// client by who kept them.
+func TestManyLocks(t *testing.T) {
+	node, _ := redisStore(t)
+	fill(t, node, 2000)
+	small := measure(t, "count", "-o", "number")
+	n := manyLocks(t)
+	fill(t, node, n)
+	node.Must("PERSIST", "many:7")
+	for _, command := range [][]string{{"count", "-o", "number"}, {"leaks", "-o", "name"}} {
+		node.Must("CONFIG", "SET", "slowlog-log-slower-than", slow.Microseconds())
+		node.Must("CONFIG", "SET", "slowlog-max-len", 1_000_000)
+		node.Must("CONFIG", "RESETSTAT")
+		node.Must("SLOWLOG", "RESET")
+		usage := measure(t, command...)
+		notSlow(t, node, command)
+		want := map[string]string{"count": strconv.Itoa(n), "leaks": "many:7"}[command[0]]
+		if got := strings.TrimSpace(usage.out); got != want {
+			t.Errorf("snib %v = %q, want %q", command, got, want)
+		}
+		t.Logf("snib %v: %v, %d MiB", command, usage.took.Round(time.Millisecond), usage.memory>>20)
+		// A program under the race detector is three times as big as it is else.
+		if grown := usage.memory - small.memory; grown > 48<<20 {
+			t.Errorf("snib %v takes %d MiB more than for 2,000 locks, want 48 MiB at most", command, grown>>20)
+		}
+	}
+}
+
+// slow is what no command should take of the server's time: it does nothing else meanwhile.
+const slow = 5 * time.Millisecond
+
+// notSlow checks that the server was not held up. Its slow log has the time in it during which something else ran on the machine, so
+// some commands may stand there: one of four among other tests, and one of a hundred when many locks were asked for, on a machine that
+// does nothing else. That a command is slow by itself shows in all of its kind.
+func notSlow(t *testing.T, node *redistest.Node, command []string) {
+	t.Helper()
+	allowed := 4
+	if os.Getenv(locksVar) != "" {
+		allowed = 100
+	}
+	over, longest := map[string]int{}, map[string]int64{}
+	for _, entry := range node.Must("SLOWLOG", "GET", -1).([]any) {
+		e := entry.([]any)
+		name := strings.ToLower(fmt.Sprint(e[3].([]any)[0]))
+		over[name]++
+		longest[name] = max(longest[name], e[2].(int64))
+	}
+	stats, _ := node.Must("INFO", "commandstats").(string)
+	for _, name := range []string{"scan", "evalsha"} {
+		m := regexp.MustCompile(`cmdstat_` + name + `:calls=(\d+),usec=\d+,usec_per_call=([0-9.]+)`).FindStringSubmatch(stats)
+		if m == nil {
+			t.Errorf("snib %v has the server do no %s; what does it do?", command, name)
+			continue
+		}
+		calls, _ := strconv.Atoi(m[1])
+		t.Logf("snib %v: %d %s, in the mean %s µs, %d over %v, at most %d µs", command, calls, name, m[2], over[name], slow, longest[name])
+		if over[name] > calls/allowed {
+			t.Errorf("snib %v: %d of %d %s take longer than %v, up to %d µs", command, over[name], calls, name, slow, longest[name])
+		}
+	}
+}
+
+// A usage is what a run of snib took.
+type usage struct {
+	out    string
+	took   time.Duration
+	memory int64 // bytes, at most
+}
+
+func measure(t *testing.T, args ...string) usage {
+	t.Helper()
+	cmd := exec.Command("snib", args...)
+	began := time.Now()
+	out, _ := cmd.Output() // leaks exits with 1
+	u := usage{out: string(out), took: time.Since(began)}
+	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		u.memory = r.Maxrss << 10
+	}
+	return u
+}
+
+// fill makes locks many:1 to many:N as held by somebody elsewhere.
+func fill(t *testing.T, node *redistest.Node, n int) {
+	t.Helper()
+	const script = `for i = ARGV[1], ARGV[2] do
+		local name = 'many:' .. string.format('%d', i)
+		redis.call('SET', name, 'owner', 'PX', 3600000)
+		redis.call('SET', 'snib.r:{' .. name .. '}', '{"token":7,"since":' .. ARGV[3] .. ',"owner":"owner","id":"1.1","mode":"x","ttl":1,"tokens":1,' ..
+			'"channel":"snib.c:x","pid":1,"host":"elsewhere","label":"a label of usual length"}', 'PX', 3600000)
+	end`
+	for i := 1; i <= n; i += 1000 {
+		node.Must("EVAL", script, 0, i, min(i+999, n), time.Now().UnixMicro())
+	}
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// redlockNodes starts servers that know nothing of one another, and returns the URL of them all.
+func redlockNodes(t *testing.T, n int, conf ...string) (url string, nodes []*redistest.Node) {
+	t.Helper()
+	var hosts []string
+	for range n {
+		node := redistest.Single(t, conf...)
+		nodes, hosts = append(nodes, node), append(hosts, node.Addr())
+	}
+	return "redlock://:" + encoded + "@" + strings.Join(hosts, ","), nodes
+}
+
+// TestRedlockScripts runs those of the scripts that say the same of every store which need no shared locks.
+func TestRedlockScripts(t *testing.T) {
+	for _, name := range []string{"run", "lock", "nested", "completion"} {
+		t.Run(name, func(t *testing.T) { // each on servers of its own: what is held by one would not be free for the next
+			url, _ := redlockNodes(t, 3, redistest.Password(password))
+			url += "?max-ttl=1h"
+			if out, code := snib(t, "redlock", "init", url); code != 0 {
+				t.Fatalf("redlock init: %d, %s", code, out)
+			}
+			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}}, "SNIB_URL="+url)
+		})
+	}
+}
+
+// TestRedlock runs the scripts that are about Redlock. Each finds five servers of its own in its environment, a minority of which the
+// commands down and up stop and start.
+func TestRedlock(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join("testdata", "redlock", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("scripts: %v, %v", scripts, err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			url, nodes := redlockNodes(t, 5, redistest.Password(password))
+			some := func(do func(*redistest.Node)) func(*testscript.TestScript, bool, []string) {
+				return func(_ *testscript.TestScript, _ bool, args []string) {
+					for _, arg := range args {
+						do(nodes[arg[0]-'0'])
+					}
+				}
+			}
+			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
+				"down": some(func(n *redistest.Node) { n.Kill() }),
+				"up":   some(func(n *redistest.Node) { n.Restart() }),
+			}}
+			secure := redistest.Single(t, redistest.TLS, redistest.Password(password))
+			runScripts(t, p, "SNIB_URL="+url, "NODE0="+nodes[0].Addr(), "NODE1="+nodes[1].Addr(), "SECURE="+secure.Addr(),
+				"CA="+authority(secure), "ENCODED="+encoded)
+		})
+	}
+}

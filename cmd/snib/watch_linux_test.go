@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// watches starts a snib watch, and returns a function that waits until it has told of an event of that kind, and then what it has said.
+func watches(t *testing.T, args ...string) (until func(kind string) []seenEvent) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "events")
+	start(t, append([]string{"sh", "-c", `exec snib watch -o json "$@" >"$0"`, file}, args...)...)
+	from := 0
+	return func(kind string) []seenEvent {
+		t.Helper()
+		var all []seenEvent
+		await(t, kind+" event", func() bool {
+			lines := strings.Split(read(file), "\n")
+			all = nil
+			for _, line := range lines[from : len(lines)-1] {
+				var e seenEvent
+				if err := json.Unmarshal([]byte(line), &e); err != nil {
+					t.Fatalf("%v: %s", err, line)
+				}
+				all = append(all, e)
+			}
+			return len(all) > 0 && all[len(all)-1].Event == kind
+		})
+		from += len(all)
+		return all
+	}
+}
+
+// A seenEvent is a line of snib watch.
+type seenEvent struct {
+	Schema, Event, Name string
+	Time                time.Time
+	Holder, From        *struct {
+		Token uint64
+		Owner string
+		PID   int
+		Label string
+	}
+}
+
+// wantEvents compares kinds of events.
+func wantEvents(t *testing.T, all []seenEvent, kinds ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range all {
+		got = append(got, e.Event)
+		if e.Schema != "snib.watch/1" || time.Since(e.Time).Abs() > time.Minute {
+			t.Errorf("event %+v: its schema or time is wrong", e)
+		}
+	}
+	if !slices.Equal(got, kinds) {
+		t.Errorf("events = %q, want %q", got, kinds)
+	}
+}
+
+// TestWatch follows a lock through its life, on stores that end a dead holder's lease by different means.
+func TestWatch(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T){
+		"SQLite": func(t *testing.T) { store(t) },
+		"Redis":  func(t *testing.T) { redisStore(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			prepare(t)
+			_, stop := runs(t, "deploy")
+			until := watches(t, "-x", "deploy", "--waiters")
+			held := until("held")
+			wantEvents(t, held, "held")
+			dir := t.TempDir()
+			next := start(t, "snib", "run", "deploy", "--", "hold", dir+"/ready", dir+"/stop")
+			wantEvents(t, until("waiting"), "waiting")
+			stop()
+			handed := until("handed-over")
+			wantEvents(t, handed, "handed-over")
+			if e := handed[0]; e.Holder == nil || e.From == nil || e.From.Token != held[0].Holder.Token || e.Holder.Token <= e.From.Token ||
+				e.Holder.PID != next.Process.Pid || e.Holder.Label != "hold" {
+				t.Errorf("hand-over = %+v, from %+v to %+v", e, e.From, e.Holder)
+			}
+			if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantEvents(t, until("released"), "released")
+			if out, code := snib(t, "lock", "deploy", "--ttl", "1s"); code != 0 {
+				t.Fatal(out)
+			}
+			wantEvents(t, until("lost"), "acquired", "lost")
+		})
+	}
+}
+
+// TestWatchPrefix watches all locks whose names begin alike, and no other.
+func TestWatchPrefix(t *testing.T) {
+	redisStore(t)
+	until := watches(t, "jobs/")
+	for i := range 3 {
+		for _, name := range []string{fmt.Sprint("other/", i), fmt.Sprint("jobs/", i)} {
+			if out, code := snib(t, "lock", name, "--ttl", "10m"); code != 0 {
+				t.Fatal(out)
+			}
+		}
+		for _, e := range until("acquired") {
+			if !strings.HasPrefix(e.Name, "jobs/") {
+				t.Errorf("it tells of %q", e.Name)
+			}
+		}
+	}
+}
+
+// TestWatchSurvivesAnOutage: a store that is gone for a moment is told of, and looked at again.
+func TestWatchSurvivesAnOutage(t *testing.T) {
+	node, dir := redisStore(t)
+	log := filepath.Join(dir, "log")
+	start(t, "sh", "-c", `exec snib watch -x deploy -o json >"$0" 2>&1`, log)
+	if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
+		t.Fatal(out)
+	}
+	awaitText(t, log, `"deploy"`)
+	node.Kill()
+	awaitText(t, log, "looking on")
+	node.Restart()
+	used(t, node)
+	awaitText(t, log, `"released"`) // it has forgotten everything
+	if n := strings.Count(read(log), "looking on"); n != 1 {
+		t.Errorf("the outage is told of %d times", n)
+	}
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sniblock/snib/internal/livetest/zktest"
+)
+
+// TestZooKeeperScripts runs a script that says the same of every store on ZooKeeper, and the one that is about it. The others mask
+// tokens that are clocks, or take locks that outlive their session.
+func TestZooKeeperScripts(t *testing.T) {
+	sameOn(t, []string{"busy"}, "zk://"+zktest.Single(t).Addr())
+	s := zktest.Single(t, zktest.TLS)
+	secure, _ := s.Secure()
+	files := t.TempDir()
+	if err := os.WriteFile(filepath.Join(files, "password"), []byte("horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("zk", func(t *testing.T) {
+		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "zk", "zk.txtar")}},
+			"SNIB_URL=zk://"+s.Addr(), "ADDR="+s.Addr(), "SECURE="+secure, "CA="+s.Authority(), "FILES="+files)
+	})
+}

@@ -1,0 +1,94 @@
+package interop_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	redsyncpools "github.com/go-redsync/redsync/v4/redis"
+	redsyncpool "github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// TestRedlockAndRedsync has redsync and snib lock over the same five servers, of which one, and then two are gone.
+func TestRedlockAndRedsync(t *testing.T) {
+	var nodes []*redistest.Node
+	var servers []rueidis.ClientOption
+	var pools []redsyncpools.Pool
+	for range 5 {
+		n := redistest.Single(t)
+		nodes = append(nodes, n)
+		servers = append(servers, rueidis.ClientOption{InitAddress: []string{n.Addr()}})
+		pools = append(pools, redsyncpool.NewPool(dial(t, n.Addr())))
+	}
+	if err := redlock.Init(t.Context(), servers); err != nil {
+		t.Fatal(err)
+	}
+	d, err := redlock.Open(servers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := snib.New(d, snib.TTL(long))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ours.Close() })
+	theirs := redsyncClient{redsync.New(pools...)}
+	excludes := func(t *testing.T, name string) {
+		t.Helper()
+		lock := acquire(t, ours, name)
+		if _, err := theirs.try(name, long); !errors.Is(err, errRefused) {
+			t.Errorf("redsync takes what snib holds: %v", err)
+		}
+		if err := lock.Release(); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+		var h hold
+		livetest.Await(t, "lock for redsync after the release", func() (err error) { h, err = theirs.try(name, long); return err })
+		if lock, err := ours.TryAcquire(t.Context(), name); !errors.Is(err, snib.ErrHeld) {
+			t.Errorf("snib takes what redsync holds: %v, %v", lock, err)
+		}
+		released := make(chan error, 1)
+		go func() { released <- h.release() }()
+		next, err := ours.Acquire(t.Context(), name) // redsync does not tell
+		if err != nil {
+			t.Fatalf("Acquire after redsync's release = %v", err)
+		}
+		if err := <-released; err != nil {
+			t.Errorf("redsync's release = %v", err)
+		}
+		if next.Token() <= lock.Token() {
+			t.Errorf("token %d after %d, with redsync in between", next.Token(), lock.Token())
+		}
+		if err := next.Release(); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	}
+	t.Run("Whole", func(t *testing.T) { excludes(t, "whole") })
+	t.Run("Expiry", func(t *testing.T) {
+		if _, err := theirs.try("expiry", short); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		lock, err := ours.Acquire(t.Context(), "expiry")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > short+slack {
+			t.Errorf("granted %v after redsync took it for %v", took, short)
+		}
+		if err := lock.Release(); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	})
+	nodes[0].Kill()
+	t.Run("OneGone", func(t *testing.T) { excludes(t, "one gone") })
+	nodes[4].Kill()
+	t.Run("TwoGone", func(t *testing.T) { excludes(t, "two gone") })
+}

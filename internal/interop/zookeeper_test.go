@@ -1,0 +1,321 @@
+package interop_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+// A zkForeign takes locks in ZooKeeper by another library. A kind is "mutex", "read" or "write".
+type zkForeign interface {
+	// lock waits for as long as it may, and reports whether it has got the lock.
+	lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool)
+}
+
+// A goZK takes locks by go-zookeeper, which can't give up a wait.
+type goZK struct{ servers []string }
+
+func (g goZK) lock(t testing.TB, _, path string, wait time.Duration) (unlock func(), got bool) {
+	t.Helper()
+	conn, _, err := zk.Connect(g.servers, 10*time.Second, zk.WithLogger(noLog{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
+	done := make(chan error, 1)
+	go func() { done <- lock.Lock() }()
+	select {
+	case err = <-done:
+	case <-time.After(wait):
+		conn.Close() // with its session goes its place in the line
+		return nil, false
+	}
+	if err != nil {
+		t.Errorf("go-zookeeper's Lock = %v", err)
+		conn.Close()
+		return nil, false
+	}
+	return func() {
+		if err := lock.Unlock(); err != nil {
+			t.Errorf("go-zookeeper's Unlock = %v", err)
+		}
+		conn.Close()
+	}, true
+}
+
+type noLog struct{}
+
+func (noLog) Printf(string, ...any) {}
+
+// A curator is a process that takes locks by Apache Curator. See testdata/Curator.java.
+type curator struct {
+	mu      sync.Mutex
+	in      io.Writer
+	last    int
+	answers map[string]chan string
+}
+
+func startCurator(t *testing.T, addr string) *curator {
+	t.Helper()
+	java := zktest.Java(t)
+	const jars = "/usr/share/java/"
+	if found, err := filepath.Glob(jars + "curator-recipes.jar"); err != nil || len(found) == 0 {
+		livetest.Missing(t, "zookeeper", "Curator is not installed")
+	}
+	var path []string
+	for _, jar := range []string{"curator-recipes", "curator-framework", "curator-client", "zookeeper", "guava", "slf4j-nop"} {
+		path = append(path, jars+jar+".jar")
+	}
+	cmd := exec.Command(java, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", strings.Join(path, ":"),
+		filepath.Join("testdata", "Curator.java"), addr)
+	cmd.Stderr = t.Output()
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	c := &curator{in: in, answers: map[string]chan string{}}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			name, answer, _ := strings.Cut(lines.Text(), " ")
+			c.mu.Lock()
+			ch := c.answers[name]
+			c.mu.Unlock()
+			ch <- answer
+		}
+	}()
+	t.Cleanup(func() { // its end of file tells it to go
+		_ = in.Close()
+		timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+		defer timer.Stop()
+		<-ended
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("Curator's process: %v", err)
+		}
+	})
+	return c
+}
+
+func (c *curator) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {
+	t.Helper()
+	c.mu.Lock()
+	c.last++
+	name := fmt.Sprint("thread", c.last)
+	answers := make(chan string, 1)
+	c.answers[name] = answers
+	c.mu.Unlock()
+	ask := func(order ...any) string {
+		c.mu.Lock()
+		_, err := fmt.Fprintln(c.in, append([]any{name}, order...)...)
+		c.mu.Unlock()
+		if err != nil {
+			t.Errorf("order to Curator: %v", err)
+			return ""
+		}
+		select {
+		case answer := <-answers:
+			return answer
+		case <-time.After(wait + livetest.Patience):
+			t.Errorf("Curator does not answer %v", order)
+			return ""
+		}
+	}
+	switch answer := ask("lock", kind, path, wait.Milliseconds()); answer {
+	case "yes":
+		return func() {
+			if answer := ask("unlock"); answer != "done" {
+				t.Errorf("Curator's release = %s", answer)
+			}
+		}, true
+	case "no":
+	default:
+		t.Errorf("Curator's acquire = %s", answer)
+	}
+	return nil, false
+}
+
+// A zkPair are two who ask for one lock: a stranger's kind, and whether ours is the shared side.
+type zkPair struct {
+	kind     string
+	shared   bool
+	together bool // they may hold at the same time
+}
+
+const shortly = 300 * time.Millisecond
+
+func TestGoZooKeeper(t *testing.T) {
+	server := zktest.Single(t)
+	f := goZK{[]string{server.Addr()}}
+	for _, opts := range [][]zklock.Option{nil, {zklock.CuratorReadWrite()}} {
+		d := newZK(t, server, opts...)
+		zkExcludes(t, d, f, zkPair{kind: "mutex"})
+		zkExcludes(t, d, f, zkPair{kind: "mutex", shared: true})
+	}
+}
+
+func TestCurator(t *testing.T) {
+	server := zktest.Single(t)
+	f := startCurator(t, server.Addr())
+	zkExcludes(t, newZK(t, server), f, zkPair{kind: "mutex"})
+	d := newZK(t, server, zklock.CuratorReadWrite())
+	zkExcludes(t, d, f, zkPair{kind: "write"})
+	zkExcludes(t, d, f, zkPair{kind: "write", shared: true})
+	zkExcludes(t, d, f, zkPair{kind: "read"})
+	zkExcludes(t, d, f, zkPair{kind: "read", shared: true, together: true})
+}
+
+func newZK(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Driver {
+	d := zklock.New([]string{server.Addr()}, append(opts, zklock.Root("/"))...)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func zkAcquire(t testing.TB, d *zklock.Driver, name string, shared, noWait bool) (driver.Lease, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	return d.Acquire(ctx, driver.Request{Name: name, Owner: "snib", TTL: time.Minute, Shared: shared, NoWait: noWait})
+}
+
+// zkExcludes checks both ways, for who tries and for who waits.
+func zkExcludes(t *testing.T, d *zklock.Driver, f zkForeign, p zkPair) {
+	t.Helper()
+	name := fmt.Sprintf("%T-%s-%v-%p", f, p.kind, p.shared, d)
+	name = strings.NewReplacer("*", "", ".", "-").Replace(name)
+	unlock, got := f.lock(t, p.kind, "/"+name, livetest.Patience)
+	if !got {
+		t.Fatalf("%+v: the other library does not get a free lock", p)
+	}
+	l, err := zkAcquire(t, d, name, p.shared, true)
+	if p.together {
+		if err != nil {
+			t.Fatalf("%+v: beside the other library we get %v, want a lease", p, err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+		unlock()
+		return
+	}
+	if !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("%+v: while the other library holds we get %v, want ErrHeld", p, err)
+	}
+	var released atomic.Bool
+	ours := make(chan error, 1)
+	go func() {
+		var err error
+		if l, err = zkAcquire(t, d, name, p.shared, false); err == nil && !released.Load() {
+			err = errors.New("we got the lock before the other library released it")
+		}
+		ours <- err
+	}()
+	zkWaits(t, d, name)
+	released.Store(true)
+	unlock()
+	if err := <-ours; err != nil {
+		t.Fatalf("%+v: %v", p, err)
+	}
+	if unlock, got := f.lock(t, p.kind, "/"+name, shortly); got {
+		unlock()
+		t.Errorf("%+v: the other library gets the lock while we hold it", p)
+	}
+	released.Store(false)
+	theirs := make(chan error, 1)
+	go func() {
+		unlock, got := f.lock(t, p.kind, "/"+name, livetest.Patience)
+		switch {
+		case !got:
+			theirs <- errors.New("the other library waited, and did not get the lock")
+		case !released.Load():
+			theirs <- errors.New("the other library got the lock before we released it")
+		default:
+			unlock()
+			theirs <- nil
+		}
+	}()
+	zkWaits(t, d, name)
+	released.Store(true)
+	if err := l.Release(t.Context()); err != nil {
+		t.Errorf("Release = %v", err)
+	}
+	if err := <-theirs; err != nil {
+		t.Errorf("%+v: %v", p, err)
+	}
+}
+
+// zkWaits waits until one holds and one waits, whoever it is.
+func zkWaits(t testing.TB, d *zklock.Driver, name string) {
+	t.Helper()
+	livetest.Await(t, "holder and waiter", func() error {
+		st, err := d.Status(t.Context(), name)
+		if len(st.Holders) != 1 || len(st.Waiters) != 1 {
+			return fmt.Errorf("status %+v, %w", st, err)
+		}
+		return nil
+	})
+}
+
+// All three at once: one is inside at a time.
+func TestZooKeeperTogether(t *testing.T) {
+	server := zktest.Single(t)
+	d := newZK(t, server)
+	foreigners := []zkForeign{goZK{[]string{server.Addr()}}, startCurator(t, server.Addr())}
+	const rounds = 15
+	var inside, uses atomic.Int32
+	use := func() {
+		if inside.Add(1) != 1 {
+			t.Error("two are inside at once")
+		}
+		uses.Add(1)
+		time.Sleep(time.Millisecond) // so that another one could come in
+		inside.Add(-1)
+	}
+	var running sync.WaitGroup
+	for _, f := range foreigners {
+		running.Go(func() {
+			for range rounds {
+				unlock, got := f.lock(t, "mutex", "/together", livetest.Patience)
+				if !got {
+					t.Errorf("%T did not get its turn", f)
+					return
+				}
+				use()
+				unlock()
+			}
+		})
+	}
+	running.Go(func() {
+		for range rounds {
+			l, err := zkAcquire(t, d, "together", false, false)
+			if err != nil {
+				t.Errorf("we did not get our turn: %v", err)
+				return
+			}
+			use()
+			if err := l.Release(t.Context()); err != nil {
+				t.Errorf("Release = %v", err)
+			}
+		}
+	})
+	running.Wait()
+	if got := uses.Load(); got != 3*rounds {
+		t.Errorf("the lock was used %d times, want %d", got, 3*rounds)
+	}
+}

@@ -1,0 +1,133 @@
+//go:build mutants
+
+package mutant
+
+var operationsMutants = []mutant{
+	// mutants of the operators' commands
+	{
+		breaks: "snib leaks: a hold without an end is found",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
+		old: "\t\tcase h.Endless:",
+		new: "\t\tcase false && h.Endless:",
+	},
+	{
+		breaks: "snib leaks: a hold whose process is gone is found",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
+		old: "errors.Is(syscall.Kill(h.PID, 0), syscall.ESRCH)",
+		new: "false",
+	},
+	{
+		breaks: "snib leaks: what snib lock took outlives its process",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
+		old: "h.Holder.Label != lockLabel && ",
+		new: "",
+	},
+	{
+		breaks: "snib leaks: a hold that somebody renews is not dead",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLeavesTheLivingAlone", pkg: "cmd/snib",
+		old: "return now, !renewed",
+		new: "return now, true || renewed",
+	},
+	{
+		breaks: "snib leaks: what is in motion is no leak",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLookTwice",
+		old: "\t\tif k, ok := l.confirm(k, st, time.Since(seen)); ok {",
+		new: "\t\tif k, ok := l.confirm(k, st, time.Since(seen)); ok || true {",
+	},
+	{
+		breaks: "snib leaks: a hold is the same only with the same token",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLookTwice",
+		old: "l.hold.Owner == other.hold.Owner && l.hold.Token == other.hold.Token",
+		new: "l.hold.Owner == other.hold.Owner",
+	},
+	{
+		breaks: "snib leaks: who waits for what nobody holds is stuck only after a while",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLookTwice",
+		old: "st.Waiters[0].Waited > stuckAfter",
+		new: "st.Waiters[0].Waited > 0",
+	},
+	{
+		breaks: "snib leaks: waiters behind a dead entry are found",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
+		old: "(l.gone(w.Holder) || w.Silent > silentAfter)",
+		new: "l.gone(w.Holder)",
+	},
+	{
+		breaks: "snib leaks: who has read yes frees what was found, and nothing else",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksAsks", pkg: "cmd/snib",
+		old: `strings.TrimSpace(text) != "yes"`,
+		new: `strings.TrimSpace(text) == "no"`,
+	},
+	{
+		breaks: "snib leaks: foreign keys are deleted only if that was asked for",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
+		old: "return l.foreign && k.hold != nil",
+		new: "return k.hold != nil",
+	},
+	{
+		breaks: "redislock: a key of another library that ends by itself is none that was left",
+		file:   "redislock/stranger.go", run: "TestStrangers",
+		old: "  if redis.call('PTTL', key) == -1 then",
+		new: "  if redis.call('PTTL', key) ~= -2 then",
+	},
+	{
+		breaks: "redislock: our own locks are not taken for those of others",
+		file:   "redislock/stranger.go", run: "TestStrangers",
+		old: "s != nil && !d.owns(ctx, e.key)",
+		new: "s != nil",
+	},
+	{
+		breaks: "redislock: each lock is listed once",
+		file:   "redislock/list.go", run: "TestListOnce",
+		old: "if s.Recorded && !recorded[s.Name] {",
+		new: "if false {",
+	},
+	{
+		breaks: "snib count: no step of a scan holds the server up",
+		file:   "redislock/list.go", run: "TestManyLocks", pkg: "cmd/snib",
+		old: "const scanCount = 500",
+		new: "const scanCount = 1_000_000",
+	},
+	{
+		breaks: "snib watch: a hold that ran out is lost, and not released",
+		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatch$", pkg: "cmd/snib",
+		old: "\t\tif h.Left > passed || h.Endless {",
+		new: "\t\tif h.Left > 0 || h.Endless {",
+	},
+	{
+		breaks: "snib watch: a hand-over is one event",
+		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatch$", pkg: "cmd/snib",
+		old: "len(ended) == 1 && len(begun) == 1 && ended[0].Left > passed",
+		new: "len(ended) == 9",
+	},
+	{
+		breaks: "snib watch: an outage of the store does not end it",
+		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatchSurvivesAnOutage", pkg: "cmd/snib",
+		old: "time.Since(last) > outage",
+		new: "time.Since(last) > 0",
+	},
+	{
+		breaks: "snib doctor: a setting that breaks a promise is told, and makes the exit code 1",
+		file:   "cmd/snib/internal/backend/examine_sql.go", run: "TestDoctorPostgres", pkg: "cmd/snib",
+		old: `values[3] != "off"`,
+		new: `values[3] != "never"`,
+	},
+	{
+		breaks: "snib doctor: a pooler before the server is noticed",
+		file:   "cmd/snib/internal/backend/examine_sql.go", run: "TestDoctorPostgres", pkg: "cmd/snib",
+		old: `tell("pooler", pooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,`,
+		new: `tell("pooler", pooler(true), true, Note,`,
+	},
+	{
+		breaks: "snib explain: the guide is what the drivers say",
+		file:   "cmd/snib/internal/cli/explain.go", run: "TestChoosing",
+		old: "row := []string{i.Backend, f.Pause, f.Crash, f.Failover, f.Partition, f.ClockJump}",
+		new: "row := []string{i.Backend, f.Pause, f.Crash, f.Partition, f.Failover, f.ClockJump}",
+	},
+	{
+		breaks: "snib top: the terminal is given back as it was",
+		file:   "cmd/snib/internal/cli/top.go", run: "TestTopOnATerminal", pkg: "cmd/snib",
+		old: "\tv.AltScreen = true",
+		new: "\tv.AltScreen = false",
+	},
+}

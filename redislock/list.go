@@ -1,0 +1,120 @@
+package redislock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// scanCount is how many keys a server looks at in one step of a scan. It does nothing else meanwhile.
+const scanCount = 500
+
+// List implements [driver.Inspector]. It finds the locks of snib: those of strangers can't be told from other strings, but [Driver.Status]
+// shows them, and [Driver.Strangers] those that were left behind. It scans the servers step by step, whatever else they keep, in the
+// order of their tables. A lock whose record or queue moves from one step to another may be missed or shown twice.
+func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	return d.scan(ctx, "snib.[rq]:*"+escapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
+		return d.listed(ctx, prefix, keys, yield)
+	})
+}
+
+// listed yields the locks to which keys, records and queues, belong.
+func (d *Driver) listed(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
+	recorded := make(map[string]bool) // or known by its queue only
+	for _, key := range keys {
+		if name, ok := nameIn(key); ok && strings.HasPrefix(name, prefix) {
+			recorded[name] = recorded[name] || strings.HasPrefix(key, "snib.r:")
+		}
+	}
+	names := make([]string, 0, len(recorded))
+	for name := range recorded {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for names := range d.batches(names) {
+		all, err := d.look(ctx, names)
+		if err != nil {
+			return false, err
+		}
+		for _, s := range all {
+			if s.Recorded && !recorded[s.Name] { // it is listed with its record
+				continue
+			}
+			if len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// batches cuts keys into calls: at most maxOrders of one slot. The keys of a slot need not lie together.
+func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
+	slots := make(map[uint16][]string)
+	for _, key := range keys {
+		slots[d.slot(key)] = append(slots[d.slot(key)], key)
+	}
+	return func(yield func([]string) bool) {
+		for _, all := range slots {
+			for batch := range slices.Chunk(all, maxOrders) {
+				if !yield(batch) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// scan calls page for the keys that match a pattern, of each master and step by step, until it says that it is enough.
+func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, keys []string) (more bool, err error)) error {
+	if d.life.Err() != nil {
+		return driver.ErrClosed
+	}
+	masters, err := d.conn.Masters(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range masters {
+		for cursor := "0"; ; {
+			reply, err := m.Do(ctx, "SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanCount))
+			if err != nil {
+				return err
+			}
+			var keys []string
+			if cursor, keys, err = scanned(reply); err != nil {
+				return err
+			}
+			if more, err := page(m, keys); err != nil || !more {
+				return err
+			}
+			if cursor == "0" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// escapeGlob makes a pattern of a text that stands for itself.
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}
+
+func scanned(reply any) (cursor string, keys []string, err error) {
+	if r, ok := reply.([]any); ok && len(r) == 2 {
+		cursor, isText := r[0].(string)
+		all, isList := r[1].([]any)
+		for _, key := range all {
+			text, _ := key.(string)
+			keys = append(keys, text)
+		}
+		if isText && isList {
+			return cursor, keys, nil
+		}
+	}
+	return "", nil, fmt.Errorf("SCAN answered %v", reply)
+}
