@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
@@ -82,6 +83,12 @@ func TestGuardsExclude(t *testing.T) {
 					_, err := fence.Open(ctx, g, hold{"a", 8, "later"})
 					result <- err
 				}()
+				select {
+				case err := <-result:
+					t.Errorf("Open during an operation of an older hold = %v, want it to wait", err)
+					return nil
+				case <-time.After(50 * time.Millisecond): // it waits
+				}
 				cancel(gaveUp)
 				if err := <-result; !errors.Is(err, gaveUp) {
 					t.Errorf("Open during an operation of an older hold = %v, want the context's cause", err)
