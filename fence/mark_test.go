@@ -64,7 +64,7 @@ func TestAfter(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.mark.After(tt.last)
 			for _, reason := range []error{fence.ErrStale, fence.ErrConflict} {
-				if got, want := errors.Is(err, reason), tt.want == reason; got != want {
+				if got, want := errors.Is(err, reason), errors.Is(tt.want, reason); got != want {
 					t.Errorf("After = %v; is it %q: %v, want %v", err, reason, got, want)
 				}
 			}
@@ -88,8 +88,8 @@ func TestKey(t *testing.T) {
 		}
 		seen[key] = true
 	}
-	if m.Key(1) != m.Key(1) {
-		t.Error("a request that is sent again has another key")
+	if again := mark(t, 7, "a").Key(1); again != m.Key(1) {
+		t.Errorf("a request that is sent again has the key %q, want %q", again, m.Key(1))
 	}
 }
 

@@ -77,6 +77,7 @@ func TestGuardsExclude(t *testing.T) {
 			}
 			err = old.Do(t.Context(), func(context.Context) error {
 				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
 				gaveUp := errors.New("gave up")
 				result := make(chan error)
 				go func() {

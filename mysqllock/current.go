@@ -38,7 +38,7 @@ func (d *Driver) current(ctx context.Context, tx *sql.Tx, name string) (s state,
 	if err != nil {
 		return s, err
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // rows.Err has said it
 	for rows.Next() {
 		if s, err = scan(rows); err != nil {
 			return s, err

@@ -17,7 +17,7 @@ func TestCurrent(t *testing.T) {
 	check := func(name string, token uint64) error {
 		t.Helper()
 		tx := begin(t, db)
-		defer tx.Rollback() //nolint:errcheck // nothing is to be kept
+		defer tx.Rollback()
 		return d.Current(bounded(t), tx, name, token)
 	}
 	req := ask("a", "one")

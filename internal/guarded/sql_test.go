@@ -208,7 +208,7 @@ func TestColumns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer tx.Rollback() //nolint:errcheck // nothing is to be kept
+			defer tx.Rollback()
 			if err = c.Update(ctx, tx, old, 42, map[string]any{"balance": 9}); !errors.Is(err, fence.ErrStale) {
 				t.Errorf("Update in a transaction, of an old hold = %v, want ErrStale", err)
 			}

@@ -46,7 +46,7 @@ type Server struct {
 	tls    *tls.Config // for clients
 }
 
-// TLS, as a line of configuration, makes a server listen on a second port, see [Server.Secure].
+// TLS is a line of configuration that makes a server listen on a second port, see [Server.Secure].
 const TLS = "zktest-tls"
 
 // Secure returns where a server that has [TLS] listens, and what a client needs in order to trust it.
