@@ -239,7 +239,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
 	var holds []*hold
-	var places []int
+	places := map[*hold]int{} // in holds: it is asked for once, however many leases it has
 	for i, one := range due {
 		h := one.(*lease).hold
 		if ended, _ := h.over(); ended || ctx.Err() != nil {
@@ -249,27 +249,31 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			}
 			continue
 		}
-		holds, places = append(holds, h), append(places, i)
+		if _, known := places[h]; !known {
+			places[h], holds = len(holds), append(holds, h)
+		}
 	}
 	if len(holds) == 0 {
 		return answers
 	}
-	b := holds[0].s.beat()
+	b := d.session.Load().beat() // the holds of an earlier one are lost
 	errs := d.confirm(ctx, holds)
 	start, err := b.wait(ctx)
-	for n, i := range places {
-		switch {
-		case errs[n] != nil:
-			answers[i].Err = errs[n]
-		case holds[n].s.lost() != nil: // and holds[0] may be of the next one
-			answers[i].Err = holds[n].s.lost()
+	for i, one := range due {
+		h := one.(*lease).hold
+		switch over := h.s.lost(); {
+		case answers[i].Err != nil: // it was not asked for
+		case errs[places[h]] != nil:
+			answers[i].Err = errs[places[h]]
+		case over != nil:
+			answers[i].Err = over
 		case err != nil:
 			answers[i].Err = err
 		default:
 			answers[i].Start = start
 		}
 		if errors.Is(answers[i].Err, driver.ErrLost) {
-			holds[n].lose(answers[i].Err)
+			h.lose(answers[i].Err)
 		}
 	}
 	return answers

@@ -211,6 +211,27 @@ func TestShownSince(t *testing.T) {
 	release(t, got)
 }
 
+// TestRenewTwice renews two leases of one hold at once, which nobody could note as granted before, and one beside it.
+func TestRenewTwice(t *testing.T) {
+	client := dial(t, etcdtest.Start(t))
+	d, other := open(t, client), open(t, client)
+	l := acquire(t, other, request("twice", "holder"))
+	w := waiting(t, d, request("twice", "waiter"))
+	release(t, l)
+	due := []driver.Lease{w.get(t), acquire(t, d, request("twice", "waiter")), acquire(t, d, request("beside", "waiter"))}
+	for i, got := range d.Renew(t.Context(), due) {
+		if got.Err != nil {
+			t.Errorf("Renew of lease %d = %v", i, got.Err)
+		}
+	}
+	release(t, due[0])
+	for i, got := range d.Renew(t.Context(), due) {
+		if errors.Is(got.Err, driver.ErrLost) != (i < 2) {
+			t.Errorf("Renew of lease %d, after the release of the first, = %v", i, got.Err)
+		}
+	}
+}
+
 // TestTimeout checks what etcd makes of the option.
 func TestTimeout(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))

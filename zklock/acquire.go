@@ -29,19 +29,19 @@ type attempt struct {
 	data   []byte
 	began  time.Time
 
-	s      *session
-	id     string        // in the name of the node
-	made   *call[string] // that creates it; nil if there is none
-	list   *call[sight]  // of the folder, asked for behind the node's creation; nil if it is to be asked for
-	name   string        // of the node; "" if it is not known whether it is there
-	stat   zk.Stat       // of the node; without a Czxid if it was not looked at
-	start  driver.Instant
-	born   driver.Instant // not before the node's Ctime
-	waited bool
-	prev   place // of the session's node before, that was alone and deleted before this one was made; zero if there is none
-	alone  place // of the node, if there was no other when it was last looked at; else zero
+	s     *session
+	id    string        // in the name of the node
+	made  *call[string] // that creates it; nil if there is none
+	list  *call[sight]  // of the folder, asked for behind the node's creation; nil if it is to be asked for
+	name  string        // of the node; "" if it is not known whether it is there
+	stat  zk.Stat       // of the node; without a Czxid if it was not looked at
+	start driver.Instant
+	born  driver.Instant // not before the node's Ctime
+	prev  place          // of the session's node before, that was alone and deleted before this one was made; zero if there is none
+	alone place          // of the node, if there was no other when it was last looked at; else zero
 
 	answered bool // the creation was, on the connection that it was sent on
+	followed bool // somebody stood behind it when the line was last looked at
 
 	queued bool      // it has had a node
 	failed time.Time // since when the ensemble can't be reached; zero if it can
@@ -90,8 +90,9 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return l, err
-		case errors.Is(err, errGone), errors.Is(err, errOver) && a.queued:
-			// Somebody has deleted our node, or the session ended: we queue anew, at the end.
+		case errors.Is(err, errGone), errors.Is(err, errOver) && a.queued, errors.Is(err, zk.ErrSessionExpired) && a.patient():
+			// Somebody has deleted our node, or the session ended: we queue anew, at the end. Who has no node yet goes on with
+			// another session only if it was silence that ended this one, and not a refusal.
 		case !errors.Is(err, errApart) || !a.patient():
 			return nil, err
 		}
@@ -247,7 +248,7 @@ func (a *attempt) create(ctx context.Context) error {
 
 // placed notes that the attempt has a node.
 func (a *attempt) placed(path string, start driver.Instant) {
-	a.name, a.stat, a.start, a.born, a.waited = node(path), zk.Stat{}, start, driver.Now(), false
+	a.name, a.stat, a.start, a.born = node(path), zk.Stat{}, start, driver.Now()
 	a.queued, a.answered = true, false
 }
 
@@ -327,6 +328,7 @@ func (a *attempt) look(ctx context.Context) (link int, t turn, err error) {
 	if len(seen.names) == 1 {
 		a.alone = place{folder: seen.stat.Czxid, seq: all[mine].seq}
 	}
+	a.followed = mine < len(all)-1
 	t, err = a.judge(ctx, all[mine], all[:mine])
 	return link, t, err
 }
@@ -419,7 +421,6 @@ func (s *session) linkNow() int {
 
 // wait returns when it may be the attempt's turn.
 func (a *attempt) wait(ctx context.Context, t turn) error {
-	a.waited = true
 	if t.now {
 		return nil
 	}
@@ -465,7 +466,7 @@ func (a *attempt) grant(link int) (*lease, error) {
 	if err := a.s.hold(h, link); err != nil {
 		return nil, err
 	}
-	if a.waited && a.req.Slots > 0 {
+	if a.followed && a.req.Slots > 0 {
 		h.mark(a.data)
 	}
 	return h.lease(a.start), nil

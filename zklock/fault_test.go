@@ -3,6 +3,7 @@ package zklock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -184,6 +185,17 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	release(t, l)
 }
 
+// Who asks while nobody can be reached, with a session that has ended meanwhile, is served by a new one.
+func TestExpiredWhileAsking(t *testing.T) {
+	w := newWay(t)
+	acquire(t, w.d, request("job", "earlier"))
+	heal := w.proxy.Sever()
+	w.tree.await("/snib/job", 0) // the session is over
+	waiting := acquireLater(t, w.d, request("job", "d"))
+	heal()
+	release(t, waiting.get(t))
+}
+
 // A waiter whose node somebody deleted does not take the line in which it is not for one in which it is the first.
 func TestWaiterDeleted(t *testing.T) {
 	w := newWay(t)
@@ -294,6 +306,57 @@ func TestHolderDeleted(t *testing.T) {
 		}
 		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release of a node that was deleted = %v, want ErrLost", err)
+		}
+	}
+}
+
+// A change of the data that is told right behind the answer to a renewal leaves no hold unwatched: when the node is deleted
+// later, that is told.
+func TestChangedWhileRenewed(t *testing.T) {
+	w := newWay(t, zklock.Timeout(10*time.Second))
+	for round := range 6 { // what only luck can hide shows in one of them
+		w.changeWhileRenewed(t, fmt.Sprint("job", round))
+	}
+}
+
+func (w way) changeWhileRenewed(t *testing.T, name string) {
+	t.Helper()
+	const many = 16 // are watched at once
+	var due []driver.Lease
+	var nodes []string
+	for i := range many {
+		job := fmt.Sprint(name, "-", i)
+		due = append(due, acquire(t, w.d, request(job, "d")))
+		nodes = append(nodes, "/snib/"+job+"/"+w.tree.line("/snib/" + job)[0])
+	}
+	w.proxy.Delay(0, 300*time.Millisecond) // time for the changes, whose events arrive right behind the answers
+	renewed := make(chan []driver.Renewal, 1)
+	go func() { renewed <- w.d.Renew(t.Context(), due) }()
+	livetest.Await(t, "watches", func() error {
+		if n, _ := w.server.Watches(t); n != many {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	w.proxy.Delay(0, 0)
+	for _, path := range nodes {
+		if _, err := w.tree.Set(path, []byte("changed"), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, got := range <-renewed {
+		if got.Err != nil {
+			t.Fatalf("Renew of lease %d = %v", i, got.Err)
+		}
+	}
+	for _, path := range nodes {
+		if err := w.tree.Delete(path, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, got := range w.d.Renew(t.Context(), due) {
+		if !errors.Is(got.Err, driver.ErrLost) {
+			t.Errorf("Renew of lease %d, whose node was deleted, = %v, want ErrLost", i, got.Err)
 		}
 	}
 }

@@ -21,18 +21,12 @@ const lease = timeout * 5 / 12
 func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Driver {
 	t.Helper()
 	d := zklock.New(servers, options(opts...)...)
-	t.Cleanup(func() { d.Close() }) //nolint:errcheck // it has no errors
+	t.Cleanup(func() { d.Close() })
 	return d
 }
 
 func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
-}
-
-func shared(name, owner string) driver.Request {
-	req := request(name, owner)
-	req.Shared = true
-	return req
 }
 
 // acquire takes a lease that must be granted.

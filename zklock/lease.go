@@ -260,8 +260,8 @@ func (h *hold) late(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrLost, err)
 }
 
-// mark tells the next in the line of a semaphore, who watches this node, that it is first among those that wait now. A mark
-// that gets lost costs that one a nap.
+// mark tells the next in the line of a semaphore, who may watch this node, that it is first among those that wait now. Who comes
+// later needs no mark: it sees so by itself. A mark that gets lost costs that one a nap.
 func (h *hold) mark(data []byte) {
 	begin(h.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(h.path, data, -1) })
 }
@@ -350,7 +350,7 @@ func (h *hold) watchedOn(link int) bool {
 
 // watch sees to it that the end of the node is told on a connection.
 func (h *hold) watch(ctx context.Context, link int) error {
-	_, seen, err := h.s.look(ctx, watch{path: h.path})
+	changed, seen, err := h.s.look(ctx, watch{path: h.path})
 	switch {
 	case errors.Is(err, errGone), err == nil && seen.stat.Czxid != int64(h.token):
 		h.lose(driver.ErrLost)
@@ -360,7 +360,11 @@ func (h *hold) watch(ctx context.Context, link int) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.watched = link
+	select {
+	case <-changed: // the watch has told already, maybe before we came here
+	default:
+		h.watched = link
+	}
 	return nil
 }
 

@@ -27,7 +27,7 @@ func TestThousandWaiters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer locker.Close() //nolint:errcheck // the drivers have no errors
+	defer locker.Close()
 	const n = 1000
 	var waiting sync.WaitGroup
 	served := make(chan error, n)
@@ -293,6 +293,40 @@ func TestSlotsLine(t *testing.T) {
 	for _, l := range held {
 		release(t, l)
 	}
+}
+
+// Who waits behind one that is let in before it has ever looked at the line hears of that, too: from then on it is the first of
+// those that wait.
+func TestSlotsLetInAtOnce(t *testing.T) {
+	w := newWay(t, zklock.Timeout(30*time.Second)) // which is the longest that one sleeps
+	ask := func(owner string) driver.Request {
+		req := request("job", owner)
+		req.Slots = 2
+		return req
+	}
+	first, second := acquire(t, w.other, ask("first")), acquire(t, w.other, ask("second"))
+	lost := w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/job/_c_") // its node is there, and it does not know
+	third := acquireLater(t, w.d, ask("third"))
+	<-lost
+	w.tree.await("/snib/job", 3)
+	fourth := acquireLater(t, w.other, ask("fourth"))
+	w.tree.await("/snib/job", 4)
+	livetest.Await(t, "watch of the third", func() error {
+		if n, _ := w.server.Watches(t); n != 1 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	release(t, first)
+	w.proxy.Heal()
+	held := third.get(t)
+	began := time.Now()
+	release(t, second)
+	release(t, fourth.get(t))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the fourth was served %v after there was room", took)
+	}
+	release(t, held)
 }
 
 // A holder that is cut off stops before the ensemble gives its lock away, by its own clock.

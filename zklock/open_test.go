@@ -69,7 +69,7 @@ func TestUnusable(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := zklock.New(tt.servers, append([]zklock.Option{zklock.DialTimeout(2 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
-			defer d.Close() //nolint:errcheck // it has no errors
+			defer d.Close()
 			for _, noWait := range []bool{false, true} {
 				req := request("job", "a")
 				req.NoWait = noWait
@@ -104,7 +104,7 @@ func TestACL(t *testing.T) {
 	single := []string{server.Addr()}
 	acquire(t, newDriver(t, single), request("ours", "a"))
 	stranger := zklock.New(single, zklock.Timeout(timeout))
-	defer stranger.Close() //nolint:errcheck // it has no errors
+	defer stranger.Close()
 	_, err := stranger.Status(t.Context(), "ours")
 	if !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("Status by a stranger = %v, want %v", err, zk.ErrNoAuth)
@@ -115,6 +115,6 @@ func TestACL(t *testing.T) {
 	}
 	acquire(t, open, request("job", "a"))
 	guest := zklock.New(single, zklock.Root("/open"), zklock.Timeout(timeout))
-	defer guest.Close() //nolint:errcheck // it has no errors
+	defer guest.Close()
 	refused(t, guest, "job", "of a lock that everybody may see")
 }

@@ -103,12 +103,6 @@ func (c *config) lockName(node string) (name string, ok bool) {
 // child is the path of a node in a folder.
 func child(folder, node string) string { return strings.TrimSuffix(folder, "/") + "/" + node }
 
-// parent is the folder of a node.
-func parent(path string) string {
-	i := strings.LastIndexByte(path, '/')
-	return path[:max(i, 1)]
-}
-
 // node is the last part of a path.
 func node(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 

@@ -110,7 +110,7 @@ func TestOptions(t *testing.T) {
 				opts = append(opts, tt.opt)
 			}
 			d := New(tt.servers, opts...)
-			defer d.Close() //nolint:errcheck // it has no errors
+			defer d.Close()
 			if tt.says == "" {
 				if d.bad != nil {
 					t.Errorf("New = %v, want no error", d.bad)

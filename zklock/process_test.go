@@ -21,7 +21,7 @@ type job struct {
 
 func (j job) do(ctx context.Context) error {
 	d := zklock.New(j.Servers, options()...)
-	defer d.Close() //nolint:errcheck // it has no errors
+	defer d.Close()
 	return j.Do(ctx, d)
 }
 

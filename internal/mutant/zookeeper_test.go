@@ -76,12 +76,13 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: who waits for a slot is told when the one before it got one",
 		file:   "zklock/acquire.go", run: "TestSlotsLine",
-		old: "	if a.waited && a.req.Slots > 0 {", new: "	if false {",
+		old: "	if a.followed && a.req.Slots > 0 {", new: "	if false {",
 	},
 	{
 		breaks: "zookeeper: a waiter whose session ended queues anew",
 		file:   "zklock/acquire.go", run: "TestExpiredWhileWaiting",
-		old: "errors.Is(err, errGone), errors.Is(err, errOver) && a.queued:", new: "errors.Is(err, errGone):",
+		old: "errors.Is(err, errGone), errors.Is(err, errOver) && a.queued, errors.Is(err, zk.ErrSessionExpired) && a.patient():",
+		new: "errors.Is(err, errGone):",
 	},
 	{
 		breaks: "zookeeper: a create whose answer was lost is found again, and not done twice",
@@ -92,5 +93,20 @@ var zookeeperMutants = []mutant{
 		breaks: "zookeeper: a lock and a semaphore of one name exclude each other",
 		file:   "zklock/queue.go", run: "TestJudge",
 		old: "	if other := last(func(c contender) bool { return !c.sameKind(me) }); other != nil {", new: "	if other := last(func(c contender) bool { return false }); other != nil {",
+	},
+	{
+		breaks: "zookeeper: a watch that has told while it was set does not count as one",
+		file:   "zklock/lease.go", run: "TestChangedWhileRenewed",
+		old: "	case <-changed: // the watch has told already, maybe before we came here\n", new: "	case <-changed:\n		h.watched = link\n",
+	},
+	{
+		breaks: "zookeeper: who stands behind one that is let in at once learns that it is the first of those that wait",
+		file:   "zklock/acquire.go", run: "TestSlotsLetInAtOnce",
+		old: "	a.followed = mine < len(all)-1\n", new: "",
+	},
+	{
+		breaks: "zookeeper: who asks in a session that turns out to be over is served by the next one",
+		file:   "zklock/acquire.go", run: "TestExpiredWhileAsking",
+		old: "errors.Is(err, zk.ErrSessionExpired) && a.patient():", new: "errors.Is(err, zk.ErrSessionExpired) && false:",
 	},
 }
