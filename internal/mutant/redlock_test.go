@@ -420,4 +420,34 @@ var redlockMutants = []mutant{
 		file:   "redislock/redlock/listen.go", run: "TestWatch",
 		old: "left := w.blocked &^ w.heard; {", new: "left := w.blocked; {",
 	},
+	{
+		breaks: "an extension behind a raise in one call is not cut short by it",
+		file:   "redislock/redlock/script.go", run: "TestBatchKeepsTheLastTTL|TestScriptAgainstModel",
+		old: "  if wrote[lock] then wrote[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end",
+		new: "  redis.call('PEXPIRE', lock, ttl)",
+	},
+	{
+		breaks: "what rested on a key that could not be written is no vote",
+		file:   "redislock/redlock/script.go", run: "TestBatchSparesAliens",
+		old: "      if KEYS[1 + i] == key then answers[i] = answer end",
+		new: "      if i == w[1] then answers[i] = answer end",
+	},
+	{
+		breaks: "a stranger's key that is no string is not deleted",
+		file:   "redislock/redlock/script.go", run: "TestBatchSparesAliens",
+		old: "      if ARGV[arg + 2] == '0' then\n        held[lock], wrote[lock], gone[lock] = false, nil, values[i] and true or nil",
+		new: "      if ARGV[arg + 2] == '0' then\n        held[lock], wrote[lock], gone[lock] = false, nil, true",
+	},
+	{
+		breaks: "an owner that asks again has the same token after a renewal",
+		file:   "redislock/redlock/script.go", run: "TestOwnerAsksAgain|TestHoldScript",
+		old: "      if sub(v, #nonce + 1, #nonce + #number) == number then",
+		new: "      if true then",
+	},
+	{
+		breaks: "the counter does not go back when a renewal tells its token",
+		file:   "redislock/redlock/script.go", run: "TestScriptAgainstModel|TestHoldScript",
+		old: "      else -- so that the owner, asking again, is told this token here, too\n",
+		new: "      else\n        counter[field], raised[field] = tonumber(ARGV[arg + 3]), true\n",
+	},
 }

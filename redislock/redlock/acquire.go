@@ -18,9 +18,6 @@ const (
 	// presence is how often a waiter asks again at the least. a node forgets who is silent for three times as long.
 	presence = 5 * time.Second
 
-	// foreignPoll is how often it is looked whether a stranger has released, who does not tell.
-	foreignPoll = 200 * time.Millisecond
-
 	// outage is how long an acquisition goes on trying while there is no majority, and brief how long one with NoWait does.
 	outage = time.Minute
 	brief  = time.Second

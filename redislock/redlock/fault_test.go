@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -282,6 +284,78 @@ func TestRenewalTakesAgain(t *testing.T) {
 	})
 	free(t, l)
 	nothingLeft(t, c.nodes...)
+}
+
+// A node that was late to grant, with a greater counter than the majority had agreed on, learns the token with the first renewal. So the owner has
+// that token when it asks again, also when one of the majority is gone.
+func TestOwnerAsksAgain(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	ahead := fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())
+	late := c.nodes[2]
+	late.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
+	d := open(t, c.servers)
+	free(t, take(t, d, ask("warm", "o", ttl))) // there is a connection to each node
+	late.Hang()
+	l := take(t, d, ask("x", "o", time.Minute))
+	late.Resume()
+	knows := func(what string, token any) {
+		t.Helper()
+		livetest.Await(t, what, func() error {
+			if got := fmt.Sprint(late.Must("GET", "x")); !strings.Contains(got, fmt.Sprintf(" %v {", token)) {
+				return fmt.Errorf("its key is %q, want the token %v", got, token)
+			}
+			return nil
+		})
+	}
+	next, _ := strconv.ParseUint(ahead, 10, 64)
+	knows("grant of the late node", next+1)
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew = %v", err)
+	}
+	knows("token on the late node", token(l))
+	c.nodes[0].Kill()
+	again := take(t, open(t, c.servers), ask("x", "o", time.Minute))
+	if token(again) != token(l) {
+		t.Errorf("asked again, the token is %d, want %d", token(again), token(l))
+	}
+	free(t, again)
+}
+
+// A release that no majority answers ends with the driver, whatever its context.
+func TestCloseEndsRelease(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	l := take(t, d, ask("x", "o", time.Minute))
+	for _, n := range c.nodes {
+		n.Hang()
+	}
+	released := make(chan error, 1)
+	ctx := &awaited{Context: context.Background(), by: make(chan struct{})}
+	go func() { released <- l.Release(ctx) }()
+	<-ctx.by
+	d.Close()
+	select {
+	case err := <-released:
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Release while the driver is closed = %v, want ErrClosed", err)
+		}
+	case <-time.After(enough):
+		t.Error("Release goes on for ever")
+	}
+}
+
+// An awaited context tells when somebody begins to wait for its end.
+type awaited struct {
+	context.Context
+	by   chan struct{}
+	once sync.Once
+}
+
+func (c *awaited) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.by) })
+	return c.Context.Done()
 }
 
 // A connection that is dead, without a word to either side, is replaced while the server answers on others.

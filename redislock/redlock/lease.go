@@ -85,8 +85,8 @@ func (l *lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// free frees a lock on some nodes, until a majority has said that it has. Ended reports that no majority had it. The error is nil if all
-// have answered.
+// free frees a lock on some nodes, until a majority has said that it has. Ended reports that no majority had it. If neither is certain and
+// some have not answered, the error says why.
 func (d *Driver) free(
 	ctx context.Context, code byte, l *lock, nonce, keep string, nodes quorum.Set, end driver.Instant,
 ) (verdict quorum.Verdict, ended bool, err error) {
@@ -110,14 +110,20 @@ func (d *Driver) free(
 	case <-p.done:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
+	case <-d.wires.Done(): // nodes that hang will not be told any more
+		err = driver.ErrClosed
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	now := driver.Now()
+	verdict, ended = tally.Verdict(now), tally.Ended(now)
+	if verdict == quorum.Won || ended {
+		return verdict, ended, nil // mostly; what the other nodes do is of no interest then
+	}
 	if errs := errorsOf(p.replies); err == nil && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		err = d.silent(errs)
 	}
-	now := driver.Now()
-	return tally.Verdict(now), tally.Ended(now), err
+	return verdict, ended, err
 }
 
 // count takes an answer that is yes, no, or neither.

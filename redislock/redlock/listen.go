@@ -115,7 +115,7 @@ func (l *listener) leave(t *topic) {
 func (l *listener) open() {
 	for _, n := range l.d.nodes {
 		e := &ear{l: l, node: n, wake: make(chan struct{}, 1)}
-		e.life, e.end = context.WithCancel(l.d.life)
+		e.life, e.end = context.WithCancel(l.d.life) //nolint:fatcontext // one for each ear
 		l.ears = append(l.ears, e)
 		l.d.running.Go(e.run)
 	}
@@ -292,7 +292,7 @@ func (e *ear) listen() {
 		}
 		select {
 		case <-e.wake:
-		case <-lost:
+		case <-lost: //nolint:errcheck // why does not matter: it is made anew
 			return
 		case <-e.life.Done():
 			return

@@ -103,8 +103,8 @@ func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) e
 // from floor then, which must be at least the greatest token that any resource has seen. It returns when all nodes that
 // answer are admitted, for which MaxTTL must go by, or with an error when ctx is done.
 func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, opts ...Option) error {
-	if floor == 0 || floor >= 1<<53 {
-		return fmt.Errorf("%w floor: %d, want 1 to 2^53-1", driver.ErrInvalid, floor)
+	if floor == 0 || floor >= 1<<52 { // tokens go on from it, and Lua has them exactly below 2^53
+		return fmt.Errorf("%w floor: %d, want 1 to 2^52-1", driver.ErrInvalid, floor)
 	}
 	return operate(servers, opts, func(d *Driver) error {
 		admissions := make([]quorum.Admission, len(d.nodes))

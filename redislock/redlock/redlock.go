@@ -184,7 +184,7 @@ func prepare(nodes []*node, opts []Option) (*Driver, error) {
 		n.greet, n.notice, n.life, n.wake = d.greet, d.agent.notice, d.wires, make(chan struct{}, 1)
 		n.wires = make(map[*wire]bool)
 		if n.calls == nil {
-			n.calls = d.wires // a user's client may hang for as long as it likes
+			n.calls = d.wires //nolint:fatcontext // it does not grow; a user's client may hang for as long as it likes
 		}
 	}
 	return d, nil

@@ -94,6 +94,17 @@ local function enlist(waiting, owner, rest)
   redis.call('PEXPIRE', waiting, absence)
 end
 
+-- write says what a key is to have. The first request that rests on it is kept with it.
+local function write(i, lock, value, ttl)
+  local w = wrote[lock]
+  held[lock], wrote[lock] = value, {w and w[1] or i, value, ttl}
+end
+
+-- prolong gives a key another end, also one that this call has yet to write.
+local function prolong(lock, ttl)
+  if wrote[lock] then wrote[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end
+end
+
 local answers, arg = {}, 4 + n
 for i = 1, n do
   local lock, field, code, nonce = KEYS[1 + i], ARGV[3 + i], ARGV[arg], ARGV[arg + 1]
@@ -103,10 +114,9 @@ for i = 1, n do
     if mine then
       counter[field], raised[field] = c + 1, true -- so that the lease can't take it again
       if ARGV[arg + 2] == '0' then
-        held[lock], wrote[lock], gone[lock] = false, nil, true
+        held[lock], wrote[lock], gone[lock] = false, nil, values[i] and true or nil
       else
-        held[lock] = 'kept:' .. v
-        wrote[lock] = {i, held[lock], ARGV[arg + 2]}
+        write(i, lock, 'kept:' .. v, ARGV[arg + 2])
       end
       told[#told + 1] = 'snib.rw:' .. lock
       answer = 'o'
@@ -120,7 +130,7 @@ for i = 1, n do
     if closed then
       -- that is the answer
     elseif mine then
-      redis.call('PEXPIRE', lock, ttl)
+      prolong(lock, ttl)
       answer = 'g ' .. string.match(v, '^%S+ (%d+)')
     elseif v then
       if owner ~= '' then enlist('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
@@ -133,7 +143,7 @@ for i = 1, n do
       counter[field], raised[field] = c, true
       local number = format('%d', c)
       v = nonce .. number .. since .. ARGV[arg + 4]
-      held[lock], wrote[lock] = v, {i, v, ttl}
+      write(i, lock, v, ttl)
       if owner ~= '' then redis.call('HDEL', 'snib.rw:' .. lock, owner) end
       answer = 'g ' .. number
     end
@@ -142,14 +152,18 @@ for i = 1, n do
     if closed then
       -- that is the answer
     elseif mine then
-      redis.call('PEXPIRE', lock, ARGV[arg + 2])
+      local number = ARGV[arg + 3] .. ' '
+      if sub(v, #nonce + 1, #nonce + #number) == number then
+        prolong(lock, ARGV[arg + 2])
+      else -- so that the owner, asking again, is told this token here, too
+        write(i, lock, nonce .. ARGV[arg + 3] .. string.match(v, ' .*$', #nonce + 1), ARGV[arg + 2])
+      end
       answer = 'o'
     elseif v or c > tonumber(ARGV[arg + 3]) then
       answer = 'n'
     else
       counter[field], raised[field] = tonumber(ARGV[arg + 3]), true
-      held[lock] = nonce .. ARGV[arg + 3] .. since .. ARGV[arg + 4]
-      wrote[lock] = {i, held[lock], ARGV[arg + 2]}
+      write(i, lock, nonce .. ARGV[arg + 3] .. since .. ARGV[arg + 4], ARGV[arg + 2])
       answer = 'o'
     end
     arg = arg + 5
@@ -159,8 +173,8 @@ for i = 1, n do
       -- that is the answer
     elseif mine and c <= to then
       counter[field], raised[field] = to, true
-      held[lock] = string.gsub(v, '^(%S+ )%d+', '%1' .. ARGV[arg + 2], 1)
-      wrote[lock] = {i, held[lock], wrote[lock] and wrote[lock][3] or redis.call('PTTL', lock)}
+      local ttl = wrote[lock] and wrote[lock][3] or redis.call('PTTL', lock)
+      write(i, lock, nonce .. ARGV[arg + 2] .. string.match(v, ' .*$', #nonce + 1), ttl)
       answer = 'o'
     else
       answer = 'n'
@@ -168,7 +182,7 @@ for i = 1, n do
     arg = arg + 3
   elseif code == 'g' then
     if mine and not closed then
-      redis.call('PEXPIRE', lock, ARGV[arg + 2])
+      prolong(lock, ARGV[arg + 2])
       answer = 'g ' .. string.match(v, '^%S+ (%d+)')
     end
     answer = answer or 'n'
@@ -177,7 +191,7 @@ for i = 1, n do
     answer = v == nonce and 'o' or 'n'
     if v == nonce then
       counter[field], raised[field] = c + 1, true
-      held[lock], wrote[lock], gone[lock] = false, nil, true
+      held[lock], wrote[lock], gone[lock] = false, nil, values[i] and true or nil
     end
     arg = arg + 3
   else -- d
@@ -204,10 +218,11 @@ for key, w in pairs(wrote) do
   else
     r = redis.pcall('SET', key, w[2], 'PX', w[3], 'NX')
   end
-  if not r then -- it was neither free nor a string
-    answers[w[1]] = 'k ' .. redis.call('TYPE', key).ok
-  elseif r.err then
-    answers[w[1]] = 'x ' .. r.err
+  if not r or r.err then -- without r it was neither free nor a string
+    local answer = r and 'x ' .. r.err or 'k ' .. redis.call('TYPE', key).ok
+    for i = r and w[1] or 1, n do -- whatever rested on it, too
+      if KEYS[1 + i] == key then answers[i] = answer end
+    end
   end
 end
 if #told > 0 and redis.call('EXISTS', unpack(told)) > 0 then

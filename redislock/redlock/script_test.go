@@ -142,6 +142,12 @@ func TestHoldScript(t *testing.T) {
 			{"e one~ 60000 7 " + rest, "o", "e two~ 60000 7 " + rest, "n"},
 			{"f one~ 0", "o", "e one~ 60000 7 " + rest, "n"}, // what was freed is not taken again
 		}},
+		{"ExtendTellsTheToken", [][]string{
+			{"a one~ 60000 9 " + rest, "g 9"}, // and a majority agreed on less
+			{"e one~ 60000 7 " + rest, "o", "g one~ 60000", "g 7"},
+			{"e one~ 60000 7 " + rest, "o", "a one~ 60000 1 " + rest, "g 7", "f one~ 0", "o"},
+			{"a two~ 60000 1 " + rest, "g 11"}, // the counter did not go back
+		}},
 		{"ExtendTakesAgain", [][]string{
 			{"e one~ 60000 7 " + rest, "o"},                          // it had never heard of it
 			{"a two~ 60000 1 " + rest, held("one", "7")},             // and has it now

@@ -107,7 +107,7 @@ type memory struct {
 // A key is that of a lock. The zero value is that of a free one.
 type key struct {
 	nonce   uint64
-	counter uint64        // the node's, when the key was taken or the counter was raised
+	counter uint64        // the node's, when the key was taken or the counter was raised; the lease's token, once it was extended
 	end     time.Duration // by the node's wall clock; the last moment at which it is there
 }
 
@@ -151,7 +151,7 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 		}
 		return Answer{OK: true, Standing: s, Uptime: now - n.started}
 	case Mark:
-		if n.memory.mark[0] != n.run {
+		if !n.Admitted() && n.memory.mark[0] != n.run {
 			n.memory.mark = [2]string{n.run, r.Mark}
 		}
 		return Answer{OK: true}
@@ -219,7 +219,7 @@ func (n *Node) extend(r Request, now time.Duration) Answer {
 	k, c := n.key(r.Name, now), n.counter(r.Name)
 	switch {
 	case k.nonce == r.Nonce:
-		k.end = now + r.TTL
+		k.counter, k.end = r.Token, now+r.TTL
 	case k.nonce == 0 && (*c <= r.Token || n.broken == RetakeBlind):
 		*c = r.Token
 		*k = key{nonce: r.Nonce, counter: r.Token, end: now + r.TTL}

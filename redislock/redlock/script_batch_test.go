@@ -1,0 +1,55 @@
+package redlock
+
+import (
+	"testing"
+)
+
+// Requests for one lock gather while a node hangs, and are served by one call. Each must do what it would have done alone.
+
+// The raise of a counter writes the key anew, and must not take back the extension that comes behind it: it would be counted as a vote
+// for longer than the key is there.
+func TestBatchKeepsTheLastTTL(t *testing.T) {
+	tests := []struct {
+		name  string
+		first string // on its own
+		batch []string
+	}{
+		{"RaisedAndExtended", "a one~ 1000 5 " + rest, []string{"r one~ 9", "e one~ 60000 9 " + rest}},
+		{"RaisedAndAskedAgain", "a one~ 1000 5 " + rest, []string{"r one~ 9", "g one~ 60000"}},
+		{"TakenAndAskedAgain", "y: f one~ 0", []string{"a one~ 1000 5 " + rest, "g one~ 60000"}},
+		{"TakenTwice", "y: f one~ 0", []string{"a one~ 1000 5 " + rest, "a one~ 60000 5 " + rest}},
+		{"TakenAgainAndExtended", "y: f one~ 0", []string{"e one~ 1000 5 " + rest, "e one~ 60000 5 " + rest}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, true)
+			b.ask(tt.first)
+			answers := b.ask(tt.batch...)
+			if left, _ := b.server.Must("PTTL", "x").(int64); left < 50000 {
+				t.Errorf("%q = %q, and the key lasts %d ms, want about 60000", tt.batch, answers, left)
+			}
+		})
+	}
+}
+
+// A key that is no string is a stranger's: it is neither deleted nor given an end, and whatever rested on having taken it is refused.
+func TestBatchSparesAliens(t *testing.T) {
+	for _, batch := range [][]string{
+		{"e one~ 60000 7 " + rest, "e one~ 60000 7 " + rest},
+		{"e one~ 60000 7 " + rest, "f one~ 0"},
+		{"e one~ 60000 7 " + rest, "f one~ 60000"},
+		{"a one~ 60000 7 " + rest, "r one~ 9", "g one~ 60000"},
+		{"a one~ 60000 7 " + rest, "f one~ 0", "a two~ 60000 7 " + rest},
+	} {
+		b := newBench(t, true)
+		b.server.Must("RPUSH", "x", "a")
+		for i, got := range b.ask(batch...) {
+			if got[0] == 'g' || batch[i][0] == 'e' && got == "o" && i == len(batch)-1 {
+				t.Errorf("%q: request %d = %q on a list", batch, i, got)
+			}
+		}
+		if kind, left := b.server.Must("TYPE", "x"), b.server.Must("PTTL", "x"); kind != "list" || left != int64(-1) {
+			t.Errorf("%q: the list is a %v now, which lasts %v ms", batch, kind, left)
+		}
+	}
+}
