@@ -20,7 +20,7 @@ FIRST ?= 0
 BENCH ?= .
 SCENARIOS ?= all
 
-.PHONY: help test lint fmt stress mutants simulate model chaos million fuzz bench deps
+.PHONY: help test lint fmt stress mutants long simulate model chaos million fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -48,6 +48,9 @@ fmt: ## gofmt and the order of imports
 
 stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with the race detector
 	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
+
+long: deps ## the tests that "make test" leaves out because they take long
+	SNIB_LONG=1 go test -race -timeout 2h $$(grep -rl --include='*_test.go' 'livetest[.]Long(' . | xargs -n 1 dirname | sort -u)
 
 mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers
 	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant

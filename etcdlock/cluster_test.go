@@ -30,6 +30,9 @@ var failures = []struct {
 func TestConformanceFailed(t *testing.T) {
 	for _, tt := range failures {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "LeaderKilled" {
+				livetest.Long(t)
+			}
 			cluster := etcdtest.Cluster(t, 3)
 			tt.fail(cluster)
 			well := cluster.Leader()
@@ -50,6 +53,9 @@ func TestMemberFails(t *testing.T) {
 	}{"LeaderHung", func(c *etcdtest.ClusterSetup) { c.Leader().Hang() }})
 	for _, tt := range more {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "LeaderKilled" {
+				livetest.Long(t)
+			}
 			cluster := etcdtest.Cluster(t, 3)
 			open := func() *snib.Locker {
 				locker, err := snib.New(etcdlock.New(dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(10*time.Second)))

@@ -39,6 +39,7 @@ func TestConformanceCluster(t *testing.T) {
 
 // TestConformanceLogin has the server ask who its clients are.
 func TestConformanceLogin(t *testing.T) {
+	livetest.Long(t)
 	server := etcdtest.Start(t)
 	server.RequireLogin()
 	h := harness([]*etcdtest.Server{server}, nil)

@@ -23,11 +23,13 @@ func TestConformance(t *testing.T) {
 
 // TestConformanceKeepSuspended is with holds that may outlast a connection.
 func TestConformanceKeepSuspended(t *testing.T) {
+	livetest.Long(t)
 	drivertest.Run(t, harness([]string{zktest.Single(t).Addr()}, zklock.KeepSuspended()))
 }
 
 // TestConformanceReadWrite is with the names of Curator's InterProcessReadWriteLock.
 func TestConformanceReadWrite(t *testing.T) {
+	livetest.Long(t)
 	drivertest.Run(t, harness([]string{zktest.Single(t).Addr()}, zklock.CuratorReadWrite()))
 }
 
@@ -44,6 +46,9 @@ func TestConformanceEnsemble(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "LeaderKilled" {
+				livetest.Long(t)
+			}
 			ensemble := zktest.Ensemble(t)
 			tt.harm(ensemble)
 			drivertest.Run(t, harness(ensemble.Addrs()))

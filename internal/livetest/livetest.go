@@ -78,6 +78,14 @@ func Missing(t testing.TB, server, why string) {
 	t.Skipf("%s (%s=%s makes that a failure)", why, requireVar, server)
 }
 
+// Long skips a test that takes long, and whose short form is another one, unless SNIB_LONG is set: "make long" runs it.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv("SNIB_LONG") == "" {
+		t.Skip("it takes long (make long)")
+	}
+}
+
 // Patience is how long servers have for what takes them milliseconds on a machine that is not busy.
 const Patience = 20 * time.Second
 
