@@ -373,3 +373,22 @@ func (h *hold) unwatched() {
 	defer h.mu.Unlock()
 	h.watched = 0
 }
+
+// IsOwner returns a check for a multi of ZooKeeper that holds as long as the hold with this token does: the nodes that the multi writes are
+// written under the lock, or not at all, whatever the clocks do. It goes to the same ensemble, over a connection without a chroot.
+//
+//	_, err := conn.Multi(d.IsOwner(lock.Name(), lock.Token()), &zk.SetDataRequest{Path: "/account", Data: data, Version: -1})
+//	// zk.ErrNoNode: the lock was lost
+//
+// For a hold that this driver does not have, the check never holds.
+func (d *Driver) IsOwner(name string, token uint64) *zk.CheckVersionRequest {
+	const anyVersion = -1
+	d.heldMu.Lock()
+	defer d.heldMu.Unlock()
+	for key, h := range d.held {
+		if key.name == name && h.token == token {
+			return &zk.CheckVersionRequest{Path: h.path, Version: anyVersion}
+		}
+	}
+	return &zk.CheckVersionRequest{Path: child(d.conf.folder(name), "not held"), Version: anyVersion}
+}

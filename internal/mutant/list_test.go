@@ -963,4 +963,34 @@ var mutants = []mutant{
 		old: "info.SessionTTL <= c.lockDelay",
 		new: "info.SessionTTL < c.lockDelay",
 	},
+	{
+		breaks: "pglock: who holds when a transaction checks it, holds until that ends",
+		file:   "pglock/current.go", run: "TestCurrentKeepsTheLock",
+		old: " FOR SHARE`",
+		new: "`",
+	},
+	{
+		breaks: "pglock: a lease that has ended is not current",
+		file:   "pglock/current.go", run: "TestCurrentKeepsTheLock",
+		old: "WHERE l.name = $1 AND {live} AND NOT",
+		new: "WHERE l.name = $1 AND c.now > 0 AND NOT",
+	},
+	{
+		breaks: "pglock: the tokens of one hold are not those of the next",
+		file:   "pglock/current.go", run: "TestCurrent$",
+		old: "AND $2::bigint BETWEEN (e->>'token')::bigint AND",
+		new: "AND $2::bigint BETWEEN 0 AND",
+	},
+	{
+		breaks: "mysqllock: who holds when a transaction checks it, holds until that ends",
+		file:   "mysqllock/statement.go", run: "TestCurrentKeepsTheLock",
+		old: "\tWHERE name = ? LOCK IN SHARE MODE`",
+		new: "\tWHERE name = ?`",
+	},
+	{
+		breaks: "mysqllock: the tokens of one hold are not those of the next",
+		file:   "mysqllock/current.go", run: "TestCurrent$",
+		old: "h.Token <= token && token <",
+		new: "token <",
+	},
 }

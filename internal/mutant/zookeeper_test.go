@@ -109,4 +109,10 @@ var zookeeperMutants = []mutant{
 		file:   "zklock/acquire.go", run: "TestExpiredWhileAsking",
 		old: "errors.Is(err, zk.ErrSessionExpired) && a.patient():", new: "errors.Is(err, zk.ErrSessionExpired) && false:",
 	},
+	{
+		breaks: "zookeeper: a check is that of one hold, and not of its name",
+		file:   "zklock/lease.go", run: "TestIsOwner",
+		old: "key.name == name && h.token == token",
+		new: "key.name == name",
+	},
 }
