@@ -44,7 +44,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	binary := livetest.Binary(t, name, "mariadbd", "/usr/sbin", "/usr/local/mysql/bin")
 	install := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
-	home := newHome(t)
+	home := account.Home(t)
 	dir := filepath.Join(home, "data")
 	if err := newData(install, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
@@ -54,7 +54,7 @@ func Start(t testing.TB, settings ...string) *Server {
 		t.Fatalf("write the accounts: %v", err)
 	}
 	return &Server{livetest.Start(t, livetest.Command{
-		Name: name, Path: binary, Ready: ready, Dir: home, Sys: unprivileged(),
+		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Args: func(port int) []string {
 			args := []string{
 				"--no-defaults", "--datadir=" + dir, "--init-file=" + begin, "--port=" + strconv.Itoa(port),

@@ -2,29 +2,14 @@ package pgtest
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
-// newHome returns a folder of the user who runs the servers, and of nobody else. The test's own ones are of us.
-func newHome(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "pgtest") //nolint:usetesting // another user may not enter those
-	if err == nil {
-		t.Cleanup(func() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Errorf("remove the server's folder: %v", err)
-			}
-		})
-		err = give(dir)
-	}
-	if err != nil {
-		t.Fatalf("make a folder: %v", err)
-	}
-	return dir
-}
+// account is whom servers run as: neither PostgreSQL nor PgBouncer runs as root.
+const account livetest.Account = "postgres"
 
 // newData makes the folder with a new server's data.
 func newData(postgres, home, dir string) error {
@@ -33,7 +18,7 @@ func newData(postgres, home, dir string) error {
 		return err
 	}
 	cmd := exec.Command(initdb, "-D", dir, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-	cmd.Dir, cmd.SysProcAttr = home, unprivileged()
+	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}

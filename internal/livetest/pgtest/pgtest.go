@@ -54,13 +54,13 @@ func (s *Server) Kill() {
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
-	home := newHome(t)
+	home := account.Home(t)
 	dir := filepath.Join(home, "data")
 	if err := newData(binary, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
-		Name: name, Path: binary, Ready: ready, Dir: home, Sys: unprivileged(),
+		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // does not wait for clients
 		Args: func(port int) []string {
 			args := []string{"-D", dir, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}
@@ -81,7 +81,7 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 	if err != nil {
 		t.Fatalf("address of the server: %v", err)
 	}
-	dir := newHome(t)
+	dir := account.Home(t)
 	write := func(file, text string) string {
 		path := filepath.Join(dir, file)
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -91,7 +91,7 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 	}
 	users := write("users", `"postgres" ""`+"\n")
 	return &Server{t: t, Process: livetest.Start(t, livetest.Command{
-		Name: "pgbouncer", Path: binary, Ready: ready, Sys: unprivileged(), Quit: syscall.SIGINT, Dir: dir,
+		Name: "pgbouncer", Path: binary, Ready: ready, Sys: account.Sys(), Quit: syscall.SIGINT, Dir: dir,
 		Args: func(own int) []string {
 			return []string{write("pgbouncer.ini", fmt.Sprintf(config, host, port, own, users, mode))}
 		},

@@ -1,4 +1,4 @@
-package mysqltest
+package livetest
 
 import (
 	"os"
@@ -7,13 +7,12 @@ import (
 	"syscall"
 )
 
-// runAs returns whom servers run as: MariaDB does not run as root. ok is false if we are not root, and
-// they run as we do.
-func runAs() (uid, gid int, ok bool) {
+// ids returns whom servers run as. ok is false if we are not root, and they run as we do.
+func (a Account) ids() (uid, gid int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false
 	}
-	for _, name := range []string{"mysql", "nobody"} {
+	for _, name := range []string{string(a), "nobody"} {
 		u, err := user.Lookup(name)
 		if err != nil {
 			continue
@@ -27,8 +26,9 @@ func runAs() (uid, gid int, ok bool) {
 	return 65534, 65534, true
 }
 
-func unprivileged() *syscall.SysProcAttr {
-	uid, gid, ok := runAs()
+// Sys has a process run as that user.
+func (a Account) Sys() *syscall.SysProcAttr {
+	uid, gid, ok := a.ids()
 	if !ok {
 		return nil
 	}
@@ -36,8 +36,8 @@ func unprivileged() *syscall.SysProcAttr {
 }
 
 // give makes a folder the property of that user.
-func give(dir string) error {
-	uid, gid, ok := runAs()
+func (a Account) give(dir string) error {
+	uid, gid, ok := a.ids()
 	if !ok {
 		return nil
 	}

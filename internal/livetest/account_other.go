@@ -1,0 +1,10 @@
+//go:build !linux
+
+package livetest
+
+import "syscall"
+
+// Sys is nil: servers run on Linux only.
+func (a Account) Sys() *syscall.SysProcAttr { return nil }
+
+func (a Account) give(string) error { return nil }
