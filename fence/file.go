@@ -25,17 +25,9 @@ type File struct {
 }
 
 // Open claims the file.
-func (g File) Open(ctx context.Context, h Hold) (*FileHandle, error) {
-	m, err := Of(h)
+func (g File) Open(ctx context.Context, hold Hold) (*FileHandle, error) {
+	m, err := Of(hold)
 	if err != nil {
-		return nil, err
-	}
-	return g.OpenMark(ctx, m)
-}
-
-// OpenMark is Open for the mark of a hold that another process has.
-func (g File) OpenMark(ctx context.Context, m Mark) (*FileHandle, error) {
-	if err := m.check(); err != nil {
 		return nil, err
 	}
 	path, err := filepath.EvalSymlinks(g.Path)
