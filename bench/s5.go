@@ -22,6 +22,8 @@ func s5() scenario {
 	}
 	healthy := faulty("healthy, 64 goroutines", many, 0, 0)
 	healthy.targets = append([]target{{column: "ops/s", over: best, is: "≥", bound: 5}}, clean...)
+	oneKey := faulty("healthy, 64 goroutines, one key", load{Goroutines: 64}, 0, 0)
+	oneKey.targets = append([]target{{column: "ops/s", over: best, is: "≥", bound: 100}, {column: "max/min", is: "≤", bound: 1.2}}, clean...)
 	return scenario{
 		name: "S5",
 		variants: []variant{
@@ -29,7 +31,7 @@ func s5() scenario {
 			faulty("1 killed, 1 goroutine", one, 1, 0), faulty("1 killed, 64 goroutines", many, 1, 0),
 			faulty("1 hung, 1 goroutine", one, 0, 1), faulty("1 hung, 64 goroutines", many, 0, 1),
 			faulty("2 hung, 1 goroutine", one, 0, 2), faulty("2 hung, 64 goroutines", many, 0, 2),
-			healthy,
+			healthy, oneKey,
 		},
 		columns: []column{
 			perSecond(),
@@ -37,6 +39,7 @@ func s5() scenario {
 			{"goroutines", func(r *run) float64 {
 				return r.sum(func(p *result) float64 { return float64(p.Goroutines) })
 			}, false},
+			fairness(),
 			{"errors", func(r *run) float64 { return float64(r.gaveUp().N + r.lost().N) }, false},
 			{"keys left", func(r *run) float64 { return float64(r.keys) }, false},
 			allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),

@@ -450,4 +450,22 @@ var redlockMutants = []mutant{
 		old: "      else -- so that the owner, asking again, is told this token here, too\n",
 		new: "      else\n        counter[field], raised[field] = tonumber(ARGV[arg + 3]), true\n",
 	},
+	{
+		breaks: "a lease that the owner takes once more keeps its tokens",
+		file:   "redislock/redlock/acquire.go", run: "TestBlockOfTokens",
+		old: "		a.req.Tokens = tokens // whatever is asked for now\n",
+		new: "		_ = tokens\n",
+	},
+	{
+		breaks: "a lease is known by its first token",
+		file:   "redislock/redlock/inspect.go", run: "TestBlockOfTokens",
+		old: "	return h.holder.firstOf(best)",
+		new: "	return best",
+	},
+	{
+		breaks: "a lease's first token is not one that belongs to an earlier lease",
+		file:   "redislock/redlock/lease.go", run: "TestBlockOfTokens",
+		old: "Token: last - uint64(block) + 1,",
+		new: "Token: last - uint64(block),",
+	},
 }

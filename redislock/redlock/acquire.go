@@ -112,7 +112,8 @@ func (a *ask) try(ctx context.Context) (*lease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if nonce := t.mine(); nonce != "" {
+	if nonce, tokens := t.mine(); nonce != "" {
+		a.req.Tokens = tokens // whatever is asked for now
 		again := a.d.attempt(&a.req, &a.lock, nonce, false)
 		if again.wait(ctx) == quorum.Won && ctx.Err() == nil {
 			return a.won(again), nil
@@ -121,8 +122,8 @@ func (a *ask) try(ctx context.Context) (*lease, error) {
 	return nil, t.refusal()
 }
 
-// mine returns the nonce under which a majority knows a lease of the same owner, or "".
-func (a *attempt) mine() string {
+// mine returns the nonce under which a majority knows a lease of the same owner, or "", and how many tokens the lease has.
+func (a *attempt) mine() (nonce string, tokens int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	count := make(map[string]int)
@@ -132,11 +133,11 @@ func (a *attempt) mine() string {
 		}
 		if v := parseValue(a.replies[i].value); v.ours && !v.kept && v.holder.Owner == a.req.Owner {
 			if count[v.nonce]++; count[v.nonce] >= a.d.params.Quorum() {
-				return v.nonce
+				return v.nonce, int(min(v.holder.Tokens, maxBlock)) //nolint:gosec // it is small
 			}
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // refusal says why an attempt failed.

@@ -96,9 +96,11 @@ func (d *Driver) attempt(req *driver.Request, l *lock, as string, enlist bool) *
 // errDown is the answer of a node that was not asked.
 const errDown driver.Sentinel = "it is down"
 
-// blockOf is how many tokens to reserve. The holder can't be told in time that another process waits, so it is not to hand
-// the lock over by itself.
-func blockOf(*driver.Request) int { return 1 }
+// maxBlock bounds the tokens of a lease: each is a microsecond by which the counters run ahead of the clock.
+const maxBlock = 1 << 12
+
+// blockOf is how many tokens to reserve.
+func blockOf(req *driver.Request) int { return min(max(req.Tokens, 1), maxBlock) }
 
 // answered implements [receiver].
 func (a *attempt) answered(o *order, text string, err error) {

@@ -322,6 +322,45 @@ func TestOwnerAsksAgain(t *testing.T) {
 	free(t, again)
 }
 
+// A lease with a block of tokens is known by the first of them, to people and to its owner who asks again, and keeps the others: also where a node
+// that forgot it takes it again.
+func TestBlockOfTokens(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	req := ask("x", "o", time.Minute)
+	req.Tokens = 5
+	l := take(t, d, req)
+	first := token(l)
+	if l.Grant().Tokens != 5 {
+		t.Errorf("Tokens = %d, want 5", l.Grant().Tokens)
+	}
+	c.nodes[0].Must("DEL", "x")
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew = %v", err)
+	}
+	livetest.Await(t, "renewal on the node that forgot", func() error {
+		if got, want := fmt.Sprint(c.nodes[0].Must("GET", "x")), fmt.Sprintf(" %d {", first+4); !strings.Contains(got, want) {
+			return fmt.Errorf("its key is %q, want the token %d", got, first+4)
+		}
+		return nil
+	})
+	other := open(t, c.servers)
+	if again := take(t, other, ask("x", "o", time.Minute)).Grant(); again.Token != first || again.Tokens != 5 {
+		t.Errorf("asked again, the grant has %d tokens from %d on, want 5 from %d", again.Tokens, again.Token, first)
+	}
+	st, err := other.Status(t.Context(), "x")
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != first {
+		t.Errorf("Status = %+v, %v, want one holder with the token %d", st, err, first)
+	}
+	if err := other.Break(t.Context(), "x", "o", first); err != nil {
+		t.Errorf("Break of the token %d = %v", first, err)
+	}
+	if next := token(take(t, other, ask("x", "p", time.Minute))); next <= first+4 {
+		t.Errorf("the next token is %d, of which %d to %d were reserved", next, first, first+4)
+	}
+}
+
 // A release that no majority answers ends with the driver, whatever its context.
 func TestCloseEndsRelease(t *testing.T) {
 	c := start(t, 3)

@@ -15,11 +15,17 @@ type holder struct {
 	PID   int    `json:"pid"`
 	Host  string `json:"host"`
 	Label string `json:"label"`
+
+	// Tokens is how many belong to the lease, if not one alone. What stands before the JSON is the last of them.
+	Tokens uint64 `json:"tokens"`
 }
 
 func (h holder) people() driver.Holder {
 	return driver.Holder{Host: h.Host, PID: h.PID, Label: h.Label}
 }
+
+// firstOf returns the first of a lease's tokens, from the last.
+func (h *holder) firstOf(last uint64) uint64 { return last - min(max(h.Tokens, 1)-1, last) }
 
 // describeHolder writes a holder as JSON, without the brace at the beginning and without since.
 func describeHolder(req *driver.Request) string {
@@ -34,6 +40,10 @@ func describeHolder(req *driver.Request) string {
 			b = append(b, f.name...)
 			b = appendQuoted(b, f.value)
 		}
+	}
+	if n := blockOf(req); n > 1 {
+		b = append(b, `,"tokens":`...)
+		b = strconv.AppendInt(b, int64(n), 10)
 	}
 	return string(append(b, '}'))
 }
@@ -52,7 +62,7 @@ func appendQuoted(b []byte, s string) []byte {
 // A value is what stands in a lock's key.
 type value struct {
 	nonce  string // with its space; or a stranger's value
-	token  uint64
+	token  uint64 // the last of the lease's
 	holder holder
 	ours   bool // it is in our format
 	kept   bool // released, and kept for nobody

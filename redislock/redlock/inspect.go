@@ -111,14 +111,15 @@ func (s *sight) holder() *hold {
 	return nil
 }
 
-// token returns the number on which most agree, and of several the greatest.
-func (h *hold) token() (best uint64) {
+// token returns the first token of the lease, by the last on which most agree, and of several the greatest.
+func (h *hold) token() uint64 {
+	var best uint64
 	for token, votes := range h.tokens {
 		if votes > h.tokens[best] || votes == h.tokens[best] && token > best {
 			best = token
 		}
 	}
-	return best
+	return h.holder.firstOf(best)
 }
 
 func (s *sight) status(name string) driver.Status {

@@ -35,9 +35,10 @@ func newLease(d *Driver, req driver.Request, l lock, a *attempt, last uint64) *l
 	if a.again { // what else it is on, its earlier attempt knows
 		spread = 1<<len(d.nodes) - 1
 	}
+	block := blockOf(&req)
 	return &lease{
 		spread: spread, d: d, req: req, lock: l, attempt: a, token: strconv.FormatUint(last, 10),
-		grant: driver.Grant{Token: last - uint64(blockOf(&req)) + 1, Tokens: blockOf(&req), Start: a.start},
+		grant: driver.Grant{Token: last - uint64(block) + 1, Tokens: block, Start: a.start},
 		asked: a.start, until: a.start.Add(quorum.Validity(req.TTL)),
 	}
 }
