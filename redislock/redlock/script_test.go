@@ -17,14 +17,14 @@ import (
 
 // A bench is one real server, spoken to by the scripts alone.
 type bench struct {
-	t      *testing.T
+	t      testing.TB
 	server *redistest.Node
 	node   *node
 	call   call
 }
 
 // newBench returns a server, which takes part if that is said.
-func newBench(t *testing.T, admitted bool) *bench {
+func newBench(t testing.TB, admitted bool) *bench {
 	t.Helper()
 	server := redistest.Single(t)
 	b := &bench{t: t, server: server, node: &node{address: "a:1", cluster: "the cluster", calls: t.Context()}}
