@@ -468,4 +468,28 @@ var redlockMutants = []mutant{
 		old: "Token: last - uint64(block) + 1,",
 		new: "Token: last - uint64(block),",
 	},
+	{
+		breaks: "a release that nobody answers ends with the driver",
+		file:   "redislock/redlock/lease.go", run: "TestCloseEndsRelease",
+		old: "	case <-d.wires.Done(): // nodes that hang will not be told any more\n		err = driver.ErrClosed\n",
+		new: "",
+	},
+	{
+		breaks: "a release that no majority has confirmed is no success",
+		file:   "redislock/redlock/lease.go", run: "TestCloseEndsRelease",
+		old: "	if verdict == quorum.Won || ended {",
+		new: "	if true {",
+	},
+	{
+		breaks: "what a node had no memory to free is freed later",
+		file:   "redislock/redlock/node.go", run: "TestNodesWithoutMemory",
+		old: "		n.retry(again)\n",
+		new: "",
+	},
+	{
+		breaks: "a node without memory still does what needs none",
+		file:   "redislock/redlock/script.go", run: "TestWithoutMemory",
+		old: "local done = #fields == 0 or redis.pcall('HSET', meta, unpack(fields))",
+		new: "local done = #fields == 0 or redis.call('HSET', meta, unpack(fields))",
+	},
 }

@@ -81,6 +81,19 @@ func keysOn(t testing.TB, n *redistest.Node) []string {
 	return all
 }
 
+// have waits until all nodes have just these keys, in order, also those that were slower than a majority.
+func (c *cluster) have(t testing.TB, keys ...string) {
+	t.Helper()
+	livetest.Await(t, "keys on all nodes", func() error {
+		for i, n := range c.nodes {
+			if got := keysOn(t, n); !slices.Equal(got, keys) {
+				return fmt.Errorf("node %d has %q, want %q", i, got, keys)
+			}
+		}
+		return nil
+	})
+}
+
 // nothingLeft checks that the nodes come to have no keys of locks, in less time than these would need to lapse.
 func nothingLeft(t testing.TB, nodes ...*redistest.Node) {
 	t.Helper()

@@ -149,11 +149,9 @@ func (n *node) run() {
 			continue
 		}
 		answers, err := n.call(&c, batch)
-		if err == nil {
+		if n.deliver(batch, answers, err) {
 			pause = leastPause
-		}
-		n.deliver(batch, answers, err)
-		if err != nil {
+		} else {
 			n.rest(&pause)
 		}
 	}
@@ -239,24 +237,48 @@ func (n *node) eval(client rueidis.Client, c *call) ([]string, error) {
 	return r.AsStrSlice()
 }
 
-// deliver brings a batch its answers. If there are none, what frees locks goes back to the head of the queue, and the rest is told.
-func (n *node) deliver(batch []*order, answers []string, err error) {
+// deliver brings a batch its answers, and reports whether all went well. Of what was not done, what frees locks goes back to the head of the
+// queue.
+func (n *node) deliver(batch []*order, answers []string, err error) bool {
 	if err != nil {
 		n.fail(batch, err)
-		return
+		return false
 	}
 	n.mu.Lock()
 	n.busy = driver.Instant{}
 	n.broken = nil
 	n.mu.Unlock()
+	var again []*order
 	for i, o := range batch {
-		if text, failed := strings.CutPrefix(answers[i], "x "); failed {
-			o.answer("", errors.New(strings.TrimSpace(text)))
+		text, refused := strings.CutPrefix(answers[i], refusal)
+		if !refused {
+			o.answer(text, nil)
 			continue
 		}
-		o.answer(answers[i], nil)
+		o.answer("", errors.New(strings.TrimSpace(text)))
+		if o.frees() {
+			o.to = nil // who waited is told that it takes longer
+			again = append(again, o)
+		}
 	}
+	if len(again) > 0 {
+		n.retry(again)
+	}
+	return len(again) == 0
 }
+
+// retry puts orders back to the head of the queue.
+func (n *node) retry(again []*order) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, o := range again {
+		o.state = unsent
+	}
+	n.queue = append(again, n.queue...)
+}
+
+// refusal begins the answer to a request that Redis did not carry out, mostly because it has no memory left.
+const refusal = "x "
 
 // fail notes that the node is broken.
 func (n *node) fail(batch []*order, err error) {

@@ -85,7 +85,8 @@ local since = ' {"since":' .. format('%d', now) .. ','
 local function enlist(waiting, owner, rest)
   local old, stamp = redis.call('HGET', waiting, owner), format('%016d', now)
   local entry = stamp .. (old and sub(old, 17, 32) or stamp) .. '{' .. rest
-  if redis.call('HSET', waiting, owner, entry) == 1 and redis.call('HLEN', waiting) % 32 == 0 then
+  local fresh = redis.pcall('HSET', waiting, owner, entry)
+  if fresh == 1 and redis.call('HLEN', waiting) % 32 == 0 then
     local all = redis.call('HGETALL', waiting)
     for i = 1, #all, 2 do
       if tonumber(sub(all[i + 1], 1, 16)) + absence * 1000 < now then redis.call('HDEL', waiting, all[i]) end
@@ -207,7 +208,13 @@ for name in pairs(raised) do
   fields[#fields + 1] = name
   fields[#fields + 1] = format('%d', counter[name])
 end
-if #fields > 0 then redis.call('HSET', meta, unpack(fields)) end
+local done = #fields == 0 or redis.pcall('HSET', meta, unpack(fields))
+if type(done) == 'table' then -- as a rule there is no memory left; what needs none, such as to extend a lease, has been done
+  for i = 1, n do
+    if raised[ARGV[3 + i]] then answers[i] = 'x ' .. done.err end
+  end
+  return answers
+end
 local keys = {}
 for key in pairs(gone) do keys[#keys + 1] = key end
 if #keys > 0 then redis.call('DEL', unpack(keys)) end

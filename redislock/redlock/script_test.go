@@ -325,13 +325,30 @@ func TestNoGrantWithoutCounter(t *testing.T) {
 	_, field := stripeOf("x")
 	b.server.Must("HSET", metaKey, field, "no number") // then it is 0, and goes on
 	b.server.Must("CONFIG", "SET", "maxmemory", "1")
-	b.call.write(b.node.cluster, b.node.address, orders("a one~ 60000 7 "+rest))
-	if answers, err := b.node.eval(b.node.client, &b.call); err == nil {
-		t.Errorf("a grant without memory = %q, want an error", answers)
+	if got := b.ask("a one~ 60000 7 " + rest)[0]; !strings.HasPrefix(got, "x ") {
+		t.Errorf("a grant without memory = %q, want an error", got)
 	}
 	b.server.Must("CONFIG", "SET", "maxmemory", "0")
 	if got := b.server.Must("EXISTS", "x"); got != int64(0) {
 		t.Error("the key is there, although the counter was not raised")
+	}
+}
+
+// A node without memory says so of each request that needs some, and does the others.
+func TestWithoutMemory(t *testing.T) {
+	b := newBench(t, true)
+	b.ask("a one~ 1000 7 "+rest, "y: a one~ 1000 7 "+rest)
+	b.server.Must("CONFIG", "SET", "maxmemory", "1")
+	for request, want := range map[string]string{"z: a two~ 60000 7 " + rest: "x OOM", "y: f one~ 0": "x OOM", "e one~ 60000 7 " + rest: "o"} {
+		if got := b.ask(request, "w: f one~ 0"); !strings.HasPrefix(got[0], want) || got[1] != "n" {
+			t.Errorf("%q and a request that asks for nothing = %q, want %q and n", request, got, want)
+		}
+	}
+	if left, _ := b.server.Must("PTTL", "x").(int64); left < 50000 {
+		t.Errorf("the extended key lasts %d ms, want 60000", left)
+	}
+	if y, z := b.server.Must("EXISTS", "y"), b.server.Must("EXISTS", "z"); y != int64(1) || z != int64(0) {
+		t.Errorf("y is there %v times, and z %v: want 1, 0", y, z)
 	}
 }
 
