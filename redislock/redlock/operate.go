@@ -101,7 +101,7 @@ func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) e
 
 // Recover admits the nodes that are kept out, also when a majority has lost its memory and the policy is to [Refuse]: their counters go on
 // from floor then, which must be at least the greatest token that any resource has seen. It returns when all nodes that
-// answer are admitted, for which MaxTTL must go by, or with an error when ctx is done.
+// answer are admitted, for which MaxTTL and 2 % must go by, or with an error when ctx is done. Called again it waits anew.
 func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, opts ...Option) error {
 	if floor == 0 || floor >= 1<<52 { // tokens go on from it, and Lua has them exactly below 2^53
 		return fmt.Errorf("%w floor: %d, want 1 to 2^52-1", driver.ErrInvalid, floor)
@@ -121,7 +121,8 @@ func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, 
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				return errors.Join(context.Cause(ctx), err)
+				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v in one go: %w", d.params.Quarantine(), context.Cause(ctx))
+				return errors.Join(why, err)
 			}
 		}
 	})

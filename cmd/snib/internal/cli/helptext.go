@@ -152,7 +152,7 @@ const redlockNotes = `  init lets new servers take part at once. They must be ne
   over, as they do with a server that restarted.
   status exits 69 unless a majority takes part.
   recover lets servers in whose counters no majority knows, where clients are told
-  to refuse that. It takes max-ttl at least: see --wait.
+  to refuse that. It takes max-ttl and 2 %.
 `
 
 const schemaExamples = `  snib schema postgres | psql app

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 
@@ -26,15 +27,14 @@ func (a *app) redlockCommand() *cobra.Command {
 		},
 	}
 	output := addOutput(cmd, "table", "json")
-	wait := addDuration(cmd, "wait", "w", "give up after `DURATION`", time.Minute, time.Millisecond)
+	wait := addDuration(cmd, "wait", "w", "recover: give up after `DURATION` (default: never)", 0, time.Millisecond)
 	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		nodes, err := a.nodes(args[1:])
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), wait.value)
-		defer cancel()
+		ctx := cmd.Context()
 		switch args[0] {
 		case "init":
 			if err := nodes.Init(ctx); err != nil {
@@ -44,7 +44,7 @@ func (a *app) redlockCommand() *cobra.Command {
 			if *floor == 0 {
 				return usagef("recover needs --floor: the greatest fencing token that any resource has seen")
 			}
-			if err := nodes.Recover(ctx, *floor); err != nil {
+			if err := a.recoverNodes(ctx, nodes, *floor, wait.value); err != nil {
 				return err
 			}
 		case "status":
@@ -54,6 +54,23 @@ func (a *app) redlockCommand() *cobra.Command {
 		return a.nodeTable(ctx, nodes, output.value)
 	}
 	return cmd
+}
+
+// recoverNodes admits nodes, for as long as that takes unless there is a wait.
+func (a *app) recoverNodes(ctx context.Context, nodes *backend.Redlock, floor uint64, wait time.Duration) error {
+	if wait > 0 {
+		inner, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ctx = inner
+	}
+	if a.verbose || onTerminal() {
+		a.tell("waiting for max-ttl, until no lease is left that the servers may have forgotten")
+	}
+	err := nodes.Recover(ctx, floor)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fail(exitUnavailable, "%v", err) // not that the store does not answer
+	}
+	return err
 }
 
 // nodes are those of the URL that is given, or of the one that all commands use.
