@@ -170,7 +170,8 @@ func (a *attempt) enqueue(t *tx, v *verdict) (err error) {
 
 // grant makes a new lease.
 func (a *attempt) grant(t *tx, v *verdict, start driver.Instant) error {
-	l := a.newLease(t.token(), start)
+	block := max(a.req.Tokens, 1)
+	l := a.newLease(t.tokens(block), block, start)
 	if err := l.lock(t); err != nil {
 		return err
 	}
@@ -190,9 +191,10 @@ func (a *attempt) grant(t *tx, v *verdict, start driver.Instant) error {
 	return t.sweep()
 }
 
-// regrant gives our owner the lease again that it has, for one more TTL. It may have been another process that took it.
+// regrant gives our owner the lease again that it has, for one more TTL. It may have been another process that took it, and that has used who
+// knows how many of its tokens: the first one is all that is known.
 func (a *attempt) regrant(t *tx, v *verdict, old *leaseRow, start driver.Instant) error {
-	l := a.newLease(old.token, start)
+	l := a.newLease(old.token, 1, start)
 	if l.mode == old.mode && l.mode != modeInherit && t.d.side.holds(old.byte) {
 		l.byte = old.byte
 	} else if err := l.lock(t); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
@@ -68,6 +69,22 @@ func BenchmarkProcesses(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkContended has 64 goroutines of one process want one lock.
+func BenchmarkContended(b *testing.B) {
+	locker, err := snib.New(open(b, newPath(b)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer locker.Close()
+	jobtest.Contended(b, func(ctx context.Context) error {
+		lock, err := locker.Acquire(ctx, "contended")
+		if err != nil {
+			return err
+		}
+		return lock.Release()
+	})
 }
 
 // BenchmarkHandOver measures from a release to the grant in another driver.

@@ -46,8 +46,8 @@
 // Tokens come from one counter in the file, increased in the transaction that grants: they increase over all names,
 // for as long as the file exists, and follow the wall clock in microseconds should it be lost. A grant is on the disk
 // before it is answered ([driver.FencingDurable]); releases and renewals need not be, because no lease survives a
-// power cut. A lease has one token: there is no hand-over within a process that the file does not see, and
-// Grant.Wanted is nil.
+// power cut. A lease may have a block of tokens, which goroutines of one process use up by handing it over among themselves.
+// Grant.Wanted is nil, so after 5 ms or 128 holds the lock goes back to the file in any case, and to who waits there.
 //
 // # Failover
 //

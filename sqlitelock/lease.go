@@ -17,7 +17,7 @@ type lease struct {
 	d       *Driver
 	name    string
 	owner   string
-	token   int64
+	token   int64 // the first, by which the lease is known
 	mode    int64
 	byte    int64
 	ttl     time.Duration
@@ -31,11 +31,11 @@ type lease struct {
 	dropped  bool  // the byte was unlocked
 }
 
-func (a *attempt) newLease(token int64, start driver.Instant) *lease {
+func (a *attempt) newLease(token int64, block int, start driver.Instant) *lease {
 	return &lease{
 		d: a.d, name: a.req.Name, owner: a.req.Owner, token: token, mode: a.mode,
 		ttl: a.req.TTL, minHold: a.req.MinHold,
-		grant: driver.Grant{Token: uint64(token), Tokens: 1, Start: start},
+		grant: driver.Grant{Token: uint64(token), Tokens: block, Start: start},
 	}
 }
 

@@ -432,7 +432,7 @@ func TestCancelledInTransaction(t *testing.T) {
 	}
 }
 
-// TestClockBehind checks that tokens increase although the wall clock is behind them.
+// TestClockBehind checks that tokens increase although the wall clock is behind them, and that none is granted that is reserved.
 func TestClockBehind(t *testing.T) {
 	const future = 1 << 52
 	path := newPath(t)
@@ -440,12 +440,13 @@ func TestClockBehind(t *testing.T) {
 	release(t, acquire(t, d, request("first")))
 	sql(t, path, `UPDATE meta SET counter = 1 << 52`)
 	for last, i := uint64(future), 0; i < 5; i++ {
-		l := acquire(t, open(t, path), request("owner"))
-		if got := l.Grant().Token; got <= last {
-			t.Fatalf("token %d follows %d, want an increase", got, last)
-		} else {
-			last = got
+		req := request("owner")
+		req.Tokens = 3
+		l := acquire(t, open(t, path), req)
+		if got := l.Grant(); got.Token <= last || got.Tokens != 3 {
+			t.Fatalf("%d tokens from %d on follow %d, want 3 greater ones", got.Tokens, got.Token, last)
 		}
+		last = l.Grant().Token + 2
 		release(t, l)
 	}
 }

@@ -306,12 +306,13 @@ func (t *tx) ticket() int64 {
 	return t.meta.counter
 }
 
-// token returns a fencing token: greater than all tickets and tokens before, and not behind the wall clock, which
-// orders tokens should the database be lost.
-func (t *tx) token() int64 {
-	t.meta.counter = int64(driver.NextToken(uint64(t.meta.counter), time.Now()))
+// tokens returns the first of n fencing tokens: greater than all tickets and tokens before, and not behind the wall clock,
+// which orders tokens should the database be lost.
+func (t *tx) tokens(n int) (first int64) {
+	first = int64(driver.NextToken(uint64(t.meta.counter), time.Now()))
+	t.meta.counter = first + int64(n) - 1
 	t.changed = true
-	return t.meta.counter
+	return first
 }
 
 // newByte returns a byte of the sidecar that was never used before.

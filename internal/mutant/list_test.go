@@ -421,7 +421,12 @@ var mutants = []mutant{
 	{
 		breaks: "sqlite: tokens are stored with the grant",
 		file:   "sqlitelock/write.go", run: "TestClockBehind",
-		old: "	t.meta.counter = int64(driver.NextToken(uint64(t.meta.counter), time.Now()))\n", new: "	t.meta.counter = time.Now().UnixMicro()\n",
+		old: "	first = int64(driver.NextToken(uint64(t.meta.counter), time.Now()))\n", new: "	first = time.Now().UnixMicro()\n",
+	},
+	{
+		breaks: "sqlite: reserved tokens are nobody else's",
+		file:   "sqlitelock/write.go", run: "TestClockBehind",
+		old: "	t.meta.counter = first + int64(n) - 1\n", new: "	t.meta.counter = first\n",
 	},
 	{
 		breaks: "sqlite: a renewal does not revive",
