@@ -393,8 +393,9 @@ func (s *session) heard(start *driver.Instant) bool {
 
 // inspect looks at the attempt's own node.
 func (a *attempt) inspect(ctx context.Context) error {
+	path := child(a.folder, a.name) // now: the request may outlive our wait for it, and the name not
 	own := begin(a.s, func(conn *zk.Conn) (zk.Stat, error) {
-		ok, stat, err := conn.Exists(child(a.folder, a.name))
+		ok, stat, err := conn.Exists(path)
 		if err != nil || !ok {
 			return zk.Stat{}, err
 		}

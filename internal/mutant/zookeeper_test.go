@@ -115,4 +115,9 @@ var zookeeperMutants = []mutant{
 		old: "key.name == name && h.token == token",
 		new: "key.name == name",
 	},
+	{
+		breaks: "zookeeper: a look that is given up reads nothing of an attempt that goes on",
+		file:   "zklock/acquire.go", run: "TestInspectGivenUp", race: true,
+		old: "conn.Exists(path)", new: "conn.Exists(child(a.folder, a.name+path[:0]))",
+	},
 }
