@@ -115,7 +115,7 @@ func (a *attempt) patient() bool {
 func (a *attempt) glance(ctx context.Context) error {
 	for _, confirmed := range []bool{false, true} {
 		if confirmed {
-			if _, err := a.s.confirm(ctx); err != nil {
+			if _, _, err := a.s.ask(ctx); err != nil {
 				return err
 			}
 		}
@@ -234,8 +234,7 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	made, err := a.made.wait(ctx)
 	if err == nil {
-		a.s.ack(a.made.start) // a write is the leader's
-		a.placed(made, a.made.start)
+		a.placed(made, a.s.ack(a.made.start)) // a write is the leader's
 		a.answered = true
 	} else if a.made.refused() {
 		a.made = nil
@@ -353,13 +352,12 @@ func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (t
 // trust sees to it that the list, which was asked for, can be relied on: that our node is our session's, what its Czxid is, and
 // that the leader has lately heard of us. A server that is cut off from it may show a node whose session is no more.
 func (a *attempt) trust(ctx context.Context, list *call[sight]) error {
-	switch {
-	case a.stat.Czxid == 0:
-		if a.next(ctx, list) {
-			return nil
+	if a.stat.Czxid == 0 && !a.next(ctx, list) {
+		if err := a.inspect(ctx); err != nil {
+			return err
 		}
-		return a.inspect(ctx)
-	case a.s.heard(&a.start):
+	}
+	if a.s.heard(&a.start) {
 		return nil
 	}
 	start, err := a.s.confirm(ctx)
@@ -380,7 +378,7 @@ func (a *attempt) next(ctx context.Context, list *call[sight]) bool {
 	return true
 }
 
-// heard reports whether the leader has answered us lately enough for a lease to begin with that, and when that was asked.
+// heard reports whether the leader has answered us lately enough for a lease to begin with that, and from when it counts.
 func (s *session) heard(start *driver.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

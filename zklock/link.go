@@ -13,6 +13,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // A hosts gives the client library one server after the other, by the names that they were given: it would look them up once
@@ -68,7 +70,7 @@ func (s *session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 		s.trouble(fmt.Errorf("%s: %w", addr, err))
 		return nil, err
 	}
-	l := &link{Conn: conn, in: bufio.NewReader(conn), s: s, addr: addr, late: time.Now().Add(s.patience())}
+	l := &link{Conn: conn, in: bufio.NewReader(conn), s: s, addr: addr, began: driver.Now(), late: time.Now().Add(s.patience())}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.Err() != nil { // a session that is over is not followed by another one on the same connection
@@ -95,21 +97,29 @@ func (s *session) connect(network, addr string) (net.Conn, error) {
 func (s *session) patience() time.Duration { return min(s.d.conf.dial, s.d.conf.timeout/4) }
 
 // A link is a connection to a server. It watches over its beginning: the client library would wait for a server that hangs
-// for several times as long as a session lasts, and does not tell what it has negotiated.
+// for several times as long as a session lasts, and does not tell what it has negotiated. And it notes which of the library's
+// pings are answered, for [hearing].
 type link struct {
 	net.Conn
-	in   *bufio.Reader // the client library reads in small pieces
-	s    *session
-	addr string
+	in    *bufio.Reader // the client library reads in small pieces
+	s     *session
+	addr  string
+	began driver.Instant // before anything was said
 
-	mu   sync.Mutex
-	late time.Time // when the server must have begun a session; zero once it has
-	head []byte    // of its answer
+	mu    sync.Mutex
+	late  time.Time        // when the server must have begun a session; zero once it has
+	head  []byte           // of the server's packet that is being read
+	rest  int              // bytes of it behind its head
+	pings []driver.Instant // just before they were sent; those without an answer
 }
 
-// answerHead is the beginning of the server's first packet: the length of the rest, the version of the protocol, the timeout
-// in milliseconds and the session's id. Both are zero if the session has expired.
-const answerHead = 4 + 4 + 4 + 8
+// What is read of the server's packets. All begin with the length of what follows. In the first one there is the version of the
+// protocol, the timeout in milliseconds and the session's id, both zero if the session has expired; in the others, the number of
+// the request that they answer.
+const (
+	answerHead = 4 + 4 + 4 + 8
+	packetHead = 4 + 4
+)
 
 // SetReadDeadline implements net.Conn.
 func (l *link) SetReadDeadline(t time.Time) error {
@@ -126,28 +136,63 @@ func (l *link) Read(b []byte) (int, error) {
 	n, err := l.in.Read(b)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.late.IsZero() {
-		return n, err
-	}
-	l.head = append(l.head, b[:min(n, answerHead-len(l.head))]...)
-	if len(l.head) == answerHead {
-		l.late = time.Time{}
-		_ = l.Conn.SetReadDeadline(time.Time{}) // its own are to come
-		timeout := time.Duration(binary.BigEndian.Uint32(l.head[8:])) * time.Millisecond
-		l.s.agreed(int64(binary.BigEndian.Uint64(l.head[12:])), timeout)
-		return n, err
-	}
-	if err != nil {
+	l.follow(b[:n])
+	if err != nil && !l.late.IsZero() {
 		l.s.trouble(fmt.Errorf("%s: %w", l.addr, silence(err)))
 	}
 	return n, err
 }
 
-// opCreate is ZooKeeper's number for the creation of a node. The path stands behind it and its own length.
-const opCreate, pathAt = 1, 4 + 4 + 4 + 4
+// follow reads along what the server says.
+func (l *link) follow(b []byte) {
+	for len(b) > 0 {
+		if n := min(l.rest, len(b)); n > 0 {
+			l.rest, b = l.rest-n, b[n:]
+			continue
+		}
+		want := packetHead
+		if !l.late.IsZero() {
+			want = answerHead
+		}
+		n := min(want-len(l.head), len(b))
+		l.head, b = append(l.head, b[:n]...), b[n:]
+		if len(l.head) == want {
+			l.rest = 4 + int(binary.BigEndian.Uint32(l.head)) - want
+			l.heard()
+			l.head = l.head[:0]
+		}
+	}
+}
+
+// heard is called with the head of a packet.
+func (l *link) heard() {
+	switch {
+	case !l.late.IsZero():
+		l.late = time.Time{}
+		_ = l.Conn.SetReadDeadline(time.Time{}) // its own are to come
+		timeout := time.Duration(binary.BigEndian.Uint32(l.head[8:])) * time.Millisecond
+		l.s.agreed(int64(binary.BigEndian.Uint64(l.head[12:])), timeout, l.began)
+	case binary.BigEndian.Uint32(l.head[4:]) == pingXid && len(l.pings) > 0:
+		l.s.answered(l.pings[0]) // they are answered in order
+		l.pings = l.pings[1:]
+	}
+}
+
+// Requests of ZooKeeper's: the number of the creation of a node, in which the path stands behind it and its own length, and all of
+// a ping. The numbers stand behind the length of the packet and the request's own.
+const (
+	opCreate, pathAt = 1, 4 + 4 + 4 + 4
+	opPing, pingSize = 11, 4 + 4 + 4
+	pingXid          = 1<<32 - 2
+)
 
 // Write implements net.Conn. The client library writes one request at a time.
 func (l *link) Write(b []byte) (int, error) {
+	if len(b) == pingSize && binary.BigEndian.Uint32(b[8:]) == opPing {
+		l.mu.Lock()
+		l.pings = append(l.pings, driver.Now())
+		l.mu.Unlock()
+	}
 	n, err := l.Conn.Write(b)
 	if err == nil && len(b) > pathAt && binary.BigEndian.Uint32(b[8:]) == opCreate {
 		size := int(binary.BigEndian.Uint32(b[pathAt-4:]))

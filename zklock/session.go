@@ -32,9 +32,10 @@ type session struct {
 	id      int64         // 0 until it has begun
 	timeout time.Duration // as negotiated
 	link    *link
-	up      chan struct{} // closed while there is a connection
-	links   int           // connections so far
-	acked   driver.Instant
+	up      chan struct{}  // closed while there is a connection
+	links   int            // connections so far
+	acked   driver.Instant // from which on the session lasts for its tenure, see hearing
+	hearing hearing
 	worry   error // of the last connection that could not be had
 	lapse   *time.Timer
 	holds   map[string]*hold // by path
@@ -222,14 +223,16 @@ func (s *session) event(e zk.Event) {
 	}
 }
 
-// agreed is called with what a server has answered to our wish for a session, before the client library knows of it.
-func (s *session) agreed(id int64, timeout time.Duration) {
+// agreed is called with what a server has answered to our wish for a session, of after said, before the client library knows of
+// it.
+func (s *session) agreed(id int64, timeout time.Duration, said driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == 0 {
 		return // it has expired
 	}
 	s.timeout = timeout
+	s.hearing.begin(said)
 	if s.id == 0 { // on later connections it is the same
 		s.id = id
 	}
@@ -277,14 +280,13 @@ func (s *session) disconnect() (lost bool) {
 	return false
 }
 
-// tenure is for how long from a request that the leader has answered the session is sure to live. It is called with the mutex
-// held.
-//
-// The leader counts the session's timeout from when the server that we are connected to last told it of us. That may have
-// been before our last request: the library says something every third of the timeout, and servers report twice in a
-// tick, of which a session has two at least. If the server dies before it reports again, the session ends as much earlier:
-// 1 - 1/3 - 1/4.
-func (s *session) tenure() time.Duration { return s.timeout * 5 / 12 }
+// tenure is for how long a holder may rely on the session; it is called with the mutex held.
+func (s *session) tenure() time.Duration { return tenure(s.timeout) }
+
+// tenure is so much less than the timeout that a session which says something every now and then is sure to live as long, from
+// whenever it asks: the library says something every third of the timeout, and within a quarter the leader has been told. What
+// was not said, or not answered, shortens it: see [hearing].
+func tenure(timeout time.Duration) time.Duration { return timeout * 5 / 12 }
 
 // loseAll tells all holders that their locks are lost. Their nodes go as soon as a server can be asked to delete them.
 func (s *session) loseAll() { s.lose(fmt.Errorf("%w: %w", driver.ErrLost, errApart)) }
@@ -377,24 +379,59 @@ func do[T any](ctx context.Context, s *session, send func(*zk.Conn) (T, error)) 
 }
 
 // confirm asks the leader: when it answers, the session lived when it was asked, and what this server shows is no older than
-// that.
-func (s *session) confirm(ctx context.Context) (driver.Instant, error) {
-	_, start, err := do(ctx, s, sync1)
-	if err == nil {
-		s.ack(start)
+// that. start is from when the session lasts for its tenure. If that is long ago, because we were silent for long, it asks once
+// more when that helps: a quarter of the timeout later at most.
+func (s *session) confirm(ctx context.Context) (start driver.Instant, err error) {
+	for {
+		var again time.Duration
+		if start, again, err = s.ask(ctx); err != nil || again == 0 {
+			return start, err
+		}
+		timer := time.NewTimer(again)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return start, context.Cause(ctx)
+		}
 	}
-	return start, err
+}
+
+// ask is confirm, once. again is after how long asking once more may give a later start; 0 if it is late enough.
+func (s *session) ask(ctx context.Context) (start driver.Instant, again time.Duration, err error) {
+	_, asked, err := do(ctx, s, sync1)
+	if err != nil {
+		return asked, 0, err
+	}
+	start = s.ack(asked)
+	if start == asked {
+		return start, 0, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return start, s.hearing.next(driver.Now(), s.timeout), nil
 }
 
 func sync1(conn *zk.Conn) (string, error) { return conn.Sync("/") }
 
-// ack notes that the leader has answered what was asked at start.
-func (s *session) ack(start driver.Instant) {
+// ack notes that the leader has answered what was asked at asked, and returns from when the session lasts for its tenure, for all
+// that is known of that.
+func (s *session) ack(asked driver.Instant) driver.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	start := s.hearing.credit(asked, s.timeout)
+	s.hearing.add(exchange{asked, driver.Now()}, s.timeout)
 	if s.acked.Before(start) {
 		s.acked = start
 	}
+	return start
+}
+
+// answered notes that a server has got what was said to it.
+func (s *session) answered(said driver.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hearing.add(exchange{said, driver.Now()}, s.timeout)
 }
 
 // children lists a folder. One that does not exist is empty.

@@ -20,8 +20,38 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		breaks: "zookeeper: a lease is shorter than the session by what the leader may not have heard",
-		file:   "zklock/session.go", run: "TestLockerKnowsFirst",
-		old: "return s.timeout * 5 / 12", new: "return s.timeout * 2",
+		file:   "zklock/lease.go", run: "TestLockerKnowsFirst",
+		old: "TTL: h.s.lifetime()", new: "TTL: 3 * h.s.lifetime()",
+	},
+	{
+		breaks: "zookeeper: a lease ends before the session, however long the client was silent",
+		file:   "zklock/hearing.go", run: "TestHearingHolds",
+		old: "start.Sub(h.sure) > most {", new: "false {",
+	},
+	{
+		breaks: "zookeeper: what was said counts when the server has had time to report it",
+		file:   "zklock/hearing.go", run: "TestHearingHolds",
+		old: "{ return timeout / 4 }", new: "{ return timeout / 40 }",
+	},
+	{
+		breaks: "zookeeper: what was said on a slow way counts from its answer",
+		file:   "zklock/hearing.go", run: "TestHearing",
+		old: "h.open[0].answered.Sub(start)", new: "h.open[0].said.Sub(start)",
+	},
+	{
+		breaks: "zookeeper: what was said to a server that is left is not reported by the next",
+		file:   "zklock/hearing.go", run: "TestHearingAnotherServer",
+		old: "	h.open = nil // that server may be dead\n", new: "",
+	},
+	{
+		breaks: "zookeeper: an answer after a long silence is worth less",
+		file:   "zklock/session.go", run: "TestSilenceShortens",
+		old: "start := s.hearing.credit(asked, s.timeout)", new: "start := asked",
+	},
+	{
+		breaks: "zookeeper: the pings of the library keep an idle session fit for leases",
+		file:   "zklock/link.go", run: "TestIdleSession",
+		old: "		l.s.answered(l.pings[0]) // they are answered in order\n", new: "",
 	},
 	{
 		breaks: "zookeeper: the order survives the wrap-around of the counter",
