@@ -39,6 +39,7 @@ type attempt struct {
 	born  driver.Instant // not before the node's Ctime
 	prev  place          // of the session's node before, that was alone and deleted before this one was made; zero if there is none
 	alone place          // of the node, if there was no other when it was last looked at; else zero
+	own   *notice        // of the node; nil if it is not watched
 
 	answered bool // the creation was, on the connection that it was sent on
 	followed bool // somebody stood behind it when the line was last looked at
@@ -182,8 +183,15 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 		case a.req.NoWait:
 			return nil, driver.ErrHeld
 		}
-		if err := a.wait(ctx, turn); err != nil {
+		free, err := a.wait(ctx, turn)
+		if err != nil {
 			return nil, err
+		}
+		if free {
+			if err := a.fresh(ctx); err != nil {
+				return nil, err
+			}
+			return a.grant(link)
 		}
 	}
 }
@@ -248,7 +256,7 @@ func (a *attempt) create(ctx context.Context) error {
 // placed notes that the attempt has a node.
 func (a *attempt) placed(path string, start driver.Instant) {
 	a.name, a.stat, a.start, a.born = node(path), zk.Stat{}, start, driver.Now()
-	a.queued, a.answered = true, false
+	a.queued, a.answered, a.own = true, false, nil
 }
 
 // newID returns a random UUID, in the form that Curator writes.
@@ -296,8 +304,9 @@ func (s *session) mkdir(ctx context.Context, path string, container bool) error 
 // A turn is what a look at the line came to.
 type turn struct {
 	verdict
-	nap time.Duration // after which to look again in any case
-	now bool          // the line has changed meanwhile
+	nap  time.Duration // after which to look again in any case
+	now  bool          // the line has changed meanwhile
+	next bool          // there is one ahead, and when that goes, and nobody takes its place, it is our turn
 }
 
 // look finds out where the attempt stands in the line. link is the connection that said so.
@@ -306,12 +315,18 @@ func (a *attempt) look(ctx context.Context) (link int, t turn, err error) {
 		return 0, t, err
 	}
 	link = a.s.linkNow()
+	if a.own != nil && a.own.told() {
+		a.own = nil
+	}
 	list := a.list
 	if a.list = nil; list == nil {
 		list = begin(a.s, children(a.folder))
 	}
-	if err := a.trust(ctx, list); err != nil {
-		return 0, t, err
+	known := a.stat.Czxid != 0
+	if known { // the leader is asked beside the list
+		if err := a.fresh(ctx); err != nil {
+			return 0, t, err
+		}
 	}
 	seen, err := list.wait(ctx)
 	if err != nil {
@@ -328,7 +343,13 @@ func (a *attempt) look(ctx context.Context) (link int, t turn, err error) {
 		a.alone = place{folder: seen.stat.Czxid, seq: all[mine].seq}
 	}
 	a.followed = mine < len(all)-1
-	t, err = a.judge(ctx, all[mine], all[:mine])
+	if t, err = a.judge(ctx, all[mine], all[:mine]); err != nil {
+		return 0, t, err
+	}
+	t.next = mine == 1 && !t.all
+	if t.granted && !known {
+		err = a.trust(ctx, seen)
+	}
 	return link, t, err
 }
 
@@ -349,29 +370,29 @@ func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (t
 	return t, err
 }
 
-// trust sees to it that the list, which was asked for, can be relied on: that our node is our session's, what its Czxid is, and
-// that the leader has lately heard of us. A server that is cut off from it may show a node whose session is no more.
-func (a *attempt) trust(ctx context.Context, list *call[sight]) error {
-	if a.stat.Czxid == 0 && !a.next(ctx, list) {
-		if err := a.inspect(ctx); err != nil {
+// trust sees to it that a list can be relied on in which nobody is before us: that our node is our session's, what its Czxid is,
+// and that the leader has lately heard of us.
+func (a *attempt) trust(ctx context.Context, seen sight) error {
+	if a.stat.Czxid == 0 && !a.next(seen) {
+		if err := a.recognise(ctx, a.inspect()); err != nil {
 			return err
 		}
 	}
-	if a.s.heard(&a.start) {
-		return nil
+	return a.fresh(ctx)
+}
+
+// fresh sees to it that the leader has lately heard of us. A server that is cut off from it may show a node whose session is no
+// more.
+func (a *attempt) fresh(ctx context.Context) (err error) {
+	if !a.s.heard(&a.start) {
+		a.start, err = a.s.confirm(ctx)
 	}
-	start, err := a.s.confirm(ctx)
-	a.start = start
 	return err
 }
 
 // next spares the look at a node whose creation was the last change of its folder.
-func (a *attempt) next(ctx context.Context, list *call[sight]) bool {
-	seen, err := list.wait(ctx)
-	if err != nil || !a.answered {
-		return false
-	}
-	if !a.prev.before(a.name, seen) {
+func (a *attempt) next(seen sight) bool {
+	if !a.answered || !a.prev.before(a.name, seen) {
 		return false
 	}
 	a.stat = zk.Stat{Czxid: seen.stat.Pzxid, EphemeralOwner: a.s.id}
@@ -390,24 +411,19 @@ func (s *session) heard(start *driver.Instant) bool {
 }
 
 // inspect looks at the attempt's own node.
-func (a *attempt) inspect(ctx context.Context) error {
-	path := child(a.folder, a.name) // now: the request may outlive our wait for it, and the name not
-	own := begin(a.s, func(conn *zk.Conn) (zk.Stat, error) {
-		ok, stat, err := conn.Exists(path)
-		if err != nil || !ok {
-			return zk.Stat{}, err
-		}
-		return *stat, nil
-	})
-	stat, err := own.wait(ctx)
-	if err != nil {
+func (a *attempt) inspect() *call[sight] { return begin(a.s, read(child(a.folder, a.name))) }
+
+// recognise takes what was seen of the attempt's own node: it must be that of its session.
+func (a *attempt) recognise(ctx context.Context, own *call[sight]) error {
+	seen, err := own.wait(ctx)
+	if err := gone(err); err != nil && !errors.Is(err, errGone) {
 		return err
 	}
-	if stat.Czxid == 0 || stat.EphemeralOwner != a.s.id {
+	if err != nil || seen.stat.EphemeralOwner != a.s.id {
 		a.name, a.made = "", nil
 		return errGone
 	}
-	a.stat = stat
+	a.stat = seen.stat
 	return nil
 }
 
@@ -418,37 +434,75 @@ func (s *session) linkNow() int {
 	return s.links
 }
 
-// wait returns when it may be the attempt's turn.
-func (a *attempt) wait(ctx context.Context, t turn) error {
+// wait returns when it may be the attempt's turn. It is, without another look at the line, if free.
+func (a *attempt) wait(ctx context.Context, t turn) (free bool, err error) {
 	if t.now {
-		return nil
+		return false, nil
 	}
+	if err := a.s.ready(ctx); err != nil {
+		return false, err
+	}
+	own := a.beginWait(t)
 	w := watch{path: child(a.folder, t.watch)}
 	if t.all {
 		w = watch{path: a.folder, children: true}
 	}
-	changed, seen, err := a.s.look(ctx, w)
+	ahead, answer := a.s.beginLook(w)
+	if own != nil {
+		if err := a.recognise(ctx, own); err != nil {
+			return false, err
+		}
+	}
+	seen, err := answer.wait(ctx)
 	switch {
-	case errors.Is(err, errGone):
-		return nil
+	case errors.Is(err, zk.ErrNoNode):
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	case t.all && a.moved(seen.names):
-		return nil
+		return false, nil
 	case !t.all && a.req.Slots > 0 && seen.stat.Version > 0: // it has been granted since we looked at the line
-		return nil
+		return false, nil
+	}
+	return a.until(ctx, t, ahead, decode(seen.data))
+}
+
+// beginWait looks at the attempt's own node, in the same round trip as at the one ahead; nil if that is not necessary. Who is
+// next watches it.
+func (a *attempt) beginWait(t turn) (own *call[sight]) {
+	switch {
+	case t.next && a.own == nil:
+		a.own, own = a.s.beginLook(watch{path: child(a.folder, a.name)})
+	case a.stat.Czxid == 0:
+		own = a.inspect()
+	}
+	return own
+}
+
+// until waits for a change of what is ahead.
+func (a *attempt) until(ctx context.Context, t turn, ahead *notice, in info) (free bool, err error) {
+	var own <-chan struct{}
+	if a.own != nil {
+		own = a.own.changed
 	}
 	timer := time.NewTimer(t.nap)
 	defer timer.Stop()
 	select {
-	case <-changed:
+	case <-ahead.changed:
+	case <-own: // somebody has deleted it, or changed it
 	case <-timer.C:
 	case <-a.s.life.Done():
-		return context.Cause(a.s.life)
+		return false, context.Cause(a.s.life)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
-	return nil
+	return t.next && !in.Stays && a.first(ahead), nil
+}
+
+// first reports whether the only one that was ahead has gone while our node was there: what a server tells comes in the order in
+// which it happened. So it takes no other look at the line.
+func (a *attempt) first(ahead *notice) bool {
+	return ahead.told() && ahead.gone && a.own != nil && !a.own.told()
 }
 
 // moved reports whether a list of names has the attempt not in the place from which it watches all.
@@ -462,7 +516,7 @@ func (a *attempt) moved(names []string) bool {
 func (a *attempt) grant(link int) (*lease, error) {
 	h := &hold{s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.name), token: uint64(a.stat.Czxid), start: a.start, alone: a.alone,
 		turn: make(chan struct{}, 1)}
-	if err := a.s.hold(h, link); err != nil {
+	if err := a.s.hold(h, link, a.own); err != nil {
 		return nil, err
 	}
 	if a.followed && a.req.Slots > 0 {

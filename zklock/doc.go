@@ -16,7 +16,7 @@
 //
 // Waiters are served in the order of their nodes' numbers, over all processes; readers that follow one another are let in
 // together. Each watches the one node that is in its way. A process watches a node once, however many of its callers wait for
-// it. After a wait a waiter looks whether its own node is still there before it takes the lock.
+// it. After a wait a waiter takes the lock only if its own node is still there.
 //
 // # Liveness
 //

@@ -161,13 +161,14 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := acquireLater(t, w.d, request("job", "d"))
 	w.tree.await("/snib/job", 2)
-	livetest.Await(t, "watch of the predecessor", func() error {
-		if n, _ := w.server.Watches(t); n == 0 {
-			return errors.New("there is none")
+	livetest.Await(t, "watches of the predecessor and of its own node", func() error {
+		if n, _ := w.server.Watches(t); n != 2 {
+			return fmt.Errorf("there are %d", n)
 		}
 		return nil
 	})
 	w.proxy.Delay(time.Hour, 0) // it hears, and is not heard
+	time.Sleep(lease / 4)       // for longer than an answer of the leader's is good for
 	release(t, holder)
 	w.tree.await("/snib/job", 0) // the session is over
 	if waiting.err != nil || waiting.lease != nil {

@@ -128,14 +128,14 @@ func TestHearingHolds(t *testing.T) {
 
 // The pings of the library are enough for a lease that begins after a long time without anything else.
 func TestIdleSession(t *testing.T) {
-	const timeout = 2 * time.Second
+	const timeout = 4 * time.Second
 	s, _ := begun(t, timeout)
 	for began := driver.Now(); driver.Now().Sub(began) < timeout; {
 		time.Sleep(timeout / 10) // nothing happens, which is what matters
 	}
 	asked := driver.Now()
 	start, _, err := s.ask(t.Context())
-	if err != nil || asked.Sub(start) > timeout/20 {
+	if err != nil || asked.Sub(start) > timeout/4 { // a round trip; without pings it is 5/12
 		t.Errorf("after a while without requests a lease counts from %v before the question (%v), want from then", asked.Sub(start), err)
 	}
 }

@@ -14,18 +14,19 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the data of a node, as JSON. Nothing in it decides anything, but for Kept.
+// An info is the data of a node, as JSON. Nothing in it decides anything, but for Stays and Kept.
 type info struct {
 	Owner string        `json:"owner"`
 	Host  string        `json:"host,omitempty"`
 	PID   int           `json:"pid,omitempty"`
 	Label string        `json:"label,omitempty"`
-	Kept  time.Duration `json:"kept,omitempty"` // for how long the node stays, from when it was made
+	Stays bool          `json:"stays,omitempty"` // another node may take its place when it goes, for MinHold
+	Kept  time.Duration `json:"kept,omitempty"`  // for how long the node stays, from when it was made
 }
 
 func newInfo(req driver.Request) info {
 	h := req.Holder
-	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label)}
+	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Stays: req.MinHold > 0}
 }
 
 // printable makes of what people wrote something that JSON keeps as it is.
@@ -136,7 +137,7 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	}
 	ctx, cancel := d.life.During(ctx)
 	if s, err = d.session(ctx); err == nil {
-		_, err = s.confirm(ctx)
+		_, _, err = s.ask(ctx)
 	}
 	if err != nil {
 		cancel()
@@ -190,8 +191,7 @@ func (s *session) sights(ctx context.Context, folder string, all []contender) ([
 		atOnce <- struct{}{}
 		looking.Go(func() {
 			defer func() { <-atOnce }()
-			w := watch{path: child(folder, c.node)}
-			seen[i], _, errs[i] = do(ctx, s, func(conn *zk.Conn) (sight, error) { return w.get(conn, false) })
+			seen[i], _, errs[i] = do(ctx, s, read(child(folder, c.node)))
 			if errors.Is(errs[i], zk.ErrNoNode) {
 				errs[i] = nil
 			}

@@ -47,8 +47,13 @@ func (h *hold) stay(ctx context.Context, left time.Duration) error {
 // outlast deletes a node that was kept if its time is over, and says how long that will be otherwise. It is told by the leader's
 // clock, of which we have seen one moment: when our own node was made.
 func (a *attempt) outlast(ctx context.Context, c contender) (left time.Duration, err error) {
+	if a.stat.Czxid == 0 {
+		if err := a.recognise(ctx, a.inspect()); err != nil {
+			return 0, err
+		}
+	}
 	path := child(a.folder, c.node)
-	seen, _, err := do(ctx, a.s, func(conn *zk.Conn) (sight, error) { return watch{path: path}.get(conn, false) })
+	seen, _, err := do(ctx, a.s, read(path))
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil
 	}

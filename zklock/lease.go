@@ -51,8 +51,8 @@ type holdKey struct{ name, owner string }
 
 func (h *hold) key() holdKey { return holdKey{h.req.Name, h.req.Owner} }
 
-// hold notes a hold, of which a connection has told. From then on it is lost with that.
-func (s *session) hold(h *hold, link int) error {
+// hold notes a hold, of which a connection has told. From then on it is lost with that. Its node may be watched already.
+func (s *session) hold(h *hold, link int, own *notice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.Err() != nil {
@@ -65,6 +65,12 @@ func (s *session) hold(h *hold, link int) error {
 	}
 	if s.links != link {
 		return errApart
+	}
+	if own != nil {
+		if own.told() {
+			return errGone
+		}
+		h.watched = link
 	}
 	s.holds[h.path] = h
 	s.d.heldMu.Lock()
@@ -350,7 +356,7 @@ func (h *hold) watchedOn(link int) bool {
 
 // watch sees to it that the end of the node is told on a connection.
 func (h *hold) watch(ctx context.Context, link int) error {
-	changed, seen, err := h.s.look(ctx, watch{path: h.path})
+	n, seen, err := h.s.look(ctx, watch{path: h.path})
 	switch {
 	case errors.Is(err, errGone), err == nil && seen.stat.Czxid != int64(h.token):
 		h.lose(driver.ErrLost)
@@ -360,9 +366,7 @@ func (h *hold) watch(ctx context.Context, link int) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	select {
-	case <-changed: // the watch has told already, maybe before we came here
-	default:
+	if !n.told() { // maybe before we came here
 		h.watched = link
 	}
 	return nil

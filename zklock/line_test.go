@@ -18,7 +18,7 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// A thousand waiters of one process are one node and one watch.
+// A thousand waiters of one process are one node, and watch it and the one before it once.
 func TestThousandWaiters(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -41,17 +41,18 @@ func TestThousandWaiters(t *testing.T) {
 		})
 	}
 	tree.await("/snib/job", 2)
-	livetest.Await(t, "watch", func() error {
-		if n, _ := server.Watches(t); n == 0 {
-			return errors.New("there is none")
+	watched := func() error {
+		if got, nodes := server.Watches(t); got != 2 || nodes != 2 {
+			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want them of the holder's and of its own", got, nodes, n)
 		}
 		return nil
-	})
-	if got, _ := server.Watches(t); got != 1 {
-		t.Errorf("%d watches for %d waiters of one process, want 1", got, n)
 	}
+	livetest.Await(t, "two watches", watched)
 	if names := tree.line("/snib/job"); len(names) != 2 {
 		t.Errorf("the line is %q, want the holder and one waiter", names)
+	}
+	if err := watched(); err != nil {
+		t.Error(err)
 	}
 	release(t, holder)
 	waiting.Wait()
@@ -63,7 +64,8 @@ func TestThousandWaiters(t *testing.T) {
 	tree.await("/snib/job", 0)
 }
 
-// Of many who wait in many processes, each watches one node, and none the same: a release wakes one.
+// Of many who wait in many processes, each watches one node, and none the same: a release wakes one. The first watches its own,
+// too.
 func TestNoHerd(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -75,7 +77,7 @@ func TestNoHerd(t *testing.T) {
 		tree.await("/snib/job", i+2)
 	}
 	livetest.Await(t, "a watch for each waiter", func() error {
-		if got, nodes := server.Watches(t); got != n || nodes != n {
+		if got, nodes := server.Watches(t); got != n+1 || nodes != n {
 			return fmt.Errorf("there are %d, of %d nodes", got, nodes)
 		}
 		return nil
@@ -83,9 +85,13 @@ func TestNoHerd(t *testing.T) {
 	release(t, holder)
 	for i, w := range waits {
 		l := w.get(t)
+		want := n - 1 - i
+		if i == 0 {
+			want++ // its own is watched as long as it holds
+		}
 		livetest.Await(t, "watches of those who still wait", func() error {
-			if got, _ := server.Watches(t); got != n-1-i {
-				return fmt.Errorf("there are %d, want %d", got, n-1-i)
+			if got, _ := server.Watches(t); got != want {
+				return fmt.Errorf("there are %d, want %d", got, want)
 			}
 			return nil
 		})

@@ -39,7 +39,7 @@ type session struct {
 	worry   error // of the last connection that could not be had
 	lapse   *time.Timer
 	holds   map[string]*hold // by path
-	watches map[watch]chan struct{}
+	watches map[watch]*notice
 
 	creating map[string]chan struct{} // nodes whose creation has not been sent, by path
 	last     map[string]place         // of our latest node in a folder, if it was alone and is deleted
@@ -51,7 +51,7 @@ type session struct {
 func (d *Driver) open() *session {
 	s := &session{
 		d: d, begun: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
-		holds: map[string]*hold{}, watches: map[watch]chan struct{}{},
+		holds: map[string]*hold{}, watches: map[watch]*notice{},
 		creating: map[string]chan struct{}{}, last: map[string]place{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -443,6 +443,11 @@ func children(folder string) func(*zk.Conn) (sight, error) {
 		}
 		return seen, err
 	}
+}
+
+// read looks at a node, and does not watch it.
+func read(path string) func(*zk.Conn) (sight, error) {
+	return func(conn *zk.Conn) (sight, error) { return watch{path: path}.get(conn, false) }
 }
 
 // remove deletes a node, whatever its version.

@@ -127,7 +127,7 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a watch that has told while it was set does not count as one",
 		file:   "zklock/lease.go", run: "TestChangedWhileRenewed",
-		old: "	case <-changed: // the watch has told already, maybe before we came here\n", new: "	case <-changed:\n		h.watched = link\n",
+		old: "if !n.told() { // maybe before we came here", new: "if n != nil {",
 	},
 	{
 		breaks: "zookeeper: who stands behind one that is let in at once learns that it is the first of those that wait",
@@ -148,6 +148,27 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a look that is given up reads nothing of an attempt that goes on",
 		file:   "zklock/acquire.go", run: "TestInspectGivenUp", race: true,
-		old: "conn.Exists(path)", new: "conn.Exists(child(a.folder, a.name+path[:0]))",
+		old: "begin(a.s, read(child(a.folder, a.name)))",
+		new: "begin(a.s, func(conn *zk.Conn) (sight, error) { return read(child(a.folder, a.name))(conn) })",
+	},
+	{
+		breaks: "zookeeper: who is next is the first only as long as its own node is there",
+		file:   "zklock/acquire.go", run: "TestFirst",
+		old: " && a.own != nil && !a.own.told()", new: "",
+	},
+	{
+		breaks: "zookeeper: a node that has gone may have left another in its place, for MinHold",
+		file:   "zklock/acquire.go", run: "TestMinHoldOutlivesProcess",
+		old: "t.next && !in.Stays && a.first(ahead)", new: "t.next && a.first(ahead)",
+	},
+	{
+		breaks: "zookeeper: who is let in without a look has lately been heard of by the leader",
+		file:   "zklock/acquire.go", run: "TestExpiredBetweenEventAndLook",
+		old: "			if err := a.fresh(ctx); err != nil {\n				return nil, err\n			}\n			return a.grant(link)", new: "			return a.grant(link)",
+	},
+	{
+		breaks: "zookeeper: a hold whose node went as it was granted is none",
+		file:   "zklock/lease.go", run: "TestHoldOwnGone",
+		old: "		if own.told() {", new: "		if false {",
 	},
 }
