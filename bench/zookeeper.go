@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -78,17 +79,37 @@ func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
 		_ = os.RemoveAll(dir)
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		var conn net.Conn
-		if conn, err = net.Dial("tcp", addr); err != nil {
+		if err = serves(addr); err != nil {
 			continue
 		}
-		if err = errors.Join(conn.Close(), warmUp(addr)); err != nil {
+		if err = warmUp(addr); err != nil {
 			break
 		}
 		return zkScheme + addr, stop, nil
 	}
 	stop()
 	return "", nil, fmt.Errorf("the ZooKeeper server did not start: %w\n%s", cmp.Or(ctx.Err(), err), out.Bytes())
+}
+
+// serves reports what a server lacks that is starting: it listens before it serves, and go-zookeeper would wait for minutes for
+// the answer of one that does not yet.
+func serves(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it was only asked
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "srvr"); err != nil {
+		return err
+	}
+	answer, err := io.ReadAll(conn)
+	if err == nil && !bytes.Contains(answer, []byte("Mode: ")) {
+		err = fmt.Errorf("it does not serve yet: %q", answer)
+	}
+	return err
 }
 
 // warmUp lets the server's virtual machine compile what the first peer would wait for otherwise.
