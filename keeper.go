@@ -350,12 +350,12 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (te
 	if errors.Is(err, ErrLost) {
 		c.gone(le, err)
 	}
-	if len(h.locker.conf.traces) == 0 {
+	if len(h.locker.conf.traces.renewed) == 0 {
 		return nil
 	}
 	return func() {
-		h.locker.tell(func(t *Trace) func(Event) { return t.Renewed },
-			&Event{Name: le.name, Token: h.token, Took: took, TTL: ttl, Margin: margin, Left: left, Err: err})
+		h.locker.conf.traces.renewed.tell(
+			&Event{Name: le.name, Backend: c.info.Backend, Token: h.token, Took: took, TTL: ttl, Margin: margin, Left: left, Err: err})
 	}
 }
 

@@ -73,8 +73,8 @@ type leaked struct {
 
 func (l leaked) report() {
 	h := l.hold
-	h.locker.tell(func(t *Trace) func(Event) { return t.Leaked }, &Event{
-		Name: h.lease.name, Token: h.token, Held: driver.Now().Sub(h.since), Stack: l.stack,
+	h.locker.conf.traces.leaked.tell(&Event{
+		Name: h.lease.name, Backend: h.locker.core.info.Backend, Token: h.token, Held: driver.Now().Sub(h.since), Stack: l.stack,
 	})
 	_ = h.leave() // told to the traces
 }
@@ -279,21 +279,19 @@ func (h *hold) leave() error {
 func (h *hold) giveBack(now driver.Instant, local bool, queued int) error {
 	c, l, le := h.locker.core, h.locker, h.lease
 	var err error
-	var began time.Time
+	var asked time.Time
 	if !local {
-		if began, err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
+		if asked, err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
 			err = l.fail("release", le.name, err)
 		}
 		if le.gate != nil {
 			c.passTurn(le.gate)
 		}
 	}
-	if len(l.conf.traces) > 0 && !h.unseen {
-		e := Event{Name: le.name, Token: h.token, Held: now.Sub(h.since), Local: local, Queued: queued, Err: err}
-		if !local {
-			e.Took = time.Since(began)
-		}
-		l.tell(func(t *Trace) func(Event) { return t.Released }, &e)
+	if len(l.conf.traces.released) > 0 && !h.unseen {
+		l.conf.traces.released.tell(&Event{
+			Name: le.name, Backend: c.info.Backend, Token: h.token, Held: now.Sub(h.since), Asked: asked, Local: local, Queued: queued, Err: err,
+		})
 	}
 	return err
 }
@@ -351,9 +349,9 @@ func (es endings) run() {
 	}
 	for _, e := range es {
 		h := e.hold
-		if len(h.locker.conf.traces) > 0 && !h.unseen {
-			go h.locker.tell(func(t *Trace) func(Event) { return t.Lost }, &Event{
-				Name: h.lease.name, Token: h.token, Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause,
+		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unseen {
+			go l.conf.traces.lost.tell(&Event{
+				Name: h.lease.name, Backend: l.core.info.Backend, Token: h.token, Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause,
 			})
 		}
 	}

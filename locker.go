@@ -124,10 +124,10 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 		return nil, l.err
 	}
 	name = l.conf.prefix + name
-	if len(l.conf.traces) > 0 {
+	if l.conf.told {
 		return l.traced(ctx, name, noWait)
 	}
-	lock, _, err := l.enter(ctx, name, noWait)
+	lock, _, err := l.enter(ctx, name, noWait, driver.Instant{})
 	if err != nil {
 		return nil, l.fail("acquire", name, err)
 	}
@@ -142,10 +142,10 @@ type manner struct {
 
 // traced is acquire where somebody wants to know how long it took.
 func (l *Locker) traced(ctx context.Context, name string, noWait bool) (*Lock, error) {
-	began := driver.Now()
-	e := Event{Context: ctx, Name: name}
-	l.tell(func(t *Trace) func(Event) { return t.WaitStarted }, &e)
-	lock, how, err := l.enter(ctx, name, noWait)
+	e := Event{Context: ctx, Name: name, Backend: l.core.info.Backend}
+	l.conf.traces.waitStarted.tell(&e)
+	began := driver.Now() // also the driver's, so that a Trace costs no reading of its own
+	lock, how, err := l.enter(ctx, name, noWait, began)
 	e.Local, e.Joined = how.local, how.joined
 	var ended driver.Instant
 	if err == nil && how == (manner{}) {
@@ -157,17 +157,17 @@ func (l *Locker) traced(ctx context.Context, name string, noWait bool) (*Lock, e
 	if err != nil {
 		e.Err = l.fail("acquire", name, err)
 	}
-	l.tell(func(t *Trace) func(Event) { return t.WaitEnded }, &e)
+	l.conf.traces.waitEnded.tell(&e)
 	if err != nil {
 		return nil, e.Err
 	}
 	e.Token = lock.Token()
-	l.tell(func(t *Trace) func(Event) { return t.Acquired }, &e)
+	l.conf.traces.acquired.tell(&e)
 	return lock, nil
 }
 
-// enter is acquire without its frame.
-func (l *Locker) enter(ctx context.Context, name string, noWait bool) (*Lock, manner, error) {
+// enter is acquire without its frame. began is when it was called, if that is known.
+func (l *Locker) enter(ctx context.Context, name string, noWait bool, began driver.Instant) (*Lock, manner, error) {
 	if ctx.Err() != nil {
 		return nil, manner{}, context.Cause(ctx)
 	}
@@ -186,7 +186,7 @@ func (l *Locker) enter(ctx context.Context, name string, noWait bool) (*Lock, ma
 	}
 	wait, cancel := l.bound(ctx, noWait)
 	defer cancel()
-	h, how, err := l.contend(wait, name, noWait)
+	h, how, err := l.contend(wait, name, noWait, began)
 	if err != nil {
 		return nil, manner{}, err
 	}
@@ -202,7 +202,7 @@ func (l *Locker) bound(ctx context.Context, noWait bool) (context.Context, conte
 }
 
 // contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.
-func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold, _ manner, err error) {
+func (l *Locker) contend(ctx context.Context, name string, noWait bool, began driver.Instant) (_ *hold, _ manner, err error) {
 	var g *gate // stays nil for those who ask without the turn
 	if l.conf.fair || l.conf.owner != "" {
 		if !noWait {
@@ -215,7 +215,7 @@ func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold
 			return handed, manner{local: true}, err
 		}
 	}
-	h, joined, err := l.ask(ctx, name, g, noWait)
+	h, joined, err := l.ask(ctx, name, g, noWait, began)
 	if g != nil && (err != nil || !l.conf.exclusive()) {
 		l.core.passTurn(g) // an exclusive hold keeps the turn until it ends
 	}
@@ -223,7 +223,7 @@ func (l *Locker) contend(ctx context.Context, name string, noWait bool) (_ *hold
 }
 
 // ask takes a lease in the store. joined means that it is that of a hold that there was already.
-func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (_ *hold, joined bool, _ error) {
+func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, began driver.Instant) (_ *hold, joined bool, _ error) {
 	c := l.core
 	req := driver.Request{
 		Name: name, Owner: l.newOwner(), TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
@@ -236,6 +236,9 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool) (_ 
 	seen := c.seen[name]
 	if g != nil && l.conf.handsOver() {
 		req.Tokens = g.block(l)
+	}
+	if g == nil || !g.passed { // else it queued since
+		req.Begun = began
 	}
 	c.mu.Unlock()
 	granted, err := c.driver.Acquire(ctx, req)
@@ -293,7 +296,7 @@ func (l *Locker) wentBack(token, seen uint64) bool {
 
 // regressed reports a token that went back: as an error where fencing is required, and to the traces.
 func (l *Locker) regressed(name string, token, seen uint64) error {
-	l.tell(func(t *Trace) func(Event) { return t.Regressed }, &Event{Name: name, Token: token, Last: seen})
+	l.conf.traces.regressed.tell(&Event{Name: name, Backend: l.core.info.Backend, Token: token, Last: seen})
 	if l.conf.fencing == driver.FencingNone {
 		return nil
 	}
@@ -313,14 +316,6 @@ func (c *core) release(granted driver.Lease, timeout time.Duration) (began time.
 	ctx := within(timeout)
 	defer ctx.end()
 	return ctx.at.Add(-timeout), granted.Release(ctx)
-}
-
-// tell fills the backend in, and calls one function of each trace.
-func (l *Locker) tell(which func(*Trace) func(Event), e *Event) {
-	if len(l.conf.traces) > 0 {
-		e.Backend = l.core.info.Backend
-		l.conf.tell(which, e)
-	}
 }
 
 func (l *Locker) fail(op, name string, err error) error {

@@ -30,7 +30,8 @@ type config struct {
 	label          string
 	prefix         string
 	fencing        driver.Fencing
-	traces         []*Trace
+	traces         listeners
+	told           bool // there is a Trace
 }
 
 const (
@@ -163,7 +164,8 @@ func TrackLeaks() Option {
 func Tracing(t *Trace) Option {
 	return always(func(c *config) {
 		if t != nil {
-			c.traces = append(c.traces[:len(c.traces):len(c.traces)], t)
+			c.traces.add(t)
+			c.told = true
 		}
 	})
 }

@@ -19,6 +19,7 @@ type gate struct {
 	held   bool    // an exclusive hold of this process has the turn
 	used   int     // tokens that the last lease here could have used
 	wanted bool    // its run was cut short for somebody else
+	passed bool    // the turn went from one to the next: who has it has waited
 }
 
 // A waiter is a goroutine in a gate's queue.
@@ -198,6 +199,7 @@ func (c *core) pass(g *gate) {
 		return
 	}
 	g.queue.remove(w)
+	g.passed = true
 	w.ready <- nil
 }
 

@@ -3,6 +3,7 @@ package snib
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,7 @@ type Trace struct {
 	Acquired    func(Event) // Context, Token, Waited, Local, Joined
 	Renewed     func(Event) // Token, Took, TTL, Margin, Left (0 if the hold is over); Err if the lease could not be renewed
 	Lost        func(Event) // Token, Held, Loss, Err
-	Released    func(Event) // Token, Held, Took, Local, Queued; Err if the store did not confirm it
+	Released    func(Event) // Token, Held, Asked, Local, Queued; Err if the store did not confirm it
 	Leaked      func(Event) // Token, Held, Stack
 	Regressed   func(Event) // Token, and Last, which it is not above
 }
@@ -31,7 +32,8 @@ type Event struct {
 	Last    uint64        // the greatest token seen before
 	Waited  time.Duration // since the call of Acquire
 	Held    time.Duration // since the grant
-	Took    time.Duration // the call to the store; 0 if there was none
+	Took    time.Duration // the call to the store, for all leases that it renewed
+	Asked   time.Time     // when the store was asked to free the lock; zero if it was not. time.Since tells how long that took
 	TTL     time.Duration // of the lease
 	Margin  time.Duration // until the hold would have ended, when the answer to the renewal came
 	Left    time.Duration // until the hold ends if no renewal succeeds from now on
@@ -54,12 +56,32 @@ const (
 	LossClosed  Loss = "closed"   // the Locker was closed
 )
 
-// tell calls one function of each trace.
-func (c *config) tell(which func(*Trace) func(Event), e *Event) {
-	for _, t := range c.traces {
-		if f := which(t); f != nil {
-			f(*e)
+// listeners are the functions of all Traces of a Locker, by what they are to be told.
+type listeners struct {
+	waitStarted, waitEnded, acquired, renewed, lost, released, leaked, regressed told
+}
+
+// add leaves the lists of others, from which these may be derived, as they are.
+func (l *listeners) add(t *Trace) {
+	for _, each := range []struct {
+		to *told
+		f  func(Event)
+	}{
+		{&l.waitStarted, t.WaitStarted}, {&l.waitEnded, t.WaitEnded}, {&l.acquired, t.Acquired}, {&l.renewed, t.Renewed},
+		{&l.lost, t.Lost}, {&l.released, t.Released}, {&l.leaked, t.Leaked}, {&l.regressed, t.Regressed},
+	} {
+		if each.f != nil {
+			*each.to = append(slices.Clip(*each.to), each.f)
 		}
+	}
+}
+
+// told are functions of one kind.
+type told []func(Event)
+
+func (fs told) tell(e *Event) {
+	for _, f := range fs {
+		f(*e)
 	}
 }
 
@@ -99,7 +121,7 @@ func logTrace(l *slog.Logger) *Trace {
 			return []slog.Attr{fence(e), slog.Duration("held", e.Held), slog.String("loss", string(e.Loss))}
 		}),
 		Released: at(slog.LevelDebug, "lock released", func(e Event) []slog.Attr {
-			return []slog.Attr{fence(e), slog.Duration("held", e.Held), slog.Duration("took", e.Took), slog.Bool("local", e.Local)}
+			return []slog.Attr{fence(e), slog.Duration("held", e.Held), slog.Duration("took", took(e)), slog.Bool("local", e.Local)}
 		}),
 		Leaked: at(slog.LevelError, "lock leaked: it was garbage-collected without Release", func(e Event) []slog.Attr {
 			return []slog.Attr{fence(e), slog.Duration("held", e.Held), slog.String("stack", string(e.Stack))}
@@ -108,4 +130,12 @@ func logTrace(l *slog.Logger) *Trace {
 			return []slog.Attr{fence(e), slog.Uint64("last", e.Last)}
 		}),
 	}
+}
+
+// took is how long the store has been asked by now.
+func took(e Event) time.Duration {
+	if e.Asked.IsZero() {
+		return 0
+	}
+	return time.Since(e.Asked)
 }

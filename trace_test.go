@@ -262,6 +262,47 @@ func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
 	})
 }
 
+// What a Trace reads of the clock is all that a driver has to know of it, and never older than the request: else the lease would be too short.
+func TestTraceSparesTheDriverAReading(t *testing.T) {
+	slow := &snib.Trace{WaitStarted: func(snib.Event) { time.Sleep(20 * time.Second) }}
+	tests := []struct {
+		name string
+		opts []snib.Option
+		busy bool // somebody of this process holds the lock for 20 s
+		told bool // when the request began
+	}{
+		{name: "Untraced"},
+		{name: "Traced", opts: []snib.Option{snib.Tracing(&snib.Trace{WaitEnded: func(snib.Event) {}})}, told: true},
+		{name: "SlowTrace", opts: []snib.Option{snib.Tracing(slow)}, told: true},
+		{name: "Queued", opts: []snib.Option{snib.Tracing(&snib.Trace{}), snib.MinHold(time.Nanosecond)}, busy: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				l := open(t, d, append(tt.opts, snib.TTL(ttl))...)
+				if tt.busy {
+					first := acquire(t, l, "a")
+					time.AfterFunc(20*time.Second, func() { _ = first.Release() }) // the test's Acquire fails if this does
+				}
+				var begun, asked driver.Instant
+				d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+					begun, asked = req.Begun, driver.Now()
+					return ask()
+				}
+				lock := acquire(t, l, "a")
+				if begun.IsZero() == tt.told || (tt.told && begun != asked) {
+					t.Errorf("the request began at %v (told: %v) and reached the driver at %v; want it told: %v", begun, !begun.IsZero(), asked, tt.told)
+				}
+				if left := lock.Validity(); left < ttl*9/10 {
+					t.Errorf("the hold is valid for %v, want about %v", left, ttl)
+				}
+				release(t, lock)
+			})
+		})
+	}
+}
+
 func TestTraceGetsTheContextOfAcquire(t *testing.T) {
 	type key struct{}
 	var r recorder

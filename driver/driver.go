@@ -125,6 +125,10 @@ type Request struct {
 	// is a session.
 	Detached bool
 
+	// Begun is a moment just before the call of Acquire, if the caller has read the clock for itself; else it is zero. A driver may take
+	// it for Grant.Start if it grants at once, which spares it a reading. What delays the call on its way MUST set it to zero.
+	Begun Instant
+
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
 }

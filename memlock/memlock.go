@@ -120,7 +120,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 
 // tryOrQueue grants at once if that is possible, and else puts a waiter into the queue, unless the request is NoWait.
 func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*lease, *waiter, error) {
-	s, now := d.store, driver.Now()
+	s, now := d.store, req.Begun
+	if now.IsZero() {
+		now = driver.Now()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.isClosed() {

@@ -19,6 +19,6 @@
 //
 // # Cost
 //
-// Each hold costs a few atomic additions and two readings of the clock, and no allocation; docs/metrics.md has figures. What is
+// Each hold costs a few atomic additions and no allocation; docs/metrics.md has figures. What is
 // read from several counters when Prometheus scrapes can be apart by what happened meanwhile.
 package metrics

@@ -31,7 +31,27 @@ var metricsMutants = []mutant{
 	{
 		breaks: "the trace gets the context of Acquire",
 		file:   "locker.go", run: "TestTraceGetsTheContextOfAcquire",
-		old: "Event{Context: ctx, Name: name}", new: "Event{Name: name}",
+		old: "Event{Context: ctx, Name: name, ", new: "Event{Name: name, ",
+	},
+	{
+		breaks: "a lease that was waited for in the queue does not count from before the wait",
+		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
+		old: "	if g == nil || !g.passed {", new: "	if g == nil || g != nil {",
+	},
+	{
+		breaks: "a slow trace does not shorten the lease",
+		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
+		old: "	l.conf.traces.waitStarted.tell(&e)\n	began := driver.Now()", new: "	began := driver.Now()\n	l.conf.traces.waitStarted.tell(&e)\n	_ = began",
+	},
+	{
+		breaks: "a Trace does not read the clock for itself alone",
+		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
+		old: "		req.Begun = began\n", new: "		req.Begun = driver.Instant{}\n",
+	},
+	{
+		breaks: "a call that was delayed does not count from before the delay",
+		file:   "driver/fault/fault.go", run: "TestDelayedCallsHaveNotBegunBefore",
+		old: "		req.Begun = driver.Instant{} // the call may have been delayed\n", new: "",
 	},
 	{
 		breaks: "a loss that the store told of is no expiry",
