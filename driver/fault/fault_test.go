@@ -330,7 +330,7 @@ func TestInspectorIsForwarded(t *testing.T) {
 func TestDelayedCallsHaveNotBegunBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Before: 10 * time.Second}}})
-		defer d.Close() //nolint:errcheck // there is nothing to free
+		defer d.Close()
 		req, began := request("a", "o"), driver.Now()
 		req.Begun = began
 		l, err := d.Acquire(t.Context(), req)
