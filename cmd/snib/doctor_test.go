@@ -2,13 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
 // wantUnmet checks what snib doctor finds not to be as it should, or worth a note: as "verdict check".
@@ -67,4 +72,88 @@ func TestDoctorReplicas(t *testing.T) {
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
 	wantUnmet(t, "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName(), "note persistence", "unmet min-replicas-to-write")
+}
+
+// TestDoctorEtcd examines a cluster that is as it should be, one that lacks a member, and a server that is full.
+func TestDoctorEtcd(t *testing.T) {
+	store(t)
+	cluster := etcdtest.Cluster(t, 3)
+	down := cluster.Follower()
+	cluster.Leader().RequireLogin()
+	url := "etcd://root:" + etcdtest.Password + "@" + strings.Join(cluster.Addrs(), ",")
+	wantUnmet(t, url)
+	down.Kill()
+	wantUnmet(t, url, "note members", "note member "+down.Name())
+
+	t.Run("Full", func(t *testing.T) {
+		s := etcdtest.Start(t, "--quota-backend-bytes=1048576")
+		for i := 0; ; i++ {
+			if _, err := s.TryCtl("put", fmt.Sprint("big/", i), strings.Repeat("x", 100_000)); err != nil {
+				break
+			}
+			if i == 100 {
+				t.Fatal("10 MB are in a database of 1 MiB")
+			}
+		}
+		wantUnmet(t, "etcd://"+s.Addr(), "note access", "note members", "note member "+s.Name()+": database", "unmet alarms", "unmet lock")
+	})
+}
+
+// TestDoctorZooKeeper likewise.
+func TestDoctorZooKeeper(t *testing.T) {
+	store(t)
+	const allowed = "4lw.commands.whitelist=srvr,conf"
+	e := zktest.Ensemble(t, allowed)
+	url := "zk://alice:horse@" + strings.Join(e.Addrs(), ",")
+	wantUnmet(t, url)
+	wantUnmet(t, url+"?session-timeout=4s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
+	wantUnmet(t, "zk://alice:horse@"+e.Servers[0].Addr(), "note ensemble")
+	down := e.Followers()[0]
+	down.Kill()
+	wantUnmet(t, url, "note ensemble", "note server "+down.Addr())
+
+	t.Run("Alone", func(t *testing.T) {
+		one, other := zktest.Single(t), zktest.Single(t, allowed, "minSessionTimeout=100")
+		wantUnmet(t, "zk://"+one.Addr(), "note access", "note ensemble", "note settings")
+		wantUnmet(t, "zk://"+other.Addr(), "note access", "note ensemble", "unmet minSessionTimeout of "+other.Addr())
+		wantUnmet(t, "zk://"+one.Addr()+","+other.Addr(), "note access", "unmet ensemble", "unmet minSessionTimeout of "+other.Addr())
+	})
+}
+
+// TestDoctorRedlock likewise.
+func TestDoctorRedlock(t *testing.T) {
+	store(t)
+	url, nodes := redlockNodes(t, 3, redistest.Password(password))
+	node := func(i int) string { return "node " + nodes[i].Addr() }
+	if out, code := snib(t, "redlock", "init", url); code != 0 {
+		t.Fatalf("redlock init: %d, %s", code, out)
+	}
+	wantUnmet(t, url)
+
+	nodes[0].Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	replica := redistest.Single(t, redistest.Password(password), "masterauth "+password)
+	host, port, _ := strings.Cut(nodes[1].Addr(), ":")
+	replica.Must("REPLICAOF", host, port)
+	nodes[1].Must("WAIT", 1, 30_000)
+	wantUnmet(t, url, "unmet "+node(0)+": maxmemory-policy", "unmet "+node(1)+": replicas")
+
+	nodes[0].Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	replica.Must("REPLICAOF", "NO", "ONE")
+	livetest.Await(t, "no replica", func() error {
+		if info := fmt.Sprint(nodes[1].Must("INFO", "replication")); !strings.Contains(info, "connected_slaves:0") {
+			return errors.New(info)
+		}
+		return nil
+	})
+	nodes[2].Kill()
+	wantUnmet(t, url, "note nodes", "note "+node(2))
+	nodes[2].Restart()
+	wantUnmet(t, url, "note nodes", "note "+node(2))
+
+	twice, fresh := redlockNodes(t, 3, redistest.Password(password))
+	twice = strings.Replace(twice, fresh[1].Addr(), "localhost:"+fresh[0].Addr()[len("127.0.0.1:"):], 1)
+	out, code := snib(t, "doctor", twice)
+	if code != 78 || !strings.Contains(out, "are one server, which would have two votes") {
+		t.Errorf("with one server under two names: exit code %d: %s", code, out)
+	}
 }

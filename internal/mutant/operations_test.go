@@ -130,4 +130,55 @@ var operationsMutants = []mutant{
 		old: "\tv.AltScreen = true",
 		new: "\tv.AltScreen = false",
 	},
+	// mutants of the doctor
+	{
+		breaks: "snib doctor: a member of etcd that is down is named",
+		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestDoctorEtcd$", pkg: "cmd/snib",
+		old: "	if s == nil {\n		return []Finding{{check, Note,", new: "	if s == nil {\n		return []Finding{{check, Good,",
+	},
+	{
+		breaks: "snib doctor: an etcd that is full is named, though it grants nothing any more",
+		file:   "cmd/snib/internal/cli/doctor.go", run: "TestDoctorEtcd$/Full", pkg: "cmd/snib",
+		old: "err != nil && !slices.ContainsFunc(", new: "err != nil && true || slices.ContainsFunc(",
+	},
+	{
+		breaks: "snib doctor: members of etcd that follow different leaders are named",
+		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestEtcdFindings",
+		old: "len(leaders) != 1 || leaders[0]", new: "len(leaders) == 0",
+	},
+	{
+		breaks: "snib doctor: a member of etcd that lags is named",
+		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestEtcdFindings",
+		old: "behind <= lagging", new: "behind <= 10*lagging",
+	},
+	{
+		breaks: "snib doctor: servers of different ensembles are named",
+		file:   "cmd/snib/internal/backend/examine_zk.go", run: "TestDoctorZooKeeper/Alone", pkg: "cmd/snib",
+		old: "	case heads > 1:", new: "	case heads > 9:",
+	},
+	{
+		breaks: "snib doctor: a ZooKeeper whose old leader may outlive a session is named",
+		file:   "cmd/snib/internal/backend/examine_zk.go", run: "TestZooKeeperFindings",
+		old: "patience <= most", new: "patience <= 2*most",
+	},
+	{
+		breaks: "snib doctor: a ZooKeeper in which anybody may free locks is named",
+		file:   "cmd/snib/internal/backend/examine_zk.go", run: "TestZooKeeperFindings",
+		old: `a.Scheme == "world" &&`, new: `a.Scheme == "ip" &&`,
+	},
+	{
+		breaks: "snib doctor: a node of Redlock with a replica is named",
+		file:   "cmd/snib/internal/backend/examine_redlock.go", run: "TestDoctorRedlock$", pkg: "cmd/snib",
+		old: "				f.Verdict, f.Advice = Unmet, \"take", new: "				f.Verdict, f.Advice = Good, \"take",
+	},
+	{
+		breaks: "snib doctor: a node of Redlock that is out is named, and its vote with it",
+		file:   "cmd/snib/internal/backend/examine_redlock.go", run: "TestDoctorRedlock$", pkg: "cmd/snib",
+		old: "		if n.State == redlock.NodeAdmitted {", new: "		if n.State != redlock.NodeRefused {",
+	},
+	{
+		breaks: "snib doctor: a server that has more than one vote is named",
+		file:   "cmd/snib/internal/backend/examine_redlock.go", run: "TestRedlockFindings",
+		old: "len(addrs) > 1", new: "len(addrs) > 9",
+	},
 }

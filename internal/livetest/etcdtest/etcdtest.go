@@ -177,6 +177,9 @@ func (s *Server) RequireLogin() {
 	s.login = true
 }
 
+// Name is what its cluster calls the server.
+func (s *Server) Name() string { return s.name }
+
 // Login reports whether clients have to say who they are.
 func (s *Server) Login() bool { return s.login }
 

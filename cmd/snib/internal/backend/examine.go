@@ -43,6 +43,12 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 		all, err = examinePostgres(ctx, d.pool)
 	case mySQLDriver:
 		all, err = examineMySQL(ctx, d.db)
+	case *etcdStore:
+		all, err = examineEtcd(ctx, d.client)
+	case *zooKeeperStore:
+		all, err = d.examine(ctx)
+	case *nodesStore:
+		all, err = d.examine(ctx)
 	default:
 		if path, ok := s.file(); ok {
 			all, err = examineFile(path)

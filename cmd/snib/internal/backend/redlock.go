@@ -26,7 +26,7 @@ func (u *redisURL) openNodes() (driver.Driver, error) {
 	if err != nil {
 		return nil, u.explainNodes(err)
 	}
-	return d, nil
+	return &nodesStore{d, u}, nil
 }
 
 // nodeOptions says how to connect to each node.

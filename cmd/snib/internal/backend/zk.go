@@ -192,7 +192,7 @@ func (u *zkURL) open() (driver.Driver, error) {
 		}
 		return nil, err
 	}
-	return d, nil
+	return &zooKeeperStore{d, u}, nil
 }
 
 // options reads the files that the URL names, and says how to connect.

@@ -64,8 +64,11 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 		return err
 	}
 	trial, err := tryOut(ctx, s)
-	if err != nil {
+	switch {
+	case err != nil && !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet }):
 		return fmt.Errorf("%s: %w", s.URL, err)
+	case err != nil: // what was found may be why
+		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(err), Advice: "mend what is found above, and look again"}}
 	}
 	found = append(found, trial...)
 	for _, w := range s.Warnings() {

@@ -1,0 +1,177 @@
+package backend
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/zklock"
+)
+
+// told are the findings that are not Good, as "verdict check". Each has words, and those alone advice.
+func told(t *testing.T, all []Finding) []string {
+	t.Helper()
+	var bad []string
+	for _, f := range all {
+		if f.Check == "" || f.Value == "" || (f.Verdict == Good) != (f.Advice == "") {
+			t.Errorf("finding without words: %+v", f)
+		}
+		if f.Verdict != Good {
+			bad = append(bad, string(f.Verdict)+" "+f.Check)
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+func wantTold(t *testing.T, all []Finding, want []string) {
+	t.Helper()
+	if got := told(t, all); !slices.Equal(got, want) {
+		t.Errorf("told %q, want %q: %+v", got, want, all)
+	}
+}
+
+// TestEtcdFindings breaks one thing after the other in a cluster, and looks what is told.
+func TestEtcdFindings(t *testing.T) {
+	alarm := func(kind etcdserverpb.AlarmType) func(*etcdCluster) {
+		return func(c *etcdCluster) { c.alarms = []*etcdserverpb.AlarmMember{{MemberID: 1, Alarm: kind}} }
+	}
+	tests := []struct {
+		name   string
+		change func(c *etcdCluster)
+		want   []string
+	}{
+		{"Sound", func(*etcdCluster) {}, nil},
+		{"Down", func(c *etcdCluster) { delete(c.said, 3) }, []string{"note member c", "note members"}},
+		{"Two", func(c *etcdCluster) { c.members = c.members[:2]; delete(c.said, 3) }, []string{"note members"}},
+		{"Learner", func(c *etcdCluster) { c.members[2].IsLearner = true }, []string{"note members"}}, // two that vote
+		{"TwoLeaders", func(c *etcdCluster) { c.said[2].Leader = 2 }, []string{"unmet leader"}},
+		{"NoLeader", func(c *etcdCluster) { c.said[2].Leader = 0 }, []string{"unmet leader"}},
+		{"StrangeLeader", func(c *etcdCluster) {
+			c.said = map[uint64]*clientv3.StatusResponse{1: c.said[1], 2: c.said[1], 3: c.said[1]}
+			c.said[1].Leader = 9
+		}, []string{"unmet leader"}},
+		{"Unapplied", func(c *etcdCluster) { c.said[2].RaftAppliedIndex = 7000 }, []string{"note member b"}},
+		{"Lagging", func(c *etcdCluster) { c.said[2].RaftIndex, c.said[2].RaftAppliedIndex = 7000, 7000 }, []string{"note member b"}},
+		{"NearlyFull", func(c *etcdCluster) { c.said[2].DbSize = 900 }, []string{"note member b: database"}},
+		{"DefaultQuota", func(c *etcdCluster) { c.said[2].DbSizeQuota = 0 }, nil},
+		{"NearlyFullByDefault", func(c *etcdCluster) { c.said[2].DbSizeQuota, c.said[2].DbSize = 0, 2<<30-1 }, []string{"note member b: database"}},
+		{"NoSpace", alarm(etcdserverpb.AlarmType_NOSPACE), []string{"unmet alarms"}},
+		{"Corrupt", alarm(etcdserverpb.AlarmType_CORRUPT), []string{"unmet alarms"}},
+		{"Open", func(c *etcdCluster) { c.auth.Enabled = false }, []string{"note access"}},
+		{"AccessUnknown", func(c *etcdCluster) { c.auth = nil }, []string{"note access"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := etcdCluster{said: map[uint64]*clientv3.StatusResponse{}, auth: &clientv3.AuthStatusResponse{Enabled: true}}
+			for id, name := range []string{"a", "b", "c"} {
+				c.members = append(c.members, &etcdserverpb.Member{ID: uint64(id + 1), Name: name})
+				c.said[uint64(id+1)] = &clientv3.StatusResponse{Version: "3.6.0", Leader: 1, RaftIndex: 9000, RaftAppliedIndex: 8999, DbSize: 100, DbSizeQuota: 1000}
+			}
+			tt.change(&c)
+			wantTold(t, c.findings(), tt.want)
+		})
+	}
+}
+
+// TestZooKeeperFindings likewise.
+func TestZooKeeperFindings(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(e *zklock.Ensemble, all []zkServer)
+		want   []string
+	}{
+		{"Sound", func(*zklock.Ensemble, []zkServer) {}, nil},
+		{"Busy", func(_ *zklock.Ensemble, all []zkServer) { all[0].srvr["Outstanding"] = "101" }, []string{"note server a:1"}},
+		{"Down", func(_ *zklock.Ensemble, all []zkServer) { all[0] = zkServer{addr: "a:1", err: errors.New("refused")} },
+			[]string{"note ensemble", "note server a:1"}},
+		{"SrvrNotAllowed", func(_ *zklock.Ensemble, all []zkServer) { all[0] = zkServer{addr: "a:1", err: errWhitelist} },
+			[]string{"note server a:1"}},
+		{"ConfNotAllowed", func(_ *zklock.Ensemble, all []zkServer) { all[0].conf, all[1].conf, all[2].conf = nil, nil, nil }, []string{"note settings"}},
+		{"TwoEnsembles", func(_ *zklock.Ensemble, all []zkServer) { all[0].srvr["Mode"] = "leader" }, []string{"unmet ensemble"}},
+		{"NotAllNamed", func(e *zklock.Ensemble, _ []zkServer) {
+			e.Members = append(e.Members, "server.4=d:2:3:participant", "server.5=e:2:3:participant")
+		}, []string{"note ensemble"}},
+		{"Even", func(e *zklock.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:participant") }, []string{"note ensemble"}},
+		{"Observer", func(e *zklock.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:observer") }, nil},
+		{"LongSession", func(e *zklock.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
+		{"ShortSession", func(_ *zklock.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
+		{"PatientLeader", func(_ *zklock.Ensemble, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
+		{"Open", func(e *zklock.Ensemble, _ []zkServer) { e.ACL = zk.WorldACL(zk.PermDelete) }, []string{"note access"}},
+		{"Readable", func(e *zklock.Ensemble, _ []zkServer) { e.ACL = append(e.ACL, zk.WorldACL(zk.PermRead)...) }, nil},
+		{"AccessUnknown", func(e *zklock.Ensemble, _ []zkServer) { e.ACL = nil }, []string{"note access"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := zklock.Ensemble{
+				Asked: 15 * time.Second, Granted: 15 * time.Second, ACL: zk.DigestACL(zk.PermAll, "alice", "horse"),
+				Members: []string{"server.1=a:2:3:participant", "server.2=b:2:3:participant", "server.3=c:2:3:participant"},
+			}
+			var all []zkServer
+			for i, mode := range []string{"follower", "follower", "leader"} {
+				all = append(all, zkServer{
+					addr: string(rune('a'+i)) + ":1",
+					srvr: map[string]string{"Mode": mode, "Outstanding": "100", "Zookeeper version": "3.8.0-abc, built on 2022"},
+					conf: map[string]string{"tickTime": "2000", "minSessionTimeout": "4000", "syncLimit": "4"},
+				})
+			}
+			tt.change(&e, all)
+			wantTold(t, zooKeeperFindings(e, all), tt.want)
+		})
+	}
+}
+
+// TestRedlockFindings likewise.
+func TestRedlockFindings(t *testing.T) {
+	state := func(s redlock.NodeState) func([]redlock.NodeStatus, []redislock.Server) {
+		return func(n []redlock.NodeStatus, _ []redislock.Server) { n[0].State = s }
+	}
+	info := func(name, value string) func([]redlock.NodeStatus, []redislock.Server) {
+		return func(_ []redlock.NodeStatus, s []redislock.Server) { s[0].Info[name] = value }
+	}
+	tests := []struct {
+		name   string
+		change func(nodes []redlock.NodeStatus, said []redislock.Server)
+		want   []string
+	}{
+		{"Sound", func([]redlock.NodeStatus, []redislock.Server) {}, nil},
+		{"Unreachable", state(redlock.NodeUnreachable), []string{"note node a:1", "note nodes"}},
+		{"Waiting", state(redlock.NodeWaiting), []string{"note node a:1", "note nodes"}},
+		{"Blank", state(redlock.NodeBlank), []string{"note node a:1", "note nodes"}},
+		{"Refused", state(redlock.NodeRefused), []string{"note nodes", "unmet node a:1"}},
+		{"NoMajority", func(n []redlock.NodeStatus, _ []redislock.Server) {
+			n[0].State, n[1].State = redlock.NodeWaiting, redlock.NodeWaiting
+		}, []string{"note node a:1", "note node b:1", "unmet nodes"}},
+		{"Twice", info("run_id", "1"), []string{"unmet servers"}},
+		{"Replicas", info("connected_slaves", "1"), []string{"unmet node a:1: replicas"}},
+		{"IsReplica", info("role", "slave"), []string{"unmet node a:1: role"}},
+		{"Evicts", info("maxmemory", "100"), []string{"unmet node a:1: maxmemory-policy"}},
+		{"Clock", func(_ []redlock.NodeStatus, s []redislock.Server) { s[0].Ahead = time.Hour }, []string{"unmet node a:1: clock"}},
+		{"SettingsUnknown", func(_ []redlock.NodeStatus, s []redislock.Server) { s[0].Settings = nil }, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var nodes []redlock.NodeStatus
+			var servers []redislock.Server
+			for i, addr := range []string{"a:1", "b:1", "c:1"} {
+				nodes = append(nodes, redlock.NodeStatus{Address: addr, State: redlock.NodeAdmitted})
+				servers = append(servers, redislock.Server{
+					Info: map[string]string{
+						"redis_version": "7.0.15", "redis_mode": "standalone", "uptime_in_seconds": "9", "run_id": string(rune('0' + i)), "role": "master",
+						"maxmemory": "0", "maxmemory_policy": "allkeys-lru", "connected_slaves": "0",
+					},
+					Settings: map[string]string{"appendonly": "no", "save": "", "min-replicas-to-write": "0"}, RoundTrip: time.Millisecond,
+				})
+			}
+			tt.change(nodes, servers)
+			wantTold(t, redlockFindings(nodes, map[string]redislock.Server{"a:1": servers[0], "b:1": servers[1], "c:1": servers[2]}), tt.want)
+		})
+	}
+}

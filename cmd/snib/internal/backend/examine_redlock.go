@@ -1,0 +1,151 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// A nodesStore is a driver of Redlock that knows how to ask its nodes one by one.
+type nodesStore struct {
+	*redlock.Driver
+	url *redisURL
+}
+
+func (s *nodesStore) examine(ctx context.Context) ([]Finding, error) {
+	servers, opts, err := s.url.nodeOptions()
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := redlock.Examine(ctx, servers, opts...)
+	if err != nil {
+		return nil, err
+	}
+	said := make(map[string]redislock.Server)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, o := range servers {
+		all.Go(func() {
+			server, err := askNode(ctx, o)
+			if err != nil {
+				return // its state says what is wrong
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			said[o.InitAddress[0]] = server
+		})
+	}
+	all.Wait()
+	return redlockFindings(nodes, said), nil
+}
+
+// askNode asks a node what any Redis says of itself.
+func askNode(ctx context.Context, o rueidis.ClientOption) (redislock.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, memberAnswers)
+	defer cancel()
+	d, err := redislock.Open(o)
+	if err != nil {
+		return redislock.Server{}, err
+	}
+	defer d.Close() //nolint:errcheck // we have what we came for
+	servers, err := d.Servers(ctx)
+	if err != nil {
+		return redislock.Server{}, err
+	}
+	if len(servers) != 1 {
+		return redislock.Server{}, errors.New("it is no server that is alone")
+	}
+	return servers[0], nil
+}
+
+func redlockFindings(nodes []redlock.NodeStatus, said map[string]redislock.Server) []Finding {
+	admitted := 0
+	var all []Finding
+	runs := map[string][]string{}
+	for _, n := range nodes {
+		if n.State == redlock.NodeAdmitted {
+			admitted++
+		}
+		all = append(all, nodeFinding(n))
+		server, ok := said[n.Address]
+		if !ok {
+			continue
+		}
+		id := server.Info["run_id"]
+		runs[id] = append(runs[id], n.Address)
+		for _, f := range nodeSettings(server) {
+			f.Check = fmt.Sprintf("node %s: %s", n.Address, f.Check)
+			all = append(all, f)
+		}
+	}
+	return append(append([]Finding{quorumFinding("nodes", "node", len(nodes), admitted)}, differ(runs)), all...)
+}
+
+// differ tells whether each address leads to a server of its own.
+func differ(runs map[string][]string) Finding {
+	for id, addrs := range runs {
+		if len(addrs) > 1 {
+			slices.Sort(addrs)
+			return Finding{"servers", Unmet, fmt.Sprintf("%s lead to one server, run id %s", strings.Join(addrs, " and "), id),
+				"each node is to be a server of its own: this one votes more than once"}
+		}
+	}
+	return Finding{Check: "servers", Verdict: Good, Value: "each node that answers is a server of its own, by its run id"}
+}
+
+// nodeFinding tells how a node stands with the others.
+func nodeFinding(n redlock.NodeStatus) Finding {
+	f := Finding{Check: "node " + n.Address, Value: n.State.String()}
+	if n.Err != nil {
+		f.Value += ": " + n.Err.Error()
+	}
+	switch n.State {
+	case redlock.NodeAdmitted:
+		f.Verdict = Good
+	case redlock.NodeWaiting:
+		f.Verdict, f.Advice = Note, "it restarted, and takes part when max-ttl has gone by, if a client runs; snib redlock status tells"
+	case redlock.NodeBlank:
+		f.Verdict, f.Advice = Note, "it lost its memory, and takes part when max-ttl has gone by, if a client runs; snib redlock init is for new nodes only"
+	case redlock.NodeRefused:
+		f.Verdict, f.Advice = Unmet, "all clients and nodes are to have the same list of nodes and the same max-ttl"
+	default:
+		f.Verdict, f.Advice = Note, "start it, or see whether it can be reached from here"
+	}
+	return f
+}
+
+// nodeSettings judges a server as a node: its replicas must not take its place, and what it forgets others know.
+func nodeSettings(s redislock.Server) []Finding {
+	var all []Finding
+	for _, f := range redisFindings(s) {
+		switch f.Check {
+		case "persistence":
+			if f.Verdict == Note {
+				f = Finding{Check: f.Check, Verdict: Good, Value: f.Value + "; a node that restarts is kept out until what it forgot is over"}
+			}
+		case "replicas":
+			if s.Info["connected_slaves"] != "0" && s.Info["connected_slaves"] != "" {
+				f.Verdict, f.Advice = Unmet, "take them off: one that is promoted stands for a node whose locks it may not know, though it is kept out as soon as it is noticed"
+			}
+		case "min-replicas-to-write":
+			continue // there are to be none
+		case "clock":
+			if f.Verdict != Good {
+				f.Advice = "set both clocks by NTP: they order tokens if a majority loses its memory"
+			}
+		}
+		all = append(all, f)
+	}
+	if s.Info["role"] != "" && s.Info["role"] != "master" {
+		all = append(all, Finding{"role", Unmet, s.Info["role"], "a node is to be a master that has no other"})
+	}
+	return all
+}
