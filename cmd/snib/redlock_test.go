@@ -57,7 +57,7 @@ func TestRedlock(t *testing.T) {
 				"up":   some(func(n *redistest.Node) { n.Restart() }),
 			}}
 			secure := redistest.Single(t, redistest.TLS, redistest.Password(password))
-			runScripts(t, p, "SNIB_URL="+url, "NODE0="+nodes[0].Addr(), "NODE1="+nodes[1].Addr(), "SECURE="+secure.Addr(),
+			runScripts(t, p, "SNIB_URL="+url, "NODES="+url[strings.Index(url, "@")+1:], "NODE0="+nodes[0].Addr(), "NODE1="+nodes[1].Addr(), "SECURE="+secure.Addr(),
 				"CA="+authority(secure), "ENCODED="+encoded)
 		})
 	}

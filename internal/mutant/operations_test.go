@@ -181,4 +181,9 @@ var operationsMutants = []mutant{
 		file:   "cmd/snib/internal/backend/examine_redlock.go", run: "TestRedlockFindings",
 		old: "len(addrs) > 1", new: "len(addrs) > 9",
 	},
+	{
+		breaks: "a wrong password on Redlock is told apart from a store that is out of reach",
+		file:   "redislock/redlock/silence.go", pkg: "cmd/snib", run: "TestRedlock$/refused",
+		old: "	if errors.As(err, &answer) {", new: "	if !errors.As(err, &answer) {",
+	},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock"
 )
 
 const (
@@ -323,7 +324,7 @@ func isReply(err error) bool {
 // clean makes one line of an error.
 func clean(err error) error {
 	if e, ok := rueidis.IsRedisErr(err); ok {
-		return errors.New(strings.TrimSpace(e.Error()))
+		return &redislock.ReplyError{Text: strings.TrimSpace(e.Error())}
 	}
 	return err
 }

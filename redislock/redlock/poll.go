@@ -153,6 +153,7 @@ func (d *Driver) drain(deadline time.Time) {
 // silent describes the nodes that did not answer, by the error that each one gave; nil of one that did.
 func (d *Driver) silent(errs []error) error {
 	var text []string
+	var e silence
 	for i, err := range errs {
 		if err == errDown { //nolint:errorlint // as we gave it
 			if why := d.nodes[i].why(); why != nil {
@@ -160,10 +161,13 @@ func (d *Driver) silent(errs []error) error {
 			}
 		}
 		if err != nil {
-			text = append(text, fmt.Sprintf("%s: %v", d.nodes[i].address, clean(err)))
+			err = clean(err)
+			e.note(err)
+			text = append(text, fmt.Sprintf("%s: %v", d.nodes[i].address, err))
 		}
 	}
-	return fmt.Errorf("%w: %d of %d nodes do not answer (%s)", errNoMajority, len(text), len(d.nodes), strings.Join(text, "; "))
+	e.text = fmt.Sprintf("%v: %d of %d nodes do not answer (%s)", errNoMajority, len(text), len(d.nodes), strings.Join(text, "; "))
+	return &e
 }
 
 // errorsOf returns why nodes did not answer, by node.

@@ -89,22 +89,23 @@ func (c *etcdCluster) size() Finding {
 			up++
 		}
 	}
-	return quorumFinding("members", "member", voters, up)
+	return quorumFinding("members", "member", "answer", voters, up)
 }
 
-// quorumFinding judges a cluster of so many, of which so many are up.
-func quorumFinding(check, one string, all, up int) Finding {
+// quorumFinding judges a cluster of so many, of which so many do what they should.
+func quorumFinding(check, one, do string, all, up int) Finding {
 	quorum := all/2 + 1
-	value := fmt.Sprintf("%d of %d %ss answer, %d are a quorum", up, all, one, quorum)
+	value := fmt.Sprintf("%d of %d %ss %s, %d are a quorum", up, all, one, do, quorum)
+	missing := "see to those that don't " + do
 	switch {
 	case all == 1:
 		return Finding{check, Note, "one " + one, "nothing is granted while it is down; three go on when one fails"}
 	case up < quorum:
-		return Finding{check, Unmet, value, "nothing is granted: start those that are down"}
+		return Finding{check, Unmet, value, "nothing is granted: " + missing}
 	case up < all && up == quorum:
-		return Finding{check, Note, value, "nothing is granted when one more fails: start those that are down"}
+		return Finding{check, Note, value, "nothing is granted when one more fails: " + missing}
 	case up < all:
-		return Finding{check, Note, value, "start those that are down"}
+		return Finding{check, Note, value, missing}
 	case all%2 == 0:
 		return Finding{check, Note, value, "an even number bears no more failures than one less, and fails more often"}
 	}

@@ -86,7 +86,7 @@ func redlockFindings(nodes []redlock.NodeStatus, said map[string]redislock.Serve
 			all = append(all, f)
 		}
 	}
-	return append(append([]Finding{quorumFinding("nodes", "node", len(nodes), admitted)}, differ(runs)), all...)
+	return append(append([]Finding{quorumFinding("nodes", "node", "take part", len(nodes), admitted)}, differ(runs)), all...)
 }
 
 // differ tells whether each address leads to a server of its own.

@@ -155,7 +155,7 @@ func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
 		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up),
 			"name all of them: they are looked at then, and one that is down keeps nobody out"}
 	}
-	return quorumFinding("ensemble", "server", members, min(up, members))
+	return quorumFinding("ensemble", "server", "answer", members, min(up, members))
 }
 
 // waiting is how many requests may wait in a server before it is worth a word. At 1,000 it takes no more: globalOutstandingLimit.

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 )
@@ -101,8 +103,11 @@ func Denied(err error) bool {
 	if postgresSays(err, "28") || postgresSays(err, "42501") || mySQLSays(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) { // who we are, and what we may do
 		return true
 	}
-	var answer *redislock.ReplyError
-	return errors.As(err, &answer) &&
+	answer, raw := new(redislock.ReplyError), new(rueidis.RedisError)
+	if errors.As(err, &raw) {
+		answer.Text = raw.Error()
+	}
+	return (errors.As(err, &answer) || answer.Text != "") &&
 		(has(answer.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(answer.Text, "The user executing the script can't"))
 }
 

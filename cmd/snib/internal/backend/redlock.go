@@ -93,6 +93,17 @@ func (r *Redlock) Examine(ctx context.Context) ([]redlock.NodeStatus, error) {
 	return all, r.explain(err)
 }
 
+// Denied says which node does not let us in, or nil.
+func (r *Redlock) Denied(ctx context.Context) error {
+	all, err := r.Examine(ctx)
+	for _, n := range all {
+		if Denied(n.Err) {
+			return r.explain(fmt.Errorf("%s: %w", n.Address, n.Err))
+		}
+	}
+	return err
+}
+
 // Recover admits the nodes that are kept out, with counters from floor on.
 func (r *Redlock) Recover(ctx context.Context, floor uint64) error {
 	return r.explain(redlock.Recover(ctx, r.servers, floor, r.opts...))

@@ -44,6 +44,9 @@ func (a *app) redlockCommand() *cobra.Command {
 			if *floor == 0 {
 				return usagef("recover needs --floor: the greatest fencing token that any resource has seen")
 			}
+			if err := nodes.Denied(ctx); err != nil { // no time heals that
+				return err
+			}
 			if err := a.recoverNodes(ctx, nodes, *floor, wait.value); err != nil {
 				return err
 			}
@@ -99,12 +102,13 @@ func (a *app) nodeTable(ctx context.Context, nodes *backend.Redlock, output stri
 	if err != nil {
 		return err
 	}
-	admitted := 0
+	admitted, denied := 0, false
 	list := make([]nodeJSON, len(all))
 	for i, n := range all {
 		list[i] = nodeJSON{Address: n.Address, State: n.State.String()}
 		if n.Err != nil {
 			list[i].Error = message(n.Err)
+			denied = denied || backend.Denied(n.Err)
 		}
 		if n.State == redlock.NodeAdmitted {
 			admitted++
@@ -114,7 +118,11 @@ func (a *app) nodeTable(ctx context.Context, nodes *backend.Redlock, output stri
 		return err
 	}
 	if admitted <= len(all)/2 {
-		return fail(exitUnavailable, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
+		code := exitUnavailable
+		if denied {
+			code = exitNotAllowed
+		}
+		return fail(code, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
 	}
 	return nil
 }
