@@ -17,7 +17,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/redislock"
 )
 
 const (
@@ -324,7 +323,7 @@ func isReply(err error) bool {
 // clean makes one line of an error.
 func clean(err error) error {
 	if e, ok := rueidis.IsRedisErr(err); ok {
-		return &redislock.ReplyError{Text: strings.TrimSpace(e.Error())}
+		return &oneLine{strings.TrimSpace(e.Error()), err}
 	}
 	return err
 }

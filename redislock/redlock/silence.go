@@ -3,7 +3,7 @@ package redlock
 import (
 	"errors"
 
-	"github.com/sniblock/snib/redislock"
+	"github.com/redis/rueidis"
 )
 
 // A silence says that too few nodes take part in what was asked. It matches errNoMajority and what nodes answered instead, such as that the
@@ -19,8 +19,18 @@ func (e *silence) Unwrap() []error { return append([]error{errNoMajority}, e.ans
 
 // note remembers what a node answered, if it did.
 func (e *silence) note(err error) {
-	var answer *redislock.ReplyError
+	var answer *rueidis.RedisError
 	if errors.As(err, &answer) {
 		e.answers = append(e.answers, answer)
 	}
 }
+
+// An oneLine is an error that a server answered, in one line.
+type oneLine struct {
+	text string
+	err  error
+}
+
+func (e *oneLine) Error() string { return e.text }
+
+func (e *oneLine) Unwrap() error { return e.err }

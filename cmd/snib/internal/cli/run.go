@@ -106,6 +106,8 @@ func (r *run) conflicts(cmd *cobra.Command) error {
 		return usagef("--try and --wait exclude each other: give one of them")
 	case r.skip && given("busy-exit-code"):
 		return usagef("--skip and --busy-exit-code exclude each other: --skip means exit code 0")
+	case r.maxHold.set && r.minHold.value > r.maxHold.value:
+		return usagef("--min-hold %v is longer than --max-hold %v: the lock would be given up before it may be", r.minHold.value, r.maxHold.value)
 	case r.verbose && r.quiet:
 		return usagef("--verbose and --quiet exclude each other: give one of them")
 	}
