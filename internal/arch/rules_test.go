@@ -53,7 +53,7 @@ var rules = []rule{
 	{"sqlitelock/...", []string{"driver", "github.com/ncruces/go-sqlite3/...", "golang.org/x/sys/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"redislock", []string{"driver", "github.com/redis/rueidis"}, backendTests,
+	{"redislock", []string{"driver", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...), // which are tried on a server here
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/redlock/...", []string{"driver", "github.com/redis/rueidis"}, backendTests,

@@ -133,4 +133,14 @@ var leaderMutants = []mutant{
 		file:   "fence/sql.go", pkg: "examples/paused-client", run: "TestScenes/sqlite",
 		old: "	return m.After(last)\n}\n\n// name returns", new: "	return nil\n}\n\n// name returns",
 	},
+	{
+		breaks: "who has lost the leadership with the server campaigns again",
+		file:   "leader/leader.go", pkg: "redislock", run: "TestLeadersOutliveTheServer",
+		old: "		return served, err\n", new: "		return over, err\n",
+	},
+	{
+		breaks: "no tick is run by two hosts, with a real server as well",
+		file:   "cron/cron.go", pkg: "redislock", run: "TestTicksOutliveTheServer",
+		old: "locker.With(snib.NoWait(), snib.MinHold(minHold))", new: "locker.With(snib.MinHold(time.Millisecond))",
+	},
 }
