@@ -124,7 +124,7 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 		return nil, l.err
 	}
 	name = l.conf.prefix + name
-	if l.conf.told {
+	if l.conf.traced {
 		return l.traced(ctx, name, noWait)
 	}
 	lock, _, err := l.enter(ctx, name, noWait, driver.Instant{})

@@ -31,7 +31,7 @@ type config struct {
 	prefix         string
 	fencing        driver.Fencing
 	traces         listeners
-	told           bool // there is a Trace
+	traced         bool // there is one
 }
 
 const (
@@ -165,7 +165,7 @@ func Tracing(t *Trace) Option {
 	return always(func(c *config) {
 		if t != nil {
 			c.traces.add(t)
-			c.told = true
+			c.traced = true
 		}
 	})
 }
