@@ -85,6 +85,16 @@ func TestDoctorEtcd(t *testing.T) {
 	down.Kill()
 	wantUnmet(t, url, "note members", "note member "+down.Name())
 
+	t.Run("Rights", func(t *testing.T) { // of a user that may lock, and nothing else
+		s := etcdtest.Start(t)
+		s.Ctl("role", "add", "locks")
+		s.Ctl("role", "grant-permission", "locks", "--prefix=true", "readwrite", "")
+		s.Ctl("user", "add", "bob:builder")
+		s.Ctl("user", "grant-role", "bob", "locks")
+		s.RequireLogin()
+		wantUnmet(t, "etcd://bob:builder@"+s.Addr(), "note members")
+	})
+
 	t.Run("Full", func(t *testing.T) {
 		s := etcdtest.Start(t, "--quota-backend-bytes=1048576")
 		for i := 0; ; i++ {
