@@ -100,6 +100,7 @@ func TestZooKeeperFindings(t *testing.T) {
 			e.Members = append(e.Members, "server.4=d:2:3:participant", "server.5=e:2:3:participant")
 		}, []string{"note ensemble"}},
 		{"Even", func(e *zklock.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:participant") }, []string{"note ensemble"}},
+		{"MembersUnknown", func(e *zklock.Ensemble, _ []zkServer) { e.Members = nil }, nil},
 		{"Observer", func(e *zklock.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:observer") }, nil},
 		{"LongSession", func(e *zklock.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
 		{"ShortSession", func(_ *zklock.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},

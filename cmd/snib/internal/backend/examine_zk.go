@@ -146,7 +146,9 @@ func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
 			up++ // it is there
 		}
 	}
-	members = max(members, 1)
+	if members == 0 { // it may not be read, or there is one server only
+		members = len(servers)
+	}
 	switch {
 	case heads > 1:
 		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", heads),
