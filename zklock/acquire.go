@@ -74,7 +74,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		err = context.Cause(ctx)
 	}
 	a.withdraw()
-	return nil, d.explain(err)
+	return nil, d.explain(err, a.folder)
 }
 
 func leaseOrError(l *lease, err error) (driver.Lease, error) {

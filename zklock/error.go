@@ -41,15 +41,16 @@ func answered(err error) bool {
 // unimplemented is what the client library makes of the answer of servers that do not know a request.
 const unimplemented = "unknown error: -6"
 
-// explain says what is to be done about the errors of which the server's words don't say it.
-func (d *Driver) explain(err error) error {
-	who := "without a user; see Digest"
+// explain says what is to be done about the errors of which the server's words don't say it. path is what was to be used.
+func (d *Driver) explain(err error, path string) error {
+	who := "without a user"
 	if d.conf.digest != nil {
-		who = "as the user of Digest; its password may be wrong"
+		who = "as the user that was named; the password may be wrong"
 	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("%w: we may not use %s (%s); its ACL must let us create, read, write and delete", err, d.conf.root, who)
+		return fmt.Errorf("%w: we may not use %s (%s); its ACL, and that of what is above, must let us create, read, write and delete",
+			err, path, who)
 	case errors.Is(err, zk.ErrInvalidACL):
 		return fmt.Errorf("%w ACL: the server refuses it, as with entries of the scheme auth and no user: %w", driver.ErrInvalid, err)
 	}

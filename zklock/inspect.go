@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,7 +63,7 @@ func (d *Driver) Ping(ctx context.Context) error {
 	if err == nil && !there && !d.conf.makeRoot {
 		err = d.conf.noRoot()
 	}
-	return d.explain(err)
+	return d.explain(err, d.conf.root)
 }
 
 // Status implements [driver.Inspector]. How long somebody has held or waited is counted from the request, and by our clock.
@@ -74,10 +75,11 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	}
 	defer done()
 	st, _, err = s.status(ctx, name)
-	return st, d.explain(err)
+	return st, d.explain(err, d.conf.folder(name))
 }
 
 // List implements [driver.Inspector]. It reads one lock after the other; what changes in the meantime is seen or not.
+// Locks that we may not look at keep it from none of the others, and are told of in the end: by [zk.ErrNoAuth], of the first.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
@@ -86,7 +88,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	defer done()
 	seen, _, err := do(ctx, s, children(d.conf.root))
 	if err != nil {
-		return d.explain(err)
+		return d.explain(err, d.conf.root)
 	}
 	var names []string
 	for _, node := range seen.names {
@@ -95,16 +97,21 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 		}
 	}
 	slices.Sort(names)
+	var hidden error
 	for _, name := range names {
 		st, _, err := s.status(ctx, name)
-		if err != nil {
-			return d.explain(err)
+		switch err = d.explain(err, d.conf.folder(name)); {
+		case errors.Is(err, zk.ErrNoAuth):
+			hidden = cmp.Or(hidden, err)
+			continue
+		case err != nil:
+			return err
 		}
 		if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
 			return nil
 		}
 	}
-	return nil
+	return hidden
 }
 
 // Break implements [driver.Inspector]. It deletes the holder's node, whose name is never given again.
@@ -116,7 +123,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	defer done()
 	st, nodes, err := s.status(ctx, name)
 	if err != nil {
-		return d.explain(err)
+		return d.explain(err, d.conf.folder(name))
 	}
 	for i, h := range st.Holders {
 		if h.Token == token && h.Owner == owner {
@@ -124,7 +131,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 			if errors.Is(err, zk.ErrNoNode) {
 				err = driver.ErrLost
 			}
-			return d.explain(err)
+			return d.explain(err, d.conf.folder(name))
 		}
 	}
 	return driver.ErrLost
@@ -141,7 +148,7 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	}
 	if err != nil {
 		cancel()
-		return nil, nil, ctx, d.explain(err)
+		return nil, nil, ctx, d.explain(err, d.conf.root)
 	}
 	return s, cancel, ctx, nil
 }

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -67,7 +68,7 @@ func (h *hosts) Connected() { h.left = len(h.all) }
 func (s *session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	conn, err := s.connect(network, addr)
 	if err != nil {
-		s.trouble(fmt.Errorf("%s: %w", addr, err))
+		s.trouble(at(addr, err))
 		return nil, err
 	}
 	l := &link{Conn: conn, in: bufio.NewReader(conn), s: s, addr: addr, began: driver.Now(), late: time.Now().Add(s.patience())}
@@ -79,6 +80,14 @@ func (s *session) dial(network, addr string, _ time.Duration) (net.Conn, error) 
 	}
 	s.link = l
 	return l, nil
+}
+
+// at says of which server an error tells, if it does not say so itself.
+func at(addr string, err error) error {
+	if strings.Contains(err.Error(), addr) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", addr, err)
 }
 
 func (s *session) connect(network, addr string) (net.Conn, error) {
@@ -138,7 +147,7 @@ func (l *link) Read(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.follow(b[:n])
 	if err != nil && !l.late.IsZero() {
-		l.s.trouble(fmt.Errorf("%s: %w", l.addr, silence(err)))
+		l.s.trouble(at(l.addr, silence(err)))
 	}
 	return n, err
 }

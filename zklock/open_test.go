@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -117,4 +118,32 @@ func TestACL(t *testing.T) {
 	guest := zklock.New(single, zklock.Root("/open"), zklock.Timeout(timeout))
 	defer guest.Close()
 	refused(t, guest, "job", "of a lock that everybody may see")
+}
+
+// A lock of somebody else's, that we may not look at, hides no other; and it is said that there is one.
+func TestListHidden(t *testing.T) {
+	single := []string{zktest.Single(t).Addr()}
+	tree := newTree(t, single[0])
+	if _, err := tree.Create("/snib", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	theirs := zklock.New(single, zklock.Timeout(timeout), zklock.Digest("somebody", "else"))
+	defer theirs.Close()
+	acquire(t, theirs, request("b", "they"))
+	d := newDriver(t, single)
+	for _, name := range []string{"a", "c"} {
+		acquire(t, d, request(name, "we"))
+	}
+	var names []string
+	err := d.List(t.Context(), "", func(st driver.Status) bool {
+		names = append(names, st.Name)
+		return true
+	})
+	if !slices.Equal(names, []string{"a", "c"}) {
+		t.Errorf("List told of %q, want those that we may see", names)
+	}
+	if !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("List = %v, want %v", err, zk.ErrNoAuth)
+	}
+	says(t, err, "/snib/b")
 }

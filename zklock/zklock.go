@@ -97,7 +97,7 @@ func (d *Driver) usable(ctx context.Context) error {
 func (d *Driver) check(req driver.Request) error {
 	switch {
 	case req.Detached:
-		return fmt.Errorf("%w request: a lease can't outlive the session that it hangs on", driver.ErrInvalid)
+		return fmt.Errorf("%w request: a lock in ZooKeeper can't outlive the process that took it, whose session it hangs on", driver.ErrInvalid)
 	}
 	return req.Check()
 }
