@@ -34,6 +34,16 @@ func newWay(t *testing.T, opts ...zklock.Option) way {
 	return w
 }
 
+func (w way) awaitWatches(t *testing.T, want int) {
+	t.Helper()
+	livetest.Await(t, fmt.Sprintf("server with %d watches", want), func() error {
+		if n, _ := w.server.Watches(t); n != want {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+}
+
 // A create whose answer is lost is not done twice: the node is found again, and is the only one.
 func TestCreateAnswerLost(t *testing.T) {
 	for name, then := range map[string]livetest.Ending{"Closed": livetest.ThenClose, "Hung": livetest.ThenHang} {
@@ -161,18 +171,15 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := acquireLater(t, w.d, request("job", "d"))
 	w.tree.await("/snib/job", 2)
-	livetest.Await(t, "watches of the predecessor and of its own node", func() error {
-		if n, _ := w.server.Watches(t); n != 2 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	w.awaitWatches(t, 2)        // of the predecessor, and of its own node
 	w.proxy.Delay(time.Hour, 0) // it hears, and is not heard
 	time.Sleep(lease / 4)       // for longer than an answer of the leader's is good for
 	release(t, holder)
 	w.tree.await("/snib/job", 0) // the session is over
-	if waiting.err != nil || waiting.lease != nil {
+	select {
+	case <-waiting.done:
 		t.Fatalf("Acquire = %v, %v, want it to wait", waiting.lease, waiting.err)
+	default:
 	}
 	next := acquire(t, w.other, request("job", "next"))
 	w.proxy.Heal()
@@ -204,6 +211,7 @@ func TestWaiterDeleted(t *testing.T) {
 	before := w.tree.await("/snib/job", 1)
 	waiting := acquireLater(t, w.d, request("job", "d"))
 	node := unlike(w.tree.await("/snib/job", 2), before)
+	w.awaitWatches(t, 2) // it waits
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}
