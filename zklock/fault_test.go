@@ -369,3 +369,23 @@ func (w way) changeWhileRenewed(t *testing.T, name string) {
 		}
 	}
 }
+
+// A renewal that is under way when it is told that a watch was used up looks again at that node: it may be gone.
+func TestChangedBeforeRenewal(t *testing.T) {
+	w := newWay(t, zklock.Timeout(10*time.Second))
+	l := acquire(t, w.d, request("job", "d"))
+	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil { // it is watched
+		t.Fatal(err)
+	}
+	path := "/snib/job/" + w.tree.line("/snib/job")[0]
+	w.proxy.Delay(0, time.Second) // what is told of the change comes when the renewal has been sent
+	if _, err := w.tree.Set(path, []byte("changed"), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.tree.Delete(path, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Renew of a node that was changed, and then deleted, = %v, want ErrLost", err)
+	}
+}

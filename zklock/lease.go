@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -311,17 +312,34 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renew confirms the session, and sees to it that all holds are watched.
+// renew confirms the session, and sees to it that all holds are watched when that is answered. If a watch has been used up by
+// then, what has happened to the node after that was not told, and it is to be looked at again.
 func (s *session) renew(ctx context.Context, holds []*hold) (driver.Instant, error) {
-	if s.life.Err() != nil {
-		return driver.Instant{}, errOver
+	for {
+		if s.life.Err() != nil {
+			return driver.Instant{}, errOver
+		}
+		link := s.linkNow()
+		watching := s.beginWatches(ctx, holds, link)
+		start, err := s.confirm(ctx)
+		err = errors.Join(err, watching())
+		if err == nil && s.linkNow() != link {
+			err = errApart // what was decided between two connections is told late
+		}
+		if err != nil || !slices.ContainsFunc(holds, func(h *hold) bool { return h.unseen(link) }) {
+			return start, err
+		}
 	}
-	link := s.linkNow()
+}
+
+// beginWatches sets watches on those holds that have none. The function that it returns waits until they are set, and returns
+// one of the errors.
+func (s *session) beginWatches(ctx context.Context, holds []*hold, link int) (wait func() error) {
 	var watching sync.WaitGroup
 	failed := make(chan error, 1)
 	slots := make(chan struct{}, 16) // the server is asked for so many at once
 	for _, h := range holds {
-		if h.over() || h.watchedOn(link) {
+		if !h.unseen(link) {
 			continue
 		}
 		slots <- struct{}{}
@@ -335,23 +353,22 @@ func (s *session) renew(ctx context.Context, holds []*hold) (driver.Instant, err
 			}
 		})
 	}
-	start, err := s.confirm(ctx)
-	watching.Wait()
-	select {
-	case late := <-failed:
-		err = errors.Join(err, late)
-	default:
+	return func() error {
+		watching.Wait()
+		select {
+		case err := <-failed:
+			return err
+		default:
+			return nil
+		}
 	}
-	if err == nil && s.linkNow() != link {
-		err = errApart // what was decided between two connections is told late
-	}
-	return start, err
 }
 
-func (h *hold) watchedOn(link int) bool {
+// unseen reports whether the hold lasts, for all that we know, and its end would not be told on a connection.
+func (h *hold) unseen(link int) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.watched == link
+	return h.state == held && h.watched != link
 }
 
 // watch sees to it that the end of the node is told on a connection.

@@ -91,7 +91,7 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a renewal says that the node is gone",
 		file:   "zklock/lease.go", run: "TestHolderDeleted",
-		old: "if h.over() || h.watchedOn(link) {", new: "if true {",
+		old: "return h.state == held && h.watched != link", new: "return false",
 	},
 	{
 		breaks: "zookeeper: a watch that was used up is set again",
@@ -175,5 +175,10 @@ var zookeeperMutants = []mutant{
 		breaks: "zookeeper: a lock that we may not look at hides no other",
 		file:   "zklock/inspect.go", run: "TestListHidden",
 		old: "			hidden = cmp.Or(hidden, err)\n			continue", new: "			return cmp.Or(hidden, err)",
+	},
+	{
+		breaks: "zookeeper: a renewal looks again at a node whose watch was used up meanwhile",
+		file:   "zklock/lease.go", run: "TestChangedBeforeRenewal",
+		old: "if err != nil || !slices.ContainsFunc(", new: "if true || !slices.ContainsFunc(",
 	},
 }
