@@ -21,8 +21,8 @@
 // # Liveness
 //
 // The ensemble ends the session of a process that died after its [Timeout]. A holder may rely on 5/12 of that, from the last
-// request that the leader has answered, and on less after a pause. When the connection is lost, so are the holds, unless [KeepSuspended] is set: nobody
-// knows whether the session still lives until a server says so.
+// request that the leader has answered, and on less after a pause. When the connection is lost, so are the holds, unless
+// [KeepSuspended] is set: nobody knows whether the session still lives until a server says so.
 //
 // # Fencing
 //
