@@ -87,11 +87,16 @@ func waitClauses() []clause {
 	}
 }
 
-// wakesOnRelease measures several hand-overs, of which the median counts: a hiccup of the machine proves nothing.
+// wakesOnRelease measures several hand-overs, of which the median counts: a hiccup of the machine proves nothing. On one that is busy all
+// the while each word with the store takes long, so two cycles in which nobody is in the way are allowed for besides.
 func wakesOnRelease(t *trial) {
 	d1, d2 := t.open(), t.open()
-	var took []time.Duration
+	var took, cycles []time.Duration
 	for i := range 5 {
+		t.lock = t.name(fmt.Sprint("alone ", i))
+		began := time.Now()
+		t.release(t.acquire(d2, t.req("b")))
+		cycles = append(cycles, time.Since(began))
 		t.lock = t.name(fmt.Sprint("hand-over ", i))
 		l := t.acquire(d1, t.req("a"))
 		w := t.waiting(d2, t.req("b"))
@@ -101,8 +106,10 @@ func wakesOnRelease(t *trial) {
 		t.release(t.granted(w))
 		took = append(took, w.clock.Sub(released))
 	}
-	if slices.Sort(took); took[2] > t.prompt() {
-		t.Errorf("hand-overs from one driver to another took %v, want at most %v", took, t.prompt())
+	slices.Sort(took)
+	slices.Sort(cycles)
+	if most := t.prompt() + 2*cycles[2]; took[2] > most {
+		t.Errorf("hand-overs from one driver to another took %v, and cycles without a waiter %v; want at most %v", took, cycles, most)
 	}
 }
 
