@@ -126,7 +126,7 @@ func (a *attempt) rejoin(ctx context.Context, h *hold) (*lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.lease(start), nil
+	return h.lease(a.req, start), nil
 }
 
 // try puts the key if there is no other one, and reads the queue if there is.
@@ -192,7 +192,7 @@ func (a *attempt) send(ctx context.Context, iff clientv3.Cmp, put, otherwise cli
 	}
 	a.failed = time.Time{}
 	a.sent = sent || answer.Succeeded
-	return answer, nil
+	return answer, checkRevision(answer.Header.Revision)
 }
 
 // wait stands in the queue until the turn has come.
@@ -292,15 +292,20 @@ func (a *attempt) grant(ctx context.Context, b *beat, noted bool) (*lease, error
 		return nil, err
 	}
 	h := &hold{
-		d: a.d, s: a.s, req: a.req, note: a.note, key: a.key, revision: a.revision, since: driver.Now(),
+		d: a.d, s: a.s, req: a.req, note: a.note, key: a.key, revision: a.revision, block: blockOf(a.req), since: driver.Now(),
 		noted: noted || a.req.MinHold > 0, // a note that comes late must not undo what MinHold does on release
 		twice: a.unsure, turn: make(chan struct{}, 1),
 	}
+	if h.block > 1 {
+		h.wanted = make(chan struct{})
+		a.d.attend(h)
+	}
 	if err := a.s.adopt(h); err != nil {
+		h.unattend()
 		return nil, err
 	}
 	a.d.holds.add(h)
-	return h.lease(start), nil
+	return h.lease(a.req, start), nil
 }
 
 // withdraw leaves no key behind. It does not depend on the context of Acquire. With the driver the session ends, and all

@@ -16,7 +16,8 @@
 //
 // Keys are a queue in the order of their creation, so waiters are always served in the order of arrival, strangers among them;
 // readers that follow one another are let in together. A process watches a name once, however many wait for it in it, and
-// for 5 seconds after; the watch is begun before the request is put. A release wakes the next waiter, and no other. A watch
+// for 5 seconds after; the watch is begun before the request is put. It also tells who has reserved tokens, to hand the lock over within
+// the process, that another process waits. A release wakes the next waiter, and no other. A watch
 // that has said nothing for a while is compared with what etcd has, so that one that hangs costs seconds and not for ever.
 //
 // # Liveness
@@ -28,8 +29,9 @@
 //
 // # Fencing
 //
-// The token is the create revision of the key: a place in the log on which a majority of the members agrees
-// ([driver.FencingDurable]). For data in etcd itself there is better than a token: [Driver.IsOwner].
+// The token is the create revision of the key, a place in the log on which a majority of the members agrees ([driver.FencingDurable]), and behind
+// it, in 16 bits, the place in the block of tokens that the hold has reserved: see [Revision]. For data in etcd itself there is better
+// than a token: [Driver.IsOwner].
 //
 // # Failover
 //

@@ -51,7 +51,7 @@ func (d *Driver) status(ctx context.Context, name string, q queue, left lefts) (
 			left[e.lease] = time.Duration(max(0, answer.TTL)) * time.Second
 		}
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: e.note.Owner, Token: uint64(e.revision), Holder: e.note.holder(), Held: since(e.note.Held), Left: left[e.lease],
+			Owner: e.note.Owner, Token: tokenOf(e.revision), Holder: e.note.holder(), Held: since(e.note.Held), Left: left[e.lease],
 		})
 	}
 	for _, e := range waiters {
@@ -130,7 +130,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	holders, _ := queueOf(name, now.Kvs).split()
 	for _, e := range holders {
-		if e.note.Owner != owner || uint64(e.revision) != token {
+		if e.note.Owner != owner || tokenOf(e.revision) != token {
 			continue
 		}
 		answer, err := d.commit(ctx, isKey(e.key, e.revision), []clientv3.Op{clientv3.OpDelete(e.key)}, nil)

@@ -26,9 +26,14 @@ type hold struct {
 	note     note
 	key      string
 	revision int64
+	block    int            // how many tokens are reserved
 	since    driver.Instant // of the grant, or later
 	twice    bool           // a request that was given up may put the key again when it is deleted
 	turn     chan struct{}  // of one: who has it may release
+
+	wanted chan struct{} // Grant.Wanted; nil for one token, since there is nothing to hand over then
+	want   sync.Once     // closes wanted
+	line   *line         // that tells of others; nil if it does not
 
 	mu     sync.Mutex
 	leases []*lease
@@ -84,13 +89,20 @@ func (all *holds) of(req driver.Request) *hold {
 //	answer, err := client.Txn(ctx).If(d.IsOwner(lock.Name(), lock.Token())).Then(puts...).Commit()
 //	// !answer.Succeeded: the lock was lost
 //
-// For a hold that this driver does not have, the comparison never holds.
+// Holds that pass from one goroutine to the next within a process have one key, and are one to IsOwner: it does not keep out who goes on
+// to write after a release of their own. For a hold that this driver does not have, the comparison never holds.
 func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
-	h := d.holds.find(name, func(h *hold) bool { return uint64(h.revision) == token })
+	h := d.holds.find(name, func(h *hold) bool { return h.has(token) })
 	if h == nil {
 		return clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "<", 0)
 	}
 	return isKey(h.key, h.revision)[0]
+}
+
+// has reports whether a token is one of the hold's.
+func (h *hold) has(token uint64) bool {
+	first := tokenOf(h.revision)
+	return first <= token && token-first < uint64(h.block)
 }
 
 // A lease is what one Acquire was given of a hold.
@@ -100,10 +112,10 @@ type lease struct {
 	lost  chan error // of one
 }
 
-// lease makes one more lease of the hold, on a session that lives from start on.
-func (h *hold) lease(start driver.Instant) *lease {
+// lease makes one more lease of the hold, for a request, on a session that lives from start on.
+func (h *hold) lease(req driver.Request, start driver.Instant) *lease {
 	l := &lease{hold: h, lost: make(chan error, 1), grant: driver.Grant{
-		Token: uint64(h.revision), Start: start, TTL: h.s.ttl,
+		Token: tokenOf(h.revision), Tokens: min(h.block, blockOf(req)), Start: start, TTL: h.s.ttl, Wanted: h.wanted,
 	}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,8 +157,12 @@ func (h *hold) finish(err error) []*lease {
 	return h.leases
 }
 
+// tellWanted tells the holder that another process waits.
+func (h *hold) tellWanted() { h.want.Do(func() { close(h.wanted) }) }
+
 // forget forgets what the driver keeps of the hold.
 func (h *hold) forget() {
+	h.unattend()
 	h.s.drop(h)
 	h.d.holds.remove(h)
 }
@@ -164,6 +180,7 @@ func (h *hold) confirm(ctx context.Context) error { return h.d.exists(ctx, h.key
 // release gives the hold up, trying again while ctx lives. What etcd may not have heard of in the end is swept up later: it
 // would not lapse while the session lives.
 func (h *hold) release(ctx context.Context) error {
+	h.unattend() // nothing will be handed over any more
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()

@@ -40,7 +40,8 @@ type lines struct {
 	stream atomic.Int64
 }
 
-// A line is a lock's queue as one watch shows it, for all in the process who wait for that lock.
+// A line is a lock's queue as one watch shows it, for all in the process who wait for that lock, or hold it and hand it over
+// among themselves while nobody else waits.
 type line struct {
 	d     *Driver
 	name  string
@@ -54,7 +55,8 @@ type line struct {
 	revision int64
 	waiters  map[*waiter]struct{}
 	byKey    map[string]*waiter
-	err      error // why there is no queue, if that is not for the moment
+	holds    map[*hold]struct{} // to be told of waiters in other processes
+	err      error              // why there is no queue, if that is not for the moment
 }
 
 // A waiter is a request in the line.
@@ -74,14 +76,58 @@ func (w *waiter) wake() {
 	}
 }
 
-// join returns the line of a name, for w to be told of its changes. It begins to watch if need be. The caller leaves it.
+// join returns the line of a name, for w to be told of its changes. The caller leaves it.
 func (d *Driver) join(name string, w *waiter) (*line, error) {
+	l, err := d.use(name)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiters[w] = struct{}{}
+	return l, nil
+}
+
+// attend has h told of those who wait in other processes, until unattend.
+func (d *Driver) attend(h *hold) {
+	l, err := d.use(h.req.Name)
+	if err != nil {
+		h.tellWanted() // the driver is closed, and the hold about to be lost
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.line = l
+	l.holds[h] = struct{}{}
+	l.tellHolds()
+}
+
+// unattend undoes attend, once.
+func (h *hold) unattend() {
+	l := h.line
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	_, attends := l.holds[h]
+	delete(l.holds, h)
+	l.mu.Unlock()
+	if attends {
+		l.letGo()
+	}
+}
+
+// use returns the line of a name, and begins to watch if need be. The caller lets go of it.
+func (d *Driver) use(name string) (*line, error) {
 	d.lines.mu.Lock()
 	defer d.lines.mu.Unlock()
 	l := d.lines.byName[name]
 	if l == nil {
 		ctx, stop := context.WithCancel(d.life.Context())
-		l = &line{d: d, name: name, stop: stop, waiters: map[*waiter]struct{}{}, byKey: map[string]*waiter{}}
+		l = &line{
+			d: d, name: name, stop: stop,
+			waiters: map[*waiter]struct{}{}, byKey: map[string]*waiter{}, holds: map[*hold]struct{}{},
+		}
 		if !d.life.Go(func() { l.run(ctx) }) {
 			stop()
 			return nil, driver.ErrClosed
@@ -93,9 +139,6 @@ func (d *Driver) join(name string, w *waiter) (*line, error) {
 		l.late = nil
 	}
 	l.users++
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiters[w] = struct{}{}
 	return l, nil
 }
 
@@ -104,6 +147,11 @@ func (l *line) leave(w *waiter) {
 	delete(l.waiters, w)
 	delete(l.byKey, w.key)
 	l.mu.Unlock()
+	l.letGo()
+}
+
+// letGo ends one use of the line.
+func (l *line) letGo() {
 	all := &l.d.lines
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -113,7 +161,7 @@ func (l *line) leave(w *waiter) {
 	l.late = time.AfterFunc(linger, l.end)
 }
 
-// end ends the line if nobody has joined it since.
+// end ends the line if nobody has come to use it since.
 func (l *line) end() {
 	all := &l.d.lines
 	all.mu.Lock()
@@ -154,11 +202,15 @@ func (l *line) run(ctx context.Context) {
 	}
 }
 
-// fail notes that there is no watch, and tells those who wait if there won't be one.
+// fail notes that there is no watch, and tells those who wait if there won't be one. Holders are told that they are wanted: they
+// would not be told when they are, and others must not starve for it.
 func (l *line) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.live = false
+	for h := range l.holds {
+		h.tellWanted()
+	}
 	if refused(err) {
 		l.err = err
 		l.wakeAll()
@@ -228,6 +280,7 @@ func (l *line) read(ctx context.Context) (behind bool, err error) {
 		l.wakeAll()
 	}
 	l.queue, l.revision, l.live, l.err = q, now.Header.Revision, true, nil
+	l.tellHolds()
 	return behind, nil
 }
 
@@ -258,6 +311,7 @@ func (l *line) apply(events []*clientv3.Event) {
 		l.revision = max(l.revision, events[n-1].Kv.ModRevision)
 	}
 	l.tellNext()
+	l.tellHolds()
 }
 
 // tellOwn wakes the waiter whose key this is. It is called with the mutex held.
@@ -272,6 +326,20 @@ func (l *line) tellNext() {
 	next, _ := l.queue.split()
 	for _, e := range next {
 		l.tellOwn(e.key)
+	}
+}
+
+// tellHolds tells the holders behind whom somebody waits who is not of this process. What the queue shows may be old: who holds by
+// now came later than all that waits in it then, and is told nothing. It is called with the mutex held.
+func (l *line) tellHolds() {
+	if len(l.holds) == 0 {
+		return
+	}
+	_, waiting := l.queue.split()
+	for h := range l.holds {
+		if slices.ContainsFunc(waiting, func(e entry) bool { return e.revision > h.revision && e.lease != int64(h.s.id) }) {
+			h.tellWanted()
+		}
 	}
 }
 

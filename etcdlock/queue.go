@@ -53,7 +53,7 @@ func (n note) text(held bool) string {
 // An entry is one holder or waiter: a key under a lock's name.
 type entry struct {
 	key      string
-	revision int64 // that created it: its place in the queue, and its token
+	revision int64 // that created it: its place in the queue, and what its tokens begin with
 	lease    int64
 	note     note
 }

@@ -144,8 +144,8 @@ func TestKeys(t *testing.T) {
 	if want := `{"snib":1,"owner":"me",`; !strings.HasPrefix(string(kv.Value), want) {
 		t.Errorf("the value is %q, want it to begin with %q", kv.Value, want)
 	}
-	if token := l.Grant().Token; token != uint64(kv.CreateRevision) {
-		t.Errorf("Token = %d, want the create revision %d", token, kv.CreateRevision)
+	if token := l.Grant().Token; token != uint64(kv.CreateRevision)<<16 {
+		t.Errorf("Token = %d, want the create revision %d, shifted", token, kv.CreateRevision)
 	}
 	release(t, l)
 }

@@ -149,4 +149,64 @@ var etcdMutants = []mutant{
 		file:   "etcdlock/lease.go", run: "TestRenewTwice",
 		old: "if _, known := places[h]; !known {", new: "if true {",
 	},
+	{
+		breaks: "etcdlock: the tokens of a block lie below those of the next hold",
+		file:   "etcdlock/token.go", run: "TestBlock$",
+		old: "return uint64(revision) << places", new: "return uint64(revision)",
+	},
+	{
+		breaks: "etcdlock: an owner that asks again gets no token that was not reserved",
+		file:   "etcdlock/lease.go", run: "TestBlockAgain",
+		old: "Tokens: min(h.block, blockOf(req))", new: "Tokens: blockOf(req)",
+	},
+	{
+		breaks: "etcdlock: the holder of a block is told of waiters elsewhere",
+		file:   "etcdlock/line.go", run: "TestNobodyStarves",
+		old: "	if len(l.holds) == 0 {\n		return\n	}", new: "	if len(l.holds) >= 0 {\n		return\n	}",
+	},
+	{
+		breaks: "etcdlock: the holder of a block is told of those who were there before it",
+		file:   "etcdlock/line.go", run: "TestWanted$",
+		old: "	l.holds[h] = struct{}{}\n	l.tellHolds()\n", new: "	l.holds[h] = struct{}{}\n",
+	},
+	{
+		breaks: "etcdlock: a waiter of the same process is no other process",
+		file:   "etcdlock/line.go", run: "TestWanted$",
+		old: " && e.lease != int64(h.s.id)", new: "",
+	},
+	{
+		breaks: "etcdlock: a reader is in no other reader's way",
+		file:   "etcdlock/line.go", run: "TestWantedShared",
+		old: "	_, waiting := l.queue.split()\n", new: "	waiting := l.queue\n",
+	},
+	{
+		breaks: "etcdlock: who can't be told of others does not hand over at will",
+		file:   "etcdlock/line.go", run: "TestWantedDeaf/Fails",
+		old: "	for h := range l.holds {\n		h.tellWanted()\n	}\n	if refused(err) {", new: "	if refused(err) {",
+	},
+	{
+		breaks: "etcdlock: a hold with one token costs no watch",
+		file:   "etcdlock/acquire.go", run: "TestWatchForBlock",
+		old: "	if h.block > 1 {", new: "	if h.block > 0 {",
+	},
+	{
+		breaks: "etcdlock: the watch of a hold with a block ends with it",
+		file:   "etcdlock/line.go", run: "TestWatchForBlock",
+		old: "	if attends {\n		l.letGo()\n	}", new: "	_ = attends",
+	},
+	{
+		breaks: "etcdlock: IsOwner holds under each token of a block",
+		file:   "etcdlock/lease.go", run: "TestIsOwnerBlock",
+		old: "return first <= token && token-first < uint64(h.block)", new: "return first == token",
+	},
+	{
+		breaks: "etcdlock: IsOwner never holds under a token that was not reserved",
+		file:   "etcdlock/lease.go", run: "TestIsOwnerBlock",
+		old: "token-first < uint64(h.block)", new: "Revision(token) == h.revision",
+	},
+	{
+		breaks: "etcdlock: a revision that leaves no room for tokens is refused",
+		file:   "etcdlock/token.go", run: "TestRevisionTooGreat",
+		old: "	if revision > maxRevision {", new: "	if false && revision > maxRevision {",
+	},
 }
