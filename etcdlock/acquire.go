@@ -22,6 +22,7 @@ type attempt struct {
 
 	s        *session
 	key      string // on the lease of s; "" for none
+	nonce    string // in the key
 	revision int64  // that created it; 0 if it is not known to be there
 	sent     bool   // it may be there
 	unsure   bool   // and it may be put yet, by a call that was given up
@@ -101,7 +102,8 @@ func (a *attempt) begin(ctx context.Context) (*lease, error) {
 		return a.rejoin(ctx, h)
 	}
 	if a.key == "" || a.s != s {
-		a.s, a.key = s, keyOf(a.req.Name, int64(s.id), a.d.nonce())
+		a.s, a.nonce = s, a.d.nonces.take()
+		a.key = keyOf(a.req.Name, int64(s.id), a.nonce)
 		a.revision, a.sent, a.unsure = 0, false, false
 	}
 	if a.req.NoWait || !a.d.busy(a.req.Name) {
@@ -292,7 +294,7 @@ func (a *attempt) grant(ctx context.Context, b *beat, noted bool) (*lease, error
 		return nil, err
 	}
 	h := &hold{
-		d: a.d, s: a.s, req: a.req, note: a.note, key: a.key, revision: a.revision, block: blockOf(a.req), since: driver.Now(),
+		d: a.d, s: a.s, req: a.req, note: a.note, key: a.key, nonce: a.nonce, revision: a.revision, block: blockOf(a.req), since: driver.Now(),
 		noted: noted || a.req.MinHold > 0, // a note that comes late must not undo what MinHold does on release
 		twice: a.unsure, turn: make(chan struct{}, 1),
 	}
@@ -311,12 +313,16 @@ func (a *attempt) grant(ctx context.Context, b *beat, noted bool) (*lease, error
 // withdraw leaves no key behind. It does not depend on the context of Acquire. With the driver the session ends, and all
 // its keys.
 func (a *attempt) withdraw(ctx context.Context) {
-	if !a.sent || a.d.life.Over() {
+	if a.key == "" || a.d.life.Over() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
-	defer cancel()
-	if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.unsure {
-		a.s.suspect(a.key)
+	if a.sent {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
+		defer cancel()
+		if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.unsure {
+			a.s.suspect(a.key)
+			return
+		}
 	}
+	a.d.nonces.give(a.nonce)
 }

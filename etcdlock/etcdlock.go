@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,8 +23,7 @@ var (
 type Driver struct {
 	client *clientv3.Client // the user's, who closes it
 	conf   config
-	id     string // of this driver, unique over all processes and time
-	serial atomic.Uint64
+	nonces nonces
 
 	turn    chan struct{} // of one: who has it may begin a session
 	session atomic.Pointer[session]
@@ -43,9 +41,9 @@ type Driver struct {
 // New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
 func New(client *clientv3.Client, opts ...Option) *Driver {
 	d := &Driver{
-		client: client, conf: configure(client, opts), id: strings.ToLower(rand.Text()[:16]),
-		turn: make(chan struct{}, 1), life: life.New(),
+		client: client, conf: configure(client, opts), turn: make(chan struct{}, 1), life: life.New(),
 	}
+	d.nonces.driver = strings.ToLower(rand.Text()[:16])
 	d.holds.byName = map[string][]*hold{}
 	d.lines.byName = map[string]*line{}
 	return d
@@ -88,9 +86,6 @@ func (d *Driver) Close() error {
 	})
 	return nil
 }
-
-// nonce returns the id of one attempt to acquire.
-func (d *Driver) nonce() string { return d.id + strconv.FormatUint(d.serial.Add(1), 36) }
 
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {

@@ -245,6 +245,26 @@ func TestLateRepeat(t *testing.T) {
 	noKeys(t, client, "repeat")
 }
 
+// TestLateRepeatLost has a hold lose its key, and then a first request for it, which had timed out, put that key: the hold stays lost.
+func TestLateRepeatLost(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	k := tapped(client)
+	d := open(t, client)
+	release(t, acquire(t, d, request("repeat", "earlier")))
+	var late call
+	k.set(once("put", func(c call) error { late = c; return errDown }))
+	l := acquire(t, d, request("repeat", "a"))
+	server.Ctl("del", late.key)
+	if _, err := dial(t, server).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Release of a hold whose key was deleted, and put again, = %v, want ErrLost", err)
+	}
+	noKeys(t, client, "repeat")
+}
+
 // TestCancelled gives acquisitions up while etcd does what it was asked, and does not answer: they return at once, and leave
 // nothing.
 func TestCancelled(t *testing.T) {

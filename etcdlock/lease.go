@@ -25,6 +25,7 @@ type hold struct {
 	req      driver.Request
 	note     note
 	key      string
+	nonce    string // in the key
 	revision int64
 	block    int            // how many tokens are reserved
 	since    driver.Instant // of the grant, or later
@@ -195,10 +196,13 @@ func (h *hold) release(ctx context.Context) error {
 		}
 		err := h.leave(ctx)
 		if err == nil || errors.Is(err, driver.ErrLost) {
-			if h.twice {
-				h.sweepLater()
-			}
 			h.finish(err)
+			switch {
+			case h.twice:
+				h.sweepLater()
+			case err == nil && !h.unsure && h.req.MinHold == 0: // the key is gone for good
+				h.d.nonces.give(h.nonce)
+			}
 			continue
 		}
 		if ctx.Err() == nil && passing(err) {
@@ -223,31 +227,53 @@ func (h *hold) kept() time.Duration { return max(0, h.since.Add(h.req.MinHold).L
 
 // leave asks etcd once to end the hold.
 func (h *hold) leave(ctx context.Context) error {
-	then := clientv3.OpDelete(h.key)
-	left := h.kept()
-	var keeper clientv3.LeaseID
-	if left > 0 {
-		lease, err := call(ctx, h.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-			return h.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
-		})
-		if err != nil {
-			return err
-		}
-		keeper = lease.ID
-		then = clientv3.OpPut(h.key, h.note.text(true), clientv3.WithLease(keeper))
+	var there bool
+	var err error
+	if left := h.kept(); left > 0 {
+		there, err = h.leaveIn(ctx, left)
+	} else {
+		there, err = h.delete(ctx)
 	}
-	answer, err := h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{then}, nil)
 	switch {
 	case err != nil:
-		h.unsure = true // guarded by the turn
 		return err
-	case !answer.Succeeded && !h.unsure:
+	case !there && !h.unsure:
 		return fmt.Errorf("%w: its key is gone", driver.ErrLost)
-	case left > 0:
-		// etcd counts in seconds, and from two of them on: we end it in time.
-		time.AfterFunc(h.kept(), func() { h.d.life.Go(func() { h.d.revoke(keeper) }) })
 	}
 	return nil
+}
+
+// delete deletes the key, and reports whether it was there. Nobody else puts this key, so that it need not be compared; but a
+// request of ours that was given up may have put it anew after the hold was lost.
+func (h *hold) delete(ctx context.Context) (there bool, err error) {
+	defer func() { h.unsure = h.unsure || err != nil }() // guarded by the turn
+	if h.twice {
+		answer, err := h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{clientv3.OpDelete(h.key)}, nil)
+		return err == nil && answer.Succeeded, err
+	}
+	answer, err := call(ctx, h.d, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
+		return h.d.client.Delete(ctx, h.key)
+	})
+	return err == nil && answer.Deleted > 0, err
+}
+
+// leaveIn leaves the key there for a while, for MinHold, and reports whether it was there.
+func (h *hold) leaveIn(ctx context.Context, left time.Duration) (there bool, err error) {
+	keeper, err := call(ctx, h.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return h.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
+	})
+	if err != nil {
+		return false, err
+	}
+	put := clientv3.OpPut(h.key, h.note.text(true), clientv3.WithLease(keeper.ID))
+	answer, err := h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{put}, nil)
+	if err != nil {
+		h.unsure = true // guarded by the turn
+		return false, err
+	}
+	// etcd counts in seconds, and from two of them on: we end it in time.
+	time.AfterFunc(h.kept(), func() { h.d.life.Go(func() { h.d.revoke(keeper.ID) }) })
+	return answer.Succeeded, nil
 }
 
 // Renew implements [driver.Driver]. One keep-alive is for all leases; beside it etcd is asked whether their keys are there.

@@ -274,7 +274,7 @@ func (l *line) read(ctx context.Context) (behind bool, err error) {
 	q := queueOf(l.name, now.Kvs)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	same := slices.EqualFunc(q, l.queue, func(a, b entry) bool { return a.key == b.key })
+	same := slices.EqualFunc(q, l.queue, func(a, b entry) bool { return a.key == b.key && a.revision == b.revision })
 	behind = l.live && !same
 	if !l.live || !same {
 		l.wakeAll()
@@ -382,12 +382,13 @@ func (l *line) look(w *waiter) (verdict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := l.queue.find(w.key)
+	there := i >= 0 && l.queue[i].revision == w.revision // and not an earlier key of that name
 	switch {
 	case l.err != nil:
 		return waits, l.err
-	case !l.live, i < 0 && l.revision < w.revision:
+	case !l.live, !there && l.revision < w.revision:
 		return waits, nil
-	case i < 0:
+	case !there:
 		return gone, nil
 	}
 	before := l.queue[:i]

@@ -62,7 +62,7 @@ var etcdMutants = []mutant{
 	{
 		breaks: "etcdlock: what failed leaves no key",
 		file:   "etcdlock/acquire.go", run: "TestCancelled/Granted",
-		old: "	if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.unsure {\n		a.s.suspect(a.key)\n	}", new: "",
+		old: "	if a.sent {\n		ctx, cancel", new: "	if false {\n		ctx, cancel",
 	},
 	{
 		breaks: "etcdlock: a request that was given up and comes true later is taken back",
@@ -87,12 +87,12 @@ var etcdMutants = []mutant{
 	{
 		breaks: "etcdlock: a release whose answer was lost is no loss",
 		file:   "etcdlock/lease.go", run: "TestLostAnswers",
-		old: "	case !answer.Succeeded && !h.unsure:", new: "	case !answer.Succeeded:",
+		old: "	case !there && !h.unsure:", new: "	case !there:",
 	},
 	{
 		breaks: "etcdlock: a release says so if the key was gone",
 		file:   "etcdlock/lease.go", run: "TestIsOwner",
-		old: "h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{then}, nil)", new: "h.d.commit(ctx, nil, []clientv3.Op{then}, nil)",
+		old: "	return err == nil && answer.Deleted > 0, err", new: "	return err == nil && answer.Deleted >= 0, err",
 	},
 	{
 		breaks: "etcdlock: a renewal looks whether the key is there",
@@ -107,7 +107,7 @@ var etcdMutants = []mutant{
 	{
 		breaks: "etcdlock: MinHold outlives the process",
 		file:   "etcdlock/lease.go", run: "TestMinHoldOutlivesProcess",
-		old: "h.note.text(true), clientv3.WithLease(keeper))", new: "h.note.text(true), clientv3.WithLease(h.s.id))",
+		old: "h.note.text(true), clientv3.WithLease(keeper.ID))", new: "h.note.text(true), clientv3.WithLease(h.s.id))",
 	},
 	{
 		breaks: "etcdlock: a watch that hangs costs seconds",
@@ -148,6 +148,46 @@ var etcdMutants = []mutant{
 		breaks: "etcd: two leases of one hold are renewed together, and spoil nothing for those beside them",
 		file:   "etcdlock/lease.go", run: "TestRenewTwice",
 		old: "if _, known := places[h]; !known {", new: "if true {",
+	},
+	{
+		breaks: "etcdlock: a lock that is taken over and over leaves one dead key",
+		file:   "etcdlock/nonce.go", run: "TestKeysAgain",
+		old: "	n.free = append(n.free, nonce)\n", new: "",
+	},
+	{
+		breaks: "etcdlock: a key that a request may put yet is none of a later one",
+		file:   "etcdlock/lease.go", run: "TestKeysNotAgain/PutUnheard",
+		old: "				h.sweepLater()\n			case err == nil", new: "				h.sweepLater()\n				h.d.nonces.give(h.nonce)\n			case err == nil",
+	},
+	{
+		breaks: "etcdlock: a key that a request which was given up may put yet is none of a later one",
+		file:   "etcdlock/acquire.go", run: "TestKeysNotAgain/PutGivenUp",
+		old: "			a.s.suspect(a.key)\n			return\n", new: "			a.s.suspect(a.key)\n",
+	},
+	{
+		breaks: "etcdlock: a key whose release was not answered is none of a later one",
+		file:   "etcdlock/lease.go", run: "TestKeysNotAgain/DeleteUnheard",
+		old: "err == nil && !h.unsure && h.req.MinHold == 0:", new: "err == nil && h.req.MinHold == 0:",
+	},
+	{
+		breaks: "etcdlock: a key that MinHold keeps is none of a later request",
+		file:   "etcdlock/lease.go", run: "TestKeysNotAgain/MinHold",
+		old: "err == nil && !h.unsure && h.req.MinHold == 0:", new: "err == nil && !h.unsure:",
+	},
+	{
+		breaks: "etcdlock: the key of an earlier hold, in a watch that lags, is not that of a request",
+		file:   "etcdlock/line.go", run: "TestOldKeyInView",
+		old: "i >= 0 && l.queue[i].revision == w.revision", new: "i >= 0",
+	},
+	{
+		breaks: "etcdlock: a watch that hangs is seen to, although the keys are the same again",
+		file:   "etcdlock/line.go", run: "TestDeafAgain",
+		old: "a.key == b.key && a.revision == b.revision", new: "a.key == b.key",
+	},
+	{
+		breaks: "etcdlock: a hold that was lost stays so, although its key comes again",
+		file:   "etcdlock/lease.go", run: "TestLateRepeatLost",
+		old: "	if h.twice {", new: "	if false {",
 	},
 	{
 		breaks: "etcdlock: the tokens of a block lie below those of the next hold",

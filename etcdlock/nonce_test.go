@@ -1,0 +1,202 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// puts returns the keys that a tap has seen put, each once.
+func (k *tap) puts() (all []string) {
+	for _, c := range k.calls() {
+		if c.what == "put" && !slices.Contains(all, c.key) {
+			all = append(all, c.key)
+		}
+	}
+	return all
+}
+
+// TestKeysAgain takes a lock over and over, waits for it, and is refused: each lets a key go, which is used again. etcd keeps what was
+// deleted in its index, so that each new one would make all looks at the queue slower.
+func TestKeysAgain(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d, other := open(t, client), open(t, dial(t, server))
+	k := tapped(client)
+	var last uint64
+	for range 20 {
+		l := acquire(t, d, request("again", "a"))
+		if l.Grant().Token <= last {
+			t.Fatalf("Token = %d after %d", l.Grant().Token, last)
+		}
+		release(t, l)
+		held := acquire(t, other, request("again", "b"))
+		refused(t, d, "again", "of a lock that is held")
+		w := waiting(t, d, request("again", "a"))
+		release(t, held)
+		l = w.get(t)
+		if last = l.Grant().Token; last <= held.Grant().Token {
+			t.Fatalf("Token = %d after %d", last, held.Grant().Token)
+		}
+		release(t, l)
+	}
+	if got := k.puts(); len(got) != 1 {
+		t.Errorf("one after the other, 60 requests of a driver for a name have put the keys %q, want one", got)
+	}
+}
+
+// TestKeysNotAgain ends requests in ways after which there may be a key, now or later: it is none of a later request's.
+func TestKeysNotAgain(t *testing.T) {
+	tests := []struct {
+		name string
+		run  func(t *testing.T, d driver.Driver, k *tap)
+	}{
+		{"PutUnheard", func(t *testing.T, d driver.Driver, k *tap) {
+			k.set(once("put", unheard))
+			release(t, acquire(t, d, request("name", "a")))
+		}},
+		{"PutGivenUp", func(t *testing.T, d driver.Driver, k *tap) {
+			ctx, cancel := context.WithCancel(t.Context())
+			k.set(once("put", func(c call) error {
+				cancel()
+				<-c.ctx.Done()
+				return c.ctx.Err()
+			}))
+			if _, err := d.Acquire(ctx, request("name", "a")); !errors.Is(err, context.Canceled) {
+				t.Fatalf("Acquire = %v, want the cause of its context", err)
+			}
+		}},
+		{"DeleteUnheard", func(t *testing.T, d driver.Driver, k *tap) {
+			k.set(once("delete", unheard))
+			release(t, acquire(t, d, request("name", "a")))
+		}},
+		{"MinHold", func(t *testing.T, d driver.Driver, k *tap) {
+			k.set(nil)
+			req := request("name", "a")
+			req.MinHold = time.Second
+			since := driver.Now()
+			release(t, acquire(t, d, req))
+			refused(t, d, "name", "while MinHold keeps it")
+			l := acquire(t, d, request("name", "b"))
+			if kept := driver.Now().Sub(since); kept < req.MinHold {
+				t.Errorf("granted %v after a hold with a MinHold of %v", kept, req.MinHold)
+			}
+			release(t, l)
+		}},
+	}
+	server := etcdtest.Start(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			client := dial(t, server)
+			k := tapped(client)
+			d := open(t, client)
+			release(t, acquire(t, d, request("name", "warm")))
+			tt.run(t, d, k)
+			first := k.puts()[0]
+			k.set(nil)
+			release(t, acquire(t, d, request("name", "later")))
+			if got := k.puts(); slices.Contains(got, first) {
+				t.Errorf("a key in doubt, %q, is used again", first)
+			}
+		})
+	}
+}
+
+// A delayed watcher tells what it has heard when it is let go.
+type delayed struct {
+	clientv3.Watcher
+	mu   sync.Mutex
+	free chan struct{} // closed when it may tell; nil for now
+}
+
+func (w *delayed) hold() (free func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.free = make(chan struct{})
+	return sync.OnceFunc(func() { close(w.free) })
+}
+
+func (w *delayed) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(to)
+		for said := range from {
+			w.mu.Lock()
+			free := w.free
+			w.mu.Unlock()
+			if free != nil {
+				select {
+				case <-free:
+				case <-ctx.Done():
+					return
+				}
+			}
+			select {
+			case to <- said:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return to
+}
+
+// TestOldKeyInView has a watch lag, so that it shows the key that a request uses as it was in an earlier hold: at the head of the queue.
+func TestOldKeyInView(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	late := &delayed{Watcher: client.Watcher}
+	client.Watcher = late
+	k := tapped(client)
+	d, other := open(t, client), open(t, dial(t, server))
+	l := acquire(t, other, request("view", "first"))
+	w := waiting(t, d, request("view", "a"))
+	release(t, l)
+	l = w.get(t) // the driver watches
+	free := late.hold()
+	defer free()
+	release(t, l)
+	held := acquire(t, other, request("view", "second"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the watch is compared with etcd after 2 s
+	defer cancel()
+	if got, err := d.Acquire(ctx, request("view", "a")); err == nil {
+		t.Fatalf("Acquire = token %d while another process holds the lock with token %d", got.Grant().Token, held.Grant().Token)
+	}
+	if got := k.puts(); len(got) != 1 {
+		t.Fatalf("the driver has put the keys %q; this test is about one that is used again", got)
+	}
+	free()
+	w = waiting(t, d, request("view", "a"))
+	release(t, held)
+	release(t, w.get(t))
+}
+
+// TestDeafAgain has a watch fall silent that shows an earlier hold of the key that a request uses: compared with etcd it is behind, although
+// the keys are the same.
+func TestDeafAgain(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	var deafened atomic.Bool
+	client.Watcher = deaf{client.Watcher, func() bool { return !deafened.Load() }}
+	d, other := open(t, client), open(t, dial(t, server))
+	l := acquire(t, other, request("silent", "first"))
+	w := waiting(t, d, request("silent", "a"))
+	release(t, l)
+	l = w.get(t) // the driver watches
+	deafened.Store(true)
+	release(t, l)
+	began := time.Now()
+	release(t, acquire(t, d, request("silent", "a")))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("a watch that hangs cost a request %v", took)
+	}
+}
