@@ -47,6 +47,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	if l != nil && l.hold.key == a.key { // the grant came too late
 		l.hold.forget()
+		a.nonce = "" // another call of the owner may have joined the hold, and delete the key by its own release
 	}
 	a.withdraw(ctx)
 	if ctx.Err() != nil {
@@ -324,5 +325,7 @@ func (a *attempt) withdraw(ctx context.Context) {
 			return
 		}
 	}
-	a.d.nonces.give(a.nonce)
+	if a.nonce != "" {
+		a.d.nonces.give(a.nonce)
+	}
 }

@@ -34,5 +34,5 @@ func checkRevision(revision int64) error {
 	return nil
 }
 
-// blockOf returns how many tokens a request is given.
+// blockOf returns how many tokens a request can be given.
 func blockOf(req driver.Request) int { return min(max(req.Tokens, 1), maxBlock) }
