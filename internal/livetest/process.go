@@ -216,6 +216,13 @@ func (p *Process) PID() int {
 	return p.run.pid
 }
 
+// MayEnd says that the process may end by itself from now on, as one does that others tell to. Else it fails the test.
+func (p *Process) MayEnd() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.run.told = true
+}
+
 // Up reports whether the process runs and does not hang.
 func (p *Process) Up() bool {
 	p.mu.Lock()

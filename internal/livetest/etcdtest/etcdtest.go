@@ -301,6 +301,7 @@ func (c *ClusterSetup) Replace(old *Server) *Server {
 			return err
 		})
 	}
+	old.MayEnd() // as it does when it hears of it, if it is not killed before
 	change("remove", c.id(via, old))
 	old.Kill()
 	fresh := c.newMember()
