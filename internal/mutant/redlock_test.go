@@ -492,4 +492,16 @@ var redlockMutants = []mutant{
 		old: "local done = #fields == 0 or redis.pcall('HSET', meta, unpack(fields))",
 		new: "local done = #fields == 0 or redis.call('HSET', meta, unpack(fields))",
 	},
+	{
+		breaks: "an extension that a node could not make is no vote",
+		file:   "redislock/redlock/script.go", run: "TestExtensionWithNumberWithoutMemory",
+		old: "      prolong(lock, ARGV[arg + 2]) -- whatever becomes of the rest\n",
+		new: "",
+	},
+	{
+		breaks: "releases that a node refuses keep nothing else from it",
+		file:   "redislock/redlock/node.go", run: "TestNodesWithoutMemory",
+		old: "	n.refused = append(n.refused, o)\n",
+		new: "	n.queue = append([]*order{o}, n.queue...)\n",
+	},
 }

@@ -83,6 +83,19 @@ func TestNodesWithoutMemory(t *testing.T) {
 	if err := l.Release(within(t, enough)); err == nil || !strings.Contains(err.Error(), "OOM") {
 		t.Errorf("Release without memory = %v, want an error that says OOM", err)
 	}
+	if _, err := d.Status(within(t, enough), "kept"); err != nil {
+		t.Errorf("Status while a release waits for memory = %v", err)
+	}
+	const times = 20
+	renewed := 0
+	for range times { // a slow machine may miss some
+		if renew(t, d, kept) == nil {
+			renewed++
+		}
+	}
+	if renewed < times/2 {
+		t.Errorf("%d of %d renewals while a release waits for memory", renewed, times)
+	}
 	limit("0")
 	c.have(t, "kept")
 	if err := renew(t, d, kept); err != nil {

@@ -52,6 +52,8 @@ type node struct {
 	client  rueidis.Client // nil while there is none
 	wires   map[*wire]bool // connections that are open; none of a user's client
 	queue   []*order
+	refused []*order       // what frees locks and was not carried out, for want of memory; to be queued again
+	retryAt driver.Instant // when
 	resting bool           // the goroutine waits for orders
 	busy    driver.Instant // since when the call under way is; zero without one
 	broken  error          // why there is no connection; nil if there is, or none was needed yet
@@ -77,7 +79,7 @@ func (n *node) keep(o *order) {
 	if !n.busy.IsZero() {
 		o.end = driver.Instant{}
 	}
-	if len(n.queue) >= 2*maxQueue || len(n.queue) >= maxQueue && !o.end.IsZero() {
+	if all := len(n.queue) + len(n.refused); all >= 2*maxQueue || all >= maxQueue && !o.end.IsZero() {
 		n.mu.Unlock()
 		o.answer("", errDown)
 		return
@@ -92,7 +94,10 @@ func (n *node) enqueue(o *order) {
 	n.resting = false
 	n.mu.Unlock()
 	if wake {
-		n.wake <- struct{}{}
+		select {
+		case n.wake <- struct{}{}:
+		default: // it has yet to see that it was woken before
+		}
 	}
 }
 
@@ -142,18 +147,34 @@ func (n *node) run() {
 	pause := leastPause
 	for n.life.Err() == nil {
 		if batch = n.take(batch[:0]); len(batch) == 0 {
-			select {
-			case <-n.wake:
-			case <-n.life.Done():
-			}
+			n.sleep()
 			continue
 		}
 		answers, err := n.call(&c, batch)
-		if n.deliver(batch, answers, err) {
-			pause = leastPause
-		} else {
+		if err != nil {
+			n.fail(batch, err)
 			n.rest(&pause)
+			continue
 		}
+		pause = leastPause
+		n.deliver(batch, answers)
+	}
+}
+
+// sleep returns when there is something to do.
+func (n *node) sleep() {
+	n.mu.Lock()
+	var again <-chan time.Time
+	if len(n.refused) > 0 {
+		timer := time.NewTimer(n.retryAt.Left(driver.Now()))
+		defer timer.Stop()
+		again = timer.C
+	}
+	n.mu.Unlock()
+	select {
+	case <-n.wake:
+	case <-again:
+	case <-n.life.Done():
 	}
 }
 
@@ -174,6 +195,9 @@ func (n *node) take(batch []*order) []*order {
 	now := driver.Now()
 	var late []*order
 	n.mu.Lock()
+	if len(n.refused) > 0 && n.retryAt.Reached(now) { // behind the others: many of them would keep these from being carried out
+		n.queue, n.refused = append(n.queue, n.refused...), nil
+	}
 	taken := 0
 	for _, o := range n.queue {
 		if len(batch) == maxBatch || len(batch) > 0 && (o.script() == restScript || batch[0].script() == restScript) {
@@ -237,18 +261,12 @@ func (n *node) eval(client rueidis.Client, c *call) ([]string, error) {
 	return r.AsStrSlice()
 }
 
-// deliver brings a batch its answers, and reports whether all went well. Of what was not done, what frees locks goes back to the head of the
-// queue.
-func (n *node) deliver(batch []*order, answers []string, err error) bool {
-	if err != nil {
-		n.fail(batch, err)
-		return false
-	}
+// deliver brings a batch its answers. Of what was not done, what frees locks is asked again later.
+func (n *node) deliver(batch []*order, answers []string) {
 	n.mu.Lock()
 	n.busy = driver.Instant{}
 	n.broken = nil
 	n.mu.Unlock()
-	var again []*order
 	for i, o := range batch {
 		text, refused := strings.CutPrefix(answers[i], refusal)
 		if !refused {
@@ -258,23 +276,20 @@ func (n *node) deliver(batch []*order, answers []string, err error) bool {
 		o.answer("", errors.New(strings.TrimSpace(text)))
 		if o.frees() {
 			o.to = nil // who waited is told that it takes longer
-			again = append(again, o)
+			n.retry(o)
 		}
 	}
-	if len(again) > 0 {
-		n.retry(again)
-	}
-	return len(again) == 0
 }
 
-// retry puts orders back to the head of the queue.
-func (n *node) retry(again []*order) {
+// retry notes what is to be asked again.
+func (n *node) retry(o *order) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, o := range again {
-		o.state = unsent
+	o.state = unsent
+	if len(n.refused) == 0 {
+		n.retryAt = driver.Now().Add(mostPause)
 	}
-	n.queue = append(again, n.queue...)
+	n.refused = append(n.refused, o)
 }
 
 // refusal begins the answer to a request that Redis did not carry out, mostly because it has no memory left.
@@ -286,7 +301,7 @@ func (n *node) fail(batch []*order, err error) {
 	n.mu.Lock()
 	n.busy = driver.Instant{}
 	n.broken = clean(err)
-	for _, o := range slices.Concat(batch, n.queue) {
+	for _, o := range slices.Concat(batch, n.refused, n.queue) {
 		switch {
 		case o.frees():
 			o.doubt = o.doubt || o.state == sent
@@ -299,7 +314,7 @@ func (n *node) fail(batch []*order, err error) {
 			}
 		}
 	}
-	n.queue = again
+	n.queue, n.refused = again, nil
 	n.mu.Unlock()
 	if !isReply(err) {
 		n.hangUp(err)

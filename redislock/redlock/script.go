@@ -154,9 +154,8 @@ for i = 1, n do
       -- that is the answer
     elseif mine then
       local number = ARGV[arg + 3] .. ' '
-      if sub(v, #nonce + 1, #nonce + #number) == number then
-        prolong(lock, ARGV[arg + 2])
-      else -- so that the owner, asking again, is told this token here, too
+      prolong(lock, ARGV[arg + 2]) -- whatever becomes of the rest
+      if sub(v, #nonce + 1, #nonce + #number) ~= number then -- so that the owner, asking again, is told this token here, too
         write(i, lock, nonce .. ARGV[arg + 3] .. string.match(v, ' .*$', #nonce + 1), ARGV[arg + 2])
       end
       answer = 'o'

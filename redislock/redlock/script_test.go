@@ -352,6 +352,18 @@ func TestWithoutMemory(t *testing.T) {
 	}
 }
 
+// An extension that has to tell the node its number extends all the same, also beside requests that ask for memory.
+func TestExtensionWithNumberWithoutMemory(t *testing.T) {
+	b := newBench(t, true)
+	b.ask("a one~ 1000 7 " + rest)
+	b.server.Must("CONFIG", "SET", "maxmemory", "1")
+	got := b.ask("e one~ 60000 9 "+rest, "z: a two~ 60000 7 "+rest)
+	left, _ := b.server.Must("PTTL", "x").(int64)
+	if got[0] != "o" || left < 50000 {
+		t.Errorf("the answer is %q, and the key lasts %d ms, want o and 60000", got[0], left)
+	}
+}
+
 // TestWireFormat keeps what other clients rely on: version 1.
 func TestWireFormat(t *testing.T) {
 	b := newBench(t, true)
