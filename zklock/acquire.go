@@ -403,7 +403,7 @@ func (a *attempt) next(seen sight) bool {
 func (s *session) heard(start *driver.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if driver.Now().Sub(s.acked) > s.tenure()/6 {
+	if driver.Now().Sub(s.acked) > s.hardly() {
 		return false
 	}
 	*start = s.acked

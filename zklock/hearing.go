@@ -43,6 +43,9 @@ func (h *hearing) add(e exchange, timeout time.Duration) {
 	if h.sure.Before(e.said) {
 		h.open = append(h.open, e)
 	}
+	for len(h.open) > 2 && h.open[1].answered.Sub(e.answered) <= -2*reported(timeout) {
+		h.open = h.open[1:] // the next one counts for whatever is asked from now on, and an idle session would remember all its pings
+	}
 }
 
 // credit returns the moment from which a holder may count the [session.tenure], now that the leader has answered what was asked

@@ -147,17 +147,16 @@ func TestSilenceShortens(t *testing.T) {
 	s, proxy := begun(t, timeout)
 	link := 0
 	var last, start driver.Instant
-	var again time.Duration
 	livetest.Await(t, "answer on the connection that was silent", func() (err error) {
 		link = s.linkNow()
 		if _, err := s.confirm(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		last = driver.Now()
 		heal := proxy.Stall()
+		last = driver.Now()                                // a ping may have been answered until now
 		time.Sleep(timeout - tenure(timeout) + timeout/30) // the silence is what matters; after 2/3 the library leaves a server
 		heal()
-		if start, again, err = s.ask(t.Context()); err == nil && s.linkNow() != link {
+		if start, _, err = s.ask(t.Context()); err == nil && s.linkNow() != link {
 			err = errApart
 		}
 		return err
@@ -165,11 +164,47 @@ func TestSilenceShortens(t *testing.T) {
 	if late := start.Add(tenure(timeout)).Sub(last.Add(timeout)); late > 0 {
 		t.Errorf("a lease counts until %v after the session may have ended", late)
 	}
-	if again <= 0 || again > reported(timeout) {
-		t.Errorf("another question is said to be worth more after %v, want %v at most", again, reported(timeout))
+}
+
+// A lease that would be much shorter is worth a wait until the server must have told the leader of us, and one that is hardly shorter is not.
+func TestConfirmWaits(t *testing.T) {
+	const timeout = 4 * time.Second
+	for _, tt := range []struct {
+		name  string
+		less  time.Duration // than a full lease
+		waits bool
+	}{
+		{"Much", tenure(timeout) / 3, true},
+		{"Hardly", tenure(timeout) / 12, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, _ := begun(t, timeout)
+			asked := driver.Now()
+			s.mu.Lock()
+			s.hearing = hearing{sure: asked.Add(tenure(timeout) - timeout - tt.less)}
+			s.mu.Unlock()
+			start, err := s.confirm(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if full := !start.Before(asked); full != tt.waits {
+				t.Errorf("the lease counts from %v before it was asked for, after %v", asked.Sub(start), driver.Now().Sub(asked))
+			}
+		})
 	}
-	asked := driver.Now()
-	if start, err := s.confirm(t.Context()); err != nil || start.Before(asked) {
-		t.Errorf("confirm = %v before it was asked (%v), want a full lease", asked.Sub(start), err)
+}
+
+// What is known of a session that nobody uses stays small.
+func TestHearingForgets(t *testing.T) {
+	const timeout = 15 * time.Second
+	var h hearing
+	now := driver.Now()
+	h.begin(now)
+	for i := range 10_000 {
+		said := now.Add(time.Duration(i) * timeout / 3)
+		h.add(exchange{said, said.Add(time.Millisecond)}, timeout)
+	}
+	if len(h.open) > 10 {
+		t.Errorf("%d exchanges are remembered", len(h.open))
 	}
 }

@@ -283,6 +283,9 @@ func (s *session) disconnect() (lost bool) {
 // tenure is for how long a holder may rely on the session; it is called with the mutex held.
 func (s *session) tenure() time.Duration { return tenure(s.timeout) }
 
+// hardly is by how much a lease may be shorter without it being worth a wait. It is called with the mutex held.
+func (s *session) hardly() time.Duration { return s.tenure() / 6 }
+
 // tenure is so much less than the timeout that a session which says something every now and then is sure to live as long, from
 // whenever it asks: the library says something every third of the timeout, and within a quarter the leader has been told. What
 // was not said, or not answered, shortens it: see [hearing].
@@ -404,11 +407,11 @@ func (s *session) ask(ctx context.Context) (start driver.Instant, again time.Dur
 		return asked, 0, err
 	}
 	start = s.ack(asked)
-	if start == asked {
-		return start, 0, nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if asked.Sub(start) <= s.hardly() {
+		return start, 0, nil
+	}
 	return start, s.hearing.next(driver.Now(), s.timeout), nil
 }
 

@@ -181,4 +181,19 @@ var zookeeperMutants = []mutant{
 		file:   "zklock/lease.go", run: "TestChangedBeforeRenewal",
 		old: "if err != nil || !slices.ContainsFunc(", new: "if true || !slices.ContainsFunc(",
 	},
+	{
+		breaks: "zookeeper: a session that nobody uses takes no memory for it",
+		file:   "zklock/hearing.go", run: "TestHearingForgets",
+		old: "<= -2*reported(timeout) {", new: "<= -1e6*reported(timeout) {",
+	},
+	{
+		breaks: "zookeeper: nobody waits for a lease that is hardly longer",
+		file:   "zklock/session.go", run: "TestConfirmWaits",
+		old: "return s.tenure() / 6 }", new: "return 0 }",
+	},
+	{
+		breaks: "zookeeper: who would get a much shorter lease waits for a longer one",
+		file:   "zklock/session.go", run: "TestConfirmWaits",
+		old: "return s.tenure() / 6 }", new: "return s.tenure() }",
+	},
 }
