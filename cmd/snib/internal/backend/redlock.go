@@ -93,13 +93,20 @@ func (r *Redlock) Examine(ctx context.Context) ([]redlock.NodeStatus, error) {
 	return all, r.explain(err)
 }
 
-// Denied says which node does not let us in, or nil.
-func (r *Redlock) Denied(ctx context.Context) error {
+// Reach says what no waiting heals: which node does not let us in, or why most of them can't be asked; or nil.
+func (r *Redlock) Reach(ctx context.Context) error {
 	all, err := r.Examine(ctx)
+	var silent []error
 	for _, n := range all {
 		if Denied(n.Err) {
 			return r.explain(fmt.Errorf("%s: %w", n.Address, n.Err))
 		}
+		if n.State == redlock.NodeUnreachable {
+			silent = append(silent, fmt.Errorf("%s: %w", n.Address, n.Err))
+		}
+	}
+	if len(silent) > len(all)/2 {
+		return r.explain(fmt.Errorf("%d of %d nodes do not answer: %w", len(silent), len(all), errors.Join(silent...)))
 	}
 	return err
 }

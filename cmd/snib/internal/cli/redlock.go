@@ -44,7 +44,7 @@ func (a *app) redlockCommand() *cobra.Command {
 			if *floor == 0 {
 				return usagef("recover needs --floor: the greatest fencing token that any resource has seen")
 			}
-			if err := nodes.Denied(ctx); err != nil { // no time heals that
+			if err := nodes.Reach(ctx); err != nil {
 				return err
 			}
 			if err := a.recoverNodes(ctx, nodes, *floor, wait.value); err != nil {
