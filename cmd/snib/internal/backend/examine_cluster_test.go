@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/redislock"
@@ -41,7 +43,15 @@ func wantTold(t *testing.T, all []Finding, want []string) {
 // TestEtcdFindings breaks one thing after the other in a cluster, and looks what is told.
 func TestEtcdFindings(t *testing.T) {
 	alarm := func(kind etcdserverpb.AlarmType) func(*etcdCluster) {
-		return func(c *etcdCluster) { c.alarms = []*etcdserverpb.AlarmMember{{MemberID: 1, Alarm: kind}} }
+		return func(c *etcdCluster) { c.alarms.Alarms = []*etcdserverpb.AlarmMember{{MemberID: 1, Alarm: kind}} }
+	}
+	deny := func(addresses ...string) func(*etcdCluster) {
+		return func(c *etcdCluster) {
+			for _, address := range addresses {
+				c.denied[address] = true
+				delete(c.said, uint64(address[len("http://")]-'a'+1))
+			}
+		}
 	}
 	tests := []struct {
 		name   string
@@ -50,8 +60,8 @@ func TestEtcdFindings(t *testing.T) {
 	}{
 		{"Sound", func(*etcdCluster) {}, nil},
 		{"Down", func(c *etcdCluster) { delete(c.said, 3) }, []string{"note member c", "note members"}},
-		{"Two", func(c *etcdCluster) { c.members = c.members[:2]; delete(c.said, 3) }, []string{"note members"}},
-		{"Learner", func(c *etcdCluster) { c.members[2].IsLearner = true }, []string{"note members"}}, // two that vote
+		{"Two", func(c *etcdCluster) { c.members.Members = c.members.Members[:2]; delete(c.said, 3) }, []string{"note members"}},
+		{"Learner", func(c *etcdCluster) { c.members.Members[2].IsLearner = true }, []string{"note members"}}, // two that vote
 		{"TwoLeaders", func(c *etcdCluster) { c.said[2].Leader = 2 }, []string{"unmet leader"}},
 		{"NoLeader", func(c *etcdCluster) { c.said[2].Leader = 0 }, []string{"unmet leader"}},
 		{"StrangeLeader", func(c *etcdCluster) {
@@ -67,17 +77,47 @@ func TestEtcdFindings(t *testing.T) {
 		{"Corrupt", alarm(etcdserverpb.AlarmType_CORRUPT), []string{"unmet alarms"}},
 		{"Open", func(c *etcdCluster) { c.auth.Enabled = false }, []string{"note access"}},
 		{"AccessUnknown", func(c *etcdCluster) { c.auth = nil }, []string{"note access"}},
+		{"MembersUnknown", func(c *etcdCluster) { c.members = nil }, []string{"note leader", "note members"}},
+		{"AlarmsUnknown", func(c *etcdCluster) { c.alarms = nil }, []string{"note alarms"}},
+		{"StatusUnknown", deny("http://a", "http://b", "http://c"), []string{"note leader", "note members"}},
+		{"StatusUnknownOfOne", deny("http://b"), []string{"note members"}}, // in the midst of an upgrade
+		{"StatusUnknownAndDown", func(c *etcdCluster) { deny("http://a", "http://b")(c); delete(c.said, 3) },
+			[]string{"note leader", "note member c", "note members"}},
+		{"AllUnknown", func(c *etcdCluster) { *c = etcdCluster{denied: map[string]bool{"http://a": true}} },
+			[]string{"note access", "note alarms", "note leader", "note members"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := etcdCluster{said: map[uint64]*clientv3.StatusResponse{}, auth: &clientv3.AuthStatusResponse{Enabled: true}}
+			c := etcdCluster{
+				members: &clientv3.MemberListResponse{}, said: map[uint64]*clientv3.StatusResponse{}, denied: map[string]bool{},
+				alarms: &clientv3.AlarmResponse{}, auth: &clientv3.AuthStatusResponse{Enabled: true},
+			}
 			for id, name := range []string{"a", "b", "c"} {
-				c.members = append(c.members, &etcdserverpb.Member{ID: uint64(id + 1), Name: name})
+				c.members.Members = append(c.members.Members, &etcdserverpb.Member{ID: uint64(id + 1), Name: name, ClientURLs: []string{"http://" + name}})
 				c.said[uint64(id+1)] = &clientv3.StatusResponse{Version: "3.6.0", Leader: 1, RaftIndex: 9000, RaftAppliedIndex: 8999, DbSize: 100, DbSizeQuota: 1000}
 			}
 			tt.change(&c)
 			wantTold(t, c.findings(), tt.want)
 		})
+	}
+}
+
+// TestEtcdAsk: that a member denies its status is kept apart from that it is not there.
+func TestEtcdAsk(t *testing.T) {
+	c := etcdCluster{members: &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{
+		{ID: 1, ClientURLs: []string{"http://a"}}, {ID: 2, ClientURLs: []string{"http://b"}}, {ID: 3, ClientURLs: []string{"http://c"}},
+	}}}
+	c.ask(t.Context(), []string{"http://b"}, func(_ context.Context, address string) (*clientv3.StatusResponse, error) {
+		switch address {
+		case "http://a":
+			return &clientv3.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 1}}, nil
+		case "http://b":
+			return nil, rpctypes.ErrPermissionDenied
+		}
+		return nil, context.DeadlineExceeded
+	})
+	if len(c.said) != 1 || c.said[1] == nil || len(c.denied) != 1 || !c.denied["http://b"] {
+		t.Errorf("1 answers, 2 denies it and 3 does not: got %v, denied by %v", c.said, c.denied)
 	}
 }
 

@@ -15,61 +15,74 @@ import (
 // memberAnswers is how long a member of a cluster has to say how it is: the others are asked meanwhile.
 const memberAnswers = 5 * time.Second
 
-// An etcdCluster is what the members of a cluster say of themselves.
+// An etcdCluster is what the members of a cluster say of themselves. What is nil we may not know: without the role root all but some
+// versions deny one or the other where users log in. Status is denied from 3.6.0 and 3.5.28 on up to the releases of May 2026, the list
+// of members and alarms by 3.5.28 alone (etcd's pull requests 14663, 21550 and 21666).
 type etcdCluster struct {
-	members []*etcdserverpb.Member
-	said    map[uint64]*clientv3.StatusResponse // by the id of the member; without those that don't answer
-	alarms  []*etcdserverpb.AlarmMember
-	auth    *clientv3.AuthStatusResponse // nil if we may not know
+	members *clientv3.MemberListResponse
+	said    map[uint64]*clientv3.StatusResponse // by the id of the member; without those that don't answer, or deny it
+	denied  map[string]bool                     // the addresses that answered that we may not know
+	alarms  *clientv3.AlarmResponse
+	auth    *clientv3.AuthStatusResponse
 }
 
 func examineEtcd(ctx context.Context, client *clientv3.Client) ([]Finding, error) {
-	list, err := client.MemberList(ctx)
-	if err != nil {
+	var c etcdCluster
+	var err error
+	if c.members, err = client.MemberList(ctx); err != nil && !etcdDenied(err) {
 		return nil, err
 	}
-	c := etcdCluster{members: list.Members, said: etcdStatus(ctx, client, list.Members)}
-	alarms, err := client.AlarmList(ctx)
-	if err != nil {
+	c.ask(ctx, client.Endpoints(), func(ctx context.Context, address string) (*clientv3.StatusResponse, error) {
+		return client.Status(ctx, address)
+	})
+	if c.alarms, err = client.AlarmList(ctx); err != nil && !etcdDenied(err) {
 		return nil, err
 	}
-	c.alarms = alarms.Alarms
 	if c.auth, err = client.AuthStatus(ctx); err != nil && !etcdDenied(err) {
 		return nil, err
 	}
 	return c.findings(), nil
 }
 
-// etcdStatus asks all members at once, by the addresses that they tell clients and by ours: behind a proxy some lead nowhere.
-func etcdStatus(ctx context.Context, client *clientv3.Client, members []*etcdserverpb.Member) map[uint64]*clientv3.StatusResponse {
+// ask asks all members at once, by the addresses that they tell clients and by ours: behind a proxy some lead nowhere.
+func (c *etcdCluster) ask(ctx context.Context, ours []string, status func(ctx context.Context, address string) (*clientv3.StatusResponse, error)) {
 	ctx, cancel := context.WithTimeout(ctx, memberAnswers)
 	defer cancel()
-	ask := slices.Clone(client.Endpoints())
-	for _, m := range members {
-		ask = append(ask, m.ClientURLs...)
+	addresses := slices.Clone(ours)
+	for _, m := range c.list() {
+		addresses = append(addresses, m.ClientURLs...)
 	}
-	slices.Sort(ask)
-	said := make(map[uint64]*clientv3.StatusResponse)
+	slices.Sort(addresses)
+	c.said, c.denied = make(map[uint64]*clientv3.StatusResponse), make(map[string]bool)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, endpoint := range slices.Compact(ask) {
+	for _, address := range slices.Compact(addresses) {
 		all.Go(func() {
-			answer, err := client.Status(ctx, endpoint)
-			if err != nil {
-				return // none of its addresses answers, or another one does
-			}
+			answer, err := status(ctx, address)
 			mu.Lock()
 			defer mu.Unlock()
-			said[answer.Header.MemberId] = answer
+			switch {
+			case err == nil:
+				c.said[answer.Header.MemberId] = answer
+			case etcdDenied(err):
+				c.denied[address] = true
+			} // else none of its addresses answers, or another one does
 		})
 	}
 	all.Wait()
-	return said
+}
+
+// list are the members, as far as we may know.
+func (c *etcdCluster) list() []*etcdserverpb.Member {
+	if c.members == nil {
+		return nil
+	}
+	return c.members.Members
 }
 
 func (c *etcdCluster) findings() []Finding {
 	all := []Finding{c.size(), c.leader()}
-	for _, m := range c.members {
+	for _, m := range c.list() {
 		all = append(all, c.member(m)...)
 	}
 	return append(all, c.alarm(), c.access(), Finding{
@@ -77,10 +90,21 @@ func (c *etcdCluster) findings() []Finding {
 	})
 }
 
+// unknown is a finding about what we may not ask.
+func unknown(check, how string) Finding {
+	return Finding{check, Note, "not known: this user may not ask", how + " tells it to root"}
+}
+
 // size tells how many may fail.
 func (c *etcdCluster) size() Finding {
+	switch {
+	case c.members == nil:
+		return unknown("members", "etcdctl member list")
+	case len(c.denied) > 0: // who is not in said may be well
+		return unknown("members", "etcdctl endpoint status --cluster")
+	}
 	voters, up := 0, 0
-	for _, m := range c.members {
+	for _, m := range c.list() {
 		if m.IsLearner {
 			continue
 		}
@@ -114,6 +138,9 @@ func quorumFinding(check, one, do string, all, up int) Finding {
 
 // leader tells whether all who answer follow the same one.
 func (c *etcdCluster) leader() Finding {
+	if c.members == nil || len(c.said) == 0 && len(c.denied) > 0 {
+		return unknown("leader", "etcdctl endpoint status --cluster")
+	}
 	leaders := map[uint64]bool{}
 	for _, s := range c.said {
 		leaders[s.Leader] = true
@@ -122,7 +149,7 @@ func (c *etcdCluster) leader() Finding {
 		return Finding{"leader", Unmet, "not all members follow the same one", "an election is under way, or members don't reach one another: look at the network between them"}
 	}
 	for id := range leaders {
-		for _, m := range c.members {
+		for _, m := range c.list() {
 			if m.ID == id {
 				return Finding{Check: "leader", Verdict: Good, Value: etcdName(m)}
 			}
@@ -145,6 +172,9 @@ const lagging = 1000
 // member tells how one is.
 func (c *etcdCluster) member(m *etcdserverpb.Member) []Finding {
 	check, s := "member "+etcdName(m), c.said[m.ID]
+	if s == nil && slices.ContainsFunc(m.ClientURLs, func(address string) bool { return c.denied[address] }) {
+		return nil // it is there, and that we may not know more is said of all
+	}
 	if s == nil {
 		return []Finding{{check, Note, "does not answer, at " + strings.Join(m.ClientURLs, " or "), "start it, or see whether it can be reached from here"}}
 	}
@@ -175,12 +205,15 @@ func etcdSize(check string, s *clientv3.StatusResponse) Finding {
 }
 
 func (c *etcdCluster) alarm() Finding {
-	if len(c.alarms) == 0 {
+	if c.alarms == nil {
+		return unknown("alarms", "etcdctl alarm list")
+	}
+	if len(c.alarms.Alarms) == 0 {
 		return Finding{Check: "alarms", Verdict: Good, Value: "none"}
 	}
 	var kinds []string
 	advice := "look at the members' logs"
-	for _, a := range c.alarms {
+	for _, a := range c.alarms.Alarms {
 		kinds = append(kinds, a.Alarm.String())
 		switch a.Alarm {
 		case etcdserverpb.AlarmType_NOSPACE:
@@ -195,7 +228,7 @@ func (c *etcdCluster) alarm() Finding {
 
 func (c *etcdCluster) access() Finding {
 	if c.auth == nil {
-		return Finding{"access", Note, "not known: this user may not ask", "etcdctl auth status tells it to root"}
+		return unknown("access", "etcdctl auth status")
 	}
 	text := map[bool]string{true: "users have to log in", false: "anybody who reaches the servers can free each lock"}[c.auth.Enabled]
 	return tell("access", text, c.auth.Enabled, Note, "etcdctl auth enable makes users log in; or let only those reach it who may")
