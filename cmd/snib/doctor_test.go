@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -93,6 +94,30 @@ func TestDoctorEtcd(t *testing.T) {
 		s.Ctl("user", "grant-role", "bob", "locks")
 		s.RequireLogin()
 		wantUnmet(t, "etcd://bob:builder@"+s.Addr(), "note members")
+	})
+
+	t.Run("TLS", func(t *testing.T) { // is what the member gets of us, whatever it advertises
+		open, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		came := make(chan bool, 1)
+		go func() {
+			conn, err := open.Accept()
+			if err == nil {
+				_ = conn.Close()
+			}
+			came <- err == nil
+		}()
+		s := etcdtest.StartSecure(t, "--advertise-client-urls", "http://"+open.Addr().String())
+		s.RequireLogin()
+		wantUnmet(t, "etcds://root:"+etcdtest.Password+"@"+s.Addr()+"?ca="+s.Certificate(), "note members")
+		if err := open.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if <-came {
+			t.Error("doctor spoke without TLS to the address that the member advertises")
+		}
 	})
 
 	t.Run("Full", func(t *testing.T) {

@@ -69,11 +69,11 @@ func Start(t testing.TB, flags ...string) *Server {
 
 // StartSecure is [Start] of a server that speaks TLS with clients, by a certificate for 127.0.0.1 that it has made and
 // signed itself: see [Server.Certificate].
-func StartSecure(t testing.TB) *Server {
+func StartSecure(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	s := newServer(t, "secure")
 	s.secure = true
-	s.Process = livetest.Start(t, s.command([]*Server{s}, "new", []string{"--auto-tls"}))
+	s.Process = livetest.Start(t, s.command([]*Server{s}, "new", append([]string{"--auto-tls"}, flags...)))
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +84,13 @@ func TestEtcdFindings(t *testing.T) {
 		{"StatusUnknownOfOne", deny("http://b"), []string{"note members"}}, // in the midst of an upgrade
 		{"StatusUnknownAndDown", func(c *etcdCluster) { deny("http://a", "http://b")(c); delete(c.said, 3) },
 			[]string{"note leader", "note member c", "note members"}},
+		{"NotAsked", func(c *etcdCluster) {
+			c.secure = true
+			c.members.Members[1].ClientURLs = []string{"https://b"}
+			delete(c.said, 2)
+			delete(c.said, 3)
+		}, []string{"note member b", "note member c", "note members"}},
+		{"AskedByOurAddress", func(c *etcdCluster) { c.secure = true }, nil},
 		{"AllUnknown", func(c *etcdCluster) { *c = etcdCluster{denied: map[string]bool{"http://a": true}} },
 			[]string{"note access", "note alarms", "note leader", "note members"}},
 	}
@@ -118,6 +126,30 @@ func TestEtcdAsk(t *testing.T) {
 	})
 	if len(c.said) != 1 || c.said[1] == nil || len(c.denied) != 1 || !c.denied["http://b"] {
 		t.Errorf("1 answers, 2 denies it and 3 does not: got %v, denied by %v", c.said, c.denied)
+	}
+}
+
+// TestEtcdAsksWithTLS: a cluster that is asked by TLS gets nothing without it, whatever its members advertise.
+func TestEtcdAsksWithTLS(t *testing.T) {
+	for ours, want := range map[string][]string{
+		"https://a": {"https://a", "https://b", "unixs:c"},
+		"http://a":  {"b:2379", "http://a", "http://b", "https://b", "unix:c", "unixs:c"},
+	} {
+		c := etcdCluster{members: &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{
+			{ID: 2, ClientURLs: []string{"http://b", "https://b", "b:2379"}}, {ID: 3, ClientURLs: []string{"unix:c", "unixs:c"}},
+		}}}
+		var mu sync.Mutex
+		var got []string
+		c.ask(t.Context(), []string{ours}, func(_ context.Context, address string) (*clientv3.StatusResponse, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, address)
+			return nil, context.DeadlineExceeded
+		})
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("by %s the addresses %q were asked, want %q", ours, got, want)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type etcdCluster struct {
 	members *clientv3.MemberListResponse
 	said    map[uint64]*clientv3.StatusResponse // by the id of the member; without those that don't answer, or deny it
 	denied  map[string]bool                     // the addresses that answered that we may not know
+	secure  bool                                // ours are addresses with TLS, so no other is asked
 	alarms  *clientv3.AlarmResponse
 	auth    *clientv3.AuthStatusResponse
 }
@@ -44,13 +45,15 @@ func examineEtcd(ctx context.Context, client *clientv3.Client) ([]Finding, error
 	return c.findings(), nil
 }
 
-// ask asks all members at once, by the addresses that they tell clients and by ours: behind a proxy some lead nowhere.
+// ask asks all members at once, by the addresses that they tell clients and by ours: behind a proxy some lead nowhere. To one that is
+// not secure the client would say who we are without TLS, though the URL asks for it: whoever can make a member tell it would get our token.
 func (c *etcdCluster) ask(ctx context.Context, ours []string, status func(ctx context.Context, address string) (*clientv3.StatusResponse, error)) {
 	ctx, cancel := context.WithTimeout(ctx, memberAnswers)
 	defer cancel()
+	c.secure = slices.ContainsFunc(ours, withTLSAddress)
 	addresses := slices.Clone(ours)
 	for _, m := range c.list() {
-		addresses = append(addresses, m.ClientURLs...)
+		addresses = append(addresses, c.askable(m)...)
 	}
 	slices.Sort(addresses)
 	c.said, c.denied = make(map[uint64]*clientv3.StatusResponse), make(map[string]bool)
@@ -70,6 +73,24 @@ func (c *etcdCluster) ask(ctx context.Context, ours []string, status func(ctx co
 		})
 	}
 	all.Wait()
+}
+
+// withTLSAddress reports whether etcd's client speaks TLS with an address, whatever its configuration.
+func withTLSAddress(address string) bool {
+	return strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "unixs:")
+}
+
+// askable are the addresses of a member that we may ask.
+func (c *etcdCluster) askable(m *etcdserverpb.Member) []string {
+	if !c.secure {
+		return m.ClientURLs
+	}
+	return slices.DeleteFunc(slices.Clone(m.ClientURLs), func(address string) bool { return !withTLSAddress(address) })
+}
+
+// unasked reports whether nobody asked a member, because no address that it tells is secure.
+func (c *etcdCluster) unasked(m *etcdserverpb.Member) bool {
+	return c.said[m.ID] == nil && len(m.ClientURLs) > 0 && len(c.askable(m)) == 0
 }
 
 // list are the members, as far as we may know.
@@ -103,15 +124,21 @@ func (c *etcdCluster) size() Finding {
 	case len(c.denied) > 0: // who is not in said may be well
 		return unknown("members", "etcdctl endpoint status --cluster")
 	}
-	voters, up := 0, 0
+	voters, up, unasked := 0, 0, 0
 	for _, m := range c.list() {
-		if m.IsLearner {
+		switch {
+		case m.IsLearner:
 			continue
+		case c.said[m.ID] != nil:
+			up++
+		case c.unasked(m):
+			unasked++
 		}
 		voters++
-		if c.said[m.ID] != nil {
-			up++
-		}
+	}
+	if unasked > 0 {
+		return Finding{"members", Note, fmt.Sprintf("%d of %d answer, and %d were not asked", up, voters, unasked),
+			"have each member advertise an address with TLS: --advertise-client-urls"}
 	}
 	return quorumFinding("members", "member", "answer", voters, up)
 }
@@ -172,6 +199,10 @@ const lagging = 1000
 // member tells how one is.
 func (c *etcdCluster) member(m *etcdserverpb.Member) []Finding {
 	check, s := "member "+etcdName(m), c.said[m.ID]
+	if c.unasked(m) {
+		return []Finding{{check, Note, "not asked: it advertises an address without TLS, " + strings.Join(m.ClientURLs, " and "),
+			"the URL asks for TLS: change --advertise-client-urls of the member"}}
+	}
 	if s == nil && slices.ContainsFunc(m.ClientURLs, func(address string) bool { return c.denied[address] }) {
 		return nil // it is there, and that we may not know more is said of all
 	}
