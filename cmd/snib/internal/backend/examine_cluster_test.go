@@ -201,6 +201,30 @@ func TestZooKeeperFindings(t *testing.T) {
 	}
 }
 
+// TestZooKeeperSizeUnlisted: where the list of servers is missing or closed, no more is said than the URL and srvr tell.
+func TestZooKeeperSizeUnlisted(t *testing.T) {
+	tests := []struct {
+		name    string
+		servers []zkServer
+		verdict Verdict
+		want    string
+	}{
+		{"All", []zkServer{serves("leader"), serves("follower"), serves("follower")}, Good, "3 of 3 servers answer, 2 are a quorum, so that 1 may fail, if the URL names all"},
+		{"OneOfThem", []zkServer{serves("follower")}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
+		{"OneThatMayNotSay", []zkServer{{err: errWhitelist}}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
+		{"Alone", []zkServer{serves("standalone")}, Note, "one server"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if f := zooKeeperSize(zklock.Ensemble{}, tt.servers); f.Verdict != tt.verdict || f.Value != tt.want {
+				t.Errorf("%s: %q, want %s: %q", f.Verdict, f.Value, tt.verdict, tt.want)
+			}
+		})
+	}
+}
+
+func serves(mode string) zkServer { return zkServer{srvr: map[string]string{"Mode": mode}} }
+
 // TestRedlockFindings likewise.
 func TestRedlockFindings(t *testing.T) {
 	state := func(s redlock.NodeState) func([]redlock.NodeStatus, []redislock.Server) {

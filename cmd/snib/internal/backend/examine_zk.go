@@ -146,18 +146,25 @@ func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
 			up++ // it is there
 		}
 	}
-	if members == 0 { // it may not be read, or there is one server only
+	listed := members > 0
+	if !listed { // there is no list before 3.5 nor where a server stands alone, and it may be closed to us: the URL has to do
 		members = len(servers)
 	}
+	const nameAll = "name all of them: they are looked at then, and one that is down keeps nobody out"
 	switch {
 	case heads > 1:
 		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", heads),
 			"name the servers of one ensemble only: locks of different ones know nothing of each other"}
 	case len(servers) < members:
-		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up),
-			"name all of them: they are looked at then, and one that is down keeps nobody out"}
+		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), nameAll}
+	case !listed && members == 1 && servers[0].srvr["Mode"] != "standalone":
+		return Finding{"ensemble", Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell", nameAll}
 	}
-	return quorumFinding("ensemble", "server", "answer", members, min(up, members))
+	f := quorumFinding("ensemble", "server", "answer", members, min(up, members))
+	if !listed && members > 1 {
+		f.Value += ", if the URL names all"
+	}
+	return f
 }
 
 // waiting is how many requests may wait in a server before it is worth a word. At 1,000 it takes no more: globalOutstandingLimit.
