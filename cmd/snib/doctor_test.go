@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,20 @@ func wantUnmet(t *testing.T, url string, want ...string) {
 	}
 }
 
+// wantNoLock checks what is found, and the exit code, where no lock can be taken.
+func wantNoLock(t *testing.T, url string, want int, lines ...string) {
+	t.Helper()
+	out, code := snib(t, "doctor", url)
+	if code != want {
+		t.Errorf("exit code %d, want %d: %s", code, want, out)
+	}
+	for _, line := range lines {
+		if !regexp.MustCompile("(?m)^" + line).MatchString(out) {
+			t.Errorf("no line %q: %s", line, out)
+		}
+	}
+}
+
 // TestDoctorPostgres examines servers that are as they should be, and others.
 func TestDoctorPostgres(t *testing.T) {
 	store(t)
@@ -73,6 +88,18 @@ func TestDoctorReplicas(t *testing.T) {
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
 	wantUnmet(t, "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName(), "note persistence", "unmet min-replicas-to-write")
+}
+
+// TestDoctorNoLock: that no lock can be taken has exit codes of its own, whatever else is found.
+func TestDoctorNoLock(t *testing.T) {
+	store(t)
+	node := redistest.Single(t)
+	used(t, node)
+	node.Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	node.Must("ACL", "SETUSER", "eve", "on", ">horse", "~hers:*", "&*", "+@all")
+	wantNoLock(t, "redis://eve:horse@"+node.Addr(), 77, "unmet +maxmemory-policy: ", "unmet +lock: .*NOPERM", "snib: redis://.*NOPERM")
+	node.Must("CLIENT", "PAUSE", 120_000, "WRITE")
+	wantNoLock(t, "redis://"+node.Addr(), 69, "unmet +maxmemory-policy: ", "unmet +lock: ", "snib: the store does not answer")
 }
 
 // TestDoctorEtcd examines a cluster that is as it should be, one that lacks a member, and a server that is full.

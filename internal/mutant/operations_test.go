@@ -139,7 +139,17 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib doctor: an etcd that is full is named, though it grants nothing any more",
 		file:   "cmd/snib/internal/cli/doctor.go", run: "TestDoctorEtcd$/Full", pkg: "cmd/snib",
-		old: "err != nil && !slices.ContainsFunc(", new: "err != nil && true || slices.ContainsFunc(",
+		old: "	case failed != nil && !ails(found):", new: "	case failed != nil:",
+	},
+	{
+		breaks: "snib doctor: what else is found does not hide that the store does not let us",
+		file:   "cmd/snib/internal/cli/doctor.go", run: "TestDoctorNoLock", pkg: "cmd/snib",
+		old: "	case failed != nil && tellsMore(failed):", new: "	case failed != nil && tellsMore(failed) && !ails(found):",
+	},
+	{
+		breaks: "snib doctor: a store that is full is not told from one that is silent by what was found",
+		file:   "cmd/snib/internal/cli/doctor.go", run: "TestTellsMore",
+		old: "return !backend.Answered(failed)", new: "return true",
 	},
 	{
 		breaks: "snib doctor: a member of etcd that may not say how it is is not taken for dead",

@@ -11,7 +11,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/redis/rueidis"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
@@ -109,6 +112,21 @@ func Denied(err error) bool {
 	}
 	return (errors.As(err, &answer) || answer.Text != "") &&
 		(has(answer.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(answer.Text, "The user executing the script can't"))
+}
+
+// Answered reports whether an error is what a store said, in its own words, and not that it was out of reach or said nothing. A store
+// that says only that it can't serve now is as good as silent.
+func Answered(err error) bool {
+	var etcd rpctypes.EtcdError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return false
+	case errors.As(err, &etcd):
+		return etcd.Code() != codes.Unavailable && etcd.Code() != codes.DeadlineExceeded
+	case postgresSays(err, ""):
+		return !postgresSays(err, "57P") // it shuts down, or starts
+	}
+	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) || errors.As(err, new(*mysql.MySQLError))
 }
 
 // has reports whether an error of Redis is of one of these kinds. That of a script has the kind within it.

@@ -63,12 +63,12 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	if err != nil {
 		return err
 	}
-	trial, err := tryOut(ctx, s)
+	trial, failed := tryOut(ctx, s)
 	switch {
-	case err != nil && !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet }):
-		return fmt.Errorf("%s: %w", s.URL, err)
-	case err != nil: // what was found may be why
-		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(err), Advice: "mend what is found above, and look again"}}
+	case failed != nil && !ails(found):
+		return fmt.Errorf("%s: %w", s.URL, failed)
+	case failed != nil: // what was found may be why
+		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "mend what is found above, and look again"}}
 	}
 	found = append(found, trial...)
 	for _, w := range s.Warnings() {
@@ -79,10 +79,30 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	if err := a.printDoctor(s, found, output); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet }) {
+	switch {
+	case failed != nil && tellsMore(failed):
+		return fmt.Errorf("%s: %w", s.URL, failed)
+	case ails(found):
 		return silent(exitFound)
 	}
 	return nil
+}
+
+// ails reports whether something is found that is not as it should be.
+func ails(found []backend.Finding) bool {
+	return slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet })
+}
+
+// tellsMore reports whether the exit code for the error by which no lock could be taken tells scripts more than that something was found:
+// that the store does not let us, or is not there, whatever else is wrong with it.
+func tellsMore(failed error) bool {
+	switch exitCode(failed) {
+	case exitNotAllowed:
+		return true
+	case exitUnavailable: // or an answer that no other code is for
+		return !backend.Answered(failed)
+	}
+	return false
 }
 
 // tryOut takes, renews and frees a lock of its own, twice. That the store withholds locks for a while is a finding; that it can't be
