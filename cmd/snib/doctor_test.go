@@ -207,6 +207,11 @@ func TestDoctorRedlock(t *testing.T) {
 		}
 		return nil
 	})
+	nodes[2].Must("CONFIG", "SET", "requirepass", "donkey")
+	wantUnmet(t, url, "note nodes", "note "+node(2))
+	if out, _ := snib(t, "doctor", url, "-o", "json"); !strings.Contains(out, "password is another one") || strings.Contains(out, "donkey") {
+		t.Errorf("of a node with another password: %s", out)
+	}
 	nodes[2].Kill()
 	wantUnmet(t, url, "note nodes", "note "+node(2))
 	nodes[2].Restart()

@@ -207,6 +207,11 @@ var operationsMutants = []mutant{
 		old: "		if n.State == redlock.NodeAdmitted {", new: "		if n.State != redlock.NodeRefused {",
 	},
 	{
+		breaks: "snib doctor: a node of Redlock that denies us is not taken for dead",
+		file:   "cmd/snib/internal/backend/examine_redlock.go", run: "TestNodeFinding",
+		old: "		if Denied(n.Err) {", new: "		if !Denied(n.Err) {",
+	},
+	{
 		breaks: "snib doctor: a server that has more than one vote is named",
 		file:   "cmd/snib/internal/backend/examine_redlock.go", run: "TestRedlockFindings",
 		old: "len(addrs) > 1", new: "len(addrs) > 9",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -224,6 +225,25 @@ func TestZooKeeperSizeUnlisted(t *testing.T) {
 }
 
 func serves(mode string) zkServer { return zkServer{srvr: map[string]string{"Mode": mode}} }
+
+// TestNodeFinding: a node that denies us need not be started.
+func TestNodeFinding(t *testing.T) {
+	tests := []struct {
+		err           error
+		value, advice string
+	}{
+		{&redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"}, "does not let us in: ", "password is another one"},
+		{&redislock.ReplyError{Text: "NOAUTH Authentication required."}, "does not let us in: ", "asks for a password"},
+		{&redislock.ReplyError{Text: "NOPERM this user has no permissions"}, "does not let us in: ", "rights"},
+		{context.DeadlineExceeded, "unreachable: ", "start it"},
+	}
+	for _, tt := range tests {
+		f := nodeFinding(redlock.NodeStatus{Address: "a:1", Err: tt.err})
+		if f.Verdict != Note || f.Value != tt.value+tt.err.Error() || !strings.Contains(f.Advice, tt.advice) {
+			t.Errorf("of a node that says %q: %+v, want %q and %q", tt.err, f, tt.value, tt.advice)
+		}
+	}
+}
 
 // TestRedlockFindings likewise.
 func TestRedlockFindings(t *testing.T) {

@@ -118,8 +118,22 @@ func nodeFinding(n redlock.NodeStatus) Finding {
 		f.Verdict, f.Advice = Unmet, "all clients and nodes are to have the same list of nodes and the same max-ttl"
 	default:
 		f.Verdict, f.Advice = Note, "start it, or see whether it can be reached from here"
+		if Denied(n.Err) {
+			f.Value, f.Advice = "does not let us in: "+n.Err.Error(), letIn(n.Err)
+		}
 	}
 	return f
+}
+
+// letIn says what is to be done about a node that answers, and denies us.
+func letIn(err error) string {
+	switch text := err.Error(); {
+	case strings.Contains(text, "WRONGPASS"):
+		return "its user or password is another one than the URL's: all nodes are to have the same"
+	case strings.Contains(text, "NOAUTH"):
+		return "it asks for a password, and the URL has none: see password-file"
+	}
+	return "give the user the rights there that it has on the other nodes"
 }
 
 // nodeSettings judges a server as a node: its replicas must not take its place, and what it forgets others know.
