@@ -31,14 +31,22 @@ func (a *app) lsCommand() *cobra.Command {
 	output := addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.view(func(ctx context.Context, s *backend.Store) error {
-			all, err := list(ctx, s, strings.Join(args, ""))
-			if err != nil {
-				return err
-			}
-			return a.printList(s, all, output.value)
+			return a.ls(ctx, s, strings.Join(args, ""), output.value)
 		})
 	}
 	return cmd
+}
+
+// ls prints what a store lists. Where that ends with an error, as with a part of a Redis Cluster that is down, what came before is printed,
+// too, if anything did.
+func (a *app) ls(ctx context.Context, s *backend.Store, prefix, output string) error {
+	all, err := list(ctx, s, prefix)
+	if err == nil || len(all) > 0 {
+		if unprinted := a.printList(s, all, output); err == nil {
+			return unprinted
+		}
+	}
+	return err
 }
 
 // list collects the locks whose names start with prefix, in the order of their names, each once.

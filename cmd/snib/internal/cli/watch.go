@@ -279,12 +279,20 @@ func (w *watching) print(e event) error {
 	case e.Waiter != nil:
 		who = describe(driver.Holder{Host: e.Waiter.Host, PID: e.Waiter.PID, Label: e.Waiter.Label})
 	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, after %s, %s", e.Holder.Token, short(time.Duration(e.Holder.Held*float64(time.Second))), describe(e.Holder.holder()))
+		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.after(), describe(e.Holder.holder()))
 	default:
 		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describe(e.Holder.holder()))
 	}
 	line := fmt.Sprintf("%s  %-11s  %s  %s", e.Time[11:23], e.Event, printable(e.Name), who)
 	return w.printf("%s\n", cut(line, max(narrow, child.Width(syscall.Stdout))))
+}
+
+// after is how long a hold lasted, for the middle of a line. Etcd does not know it of a lock that was waited for until its first renewal.
+func (h *holderJSON) after() string {
+	if h.Held == 0 {
+		return ""
+	}
+	return fmt.Sprintf("after %s, ", short(time.Duration(h.Held*float64(time.Second))))
 }
 
 func (h *holderJSON) holder() driver.Holder {

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+var errHalf = errors.New("the other half is down")
+
+// A halved store lists some locks, and then fails.
+type halved struct {
+	*memlock.Driver
+	names []string
+}
+
+func (h halved) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+	for _, name := range h.names {
+		yield(driver.Status{Name: name})
+	}
+	return errHalf
+}
+
+// TestLsOfAHalf: what a store lists before it fails is printed, and the failure is told, too.
+func TestLsOfAHalf(t *testing.T) {
+	tests := []struct {
+		output string
+		names  []string
+		want   string // is a part of what is printed; "" if that is nothing
+	}{
+		{"name", []string{"a", "b"}, "a\nb\n"},
+		{"table", []string{"a", "b"}, "NAME"},
+		{"json", []string{"a"}, `"name": "a"`},
+		{"name", nil, ""},
+		{"table", nil, ""},
+		{"json", nil, ""},
+	}
+	for _, tt := range tests {
+		var out, told bytes.Buffer
+		a := &app{out: &out, err: &told}
+		err := a.ls(t.Context(), &backend.Store{Driver: halved{memlock.New(), tt.names}, URL: "half:"}, "", tt.output)
+		if !errors.Is(err, errHalf) || exitCode(err) != exitUnavailable {
+			t.Errorf("-o %s of %q = %v, want %v", tt.output, tt.names, err, errHalf)
+		}
+		if !strings.Contains(out.String(), tt.want) || tt.want == "" && out.Len() > 0 || told.Len() > 0 {
+			t.Errorf("-o %s of %q prints %q and tells %q, want %q and nothing", tt.output, tt.names, out.String(), told.String(), tt.want)
+		}
+	}
+}
+
+// TestWatchAfter: how long a hold lasted is left out where it is not known.
+func TestWatchAfter(t *testing.T) {
+	for held, want := range map[float64]string{
+		0:   "released     job  token 7, host\n",
+		1.5: "released     job  token 7, after 1s, host\n",
+	} {
+		var out bytes.Buffer
+		w := &watching{app: &app{out: &out}, output: &choice{value: "table"}}
+		if err := w.print(newEvent(eventReleased, "job", &holderJSON{Token: 7, Host: "host", Held: held})); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(out.String(), want) {
+			t.Errorf("of a hold of %v s: %q, want the end %q", held, out.String(), want)
+		}
+	}
+}
