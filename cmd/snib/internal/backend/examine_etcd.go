@@ -15,9 +15,9 @@ import (
 // memberAnswers is how long a member of a cluster has to say how it is: the others are asked meanwhile.
 const memberAnswers = 5 * time.Second
 
-// An etcdCluster is what the members of a cluster say of themselves. What is nil we may not know: without the role root all but some
-// versions deny one or the other where users log in. Status is denied from 3.6.0 and 3.5.28 on up to the releases of May 2026, the list
-// of members and alarms by 3.5.28 alone (etcd's pull requests 14663, 21550 and 21666).
+// An etcdCluster is what the members of a cluster say of themselves. What is nil we may not know: where users log in,
+// some versions deny one or the other to who has not the role root. Status is denied from 3.6.0 and 3.5.28 on up to the releases of May
+// 2026, the list of members and that of alarms by 3.5.28 alone (etcd's pull requests 14663, 21550 and 21666).
 type etcdCluster struct {
 	members *clientv3.MemberListResponse
 	said    map[uint64]*clientv3.StatusResponse // by the id of the member; without those that don't answer, or deny it
