@@ -14,13 +14,20 @@ import (
 	"testing"
 )
 
-func TestMutants(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
+// all are the mutants of all lists.
+var all = slices.Concat(mutants, fenceMutants, leaderMutants, metricsMutants, redlockMutants, etcdMutants, zookeeperMutants,
+	operationsMutants)
+
+// TestChanges looks whether what each mutant changes is still there, also of those that are left out for being slow.
+func TestChanges(t *testing.T) {
+	root := rootOf(t)
+	for _, m := range all {
+		t.Run(m.breaks, func(t *testing.T) { m.code(t, root) })
 	}
-	all := slices.Concat(mutants, fenceMutants, leaderMutants, metricsMutants, redlockMutants, etcdMutants, zookeeperMutants,
-		operationsMutants)
+}
+
+func TestMutants(t *testing.T) {
+	root := rootOf(t)
 	for _, m := range all {
 		t.Run(m.breaks, func(t *testing.T) {
 			t.Parallel()
@@ -43,16 +50,29 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// test runs the tests of the mutant's package on the changed file.
-func (m mutant) test(t *testing.T, root string) (string, error) {
-	file := filepath.Join(root, m.file)
-	code, err := os.ReadFile(file)
+func rootOf(t *testing.T) string {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// code returns the file that is changed, in which what is changed stands once.
+func (m mutant) code(t *testing.T, root string) string {
+	code, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(code), m.old); n != 1 {
 		t.Fatalf("%s: the code to change stands %d times in %s, want once:\n%s", m.breaks, n, m.file, m.old)
 	}
+	return string(code)
+}
+
+// test runs the tests of the mutant's package on the changed file.
+func (m mutant) test(t *testing.T, root string) (string, error) {
+	file, code := filepath.Join(root, m.file), m.code(t, root)
 	dir := t.TempDir()
 	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 	write := func(name string, data []byte) {
@@ -60,7 +80,7 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 			t.Fatal(err)
 		}
 	}
-	write(changed, []byte(strings.Replace(string(code), m.old, m.new, 1)))
+	write(changed, []byte(strings.Replace(code, m.old, m.new, 1)))
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
 	if err != nil {
 		t.Fatal(err)

@@ -403,7 +403,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "asking Redlock again is idempotent for the owner",
 		file:   "redislock/redlock/acquire.go", run: "TestConformance$/Exclusion",
-		old: "if nonce := t.mine(); nonce != \"\" {", new: "if nonce := t.mine(); false {",
+		old: "if nonce, tokens := t.mine(); nonce != \"\" {", new: "if nonce, tokens := t.mine(); false {",
 	},
 	{
 		breaks: "a Redlock node that was away is checked when it comes back",
@@ -441,14 +441,14 @@ var redlockMutants = []mutant{
 	{
 		breaks: "an owner that asks again has the same token after a renewal",
 		file:   "redislock/redlock/script.go", run: "TestOwnerAsksAgain|TestHoldScript",
-		old: "      if sub(v, #nonce + 1, #nonce + #number) == number then",
-		new: "      if true then",
+		old: "      if sub(v, #nonce + 1, #nonce + #number) ~= number then",
+		new: "      if false then",
 	},
 	{
 		breaks: "the counter does not go back when a renewal tells its token",
 		file:   "redislock/redlock/script.go", run: "TestScriptAgainstModel|TestHoldScript",
-		old: "      else -- so that the owner, asking again, is told this token here, too\n",
-		new: "      else\n        counter[field], raised[field] = tonumber(ARGV[arg + 3]), true\n",
+		old: "then -- so that the owner, asking again, is told this token here, too\n",
+		new: "then\n        counter[field], raised[field] = tonumber(ARGV[arg + 3]), true\n",
 	},
 	{
 		breaks: "a lease that the owner takes once more keeps its tokens",
@@ -483,7 +483,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "what a node had no memory to free is freed later",
 		file:   "redislock/redlock/node.go", run: "TestNodesWithoutMemory",
-		old: "		n.retry(again)\n",
+		old: "			n.retry(o)\n",
 		new: "",
 	},
 	{
