@@ -73,10 +73,9 @@ func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption
 	}
 	defer client.Close()
 	var commands rueidis.Commands
-	masters := c.Nodes()[:3] // which share the slots evenly
 	ids := make(map[*redistest.Node]string)
 	for slot := range uint16(1 << 14) {
-		master := masters[int(slot)*3>>14]
+		master := c.FirstMasterOf(int(slot))
 		if ids[master] == "" {
 			ids[master] = runID(master)
 		}

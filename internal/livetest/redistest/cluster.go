@@ -72,13 +72,25 @@ func membership(specs []*spec, ids []string, myself int) string {
 		addr := fmt.Sprintf("127.0.0.1:%d@%d", s.port, s.port+busOffset)
 		if i == shard {
 			fmt.Fprintf(&text, "%s %s %smaster - 0 0 %d connected %d-%d\n",
-				ids[i], addr, flags, shard+1, shard*slots/shards, (shard+1)*slots/shards-1)
+				ids[i], addr, flags, shard+1, firstSlot(shard), firstSlot(shard+1)-1)
 		} else {
 			fmt.Fprintf(&text, "%s %s %sslave %s 0 0 %d connected\n", ids[i], addr, flags, ids[shard], shard+1)
 		}
 	}
 	fmt.Fprintf(&text, "vars currentEpoch %d lastVoteEpoch 0\n", shards)
 	return text.String()
+}
+
+// firstSlot is the first of a shard's slots.
+func firstSlot(shard int) int { return shard * slots / shards }
+
+// FirstMasterOf returns the master that has a slot when the cluster starts.
+func (c *ClusterSetup) FirstMasterOf(slot int) *Node {
+	shard := shards - 1
+	for slot < firstSlot(shard) {
+		shard--
+	}
+	return c.nodes[shard]
 }
 
 // Addrs are the addresses of all nodes.
@@ -104,8 +116,8 @@ func (c *ClusterSetup) MasterOf(slot int) *Node {
 func (c *ClusterSetup) MasterOtherThan(slot int) *Node {
 	c.t.Helper()
 	master := c.MasterOf(slot)
-	for other := 0; other < slots; other += slots / shards {
-		if n := c.MasterOf(other); n != master && n.Up() {
+	for shard := range shards {
+		if n := c.MasterOf(firstSlot(shard)); n != master && n.Up() {
 			return n
 		}
 	}

@@ -28,6 +28,11 @@ func TestClusterMove(t *testing.T) {
 	if got := len(c.Addrs()); got != 6 {
 		t.Errorf("%d nodes, want 6", got)
 	}
+	for _, slot := range []int{0, 5460, 5461, 10921, 10922, 16383} { // the first and the last of each
+		if got, want := c.FirstMasterOf(slot), c.MasterOf(slot); got != want {
+			t.Errorf("FirstMasterOf(%d) = %s, want %s", slot, got.Addr(), want.Addr())
+		}
+	}
 	slot := c.SlotOf("{tag}")
 	from, to := c.MasterOf(slot), c.MasterOtherThan(slot)
 	if from == to {
