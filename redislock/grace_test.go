@@ -193,15 +193,17 @@ func TestPromotion(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	master := used(t, redistest.Single(t))
-	replica := redistest.Single(t, "replicaof "+strings.Replace(master.Addr(), ":", " ", 1), "replica-read-only yes")
+	replica := redistest.Single(t, "replica-read-only yes")
+	d1 := open(t, at(master.Addr()))
+	d2 := open(t, at(replica.Addr())) // while it is one of its own: a replica is refused
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica.Must("REPLICAOF", host, port)
 	livetest.Await(t, "link", func() error {
 		if link := info(t, replica, "replication", "master_link_status"); link != "up" {
 			return errors.New(link)
 		}
 		return nil
 	})
-	d1 := open(t, at(master.Addr()))
-	d2 := open(t, at(replica.Addr()))
 	first := take(t, d1, ask("job", "first", ttl))
 	waiter := begin(t, d2, ask("job", "second", ttl))
 	time.Sleep(300 * time.Millisecond) // READONLY

@@ -86,6 +86,7 @@ func TestOpenRefuses(t *testing.T) {
 			o.Password, o.Sentinel.MasterSet = "", "nosuchmaster"
 			o.Sentinel.Dialer.Timeout = dial
 		}), want: []string{`no master "nosuchmaster"`}},
+		{name: "Replica", o: with(addr(sentinel.Nodes()[1].Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"a replica of " + sentinel.Nodes()[0].Addr()}},
 		{name: "NoSentinel", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) {
 			o.Sentinel.MasterSet, o.Sentinel.Password = "mymaster", secret
 			o.Sentinel.Dialer.Timeout = dial

@@ -52,6 +52,9 @@ func check(info map[string]string, isCluster bool, conf config) error {
 		return fmt.Errorf("%w server: it is a Sentinel; name the master that it watches", driver.ErrInvalid)
 	case !atLeast(info["redis_version"], 6, 2):
 		return fmt.Errorf("%w server: it is Redis %s; 6.2 is the oldest that will do", driver.ErrInvalid, info["redis_version"])
+	case info["role"] == "slave": // also one that lets itself be written to: that is lost with its next resynchronization
+		return fmt.Errorf("%w server: it is a replica of %s:%s; connect to that, or by way of the Sentinels that watch it",
+			driver.ErrInvalid, info["master_host"], info["master_port"])
 	case enabled && !isCluster:
 		return fmt.Errorf("%w topology: the server is a node of a Cluster; connect to it as one", driver.ErrInvalid)
 	case conf.topology == cluster && !isCluster:

@@ -669,6 +669,12 @@ var mutants = []mutant{
 		new: "\tcase false:",
 	},
 	{
+		breaks: "a replica is not taken for a master",
+		file:   "redislock/survey.go", run: "TestOpenRefuses/Replica",
+		old: "\tcase info[\"role\"] == \"slave\":",
+		new: "\tcase false:",
+	},
+	{
 		breaks: "a node of a Cluster is not taken for a single server",
 		file:   "redislock/survey.go", run: "TestOpenRefuses/SingleOnCluster",
 		old: "\tcase enabled && !isCluster:",
