@@ -3,13 +3,17 @@ package redislock_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
 )
 
 // TestStatus looks at locks of all kinds, held and waited for, and breaks them.
@@ -121,6 +125,38 @@ func list(t testing.TB, in driver.Inspector, prefix string) []string {
 		t.Fatalf("List(%q) = %v", prefix, err)
 	}
 	return names
+}
+
+// A forgetful client of a Cluster does not know one of the masters.
+type forgetful struct {
+	rueidis.Client
+	of string
+}
+
+func (f forgetful) Nodes() map[string]rueidis.Client {
+	nodes := maps.Clone(f.Client.Nodes())
+	delete(nodes, f.of)
+	return nodes
+}
+
+// TestUnknownMaster: a part of the locks is not told as if it were all, and settings are not checked on a part of the servers only.
+func TestUnknownMaster(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: c.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	const want = "2 of the Cluster's 3 masters"
+	if d, err := redislock.New(forgetful{client, c.Addrs()[0]}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("New = %v, %v, want something about %s", d, err, want)
+	}
+	d, err := redislock.New(forgetful{client, c.Addrs()[3]})
+	if err != nil {
+		t.Fatalf("New by a client that does not know a replica = %v", err)
+	}
+	d.Close()
 }
 
 // TestListAmongMany finds 100 locks among a million other keys, without holding the server up.

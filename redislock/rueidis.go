@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func (c *rueidisConn) Subscribe(
 	return replyError(err)
 }
 
-// Masters implements [Conn].
+// Masters implements [Conn]. The client may not know all of them, or not reach one that is down and was replaced.
 func (c *rueidisConn) Masters(ctx context.Context) ([]Node, error) {
 	if !c.IsCluster() {
 		return []Node{rueidisNode{c.client}}, nil
@@ -116,10 +117,17 @@ func (c *rueidisConn) Masters(ctx context.Context) ([]Node, error) {
 			masters = append(masters, n)
 		}
 	}
-	if failed == nil || len(masters) > 0 && len(masters) >= mastersKnownTo(ctx, masters[0]) {
-		return masters, nil
+	if len(masters) == 0 {
+		return nil, cmp.Or(failed, errors.New("the client knows no master of the Cluster"))
 	}
-	return nil, failed
+	all, err := mastersKnownTo(ctx, masters[0])
+	switch {
+	case err != nil:
+		return nil, errors.Join(failed, err)
+	case len(masters) < all:
+		return nil, errors.Join(failed, fmt.Errorf("the client reaches %d of the Cluster's %d masters", len(masters), all))
+	}
+	return masters, nil
 }
 
 // isMaster asks a node what it is. One that is down may hang.
@@ -132,14 +140,17 @@ func isMaster(ctx context.Context, n Node) (bool, error) {
 }
 
 // mastersKnownTo returns how many masters have slots in a node's opinion.
-func mastersKnownTo(ctx context.Context, n Node) int {
+func mastersKnownTo(ctx context.Context, n Node) (int, error) {
 	reply, err := n.Do(ctx, "CLUSTER", "INFO")
-	text, _ := reply.(string)
-	size, err2 := strconv.Atoi(parseInfo(text)["cluster_size"])
-	if err != nil || err2 != nil {
-		return slots // so many that it is better to fail
+	if err != nil {
+		return 0, fmt.Errorf("CLUSTER INFO: %w", err)
 	}
-	return size
+	text, _ := reply.(string)
+	size, err := strconv.Atoi(parseInfo(text)["cluster_size"])
+	if err != nil {
+		return 0, fmt.Errorf("CLUSTER INFO has no cluster_size: %w", err)
+	}
+	return size, nil
 }
 
 // explain adds to an error of connecting what it may come from.

@@ -659,8 +659,14 @@ var mutants = []mutant{
 	{
 		breaks: "a dead replica keeps nobody from working",
 		file:   "redislock/rueidis.go", run: "TestCluster",
-		old: "len(masters) >= mastersKnownTo(ctx, masters[0])",
-		new: "false",
+		old: "case len(masters) < all:",
+		new: "case failed != nil:",
+	},
+	{
+		breaks: "what a part of a Cluster has is not told as if it were all",
+		file:   "redislock/rueidis.go", run: "TestUnknownMaster",
+		old: "case len(masters) < all:",
+		new: "case false:",
 	},
 	{
 		breaks: "an old Redis is refused",
