@@ -136,7 +136,7 @@ func TestDenied(t *testing.T) {
 		"user noscript on >"+secret+" ~* &* +@all -@scripting",
 		"user nokeys on >"+secret+" ~other:* &* +@all",
 		"user readonly on >"+secret+" ~* &* +@all -@write +eval +evalsha",
-		"user least on >"+secret+" ~* &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get +cluster +role +scan")
+		"user least on >"+secret+" ~* resetchannels &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get +cluster +role +scan")
 	for _, user := range []string{"noscript", "nokeys", "readonly", "least"} {
 		o := at(node.Addr())
 		o.Username, o.Password = user, secret

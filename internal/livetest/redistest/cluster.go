@@ -48,8 +48,9 @@ func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 	}
 	// Each node gets the file that it would write itself if it were the member of a cluster already: to introduce nodes to
 	// each other takes seconds.
+	named := AtLeast(t, 7, 2)
 	for i, s := range specs {
-		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(membership(specs, ids, i)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(membership(specs, ids, i, named)), 0o600); err != nil {
 			t.Fatalf("configure the cluster: %v", err)
 		}
 	}
@@ -61,15 +62,19 @@ func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 	return c
 }
 
-// membership returns nodes.conf for one of the nodes: the first ones are masters, the others replicas in the same order.
-func membership(specs []*spec, ids []string, myself int) string {
+// membership returns nodes.conf for one of the nodes: the first ones are masters, the others replicas in the same order. Since 7.2
+// shards are named there, and CLUSTER SHARDS goes by that.
+func membership(specs []*spec, ids []string, myself int, named bool) string {
 	var text strings.Builder
 	for i, s := range specs {
-		flags, shard := "", i%shards
+		flags, shard, of := "", i%shards, ""
 		if i == myself {
 			flags = "myself,"
 		}
-		addr := fmt.Sprintf("127.0.0.1:%d@%d", s.port, s.port+busOffset)
+		if named { // after the host's name, which is not given
+			of = ",,shard-id=" + ids[shard]
+		}
+		addr := fmt.Sprintf("127.0.0.1:%d@%d%s", s.port, s.port+busOffset, of)
 		if i == shard {
 			fmt.Fprintf(&text, "%s %s %smaster - 0 0 %d connected %d-%d\n",
 				ids[i], addr, flags, shard+1, firstSlot(shard), firstSlot(shard+1)-1)

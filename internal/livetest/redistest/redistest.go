@@ -25,6 +25,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -101,6 +102,10 @@ func newSpec(t testing.TB, name string, conf []string) *spec {
 			continue
 		case "requirepass":
 			s.password = value
+		case "enable-debug-command":
+			if !AtLeast(t, 7, 0) { // it is always allowed there
+				continue
+			}
 		}
 		s.add(line)
 	}
@@ -130,10 +135,31 @@ func (s *spec) conf(port int) string {
 	return strings.Join(append(lines, s.lines...), "\n") + "\n"
 }
 
+// binary is the first redis-server of the PATH. Valkey's will do, by that name.
+func binary(t testing.TB) string {
+	t.Helper()
+	return livetest.Binary(t, "redis", "redis-server")
+}
+
+// AtLeast reports whether the servers that are started are of that version or a later one.
+func AtLeast(t testing.TB, major, minor int) bool {
+	t.Helper()
+	text, err := exec.Command(binary(t), "--version").Output()
+	if err != nil {
+		t.Fatalf("ask redis-server for its version: %v", err)
+	}
+	var a, b int
+	_, version, _ := strings.Cut(string(text), " v=")
+	if _, err := fmt.Sscanf(version, "%d.%d.", &a, &b); err != nil {
+		t.Fatalf("redis-server --version says %q: %v", text, err)
+	}
+	return a > major || a == major && b >= minor
+}
+
 // start starts nodes, all at once.
 func start(t testing.TB, specs ...*spec) []*Node {
 	t.Helper()
-	path := livetest.Binary(t, "redis", "redis-server")
+	path := binary(t)
 	nodes, commands := make([]*Node, len(specs)), make([]livetest.Command, len(specs))
 	for i, s := range specs {
 		n := &Node{t: t, password: s.password, tls: s.tls}
