@@ -68,7 +68,7 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
 	case noSuchTable:
-		d.store.forget() // it was dropped: the next try makes it anew
+		d.store.ready.Store(false) // it was dropped: the next try makes it anew
 	}
 	if err != nil && ctx.Err() != nil && code(err) == 0 {
 		return context.Cause(ctx)

@@ -70,10 +70,7 @@ func (d *Driver) once(ctx context.Context, text string, fn func(context.Context,
 	if err != nil {
 		return err
 	}
-	d.store.mu.Lock()
-	explicit := d.store.explicit
-	d.store.mu.Unlock()
-	if !explicit {
+	if !d.store.explicit.Load() {
 		return fn(ctx, stmt)
 	}
 	tx, err := d.db.BeginTx(ctx, nil)

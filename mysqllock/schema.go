@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -56,16 +57,11 @@ func render(sql, table string) string { return strings.ReplaceAll(sql, "{table}"
 
 // A store is what the driver knows of the database. Its zero value knows nothing.
 type store struct {
-	mu       sync.Mutex
-	ready    bool // the table is there and ours
-	explicit bool // autocommit is off: our statements need transactions
-	prepared map[string]*sql.Stmt
-}
+	ready    atomic.Bool // the table is there and ours
+	explicit atomic.Bool // autocommit is off: our statements need transactions
 
-func (s *store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ready = false
+	mu       sync.Mutex
+	prepared map[string]*sql.Stmt
 }
 
 // close closes the statements. The database lives on.
@@ -83,11 +79,7 @@ var errEmpty = errors.New("the table is empty")
 
 // prepare makes sure, once, that the table is there and ours.
 func (d *Driver) prepare(ctx context.Context) error {
-	s := &d.store
-	s.mu.Lock()
-	ready := s.ready
-	s.mu.Unlock()
-	if ready {
+	if d.store.ready.Load() {
 		return nil
 	}
 	err := d.examine(ctx)
@@ -97,9 +89,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		s.mu.Lock()
-		s.ready = true
-		s.mu.Unlock()
+		d.store.ready.Store(true)
 	}
 	return err
 }
@@ -114,10 +104,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	if err := usable(name); err != nil {
 		return err
 	}
-	d.store.mu.Lock()
-	d.store.explicit = !commits
-	d.store.mu.Unlock()
-
+	d.store.explicit.Store(!commits)
 	found := -1
 	err := d.query(ctx, d.sql.inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {

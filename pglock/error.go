@@ -62,7 +62,7 @@ func (d *Driver) explain(err error) error {
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
 	case undefinedTable:
-		d.store.forget() // it was dropped: the next try makes it anew
+		d.store.ready.Store(false) // it was dropped: the next try makes it anew
 	}
 	return err
 }

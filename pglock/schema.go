@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -48,25 +48,14 @@ func render(sql string, table pgx.Identifier) string {
 
 // A store is what the driver knows of the database. Its zero value knows nothing.
 type store struct {
-	mu    sync.Mutex
-	ready bool // the table is there and ours
+	ready atomic.Bool // the table is there and ours
 
 	modes
 }
 
-func (s *store) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ready = false
-}
-
 // prepare makes sure, once, that the table is there and ours.
 func (d *Driver) prepare(ctx context.Context) error {
-	s := &d.store
-	s.mu.Lock()
-	ready := s.ready
-	s.mu.Unlock()
-	if ready {
+	if d.store.ready.Load() {
 		return nil
 	}
 	err := d.examine(ctx)
@@ -76,9 +65,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		s.mu.Lock()
-		s.ready = true
-		s.mu.Unlock()
+		d.store.ready.Store(true)
 	}
 	return err
 }
