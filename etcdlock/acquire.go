@@ -34,8 +34,8 @@ type attempt struct {
 // Acquire implements [driver.Driver]. A waiter whose session ends, or whose key is deleted, begins anew at the end of the
 // queue.
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+		return nil, err
 	}
 	if err := d.check(req); err != nil {
 		return nil, err

@@ -89,12 +89,7 @@ func (d *Driver) Close() error {
 
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {
-	switch {
-	case d.conf.err != nil:
-		return d.conf.err
-	case d.life.Over():
-		return driver.ErrClosed
-	case req.Detached:
+	if req.Detached {
 		return fmt.Errorf("%w request: a lease in a session can't outlive it; use a backend whose leases last by themselves",
 			driver.ErrInvalid)
 	}

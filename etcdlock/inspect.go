@@ -18,7 +18,7 @@ const page = 1000
 // of the two hosts, and for a holder that has waited it is known after the first renewal; until then it is 0. For how long
 // a hold will last is known to the second.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
-	if err := d.check(driver.Request{TTL: 1}); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return driver.Status{}, err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -73,7 +73,7 @@ func since(milli int64) time.Duration {
 // List implements [driver.Inspector]. It shows locks of ours and of package concurrency, and no other keys, and reads etcd page
 // by page, in the order of the first keys.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	if err := d.check(driver.Request{TTL: 1}); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -119,7 +119,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if err := d.check(driver.Request{TTL: 1}); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)

@@ -32,7 +32,7 @@ const outage = 30 * time.Second
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if err := d.ready(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return nil, err
 	}
 	if err := d.check(req); err != nil {

@@ -77,7 +77,7 @@ func (d *Driver) left() time.Duration {
 
 // inspect runs what answers people's questions.
 func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) error {
-	if err := d.ready(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)

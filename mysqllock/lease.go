@@ -141,7 +141,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(due) == 0 {
 		return answers
 	}
-	err := d.ready(ctx)
+	err := d.life.Ready(ctx, d.conf.err)
 	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	var sole, several []renewal

@@ -1,7 +1,6 @@
 package mysqllock
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
@@ -102,19 +101,6 @@ func (d *Driver) Close() error {
 
 // nonce returns an id of one attempt to acquire. It begins with the driver's.
 func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
-
-// ready reports what keeps the driver from doing anything.
-func (d *Driver) ready(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case d.conf.err != nil:
-		return d.conf.err
-	case d.life.Over():
-		return driver.ErrClosed
-	}
-	return nil
-}
 
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {

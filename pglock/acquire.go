@@ -32,8 +32,8 @@ const outage = 30 * time.Second
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+		return nil, err
 	}
 	if err := d.check(req); err != nil {
 		return nil, err

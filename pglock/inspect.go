@@ -48,7 +48,7 @@ func (d *Driver) left() time.Duration {
 
 // inspect runs a statement that only reads.
 func (d *Driver) inspect(ctx context.Context, sql string, args []any, see func(state)) error {
-	if err := d.ready(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -65,23 +65,10 @@ func (d *Driver) inspect(ctx context.Context, sql string, args []any, see func(s
 	})
 }
 
-// ready reports what keeps the driver from doing anything.
-func (d *Driver) ready(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case d.conf.err != nil:
-		return d.conf.err
-	case d.life.Over():
-		return driver.ErrClosed
-	}
-	return nil
-}
-
 // Break implements [driver.Inspector]. A hold in a session loses its row at once, and its advisory lock as soon as its
 // process hears of it.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if err := d.ready(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	inner, cancel := life.Detached(ctx)

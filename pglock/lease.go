@@ -125,13 +125,11 @@ func (l *lease) Release(ctx context.Context) error {
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
-	switch {
-	case len(due) == 0:
+	if len(due) == 0 {
 		return answers
-	case ctx.Err() != nil:
-		return failAll(answers, context.Cause(ctx))
-	case d.life.Over():
-		return failAll(answers, driver.ErrClosed)
+	}
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+		return failAll(answers, err)
 	}
 	inner, cancel := life.Detached(ctx)
 	defer cancel()

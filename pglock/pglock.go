@@ -103,12 +103,7 @@ func (d *Driver) channel() string { return "snib_" + d.id }
 
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {
-	switch {
-	case d.conf.err != nil:
-		return d.conf.err
-	case d.life.Over():
-		return driver.ErrClosed
-	case req.Detached && d.session != nil:
+	if req.Detached && d.session != nil {
 		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
 	}
 	return req.Check()

@@ -24,7 +24,7 @@ func (d *Driver) made() {
 // It never lets a token go back: the greatest token of what may be forgotten is noted first, and what is forgotten is
 // what was noted an earlier time, so that it takes two calls to forget a lock.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
-	if err := d.ready(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	if err := d.prepare(ctx); err != nil {

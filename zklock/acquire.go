@@ -50,7 +50,7 @@ type attempt struct {
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if err := d.usable(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.bad); err != nil {
 		return nil, err
 	}
 	if err := d.check(req); err != nil {

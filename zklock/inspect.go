@@ -139,7 +139,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 
 // inspector returns a session whose server shows all that was decided until now.
 func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive context.Context, err error) {
-	if err := d.usable(ctx); err != nil {
+	if err := d.life.Ready(ctx, d.bad); err != nil {
 		return nil, nil, ctx, err
 	}
 	ctx, cancel := d.life.During(ctx)

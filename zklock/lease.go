@@ -279,7 +279,7 @@ func (h *hold) mark(data []byte) {
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	sessions := map[*session][]*hold{}
-	bad := d.usable(ctx)
+	bad := d.life.Ready(ctx, d.bad)
 	for _, l := range due {
 		if h := l.(*lease).hold; !h.over() {
 			sessions[h.s] = append(sessions[h.s], h)

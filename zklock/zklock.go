@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -80,23 +79,9 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// usable reports what keeps the driver from doing anything.
-func (d *Driver) usable(ctx context.Context) error {
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case d.bad != nil:
-		return d.bad
-	case d.life.Over():
-		return driver.ErrClosed
-	}
-	return nil
-}
-
 // check reports what keeps the driver from serving req.
 func (d *Driver) check(req driver.Request) error {
-	switch {
-	case req.Detached:
+	if req.Detached {
 		return fmt.Errorf("%w request: a lock in ZooKeeper can't outlive the process that took it, whose session it hangs on", driver.ErrInvalid)
 	}
 	return req.Check()

@@ -34,6 +34,20 @@ func (s *Span) Done() <-chan struct{} { return s.ctx.Done() }
 // Over reports whether the span is over.
 func (s *Span) Over() bool { return s.ctx.Err() != nil }
 
+// Ready reports what keeps a driver from doing anything: that ctx is done, with its cause; that it can't work at all, which is
+// bad; or that the span is over.
+func (s *Span) Ready(ctx context.Context, bad error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case bad != nil:
+		return bad
+	case s.Over():
+		return driver.ErrClosed
+	}
+	return nil
+}
+
 // During returns a context that is done with ctx or with the span, whichever comes first, and what gives it up.
 func (s *Span) During(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -53,6 +53,38 @@ func TestSpan(t *testing.T) {
 	})
 }
 
+// A driver that was closed, or can't work, does nothing; who has no more time hears of that first.
+func TestReady(t *testing.T) {
+	errEnough, errBad := errors.New("enough"), errors.New("bad")
+	tests := []struct {
+		name       string
+		done, over bool
+		bad, want  error
+	}{
+		{name: "Ready"},
+		{name: "Done", done: true, over: true, bad: errBad, want: errEnough},
+		{name: "Bad", over: true, bad: errBad, want: errBad},
+		{name: "Over", over: true, want: driver.ErrClosed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			s := life.New()
+			defer s.End(nil)
+			if tt.done {
+				cancel(errEnough)
+			}
+			if tt.over {
+				s.End(nil)
+			}
+			if got := s.Ready(ctx, tt.bad); !errors.Is(got, tt.want) {
+				t.Errorf("Ready = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // The context of a caller ends a call that hangs on a span as well, with its own cause.
 func TestDuring(t *testing.T) {
 	errEnough := errors.New("enough")
