@@ -16,28 +16,13 @@ import (
 // A link is the connection of a session. One goroutine has it: it does what others ask for, and pings when there is nothing
 // to do.
 type link struct {
-	d    *Driver
-	conn *sql.Conn
-	key  string // of the session, which has locked it
+	*life.Line
 
-	life  context.Context // done when the link is over, with the reason
-	end   context.CancelCauseFunc
-	calls chan *call
-	heard time.Time // before the last statement that was answered; of the goroutine
+	d     *Driver
+	conn  *sql.Conn
+	key   string // of the session, which has locked it
+	calls chan *life.Call
 }
-
-// A call is something to be done on the connection.
-type call struct {
-	ctx  context.Context
-	run  func(context.Context) error
-	sent driver.Instant
-	done chan error // of one
-}
-
-// An errDoubt says that what the server holds for us is not known: its connection must end.
-type errDoubt struct{ error }
-
-func (e errDoubt) Unwrap() error { return e.error }
 
 // connect begins a session.
 func (d *Driver) connect(ctx context.Context) (*link, error) {
@@ -45,12 +30,12 @@ func (d *Driver) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{d: d, conn: conn, heard: time.Now(), calls: make(chan *call), key: "snib-session-" + strings.ToLower(rand.Text())}
+	l := &link{Line: life.NewLine(d.conf.idle), d: d, conn: conn, calls: make(chan *life.Call)}
+	l.key = "snib-session-" + strings.ToLower(rand.Text())
 	if err := l.begin(ctx); err != nil {
 		hangUp(conn)
 		return nil, err
 	}
-	l.life, l.end = context.WithCancelCause(context.Background())
 	return l, nil
 }
 
@@ -66,87 +51,53 @@ func (l *link) begin(ctx context.Context) error {
 		return err
 	}
 	err := l.ping(ctx)
-	if doubt := (errDoubt{}); errors.As(err, &doubt) || err == nil && !got {
+	if doubt := (life.DoubtError{}); errors.As(err, &doubt) || err == nil && !got {
 		return fmt.Errorf("%w connection: a pooler stands before the server, and each statement may go over another "+
 			"connection; connect past it, or use rows (New)", driver.ErrInvalid)
 	}
 	return err
 }
 
-// do runs fn on the connection, with a context that ends with ctx or when the session may have ended. It returns a moment
-// before its first statement was sent.
+// do runs fn on the connection, with a context that ends when the session may have ended. It returns a moment before its first
+// statement was sent.
 func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.Instant, error) {
-	c := &call{ctx: context.WithoutCancel(ctx), run: fn, done: make(chan error, 1)}
-	over := func() (driver.Instant, error) {
-		return driver.Instant{}, fmt.Errorf("%w: its session is over: %w", driver.ErrLost, context.Cause(l.life))
-	}
+	c := life.NewCall(ctx, fn)
 	select {
 	case l.calls <- c:
-	case <-l.life.Done():
-		return over()
+	case <-l.Context().Done(): // as Wait will say
 	case <-ctx.Done():
 		return driver.Instant{}, context.Cause(ctx)
 	}
-	select {
-	case err := <-c.done:
-		return c.sent, err
-	case <-l.life.Done():
-		return over()
-	case <-ctx.Done():
-	}
-	// A call that is cut off costs the connection, and all locks: so it goes on, and its outcome is undone.
-	select {
-	case err := <-c.done:
-		return c.sent, err
-	case <-l.life.Done():
-	case <-time.After(life.Moment):
-	}
-	return driver.Instant{}, context.Cause(ctx)
+	return l.Wait(ctx, c)
 }
 
 // serve has the connection until it is over, and returns why.
 func (l *link) serve() (err error) {
-	timer := time.NewTimer(l.d.conf.idle / 3)
+	timer := time.NewTimer(time.Until(l.Due()))
 	defer timer.Stop()
 	for err == nil {
 		select {
 		case c := <-l.calls:
 			err = l.run(c)
 		case <-timer.C:
-			err = l.run(&call{ctx: l.life, run: l.ping, done: make(chan error, 1)})
+			err = l.run(life.NewCall(l.Context(), l.ping))
 			l.d.life.Go(func() {
-				ctx, cancel := context.WithTimeout(l.life, l.d.conf.idle)
+				ctx, cancel := context.WithTimeout(l.Context(), l.d.conf.idle)
 				defer cancel()
 				l.d.session.look(ctx)
 			})
-		case <-l.life.Done():
-			err = context.Cause(l.life)
+		case <-l.Context().Done():
+			err = context.Cause(l.Context())
 		}
-		timer.Reset(time.Until(l.heard.Add(l.d.conf.idle / 3)))
+		timer.Reset(time.Until(l.Due()))
 	}
-	l.end(err)
+	l.End(err)
 	return err
 }
 
-// run makes a call. The connection ends with it if it can't be trusted any more.
-func (l *link) run(c *call) error {
-	// The server may end the session from heard + idle on. A tenth before, its holders must know.
-	ctx, cancel := context.WithDeadline(c.ctx, l.heard.Add(l.d.conf.idle*9/10))
-	defer cancel()
-	stop := context.AfterFunc(l.life, cancel)
-	defer stop()
-	began := time.Now()
-	c.sent = driver.Now()
-	err := c.run(ctx)
-	if err == nil {
-		l.heard = began
-	}
-	c.done <- err
-	var doubt errDoubt
-	if err != nil && (errors.As(err, &doubt) || code(err) == 0) {
-		return fmt.Errorf("the connection is of no use any more: %w", err)
-	}
-	return nil
+// run makes a call. An error that is none of the server's is the connection's.
+func (l *link) run(c *life.Call) error {
+	return l.Make(c, func(_ context.Context, err error) bool { return err != nil && code(err) == 0 })
 }
 
 // ping checks that the session is the one that it was.
@@ -154,7 +105,7 @@ func (l *link) ping(ctx context.Context) error {
 	var ours sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`, l.key).Scan(&ours)
 	if err == nil && !ours.Bool {
-		err = errDoubt{errors.New("the session is another than it was")}
+		err = life.DoubtError{Err: errors.New("the session is another than it was")}
 	}
 	return err
 }
@@ -164,7 +115,7 @@ func (l *link) getLock(ctx context.Context, key string, got *bool) error {
 	var answer sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT GET_LOCK(?, 0)`, key).Scan(&answer)
 	if err == nil && !answer.Valid {
-		err = errDoubt{fmt.Errorf("GET_LOCK of %q = NULL", key)}
+		err = life.DoubtError{Err: fmt.Errorf("GET_LOCK of %q = NULL", key)}
 	}
 	*got = answer.Bool
 	return err
@@ -178,7 +129,7 @@ func (l *link) releaseLock(ctx context.Context, key string) error {
 		err = errors.New("a lock that we held was not ours any more")
 	}
 	if err != nil {
-		return errDoubt{err}
+		return life.DoubtError{Err: err}
 	}
 	return nil
 }

@@ -307,7 +307,7 @@ func (s *session) close() {
 		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
 	}
 	if l != nil {
-		l.end(driver.ErrClosed)
+		l.End(driver.ErrClosed)
 	}
 }
 

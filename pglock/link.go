@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,32 +16,17 @@ import (
 // A link is the connection of a session. One goroutine has it: between the calls that others ask for, it waits for
 // notifications, and so notices at once when the server ends the session. When there is nothing to do it pings.
 type link struct {
+	*life.Line
+
 	d    *Driver
 	conn *pgx.Conn
 	key  int32  // of the session, which it has locked
 	pid  uint32 // of the server's process
 
-	life context.Context // done when the link is over, with the reason
-	end  context.CancelCauseFunc
-
 	mu    sync.Mutex
-	calls []*call
+	calls []*life.Call
 	wake  context.CancelFunc // ends the wait for notifications
-	heard time.Time          // before the last statement that was answered
 }
-
-// A call is something to be done on the connection.
-type call struct {
-	ctx  context.Context
-	run  func(context.Context) error
-	sent driver.Instant
-	done chan error // of one
-}
-
-// An errDoubt says that what the server holds for us is not known: its connection must end.
-type errDoubt struct{ error }
-
-func (e errDoubt) Unwrap() error { return e.error }
 
 // connect begins a session.
 func (d *Driver) connect(ctx context.Context) (*link, error) {
@@ -50,12 +34,11 @@ func (d *Driver) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{d: d, conn: conn, heard: time.Now()}
+	l := &link{Line: life.NewLine(d.conf.idle), d: d, conn: conn}
 	if err := l.begin(ctx); err != nil {
 		hangUp(conn)
 		return nil, err
 	}
-	l.life, l.end = context.WithCancelCause(context.Background())
 	return l, nil
 }
 
@@ -90,31 +73,17 @@ func (l *link) begin(ctx context.Context) error {
 	return nil
 }
 
-// do runs fn on the connection, with a context that ends with ctx or when the session may have ended. It returns a
-// moment before its first statement was sent.
+// do runs fn on the connection, with a context that ends when the session may have ended. It returns a moment before its first
+// statement was sent.
 func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.Instant, error) {
-	c := &call{ctx: context.WithoutCancel(ctx), run: fn, done: make(chan error, 1)}
+	c := life.NewCall(ctx, fn)
 	l.mu.Lock()
 	l.calls = append(l.calls, c)
 	if l.wake != nil {
 		l.wake()
 	}
 	l.mu.Unlock()
-	select {
-	case err := <-c.done:
-		return c.sent, err
-	case <-l.life.Done():
-		return driver.Instant{}, fmt.Errorf("%w: its session is over: %w", driver.ErrLost, context.Cause(l.life))
-	case <-ctx.Done():
-	}
-	// A call that is cut off costs the connection, and all locks: so it goes on, and its outcome is undone.
-	select {
-	case err := <-c.done:
-		return c.sent, err
-	case <-l.life.Done():
-	case <-time.After(life.Moment):
-	}
-	return driver.Instant{}, context.Cause(ctx)
+	return l.Wait(ctx, c)
 }
 
 // serve has the connection until it is over, and returns why.
@@ -126,20 +95,20 @@ func (l *link) serve() error {
 	if l.d.life.Over() {
 		err = driver.ErrClosed
 	}
-	l.end(err)
+	l.End(err)
 	return err
 }
 
 // turn does what is asked for, or waits.
 func (l *link) turn() error {
 	l.mu.Lock()
-	var c *call
 	if len(l.calls) > 0 {
-		c, l.calls = l.calls[0], l.calls[1:]
+		c := l.calls[0]
+		l.calls = l.calls[1:]
 		l.mu.Unlock()
 		return l.run(c)
 	}
-	ctx, cancel := context.WithDeadline(l.life, l.heard.Add(l.d.conf.idle/3))
+	ctx, cancel := context.WithDeadline(l.Context(), l.Due())
 	defer cancel()
 	l.wake = cancel
 	l.mu.Unlock()
@@ -148,36 +117,22 @@ func (l *link) turn() error {
 	case err == nil:
 		l.d.notified(n.Payload)
 		return nil
-	case l.life.Err() != nil:
-		return context.Cause(l.life)
+	case l.Context().Err() != nil:
+		return context.Cause(l.Context())
 	case ctx.Err() == nil || l.conn.IsClosed():
 		return err
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return l.run(&call{ctx: l.life, run: l.ping, done: make(chan error, 1)})
+		return l.run(life.NewCall(l.Context(), l.ping))
 	}
 	return nil
 }
 
-// run makes a call. The connection ends with it if it can't be trusted any more.
-func (l *link) run(c *call) error {
-	// The server may end the session from heard + idle on. A tenth before, its holders must know.
-	ctx, cancel := context.WithDeadline(c.ctx, l.heard.Add(l.d.conf.idle*9/10))
-	defer cancel()
-	stop := context.AfterFunc(l.life, cancel)
-	defer stop()
-	began := time.Now()
-	c.sent = driver.Now()
-	err := c.run(ctx)
-	if err == nil {
-		l.heard = began
-	}
-	c.done <- err
-	var doubt errDoubt
-	if l.conn.IsClosed() || errors.As(err, &doubt) || err != nil && code(err) == "" && ctx.Err() != nil {
-		return fmt.Errorf("the connection is of no use any more: %w", err)
-	}
-	return nil
+// run makes a call. A connection that is closed, or was cut off while it waited for an answer, is of no use any more.
+func (l *link) run(c *life.Call) error {
+	return l.Make(c, func(ctx context.Context, err error) bool {
+		return l.conn.IsClosed() || err != nil && code(err) == "" && ctx.Err() != nil
+	})
 }
 
 // ping checks that the session is the one that it was.
@@ -185,7 +140,7 @@ func (l *link) ping(ctx context.Context) error {
 	var pid uint32
 	err := l.conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid)
 	if err == nil && pid != l.pid {
-		err = errDoubt{errPooled{l.pid, pid}}
+		err = life.DoubtError{Err: errPooled{l.pid, pid}}
 	}
 	return err
 }

@@ -246,7 +246,7 @@ func (l *link) unlock(ctx context.Context, le *lease) error {
 		err = errors.New("an advisory lock that we held was not ours any more")
 	}
 	if err != nil {
-		return errDoubt{err}
+		return life.DoubtError{Err: err}
 	}
 	return nil
 }
@@ -287,7 +287,7 @@ func (s *session) close() {
 		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
 	}
 	if l != nil {
-		l.end(driver.ErrClosed)
+		l.End(driver.ErrClosed)
 	}
 }
 

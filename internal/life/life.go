@@ -1,5 +1,5 @@
-// Package life is about how long things last in a driver: its goroutines, until it is closed, and its calls of the server,
-// when their caller has no more time.
+// Package life is about how long things last in a driver: its goroutines, until it is closed; its calls of the server, when
+// their caller has no more time; and a session, when its server is silent.
 package life
 
 import (

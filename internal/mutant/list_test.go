@@ -868,9 +868,9 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "mysqllock: holders know of the end of their session before the server ends it",
-		file:   "mysqllock/link.go", run: "TestConformanceSession/(Sever|Session)",
-		old: "idle*9/10",
-		new: "idle*9",
+		file:   "internal/life/line.go", pkg: "mysqllock", run: "TestConformanceSession/(Sever|Session)",
+		old: "l.heard.Add(l.idle*9/10)",
+		new: "l.heard.Add(l.idle*9)",
 	},
 	{
 		breaks: "mysqllock: Tx answers ErrHeld for a lock that is taken",
@@ -937,6 +937,30 @@ var mutants = []mutant{
 		file:   "internal/life/call.go", run: "TestDetached",
 		old: "time.AfterFunc(Moment, cancel)",
 		new: "time.AfterFunc(0, cancel)",
+	},
+	{
+		breaks: "internal/life: no call of a session outlasts what is known of it",
+		file:   "internal/life/line.go", run: "TestLine$",
+		old: "l.heard.Add(l.idle*9/10)",
+		new: "l.heard.Add(l.idle)",
+	},
+	{
+		breaks: "internal/life: a session lives from when a call was sent that was answered, and not from the answer",
+		file:   "internal/life/line.go", run: "TestLine$",
+		old: "		l.heard = began\n",
+		new: "		l.heard = began.Add(time.Since(began))\n",
+	},
+	{
+		breaks: "internal/life: a session of which it is not known what it holds is over",
+		file:   "internal/life/line.go", run: "TestLine$",
+		old: "errors.As(err, new(DoubtError)) || broken",
+		new: "errors.As(err, new(*DoubtError)) || broken",
+	},
+	{
+		breaks: "internal/life: who has no more time does not cut a session's call off",
+		file:   "internal/life/line.go", run: "TestLineWait",
+		old: "ctx: context.WithoutCancel(ctx)",
+		new: "ctx: ctx",
 	},
 	{
 		breaks: "internal/life: all who poll together send no more than one would",

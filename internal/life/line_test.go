@@ -1,0 +1,124 @@
+package life_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/life"
+)
+
+const idle = 30 * time.Second
+
+// A line lasts for as long as the server can't have ended its session, and is of use.
+func TestLine(t *testing.T) {
+	errRefused, errBroken := errors.New("refused"), errors.New("broken")
+	hang := func(ctx context.Context) error { <-ctx.Done(); return errBroken }
+	answer := func(after time.Duration, err error) func(context.Context) error {
+		return func(context.Context) error { time.Sleep(after); return err }
+	}
+	tests := []struct {
+		name  string
+		calls []func(context.Context) error
+		took  time.Duration
+		due   time.Duration // from the beginning of all
+		over  error
+	}{
+		{name: "Answered", calls: []func(context.Context) error{answer(time.Second, nil)}, took: time.Second, due: idle / 3},
+		{name: "CountsFromSend", calls: []func(context.Context) error{answer(time.Second, nil), answer(2*time.Second, nil)},
+			took: 3 * time.Second, due: time.Second + idle/3},
+		{name: "RefusalsDontCount", calls: []func(context.Context) error{answer(time.Second, errRefused), answer(time.Second, errRefused)},
+			took: 2 * time.Second, due: idle / 3},
+		{name: "Hangs", calls: []func(context.Context) error{hang}, took: idle * 9 / 10, due: idle / 3, over: errBroken},
+		{name: "HangsAfterAnAnswer", calls: []func(context.Context) error{answer(time.Second, nil), answer(time.Second, nil), hang},
+			took: time.Second + idle*9/10, due: time.Second + idle/3, over: errBroken},
+		{name: "Doubt", calls: []func(context.Context) error{answer(0, life.DoubtError{Err: errRefused})}, due: idle / 3, over: errRefused},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				l := life.NewLine(idle)
+				var over error
+				for _, run := range tt.calls {
+					over = l.Make(life.NewCall(t.Context(), run), func(_ context.Context, err error) bool { return errors.Is(err, errBroken) })
+				}
+				if !errors.Is(over, tt.over) {
+					t.Errorf("the last call ends with %v, want %v", over, tt.over)
+				}
+				if got := time.Since(began); got != tt.took {
+					t.Errorf("the calls took %v, want %v", got, tt.took)
+				}
+				if got := l.Due().Sub(began); got != tt.due {
+					t.Errorf("the next call is due at %v, want %v", got, tt.due)
+				}
+			})
+		})
+	}
+}
+
+// Who waits for a call hears of its answer, of the end of the line, or within a moment that there is no more time: the call
+// goes on then.
+func TestLineWait(t *testing.T) {
+	errEnough, errGone := errors.New("enough"), errors.New("gone")
+	tests := []struct {
+		name            string
+		answer          time.Duration // of the call
+		cancel, endLine time.Duration // 0 for never
+		want            error
+		took            time.Duration
+		cut             bool // the call
+	}{
+		{name: "Answered", answer: time.Second, took: time.Second},
+		{name: "Impatient", answer: 10 * time.Second, cancel: time.Second, want: errEnough, took: time.Second + life.Moment},
+		{name: "JustInTime", answer: time.Second + life.Moment/2, cancel: time.Second, took: time.Second + life.Moment/2},
+		{name: "LineEnds", answer: 10 * time.Second, endLine: time.Second, want: errGone, took: time.Second, cut: true},
+		{name: "LineEndsForTheImpatient", answer: 10 * time.Second, cancel: time.Second, endLine: time.Second + life.Moment/2,
+			want: errEnough, took: time.Second + life.Moment/2, cut: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				l := life.NewLine(idle)
+				after := func(d time.Duration, do func(error), why error) {
+					if d > 0 {
+						time.AfterFunc(d, func() { do(why) })
+					}
+				}
+				after(tt.cancel, cancel, errEnough)
+				after(tt.endLine, l.End, errGone)
+				sent, cut := driver.Now(), false
+				c := life.NewCall(ctx, func(ctx context.Context) error {
+					select {
+					case <-time.After(tt.answer):
+						return nil
+					case <-ctx.Done():
+						cut = true
+						return ctx.Err()
+					}
+				})
+				go l.Make(c, func(context.Context, error) bool { return false })
+				start, err := l.Wait(ctx, c)
+				if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, errGone) {
+					t.Errorf("Wait = %v, want %v", err, tt.want)
+				}
+				if err == nil && start != sent {
+					t.Errorf("Wait says that it was sent at %v, want %v", start, sent)
+				}
+				if got := driver.Now().Sub(sent); got != tt.took {
+					t.Errorf("Wait took %v, want %v", got, tt.took)
+				}
+				time.Sleep(tt.answer)
+				synctest.Wait()
+				if cut != tt.cut {
+					t.Errorf("the call was cut off: %v, want %v", cut, tt.cut)
+				}
+			})
+		})
+	}
+}
