@@ -91,7 +91,7 @@ type Parameter struct {
 
 	tls, sentinel bool // makes sense with these only
 	nodes, store  bool // makes sense with Redlock only, or not with it
-	set           func(u *redisURL, value string) error
+	set           func(value string) error
 }
 
 func (p *Parameter) name() string {
@@ -100,39 +100,42 @@ func (p *Parameter) name() string {
 }
 
 // RedisParameters are those of the URLs of Redis, in the order in which the help shows them.
-func RedisParameters() []Parameter {
-	text := func(field func(*redisURL) *string) func(*redisURL, string) error {
-		return func(u *redisURL, value string) error { *field(u) = value; return nil }
+func RedisParameters() []Parameter { return new(redisURL).parameters() }
+
+// parameters are all that there are, which set what the URL says.
+func (u *redisURL) parameters() []Parameter {
+	text := func(field *string) func(string) error {
+		return func(value string) error { *field = value; return nil }
 	}
 	return []Parameter{
 		{Syntax: "password-file=FILE", Doc: "the password is its first line",
-			set: text(func(u *redisURL) *string { return &u.passwordFile })},
-		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: (*redisURL).setDial},
-		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: (*redisURL).setClient},
+			set: text(&u.passwordFile)},
+		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: u.setDial},
+		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: u.setClient},
 		{Syntax: "max-ttl=DURATION", Doc: "Redlock: the longest TTL of any lock, the same for all clients (default 1m)", nodes: true,
-			set: func(u *redisURL, value string) (err error) { u.maxTTL, err = duration(value, 24*time.Hour); return err }},
+			set: func(value string) (err error) { u.maxTTL, err = duration(value, 24*time.Hour); return err }},
 		{Syntax: "failover-grace=on|off", store: true, Doc: "off: after a restart or a failover don't wait until the holds are over " +
 			"that may have been forgotten; a lock can then be given twice (default on)",
-			set: func(u *redisURL, value string) error {
+			set: func(value string) error {
 				on, err := onOff(value)
 				u.graceOff = !on
 				return err
 			}},
 		{Syntax: "ca=FILE", Doc: "TLS: trust the authorities in this file, PEM, and not the system's", tls: true,
-			set: text(func(u *redisURL) *string { return &u.ca })},
+			set: text(&u.ca)},
 		{Syntax: "cert=FILE", Doc: "TLS: our certificate, PEM", tls: true,
-			set: text(func(u *redisURL) *string { return &u.cert })},
-		{Syntax: "key=FILE", Doc: "TLS: its key, PEM", tls: true, set: text(func(u *redisURL) *string { return &u.key })},
+			set: text(&u.cert)},
+		{Syntax: "key=FILE", Doc: "TLS: its key, PEM", tls: true, set: text(&u.key)},
 		{Syntax: "server-name=NAME", Doc: "TLS: the name in the server's certificate, if it is not the host", tls: true,
-			set: text(func(u *redisURL) *string { return &u.serverName })},
+			set: text(&u.serverName)},
 		{Syntax: "insecure=on|off", Doc: "on: TLS with anybody, whatever the certificate (default off)", tls: true,
-			set: func(u *redisURL, value string) (err error) { u.insecure, err = onOff(value); return err }},
+			set: func(value string) (err error) { u.insecure, err = onOff(value); return err }},
 		{Syntax: "sentinel-user=NAME", Doc: "Sentinel: who we are to the Sentinels, where they ask", sentinel: true,
-			set: text(func(u *redisURL) *string { return &u.sentinelUser })},
+			set: text(&u.sentinelUser)},
 		{Syntax: "sentinel-password=PASSWORD", Doc: "Sentinel: likewise", sentinel: true,
-			set: text(func(u *redisURL) *string { return &u.sentinelPassword })},
+			set: text(&u.sentinelPassword)},
 		{Syntax: "sentinel-password-file=FILE", Doc: "Sentinel: likewise, the first line of a file", sentinel: true,
-			set: text(func(u *redisURL) *string { return &u.sentinelPasswordFile })},
+			set: text(&u.sentinelPasswordFile)},
 	}
 }
 
@@ -216,7 +219,7 @@ func (k redisKind) parse(rest string) (*redisURL, error) {
 	if err := u.setPath(path); err != nil {
 		return nil, err
 	}
-	if err := u.setParameters(query); err != nil {
+	if err := u.setParameters(query, u.parameter); err != nil {
 		return nil, err
 	}
 	return u, u.check()
@@ -310,28 +313,29 @@ func (u *redisURL) setPath(path string) error {
 	return nil
 }
 
-func (u *redisURL) setParameters(query string) error {
-	seen := make(map[string]bool)
-	for _, pair := range strings.Split(query, "&") {
+// setParameters reads what follows the question mark. find returns a parameter that makes sense in the URL.
+func (k redisKind) setParameters(query string, find func(name string) (*Parameter, error)) error {
+	seen := map[string]bool{}
+	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
 			continue
 		}
 		name, value, _ := strings.Cut(pair, "=")
-		p, err := u.parameter(name)
+		p, err := find(name)
 		if err != nil {
 			return err
 		}
 		value, err = url.PathUnescape(value)
 		switch {
 		case err != nil:
-			return u.bad("parameter %s has a %% that begins no code of a character; %% itself is written %%25", name)
+			return k.bad("parameter %s has a %% that begins no code of a character; %% itself is written %%25", name)
 		case value == "":
-			return u.bad("parameter %s has no value: %s", name, p.Syntax)
+			return k.bad("parameter %s has no value: %s", name, p.Syntax)
 		case seen[name]:
-			return u.bad("parameter %s is there twice", name)
+			return k.bad("parameter %s is there twice", name)
 		}
 		seen[name] = true
-		if err := p.set(u, value); err != nil {
+		if err := p.set(value); err != nil {
 			return fmt.Errorf("%w URL: parameter %s: %w", ErrConfig, p.Syntax, err)
 		}
 	}
@@ -341,7 +345,7 @@ func (u *redisURL) setParameters(query string) error {
 // parameter finds a parameter that makes sense in the URL.
 func (u *redisURL) parameter(name string) (*Parameter, error) {
 	var names, close []string
-	for _, p := range RedisParameters() {
+	for _, p := range u.parameters() {
 		switch {
 		case p.nodes && !u.nodes, p.store && u.nodes:
 			continue

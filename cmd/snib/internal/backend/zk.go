@@ -35,31 +35,20 @@ type zkURL struct {
 	keep    bool
 }
 
-// A zkParameter is what may stand behind the question mark.
-type zkParameter struct {
-	Parameter
-	set func(u *zkURL, value string) error
-}
-
 // ZooKeeperParameters are those of the URLs of ZooKeeper, in the order in which the help shows them.
-func ZooKeeperParameters() []Parameter {
-	var all []Parameter
-	for _, p := range zkParameters() {
-		all = append(all, p.Parameter)
-	}
-	return all
-}
+func ZooKeeperParameters() []Parameter { return new(zkURL).parameters() }
 
-func zkParameters() []zkParameter {
-	all := []zkParameter{
-		{Parameter{Syntax: "session-timeout=DURATION", Doc: "after how much silence the ensemble frees our locks (default 15s)"},
-			func(u *zkURL, value string) (err error) { u.timeout, err = duration(value, time.Hour); return err }},
-		{Parameter{Syntax: "suspended=lost|keep", Doc: "keep: a lock outlasts its connection, if another one carries on the session in time " +
-			"(default lost)"}, (*zkURL).setSuspended},
+// parameters are all that there are, which set what the URL says.
+func (u *zkURL) parameters() []Parameter {
+	all := []Parameter{
+		{Syntax: "session-timeout=DURATION", Doc: "after how much silence the ensemble frees our locks (default 15s)",
+			set: func(value string) (err error) { u.timeout, err = duration(value, time.Hour); return err }},
+		{Syntax: "suspended=lost|keep", Doc: "keep: a lock outlasts its connection, if another one carries on the session in time " +
+			"(default lost)", set: u.setSuspended},
 	}
-	for _, p := range RedisParameters() { // those that have nothing to do with Redis
+	for _, p := range u.redisURL.parameters() { // those that have nothing to do with Redis
 		if p.name() == "password-file" || p.name() == "dial-timeout" || p.tls {
-			all = append(all, zkParameter{p, func(u *zkURL, value string) error { return p.set(&u.redisURL, value) }})
+			all = append(all, p)
 		}
 	}
 	return all
@@ -114,44 +103,16 @@ func (k zkKind) parse(rest string) (*zkURL, error) {
 		}
 		u.root = "/" + root
 	}
-	if err := u.setParameters(query); err != nil {
+	if err := u.setParameters(query, u.parameter); err != nil {
 		return nil, err
 	}
 	return u, u.check()
 }
 
-func (u *zkURL) setParameters(query string) error {
-	seen := map[string]bool{}
-	for pair := range strings.SplitSeq(query, "&") {
-		if pair == "" {
-			continue
-		}
-		name, value, _ := strings.Cut(pair, "=")
-		p, err := u.parameter(name)
-		if err != nil {
-			return err
-		}
-		value, err = url.PathUnescape(value)
-		switch {
-		case err != nil:
-			return u.bad("parameter %s has a %% that begins no code of a character; %% itself is written %%25", p.name())
-		case value == "":
-			return u.bad("parameter %s has no value: %s", p.name(), p.Syntax)
-		case seen[p.name()]:
-			return u.bad("parameter %s is there twice", p.name())
-		}
-		seen[p.name()] = true
-		if err := p.set(u, value); err != nil {
-			return fmt.Errorf("%w URL: parameter %s: %w", ErrConfig, p.Syntax, err)
-		}
-	}
-	return nil
-}
-
 // parameter finds a parameter that makes sense in the URL. One that there is not is not repeated: it may be a part of a password.
-func (u *zkURL) parameter(name string) (*zkParameter, error) {
+func (u *zkURL) parameter(name string) (*Parameter, error) {
 	var names []string
-	for _, p := range zkParameters() {
+	for _, p := range u.parameters() {
 		switch {
 		case p.name() == name && p.tls && !u.tls:
 			return nil, fmt.Errorf("%w URL: parameter %s is for TLS; that is %ss://", ErrConfig, name, u.scheme)
