@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
 // rueidisConn is a Conn on rueidis.
@@ -146,7 +148,7 @@ func mastersKnownTo(ctx context.Context, n Node) (int, error) {
 		return 0, fmt.Errorf("CLUSTER INFO: %w", err)
 	}
 	text, _ := reply.(string)
-	size, err := strconv.Atoi(parseInfo(text)["cluster_size"])
+	size, err := strconv.Atoi(redisinfo.Parse(text)["cluster_size"])
 	if err != nil {
 		return 0, fmt.Errorf("CLUSTER INFO has no cluster_size: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
 // A Server is what a master says of itself.
@@ -37,7 +38,7 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 			return nil, fmt.Errorf("INFO: %w", err)
 		}
 		text, _ := reply.(string)
-		s := Server{Info: parseInfo(text), Settings: make(map[string]string)}
+		s := Server{Info: redisinfo.Parse(text), Settings: make(map[string]string)}
 		for _, name := range []string{"appendonly", "appendfsync", "save", "min-replicas-to-write"} {
 			if value, err := setting(ctx, m, name); err == nil {
 				s.Settings[name] = value

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
 // findings are what was found out about the servers when the driver was made.
@@ -29,11 +29,11 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 			return f, fmt.Errorf("INFO: %w", err)
 		}
 		text, _ := reply.(string)
-		info := parseInfo(text)
+		info := redisinfo.Parse(text)
 		if err := check(info, conn.IsCluster(), conf); err != nil {
 			return f, err
 		}
-		f.sharded = conn.IsCluster() && atLeast(info["redis_version"], 7, 0)
+		f.sharded = conn.IsCluster() && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
 			if !said[w] {
 				said[w] = true
@@ -45,17 +45,16 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 }
 
 // check refuses a server that is too old, or not of the kind that was asked for.
-func check(info map[string]string, isCluster bool, conf config) error {
-	enabled := info["cluster_enabled"] == "1" || info["redis_mode"] == "cluster"
+func check(info redisinfo.Info, isCluster bool, conf config) error {
 	switch {
-	case info["redis_mode"] == "sentinel":
+	case info.IsSentinel():
 		return fmt.Errorf("%w server: it is a Sentinel; name the master that it watches", driver.ErrInvalid)
-	case !atLeast(info["redis_version"], 6, 2):
+	case !info.AtLeast(6, 2):
 		return fmt.Errorf("%w server: it is Redis %s; 6.2 is the oldest that will do", driver.ErrInvalid, info["redis_version"])
 	case info["role"] == "slave": // also one that lets itself be written to: that is lost with its next resynchronization
 		return fmt.Errorf("%w server: it is a replica of %s:%s; connect to that, or by way of the Sentinels that watch it",
 			driver.ErrInvalid, info["master_host"], info["master_port"])
-	case enabled && !isCluster:
+	case info.IsClusterNode() && !isCluster:
 		return fmt.Errorf("%w topology: the server is a node of a Cluster; connect to it as one", driver.ErrInvalid)
 	case conf.topology == cluster && !isCluster:
 		return fmt.Errorf("%w topology: the server is no node of a Cluster", driver.ErrInvalid)
@@ -68,7 +67,7 @@ func check(info map[string]string, isCluster bool, conf config) error {
 }
 
 // warnings says which settings break promises. What may not be asked is not known, and said.
-func warnings(ctx context.Context, m Node, info map[string]string) []string {
+func warnings(ctx context.Context, m Node, info redisinfo.Info) []string {
 	var all []string
 	policy := info["maxmemory_policy"]
 	if policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {
@@ -106,26 +105,4 @@ func setting(ctx context.Context, m Node, name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("CONFIG GET answered %v", reply)
-}
-
-// parseInfo reads what INFO answers.
-func parseInfo(text string) map[string]string {
-	info := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok && !strings.HasPrefix(line, "#") {
-			info[key] = value
-		}
-	}
-	return info
-}
-
-// atLeast reports whether a version such as 7.0.15 is major.minor or later.
-func atLeast(version string, major, minor int) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	a, err1 := strconv.Atoi(parts[0])
-	b, err2 := strconv.Atoi(parts[1])
-	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
 }

@@ -671,7 +671,7 @@ var mutants = []mutant{
 	{
 		breaks: "an old Redis is refused",
 		file:   "redislock/survey.go", run: "TestOpenRefuses/.*TooOld",
-		old: "\tcase !atLeast(info[\"redis_version\"], 6, 2):",
+		old: "\tcase !info.AtLeast(6, 2):",
 		new: "\tcase false:",
 	},
 	{
@@ -683,8 +683,8 @@ var mutants = []mutant{
 	{
 		breaks: "a node of a Cluster is not taken for a single server",
 		file:   "redislock/survey.go", run: "TestOpenRefuses/SingleOnCluster",
-		old: "\tcase enabled && !isCluster:",
-		new: "\tcase enabled && !isCluster && false:",
+		old: "\tcase info.IsClusterNode() && !isCluster:",
+		new: "\tcase false:",
 	},
 	{
 		breaks: "a single server is not taken for a Cluster",

@@ -388,7 +388,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "Redlock refuses nodes of a Cluster",
 		file:   "redislock/redlock/survey.go", run: "TestOpenRefuses/ClusterNode",
-		old: "case info[\"cluster_enabled\"] == \"1\" || info[\"redis_mode\"] == \"cluster\":", new: "case false:",
+		old: "case info.IsClusterNode():", new: "case false:",
 	},
 	{
 		breaks: "clients of Redlock agree on nodes and MaxTTL",

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
 // survey waits until a majority of the nodes answers, and a little longer for the others, and refuses what does not fit.
@@ -39,7 +40,7 @@ func (d *Driver) greet(ctx context.Context, n *node, client rueidis.Client) erro
 	if err != nil {
 		return fmt.Errorf("INFO: %w", clean(err))
 	}
-	info := parseInfo(text)
+	info := redisinfo.Parse(text)
 	if err := checkServer(n.address, info); err != nil {
 		return err
 	}
@@ -56,18 +57,18 @@ func (d *Driver) greet(ctx context.Context, n *node, client rueidis.Client) erro
 }
 
 // checkServer refuses a server that can't be a node.
-func checkServer(address string, info map[string]string) error {
-	switch version := info["redis_version"]; {
-	case info["redis_mode"] == "sentinel":
+func checkServer(address string, info redisinfo.Info) error {
+	switch {
+	case info.IsSentinel():
 		return fmt.Errorf("%w node %s: it is a Sentinel", driver.ErrInvalid, address)
-	case info["cluster_enabled"] == "1" || info["redis_mode"] == "cluster":
+	case info.IsClusterNode():
 		return fmt.Errorf("%w node %s: it is a node of a Redis Cluster; Redlock takes servers that have nothing to do with each other",
 			driver.ErrInvalid, address)
 	case info["role"] != "master":
 		return fmt.Errorf("%w node %s: it is a replica of %s; Redlock takes masters that have nothing to do with each other",
 			driver.ErrInvalid, address, info["master_host"]+":"+info["master_port"])
-	case !atLeast(version, 6, 2):
-		return fmt.Errorf("%w node %s: it is Redis %q; 6.2 is the oldest that will do", driver.ErrInvalid, address, version)
+	case !info.AtLeast(6, 2):
+		return fmt.Errorf("%w node %s: it is Redis %q; 6.2 is the oldest that will do", driver.ErrInvalid, address, info["redis_version"])
 	case info["run_id"] == "":
 		return fmt.Errorf("%w node %s: INFO does not tell its run_id, so a restart can't be noticed", driver.ErrInvalid, address)
 	}
@@ -110,26 +111,4 @@ func readCluster(stored string) string {
 		return strconv.Quote(stored)
 	}
 	return fmt.Sprintf("[%s] with a MaxTTL of %v", strings.Join(c.Nodes, " "), time.Duration(c.MaxTTL)*time.Millisecond)
-}
-
-// parseInfo reads what INFO answers.
-func parseInfo(text string) map[string]string {
-	info := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":"); ok && !strings.HasPrefix(line, "#") {
-			info[key] = value
-		}
-	}
-	return info
-}
-
-// atLeast reports whether a version such as 7.0.15 is major.minor or later.
-func atLeast(version string, major, minor int) bool {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return false
-	}
-	a, err1 := strconv.Atoi(parts[0])
-	b, err2 := strconv.Atoi(parts[1])
-	return err1 == nil && err2 == nil && (a > major || a == major && b >= minor)
 }

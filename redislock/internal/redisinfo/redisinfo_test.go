@@ -1,0 +1,55 @@
+package redisinfo_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/sniblock/snib/redislock/internal/redisinfo"
+)
+
+func TestParse(t *testing.T) {
+	got := redisinfo.Parse("# Server\r\nredis_version:7.0.15\r\nexecutable:C:\\redis\r\nempty:\r\n\r\n# Keyspace: all\r\ndb0:keys=1,expires=0\r\n")
+	want := redisinfo.Info{"redis_version": "7.0.15", "executable": `C:\redis`, "empty": "", "db0": "keys=1,expires=0"}
+	if !maps.Equal(got, want) {
+		t.Errorf("Parse = %q, want %q", got, want)
+	}
+}
+
+func TestAtLeast(t *testing.T) {
+	tests := []struct {
+		version string
+		want    bool // 6.2
+	}{
+		{"6.2", true}, {"6.2.0", true}, {"6.10.1", true}, {"7.0.15", true}, {"10.0.0", true}, {"7.2-rc1.3", false},
+		{"6.0.16", false}, {"5.9.9", false}, {"6", false}, {"", false}, {"six.two", false}, {"255.255.255", true},
+	}
+	for _, tt := range tests {
+		if got := (redisinfo.Info{"redis_version": tt.version}).AtLeast(6, 2); got != tt.want {
+			t.Errorf("%q is 6.2 or later: %v, want %v", tt.version, got, tt.want)
+		}
+	}
+}
+
+func TestKind(t *testing.T) {
+	tests := []struct {
+		name              string
+		info              redisinfo.Info
+		sentinel, cluster bool
+	}{
+		{name: "Nothing"},
+		{name: "Single", info: redisinfo.Info{"redis_mode": "standalone", "cluster_enabled": "0"}},
+		{name: "Sentinel", info: redisinfo.Info{"redis_mode": "sentinel"}, sentinel: true},
+		{name: "ClusterByMode", info: redisinfo.Info{"redis_mode": "cluster"}, cluster: true},
+		{name: "ClusterBySection", info: redisinfo.Info{"cluster_enabled": "1"}, cluster: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.info.IsSentinel(); got != tt.sentinel {
+				t.Errorf("IsSentinel = %v, want %v", got, tt.sentinel)
+			}
+			if got := tt.info.IsClusterNode(); got != tt.cluster {
+				t.Errorf("IsClusterNode = %v, want %v", got, tt.cluster)
+			}
+		})
+	}
+}
