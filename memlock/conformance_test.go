@@ -1,13 +1,12 @@
 package memlock_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -51,25 +50,6 @@ func TestConformanceWallClock(t *testing.T) {
 // killer makes Harness.Kill for a store: a lease that nobody renews any more is what a killed process leaves behind.
 func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 	return func(t *testing.T, req driver.Request) func() {
-		ctx, kill := context.WithCancel(t.Context())
-		t.Cleanup(kill)
-		d := s.Open()
-		l, err := d.Acquire(ctx, req)
-		if err != nil {
-			t.Fatalf("Acquire = %v", err)
-		}
-		tick := time.NewTicker(req.TTL / 3)
-		go func() {
-			defer tick.Stop()
-			for {
-				select {
-				case <-tick.C:
-					d.Renew(ctx, []driver.Lease{l})
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
-		return kill
+		return jobtest.Keep(t, s.Open(), req)
 	}
 }

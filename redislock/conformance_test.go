@@ -1,7 +1,6 @@
 package redislock_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -131,30 +131,10 @@ func hold(t *testing.T, o rueidis.ClientOption, req driver.Request) (kill func()
 	t.Helper()
 	p := livetest.NewProxy(t, o.InitAddress[0])
 	o.InitAddress = []string{p.Addr()}
-	d := open(t, o)
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for tick := time.NewTicker(req.TTL / 3); ; {
-			select {
-			case <-tick.C:
-				d.Renew(ctx, []driver.Lease{l})
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			}
-		}
-	}()
+	abandon := jobtest.Keep(t, open(t, o), req)
 	return func() {
 		p.Cut()
 		p.Sever()
-		cancel()
-		<-done
+		abandon()
 	}
 }

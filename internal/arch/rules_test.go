@@ -11,7 +11,7 @@ type rule struct {
 
 // rootTests is what test files of the root module may import as well: packages of the same module, because the root
 // module requires no other one.
-var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/livetest"}
+var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/jobtest", "internal/livetest"}
 
 // backendTests is what test files of a backend may import as well.
 var backendTests = []string{".", "driver/...", "internal/jobtest", "internal/livetest/..."}

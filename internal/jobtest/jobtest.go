@@ -1,5 +1,5 @@
 // Package jobtest has what tests of backends let other processes do with a driver, in a [livetest.Child]: to hold a lock, and
-// to contend for one that guards a file.
+// to contend for one that guards a file; and what they do themselves in the same way.
 package jobtest
 
 import (

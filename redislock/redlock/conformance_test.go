@@ -11,6 +11,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock/redlock"
@@ -149,32 +150,12 @@ func sever(proxies []*livetest.Proxy) (heal func()) {
 func (c *cluster) hold(t *testing.T, req driver.Request) (kill func()) {
 	t.Helper()
 	servers, proxies := c.detour(t)
-	d := open(t, servers, c.opts...)
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for tick := time.NewTicker(req.TTL / 3); ; {
-			select {
-			case <-tick.C:
-				d.Renew(ctx, []driver.Lease{l})
-			case <-ctx.Done():
-				tick.Stop()
-				return
-			}
-		}
-	}()
+	abandon := jobtest.Keep(t, open(t, servers, c.opts...), req)
 	return func() {
 		for _, p := range proxies {
 			p.Cut()
 		}
 		sever(proxies)
-		cancel()
-		<-done
+		abandon()
 	}
 }
