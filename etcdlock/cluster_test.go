@@ -12,6 +12,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -131,7 +132,7 @@ func TestMaintenance(t *testing.T) {
 	client := dial(t, server)
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, d, request("name", "holder"))
-	w := waiting(t, other, request("name", "waiter"))
+	w := jobtest.Waiting(t, other, request("name", "waiter"))
 	for i := range 10 {
 		server.Ctl("put", "filler", strconv.Itoa(i))
 	}
@@ -141,10 +142,10 @@ func TestMaintenance(t *testing.T) {
 	}
 	server.Ctl("compact", "--physical", strconv.FormatInt(got.Header.Revision, 10))
 	server.Ctl("defrag")
-	w.running(t, "while another holds")
+	w.Running(t, "while another holds")
 	released := time.Now()
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 	if took := time.Since(released); took > time.Second {
 		t.Errorf("after a compaction the hand-over took %v", took)
 	}
@@ -157,7 +158,7 @@ func TestRestartedUnderWaiter(t *testing.T) {
 	d := etcdlock.New(client)
 	defer d.Close()
 	l := acquire(t, d, request("name", "holder"))
-	w := waiting(t, d, request("name", "waiter"))
+	w := jobtest.Waiting(t, d, request("name", "waiter"))
 	server.Kill()
 	server.Restart()
 	server.Ctl("put", "filler", "1")
@@ -167,12 +168,12 @@ func TestRestartedUnderWaiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Ctl("compact", strconv.FormatInt(got.Header.Revision, 10))
-	w.running(t, "while another holds")
+	w.Running(t, "while another holds")
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew after a restart = %v", err)
 	}
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // TestMemberReplaced takes a member out in the middle of a wait, and another one in.
@@ -183,14 +184,14 @@ func TestMemberReplaced(t *testing.T) {
 	defer d.Close()
 	defer other.Close()
 	l := acquire(t, d, request("name", "holder"))
-	w := waiting(t, other, request("name", "waiter"))
+	w := jobtest.Waiting(t, other, request("name", "waiter"))
 	cluster.Replace(cluster.Leader())
 	holds.SetEndpoints(cluster.Addrs()...)
 	waits.SetEndpoints(cluster.Addrs()...)
-	w.running(t, "while another holds")
+	w.Running(t, "while another holds")
 	livetest.Await(t, "renewal", func() error { return d.Renew(t.Context(), []driver.Lease{l})[0].Err })
 	release(t, l)
-	got := w.get(t)
+	got := w.Get(t)
 	if got.Grant().Token <= l.Grant().Token {
 		t.Errorf("Token = %d after %d", got.Grant().Token, l.Grant().Token)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -160,12 +161,12 @@ func TestLostAnswers(t *testing.T) {
 		}},
 		{"PutToWait", "put", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
-			w := waiting(t, d, request(name, "a"))
+			w := jobtest.Waiting(t, d, request(name, "a"))
 			if got := keys(t, client, name); len(got) != 2 {
 				t.Errorf("after a request whose first answer was lost the keys are %q, want two", got)
 			}
 			release(t, l)
-			release(t, w.get(t))
+			release(t, w.Get(t))
 		}},
 		{"PutRefused", "put", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
@@ -180,9 +181,9 @@ func TestLostAnswers(t *testing.T) {
 		}},
 		{"Check", "get", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
-			w := waiting(t, d, request(name, "a"))
+			w := jobtest.Waiting(t, d, request(name, "a"))
 			release(t, l)
-			release(t, w.get(t))
+			release(t, w.Get(t))
 		}},
 	}
 	for _, tt := range tests {
@@ -366,8 +367,8 @@ func TestGoneBeforeCheck(t *testing.T) {
 	k := tapped(client)
 	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
 	l := acquire(t, holds, request("name", "holder"))
-	w := waiting(t, waits, request("name", "waiter"))
-	next := waiting(t, third, request("name", "third"))
+	w := jobtest.Waiting(t, waits, request("name", "waiter"))
+	next := jobtest.Waiting(t, third, request("name", "third"))
 	var old string
 	k.set(once("get", func(c call) error {
 		old = c.key
@@ -377,10 +378,10 @@ func TestGoneBeforeCheck(t *testing.T) {
 		return c.do()
 	}))
 	release(t, l)
-	first := next.get(t) // the waiter had no key any more
-	w.running(t, "with the key of an ended lease")
+	first := next.Get(t) // the waiter had no key any more
+	w.Running(t, "with the key of an ended lease")
 	release(t, first)
-	got := w.get(t)
+	got := w.Get(t)
 	if got.Grant().Token <= first.Grant().Token {
 		t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
 	}
@@ -421,10 +422,10 @@ func TestDeafWatch(t *testing.T) {
 	client.Watcher = deaf{client.Watcher, func() bool { return false }}
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("deaf", "holder"))
-	w := waiting(t, d, request("deaf", "waiter"))
+	w := jobtest.Waiting(t, d, request("deaf", "waiter"))
 	began := time.Now()
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a watch that hangs cost a waiter %v", took)
 	}
@@ -435,17 +436,17 @@ func TestNoHerd(t *testing.T) {
 	server := etcdtest.Start(t)
 	l := acquire(t, open(t, dial(t, server)), request("herd", "holder"))
 	var taps []*tap
-	var waits []*later
+	var waits []*jobtest.Waiter
 	for i := range 5 {
 		client := dial(t, server)
 		taps = append(taps, tapped(client))
-		waits = append(waits, waiting(t, open(t, client), request("herd", string(rune('a'+i)))))
+		waits = append(waits, jobtest.Waiting(t, open(t, client), request("herd", string(rune('a'+i)))))
 	}
 	for _, k := range taps {
 		k.set(nil)
 	}
 	release(t, l)
-	first := waits[0].get(t)
+	first := waits[0].Get(t)
 	for i, k := range taps {
 		var got []string
 		for _, c := range k.calls() {
@@ -459,6 +460,6 @@ func TestNoHerd(t *testing.T) {
 	}
 	release(t, first)
 	for _, w := range waits[1:] {
-		release(t, w.get(t))
+		release(t, w.Get(t))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -31,7 +32,7 @@ func TestBlock(t *testing.T) {
 	var last uint64
 	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {1 << 16, 1 << 16}, {1<<16 + 1, 1 << 16}} {
 		l := acquire(t, d, block("block", "a", tt.asked))
-		waiter := waiting(t, other, request("block", "b"))
+		waiter := jobtest.Waiting(t, other, request("block", "b"))
 		got, err := client.Get(t.Context(), keys(t, client, "block")[0])
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +50,7 @@ func TestBlock(t *testing.T) {
 			t.Errorf("Token = %d after %d", g.Token, last)
 		}
 		release(t, l)
-		next := waiter.get(t)
+		next := waiter.Get(t)
 		if next.Grant().Token <= final { // its key was created right after, while the block was in use
 			t.Errorf("Token = %d after the block from %d to %d", next.Grant().Token, g.Token, final)
 		}
@@ -134,8 +135,8 @@ func TestWanted(t *testing.T) {
 		queue func(t *testing.T, name string) (leave func())
 	}{
 		{"Driver", func(t *testing.T, name string) func() {
-			w := waiting(t, open(t, client), request(name, "other"))
-			return func() { release(t, w.get(t)) }
+			w := jobtest.Waiting(t, open(t, client), request(name, "other"))
+			return func() { release(t, w.Get(t)) }
 		}},
 		{"Mutex", func(t *testing.T, name string) func() {
 			locked, unlock := mutexLock(t, client, name)
@@ -150,15 +151,15 @@ func TestWanted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := open(t, client)
 			l := acquire(t, d, block(tt.name, "first", 10))
-			second, third := waiting(t, d, block(tt.name, "second", 10)), waiting(t, d, block(tt.name, "third", 10))
+			second, third := jobtest.Waiting(t, d, block(tt.name, "second", 10)), jobtest.Waiting(t, d, block(tt.name, "third", 10))
 			untold(t, l, "waiters of its own process")
 			release(t, l)
-			l = second.get(t) // by the watch, which has told of the third by then
+			l = second.Get(t) // by the watch, which has told of the third by then
 			untold(t, l, "a waiter of its own process")
 			leave := tt.queue(t, tt.name)
 			told(t, l, "one that came")
 			release(t, l)
-			l = third.get(t)
+			l = third.Get(t)
 			told(t, l, "one that was there")
 			release(t, l)
 			leave()
@@ -178,18 +179,18 @@ func TestWantedShared(t *testing.T) {
 	beside := reader
 	beside.Owner = "b"
 	first := acquire(t, other, request("shared", "first"))
-	one, two := waiting(t, d, reader), waiting(t, other, beside)
+	one, two := jobtest.Waiting(t, d, reader), jobtest.Waiting(t, other, beside)
 	release(t, first)
-	l, also := one.get(t), two.get(t) // the first one by a watch that has told of the second by then
+	l, also := one.Get(t), two.Get(t) // the first one by a watch that has told of the second by then
 	if l.Grant().Token == also.Grant().Token {
 		t.Errorf("two readers have the token %d", l.Grant().Token)
 	}
 	untold(t, l, "another reader")
-	w := waiting(t, other, request("shared", "writer"))
+	w := jobtest.Waiting(t, other, request("shared", "writer"))
 	told(t, l, "a writer")
 	release(t, l)
 	release(t, also)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // TestWantedDeaf has a holder's watch say nothing, and one that can't begin: who waits elsewhere does not starve for it.
@@ -207,14 +208,14 @@ func TestWantedDeaf(t *testing.T) {
 			client := dial(t, server)
 			client.Watcher = tt.wrap(client.Watcher)
 			l := acquire(t, open(t, client), block(tt.name, "a", 10))
-			w := waiting(t, open(t, dial(t, server)), request(tt.name, "b"))
+			w := jobtest.Waiting(t, open(t, dial(t, server)), request(tt.name, "b"))
 			select {
 			case <-l.Grant().Wanted:
 			case <-time.After(5 * time.Second): // it is compared every 2 s
 				t.Errorf("without its watch the holder of a block is not told of a waiter within 5 s")
 			}
 			release(t, l)
-			release(t, w.get(t))
+			release(t, w.Get(t))
 		})
 	}
 }

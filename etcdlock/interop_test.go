@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -37,7 +38,7 @@ func TestStrangers(t *testing.T) {
 				locked, unlock := stranger.lock(t, name)
 				await(t, locked)
 				refused(t, d, name, "of a lock that a stranger holds")
-				ours := waiting(t, d, request(name, "ours"))
+				ours := jobtest.Waiting(t, d, request(name, "ours"))
 				behind, unlockBehind := stranger.lock(t, name)
 				livetest.Await(t, "third in the queue", func() error {
 					if got := keys(t, client, name); len(got) != 3 {
@@ -46,7 +47,7 @@ func TestStrangers(t *testing.T) {
 					return nil
 				})
 				unlock()
-				l := ours.get(t)
+				l := ours.Get(t)
 				select {
 				case err := <-behind:
 					t.Fatalf("%q: a stranger's lock returned %v while ours is held", name, err)
@@ -139,14 +140,14 @@ func TestStrangersShared(t *testing.T) {
 		}
 		return nil
 	})
-	late := waiting(t, d, reader("late"))
+	late := jobtest.Waiting(t, d, reader("late"))
 	release(t, a)
-	late.running(t, "past a stranger who waits")
+	late.Running(t, "past a stranger who waits")
 	release(t, b)
 	await(t, locked)
-	late.running(t, "while a stranger holds")
+	late.Running(t, "while a stranger holds")
 	unlock()
-	release(t, late.get(t))
+	release(t, late.Get(t))
 	slots := noWait("shared", "slots")
 	slots.Slots = 2
 	locked, unlock = mutexLock(t, client, "shared")

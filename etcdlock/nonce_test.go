@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
@@ -41,9 +42,9 @@ func TestKeysAgain(t *testing.T) {
 		release(t, l)
 		held := acquire(t, other, request("again", "b"))
 		refused(t, d, "again", "of a lock that is held")
-		w := waiting(t, d, request("again", "a"))
+		w := jobtest.Waiting(t, d, request("again", "a"))
 		release(t, held)
-		l = w.get(t)
+		l = w.Get(t)
 		if last = l.Grant().Token; last <= held.Grant().Token {
 			t.Fatalf("Token = %d after %d", last, held.Grant().Token)
 		}
@@ -159,9 +160,9 @@ func TestOldKeyInView(t *testing.T) {
 	k := tapped(client)
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("view", "first"))
-	w := waiting(t, d, request("view", "a"))
+	w := jobtest.Waiting(t, d, request("view", "a"))
 	release(t, l)
-	l = w.get(t) // the driver watches
+	l = w.Get(t) // the driver watches
 	free := late.hold()
 	defer free()
 	release(t, l)
@@ -175,9 +176,9 @@ func TestOldKeyInView(t *testing.T) {
 		t.Fatalf("the driver has put the keys %q; this test is about one that is used again", got)
 	}
 	free()
-	w = waiting(t, d, request("view", "a"))
+	w = jobtest.Waiting(t, d, request("view", "a"))
 	release(t, held)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // TestDeafAgain has a watch fall silent that shows an earlier hold of the key that a request uses: compared with etcd it is behind, although
@@ -189,9 +190,9 @@ func TestDeafAgain(t *testing.T) {
 	client.Watcher = deaf{client.Watcher, func() bool { return !deafened.Load() }}
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("silent", "first"))
-	w := waiting(t, d, request("silent", "a"))
+	w := jobtest.Waiting(t, d, request("silent", "a"))
 	release(t, l)
-	l = w.get(t) // the driver watches
+	l = w.Get(t) // the driver watches
 	deafened.Store(true)
 	release(t, l)
 	began := time.Now()

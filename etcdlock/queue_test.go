@@ -18,6 +18,7 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -98,16 +99,16 @@ func TestOneWatch(t *testing.T) {
 	client := dial(t, server)
 	l := acquire(t, open(t, client), request("watched", "holder"))
 	d := open(t, client)
-	var waits []*later
+	var waits []*jobtest.Waiter
 	for i := range 20 {
-		waits = append(waits, waiting(t, d, request("watched", fmt.Sprint("waiter ", i))))
+		waits = append(waits, jobtest.Waiting(t, d, request("watched", fmt.Sprint("waiter ", i))))
 	}
 	if got := watches(t, server); got != 1 {
 		t.Errorf("with 20 waiters in one process etcd has %d watches, want 1", got)
 	}
 	release(t, l)
 	for _, w := range waits {
-		release(t, w.get(t))
+		release(t, w.Get(t))
 	}
 }
 
@@ -119,12 +120,12 @@ func TestNames(t *testing.T) {
 	outer := acquire(t, d, noWait("a", "outer"))
 	refused(t, other, "a", "of the outer lock")
 	refused(t, other, "a/b", "of the inner lock")
-	w := waiting(t, other, request("a", "waiter"))
+	w := jobtest.Waiting(t, other, request("a", "waiter"))
 	release(t, inner)
 	again := acquire(t, d, request("a/b", "again"))
-	w.running(t, "while the outer lock is held")
+	w.Running(t, "while the outer lock is held")
 	release(t, outer)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 	release(t, again)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -40,14 +41,14 @@ func TestRevoked(t *testing.T) {
 	t.Run("Waiting", func(t *testing.T) {
 		holds, waits, third := open(t, client), open(t, client), open(t, client)
 		l := acquire(t, holds, request("waiting", "holder"))
-		w := waiting(t, waits, request("waiting", "waiter"))
-		next := waiting(t, third, request("waiting", "third"))
+		w := jobtest.Waiting(t, waits, request("waiting", "waiter"))
+		next := jobtest.Waiting(t, third, request("waiting", "third"))
 		revoke("waiting", 1)
 		release(t, l)
-		first := next.get(t)
-		w.running(t, "while another holds")
+		first := next.Get(t)
+		w.Running(t, "while another holds")
 		release(t, first)
-		if got := w.get(t); got.Grant().Token <= first.Grant().Token {
+		if got := w.Get(t); got.Grant().Token <= first.Grant().Token {
 			t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
 		} else {
 			release(t, got)
@@ -62,7 +63,7 @@ func TestKeyDeleted(t *testing.T) {
 	client := dial(t, server)
 	d := open(t, client)
 	l := acquire(t, d, request("deleted", "holder"))
-	w := waiting(t, d, request("deleted", "waiter"))
+	w := jobtest.Waiting(t, d, request("deleted", "waiter"))
 	server.Ctl("del", keys(t, client, "deleted")[1])
 	livetest.Await(t, "new key", func() error {
 		if got := keys(t, client, "deleted"); len(got) != 2 {
@@ -70,9 +71,9 @@ func TestKeyDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	w.running(t, "while another holds")
+	w.Running(t, "while another holds")
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // TestHungServer has a server stop for longer than a session: the holder is told by its own clock, before it goes on.
@@ -178,7 +179,7 @@ func TestShownSince(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	l := acquire(t, other, request("since", "holder"))
-	w := waiting(t, d, request("since", "waiter"))
+	w := jobtest.Waiting(t, d, request("since", "waiter"))
 	waited := time.Now()
 	livetest.Await(t, "long wait", func() error {
 		if time.Since(waited) < 300*time.Millisecond {
@@ -187,7 +188,7 @@ func TestShownSince(t *testing.T) {
 		return nil
 	})
 	release(t, l)
-	got := w.get(t)
+	got := w.Get(t)
 	granted := time.Now()
 	held := func() time.Duration {
 		st, err := d.Status(t.Context(), "since")
@@ -216,9 +217,9 @@ func TestRenewTwice(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	l := acquire(t, other, request("twice", "holder"))
-	w := waiting(t, d, request("twice", "waiter"))
+	w := jobtest.Waiting(t, d, request("twice", "waiter"))
 	release(t, l)
-	due := []driver.Lease{w.get(t), acquire(t, d, request("twice", "waiter")), acquire(t, d, request("beside", "waiter"))}
+	due := []driver.Lease{w.Get(t), acquire(t, d, request("twice", "waiter")), acquire(t, d, request("beside", "waiter"))}
 	for i, got := range d.Renew(t.Context(), due) {
 		if got.Err != nil {
 			t.Errorf("Renew of lease %d = %v", i, got.Err)

@@ -84,7 +84,7 @@ func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 			best := time.Hour
 			for round := range 3 { // the best counts: a machine may be busy
 				l := acquire(t, d1, ask(tt.name, fmt.Sprint("a", round)))
-				w := waiting(t, d2, ask(tt.name, fmt.Sprint("b", round)))
+				w := jobtest.Waiting(t, d2, ask(tt.name, fmt.Sprint("b", round)))
 				time.Sleep(100 * time.Millisecond) // the server watches by now
 				if round == 0 {
 					tt.harm(t, proxy)
@@ -92,7 +92,8 @@ func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 				}
 				began := time.Now()
 				release(t, l)
-				next, took := w.granted(t, began)
+				next := w.Get(t)
+				took := w.At.Sub(began)
 				best = min(best, took)
 				if next.Grant().Token <= l.Grant().Token {
 					t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
@@ -200,11 +201,12 @@ func killedWaiter(t *testing.T, server *mysqltest.Server) {
 		}
 		return err
 	})
-	w := waiting(t, d2, ask("queue", "second"))
+	w := jobtest.Waiting(t, d2, ask("queue", "second"))
 	first.Kill()
 	began := time.Now()
 	release(t, l)
-	_, took := w.granted(t, began)
+	w.Get(t)
+	took := w.At.Sub(began)
 	if took > 5*time.Second {
 		t.Errorf("granted %v after the first in the queue was killed", took)
 	}
@@ -215,20 +217,21 @@ func killedWaiter(t *testing.T, server *mysqltest.Server) {
 func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
 	d1, d2, d3 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
 	l := acquire(t, d1, ask("place", "holder"))
-	first := waiting(t, d2, ask("place", "first"))
-	second := waiting(t, d3, ask("place", "second"))
+	first := jobtest.Waiting(t, d2, ask("place", "first"))
+	second := jobtest.Waiting(t, d3, ask("place", "second"))
 	time.Sleep(4500 * time.Millisecond) // longer than a process counts that says nothing
 	if st, err := d1.Status(bounded(t), "place"); err != nil || len(st.Waiters) != 2 || st.Waiters[0].Owner != "first" {
 		t.Errorf("waiters = %+v, %v; want the first and the second", st.Waiters, err)
 	}
 	began := time.Now()
 	release(t, l)
-	next, took := first.granted(t, began)
+	next := first.Get(t)
+	took := first.At.Sub(began)
 	if took > time.Second {
 		t.Errorf("granted after %v", took)
 	}
 	release(t, next)
-	next, _ = second.granted(t, began)
+	next = second.Get(t)
 	release(t, next)
 }
 
@@ -251,7 +254,7 @@ func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 		return err
 	})
 	acquire(t, d1, ask("other", "a"))
-	waiting(t, d2, ask("other", "keeps the process alive"))
+	jobtest.Waiting(t, d2, ask("other", "keeps the process alive"))
 	heal := proxy.Sever()
 	cancel()
 	if err := <-gone; err == nil {

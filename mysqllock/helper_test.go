@@ -75,52 +75,6 @@ func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
 	}
 }
 
-// A wait is an Acquire in a goroutine of its own.
-type wait struct {
-	lease driver.Lease
-	err   error
-	at    time.Time
-	done  chan struct{}
-}
-
-// waiting begins an Acquire, and returns when it is in the queue.
-func waiting(t testing.TB, d *mysqllock.Driver, req driver.Request) *wait {
-	t.Helper()
-	w := &wait{done: make(chan struct{})}
-	ctx := bounded(t)
-	go func() {
-		defer close(w.done)
-		w.lease, w.err = d.Acquire(ctx, req)
-		w.at = time.Now()
-	}()
-	for {
-		st, err := d.Status(ctx, req.Name)
-		if err != nil {
-			t.Fatalf("Status = %v", err)
-		}
-		for _, other := range st.Waiters {
-			if other.Owner == req.Owner {
-				return w
-			}
-		}
-		select {
-		case <-w.done:
-			t.Fatalf("Acquire of %q by %q = %v, %v; want it to wait", req.Name, req.Owner, w.lease, w.err)
-		case <-time.After(time.Millisecond): // a waiter in the store tells nobody that it waits
-		}
-	}
-}
-
-// granted returns the lease of a wait that must end with one, and how long after a moment that was.
-func (w *wait) granted(t testing.TB, since time.Time) (driver.Lease, time.Duration) {
-	t.Helper()
-	<-w.done
-	if w.err != nil {
-		t.Fatalf("Acquire = %v, want a lease", w.err)
-	}
-	return w.lease, w.at.Sub(since)
-}
-
 // must runs a statement.
 func must(t testing.TB, db *sql.DB, sql string, args ...any) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -50,18 +51,20 @@ func TestSettings(t *testing.T) {
 				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
 				t.Errorf("Status = %+v, %v", st, err)
 			}
-			w := waiting(t, plain, ask(name, "b"))
+			w := jobtest.Waiting(t, plain, ask(name, "b"))
 			began := time.Now()
 			release(t, l)
-			next, took := w.granted(t, began)
+			next := w.Get(t)
+			took := w.At.Sub(began)
 			if next.Grant().Token <= l.Grant().Token || took > time.Second {
 				t.Errorf("next token %d after %d, %v after the release", next.Grant().Token, l.Grant().Token, took)
 			}
-			w = waiting(t, d, ask(name, "c"))
+			w = jobtest.Waiting(t, d, ask(name, "c"))
 			time.Sleep(1500 * time.Millisecond) // longer than the limits above
 			began = time.Now()
 			release(t, next)
-			last, took := w.granted(t, began)
+			last := w.Get(t)
+			took = w.At.Sub(began)
 			if took > time.Second {
 				t.Errorf("granted %v after the release", took)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -90,11 +91,12 @@ func oneConnection(t *testing.T, server *mysqltest.Server) {
 	db.SetMaxOpenConns(1)
 	d, other := open(t, db), open(t, dial(t, server.DSN()))
 	l := acquire(t, other, ask("one", "a"))
-	w := waiting(t, d, ask("one", "b"))
+	w := jobtest.Waiting(t, d, ask("one", "b"))
 	time.Sleep(300 * time.Millisecond) // it asks by now
 	began := time.Now()
 	release(t, l)
-	next, took := w.granted(t, began)
+	next := w.Get(t)
+	took := w.At.Sub(began)
 	if took > time.Second {
 		t.Errorf("granted %v after the release", took)
 	}
@@ -131,7 +133,7 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
 	d1, d2 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
 	l := acquire(t, d1, ask("altered", "a"))
-	w := waiting(t, d2, ask("altered", "b"))
+	w := jobtest.Waiting(t, d2, ask("altered", "b"))
 	began := time.Now()
 	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")
 	must(t, db, "ALTER TABLE snib_locks ADD INDEX of_note (note)")
@@ -140,7 +142,8 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	}
 	began = time.Now()
 	release(t, l)
-	next, took := w.granted(t, began)
+	next := w.Get(t)
+	took := w.At.Sub(began)
 	if took > time.Second {
 		t.Errorf("granted %v after the release", took)
 	}
@@ -172,15 +175,15 @@ func wanted(t *testing.T, server *mysqltest.Server) {
 		t.Error("wanted by nobody")
 	default:
 	}
-	second, third := waiting(t, d2, block("b")), waiting(t, d3, block("c"))
+	second, third := jobtest.Waiting(t, d2, block("b")), jobtest.Waiting(t, d3, block("c"))
 	told("one that came", l)
 	release(t, l)
-	next, _ := second.granted(t, time.Now())
+	next := second.Get(t)
 	if g := next.Grant(); g.Tokens != 10 || g.Token < l.Grant().Token+10 {
 		t.Errorf("tokens %d from %d, want 10 from %d or more", g.Tokens, g.Token, l.Grant().Token+10)
 	}
 	told("one that was there", next)
 	release(t, next)
-	last, _ := third.granted(t, time.Now())
+	last := third.Get(t)
 	release(t, last)
 }

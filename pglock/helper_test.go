@@ -3,7 +3,6 @@ package pglock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,14 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/pglock"
 )
 
 // wide is a lease that outlives a test.
 const wide = time.Minute
-
-// patience is how long a test waits for what must happen.
-const patience = 10 * time.Second
 
 func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: wide}
@@ -73,7 +70,7 @@ func settings(pairs ...string) func(*pgxpool.Config) {
 
 func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if err != nil {
@@ -94,67 +91,6 @@ func refused(t testing.TB, d driver.Driver, name, when string) {
 	t.Helper()
 	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
-	}
-}
-
-// A later is an Acquire in a goroutine of its own.
-type later struct {
-	lease driver.Lease
-	err   error
-	done  chan struct{}
-}
-
-func acquireLater(t testing.TB, d driver.Driver, req driver.Request) *later {
-	t.Helper()
-	l := &later{done: make(chan struct{})}
-	ctx := t.Context()
-	go func() {
-		defer close(l.done)
-		l.lease, l.err = d.Acquire(ctx, req)
-	}()
-	return l
-}
-
-// waiting is acquireLater that returns when the server has the waiter in its queue.
-func waiting(t testing.TB, d *pglock.Driver, req driver.Request) *later {
-	t.Helper()
-	l := acquireLater(t, d, req)
-	eventually(t, "waiter in the queue", func() error {
-		st, err := d.Status(t.Context(), req.Name)
-		for _, w := range st.Waiters {
-			if w.Owner == req.Owner {
-				return nil
-			}
-		}
-		return fmt.Errorf("status %+v, %w", st, err)
-	})
-	return l
-}
-
-func (l *later) get(t testing.TB) driver.Lease {
-	t.Helper()
-	select {
-	case <-l.done:
-	case <-time.After(patience):
-		t.Fatalf("Acquire did not return within %v", patience)
-	}
-	if l.err != nil {
-		t.Fatalf("Acquire = %v", l.err)
-	}
-	return l.lease
-}
-
-func eventually(t testing.TB, what string, try func() error) {
-	t.Helper()
-	for late := time.Now().Add(patience); ; {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(late) {
-			t.Fatalf("no %s within %v: %v", what, patience, err)
-		}
-		time.Sleep(2 * time.Millisecond) // between two looks
 	}
 }
 

@@ -43,7 +43,7 @@ func TestCrash(t *testing.T) {
 		release(t, l)
 	}
 	held := acquire(t, d, request("held", "a"))
-	w := waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b")) // sees it through
+	w := jobtest.Waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b")) // sees it through
 	server.Kill()
 	server.Restart()
 
@@ -52,9 +52,9 @@ func TestCrash(t *testing.T) {
 	if got := acquire(t, other, request("cycle", "b")).Grant().Token; got <= last {
 		t.Errorf("Token after the crash = %d, want more than %d", got, last)
 	}
-	eventually(t, "renewal after the crash", func() error { return d.Renew(t.Context(), []driver.Lease{held})[0].Err })
+	livetest.Await(t, "renewal after the crash", func() error { return d.Renew(t.Context(), []driver.Lease{held})[0].Err })
 	release(t, held)
-	if got := w.get(t).Grant().Token; got <= held.Grant().Token {
+	if got := w.Get(t).Grant().Token; got <= held.Grant().Token {
 		t.Errorf("Token of the next holder = %d, want more than %d", got, held.Grant().Token)
 	}
 }
@@ -67,16 +67,16 @@ func TestCut(t *testing.T) {
 
 	t.Run("Waiting", func(t *testing.T) {
 		l := acquire(t, d2, request("waiting", "a"))
-		w := waiting(t, d1, request("waiting", "b"))
+		w := jobtest.Waiting(t, d1, request("waiting", "b"))
 		proxy.Cut()
 		time.Sleep(50 * time.Millisecond) // it listens again, or polls, or has noticed nothing: all of these must do
 		release(t, l)
-		release(t, w.get(t))
+		release(t, w.Get(t))
 	})
 	t.Run("Holding", func(t *testing.T) {
 		l := acquire(t, d1, request("holding", "a"))
 		proxy.Cut()
-		eventually(t, "renewal", func() error { return d1.Renew(t.Context(), []driver.Lease{l})[0].Err })
+		livetest.Await(t, "renewal", func() error { return d1.Renew(t.Context(), []driver.Lease{l})[0].Err })
 		refused(t, d2, "holding", "while it is held")
 		release(t, l)
 	})
@@ -94,12 +94,12 @@ func TestCut(t *testing.T) {
 	})
 	t.Run("Granting", func(t *testing.T) {
 		l := acquire(t, d2, request("granting", "a"))
-		w := waiting(t, d1, request("granting", "b"))
+		w := jobtest.Waiting(t, d1, request("granting", "b"))
 		time.Sleep(300 * time.Millisecond) // it listens by then, and the next that it sends is the try
 		lost := proxy.LoseAnswers(1, livetest.ThenClose, "granting")
 		release(t, l)
 		<-lost
-		release(t, w.get(t)) // it has asked again
+		release(t, w.Get(t)) // it has asked again
 		release(t, acquire(t, d2, noWait("granting", "c")))
 	})
 	t.Run("Releasing", func(t *testing.T) {
@@ -281,13 +281,13 @@ func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		c.ConnConfig.Tracer = count
 	}))
 	var leases []driver.Lease
-	var waits []*later
+	var waits []*jobtest.Waiter
 	for i := range n {
 		name := fmt.Sprint("many ", i)
 		leases = append(leases, acquire(t, holder, request(name, "holder")))
-		waits = append(waits, acquireLater(t, waiter, request(name, "waiter")))
+		waits = append(waits, jobtest.Acquiring(t, waiter, request(name, "waiter")))
 	}
-	eventually(t, "queue of all", func() error {
+	livetest.Await(t, "queue of all", func() error {
 		got := query[int](t, pool, "SELECT count(*) FROM snib_locks WHERE name LIKE 'many %' AND waiters <> '[]'")
 		if got != n {
 			return fmt.Errorf("%d wait", got)
@@ -304,7 +304,7 @@ func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	for i, l := range leases {
 		release(t, l)
-		waits[i].get(t)
+		waits[i].Get(t)
 	}
 }
 
@@ -321,14 +321,14 @@ func withdrawnLate(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		_, err := d2.Acquire(ctx, request("late", "first"))
 		gone <- err
 	}()
-	eventually(t, "first waiter", func() error {
+	livetest.Await(t, "first waiter", func() error {
 		st, err := d1.Status(t.Context(), "late")
 		if err == nil && len(st.Waiters) == 0 {
 			err = driver.ErrLost
 		}
 		return err
 	})
-	second := waiting(t, d2, request("late", "second"))
+	second := jobtest.Waiting(t, d2, request("late", "second"))
 	heal := proxy.Sever()
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
@@ -337,7 +337,7 @@ func withdrawnLate(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	heal()
 	release(t, l)
 	began := time.Now()
-	release(t, second.get(t))
+	release(t, second.Get(t))
 	t.Logf("granted after %v", time.Since(began))
 }
 
@@ -367,14 +367,14 @@ func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		t.Fatalf("Wanted is closed while nobody waits")
 	case <-time.After(50 * time.Millisecond): // nobody comes
 	}
-	w := waiting(t, d2, request("wanted", "b"))
+	w := jobtest.Waiting(t, d2, request("wanted", "b"))
 	select {
 	case <-l.Grant().Wanted:
 	case <-time.After(time.Second):
 		t.Errorf("Wanted is not closed a second after another process began to wait")
 	}
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // wantedBeforeListening has the other process come while the holder's connection for notifications is still being made.
@@ -389,14 +389,14 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	req := request("soon", "a")
 	req.Tokens = 10
 	l := acquire(t, d1, req)
-	w := waiting(t, d2, request("soon", "b"))
+	w := jobtest.Waiting(t, d2, request("soon", "b"))
 	select {
 	case <-l.Grant().Wanted:
-	case <-time.After(patience):
-		t.Errorf("Wanted is not closed %v after another process began to wait", patience)
+	case <-time.After(livetest.Patience):
+		t.Errorf("Wanted is not closed %v after another process began to wait", livetest.Patience)
 	}
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // reserved takes blocks of tokens.
@@ -464,16 +464,16 @@ func refusedPlaces(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 func poolOfOne(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 }))
 	l := acquire(t, d, request("one", "a"))
-	var waits []*later
+	var waits []*jobtest.Waiter
 	for i := range 5 {
-		waits = append(waits, waiting(t, d, request("one", fmt.Sprint("b", i))))
+		waits = append(waits, jobtest.Waiting(t, d, request("one", fmt.Sprint("b", i))))
 	}
 	for _, w := range waits {
 		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Errorf("Renew = %v", err)
 		}
 		release(t, l)
-		l = w.get(t)
+		l = w.Get(t)
 	}
 	release(t, l)
 }
@@ -486,12 +486,12 @@ func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'busy'"); err != nil {
 		t.Fatal(err)
 	}
-	w := acquireLater(t, d, request("busy", "b"))
+	w := jobtest.Acquiring(t, d, request("busy", "b"))
 	time.Sleep(80 * time.Millisecond) // the limit is over, several times
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	release(t, w.get(t))
+	release(t, w.Get(t))
 }
 
 // droppedTable has somebody drop the table under a driver.
@@ -499,7 +499,7 @@ func droppedTable(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool, pglock.Table("dropped"))
 	release(t, acquire(t, d, request("a", "a")))
 	must(t, pool, "DROP TABLE dropped")
-	eventually(t, "lease in a new table", func() error {
+	livetest.Await(t, "lease in a new table", func() error {
 		l, err := d.Acquire(t.Context(), request("a", "b"))
 		if err != nil {
 			return err
@@ -516,7 +516,7 @@ func TestPolling(t *testing.T) {
 	d1 := newDriver(t, dial(t, pooler.URL()))
 	d2 := newDriver(t, dialWith(t, pooler.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
 	l := acquire(t, d1, request("polled", "a"))
-	w := waiting(t, d2, request("polled", "b"))
+	w := jobtest.Waiting(t, d2, request("polled", "b"))
 	before := count.n.Load()
 	time.Sleep(2 * time.Second) // the span that is measured
 	if got := count.n.Load() - before; got > 2*10+3 {
@@ -524,7 +524,7 @@ func TestPolling(t *testing.T) {
 	}
 	released := time.Now()
 	release(t, l)
-	release(t, w.get(t))
+	release(t, w.Get(t))
 	if took := time.Since(released); took > time.Second {
 		t.Errorf("the hand-over took %v, want about 100 ms", took)
 	}
@@ -578,7 +578,7 @@ func TestCancelled(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "lock that is free", func() error {
+	livetest.Await(t, "lock that is free", func() error {
 		l, err := d.Acquire(t.Context(), noWait("stuck", "c"))
 		if err == nil {
 			err = l.Release(t.Context())

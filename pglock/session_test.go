@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -48,21 +49,21 @@ func oneConnection(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		c.MaxConns = 1
 		c.ConnConfig.RuntimeParams["application_name"] = "many"
 	})), newSession(t, pool)
-	var waits []*later
+	var waits []*jobtest.Waiter
 	var theirs []driver.Lease
 	for i := range 20 {
 		l := acquire(t, d, request(fmt.Sprint("mine ", i), "a"))
 		refused(t, d, fmt.Sprint("mine ", i), "in the same session")
 		defer release(t, l)
 		theirs = append(theirs, acquire(t, other, request(fmt.Sprint("theirs ", i), "b")))
-		waits = append(waits, waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
+		waits = append(waits, jobtest.Waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
 	}
 	if got := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'many'"); got > 2 {
 		t.Errorf("a process with 20 holds and 20 waiters has %d connections, want the pool's one and one more", got)
 	}
 	for i, l := range theirs {
 		release(t, l)
-		release(t, waits[i].get(t))
+		release(t, waits[i].Get(t))
 	}
 }
 
@@ -70,7 +71,7 @@ func oneConnection(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, named(t, server, "ended"))
 	leases := []driver.Lease{acquire(t, d, request("ended 1", "a")), acquire(t, d, request("ended 2", "a"))}
-	w := waiting(t, newSession(t, pool), request("ended 1", "b"))
+	w := jobtest.Waiting(t, newSession(t, pool), request("ended 1", "b"))
 	must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ended'")
 	for i, l := range leases {
 		select {
@@ -85,7 +86,7 @@ func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 			t.Errorf("Release after the loss = %v, want ErrLost", err)
 		}
 	}
-	w.get(t)
+	w.Get(t)
 	release(t, acquire(t, d, request("ended 2", "c"))) // in a new session
 }
 
@@ -104,17 +105,13 @@ func stranger(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) > 0 {
 		t.Errorf("Status after a refusal = %+v, %v, want nobody", st, err)
 	}
-	w := acquireLater(t, d, request("stranger", "a"))
+	w := jobtest.Acquiring(t, d, request("stranger", "a"))
 	time.Sleep(300 * time.Millisecond) // it tries a few times
-	select {
-	case <-w.done:
-		t.Fatalf("Acquire of a lock that a stranger has returned %v", w.err)
-	default:
-	}
+	w.Running(t, "while a stranger has the lock")
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(42)"); err != nil {
 		t.Fatal(err)
 	}
-	l := w.get(t)
+	l := w.Get(t)
 	if query[bool](t, pool, "SELECT pg_try_advisory_lock(42)") {
 		t.Errorf("a stranger gets the advisory lock of a hold")
 	}
@@ -171,7 +168,7 @@ func unlockedByStranger(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool)
 	case <-time.After(time.Second):
 		t.Fatalf("a session whose unlock failed goes on")
 	}
-	eventually(t, "end of the connection", func() error {
+	livetest.Await(t, "end of the connection", func() error {
 		if n := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", before); n > 0 {
 			return errors.New("it is still there")
 		}
@@ -205,7 +202,7 @@ func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 	d := newSession(t, pool)
 	refused(t, d, "dead", "of a lock that another process has")
 	p.Kill()
-	eventually(t, "lease", func() error {
+	livetest.Await(t, "lease", func() error {
 		l, err := d.Acquire(t.Context(), noWait("dead", "b"))
 		if err == nil {
 			err = l.Release(t.Context())

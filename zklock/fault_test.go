@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -51,9 +52,9 @@ func TestCreateAnswerLost(t *testing.T) {
 			w := newWay(t)
 			lost := w.proxy.LoseAnswers(1, then, "/snib/job/_c_")
 			release(t, acquire(t, w.other, request("job", "earlier"))) // its folder is there
-			waiting := acquireLater(t, w.d, request("job", "d"))
+			waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 			<-lost
-			l := waiting.get(t)
+			l := waiting.Get(t)
 			if names := w.tree.line("/snib/job"); len(names) != 1 {
 				t.Errorf("the line is %q, want one node", names)
 			}
@@ -75,18 +76,18 @@ func TestCreateGivenUp(t *testing.T) {
 		} else {
 			heal = w.proxy.Stall() // the request arrives, but late
 		}
-		waiting := acquireLater(t, w.d, request("job", "d"))
+		waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 		if lost {
 			w.tree.await("/snib/job", 2)
 		}
 		began := time.Now()
-		waiting.cancel()
-		waiting.wait(t)
+		waiting.Cancel()
+		err := waiting.End(t)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("Acquire returned %v after its context was done", took)
 		}
-		if !errors.Is(waiting.err, context.Canceled) {
-			t.Errorf("Acquire = %v, want the end of its context", waiting.err)
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire = %v, want the end of its context", err)
 		}
 		heal()
 		release(t, holder)
@@ -132,7 +133,7 @@ func TestDeleteLost(t *testing.T) {
 func TestExpiredWhileWaiting(t *testing.T) {
 	w := newWay(t)
 	holder := acquire(t, w.other, request("job", "holder"))
-	waiting := acquireLater(t, w.d, request("job", "d"))
+	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	before := w.tree.await("/snib/job", 2)
 	heal := w.proxy.Sever()
 	w.tree.await("/snib/job", 1)
@@ -142,7 +143,7 @@ func TestExpiredWhileWaiting(t *testing.T) {
 		t.Errorf("the line was %q and is %q, want another node for the waiter", before, after)
 	}
 	release(t, holder)
-	l := waiting.get(t)
+	l := waiting.Get(t)
 	if l.Grant().Token <= holder.Grant().Token {
 		t.Errorf("Token = %d after %d", l.Grant().Token, holder.Grant().Token)
 	}
@@ -169,24 +170,20 @@ func unlike(names, others []string) string {
 func TestExpiredBetweenEventAndLook(t *testing.T) {
 	w := newWay(t)
 	holder := acquire(t, w.other, request("job", "holder"))
-	waiting := acquireLater(t, w.d, request("job", "d"))
+	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	w.tree.await("/snib/job", 2)
 	w.awaitWatches(t, 2)        // of the predecessor, and of its own node
 	w.proxy.Delay(time.Hour, 0) // it hears, and is not heard
 	time.Sleep(lease / 4)       // for longer than an answer of the leader's is good for
 	release(t, holder)
 	w.tree.await("/snib/job", 0) // the session is over
-	select {
-	case <-waiting.done:
-		t.Fatalf("Acquire = %v, %v, want it to wait", waiting.lease, waiting.err)
-	default:
-	}
+	waiting.Running(t, "without an answer")
 	next := acquire(t, w.other, request("job", "next"))
 	w.proxy.Heal()
 	w.proxy.Cut()
 	w.tree.await("/snib/job", 2)
 	release(t, next)
-	l := waiting.get(t)
+	l := waiting.Get(t)
 	if l.Grant().Token <= next.Grant().Token {
 		t.Errorf("Token = %d, want more than the %d of who came in between", l.Grant().Token, next.Grant().Token)
 	}
@@ -199,9 +196,9 @@ func TestExpiredWhileAsking(t *testing.T) {
 	acquire(t, w.d, request("job", "earlier"))
 	heal := w.proxy.Sever()
 	w.tree.await("/snib/job", 0) // the session is over
-	waiting := acquireLater(t, w.d, request("job", "d"))
+	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	heal()
-	release(t, waiting.get(t))
+	release(t, waiting.Get(t))
 }
 
 // A waiter whose node somebody deleted does not take the line in which it is not for one in which it is the first.
@@ -209,14 +206,14 @@ func TestWaiterDeleted(t *testing.T) {
 	w := newWay(t)
 	holder := acquire(t, w.other, request("job", "holder"))
 	before := w.tree.await("/snib/job", 1)
-	waiting := acquireLater(t, w.d, request("job", "d"))
+	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	node := unlike(w.tree.await("/snib/job", 2), before)
 	w.awaitWatches(t, 2) // it waits
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}
 	release(t, holder)
-	l := waiting.get(t)
+	l := waiting.Get(t)
 	refused(t, w.other, "job", "after its only waiter was deleted, and queued anew")
 	release(t, l)
 }

@@ -60,43 +60,6 @@ func refused(t testing.TB, d driver.Driver, name, when string) {
 	}
 }
 
-// A later is an Acquire in a goroutine of its own.
-type later struct {
-	cancel context.CancelFunc
-	lease  driver.Lease
-	err    error
-	done   chan struct{}
-}
-
-func acquireLater(t testing.TB, d driver.Driver, req driver.Request) *later {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l := &later{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		l.lease, l.err = d.Acquire(ctx, req)
-	}()
-	return l
-}
-
-func (l *later) wait(t testing.TB) {
-	t.Helper()
-	select {
-	case <-l.done:
-	case <-time.After(livetest.Patience):
-		t.Fatalf("Acquire did not return within %v", livetest.Patience)
-	}
-}
-
-func (l *later) get(t testing.TB) driver.Lease {
-	t.Helper()
-	l.wait(t)
-	if l.err != nil {
-		t.Fatalf("Acquire = %v", l.err)
-	}
-	return l.lease
-}
-
 // A tree looks at ZooKeeper from beside.
 type tree struct {
 	*zk.Conn

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -71,9 +72,9 @@ func TestNoHerd(t *testing.T) {
 	tree := newTree(t, server.Addr())
 	const n = 20
 	holder := acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
-	var waits []*later
+	var waits []*jobtest.Waiter
 	for i := range n {
-		waits = append(waits, acquireLater(t, newDriver(t, []string{server.Addr()}), request("job", fmt.Sprint(i))))
+		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", fmt.Sprint(i))))
 		tree.await("/snib/job", i+2)
 	}
 	livetest.Await(t, "a watch for each waiter", func() error {
@@ -84,7 +85,7 @@ func TestNoHerd(t *testing.T) {
 	})
 	release(t, holder)
 	for i, w := range waits {
-		l := w.get(t)
+		l := w.Get(t)
 		want := n - 1 - i
 		if i == 0 {
 			want++ // its own is watched as long as it holds
@@ -106,15 +107,17 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	d := newDriver(t, []string{server.Addr()})
 	acquire(t, newDriver(t, []string{server.Addr()}), request("job", "holder"))
 	for i := range 20 {
-		w := acquireLater(t, d, request("job", fmt.Sprint(i)))
+		w := jobtest.Acquiring(t, d, request("job", fmt.Sprint(i)))
 		livetest.Await(t, "watch", func() error {
 			if n, _ := server.Watches(t); n == 0 || len(tree.line("/snib/job")) != 2 {
 				return errors.New("there is none")
 			}
 			return nil
 		})
-		w.cancel()
-		w.wait(t)
+		w.Cancel()
+		if err := w.End(t); !errors.Is(err, context.Canceled) {
+			t.Errorf("Acquire = %v, want the end of its context", err)
+		}
 	}
 	if got, _ := server.Watches(t); got != 1 {
 		t.Errorf("%d watches after 20 waits for one node, want 1", got)
@@ -153,22 +156,18 @@ func TestFolderComesAgain(t *testing.T) {
 		if got := tree.line("/snib/job")[0]; got[len(got)-10:] > "0000000001" {
 			t.Errorf("the node is %q, want one of a new folder", got)
 		}
-		w2 := acquireLater(t, d2, request("job", "b"))
+		w2 := jobtest.Acquiring(t, d2, request("job", "b"))
 		tree.await("/snib/job", 2)
-		w3 := acquireLater(t, d3, request("job", "c"))
+		w3 := jobtest.Acquiring(t, d3, request("job", "c"))
 		tree.await("/snib/job", 3)
 		for _, l := range []driver.Lease{l, nil, nil} {
 			switch {
 			case l != nil:
 			case w2 != nil:
-				l, w2 = w2.get(t), nil
-				select {
-				case <-w3.done:
-					t.Fatal("the later waiter was served first")
-				default:
-				}
+				l, w2 = w2.Get(t), nil
+				w3.Running(t, "before an earlier one")
 			default:
-				l = w3.get(t)
+				l = w3.Get(t)
 			}
 			if l.Grant().Token <= last {
 				t.Errorf("Token = %d after %d", l.Grant().Token, last)
@@ -192,14 +191,14 @@ func TestFolderDeleted(t *testing.T) {
 	tree := newTree(t, server.Addr())
 	d1, d2 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	holder := acquire(t, d1, request("job", "a"))
-	waiting := acquireLater(t, d2, request("job", "b"))
+	waiting := jobtest.Acquiring(t, d2, request("job", "b"))
 	for _, name := range tree.await("/snib/job", 2) {
 		if err := tree.Delete("/snib/job/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Fatal(err)
 		}
 	}
 	_ = tree.Delete("/snib/job", -1) // unless the waiter was quicker
-	next := waiting.get(t)
+	next := waiting.Get(t)
 	if err := d1.Renew(t.Context(), []driver.Lease{holder})[0].Err; !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Renew of a hold whose folder was deleted = %v, want ErrLost", err)
 	}
@@ -219,12 +218,12 @@ func TestCounterWraps(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, d, "job", "behind a node from before the counter wrapped around")
-	waiting := acquireLater(t, d, request("job", "b"))
+	waiting := jobtest.Acquiring(t, d, request("job", "b"))
 	tree.await("/snib/job", 2)
 	if err := tree.Delete(stranger, -1); err != nil {
 		t.Fatal(err)
 	}
-	release(t, waiting.get(t))
+	release(t, waiting.Get(t))
 }
 
 // MinHold keeps a lock taken although its process is gone, and no longer than it should.
@@ -236,14 +235,14 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	req := request("job", "short job")
 	req.MinHold = least
 	l := acquire(t, gone, req)
-	waiting := acquireLater(t, newDriver(t, []string{server.Addr()}), request("job", "waiter"))
+	waiting := jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", "waiter"))
 	tree.await("/snib/job", 2)
 	release(t, l)
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, newDriver(t, []string{server.Addr()}), "job", "of a lock that MinHold keeps for a process that is gone")
-	next := waiting.get(t)
+	next := waiting.Get(t)
 	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+time.Second {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
 	}
@@ -282,16 +281,16 @@ func TestSlotsLine(t *testing.T) {
 	for i := range slots {
 		held = append(held, acquire(t, newDriver(t, []string{server.Addr()}), ask(fmt.Sprint("holder", i))))
 	}
-	var waits []*later
+	var waits []*jobtest.Waiter
 	for i := range waiters {
-		waits = append(waits, acquireLater(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), ask(fmt.Sprint("waiter", i))))
+		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), ask(fmt.Sprint("waiter", i))))
 		tree.await("/snib/job", slots+i+1)
 	}
 	for i, w := range waits {
 		began := time.Now()
 		release(t, held[len(held)-1-i%2]) // not always the one that came first
 		held = append(held[:len(held)-1-i%2], held[len(held)-i%2:]...)
-		held = append(held, w.get(t))
+		held = append(held, w.Get(t))
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("waiter %d was served %v after there was room", i, took)
 		}
@@ -312,10 +311,10 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 	}
 	first, second := acquire(t, w.other, ask("first")), acquire(t, w.other, ask("second"))
 	lost := w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/job/_c_") // its node is there, and it does not know
-	third := acquireLater(t, w.d, ask("third"))
+	third := jobtest.Acquiring(t, w.d, ask("third"))
 	<-lost
 	w.tree.await("/snib/job", 3)
-	fourth := acquireLater(t, w.other, ask("fourth"))
+	fourth := jobtest.Acquiring(t, w.other, ask("fourth"))
 	w.tree.await("/snib/job", 4)
 	livetest.Await(t, "watch of the third", func() error {
 		if n, _ := w.server.Watches(t); n != 1 {
@@ -325,10 +324,10 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 	})
 	release(t, first)
 	w.proxy.Heal()
-	held := third.get(t)
+	held := third.Get(t)
 	began := time.Now()
 	release(t, second)
-	release(t, fourth.get(t))
+	release(t, fourth.Get(t))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the fourth was served %v after there was room", took)
 	}
@@ -348,19 +347,19 @@ func TestLockerKnowsFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			next := acquireLater(t, w.other, request("job", "next"))
+			next := jobtest.Acquiring(t, w.other, request("job", "next"))
 			w.tree.await("/snib/job", 2)
 			w.proxy.Sever()
 			began := time.Now()
 			select {
 			case <-lock.Context().Done():
-			case <-next.done:
+			case <-next.Done():
 				t.Fatal("the lock was given to another while the holder relied on it")
 			}
 			if took := time.Since(began); took > lease+50*time.Millisecond || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
 				t.Errorf("lost after %v, %v; want ErrLost after %v at most", took, context.Cause(lock.Context()), lease)
 			}
-			next.get(t)
+			next.Get(t)
 		})
 	}
 }

@@ -28,11 +28,16 @@ func (r *recorder) Fatalf(string, ...any) { r.failed = true; runtime.Goexit() }
 
 // rising reports whether a file passes.
 func rising(t *testing.T, file string, least int) bool {
+	return !fails(t, func(t testing.TB) { jobtest.Rising(t, file, least) })
+}
+
+// fails reports whether a check fails.
+func fails(t *testing.T, check func(testing.TB)) bool {
 	r := &recorder{TB: t}
 	var done sync.WaitGroup
-	done.Go(func() { jobtest.Rising(r, file, least) })
+	done.Go(func() { check(r) })
 	done.Wait()
-	return !r.failed
+	return r.failed
 }
 
 func TestRising(t *testing.T) {

@@ -1,0 +1,91 @@
+package jobtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// A Waiter is an Acquire in a goroutine of its own.
+type Waiter struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// When Done is closed:
+	Lease driver.Lease
+	Err   error
+	At    time.Time // when Acquire returned
+}
+
+// Acquiring begins an Acquire, which ends with the test at the latest.
+func Acquiring(t testing.TB, d driver.Driver, req driver.Request) *Waiter {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &Waiter{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.Lease, w.Err = d.Acquire(ctx, req)
+		w.At = time.Now()
+	}()
+	return w
+}
+
+// Waiting is Acquiring that returns when the store has the waiter in its queue.
+func Waiting(t testing.TB, d interface {
+	driver.Driver
+	driver.Inspector
+}, req driver.Request,
+) *Waiter {
+	t.Helper()
+	w := Acquiring(t, d, req)
+	livetest.Await(t, "waiter in the queue", func() error {
+		st, err := d.Status(t.Context(), req.Name)
+		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.Owner == req.Owner }) {
+			return nil
+		}
+		w.Running(t, "before it stood in the queue")
+		return fmt.Errorf("status %+v, %w", st, err)
+	})
+	return w
+}
+
+// Cancel ends the context of the Acquire.
+func (w *Waiter) Cancel() { w.cancel() }
+
+// Done is closed when the Acquire has returned.
+func (w *Waiter) Done() <-chan struct{} { return w.done }
+
+// Running checks that the Acquire has not returned.
+func (w *Waiter) Running(t testing.TB, when string) {
+	t.Helper()
+	select {
+	case <-w.done:
+		t.Fatalf("Acquire returned %v, %v %s; want it to wait", w.Lease, w.Err, when)
+	default:
+	}
+}
+
+// End returns the error with which the Acquire ends, which it must before long.
+func (w *Waiter) End(t testing.TB) error {
+	t.Helper()
+	select {
+	case <-w.done:
+	case <-time.After(livetest.Patience):
+		t.Fatalf("Acquire did not return within %v", livetest.Patience)
+	}
+	return w.Err
+}
+
+// Get returns the lease with which the Acquire must end.
+func (w *Waiter) Get(t testing.TB) driver.Lease {
+	t.Helper()
+	if err := w.End(t); err != nil {
+		t.Fatalf("Acquire = %v", err)
+	}
+	return w.Lease
+}
