@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -19,7 +18,11 @@ import (
 // lock costs at least whose grant bears a token that outlives a crash: one row that is changed by hand.
 var kinds = [...]string{"getlock", "token", "rows", "session"}
 
-// contend returns a contender, and what ends it. The table of the second kind must be there, see byHand.
+// opener opens a contender. The table of the second kind must be there, see byHand.
+func opener(kind, dsn string) jobtest.Opener {
+	return func(ctx context.Context) (jobtest.Contender, func(), error) { return contend(ctx, kind, dsn) }
+}
+
 func contend(ctx context.Context, kind, dsn string) (jobtest.Contender, func(), error) {
 	db, err := sql.Open("mysql", dsn)
 	if err != nil {
@@ -73,41 +76,16 @@ func onEach(b *testing.B, run func(b *testing.B, kind, dsn string)) {
 
 // BenchmarkCycle takes and releases a lock that nobody else wants.
 func BenchmarkCycle(b *testing.B) {
-	onEach(b, func(b *testing.B, kind, dsn string) {
-		take, end, err := contend(b.Context(), kind, dsn)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer end()
-		jobtest.Cycle(b, take)
-	})
+	onEach(b, func(b *testing.B, kind, dsn string) { jobtest.Cycle(b, opener(kind, dsn)) })
 }
 
 // BenchmarkHandOver has two processes exchange a lock, and measures from the call of a release to the grant in the other.
 func BenchmarkHandOver(b *testing.B) {
 	onEach(b, func(b *testing.B, kind, dsn string) {
-		var took []time.Duration
-		for b.Loop() {
-			child := livetest.StartChild(b, job{Job: jobtest.Job{Role: "exchange"}, DSN: dsn, Kind: kind})
-			take, end, err := contend(b.Context(), kind, dsn)
-			if err != nil {
-				b.Fatal(err)
-			}
-			took = append(took, jobtest.Exchange(b, take, child)...)
-			end()
-		}
-		jobtest.Report(b, took)
+		jobtest.HandOver(b, opener(kind, dsn), func() *livetest.Child {
+			return livetest.StartChild(b, job{Job: jobtest.Job{Role: "exchange"}, DSN: dsn, Kind: kind})
+		})
 	})
-}
-
-// exchange is what the child does.
-func (j job) exchange(ctx context.Context) error {
-	take, end, err := contend(ctx, j.Kind, j.DSN)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return jobtest.Answer(ctx, take)
 }
 
 // BenchmarkContended has 64 goroutines of one process want one lock. By hand each has to ask the server.

@@ -24,7 +24,7 @@ type job struct {
 
 func (j job) do(ctx context.Context) error {
 	if j.Role == "exchange" {
-		return j.exchange(ctx)
+		return jobtest.Answer(ctx, opener(j.Kind, j.DSN))
 	}
 	db, err := sql.Open("mysql", j.DSN)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -19,7 +18,11 @@ import (
 // what a lock costs at least whose grant bears a token that outlives a crash: one row that is changed by hand.
 var kinds = [...]string{"advisory", "token", "rows", "session"}
 
-// contend returns a contender, and what ends it. The table of the second kind must be there, see byHand.
+// opener opens a contender. The table of the second kind must be there, see byHand.
+func opener(kind, url string) jobtest.Opener {
+	return func(ctx context.Context) (jobtest.Contender, func(), error) { return contend(ctx, kind, url) }
+}
+
 func contend(ctx context.Context, kind, url string) (jobtest.Contender, func(), error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
@@ -69,41 +72,16 @@ func onEach(b *testing.B, run func(b *testing.B, kind, url string)) {
 
 // BenchmarkCycle takes and releases a lock that nobody else wants.
 func BenchmarkCycle(b *testing.B) {
-	onEach(b, func(b *testing.B, kind, url string) {
-		take, end, err := contend(b.Context(), kind, url)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer end()
-		jobtest.Cycle(b, take)
-	})
+	onEach(b, func(b *testing.B, kind, url string) { jobtest.Cycle(b, opener(kind, url)) })
 }
 
 // BenchmarkHandOver has two processes exchange a lock, and measures from the call of a release to the grant in the other.
 func BenchmarkHandOver(b *testing.B) {
 	onEach(b, func(b *testing.B, kind, url string) {
-		var took []time.Duration
-		for b.Loop() {
-			child := livetest.StartChild(b, job{Job: jobtest.Job{Role: "exchange"}, URL: url, Kind: kind})
-			take, end, err := contend(b.Context(), kind, url)
-			if err != nil {
-				b.Fatal(err)
-			}
-			took = append(took, jobtest.Exchange(b, take, child)...)
-			end()
-		}
-		jobtest.Report(b, took)
+		jobtest.HandOver(b, opener(kind, url), func() *livetest.Child {
+			return livetest.StartChild(b, job{Job: jobtest.Job{Role: "exchange"}, URL: url, Kind: kind})
+		})
 	})
-}
-
-// exchange is what the child does.
-func (j job) exchange(ctx context.Context) error {
-	take, end, err := contend(ctx, j.Kind, j.URL)
-	if err != nil {
-		return err
-	}
-	defer end()
-	return jobtest.Answer(ctx, take)
 }
 
 // BenchmarkContended has 64 goroutines of one process want one lock. By hand each has to ask the server.

@@ -25,7 +25,7 @@ type job struct {
 
 func (j job) do(ctx context.Context) error {
 	if j.Role == "exchange" {
-		return j.exchange(ctx)
+		return jobtest.Answer(ctx, opener(j.Kind, j.URL))
 	}
 	pool, err := pgxpool.New(ctx, j.URL)
 	if err != nil {

@@ -27,8 +27,16 @@ func By(d driver.Driver, name string) Contender {
 	}
 }
 
+// An Opener returns a contender with connections of its own, and what closes them.
+type Opener func(context.Context) (Contender, func(), error)
+
 // Cycle measures how long it takes to take and give up a lock that nobody else wants.
-func Cycle(b *testing.B, take Contender) {
+func Cycle(b *testing.B, open Opener) {
+	take, end, err := open(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer end()
 	for n := 0; b.Loop(); n++ {
 		release, err := take(b.Context(), strconv.Itoa(n))
 		if err == nil {
@@ -67,8 +75,28 @@ const holding = 3 * time.Millisecond
 // rounds is how often each process has the lock in an exchange.
 const rounds = 300
 
-// Answer is the part of a child in an exchange with [Exchange]: both take and give up the lock many times.
-func Answer(ctx context.Context, take Contender) error {
+// HandOver measures from the call of a release to the grant in another process: a child that start starts, which does [Answer].
+func HandOver(b *testing.B, open Opener, start func() *livetest.Child) {
+	var took []time.Duration
+	for b.Loop() {
+		child := start()
+		take, end, err := open(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, exchange(b, take, child)...)
+		end()
+	}
+	report(b, took)
+}
+
+// Answer is the part of the child in [HandOver]: both take and give up the lock many times.
+func Answer(ctx context.Context, open Opener) error {
+	take, end, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	livetest.Say("ready")
 	holds, err := repeat(ctx, take, "child ", rounds)
 	if err != nil {
@@ -79,8 +107,8 @@ func Answer(ctx context.Context, take Contender) error {
 	return err
 }
 
-// Exchange exchanges a lock with a child that does [Answer], and returns how long the hand-overs took, see [HandOvers].
-func Exchange(b *testing.B, take Contender, child *livetest.Child) []time.Duration {
+// exchange exchanges a lock with a child, and returns how long the hand-overs took, see [HandOvers].
+func exchange(b *testing.B, take Contender, child *livetest.Child) []time.Duration {
 	b.Helper()
 	child.Expect("ready")
 	ours, err := repeat(b.Context(), take, "parent ", rounds)
@@ -144,8 +172,8 @@ func HandOvers(one, two []Hold) (took []time.Duration, overlaps int) {
 	return took, overlaps
 }
 
-// Report reports hand-overs, which are in order no more where there were several exchanges, as the result of a benchmark.
-func Report(b *testing.B, took []time.Duration) {
+// report reports hand-overs, which are in order no more where there were several exchanges, as the result of a benchmark.
+func report(b *testing.B, took []time.Duration) {
 	b.Helper()
 	if len(took) == 0 {
 		b.Fatal("there was no hand-over")

@@ -1,5 +1,5 @@
-// Package jobtest has what tests of backends let other processes do with a driver, in a [livetest.Child]: to hold a lock, and
-// to contend for one that guards a file; and what they do themselves in the same way.
+// Package jobtest has what tests of backends do with a driver: wait for a lock, keep one, measure; and what they let other
+// processes do, in a [livetest.Child]: hold a lock, and contend for one that guards a file.
 package jobtest
 
 import (
