@@ -82,6 +82,16 @@ func overlaps() column {
 	}, false}
 }
 
+// gap is a percentile of the time from the call of a release to the grant in another process, in microseconds.
+func gap(title string, percent int, spread bool) column {
+	return column{title, func(r *run) float64 { return rank(r.chain.gaps, percent) / 1e3 }, spread}
+}
+
+// crossShare is how many of the hand-overs go to another process.
+func crossShare() column {
+	return column{"cross share", func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }, false}
+}
+
 // longestWaiting is the longest wait of those that were not over when the window ended.
 func longestWaiting(title string) column {
 	return column{title, func(r *run) float64 {

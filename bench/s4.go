@@ -23,10 +23,8 @@ func s4() scenario {
 		columns: []column{
 			perSecond(),
 			{"idle share", func(r *run) float64 { return float64(r.chain.idle) / float64(r.window) }, false},
-			{"cross share", func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }, false},
-			{"cross gap p50 µs", func(r *run) float64 { return rank(r.chain.gaps, 50) / 1e3 }, true},
-			{"p95", func(r *run) float64 { return rank(r.chain.gaps, 95) / 1e3 }, false},
-			{"p99", func(r *run) float64 { return rank(r.chain.gaps, 99) / 1e3 }, false},
+			crossShare(),
+			gap("cross gap p50 µs", 50, true), gap("p95", 95, false), gap("p99", 99, false),
 			{"from rel. return p50", func(r *run) float64 { return rank(r.chain.fromReturn, 50) / 1e3 }, false},
 			waited("acq p99 ms", 99, time.Millisecond), waited("longest", 100, time.Millisecond),
 			leastOfProcesses(), mostOfProcesses(),

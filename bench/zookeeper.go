@@ -37,9 +37,7 @@ func zookeeper() scenario {
 		columns: []column{
 			perSecond(),
 			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
-			{"cross gap p50 µs", func(r *run) float64 { return rank(r.chain.gaps, 50) / 1e3 }, true},
-			{"p95 gap µs", func(r *run) float64 { return rank(r.chain.gaps, 95) / 1e3 }, false},
-			{"cross share", func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }, false},
+			gap("cross gap p50 µs", 50, true), gap("p95 gap µs", 95, false), crossShare(),
 			overlaps(), allocsPerOp(), clientCPUPerOp(),
 		},
 		ratio: true,
