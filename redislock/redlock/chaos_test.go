@@ -393,16 +393,19 @@ func (w *watcher) follow(n *redistest.Node, ready func()) {
 // read reads what MONITOR shows of one run of a server: the calls of the script, and the commands that it gives.
 func (w *watcher) read(conn io.Reader, ready func()) {
 	word := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(nil, 10<<20)
+	in := bufio.NewReader(conn)
 	var call []string // of the script, under way
 	var owner string  // the nonce in the key, if it has been seen
-	for lines.Scan() {
-		if lines.Text() == "+OK" {
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil { // what is there of a line may have been cut off when the server was killed
+			return
+		}
+		if line == "+OK\r\n" {
 			ready()
 			continue
 		}
-		words := word.FindAllString(lines.Text(), -1)
+		words := word.FindAllString(line, -1)
 		for i, q := range words {
 			if text, err := strconv.Unquote(q); err == nil {
 				words[i] = text
@@ -418,6 +421,19 @@ func (w *watcher) read(conn io.Reader, ready func()) {
 		case words[0] == "DEL":
 			w.freed(call, owner)
 			owner = ""
+		}
+	}
+}
+
+// Of the line that a server writes while it is killed a part arrives, which says nothing.
+func TestWatcherCutOff(t *testing.T) {
+	for _, line := range []string{`"SET" "` + chaosLock + `" "nonce owner" "PX" "1"`, `"DEL" "` + chaosLock + `"`} {
+		for n := range len(line) + 1 {
+			w := &watcher{t: t}
+			w.read(strings.NewReader("1.2 [0 lua] "+line[:n]), func() {})
+			if w.frees > 0 {
+				t.Errorf("a key is freed by %q", line[:n])
+			}
 		}
 	}
 }
