@@ -117,7 +117,7 @@ type Holding struct {
 	Owner  string
 	Token  uint64
 	Holder Holder
-	Held   time.Duration // since the grant
+	Held   time.Duration // since the grant; 0 where the store does not know
 	Left   time.Duration // until the lease ends if it is not renewed
 
 	// Endless means that nothing but Release or Break ends the hold: its key in the store has no end, which is nothing that this

@@ -135,6 +135,11 @@ var operationsMutants = []mutant{
 		file:   "cmd/snib/internal/cli/ls.go", run: "TestLsOfAHalf",
 		old: "	if err == nil || len(all) > 0 {", new: "	if err == nil {",
 	},
+	{
+		breaks: "snib ls: no time is shown that the store does not know",
+		file:   "cmd/snib/internal/cli/ls.go", run: "TestHeldNotKnown",
+		old: "	if first.Held != 0 {", new: "	if first.Token != 0 {",
+	},
 	// mutants of the doctor
 	{
 		breaks: "snib doctor: a member of etcd that is down is named",

@@ -99,7 +99,7 @@ func row(st driver.Status) columns {
 	}
 	first := st.Holders[0]
 	c.holder, c.left, c.token = who(first), left(first), token(first)
-	if !foreign(first) {
+	if first.Held != 0 { // else it is not known
 		c.held = short(first.Held)
 	}
 	switch n := len(st.Holders); {

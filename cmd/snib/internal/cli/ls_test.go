@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
@@ -56,17 +57,38 @@ func TestLsOfAHalf(t *testing.T) {
 
 // TestWatchAfter: how long a hold lasted is left out where it is not known.
 func TestWatchAfter(t *testing.T) {
-	for held, want := range map[float64]string{
-		0:   "released     job  token 7, host\n",
-		1.5: "released     job  token 7, after 1s, host\n",
+	for held, want := range map[time.Duration]string{
+		0:                       "released     job  token 7, host\n",
+		time.Microsecond:        "released     job  token 7, after 0ms, host\n",
+		1500 * time.Millisecond: "released     job  token 7, after 1s, host\n",
 	} {
 		var out bytes.Buffer
 		w := &watching{app: &app{out: &out}, output: &choice{value: "table"}}
-		if err := w.print(newEvent(eventReleased, "job", &holderJSON{Token: 7, Host: "host", Held: held})); err != nil {
+		h := toHolder(driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held})
+		if err := w.print(newEvent(eventReleased, "job", &h)); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(out.String(), want) {
-			t.Errorf("of a hold of %v s: %q, want the end %q", held, out.String(), want)
+			t.Errorf("of a hold of %v: %q, want the end %q", held, out.String(), want)
+		}
+	}
+}
+
+// TestHeldNotKnown: no time is shown that the store does not know.
+func TestHeldNotKnown(t *testing.T) {
+	for held, want := range map[time.Duration]struct{ cell, since, phrase, json string }{
+		0:                {"-", "-", "held by host", `"token":7,"host":"host","left":1}`},
+		time.Microsecond: {"0ms", "Z (0ms)", "held by host for 0ms", `"host":"host","held":0,"left":1}`},
+		90 * time.Second: {"1m30s", "Z (1m30s)", "held by host for 1m30s", `"host":"host","held":90,"left":1}`},
+	} {
+		h := driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held, Left: time.Second}
+		text, err := marshal(toHolder(h))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cell := row(driver.Status{Holders: []driver.Holding{h}}).held
+		if cell != want.cell || !strings.HasSuffix(since(h), want.since) || heldBy(h) != want.phrase || !strings.HasSuffix(string(text), want.json) {
+			t.Errorf("a hold of %v is shown as %q, %q, %q, %s, want %+v", held, cell, since(h), heldBy(h), text, want)
 		}
 	}
 }

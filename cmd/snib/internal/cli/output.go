@@ -21,13 +21,13 @@ type lockJSON struct {
 }
 
 type holderJSON struct {
-	Owner string  `json:"owner"`
-	Token uint64  `json:"token"`
-	Host  string  `json:"host,omitempty"`
-	PID   int     `json:"pid,omitempty"`
-	Label string  `json:"label,omitempty"`
-	Held  float64 `json:"held"`
-	Left  float64 `json:"left"`
+	Owner string   `json:"owner"`
+	Token uint64   `json:"token"`
+	Host  string   `json:"host,omitempty"`
+	PID   int      `json:"pid,omitempty"`
+	Label string   `json:"label,omitempty"`
+	Held  *float64 `json:"held,omitempty"` // nil where it is not known; 0 is less than half a millisecond
+	Left  float64  `json:"left"`
 }
 
 type waiterJSON struct {
@@ -54,10 +54,15 @@ func toJSON(st driver.Status) lockJSON {
 }
 
 func toHolder(h driver.Holding) holderJSON {
-	return holderJSON{
+	j := holderJSON{
 		Owner: h.Owner, Token: h.Token,
-		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Held: seconds(h.Held), Left: seconds(h.Left),
+		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Left: seconds(h.Left),
 	}
+	if h.Held != 0 {
+		held := seconds(h.Held)
+		j.Held = &held
+	}
+	return j
 }
 
 // mode says how a lock is held.

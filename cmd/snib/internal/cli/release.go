@@ -136,7 +136,10 @@ func (r *releasing) ask(name string, holds []driver.Holding) error {
 func (a *app) audit(s *backend.Store, name string, h driver.Holding, err error) {
 	attrs := []slog.Attr{
 		slog.String("lock", name), slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL),
-		slog.Uint64("fence", h.Token), slog.String("owner_digest", digest(h.Owner)), slog.String("holder", who(h)), slog.Duration("held", h.Held),
+		slog.Uint64("fence", h.Token), slog.String("owner_digest", digest(h.Owner)), slog.String("holder", who(h)),
+	}
+	if h.Held != 0 { // else it is not known
+		attrs = append(attrs, slog.Duration("held", h.Held))
 	}
 	outcome := "broken"
 	if err != nil {
@@ -190,7 +193,10 @@ func (r *releasing) report(name string, broken []driver.Holding) error {
 	for _, h := range broken {
 		text := fmt.Sprintf("held by %s, owner %s", who(h), cut(printable(h.Owner), driver.MaxName))
 		if !foreign(h) {
-			text += fmt.Sprintf(", token %s, for %s", token(h), short(h.Held))
+			text += ", token " + token(h)
+			if h.Held != 0 {
+				text += ", for " + short(h.Held)
+			}
 		}
 		if err := r.printf("released %s: it was %s\n", printable(name), text); err != nil {
 			return err

@@ -63,8 +63,7 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 			field(&b, "  token", "none: not taken by snib")
 		} else {
 			field(&b, "  token", token(h))
-			since := time.Now().Add(-h.Held).UTC().Format(time.RFC3339)
-			field(&b, "  since", fmt.Sprintf("%s (%s)", since, short(h.Held)))
+			field(&b, "  since", since(h))
 		}
 		field(&b, "  lease left", left(h))
 	}
@@ -77,6 +76,14 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 	}
 	promises(&b, s.URL, info)
 	return a.printf("%s", b.String())
+}
+
+// since is when a hold was granted, and how long ago, if that is known.
+func since(h driver.Holding) string {
+	if h.Held == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s)", time.Now().Add(-h.Held).UTC().Format(time.RFC3339), short(h.Held))
 }
 
 // promises says what the store promises and what that rests on.

@@ -83,11 +83,15 @@ func who(h driver.Holding) string {
 }
 
 // heldBy is the holder, and since when.
-func heldBy(h driver.Holding) string {
-	if foreign(h) {
-		return "held by " + who(h)
+func heldBy(h driver.Holding) string { return "held by " + who(h) + heldFor(h) }
+
+// heldFor is how long a hold has lasted, for the end of a phrase, if that is known. Etcd does not know it of a lock that was waited for,
+// until its first renewal.
+func heldFor(h driver.Holding) string {
+	if h.Held == 0 {
+		return ""
 	}
-	return fmt.Sprintf("held by %s for %s", who(h), short(h.Held))
+	return " for " + short(h.Held)
 }
 
 // left is how long a hold will last if it is not renewed.

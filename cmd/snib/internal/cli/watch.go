@@ -287,12 +287,12 @@ func (w *watching) print(e event) error {
 	return w.printf("%s\n", cut(line, max(narrow, child.Width(syscall.Stdout))))
 }
 
-// after is how long a hold lasted, for the middle of a line. Etcd does not know it of a lock that was waited for until its first renewal.
+// after is how long a hold lasted, for the middle of a line, if that is known.
 func (h *holderJSON) after() string {
-	if h.Held == 0 {
+	if h.Held == nil {
 		return ""
 	}
-	return fmt.Sprintf("after %s, ", short(time.Duration(h.Held*float64(time.Second))))
+	return fmt.Sprintf("after %s, ", short(time.Duration(*h.Held*float64(time.Second))))
 }
 
 func (h *holderJSON) holder() driver.Holder {
