@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -80,11 +81,13 @@ func mode(st driver.Status) string {
 
 // marshal is json.Marshal without the escapes that are for web pages only.
 func marshal(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		return nil, fail(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
 	}
-	return text, nil
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 // printJSON prints v, indented, as one document.

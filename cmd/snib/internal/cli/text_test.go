@@ -97,6 +97,13 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// TestMarshal: names stand in JSON as they are, on one line.
+func TestMarshal(t *testing.T) {
+	if text, err := marshal(lockJSON{Name: "a<b>&\n"}); err != nil || !strings.HasPrefix(string(text), `{"name":"a<b>&\n",`) || strings.Contains(string(text), "\n") {
+		t.Errorf("marshal = %q, %v", text, err)
+	}
+}
+
 func TestMessageIsOneLine(t *testing.T) {
 	if got, want := message(errors.New("snib: a\nb\r\n")), "a; b"; got != want {
 		t.Errorf("message = %q, want %q", got, want)
