@@ -190,12 +190,12 @@ func pollCommand() {
 // mask copies standard input with all that differs from run to run replaced.
 func mask() {
 	rules := []struct{ pattern, with string }{
-		{`"(held|left|waited)": [0-9.]+`, `"$1": SECONDS`},
-		{`"pid": \d+`, `"pid": PID`},
-		{`"host": "[^"]*"`, `"host": "HOST"`},
+		{`"(held|left|waited)":( ?)[0-9.]+`, `"$1":${2}SECONDS`},
+		{`"pid":( ?)\d+`, `"pid":${1}PID`},
+		{`"host":( ?)"[^"]*"`, `"host":${1}"HOST"`},
 		{`[A-Z2-7]{26}`, `OWNER`},
 		{`\b\d{16}\b`, `TOKEN`},
-		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`, `TIME`},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z`, `TIME`},
 		{`\S+ pid \d+`, `HOST pid PID`},
 		{`\b(\d+ms|\d+s|\d+m\d\ds)\b`, `DURATION`},
 		{`sqlite:\S*/locks\.db|(rediss?(\+\w+)?|redlocks?|postgres|mysql|zks?|etcds?)://[^"\s]+`, `STORE`},

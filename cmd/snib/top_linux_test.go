@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,6 +55,31 @@ func TestTopWithoutATerminal(t *testing.T) {
 	}
 	if out, code := snib(t, "top", "-n", "-1"); code != 64 {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+}
+
+// TestTopSurvivesAnOutage: what it prints without a terminal is as many looks as were asked for, and one that failed is none of them.
+func TestTopSurvivesAnOutage(t *testing.T) {
+	node, dir := redisStore(t)
+	looks := map[string]string{"table": "snib top - ", "json": `{"schema":"snib.top/1",`} // begin with
+	tops := make(map[string]*proc)
+	for output := range looks {
+		file := filepath.Join(dir, output)
+		tops[output] = start(t, "sh", "-c", `exec snib top -n 3 -o "$1" >"$0" 2>"$0.err"`, file, output)
+	}
+	for output, begin := range looks {
+		awaitText(t, filepath.Join(dir, output), begin)
+	}
+	node.Kill()
+	for output := range looks {
+		awaitText(t, filepath.Join(dir, output+".err"), "looking on")
+	}
+	node.Restart()
+	for output, begin := range looks {
+		code, text := tops[output].wait(), read(filepath.Join(dir, output))
+		if code != 0 || strings.Count(text, begin) != 3 || strings.Contains(text, "looking on") {
+			t.Errorf("-o %s: exit code %d, want 0 after 3 looks: %s%s", output, code, text, read(filepath.Join(dir, output+".err")))
+		}
 	}
 }
 

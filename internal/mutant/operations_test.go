@@ -131,6 +131,11 @@ var operationsMutants = []mutant{
 		new: "\tv.AltScreen = false",
 	},
 	{
+		breaks: "snib top: a look that failed is none of those that were asked for",
+		file:   "cmd/snib/internal/cli/top.go", run: "TestTopSurvivesAnOutage", pkg: "cmd/snib",
+		old: "\t}, t.lookOn)", new: "\t}, func(err error) { seen++; t.lookOn(err) })",
+	},
+	{
 		breaks: "snib ls: what a store lists before it fails is printed",
 		file:   "cmd/snib/internal/cli/ls.go", run: "TestLsOfAHalf",
 		old: "	if err == nil || len(all) > 0 {", new: "	if err == nil {",

@@ -203,12 +203,14 @@ const watchNotes = `  It looks once a second, or ten times with --exact, and res
 
 const topExamples = `  snib top                    all locks; q ends it
   snib top jobs/ -n 3         three looks, as plain text
+  snib top -o json | jq -c .count
 `
 
 const topNotes = `  The locks with the most waiters come first, then those with the most grants
   that were seen since the start. It looks once a second, as snib watch does, so
   there may have been more. The percentiles are of how long those have waited
   who wait now. Where there is no terminal it prints one look as plain text.
+  -o json prints one document a line for each look, until -n ends it.
 `
 
 const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL; exit 1 if it ails

@@ -23,8 +23,9 @@ import (
 // A topping is one "snib top".
 type topping struct {
 	*app
-	looks int
-	url   string
+	looks  int // 0 if nothing bounds them
+	output *choice
+	url    string
 
 	grants map[string]int // how often a lock was seen with a holder that it did not have before
 }
@@ -39,17 +40,22 @@ func (a *app) topCommand() *cobra.Command {
 		Args:              atMostOne,
 		ValidArgsFunction: a.completeName,
 	}
-	cmd.Flags().IntVarP(&t.looks, "looks", "n", 0, "print as plain text, after each of `N` looks")
+	cmd.Flags().IntVarP(&t.looks, "looks", "n", 0, "end after `N` looks, and print each as plain text or JSON")
+	t.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if t.looks < 0 {
 			return usagef("--looks %d: it is to be 1 or more", t.looks)
 		}
 		return a.view(func(ctx context.Context, s *backend.Store) error {
 			t.url = s.URL
-			if t.looks > 0 || !live() {
-				return t.plain(ctx, s, strings.Join(args, ""))
+			prefix := strings.Join(args, "")
+			switch {
+			case t.output.value == "json":
+				return t.printLooks(ctx, s, prefix, t.looks, func(sc scene) error { return t.printScene(sc, prefix) })
+			case t.looks > 0 || !live():
+				return t.printLooks(ctx, s, prefix, max(t.looks, 1), t.plain())
 			}
-			return t.live(ctx, s, strings.Join(args, ""))
+			return t.live(ctx, s, prefix)
 		})
 	}
 	return cmd
@@ -72,6 +78,7 @@ type scene struct {
 
 type sceneRow struct {
 	columns
+	status          driver.Status
 	grants, waiters int
 	longest         time.Duration // of who waits
 }
@@ -87,7 +94,7 @@ func (t *topping) scene(was, now snapshot) scene {
 			t.grants[name] += len(changed(st.Holders, was[name].Holders))
 		}
 		sc.census.add(st)
-		r := sceneRow{columns: row(st), grants: t.grants[name], waiters: len(st.Waiters)}
+		r := sceneRow{columns: row(st), status: st, grants: t.grants[name], waiters: len(st.Waiters)}
 		for _, w := range st.Waiters {
 			sc.waits.note(w.Waited)
 			r.longest = max(r.longest, w.Waited)
@@ -114,7 +121,8 @@ func (sc *scene) render(width, height int) string {
 	line("%s, %d held by %s; %s", plural(c.Locks, "lock"), c.Held, plural(c.Holders, "holder"), plural(c.Waiters, "waiter"))
 	waited := "nobody waits"
 	if c.Waiters > 0 {
-		waited = fmt.Sprintf("they have waited: p50 %s, p90 %s, p99 %s, at most %s", sc.waited(0.5), sc.waited(0.9), sc.waited(0.99), short(sc.waits.most))
+		waited = fmt.Sprintf("they have waited: p50 %s, p90 %s, p99 %s, at most %s",
+			short(sc.waited(0.5)), short(sc.waited(0.9)), short(sc.waited(0.99)), short(sc.waits.most))
 	}
 	line("%s", cmp.Or(sc.note, waited))
 	line("")
@@ -133,24 +141,18 @@ func (sc *scene) render(width, height int) string {
 	return b.String()
 }
 
-func (sc *scene) waited(q float64) string {
-	return short(time.Duration(sc.waits.quantile(q) * float64(time.Second)))
+// waited is how long a share q of those who wait has waited at most.
+func (sc *scene) waited(q float64) time.Duration {
+	return time.Duration(sc.waits.quantile(q) * float64(time.Second))
 }
 
-// observe looks once a second, at most, and gives each scene to show.
-func (t *topping) observe(ctx context.Context, s *backend.Store, prefix string, show func(scene) error) error {
-	var last scene
+// observe looks once a second, at most, and gives each scene to show. Outages begin with fails.
+func (t *topping) observe(ctx context.Context, s *backend.Store, prefix string, show func(scene) error, fails func(error)) error {
 	o := observer{
 		every: everyAll,
 		look:  func() (snapshot, error) { return lookAll(ctx, s, prefix) },
-		fails: func(err error) {
-			last.note = message(err)
-			_ = show(last) // it ends with the next look, if it must
-		},
-		seen: func(was, now snapshot, _ time.Duration) error {
-			last = t.scene(was, now)
-			return show(last)
-		},
+		fails: fails,
+		seen:  func(was, now snapshot, _ time.Duration) error { return show(t.scene(was, now)) },
 	}
 	return o.run(ctx)
 }
@@ -158,22 +160,71 @@ func (t *topping) observe(ctx context.Context, s *backend.Store, prefix string, 
 // errEnough ends what observes.
 const errEnough driver.Sentinel = "enough was seen"
 
-// plain prints as many scenes as were asked for, or one.
-func (t *topping) plain(ctx context.Context, s *backend.Store, prefix string) error {
-	left := max(t.looks, 1)
+// printLooks has so many scenes printed; 0 are without an end. A look that fails is not one of them.
+func (t *topping) printLooks(ctx context.Context, s *backend.Store, prefix string, looks int, show func(scene) error) error {
+	seen := 0
 	err := t.observe(ctx, s, prefix, func(sc scene) error {
-		if err := t.printf("%s", sc.render(max(narrow, child.Width(syscall.Stdout)), 0)); err != nil {
+		if err := show(sc); err != nil {
 			return err
 		}
-		if left--; left == 0 {
+		if seen++; seen == looks {
 			return errEnough
 		}
-		return t.printf("\n")
-	})
+		return nil
+	}, t.lookOn)
 	if errors.Is(err, errEnough) {
 		return nil
 	}
 	return err
+}
+
+// plain returns what prints scenes as text, with an empty line between them.
+func (t *topping) plain() func(scene) error {
+	between := ""
+	return func(sc scene) error {
+		text := between + sc.render(max(narrow, child.Width(syscall.Stdout)), 0)
+		between = "\n"
+		return t.printf("%s", text)
+	}
+}
+
+// topJSON is a look as a document.
+type topJSON struct {
+	Schema string      `json:"schema"`
+	Time   string      `json:"time"`
+	Store  string      `json:"store"`
+	Prefix string      `json:"prefix"`
+	Count  census      `json:"count"`
+	Waited *waitedJSON `json:"waited,omitempty"` // nil if nobody waits
+	Locks  []busyJSON  `json:"locks"`            // the busiest first
+}
+
+type waitedJSON struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	Most float64 `json:"max"`
+}
+
+type busyJSON struct {
+	lockJSON
+	Grants int `json:"grants"`
+}
+
+// printScene prints a scene as one line.
+func (t *topping) printScene(sc scene, prefix string) error {
+	doc := topJSON{Schema: "snib.top/1", Time: stamp(sc.at), Store: sc.url, Prefix: prefix, Count: sc.census, Locks: []busyJSON{}}
+	if sc.census.Waiters > 0 {
+		doc.Waited = &waitedJSON{seconds(sc.waited(0.5)), seconds(sc.waited(0.9)), seconds(sc.waited(0.99)), seconds(sc.waits.most)}
+	}
+	for _, r := range sc.rows {
+		doc.Locks = append(doc.Locks, busyJSON{toJSON(r.status), r.grants})
+	}
+	text, err := marshal(doc)
+	if err != nil {
+		return err
+	}
+	return t.printf("%s\n", text)
 }
 
 // live draws scenes on the whole terminal until a key ends it.
@@ -183,7 +234,15 @@ func (t *topping) live(ctx context.Context, s *backend.Store, prefix string) err
 	p := tea.NewProgram(screen{width: narrow, height: 24}, tea.WithContext(ctx))
 	ended := make(chan error, 1)
 	go func() {
-		err := t.observe(ctx, s, prefix, func(sc scene) error { p.Send(sc); return nil })
+		var last scene
+		err := t.observe(ctx, s, prefix, func(sc scene) error {
+			last = sc
+			p.Send(sc)
+			return nil
+		}, func(err error) {
+			last.note = message(err)
+			p.Send(last)
+		})
 		ended <- err
 		if err != nil {
 			p.Quit()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,6 +57,16 @@ func TestScene(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)
 		}
+	}
+	var out bytes.Buffer
+	top.out = &out
+	if err := top.printScene(sc, ""); err != nil {
+		t.Fatal(err)
+	}
+	const want = `"count":{"locks":50,"held":50,"shared":0,"slots":0,"holders":50,"waiters":100},"waited":{"p50":50.`
+	if doc := out.String(); !strings.Contains(doc, want) || !strings.Contains(doc, `,"max":100},"locks":[{"name":"lock-003",`) || strings.Count(doc, "\n") != 1 ||
+		strings.Count(doc, `"grants":1`) != 1 {
+		t.Errorf("as JSON: %s", doc)
 	}
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("a scene has colours, which NO_COLOR forbids")

@@ -93,7 +93,7 @@ func (w *watching) watch(ctx context.Context, s *backend.Store, name string) err
 	o := observer{
 		every: every,
 		look:  func() (snapshot, error) { return look(ctx, s, name) },
-		fails: func(err error) { w.tell("%s; looking on", message(err)) },
+		fails: w.lookOn,
 		seen: func(was, now snapshot, passed time.Duration) error {
 			for _, e := range w.compare(was, now, passed) {
 				if err := w.print(e); err != nil {
@@ -145,6 +145,9 @@ type observer struct {
 	// Seen is called with each look, the one before, which is nil at first, and the time between them.
 	seen func(was, now snapshot, passed time.Duration) error
 }
+
+// lookOn tells of an outage that does not end what observes.
+func (a *app) lookOn(err error) { a.tell("%s; looking on", message(err)) }
 
 // run looks until ctx is done. It endures a store that does not answer for a minute.
 func (o *observer) run(ctx context.Context) error {
@@ -263,8 +266,11 @@ func waitEvents(name string, was, now driver.Status) []event {
 }
 
 func newEvent(kind, name string, h *holderJSON) event {
-	return event{Schema: "snib.watch/1", Time: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"), Event: kind, Name: name, Holder: h}
+	return event{Schema: "snib.watch/1", Time: stamp(time.Now()), Event: kind, Name: name, Holder: h}
 }
+
+// stamp is a time in JSON.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func (w *watching) print(e event) error {
 	if w.output.value == "json" {
