@@ -99,7 +99,11 @@ func (s *session) connect(network, addr string) (net.Conn, error) {
 		return d.DialContext(ctx, network, addr)
 	}
 	d := tls.Dialer{Config: conf}
-	return d.DialContext(ctx, network, addr)
+	conn, err := d.DialContext(ctx, network, addr)
+	if errors.Is(err, io.EOF) { // in the handshake
+		err = silence(err)
+	}
+	return conn, err
 }
 
 // patience is how long one server may keep us from trying the next, while the session lives on.

@@ -61,7 +61,7 @@ func TestUnusable(t *testing.T) {
 			says: []string{"ACL"}},
 		{name: "TooLong", servers: single, opts: []zklock.Option{zklock.Timeout(time.Hour)}, is: driver.ErrInvalid, says: []string{"1m0s at most"}},
 		{name: "PlainToTLS", servers: []string{secure}, says: []string{"within 2s", "TLS"}},
-		{name: "TLSToPlain", servers: single, opts: []zklock.Option{zklock.TLS(conf)}, says: []string{"within 2s"}},
+		{name: "TLSToPlain", servers: single, opts: []zklock.Option{zklock.TLS(conf)}, says: []string{"within 2s", "for TLS", "other way round"}},
 		{name: "Untrusted", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(stranger)}, says: []string{"within 2s", "certificate"}},
 		{name: "WrongName", servers: []string{secure}, opts: []zklock.Option{zklock.TLS(&tls.Config{RootCAs: conf.RootCAs, ServerName: "elsewhere"})},
 			says: []string{"within 2s", "elsewhere"}},

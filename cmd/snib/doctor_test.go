@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -165,18 +166,31 @@ func TestDoctorEtcd(t *testing.T) {
 func TestDoctorZooKeeper(t *testing.T) {
 	store(t)
 	const allowed = "4lw.commands.whitelist=srvr,conf"
-	e := zktest.Ensemble(t, allowed)
+	e := zktest.Ensemble(t, allowed, zktest.TLS)
 	url := "zk://alice:horse@" + strings.Join(e.Addrs(), ",")
 	wantUnmet(t, url)
 	wantUnmet(t, url+"?session-timeout=4s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
 	wantUnmet(t, "zk://alice:horse@"+e.Servers[0].Addr(), "note ensemble")
+	secure := make(map[*zktest.Server]string)
+	for _, s := range e.Servers {
+		secure[s], _ = s.Secure()
+	}
+	const trusting = "?insecure=on" // each has an authority of its own
+	secureURL := "zks://alice:horse@" + strings.Join(slices.Collect(maps.Values(secure)), ",") + trusting
+	wantUnmet(t, secureURL)
+	plain := e.Servers[1].Addr()
+	wantUnmet(t, "zks://alice:horse@"+secure[e.Servers[0]]+","+plain+","+secure[e.Servers[2]]+trusting, "note ensemble", "note server "+plain)
+	wantUnmet(t, "zk://alice:horse@"+e.Servers[0].Addr()+","+plain+","+secure[e.Servers[2]], "note ensemble", "note server "+secure[e.Servers[2]])
 	down := e.Followers()[0]
 	down.Kill()
 	wantUnmet(t, url, "note ensemble", "note server "+down.Addr())
+	wantUnmet(t, secureURL, "note ensemble", "note server "+secure[down])
 
 	t.Run("Alone", func(t *testing.T) {
-		one, other := zktest.Single(t), zktest.Single(t, allowed, "minSessionTimeout=100")
+		one, other := zktest.Single(t, zktest.TLS), zktest.Single(t, allowed, "minSessionTimeout=100")
 		wantUnmet(t, "zk://"+one.Addr(), "note access", "note ensemble", "note settings")
+		addr, _ := one.Secure()
+		wantUnmet(t, "zks://"+addr+"?ca="+one.Authority(), "note access", "note ensemble", "note settings")
 		wantUnmet(t, "zk://"+other.Addr(), "note access", "note ensemble", "unmet minSessionTimeout of "+other.Addr())
 		wantUnmet(t, "zk://"+one.Addr()+","+other.Addr(), "note access", "unmet ensemble", "unmet minSessionTimeout of "+other.Addr())
 	})

@@ -147,6 +147,11 @@ var operationsMutants = []mutant{
 	},
 	// mutants of the doctor
 	{
+		breaks: "snib doctor: servers of ZooKeeper are asked by TLS where the URL asks for it",
+		file:   "cmd/snib/internal/backend/examine_zk.go", run: "TestDoctorZooKeeper$", pkg: "cmd/snib",
+		old: "	if secure != nil {\n		dial =", new: "	if false {\n		dial =",
+	},
+	{
 		breaks: "snib doctor: a member of etcd that is down is named",
 		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestDoctorEtcd$", pkg: "cmd/snib",
 		old: "	if s == nil {\n		return []Finding{{check, Note,", new: "	if s == nil {\n		return []Finding{{check, Good,",

@@ -214,6 +214,7 @@ func TestZooKeeperSizeUnlisted(t *testing.T) {
 		{"OneOfThem", []zkServer{serves("follower")}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
 		{"OneThatMayNotSay", []zkServer{{err: errWhitelist}}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
 		{"Alone", []zkServer{serves("standalone")}, Note, "one server"},
+		{"AloneAmongOthers", []zkServer{serves("standalone"), {err: errSilent}}, Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,7 +81,10 @@ func fourLetters(ctx context.Context, addr string, secure *tls.Config, command s
 		dial = (&tls.Dialer{Config: secure}).DialContext
 	}
 	conn, err := dial(ctx, "tcp", addr)
-	if err != nil {
+	switch {
+	case errors.Is(err, io.EOF):
+		return "", errHangsUp
+	case err != nil:
 		return "", err
 	}
 	defer conn.Close() //nolint:errcheck // the server has closed it already
@@ -92,16 +96,24 @@ func fourLetters(ctx context.Context, addr string, secure *tls.Config, command s
 		return "", err
 	}
 	text, err := io.ReadAll(bufio.NewReader(io.LimitReader(conn, 1<<16)))
-	if err != nil && len(text) == 0 { // TLS that ends without a word is fine here
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return "", errSilent
+	case err != nil && len(text) == 0: // TLS that ends without a word is fine here
 		return "", err
-	}
-	if strings.Contains(string(text), "not in the whitelist") {
+	case len(text) == 0:
+		return "", errHangsUp
+	case strings.Contains(string(text), "not in the whitelist"):
 		return "", errWhitelist
 	}
 	return string(text), nil
 }
 
-var errWhitelist = errors.New("not in 4lw.commands.whitelist")
+var (
+	errWhitelist = errors.New("not in 4lw.commands.whitelist")
+	errHangsUp   = errors.New("it hangs up at once: its port is for TLS and the URL is not, or the other way round")
+	errSilent    = errors.New("it accepts connections and answers nobody: it hangs, or its port is for TLS and the URL is not")
+)
 
 // fields reads lines of a name and a value.
 func fields(text, between string) map[string]string {
@@ -128,15 +140,16 @@ func zooKeeperFindings(e zklock.Ensemble, servers []zkServer) []Finding {
 
 // zooKeeperSize tells how many may fail, and whether the servers are of one ensemble.
 func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
-	members, up, heads := 0, 0, 0
+	members, up, heads, alone := 0, 0, 0, false
 	for _, line := range e.Members {
 		if !strings.Contains(line, ":observer") {
 			members++
 		}
 	}
 	for _, s := range servers {
-		switch s.srvr["Mode"] {
+		switch mode := s.srvr["Mode"]; mode {
 		case "leader", "standalone":
+			alone = alone || mode == "standalone"
 			up++
 			heads++
 		case "follower":
@@ -151,10 +164,12 @@ func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
 		members = len(servers)
 	}
 	const nameAll = "name all of them: they are looked at then, and one that is down keeps nobody out"
+	const nameOne = "name the servers of one ensemble only: locks of different ones know nothing of each other"
 	switch {
 	case heads > 1:
-		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", heads),
-			"name the servers of one ensemble only: locks of different ones know nothing of each other"}
+		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", heads), nameOne}
+	case alone && len(servers) > 1:
+		return Finding{"ensemble", Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble", nameOne}
 	case len(servers) < members:
 		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), nameAll}
 	case !listed && members == 1 && servers[0].srvr["Mode"] != "standalone":
