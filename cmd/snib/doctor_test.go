@@ -4,12 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"maps"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
@@ -166,7 +171,8 @@ func TestDoctorEtcd(t *testing.T) {
 func TestDoctorZooKeeper(t *testing.T) {
 	store(t)
 	const allowed = "4lw.commands.whitelist=srvr,conf"
-	e := zktest.Ensemble(t, allowed, zktest.TLS)
+	super := zk.DigestACL(zk.PermAll, "super", "user") // who may do all
+	e := zktest.Ensemble(t, allowed, zktest.TLS, "DigestAuthenticationProvider.superDigest="+super[0].ID)
 	url := "zk://alice:horse@" + strings.Join(e.Addrs(), ",")
 	wantUnmet(t, url)
 	wantUnmet(t, url+"?session-timeout=4s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
@@ -185,6 +191,29 @@ func TestDoctorZooKeeper(t *testing.T) {
 	down.Kill()
 	wantUnmet(t, url, "note ensemble", "note server "+down.Addr())
 	wantUnmet(t, secureURL, "note ensemble", "note server "+secure[down])
+
+	t.Run("ListClosed", func(t *testing.T) { // of the servers, to all but the super user
+		conn, _, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.AddAuth("digest", []byte("super:user")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.SetACL("/zookeeper/config", super, -1); err != nil {
+			t.Fatal(err)
+		}
+		leader := e.Leader().Addr()
+		for url, want := range map[string]string{
+			url:                          "2 of 3 servers answer, 2 are a quorum, if the URL names all",
+			"zk://alice:horse@" + leader: "of how many servers is not known: the URL names one, and /zookeeper/config does not tell",
+		} {
+			if out, code := snib(t, "doctor", url, "-o", "json"); code != 0 || !strings.Contains(out, want) {
+				t.Errorf("of %s: exit code %d, want %q in %s", url, code, want, out)
+			}
+		}
+	})
 
 	t.Run("Alone", func(t *testing.T) {
 		one, other := zktest.Single(t, zktest.TLS), zktest.Single(t, allowed, "minSessionTimeout=100")

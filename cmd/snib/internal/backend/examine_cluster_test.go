@@ -13,7 +13,9 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redlock"
 	"github.com/sniblock/snib/zklock"
@@ -150,6 +152,28 @@ func TestEtcdAsksWithTLS(t *testing.T) {
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("by %s the addresses %q were asked, want %q", ours, got, want)
+		}
+	}
+}
+
+// TestEtcdDenies asks a server where users log in without doing so: it denies the lists of members and of alarms, and how it is. (What 3.5.28
+// denies to users that have not the role root is the same.) That is no error, and all is told that may be known.
+func TestEtcdDenies(t *testing.T) {
+	s := etcdtest.Start(t)
+	s.RequireLogin()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"http://" + s.Addr()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	all, err := examineEtcd(t.Context(), client)
+	if err != nil {
+		t.Fatalf("examineEtcd = %v, want findings", err)
+	}
+	wantTold(t, all, []string{"note alarms", "note leader", "note members"})
+	for _, f := range all {
+		if f.Verdict == Note && f.Value != "not known: this user may not ask" {
+			t.Errorf("%s: %q, want that it is not known", f.Check, f.Value)
 		}
 	}
 }
