@@ -70,6 +70,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))), want: []string{"refused"}},
 		{name: "NoAddress", o: addr(), want: []string{"address"}},
 		{name: "Hung", o: addr(hung.Addr()), want: []string{"no answer within 2s"}},
+		{name: "HungForLess", o: with(addr(hung.Addr()), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Second }), want: []string{"no answer within 1s"}},
 		{name: "Silent", o: addr(fake(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })), want: []string{"no answer within 2s"}},
 		{name: "HTTP", o: addr(fake(t, func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")

@@ -165,13 +165,22 @@ func explain(err error, o rueidis.ClientOption) error {
 		return fmt.Errorf("the Sentinels know no master %q: %w", o.Sentinel.MasterSet, replyError(err))
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		if o.TLSConfig != nil {
-			return fmt.Errorf("no answer within %v; does the server speak TLS? %w", o.Dialer.Timeout, err)
+			return fmt.Errorf("no answer within %v; does the server speak TLS? %w", timedOut(err, o), err)
 		}
-		return fmt.Errorf("no answer within %v: %w", o.Dialer.Timeout, err)
+		return fmt.Errorf("no answer within %v: %w", timedOut(err, o), err)
 	case o.TLSConfig == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
 		return fmt.Errorf("the server hung up; does it want TLS? %w", err)
 	}
 	return replyError(err)
+}
+
+// timedOut is which of the timeouts was over: a connection that is there may answer nothing for less long than it takes to make one.
+func timedOut(err error, o rueidis.ClientOption) time.Duration {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "read" {
+		return min(o.Dialer.Timeout, o.ConnWriteTimeout)
+	}
+	return o.Dialer.Timeout
 }
 
 type rueidisNode struct{ client rueidis.Client }
