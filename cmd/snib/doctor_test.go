@@ -119,6 +119,20 @@ func TestDoctorEtcd(t *testing.T) {
 	down.Kill()
 	wantUnmet(t, url, "note members", "note member "+down.Name())
 
+	t.Run("NoMajority", func(t *testing.T) { // is what the doctor is called for: it names those that are down
+		cluster := etcdtest.Cluster(t, 3)
+		up := cluster.Leader()
+		var lines []string
+		for _, m := range cluster.Members {
+			if m != up {
+				m.Kill()
+				lines = append(lines, "note +member "+m.Name()+": does not answer")
+			}
+		}
+		lines = append(lines, "unmet +members: 1 of 3 members answer", "ok +member "+up.Name()+": etcd", "note +alarms: not known: no majority", "unmet +lock: ")
+		wantNoLock(t, "etcd://"+strings.Join(cluster.Addrs(), ","), 69, lines...)
+	})
+
 	t.Run("Rights", func(t *testing.T) { // of a user that may lock, and nothing else
 		s := etcdtest.Start(t)
 		s.Ctl("role", "add", "locks")

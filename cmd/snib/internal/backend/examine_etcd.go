@@ -25,17 +25,24 @@ type etcdCluster struct {
 	secure  bool                                // ours are addresses with TLS, so no other is asked
 	alarms  *clientv3.AlarmResponse
 	auth    *clientv3.AuthStatusResponse
+	mute    bool // no majority answers, so what is nil nobody knows
 }
 
 func examineEtcd(ctx context.Context, client *clientv3.Client) ([]Finding, error) {
 	var c etcdCluster
 	var err error
-	if c.members, err = client.MemberList(ctx); err != nil && !etcdDenied(err) {
-		return nil, err
+	if c.members, err = memberList(ctx, client, memberAnswers); err != nil && !etcdDenied(err) {
+		if c.members, err = oneMembersList(ctx, client); err != nil {
+			return nil, err
+		}
+		c.mute = true
 	}
 	c.ask(ctx, client.Endpoints(), func(ctx context.Context, address string) (*clientv3.StatusResponse, error) {
 		return client.Status(ctx, address)
 	})
+	if c.mute {
+		return c.findings(), nil
+	}
 	if c.alarms, err = client.AlarmList(ctx); err != nil && !etcdDenied(err) {
 		return nil, err
 	}
@@ -43,6 +50,22 @@ func examineEtcd(ctx context.Context, client *clientv3.Client) ([]Finding, error
 		return nil, err
 	}
 	return c.findings(), nil
+}
+
+func memberList(ctx context.Context, client *clientv3.Client, patience time.Duration, opts ...clientv3.OpOption) (*clientv3.MemberListResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return client.MemberList(ctx, opts...)
+}
+
+// oneMembersList is what any member knows, for which it takes no majority. Each call goes to the next one, so one that hangs is passed over.
+func oneMembersList(ctx context.Context, client *clientv3.Client) (list *clientv3.MemberListResponse, err error) {
+	for range client.Endpoints() {
+		if list, err = memberList(ctx, client, memberAnswers/3, clientv3.WithSerializable()); err == nil {
+			return list, nil
+		}
+	}
+	return nil, err
 }
 
 // ask asks all members at once, by the addresses that they tell clients and by ours: behind a proxy some lead nowhere. To one that is
@@ -111,8 +134,11 @@ func (c *etcdCluster) findings() []Finding {
 	})
 }
 
-// unknown is a finding about what we may not ask.
-func unknown(check, how string) Finding {
+// unknown is a finding about what we may not ask, or what nobody answers.
+func (c *etcdCluster) unknown(check, how string) Finding {
+	if c.mute {
+		return Finding{check, Note, "not known: no majority answers", how + " tells it when there is one"}
+	}
 	return Finding{check, Note, "not known: this user may not ask", how + " tells it to root"}
 }
 
@@ -120,9 +146,9 @@ func unknown(check, how string) Finding {
 func (c *etcdCluster) size() Finding {
 	switch {
 	case c.members == nil:
-		return unknown("members", "etcdctl member list")
+		return c.unknown("members", "etcdctl member list")
 	case len(c.denied) > 0: // who is not in said may be well
-		return unknown("members", "etcdctl endpoint status --cluster")
+		return c.unknown("members", "etcdctl endpoint status --cluster")
 	}
 	voters, up, unasked := 0, 0, 0
 	for _, m := range c.list() {
@@ -166,7 +192,7 @@ func quorumFinding(check, one, do string, all, up int) Finding {
 // leader tells whether all who answer follow the same one.
 func (c *etcdCluster) leader() Finding {
 	if c.members == nil || len(c.said) == 0 && len(c.denied) > 0 {
-		return unknown("leader", "etcdctl endpoint status --cluster")
+		return c.unknown("leader", "etcdctl endpoint status --cluster")
 	}
 	leaders := map[uint64]bool{}
 	for _, s := range c.said {
@@ -237,7 +263,7 @@ func etcdSize(check string, s *clientv3.StatusResponse) Finding {
 
 func (c *etcdCluster) alarm() Finding {
 	if c.alarms == nil {
-		return unknown("alarms", "etcdctl alarm list")
+		return c.unknown("alarms", "etcdctl alarm list")
 	}
 	if len(c.alarms.Alarms) == 0 {
 		return Finding{Check: "alarms", Verdict: Good, Value: "none"}
@@ -259,7 +285,7 @@ func (c *etcdCluster) alarm() Finding {
 
 func (c *etcdCluster) access() Finding {
 	if c.auth == nil {
-		return unknown("access", "etcdctl auth status")
+		return c.unknown("access", "etcdctl auth status")
 	}
 	text := map[bool]string{true: "users have to log in", false: "anybody who reaches the servers can free each lock"}[c.auth.Enabled]
 	return tell("access", text, c.auth.Enabled, Note, "etcdctl auth enable makes users log in; or let only those reach it who may")
