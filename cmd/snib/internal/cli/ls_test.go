@@ -74,6 +74,33 @@ func TestWatchAfter(t *testing.T) {
 	}
 }
 
+// TestWatchFits: an event takes a line of 80 columns, on which there is room for who holds the lock, however long its name is.
+func TestWatchFits(t *testing.T) {
+	long := strings.Repeat("é", 300)
+	for _, tt := range []struct {
+		name, host string
+		want       []string
+	}{
+		{long, "web-1", []string{"é…  token 1795277050060315, web-1\n"}},
+		{"job", long, []string{"  job  token 1795277050060315, é", "é…\n"}},
+		{long, long, []string{"é…  token 1795277050060315, é", "é…\n"}},
+	} {
+		var out bytes.Buffer
+		w := &watching{app: &app{out: &out}, output: &choice{value: "table"}}
+		if err := w.print(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, Host: tt.host})); err != nil {
+			t.Fatal(err)
+		}
+		if n := len([]rune(out.String())); n > 81 { // with the end of the line
+			t.Errorf("%d columns: %s", n-1, out.String())
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q, want %q in it", out.String(), want)
+			}
+		}
+	}
+}
+
 // TestHeldNotKnown: no time is shown that the store does not know.
 func TestHeldNotKnown(t *testing.T) {
 	for held, want := range map[time.Duration]struct{ cell, since, phrase, json string }{

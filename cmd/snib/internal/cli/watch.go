@@ -289,8 +289,10 @@ func (w *watching) print(e event) error {
 	default:
 		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describe(e.Holder.holder()))
 	}
-	line := fmt.Sprintf("%s  %-11s  %s  %s", e.Time[11:23], e.Event, printable(e.Name), who)
-	return w.printf("%s\n", cut(line, max(narrow, child.Width(syscall.Stdout))))
+	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), printable(e.Name), max(narrow, child.Width(syscall.Stdout))
+	room := width - len(head) - len("  ")
+	name = cut(name, max(room/3, room-len([]rune(who)))) // a long one leaves room for who
+	return w.printf("%s\n", cut(head+name+"  "+who, width))
 }
 
 // after is how long a hold lasted, for the middle of a line, if that is known.
