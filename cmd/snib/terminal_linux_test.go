@@ -297,7 +297,7 @@ func TestReleaseAsks(t *testing.T) {
 	c = sit(t, "snib", "release", "name", "--force")
 	c.see("type the name")
 	c.press("name\n")
-	c.see(`released name: it was held by .*, owner you, token \d+, for`)
+	c.see(`released +name\s+holder .*\s+owner +you\s+token +\d+\s+since `)
 	if code := c.wait(); code != 0 {
 		t.Errorf("exit code = %d, want 0", code)
 	}

@@ -190,17 +190,10 @@ func (r *releasing) report(name string, broken []driver.Holding) error {
 		}
 		return nil
 	}
+	var b strings.Builder
 	for _, h := range broken {
-		text := fmt.Sprintf("held by %s, owner %s", who(h), cut(printable(h.Owner), driver.MaxName))
-		if !foreign(h) {
-			text += ", token " + token(h)
-			if h.Held != 0 {
-				text += ", for " + short(h.Held)
-			}
-		}
-		if err := r.printf("released %s: it was %s\n", printable(name), text); err != nil {
-			return err
-		}
+		field(&b, "released", printable(name))
+		holder(&b, h)
 	}
-	return nil
+	return r.printf("%s", b.String())
 }

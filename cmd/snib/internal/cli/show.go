@@ -57,14 +57,7 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 	field(&b, "name", printable(st.Name))
 	field(&b, "mode", longMode(st))
 	for _, h := range st.Holders {
-		field(&b, "holder", who(h))
-		field(&b, "  owner", cut(printable(h.Owner), driver.MaxName))
-		if foreign(h) {
-			field(&b, "  token", "none: not taken by snib")
-		} else {
-			field(&b, "  token", token(h))
-			field(&b, "  since", since(h))
-		}
+		holder(&b, h)
 		field(&b, "  lease left", left(h))
 	}
 	for i, w := range st.Waiters {
@@ -76,6 +69,18 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 	}
 	promises(&b, s.URL, info)
 	return a.printf("%s", b.String())
+}
+
+// holder tells who has, or had, a hold, and since when.
+func holder(b *strings.Builder, h driver.Holding) {
+	field(b, "holder", who(h))
+	field(b, "  owner", cut(printable(h.Owner), driver.MaxName))
+	if foreign(h) {
+		field(b, "  token", "none: not taken by snib")
+		return
+	}
+	field(b, "  token", token(h))
+	field(b, "  since", since(h))
 }
 
 // since is when a hold was granted, and how long ago, if that is known.
