@@ -44,10 +44,8 @@ func (a *app) helpCommand() *cobra.Command {
 // help prints the help of cmd. It is a cobra help function, which can't fail.
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "snib %s: %s\n", strings.TrimPrefix(cmd.Name(), "snib"), cmd.Short)
+	wrap(&b, cmd.CommandPath()+":", cmd.Short, len(cmd.CommandPath()+": "))
 	if !cmd.HasParent() {
-		b.Reset()
-		fmt.Fprintf(&b, "snib: %s\n", cmd.Short)
 		section(&b, "Examples", rootExamples)
 		overview(&b, cmd)
 		_ = a.printf("%s", b.String())

@@ -130,7 +130,7 @@ const fenceExamples = `  snib run counter -- snib fence count.txt -- awk '{print
 `
 
 const fenceNotes = `  The command reads the old contents of FILE (nothing, if there is no FILE) as
-  its input, and what it prints becomes the new contents, at once and as a whole;
+  its input, and what it prints becomes the new contents, at once and whole;
   unless it fails, and then FILE stays as it was.
 
   The last token that was seen stands in FILE.fence. Whoever comes with a lesser
@@ -139,24 +139,28 @@ const fenceNotes = `  The command reads the old contents of FILE (nothing, if th
   FILE any more. The hold is that of the snib run or snib lock around us, as
   SNIB_NAME, SNIB_TOKEN and SNIB_OWNER have it.
 
-  All who write FILE have to do it this way, under the same lock, on one machine.
+  All who write FILE have to do it this way, under the same lock, on one host.
 `
 
 const redlockExamples = `  snib redlock init redlock://a:6379,b:6379,c:6379     new servers, once
   snib redlock status                                  of $SNIB_URL
-  snib redlock recover --floor 1790000000000000        when a majority has lost its memory
+  snib redlock recover --floor 1790000000000000        a majority has forgotten
 `
 
-const redlockNotes = `  init lets new servers take part at once. They must be new: nobody may hold a lock
-  that one of them has forgotten. Without init, clients let them in when max-ttl is
-  over, as they do with a server that restarted.
+const redlockNotes = `  init lets new servers take part at once. They must be new: nobody may hold a
+  lock that one of them has forgotten. Without init, clients let them in when
+  max-ttl is over, as they do with a server that restarted.
   status exits 69 unless a majority takes part.
-  recover lets servers in whose counters no majority knows, where clients are told
-  to refuse that. It takes max-ttl and 2 %.
+  recover lets servers in whose counters no majority knows, where clients are
+  told to refuse that. It takes max-ttl and 2 %.
 `
 
 const schemaExamples = `  snib schema postgres | psql app
   snib schema mysql | mysql app
+`
+
+const schemaNotes = `  It is for those who make tables by migrations. Else they are made when they
+  are first needed.
 `
 
 const countExamples = `  snib count                  all locks
@@ -196,7 +200,7 @@ const watchExamples = `  snib watch                  all locks
 `
 
 const watchNotes = `  It looks once a second, or ten times with --exact, and rests for nine times as
-  long as a look takes. What begins and ends between two looks is not seen, and a
+  long as a look takes. What begins and ends between two looks is not seen. A
   hold that was broken by force counts as released. -o json prints one document
   a line.
 `

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,9 @@ func (a *app) redlockCommand() *cobra.Command {
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
 				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
+			}
+			if !slices.Contains(cmd.ValidArgs, args[0]) {
+				return usagef("there is no redlock %q; usage: %s", args[0], usageLine(cmd))
 			}
 			return nil
 		},
@@ -50,9 +55,6 @@ func (a *app) redlockCommand() *cobra.Command {
 			if err := a.recoverNodes(ctx, nodes, *floor, wait.value); err != nil {
 				return err
 			}
-		case "status":
-		default:
-			return usagef("there is no redlock %q; usage: %s", args[0], usageLine(cmd))
 		}
 		return a.nodeTable(ctx, nodes, output.value)
 	}
@@ -135,14 +137,17 @@ func (a *app) printNodes(url string, list []nodeJSON, output string) error {
 			Nodes  []nodeJSON `json:"nodes"`
 		}{"snib.redlock/1", url, list})
 	}
+	widest := 0
+	for _, n := range list {
+		widest = max(widest, len(n.Address))
+	}
+	var b strings.Builder
 	for _, n := range list {
 		text := n.State
 		if n.Error != "" {
 			text += ": " + n.Error
 		}
-		if err := a.printf("%s  %s\n", n.Address, text); err != nil {
-			return err
-		}
+		wrap(&b, n.Address, printable(text), widest+len("  "))
 	}
-	return nil
+	return a.printf("%s", b.String())
 }

@@ -12,10 +12,15 @@ func (a *app) schemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "schema KIND",
 		Short:     "print the statements that make the tables in a database",
-		Long:      "Print the statements that make the tables in a database, for those who make tables by migrations.\nElse they are made when they are first needed.\nKIND is " + strings.Join(backend.Schemas(), " or ") + ".",
+		Long:      schemaNotes + "  KIND is " + strings.Join(backend.Schemas(), " or ") + ".\n",
 		Example:   schemaExamples,
 		ValidArgs: backend.Schemas(),
-		Args:      cobra.ExactArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%d arguments were given, it takes one: usage: %s", len(args), usageLine(cmd))
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			text, err := backend.Schema(args[0])
 			if err != nil {
