@@ -131,6 +131,16 @@ var operationsMutants = []mutant{
 		new: "\tv.AltScreen = false",
 	},
 	{
+		breaks: "snib watch: it rests, so that it loads a big store for a tenth of the time",
+		file:   "cmd/snib/internal/cli/watch.go", run: "TestObserverRests",
+		old: "restFactor*min(took, before)", new: "0*min(took, before)",
+	},
+	{
+		breaks: "snib watch: a store that hung once is looked at again soon",
+		file:   "cmd/snib/internal/cli/watch.go", run: "TestObserverRests",
+		old: "restFactor*min(took, before)", new: "restFactor*max(took, before)",
+	},
+	{
 		breaks: "snib top: a look that failed is none of those that were asked for",
 		file:   "cmd/snib/internal/cli/top.go", run: "TestTopSurvivesAnOutage", pkg: "cmd/snib",
 		old: "\t}, t.lookOn)", new: "\t}, func(err error) { seen++; t.lookOn(err) })",

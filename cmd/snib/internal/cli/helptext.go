@@ -200,7 +200,7 @@ const watchExamples = `  snib watch                  all locks
 `
 
 const watchNotes = `  It looks once a second, or ten times with --exact, and rests for nine times as
-  long as a look takes. What begins and ends between two looks is not seen. A
+  long as looks take. What begins and ends between two looks is not seen. A
   hold that was broken by force counts as released. -o json prints one document
   a line.
 `

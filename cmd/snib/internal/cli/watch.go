@@ -16,7 +16,8 @@ import (
 )
 
 // How often snib watch and snib top look. Between two looks they rest for at least restFactor times as long as a look took, so that a
-// big store answers them for a tenth of the time at most.
+// big store answers them for a tenth of the time at most. Of the last two looks the shorter one counts, and one that failed took no time: else
+// who watches a store that hung for a moment would be told nothing for nine times as long.
 const (
 	everyNamed = 100 * time.Millisecond // at one lock
 	everyAll   = time.Second            // at all
@@ -153,6 +154,7 @@ func (a *app) lookOn(err error) { a.tell("%s; looking on", message(err)) }
 func (o *observer) run(ctx context.Context) error {
 	var was snapshot
 	var last time.Time
+	var before time.Duration // that the look before took
 	failing := false
 	for {
 		began := time.Now()
@@ -167,7 +169,7 @@ func (o *observer) run(ctx context.Context) error {
 			if !failing {
 				o.fails(err)
 			}
-			failing = true
+			failing, took = true, 0
 		default:
 			if err := o.seen(was, now, began.Sub(last)); err != nil {
 				return err
@@ -177,8 +179,9 @@ func (o *observer) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(o.every, restFactor*took)):
+		case <-time.After(max(o.every, restFactor*min(took, before))):
 		}
+		before = took
 	}
 }
 
