@@ -31,8 +31,14 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib leaks: what is in motion is no leak",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLookTwice",
-		old: "\t\tif k, ok := l.confirm(k, st, time.Since(seen)); ok {",
-		new: "\t\tif k, ok := l.confirm(k, st, time.Since(seen)); ok || true {",
+		old: "\t\tif k, ok := l.confirm(k, st, later); ok {",
+		new: "\t\tif k, ok := l.confirm(k, st, later); ok || true {",
+	},
+	{
+		breaks: "snib leaks: a hold is dead also where the store takes its time to answer",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksWithSlowAnswers",
+		old: "\t\tif k, ok := l.confirm(k, st, later); ok {",
+		new: "\t\tif k, ok := l.confirm(k, st, max(later, time.Since(seen))); ok {",
 	},
 	{
 		breaks: "snib leaks: a hold is the same only with the same token",

@@ -135,11 +135,12 @@ func (l *leaking) find(ctx context.Context, s *backend.Store, prefix string) ([]
 	time.Sleep(settled) // time has to pass
 	var found []leak
 	for _, k := range suspects {
+		later := time.Since(seen) // before we ask: a slow answer would make a lease look longer than it should be by then, as if renewed
 		st, err := status(ctx, s, k.name)
 		if err != nil {
 			return nil, err
 		}
-		if k, ok := l.confirm(k, st, time.Since(seen)); ok {
+		if k, ok := l.confirm(k, st, later); ok {
 			found = append(found, k)
 		}
 	}
@@ -221,7 +222,7 @@ func (l *leaking) gone(h driver.Holder) bool {
 	return h.PID > 0 && h.Host != "" && h.Host == l.host && errors.Is(syscall.Kill(h.PID, 0), syscall.ESRCH)
 }
 
-// confirm compares a suspicion with the lock as it is that much later.
+// confirm compares a suspicion with the lock as it is that much later, or a little more.
 func (l *leaking) confirm(k leak, st driver.Status, later time.Duration) (leak, bool) {
 	if k.kind == leakForeign {
 		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Endless && st.Holders[0].Owner == k.hold.Owner

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
@@ -52,6 +53,42 @@ func TestLeaksLookTwice(t *testing.T) {
 			found, err := l.find(t.Context(), &backend.Store{Driver: motion{listed: tt.listed, later: tt.later}}, "")
 			if err != nil || len(found) != tt.want {
 				t.Errorf("find = %+v, %v, want %d leaks", found, err, tt.want)
+			}
+		})
+	}
+}
+
+// An answerer is a store whose answers are on their way for a while.
+type answerer struct {
+	motion
+	ends  time.Time
+	delay time.Duration
+}
+
+func (a answerer) hold() driver.Status {
+	dead := driver.Holder{Host: "here", PID: 1 << 30} // there is no such process
+	return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: "a", Token: 1, Holder: dead, Left: time.Until(a.ends)}}}
+}
+
+func (a answerer) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+	yield(a.hold())
+	return nil
+}
+
+func (a answerer) Status(context.Context, string) (driver.Status, error) {
+	st := a.hold()
+	time.Sleep(a.delay)
+	return st, nil
+}
+
+// TestLeaksWithSlowAnswers: that an answer takes long is not taken for a renewal.
+func TestLeaksWithSlowAnswers(t *testing.T) {
+	for _, delay := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &leaking{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, limit: 10, host: "here"}
+			found, err := l.find(t.Context(), &backend.Store{Driver: answerer{ends: time.Now().Add(time.Hour), delay: delay}}, "")
+			if err != nil || len(found) != 1 || found[0].kind != leakDead {
+				t.Errorf("with answers that take %v, find = %+v, %v, want a dead hold", delay, found, err)
 			}
 		})
 	}
