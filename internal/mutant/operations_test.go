@@ -41,6 +41,12 @@ var operationsMutants = []mutant{
 		new: "\t\tif k, ok := l.confirm(k, st, max(later, time.Since(seen))); ok {",
 	},
 	{
+		breaks: "snib watch: a lease that runs out during a look is lost",
+		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatchSlowLook",
+		old: "o.seen(was, now, time.Since(last))",
+		new: "o.seen(was, now, began.Sub(last))",
+	},
+	{
 		breaks: "snib leaks: a hold is the same only with the same token",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLookTwice",
 		old: "l.hold.Owner == other.hold.Owner && l.hold.Token == other.hold.Token",

@@ -143,7 +143,8 @@ type observer struct {
 	look  func() (snapshot, error)
 	fails func(error) // is called at the beginning of each outage
 
-	// Seen is called with each look, the one before, which is nil at first, and the time between them.
+	// Seen is called with each look, the one before, which is nil at first, and the time from the beginning of that one to the end of this
+	// one: a lease that had more left can't have run out in between, however long the store took to answer.
 	seen func(was, now snapshot, passed time.Duration) error
 }
 
@@ -171,7 +172,7 @@ func (o *observer) run(ctx context.Context) error {
 			}
 			failing, took = true, 0
 		default:
-			if err := o.seen(was, now, began.Sub(last)); err != nil {
+			if err := o.seen(was, now, time.Since(last)); err != nil {
 				return err
 			}
 			was, last, failing = now, began, false

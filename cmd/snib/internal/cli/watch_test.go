@@ -3,9 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
 )
 
 // TestObserverRests: a store that takes long for each look is looked at for a tenth of the time, and one that hung once, or failed, is
@@ -57,4 +63,48 @@ func TestObserverRests(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lapsing store has one lock, whose lease runs out. It answers the first question at once, and the others after a while.
+type lapsing struct {
+	driver.Driver
+	ends  time.Time
+	asked *int
+}
+
+func (l lapsing) Status(context.Context, string) (driver.Status, error) {
+	if *l.asked++; *l.asked > 1 {
+		time.Sleep(50 * time.Millisecond)
+	}
+	st := driver.Status{Name: "lock"}
+	if left := time.Until(l.ends); left > 0 {
+		st.Holders = []driver.Holding{{Owner: "a", Token: 1, Left: left}}
+	}
+	return st, nil
+}
+
+func (lapsing) List(context.Context, string, func(driver.Status) bool) error { return nil }
+func (lapsing) Break(context.Context, string, string, uint64) error          { return nil }
+
+// TestWatchSlowLook: a lease that runs out while the store is asked is lost, and was not released.
+func TestWatchSlowLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		bound := &duration{value: time.Second, set: true}
+		w := &watching{app: &app{out: &out, err: io.Discard}, exact: true, bound: bound, output: &choice{value: "json"}}
+		// It is looked at now, and from 100 ms on, which takes 50 ms.
+		s := &backend.Store{Driver: lapsing{ends: time.Now().Add(everyNamed + 20*time.Millisecond), asked: new(int)}}
+		if err := w.watch(t.Context(), s, "lock"); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			_, rest, _ := strings.Cut(line, `"event":"`)
+			kind, _, _ := strings.Cut(rest, `"`)
+			got = append(got, kind)
+		}
+		if want := []string{eventHeld, eventLost}; !slices.Equal(got, want) {
+			t.Errorf("events = %q, want %q", got, want)
+		}
+	})
 }
