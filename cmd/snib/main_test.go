@@ -99,8 +99,10 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 const patience = 20 * time.Second
 
 // poll calls ok until it is true.
-func poll(ok func() bool) bool {
-	for end := time.Now().Add(patience); !ok(); {
+func poll(ok func() bool) bool { return pollFor(patience, ok) }
+
+func pollFor(limit time.Duration, ok func() bool) bool {
+	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {
 			return false
 		}
@@ -119,12 +121,12 @@ func die(format string, args ...any) {
 	os.Exit(99)
 }
 
-// hold READY STOP makes the file READY and ends when there is a file STOP.
+// hold READY STOP makes the file READY and ends when there is a file STOP. It outlasts what a test does meanwhile, also on a slow machine.
 func hold() {
 	if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
 		die("hold: %v", err)
 	}
-	if !poll(func() bool { return exists(os.Args[2]) }) {
+	if !pollFor(15*patience, func() bool { return exists(os.Args[2]) }) {
 		die("hold: nobody made %s", os.Args[2])
 	}
 }
@@ -141,7 +143,7 @@ func increment() {
 	}
 }
 
-// journal LOG DURATION appends "begin PID TOKEN" to LOG, and after DURATION "end PID TOKEN".
+// journal LOG DURATION [FILE] appends "begin PID TOKEN" to LOG, and after DURATION, or when there is FILE, "end PID TOKEN".
 func journal() {
 	log, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -152,7 +154,7 @@ func journal() {
 		die("journal: %v", err)
 	}
 	fmt.Fprintf(log, "begin %d %s\n", os.Getpid(), os.Getenv("SNIB_TOKEN"))
-	time.Sleep(d) // the work
+	pollFor(d, func() bool { return len(os.Args) > 3 && exists(os.Args[3]) }) // the work
 	fmt.Fprintf(log, "end %d %s\n", os.Getpid(), os.Getenv("SNIB_TOKEN"))
 }
 

@@ -55,7 +55,7 @@ func TestRedis(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts: %v, %v", scripts, err)
 	}
-	lossy := redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
+	lossy := used(t, redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru"))
 	secure := used(t, redistest.Single(t, redistest.TLS, redistest.Password(password)))
 	secret := used(t, redistest.Single(t, redistest.Password(password),
 		fmt.Sprintf("user alice on >%s ~* &* +@all -info", password), fmt.Sprintf("user bob on >%s ~* &* +@all -evalsha", password)))
