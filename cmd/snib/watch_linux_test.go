@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// watches starts a snib watch, and returns a function that waits until it has told of an event of that kind, and then what it has said.
-func watches(t *testing.T, args ...string) (until func(kind string) []seenEvent) {
+// watches starts a snib watch, and returns a function that waits until the last that it has told of is an event of one of those kinds, and
+// then what it has said.
+func watches(t *testing.T, args ...string) (until func(kinds ...string) []seenEvent) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events")
 	start(t, append([]string{"sh", "-c", `exec snib watch -o json "$@" >"$0"`, file}, args...)...)
 	from := 0
-	return func(kind string) []seenEvent {
+	return func(kinds ...string) []seenEvent {
 		t.Helper()
 		var all []seenEvent
-		await(t, kind+" event", func() bool {
+		await(t, fmt.Sprintf("%q event", kinds), func() bool {
 			lines := strings.Split(read(file), "\n")
 			all = nil
 			for _, line := range lines[from : len(lines)-1] {
@@ -30,7 +31,7 @@ func watches(t *testing.T, args ...string) (until func(kind string) []seenEvent)
 				}
 				all = append(all, e)
 			}
-			return len(all) > 0 && all[len(all)-1].Event == kind
+			return len(all) > 0 && slices.Contains(kinds, all[len(all)-1].Event)
 		})
 		from += len(all)
 		return all
@@ -80,17 +81,12 @@ func TestWatch(t *testing.T) {
 			next := start(t, "snib", "run", "deploy", "--", "hold", dir+"/ready", dir+"/stop")
 			wantEvents(t, until("waiting"), "waiting")
 			stop()
-			handed := until("handed-over")
-			wantEvents(t, handed, "handed-over")
-			if e := handed[0]; e.Holder == nil || e.From == nil || e.From.Token != held[0].Holder.Token || e.Holder.Token <= e.From.Token ||
-				e.Holder.PID != next.Process.Pid || e.Holder.Label != "hold" {
-				t.Errorf("hand-over = %+v, from %+v to %+v", e, e.From, e.Holder)
-			}
+			wantHandOver(t, name, until("handed-over", "acquired"), held[0].Holder.Token, next.Process.Pid)
 			if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			wantEvents(t, until("released"), "released")
-			if out, code := snib(t, "lock", "deploy", "--ttl", "1s"); code != 0 {
+			if out, code := snib(t, "lock", "deploy", "--ttl", "3s"); code != 0 {
 				t.Fatal(out)
 			}
 			wantEvents(t, until("lost"), "acquired", "lost")
@@ -98,10 +94,30 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// wantHandOver checks what was told of a hand-over to a process.
+func wantHandOver(t *testing.T, store string, all []seenEvent, from uint64, to int) {
+	t.Helper()
+	last := all[len(all)-1]
+	if store == "SQLite" && last.Event == "acquired" { // the waiter takes it by itself: a look may fall between that and the release
+		wantEvents(t, all, "released", "acquired")
+		last.From = all[0].Holder
+	} else {
+		wantEvents(t, all, "handed-over")
+	}
+	if last.Holder == nil || last.From == nil || last.From.Token != from || last.Holder.Token <= from || last.Holder.PID != to ||
+		last.Holder.Label != "hold" {
+		t.Errorf("hand-over = %+v, from %+v to %+v", last, last.From, last.Holder)
+	}
+}
+
 // TestWatchPrefix watches all locks whose names begin alike, and no other.
 func TestWatchPrefix(t *testing.T) {
 	redisStore(t)
+	if out, code := snib(t, "lock", "jobs/first", "--ttl", "10m"); code != 0 {
+		t.Fatal(out)
+	}
 	until := watches(t, "jobs/")
+	wantEvents(t, until("held"), "held") // it looks
 	for i := range 3 {
 		for _, name := range []string{fmt.Sprint("other/", i), fmt.Sprint("jobs/", i)} {
 			if out, code := snib(t, "lock", name, "--ttl", "10m"); code != 0 {
