@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -46,6 +47,7 @@ func (o *output) String() string {
 // start runs a command without a terminal.
 func start(t *testing.T, args ...string) *proc {
 	t.Helper()
+	heed()
 	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.out, &p.out
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // or who runs the tests on a terminal would lend it
@@ -58,6 +60,15 @@ func start(t *testing.T, args ...string) *proc {
 		close(p.exited)
 	}()
 	return p
+}
+
+// heed sees to it that commands heed the signals that this program was told to ignore: by nohup, or in the background of a script.
+func heed() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s) // what has a handler is as it should be in a child
+		}
+	}
 }
 
 // end sees to it that nothing of a failed test is left.

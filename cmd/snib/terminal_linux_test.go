@@ -48,6 +48,7 @@ func sit(t *testing.T, args ...string) *console {
 		t.Fatal(err)
 	}
 	defer tty.Close()
+	heed()
 	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
 	p.Stdin, p.Stdout, p.Stderr = tty, tty, tty
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
