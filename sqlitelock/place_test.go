@@ -211,7 +211,7 @@ func TestReplaced(t *testing.T) {
 		t.Run("file"+suffix, func(t *testing.T) {
 			path := newPath(t)
 			d := open(t, path)
-			l := acquire(t, d, lasting("holder", 500*time.Millisecond))
+			l := acquire(t, d, lasting("holder", 2*time.Second))
 			if err := os.Rename(path+suffix, path+suffix+".old"); err != nil {
 				t.Fatal(err)
 			}
