@@ -13,31 +13,9 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
-
-// noise measures, until the returned function is called, by how much timers of this process are late at the most: so much of a lateness
-// is the machine's and not ours.
-func noise() (stop func() time.Duration) {
-	done, worst := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var most time.Duration
-		for {
-			began := time.Now()
-			select {
-			case <-done:
-				worst <- most
-				return
-			case <-time.After(time.Millisecond):
-				most = max(most, time.Since(began)-time.Millisecond)
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(done)
-		return <-worst
-	}
-}
 
 // TestHungServer stops the server for three TTLs, under 51 holds of all kinds. Each is told before the server could have given its lock
 // away, and soon after its own deadline.
@@ -90,7 +68,7 @@ func TestHungServer(t *testing.T) {
 	}
 	node.Hang()
 	time.Sleep(20 * time.Millisecond) // what had been answered has arrived
-	stop := noise()
+	stop := livetest.Lateness()
 	for _, h := range all {
 		h.end = time.Now().Add(h.lock.Validity())
 		h.expires = before.Add(left[h.name+h.lock.Owner()])

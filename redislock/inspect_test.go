@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -79,7 +80,7 @@ func TestStatus(t *testing.T) {
 					t.Errorf("Break of holder %d = %v", i, err)
 				}
 			}
-			l, _ := granted(t, waiter, time.Second, "the waiter behind what was broken")
+			l, _ := granted(t, waiter, enough, "the waiter behind what was broken")
 			if err := renew(t, d1, holds[0]); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Renew of what was broken = %v, want ErrLost", err)
 			}
@@ -192,7 +193,7 @@ func TestListAmongMany(t *testing.T) {
 			most = max(most, time.Since(began))
 		}
 	}()
-	machine := noise()
+	machine := livetest.Lateness()
 	began := time.Now()
 	got := list(t, d, "lock[*]")
 	took := time.Since(began)

@@ -101,6 +101,29 @@ func Await(t testing.TB, what string, try func() error) {
 	}
 }
 
+// Lateness measures, until the returned function is called, by how much timers of this process are late at the most: so much of a lateness
+// is the machine's and not ours.
+func Lateness() (stop func() time.Duration) {
+	done, worst := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		var most time.Duration
+		for {
+			began := time.Now()
+			select {
+			case <-done:
+				worst <- most
+				return
+			case <-time.After(time.Millisecond):
+				most = max(most, time.Since(began)-time.Millisecond)
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(done)
+		return <-worst
+	}
+}
+
 // poll calls try until it returns nil, or for as long as [Patience], or until stop is closed. It returns try's last error.
 func poll(stop <-chan struct{}, try func() error) error {
 	timeout := time.NewTimer(Patience)
