@@ -15,8 +15,11 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// lease is what such a session is worth to a holder.
-const lease = timeout * 5 / 12
+// lease is what such a session is worth to a holder, and alarm how late it may be told that this is over, but for the machine.
+const (
+	lease = timeout * 5 / 12
+	alarm = 100 * time.Millisecond
+)
 
 func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Driver {
 	t.Helper()

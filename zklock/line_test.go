@@ -119,9 +119,12 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 			t.Errorf("Acquire = %v, want the end of its context", err)
 		}
 	}
-	if got, _ := server.Watches(t); got != 1 {
-		t.Errorf("%d watches after 20 waits for one node, want 1", got)
-	}
+	livetest.Await(t, "end of the last waiter's watch of its own node", func() error {
+		if got, _ := server.Watches(t); got != 1 {
+			return fmt.Errorf("there are %d after 20 waits for one node, want 1", got)
+		}
+		return nil
+	})
 }
 
 // Holds cost no goroutines.
@@ -243,7 +246,7 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 	refused(t, newDriver(t, []string{server.Addr()}), "job", "of a lock that MinHold keeps for a process that is gone")
 	next := waiting.Get(t)
-	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+time.Second {
+	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+5*time.Second {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
 	}
 	release(t, next)
@@ -260,7 +263,7 @@ func TestMinHoldAnswerLost(t *testing.T) {
 	release(t, l)
 	<-lost
 	next := acquire(t, w.other, request("job", "next"))
-	if kept := driver.Now().Sub(l.Grant().Start); kept < req.MinHold || kept > req.MinHold+time.Second {
+	if kept := driver.Now().Sub(l.Grant().Start); kept < req.MinHold || kept > req.MinHold+5*time.Second {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, req.MinHold)
 	}
 	release(t, next)
@@ -291,7 +294,7 @@ func TestSlotsLine(t *testing.T) {
 		release(t, held[len(held)-1-i%2]) // not always the one that came first
 		held = append(held[:len(held)-1-i%2], held[len(held)-i%2:]...)
 		held = append(held, w.Get(t))
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > 5*time.Second { // a minute's session has one sleep longer
 			t.Errorf("waiter %d was served %v after there was room", i, took)
 		}
 	}
@@ -350,14 +353,17 @@ func TestLockerKnowsFirst(t *testing.T) {
 			next := jobtest.Acquiring(t, w.other, request("job", "next"))
 			w.tree.await("/snib/job", 2)
 			w.proxy.Sever()
-			began := time.Now()
+			began, machine := time.Now(), livetest.Lateness()
 			select {
 			case <-lock.Context().Done():
 			case <-next.Done():
-				t.Fatal("the lock was given to another while the holder relied on it")
+				if lock.Context().Err() == nil {
+					t.Fatal("the lock was given to another while the holder relied on it")
+				}
 			}
-			if took := time.Since(began); took > lease+50*time.Millisecond || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
-				t.Errorf("lost after %v, %v; want ErrLost after %v at most", took, context.Cause(lock.Context()), lease)
+			took, late := time.Since(began), machine()
+			if took > lease+alarm+late || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
+				t.Errorf("lost after %v, %v, on a machine that was late by %v; want ErrLost after %v", took, context.Cause(lock.Context()), late, lease)
 			}
 			next.Get(t)
 		})
