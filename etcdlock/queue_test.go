@@ -285,10 +285,10 @@ func TestBadInput(t *testing.T) {
 		{"NoTTL", etcdlock.New(client), driver.Request{Name: "a", Owner: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
 		{"NegativeSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
 		{"SharedSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
-		{"NoLogin", etcdlock.New(stranger), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 2 * time.Second},
-		{"OtherKeys", etcdlock.New(reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 2 * time.Second},
-		{"NoMajority", etcdlock.New(minority), request("a", "b"), nil, []string{"no answer from etcd", "majority"}, 5 * time.Second},
-		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), nil, []string{"127.0.0.1:1"}, 5 * time.Second},
+		{"NoLogin", etcdlock.New(stranger), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
+		{"OtherKeys", etcdlock.New(reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
+		{"NoMajority", etcdlock.New(minority), request("a", "b"), nil, []string{"no answer from etcd", "majority"}, 10 * time.Second},
+		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), nil, []string{"127.0.0.1:1"}, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
