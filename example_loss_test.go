@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-const exampleTTL = 50 * time.Millisecond // short, so that the example is
+const exampleTTL = time.Second // short, so that the example is
 
 // Stop working when the lock is lost. Here an operator breaks it; an unreachable store or a long pause ends the hold in
 // the same way.

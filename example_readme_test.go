@@ -61,7 +61,7 @@ func Example_readmeLoss() {
 			}
 		}
 	}
-	locker, err := snib.New(memlock.New(), snib.MaxHold(100*time.Millisecond)) // loses it for the example
+	locker, err := snib.New(memlock.New(), snib.MaxHold(500*time.Millisecond)) // loses it for the example
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -87,7 +88,9 @@ func TestContend(t *testing.T) {
 }
 
 // A holder renews, and releases when it is told to end.
-func TestHold(t *testing.T) {
+func TestHold(t *testing.T) { synctest.Test(t, testHold) }
+
+func testHold(t *testing.T) {
 	d := memlock.New()
 	defer d.Close()
 	req := driver.Request{Name: "held", Owner: "a", TTL: 400 * time.Millisecond}
