@@ -207,15 +207,18 @@ func TestOnPrometheus(t *testing.T) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	if err := s.get("/api/v1/rules", nil, &rules); err != nil {
-		t.Fatal(err)
-	}
-	if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 10 {
-		t.Fatalf("Prometheus has these rules: %+v", rules)
-	}
-	for _, r := range rules.Groups[0].Rules {
-		if r.Health != "ok" {
-			t.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+	livetest.Await(t, "evaluation of all rules", func() error { // the first of them may be done before the last
+		if err := s.get("/api/v1/rules", nil, &rules); err != nil {
+			return err
 		}
-	}
+		if len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 10 {
+			return fmt.Errorf("Prometheus has these rules: %+v", rules)
+		}
+		for _, r := range rules.Groups[0].Rules {
+			if r.Health != "ok" {
+				return fmt.Errorf("rule %s is %s: %s", r.Name, r.Health, r.LastError)
+			}
+		}
+		return nil
+	})
 }
