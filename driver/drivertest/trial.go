@@ -184,12 +184,34 @@ func (t *trial) mustBeHeld(d driver.Driver, req driver.Request, when string) {
 // mustBeFree checks that the trial's lock can be had at once.
 func (t *trial) mustBeFree(d driver.Driver, when string) {
 	t.Helper()
+	if err := t.free(d); err != nil {
+		t.Fatalf("%v, %s", err, when)
+	}
+}
+
+// withdrawn checks that nothing is left of a request that was given up at some time: at once; or soon, where the store took so long to
+// answer that the driver may not have waited for it.
+func (t *trial) withdrawn(w *wait, givenUp time.Time, look func() error) {
+	t.Helper()
+	if w.clock.Sub(givenUp) > t.prompt() {
+		t.eventually("withdrawal by a store that is slow to answer", t.h.Slack, look)
+		return
+	}
+	if err := look(); err != nil {
+		t.Fatalf("after Acquire returned %v: %v", w.err, err)
+	}
+}
+
+// free returns nil if the trial's lock can be had at once.
+func (t *trial) free(d driver.Driver) error {
+	t.Helper()
 	t.probe++
 	l, err := t.try(d, t.req(fmt.Sprint("probe", t.probe)))
 	if err != nil {
-		t.Fatalf("Acquire with NoWait %s = %v, want a lease", when, err)
+		return fmt.Errorf("Acquire with NoWait = %w, want a lease", err)
 	}
 	t.release(l)
+	return nil
 }
 
 // release gives a lease up that must still be there.
