@@ -139,14 +139,14 @@ func TestCancelledOnTheWay(t *testing.T) {
 	}
 	l.Release(t.Context())
 
-	p.Delay(300*time.Millisecond, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	p.Delay(time.Second, 0)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	time.AfterFunc(20*time.Millisecond, func() { p.Delay(0, 0) })
+	time.AfterFunc(250*time.Millisecond, func() { p.Delay(0, 0) }) // it is on its way by then
 	if _, err := d.Acquire(ctx, request("lock", "a")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Acquire = %v, want %v", err, context.DeadlineExceeded)
 	}
-	time.Sleep(time.Second) // what was late has arrived
+	time.Sleep(1500 * time.Millisecond) // what was late has arrived
 	if got := node.Must("GET", "lock"); got != nil {
 		t.Errorf("the lock's key is %q, want none: its owner has given up", got)
 	}
