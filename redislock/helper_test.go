@@ -19,6 +19,9 @@ import (
 // enough is how long a test waits for what must happen soon.
 const enough = 15 * time.Second
 
+// soonEnough is how long what comes at once may take on a machine that is busy. Who hears nothing asks again after 5 s, and no sooner.
+const soonEnough = 3 * time.Second
+
 // locker returns a Locker on d. It is closed with the test, and d with it.
 func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 	t.Helper()

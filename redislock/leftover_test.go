@@ -117,8 +117,7 @@ func TestNothingLeftOfKindConflict(t *testing.T) {
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", "a stranger", "PX", 60_000)
 	waiter := wait(t, d, ask("job", "waiter", time.Minute), 1)
-	node.Must("DEL", "job")
-	node.Must("LPUSH", "job", "something else")
+	node.Must("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'something else')", 1, "job") // it does not come in between
 	select {
 	case r := <-waiter:
 		if r.err == nil || !strings.Contains(r.err.Error(), "list") {

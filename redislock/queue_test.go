@@ -82,9 +82,9 @@ func TestDeadWaiters(t *testing.T) {
 			p.Kill()
 		}
 		free(t, held[0])
-		l, took := granted(t, alive, 5*time.Second, "the waiter behind three dead ones")
+		l, took := granted(t, alive, enough, "the waiter behind three dead ones")
 		t.Logf("%s: granted after %v", mode.name, took)
-		if took > time.Second {
+		if took > soonEnough {
 			t.Errorf("%s: granted %v after the release, and not at once", mode.name, took)
 		}
 		free(t, l)
@@ -112,12 +112,12 @@ func TestDeadHolder(t *testing.T) {
 	pending(t, waiters[0], "the first waiter", "while the holder lives")
 	holder.Kill()
 	for i, w := range waiters {
-		l, took := granted(t, w, 5*time.Second, fmt.Sprintf("waiter %d", i))
+		l, took := granted(t, w, enough, fmt.Sprintf("waiter %d", i))
 		t.Logf("waiter %d: after %v", i, took)
 		switch {
-		case i == 0 && took > ttl+200*time.Millisecond:
+		case i == 0 && took > ttl+soonEnough:
 			t.Errorf("the first waiter was granted the lock %v after the holder's death, with a TTL of %v", took, ttl)
-		case i > 0 && took > 500*time.Millisecond:
+		case i > 0 && took > soonEnough:
 			t.Errorf("waiter %d was granted the lock %v after a release", i, took)
 		}
 		if token(l) <= before {
@@ -153,7 +153,7 @@ func TestCancelledWaiters(t *testing.T) {
 			t.Errorf("a cancelled Acquire = %v, %v, want the cause", r.lease, r.err)
 		}
 	}
-	if took := time.Since(began); took > 500*time.Millisecond {
+	if took := time.Since(began); took > soonEnough {
 		t.Errorf("cancelled waits ended after %v", took)
 	}
 	if got := len(status(t, d, "job").Waiters); got != 1 { // they come back when they have left
@@ -167,14 +167,14 @@ func TestCancelledWaiters(t *testing.T) {
 	second := wait(t, d2, driver.Request{Name: "rw", Owner: "second reader", TTL: time.Minute, Shared: true}, 2)
 	stop()
 	<-writer
-	r2, took := granted(t, second, 5*time.Second, "a reader behind a writer that left")
-	if took > 500*time.Millisecond {
+	r2, took := granted(t, second, enough, "a reader behind a writer that left")
+	if took > soonEnough {
 		t.Errorf("a reader was let in %v after the writer before it had left", took)
 	}
 	free(t, r2)
 	free(t, r)
 	free(t, l)
-	final, _ := granted(t, last, time.Second, "the last")
+	final, _ := granted(t, last, enough, "the last")
 	free(t, final)
 	nothingLeft(t, node)
 }
@@ -244,12 +244,12 @@ func TestCutSubscription(t *testing.T) {
 		cut  func(*redistest.Node, *livetest.Proxy)
 		slow time.Duration // how long it may take, after the release
 	}{
-		{"Killed", func(n *redistest.Node, _ *livetest.Proxy) { n.Must("CLIENT", "KILL", "TYPE", "pubsub") }, 2 * time.Second},
-		{"AllCut", func(_ *redistest.Node, p *livetest.Proxy) { p.Cut() }, 2 * time.Second},
+		{"Killed", func(n *redistest.Node, _ *livetest.Proxy) { n.Must("CLIENT", "KILL", "TYPE", "pubsub") }, soonEnough},
+		{"AllCut", func(_ *redistest.Node, p *livetest.Proxy) { p.Cut() }, soonEnough},
 		{"AllKilled", func(n *redistest.Node, _ *livetest.Proxy) {
 			n.Must("CLIENT", "KILL", "TYPE", "pubsub")
 			n.Must("CLIENT", "KILL", "TYPE", "normal")
-		}, 2 * time.Second},
+		}, soonEnough},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,12 +279,12 @@ func TestUnheardRelease(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
-	node.Must("SET", "job", "a stranger", "PX", 1000)
+	node.Must("SET", "job", "a stranger", "PX", 3000)
 	began := time.Now()
 	waiter := wait(t, d, ask("job", "waiter", time.Minute), 1)
 	l, _ := granted(t, waiter, enough, "a waiter behind a stranger's key that expires")
-	if took := time.Since(began); took > 1500*time.Millisecond {
-		t.Errorf("granted %v after a key with 1 s to live", took)
+	if took := time.Since(began); took > 3*time.Second+soonEnough {
+		t.Errorf("granted %v after a key with 3 s to live", took)
 	}
 	free(t, l)
 
@@ -292,7 +292,7 @@ func TestUnheardRelease(t *testing.T) {
 	waiter = wait(t, d, ask("job", "waiter", time.Minute), 1)
 	node.Must("DEL", "job")
 	l, took := granted(t, waiter, enough, "a waiter behind a stranger's key that is deleted")
-	if took > time.Second {
+	if took > soonEnough {
 		t.Errorf("granted %v after a stranger had deleted its key", took)
 	}
 	free(t, l)
@@ -314,7 +314,7 @@ func TestPatience(t *testing.T) {
 	node.Must("HSET", "snib.w:{job}", "silent", long+entry[16:])
 	free(t, l)
 	got, took := granted(t, next, enough, "the waiter behind one that is silent")
-	if took > 500*time.Millisecond {
+	if took > soonEnough {
 		t.Errorf("granted %v after the release", took)
 	}
 	pending(t, silent, "the silent one", "before it has asked again")
@@ -364,10 +364,11 @@ func TestWriters(t *testing.T) {
 	})
 	for i := range 10 {
 		before := reads.Load()
-		began := time.Now()
+		began, machine := time.Now(), livetest.Lateness()
 		l := take(t, d, ask("rw", fmt.Sprint("writer", i), time.Minute))
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("writer %d waited %v, and for %d readers", i, took, reads.Load()-before)
+		took, late := time.Since(began), machine()
+		if took > time.Second+late {
+			t.Errorf("writer %d waited %v, on a machine that was late by %v, and for %d readers", i, took, late, reads.Load()-before)
 		}
 		if n := inside.Load(); n != 0 {
 			t.Errorf("writer %d beside %d readers", i, n)
