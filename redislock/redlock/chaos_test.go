@@ -103,7 +103,7 @@ func TestChaos(t *testing.T) {
 // TestAmnesia kills a majority of the servers under a hold, one after the other. They come back and remember nothing, and all the same nobody
 // gets the lock while the hold is valid. Then somebody does, with a greater token.
 func TestAmnesia(t *testing.T) {
-	const ttl = 2 * time.Second
+	const ttl = 4 * time.Second // in which three servers can be killed and started, and asked
 	c := start(t, 5)
 	c.opts = []redlock.Option{redlock.MaxTTL(ttl)}
 	c.init(t)

@@ -109,7 +109,7 @@ func TestFailedAttemptLeavesNothing(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	free(t, take(t, d, ask("warm", "o", ttl)))
+	free(t, take(t, d, ask("warm", "o", time.Minute)))
 	for _, n := range c.nodes {
 		n.Hang()
 	}
@@ -147,7 +147,7 @@ func TestMajorityGone(t *testing.T) {
 					n.Kill()
 				}
 			}
-			gone := time.Now()
+			gone, machine := time.Now(), livetest.Lateness()
 			told := make(chan time.Duration, 1)
 			go func() {
 				<-held.Lost()
@@ -162,8 +162,8 @@ func TestMajorityGone(t *testing.T) {
 			}
 			select {
 			case took := <-told:
-				if took > time.Second {
-					t.Errorf("the holder of a lease of 1 s was told after %v", took)
+				if late := machine(); took > time.Second+late {
+					t.Errorf("the holder of a lease of 1 s was told after %v, on a machine that was late by %v", took, late)
 				}
 			case <-time.After(enough):
 				t.Error("the holder was not told")
@@ -217,7 +217,8 @@ func TestAdmission(t *testing.T) {
 // The counters of a node that was admitted are those of the others, and not only what the clock says.
 func TestAdmissionReadsCounters(t *testing.T) {
 	c := start(t, 3)
-	c.opts = []redlock.Option{redlock.MaxTTL(500 * time.Millisecond)}
+	const longest = 2 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
 	c.init(t)
 	ahead := uint64(time.Now().Add(24 * time.Hour).UnixMicro()) // of any hint
 	for _, n := range c.nodes {
@@ -230,7 +231,7 @@ func TestAdmissionReadsCounters(t *testing.T) {
 	if got := c.nodes[0].Must("HGET", "snib.redlock", "c1667"); got != fmt.Sprint(ahead) {
 		t.Errorf("the counter of x is %v after the admission, want %d as on the others", got, ahead)
 	}
-	l := take(t, d, ask("x", "a", ttl))
+	l := take(t, d, ask("x", "a", longest))
 	if token(l) <= ahead {
 		t.Errorf("token %d, want more than %d", token(l), ahead)
 	}
@@ -240,16 +241,17 @@ func TestAdmissionReadsCounters(t *testing.T) {
 // A majority that has forgotten is let in by time, or not before somebody says where the counters go on.
 func TestMajorityForgets(t *testing.T) {
 	c := start(t, 3)
-	c.opts = []redlock.Option{redlock.MaxTTL(500 * time.Millisecond)}
+	const longest = 2 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
 	c.init(t)
 	strict := append(c.opts[:1:1], redlock.OnMajorityLoss(redlock.Refuse))
 	d := open(t, c.servers, strict...)
-	last := token(take(t, d, ask("x", "a", ttl)))
+	last := token(take(t, d, ask("x", "a", longest)))
 	for _, n := range c.nodes[:2] {
 		n.Kill()
 		n.Restart()
 	}
-	if l, err := d.Acquire(within(t, 3*time.Second), ask("x", "b", ttl)); err == nil {
+	if l, err := d.Acquire(within(t, 2*longest), ask("x", "b", longest)); err == nil {
 		t.Fatalf("a majority has forgotten, the policy is to refuse, and the token %d was granted", token(l))
 	}
 	c.stand(t, redlock.NodeBlank, redlock.NodeBlank, redlock.NodeAdmitted)
@@ -258,7 +260,7 @@ func TestMajorityForgets(t *testing.T) {
 		t.Fatalf("Recover = %v", err)
 	}
 	c.stand(t, all(3, redlock.NodeAdmitted)...)
-	l := take(t, d, ask("x", "c", ttl))
+	l := take(t, d, ask("x", "c", longest))
 	if token(l) <= floor {
 		t.Errorf("token %d, want more than the floor %d", token(l), floor)
 	}
@@ -270,7 +272,7 @@ func TestMajorityForgets(t *testing.T) {
 	}
 	lenient := open(t, c.servers, c.opts...)
 	c.stand(t, all(3, redlock.NodeAdmitted)...)
-	free(t, take(t, lenient, ask("x", "d", ttl)))
+	free(t, take(t, lenient, ask("x", "d", longest)))
 }
 
 // Two of several who fight leave nobody with a majority; one without patience tries again before it says that the lock is held.
@@ -281,7 +283,7 @@ func TestSplitVote(t *testing.T) {
 	const stray = "nonce 1 {\"since\":0,\"owner\":\"stray\"}"
 	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 20)
 	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 20)
-	l, err := tried(t, d, ask("x", "o", ttl))
+	l, err := tried(t, d, ask("x", "o", time.Minute))
 	if err != nil {
 		t.Fatalf("Acquire with NoWait while two fight = %v, want a lease when they have given up", err)
 	}
@@ -331,7 +333,7 @@ func TestOwnerAsksAgain(t *testing.T) {
 	late := c.nodes[2]
 	late.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
 	d := open(t, c.servers)
-	free(t, take(t, d, ask("warm", "o", ttl))) // there is a connection to each node
+	free(t, take(t, d, ask("warm", "o", time.Minute))) // there is a connection to each node
 	late.Hang()
 	l := take(t, d, ask("x", "o", time.Minute))
 	late.Resume()
@@ -440,11 +442,11 @@ func TestDeadConnection(t *testing.T) {
 	servers, proxies := c.detour(t)
 	d := open(t, servers)
 	c.nodes[2].Kill() // so that both others are needed
-	free(t, take(t, d, ask("x", "o", ttl)))
+	free(t, take(t, d, ask("x", "o", time.Minute)))
 	lost := proxies[0].LoseAnswers(1, livetest.ThenHang, "EVALSHA")
 	if _, err := tried(t, d, ask("x", "o", ttl)); err == nil {
 		t.Fatal("granted by one of three nodes")
 	}
 	<-lost
-	free(t, take(t, d, ask("x", "p", ttl)))
+	free(t, take(t, d, ask("x", "p", time.Minute)))
 }

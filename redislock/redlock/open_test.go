@@ -150,7 +150,7 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
-	l := take(t, d, ask("x", "a", ttl))
+	l := take(t, d, ask("x", "a", time.Minute))
 	if err := renew(t, d, l); err != nil {
 		t.Errorf("Renew = %v", err)
 	}
