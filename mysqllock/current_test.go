@@ -52,13 +52,13 @@ func TestCurrentKeepsTheLock(t *testing.T) {
 	db := dial(t, mysqltest.Start(t).DSN())
 	d, other := open(t, db), open(t, db)
 	req := ask("a", "one")
-	req.TTL = 300 * time.Millisecond
+	req.TTL = time.Second
 	l := acquire(t, d, req)
 	tx := begin(t, db)
 	if err := d.Current(bounded(t), tx, "a", l.Grant().Token); err != nil {
 		t.Fatalf("Current = %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // longer than the lease
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // longer than the lease
 	defer cancel()
 	if _, err := other.Acquire(ctx, ask("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)

@@ -11,6 +11,9 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
+// soonEnough is how long what comes at once, or with the next look, may take on a machine that is busy.
+const soonEnough = 3 * time.Second
+
 // open returns a driver that ends with the test.
 func open(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
 	t.Helper()

@@ -63,7 +63,7 @@ func TestCurrent(t *testing.T) {
 func TestCurrentKeepsTheLock(t *testing.T) {
 	pool := dial(t, pgtest.Start(t).URL())
 	d, other := newDriver(t, pool), newDriver(t, pool)
-	l, err := d.Acquire(t.Context(), driver.Request{Name: "a", Owner: "one", TTL: 300 * time.Millisecond})
+	l, err := d.Acquire(t.Context(), driver.Request{Name: "a", Owner: "one", TTL: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestCurrentKeepsTheLock(t *testing.T) {
 	if err = d.Current(t.Context(), tx, "a", l.Grant().Token); err != nil {
 		t.Fatalf("Current = %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // longer than the lease
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // longer than the lease
 	defer cancel()
 	if _, err = other.Acquire(ctx, driver.Request{Name: "a", Owner: "two", TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)

@@ -15,6 +15,9 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
+// soonEnough is how long what comes at once, or with the next look, may take on a machine that is busy.
+const soonEnough = 3 * time.Second
+
 // wide is a lease that outlives a test.
 const wide = time.Minute
 
