@@ -111,7 +111,7 @@ func Lateness() (stop func() time.Duration) {
 			began := time.Now()
 			select {
 			case <-done:
-				worst <- most
+				worst <- max(most, time.Since(began)-time.Millisecond)
 				return
 			case <-time.After(time.Millisecond):
 				most = max(most, time.Since(began)-time.Millisecond)
