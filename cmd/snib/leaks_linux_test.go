@@ -23,7 +23,7 @@ import (
 // found are the leaks that snib leaks shows with more arguments, as "kind name".
 func found(t *testing.T, args ...string) []string {
 	t.Helper()
-	out, code := snib(t, append([]string{"leaks", "-o", "json"}, args...)...)
+	out, code := snib(t, append([]string{"leaks", "--settle", "1s", "-o", "json"}, args...)...)
 	var doc struct {
 		Leaks []struct{ Kind, Name string }
 	}
@@ -148,6 +148,7 @@ func TestLeaksFindsEachKind(t *testing.T) {
 
 // fixes has the leaks freed, all but those that --fix leaves alone.
 func fixes(t *testing.T, node *redistest.Node) {
+	node.Must("PEXPIRE", "killed", 6000) // or it would take a third of an hour to be sure
 	out, code := snib(t, "leaks", "--fix", "--yes", "-o", "json")
 	if code != 1 || !strings.Contains(out, `"fixed": true`) || !strings.Contains(out, "hold broken by force") {
 		t.Errorf("snib leaks --fix: exit code %d, want 1, since keys of others are left: %s", code, out)
@@ -252,7 +253,7 @@ func TestLeaksInDatabases(t *testing.T) {
 			_, stop := runs(t, "healthy")
 			defer stop()
 			waits(t, "healthy")
-			p, _ := runs(t, "killed", "--ttl", "1h")
+			p, _ := runs(t, "killed", "--ttl", "24s")
 			wantFound(t, "while all live", nil)
 			p.end()
 			wantFound(t, "after a holder was killed", nil, "dead killed")

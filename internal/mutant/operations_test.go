@@ -29,6 +29,18 @@ var operationsMutants = []mutant{
 		new: "return now, true || renewed",
 	},
 	{
+		breaks: "snib leaks: a hold is watched until it would have been renewed",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksWatchesForRenewals",
+		old: "return h.Left/3 + settled",
+		new: "return settled",
+	},
+	{
+		breaks: "snib leaks: --fix leaves alone what may be renewed yet",
+		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksWatchesForRenewals",
+		old: "return !k.unsure",
+		new: "return true || k.unsure",
+	},
+	{
 		breaks: "snib leaks: what is in motion is no leak",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksLookTwice",
 		old: "\t\tif k, ok := l.confirm(k, st, later); ok {",

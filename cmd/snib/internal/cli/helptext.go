@@ -188,6 +188,11 @@ const leaksNotes = `  endless  a hold without an end: somebody took the end of i
   are meant to outlive their process, and are not dead. Processes are looked for
   on this host only: run it on each, as a user who may see all of them.
 
+  A process of another container may bear this host's name and live. So a dead
+  hold is watched until it would have been renewed, for a third of what is left
+  of its lease, but for no longer than --settle. --fix leaves alone what was not
+  watched for long enough; snib release --force frees it.
+
   --fix frees exactly what was found: a hold that changed meanwhile is left
   alone. Keys of other libraries are deleted with --foreign only, after a look
   at their value, and if they are strings; the others are shown.

@@ -34,6 +34,9 @@ const (
 	// settled is how long what looks like a leak must last to be one: a hand-over, or the end of a process, takes moments.
 	settled = time.Second
 
+	// maxSettled is for how long it is watched, if nothing else is asked for, whether a hold is renewed whose process is not to be seen.
+	maxSettled = 30 * time.Second
+
 	// stuckAfter is for how long the first in a queue must have waited for what nobody holds.
 	stuckAfter = 5 * time.Second
 
@@ -50,6 +53,7 @@ type leak struct {
 	waiter  string          // owner of the entry in the queue
 	status  driver.Status
 	library string
+	unsure  bool // it may be renewed yet
 	fixed   bool
 }
 
@@ -64,7 +68,7 @@ func (l leak) same(other leak) bool {
 // A leaking is one "snib leaks".
 type leaking struct {
 	*app
-	held              *duration
+	held, settle      *duration
 	limit             int
 	fix, foreign, yes bool
 	output            *choice
@@ -87,6 +91,7 @@ func (a *app) leaksCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	l.held = addDuration(cmd, "held", "", "report what has been held for longer, too (default: don't)", 0, 0)
+	l.settle = addDuration(cmd, "settle", "", "watch for so long at most whether a dead hold is renewed", maxSettled, settled)
 	f.IntVar(&l.limit, "limit", 1000, "stop when `N` were found")
 	f.BoolVar(&l.fix, "fix", false, "free what is found, after asking")
 	f.BoolVar(&l.foreign, "foreign", false, "with --fix: delete the keys of other libraries, too")
@@ -125,14 +130,16 @@ func (l *leaking) run(ctx context.Context, s *backend.Store, prefix string) erro
 	return nil
 }
 
-// find looks twice: what is seen once may be in motion.
+// find looks twice: what is seen once may be in motion, and a hold whose process is not to be seen may be renewed.
 func (l *leaking) find(ctx context.Context, s *backend.Store, prefix string) ([]leak, error) {
 	suspects, err := l.suspect(ctx, s, prefix)
 	if err != nil || len(suspects) == 0 {
 		return nil, err
 	}
 	seen := time.Now()
-	time.Sleep(settled) // time has to pass
+	if err := l.watch(ctx, suspects); err != nil {
+		return nil, err
+	}
 	var found []leak
 	for _, k := range suspects {
 		later := time.Since(seen) // before we ask: a slow answer would make a lease look longer than it should be by then, as if renewed
@@ -146,6 +153,36 @@ func (l *leaking) find(ctx context.Context, s *backend.Store, prefix string) ([]
 	}
 	return found, nil
 }
+
+// watch lets pass the time in which it shows what is a leak.
+func (l *leaking) watch(ctx context.Context, suspects []leak) error {
+	pause := settled
+	for _, k := range suspects {
+		if k.kind == leakDead {
+			pause = max(pause, min(unrenewed(*k.hold), l.settle.value))
+		}
+	}
+	end := time.NewTimer(pause)
+	defer end.Stop()
+	tick := time.NewTicker(settled / 2)
+	defer tick.Stop()
+	line := l.progress()
+	defer line.clear()
+	for over := time.Now().Add(pause); ; {
+		select {
+		case <-end.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+			line.show("watching for another %s whether a dead hold is renewed", short(time.Until(over)))
+		}
+	}
+}
+
+// unrenewed is for how long a hold that lives may go without a renewal from now on, and a moment: a lease is renewed when a third of its TTL
+// is over, which is no less than what is left.
+func unrenewed(h driver.Holding) time.Duration { return h.Left/3 + settled }
 
 // suspect looks at all locks once, and stops at --limit.
 func (l *leaking) suspect(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
@@ -231,8 +268,15 @@ func (l *leaking) confirm(k leak, st driver.Status, later time.Duration) (leak, 
 		if !k.same(now) {
 			continue
 		}
-		// Somebody renews it: a process that we don't see, such as one of another container with the name of this host.
-		renewed := k.kind == leakDead && now.hold.Left > k.hold.Left-later+settled/10
+		if k.kind != leakDead {
+			return now, true
+		}
+		// Somebody may renew it: a process that we don't see, such as one of another container with the name of this host.
+		renewed := now.hold.Left > k.hold.Left-later+settled/10
+		if rest := unrenewed(*k.hold) - later; rest > 0 {
+			now.unsure = true
+			now.problem += "; if it is at work where we can't see it, it may renew that within " + short(rest)
+		}
 		return now, !renewed
 	}
 	return k, false
@@ -243,6 +287,8 @@ func (l *leaking) repairs(k leak) bool {
 	switch k.kind {
 	case leakOld:
 		return false // its holder lives
+	case leakDead:
+		return !k.unsure
 	case leakForeign:
 		return l.foreign && k.hold != nil
 	}
