@@ -43,7 +43,7 @@ func (a *app) topCommand() *cobra.Command {
 	cmd.Flags().IntVarP(&t.looks, "looks", "n", 0, "end after `N` looks, and print each as plain text or JSON")
 	t.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if t.looks < 0 {
+		if t.looks < 1 && cmd.Flags().Changed("looks") {
 			return usagef("--looks %d: it is to be 1 or more", t.looks)
 		}
 		return a.view(func(ctx context.Context, s *backend.Store) error {
