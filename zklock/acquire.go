@@ -116,7 +116,7 @@ func (a *attempt) patient() bool {
 func (a *attempt) glance(ctx context.Context) error {
 	for _, confirmed := range []bool{false, true} {
 		if confirmed {
-			if _, _, err := a.s.ask(ctx); err != nil {
+			if _, err := a.s.catchUp(ctx); err != nil {
 				return err
 			}
 		}

@@ -47,6 +47,9 @@ func (c *config) noRoot() error {
 	return fmt.Errorf("%w root: %s does not exist in ZooKeeper; make it, or name another one", driver.ErrInvalid, c.root)
 }
 
+// noLock is a node that no lock has, nor anybody else: a percent sign is escaped in names.
+const noLock = "%snib"
+
 // folder is the node below which the contenders for a lock stand.
 func (c *config) folder(name string) string {
 	node := escape(name)

@@ -381,9 +381,8 @@ func do[T any](ctx context.Context, s *session, send func(*zk.Conn) (T, error)) 
 	return val, c.start, err
 }
 
-// confirm asks the leader: when it answers, the session lived when it was asked, and what this server shows is no older than
-// that. start is from when the session lasts for its tenure. If that is long ago, because we were silent for long, it asks once
-// more when that helps: a quarter of the timeout later at most.
+// confirm asks the leader: when it answers, the session lived when it was asked. start is from when the session lasts for its tenure. If that
+// is long ago, because we were silent for long, it asks once more when that helps: a quarter of the timeout later at most.
 func (s *session) confirm(ctx context.Context) (start driver.Instant, err error) {
 	for {
 		var again time.Duration
@@ -416,6 +415,17 @@ func (s *session) ask(ctx context.Context) (start driver.Instant, again time.Dur
 }
 
 func sync1(conn *zk.Conn) (string, error) { return conn.Sync("/") }
+
+// catchUp has our server show all that was decided before it was called, wherever that was, and start is as that of ask. A sync does not: a
+// leader answers those of its own clients at once, though a follower may have applied more than it has. So it is a write, which the ensemble puts
+// in order behind the others. It changes nothing, since there is nothing to be deleted.
+func (s *session) catchUp(ctx context.Context) (start driver.Instant, err error) {
+	_, asked, err := do(ctx, s, remove(child(s.d.conf.root, noLock)))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) { // a refusal stands in the same order
+		return asked, err
+	}
+	return s.ack(asked), nil
+}
 
 // ack notes that the leader has answered what was asked at asked, and returns from when the session lasts for its tenure, for all
 // that is known of that.

@@ -131,7 +131,7 @@ func (s *session) sweepOne(o *orphan) error {
 // find looks for a node whose name has an id, and returns its path, or "" if there is none: whatever was asked on an earlier
 // connection is done by now, or never will be. start is when it was looked.
 func (s *session) find(ctx context.Context, folder, id string) (path string, start driver.Instant, err error) {
-	if start, _, err = s.ask(ctx); err != nil {
+	if start, err = s.catchUp(ctx); err != nil {
 		return "", start, err
 	}
 	seen, _, err := do(ctx, s, children(folder))

@@ -10,6 +10,7 @@ type mutant struct {
 	pkg      string // the folder whose tests must notice; the file's if empty
 	run      string // the tests, as for go test -run
 	race     bool   // only the race detector notices
+	long     bool   // the test is one of those that "make long" runs
 }
 
 // mutants are those of the core, of the contract, and of the backends that have no list of their own.

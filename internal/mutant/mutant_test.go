@@ -96,6 +96,9 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 	}
 	cmd := exec.Command("go", append(args, ".")...)
 	cmd.Dir = m.dir(root)
+	if m.long {
+		cmd.Env = append(cmd.Environ(), "SNIB_LONG=1")
+	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -4,6 +4,11 @@ package mutant
 
 var zookeeperMutants = []mutant{
 	{
+		breaks: "zookeeper: a leader shows what a follower has applied before",
+		file:   "zklock/session.go", run: "TestSlowLeader", long: true,
+		old: "do(ctx, s, remove(child(s.d.conf.root, noLock)))", new: "do(ctx, s, sync1)",
+	},
+	{
 		breaks: "zookeeper: an acquisition that was given up before its answer leaves no node",
 		file:   "zklock/acquire.go", run: "TestCreateGivenUp",
 		old: "	} else if a.made.refused() {", new: "	} else {",
