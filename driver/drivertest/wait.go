@@ -215,8 +215,10 @@ func cancelRacesGrant(t *trial) {
 		case w.err == nil:
 			t.mustBeHeld(d1, t.req("c"), "after a grant that came just before the end of its context")
 			t.release(w.lease)
+			t.mustBeFree(d1, fmt.Sprintf("in round %d, after the release of a grant that came just before the end of its context", i))
+		default:
+			t.withdrawn(w, givenUp, func() error { return t.free(d1) })
 		}
-		t.withdrawn(w, givenUp, func() error { return t.free(d1) })
 	}
 }
 
