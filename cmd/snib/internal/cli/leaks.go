@@ -162,22 +162,18 @@ func (l *leaking) watch(ctx context.Context, suspects []leak) error {
 			pause = max(pause, min(unrenewed(*k.hold), l.settle.value))
 		}
 	}
-	end := time.NewTimer(pause)
-	defer end.Stop()
-	tick := time.NewTicker(settled / 2)
-	defer tick.Stop()
 	line := l.progress()
 	defer line.clear()
-	for over := time.Now().Add(pause); ; {
+	for end := time.Now().Add(pause); time.Now().Before(end); {
+		rest := time.Until(end)
+		line.show("watching for another %s whether a dead hold is renewed", short(rest))
 		select {
-		case <-end.C:
-			return nil
+		case <-time.After(min(rest, settled/2)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-tick.C:
-			line.show("watching for another %s whether a dead hold is renewed", short(time.Until(over)))
 		}
 	}
+	return nil
 }
 
 // unrenewed is for how long a hold that lives may go without a renewal from now on, and a moment: a lease is renewed when a third of its TTL
