@@ -9,7 +9,8 @@ import (
 // A deadline is a context that ends when its time has come, as that of context.WithDeadline does. Until somebody wants to be
 // woken it has no timer: most calls to a store are over long before.
 type deadline struct {
-	at time.Time
+	parent context.Context
+	at     time.Time
 
 	mu   sync.Mutex
 	err  error           // why it is over, if that was seen before full was made
@@ -17,8 +18,10 @@ type deadline struct {
 	stop context.CancelFunc
 }
 
-// within returns a context that ends after so long.
-func within(long time.Duration) *deadline { return &deadline{at: time.Now().Add(long)} }
+// within returns a context that ends with parent, or after so long.
+func within(parent context.Context, long time.Duration) *deadline {
+	return &deadline{parent: parent, at: time.Now().Add(long)}
+}
 
 // end cancels the context, and frees what it has.
 func (d *deadline) end() {
@@ -33,7 +36,12 @@ func (d *deadline) end() {
 }
 
 // Deadline implements [context.Context].
-func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
+func (d *deadline) Deadline() (time.Time, bool) {
+	if at, ok := d.parent.Deadline(); ok && at.Before(d.at) {
+		return at, true
+	}
+	return d.at, true
+}
 
 // Done implements [context.Context].
 func (d *deadline) Done() <-chan struct{} {
@@ -42,9 +50,9 @@ func (d *deadline) Done() <-chan struct{} {
 	switch {
 	case d.full != nil:
 	case d.err == nil:
-		d.full, d.stop = context.WithDeadline(context.Background(), d.at)
+		d.full, d.stop = context.WithDeadline(d.parent, d.at)
 	default: // what was seen stays, also if the deadline came after the end
-		full, stop := context.WithCancelCause(context.Background())
+		full, stop := context.WithCancelCause(context.WithoutCancel(d.parent))
 		stop(d.err)
 		d.full, d.stop = full, func() {}
 	}
@@ -59,6 +67,8 @@ func (d *deadline) Err() error {
 	case d.err != nil:
 	case d.full != nil:
 		return d.full.Err()
+	case d.parent.Err() != nil:
+		d.err = d.parent.Err()
 	case !time.Now().Before(d.at):
 		d.err = context.DeadlineExceeded
 	}
@@ -70,7 +80,7 @@ func (d *deadline) Value(key any) any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.full == nil {
-		return nil
+		return d.parent.Value(key)
 	}
 	return d.full.Value(key)
 }

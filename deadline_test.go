@@ -35,7 +35,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					std, cancel := context.WithTimeout(t.Context(), long)
 					defer cancel()
-					ours := within(long)
+					ours := within(t.Context(), long)
 					defer ours.end()
 					look(ours)
 					tt.play(func() { look(ours) }, func() { cancel(); ours.end() })
@@ -72,12 +72,12 @@ func TestDeadlineIsAContext(t *testing.T) {
 // Who waits is woken by the deadline, and by the end.
 func TestDeadlineWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, d := time.Now(), within(time.Second)
+		began, d := time.Now(), within(t.Context(), time.Second)
 		<-d.Done()
 		if took := time.Since(began); took != time.Second || !errors.Is(d.Err(), context.DeadlineExceeded) {
 			t.Errorf("woken after %v with %v", took, d.Err())
 		}
-		began, d = time.Now(), within(time.Hour)
+		began, d = time.Now(), within(t.Context(), time.Hour)
 		time.AfterFunc(time.Second, d.end)
 		child, stop := context.WithCancel(d)
 		defer stop()

@@ -12,6 +12,11 @@ const (
 	// with [MaxWait].
 	ErrHeld = driver.ErrHeld
 
+	// ErrUnavailable means that the store did not grant the lock, although nobody is known to hold it: the store is out
+	// of reach or overloaded, or it grants nothing for a while, as after a restart that may have lost leases. An
+	// acquisition that may wait retries for a minute before it fails so.
+	ErrUnavailable = driver.ErrUnavailable
+
 	// ErrLost means that the hold ended before Release: its lease could not be renewed in time, the store gave the lock
 	// away or was told to, [MaxHold] was over, or the Locker was closed. Somebody else may hold the lock by now.
 	ErrLost = driver.ErrLost

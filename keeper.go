@@ -1,7 +1,6 @@
 package snib
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"errors"
@@ -40,42 +39,46 @@ type lease struct {
 	owner   string
 	ttl     time.Duration
 	wanted  <-chan struct{}
-	gate    *gate         // whose turn the lease keeps; nil if it has none
-	done    chan struct{} // closed when the keeper lets go of the lease; nil unless the backend tells of losses
+	gate    *gate // whose turn the lease keeps; nil if it has none
 
 	// Guarded by core.mu.
 	hold      *hold  // the present one
 	next, end uint64 // fencing tokens for holds to come: from next to below end
 	run       run    // of local hand-overs
 
-	deadline  driver.Instant // when the hold ends if no renewal succeeds
-	renewAt   driver.Instant
-	slack     time.Duration  // how much earlier it may be renewed, for fuller batches
-	due       driver.Instant // when the keeper has to look next
-	renewing  bool
-	trouble   error // of the last renewal, if it failed
-	confirmed bool  // the store said that the lease is over
-	index     int   // in the keeper's heap; -1 if it is not there
+	start    driver.Instant // of its last confirmation by the store: before the grant or the last renewal was asked for
+	deadline driver.Instant // when the hold ends if no renewal succeeds
+	renewAt  driver.Instant
+	slack    time.Duration  // how much earlier it may be renewed, for fuller batches
+	due      driver.Instant // when the keeper has to look next
+	renewing bool
+	trouble  error  // of the last renewal, if it failed
+	ended    error  // why the lease is over, if the store said so
+	merged   *lease // the lease that this one was merged into, or nil
+	index    int    // in the keeper's heap; -1 if it is not there
 }
 
-// newLease counts from what the driver says of the request: from before it was sent, not from when the answer came. The hold may
-// rely on the lease but for its last part, the delay.
-func newLease(req driver.Request, delay time.Duration, granted driver.Lease, g *gate) *lease {
+// newLease returns a lease that is to be asked for. It is in nobody's care yet.
+func newLease(name, owner string, g *gate) *lease {
+	return &lease{name: name, owner: owner, gate: g, index: -1}
+}
+
+// fill takes over what the driver granted. The times count from what the driver says of the request: from before it was
+// sent, not from when the answer came. The hold may rely on the lease but for its last part, the delay.
+func (le *lease) fill(req driver.Request, delay time.Duration, granted driver.Lease) {
 	grant := granted.Grant()
-	le := &lease{
-		granted: granted, name: req.Name, owner: req.Owner, ttl: req.TTL, wanted: grant.Wanted, gate: g, index: -1,
-		next: grant.Token + 1, end: grant.Token + uint64(max(grant.Tokens, 1)),
-	}
+	le.granted, le.ttl, le.wanted = granted, req.TTL, grant.Wanted
+	le.next, le.end = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
 	if grant.TTL > 0 {
 		le.ttl = grant.TTL
 	}
 	le.ttl -= delay
 	le.extend(grant.Start)
-	return le
 }
 
 // extend sets the times of a lease that began at start.
 func (le *lease) extend(start driver.Instant) {
+	le.start = start
 	le.deadline = start.Add(le.ttl - le.ttl/drift - min(margin, le.ttl/10))
 	le.renewAt = start.Add(le.ttl/3 - rand.N(le.ttl/30+1)) // jittered: holds that began together part
 	le.slack, le.trouble = le.ttl/40, nil
@@ -99,8 +102,11 @@ type keeper struct {
 func (c *core) install(l *Locker, le *lease, now driver.Instant) (_ *hold, joined bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isClosed {
+	switch {
+	case c.isClosed:
 		return nil, false, ErrClosed
+	case le.ended != nil: // the store ended the lease before its grant arrived here
+		return nil, false, le.ended
 	}
 	if h := c.merge(le); h != nil {
 		return h, true, nil
@@ -114,10 +120,6 @@ func (c *core) install(l *Locker, le *lease, now driver.Instant) (_ *hold, joine
 		le.gate.held = true
 	} else {
 		le.gate = nil
-	}
-	if lost := le.granted.Lost(); lost != nil {
-		le.done = make(chan struct{})
-		go c.listen(le, lost)
 	}
 	heap.Push(&c.keeper.heap, le)
 	c.schedule(le)
@@ -238,24 +240,21 @@ func (c *core) lose(le *lease, cause error) ending {
 	return le.hold.end(cause)
 }
 
-// listen ends the hold when the backend says that the lease is gone.
-func (c *core) listen(le *lease, lost <-chan error) {
-	select {
-	case <-le.done:
-	case err := <-lost:
-		c.gone(le, cmp.Or(err, error(ErrLost)))
-	}
-}
-
 // gone ends the hold of a lease of which the store said that it is over.
 func (c *core) gone(le *lease, err error) {
-	if !errors.Is(err, ErrLost) {
+	if err == nil {
+		err = ErrLost
+	} else if !errors.Is(err, ErrLost) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	err = &lossError{err, LossRefused}
 	var over endings
 	c.mu.Lock()
-	le.confirmed = true
+	le.ended = err
+	if le.merged != nil {
+		le = le.merged
+		le.ended = err
+	}
 	if le.index >= 0 {
 		over = append(over, c.lose(le, err))
 	}
@@ -270,28 +269,33 @@ func (c *core) renew() {
 		if len(batch) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), bound)
-		began := time.Now()
-		answers := c.driver.Renew(ctx, due)
-		cancel()
-		took := time.Since(began)
-		var tell []func()
-		for i, le := range batch {
-			answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
-			if i < len(answers) {
-				answer = answers[i]
-			}
-			if t := c.renewed(le, answer, took); t != nil {
-				tell = append(tell, t)
-			}
+		c.renewAll(batch, due, bound)
+	}
+}
+
+// renewAll calls the driver once for a batch of leases that are marked as renewing, for as long as bound at most.
+func (c *core) renewAll(batch []*lease, due []driver.Lease, bound time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	began := time.Now()
+	answers := c.driver.Renew(ctx, due)
+	cancel()
+	took := time.Since(began)
+	var tell []func()
+	for i, le := range batch {
+		answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
+		if i < len(answers) {
+			answer = answers[i]
 		}
-		if len(tell) > 0 { // apart: a slow Trace must keep neither these holds nor others from being looked after
-			go func() {
-				for _, t := range tell {
-					t()
-				}
-			}()
+		if t := c.renewed(le, answer, took); t != nil {
+			tell = append(tell, t)
 		}
+	}
+	if len(tell) > 0 { // apart: a slow Trace must keep neither these holds nor others from being looked after
+		go func() {
+			for _, t := range tell {
+				t()
+			}
+		}()
 	}
 }
 
@@ -365,9 +369,6 @@ func (k *keeper) remove(le *lease) {
 		return
 	}
 	heap.Remove(&k.heap, le.index)
-	if le.done != nil {
-		close(le.done)
-	}
 }
 
 // byDue is a heap of leases.

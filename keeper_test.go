@@ -212,21 +212,17 @@ func TestStoreSaysLost(t *testing.T) {
 	})
 }
 
-type sessionLease struct {
-	driver.Lease
-	lost chan error
-}
-
-func (l *sessionLease) Lost() <-chan error { return l.lost }
-
 func TestSessionLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errGone := errors.New("session expired")
-		lost := make(chan error, 1)
+		onLost := make(map[string]func(error))
 		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-			l, err := ask()
-			return &sessionLease{l, lost}, err
+		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+			onLost[req.Name] = req.OnLost
+			if req.Name == "lost before" {
+				req.OnLost(driver.ErrLost)
+			}
+			return ask()
 		}
 		d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
 			answers := make([]driver.Renewal, len(due))
@@ -236,14 +232,19 @@ func TestSessionLoss(t *testing.T) {
 			return answers
 		}
 		locker := open(t, d)
-		released := acquire(t, locker, "released") // its listener ends with it, or the bubble would not
+		released := acquire(t, locker, "released")
 		release(t, released)
-		synctest.Wait() // so that it does not take the message to the next
+		onLost["released"](driver.ErrLost) // too late to matter
+		wantErr(t, "cause of a hold that was released", context.Cause(released.Context()), snib.ErrReleased)
 		lock := acquire(t, locker, "a")
-		lost <- fmt.Errorf("%w: %w", driver.ErrLost, errGone)
-		synctest.Wait()
+		onLost["a"](fmt.Errorf("%w: %w", driver.ErrLost, errGone))
+		if !closed(lock.Lost()) {
+			t.Error("Lost is not closed when the driver has told of the loss")
+		}
 		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
 		wantErr(t, "cause", context.Cause(lock.Context()), errGone)
+		_, err := locker.Acquire(t.Context(), "lost before")
+		wantErr(t, "Acquire of a lease that was lost before its grant arrived", err, snib.ErrLost)
 	})
 }
 

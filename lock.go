@@ -150,8 +150,8 @@ func (l *Lock) Wanted() <-chan struct{} { return l.hold.lease.wanted }
 // result.
 //
 // Release does not depend on the context that the lock was acquired with, so "defer lock.Release()" is right even after
-// a cancellation. If the backend does not answer within [ReleaseTimeout], Release returns its error and the lock lapses
-// by itself within the TTL.
+// a cancellation. If the backend does not answer within [ReleaseTimeout], Release answers [ErrUnavailable] and the lock
+// lapses by itself within the TTL.
 //
 // An error matching [ErrLost] means that the hold had ended before: somebody else may have held the lock in the
 // meantime.
@@ -238,6 +238,7 @@ func (h *hold) deadline() driver.Instant {
 func (h *hold) leave() error {
 	c, l, le := h.locker.core, h.locker, h.lease
 	c.mu.Lock()
+	confirmed := c.confirm(h)
 	now := driver.Now()
 	var over endings
 	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to see it
@@ -251,18 +252,21 @@ func (h *hold) leave() error {
 		return lost
 	}
 	if h.isLost() {
-		lost, confirmed := h.lossError(), le.confirmed
+		lost, ended := h.lossError(), le.ended != nil
 		c.mu.Unlock()
 		over.run()
 		// The store may still keep the lock for us. Others need not wait until it lapses, unless that is the point.
-		if !confirmed && l.conf.lockDelay == 0 {
+		if !ended && l.conf.lockDelay == 0 {
 			_, _ = c.release(le.granted, l.conf.releaseTimeout)
 		}
 		return lost
 	}
 	queued := le.gate.waiting()
 	ending := h.end(ErrReleased)
-	next := c.handOver(le, now, len(ending.scopes) > 0)
+	var next *hold
+	if confirmed {
+		next = c.handOver(le, now, len(ending.scopes) > 0)
+	}
 	if next == nil {
 		c.keeper.remove(le)
 		le.gate.note(le)

@@ -86,13 +86,16 @@ func (l *Locker) Info() driver.Info { return l.core.info }
 //
 // Errors match [ErrHeld] if [MaxWait] was over, [ErrNested] if ctx carries a hold on the same name, [ErrInvalid] for a
 // name that can't be used, [ErrKind], [ErrRegressed], [ErrClosed], [ErrLost] if the answer came so late that the lease
-// was over, [context.Cause] of ctx if that ended the wait, or they are the backend's. With an error nothing is held and
-// no place in a queue stays behind.
+// was over, [context.Cause] of ctx if that ended the wait, or they are the backend's. A store that is unavailable is
+// asked again for [driver.RetryTimeout]; then the error matches [ErrUnavailable]. If the wait ends while the store is
+// unavailable, the error matches ErrUnavailable and not ErrHeld. With an error nothing is held and no place in a queue
+// stays behind.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, l.conf.noWait)
 }
 
-// TryAcquire is Acquire without the wait: if somebody else holds the lock it answers [ErrHeld] at once.
+// TryAcquire is Acquire without the wait: if somebody else holds the lock it answers [ErrHeld] at once. A store that does
+// not answer within [driver.AnswerTimeout] is [ErrUnavailable].
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, true)
 }
@@ -188,7 +191,7 @@ func (l *Locker) enter(ctx context.Context, name string, noWait bool, began driv
 	defer cancel()
 	h, how, err := l.contend(wait, name, noWait, began)
 	if err != nil {
-		return nil, manner{}, err
+		return nil, manner{}, heldAfterWait(err)
 	}
 	return l.newLock(ctx, h), how, nil
 }
@@ -198,7 +201,7 @@ func (l *Locker) bound(ctx context.Context, noWait bool) (context.Context, conte
 	if l.conf.maxWait == 0 || noWait {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, l.conf.maxWait, fmt.Errorf("%w: waited for %v", ErrHeld, l.conf.maxWait))
+	return context.WithTimeoutCause(ctx, l.conf.maxWait, &waitError{after: l.conf.maxWait})
 }
 
 // contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.
@@ -225,10 +228,11 @@ func (l *Locker) contend(ctx context.Context, name string, noWait bool, began dr
 // ask takes a lease in the store. joined means that it is that of a hold that there was already.
 func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, began driver.Instant) (_ *hold, joined bool, _ error) {
 	c := l.core
+	le := newLease(name, l.newOwner(), g)
 	req := driver.Request{
-		Name: name, Owner: l.newOwner(), TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
+		Name: name, Owner: le.owner, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
 		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold,
-		Inherit: l.conf.inheritable, Holder: c.holder,
+		Inherit: l.conf.inheritable, OnLost: func(err error) { c.gone(le, err) }, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label
 	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease // or the death of this process would free the lock
@@ -241,14 +245,11 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, beg
 		req.Begun = began
 	}
 	c.mu.Unlock()
-	granted, err := c.driver.Acquire(ctx, req)
+	granted, err := l.request(ctx, req)
 	if err != nil {
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			err = context.Cause(ctx)
-		}
 		return nil, false, err
 	}
-	h, joined, err := l.admit(ctx, req, granted, g, seen)
+	h, joined, err := l.admit(ctx, req, le, granted, seen)
 	if err != nil && granted != nil && !c.isOwned(req.Owner, name) {
 		// Whoever asked is told of err; a release that the store does not hear lapses with the lease.
 		_, _ = c.release(granted, l.conf.releaseTimeout)
@@ -257,7 +258,7 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, beg
 }
 
 // admit checks what the store granted, and makes it a hold.
-func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.Lease, g *gate, seen uint64) (_ *hold, joined bool, _ error) {
+func (l *Locker) admit(ctx context.Context, req driver.Request, le *lease, granted driver.Lease, seen uint64) (_ *hold, joined bool, _ error) {
 	if granted == nil {
 		return nil, false, fmt.Errorf("the driver granted nothing without an error")
 	}
@@ -270,7 +271,7 @@ func (l *Locker) admit(ctx context.Context, req driver.Request, granted driver.L
 			return nil, false, err
 		}
 	}
-	le := newLease(req, l.conf.lockDelay, granted, g)
+	le.fill(req, l.conf.lockDelay, granted)
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
@@ -313,9 +314,13 @@ func (l *Locker) newOwner() string {
 
 // release gives a lease back, detached from whatever context has ended by now. It returns when it began, too.
 func (c *core) release(granted driver.Lease, timeout time.Duration) (began time.Time, _ error) {
-	ctx := within(timeout)
+	ctx := within(context.Background(), timeout)
 	defer ctx.end()
-	return ctx.at.Add(-timeout), granted.Release(ctx)
+	err := granted.Release(ctx)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = unanswered(timeout)
+	}
+	return ctx.at.Add(-timeout), err
 }
 
 func (l *Locker) fail(op, name string, err error) error {

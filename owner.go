@@ -44,6 +44,7 @@ func (c *core) merge(le *lease) *hold {
 	had := h.lease
 	had.granted, had.ttl = le.granted, le.ttl
 	had.extend(le.granted.Grant().Start)
+	le.merged = had
 	h.count++
 	c.schedule(had)
 	return h

@@ -203,17 +203,53 @@ func (c *core) pass(g *gate) {
 	w.ready <- nil
 }
 
-// handOver gives a lease whose hold has just been released to the next in the queue, if that is allowed. It is called
-// with core.mu held. If contexts of the old hold are still to be ended, the new one waits until the caller closes its after.
-func (c *core) handOver(le *lease, now driver.Instant, ending bool) *hold {
+// confirmInterval is how long ago the store may have confirmed a lease that is handed over in this process. If the
+// store ended the lease in the meantime, and another process had the lock, then for that long the next local hold gets
+// a token below that of the other process: a resource that checks tokens refuses it.
+const confirmInterval = 10 * time.Millisecond
+
+// confirm reports whether the store has confirmed the lease of h within confirmInterval. It renews the lease for that
+// if h is about to be released and handed over. It is called with core.mu held, and gives the mutex up while it calls
+// the driver.
+func (c *core) confirm(h *hold) bool {
+	le, now := h.lease, driver.Now()
+	switch {
+	case h.count > 1 || h.cause != nil || h.deadline().Reached(now) || le.successor(now) == nil:
+		return false
+	case now.Sub(le.start) < confirmInterval:
+		return true
+	case le.renewing: // its answer may take long: the next hold asks the store itself
+		return false
+	}
+	le.renewing = true
+	c.schedule(le)
+	before, timeout := le.start, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
+	c.mu.Unlock()
+	c.renewAll([]*lease{le}, []driver.Lease{le.granted}, timeout)
+	c.mu.Lock()
+	return h.cause == nil && le.start != before
+}
+
+// successor returns the local waiter that the lease can be handed over to, or nil. It is called with core.mu held.
+func (le *lease) successor(now driver.Instant) *waiter {
 	g := le.gate
 	if g == nil || g.queue.first == nil || !le.mayGoOn(now) {
 		return nil
 	}
-	w := g.queue.first
-	if !w.locker.conf.follows(&le.hold.locker.conf) {
+	if w := g.queue.first; w.locker.conf.follows(&le.hold.locker.conf) {
+		return w
+	}
+	return nil
+}
+
+// handOver gives a lease whose hold has just been released to the next in the queue, if that is allowed. It is called
+// with core.mu held. If contexts of the old hold are still to be ended, the new one waits until the caller closes its after.
+func (c *core) handOver(le *lease, now driver.Instant, ending bool) *hold {
+	w := le.successor(now)
+	if w == nil {
 		return nil
 	}
+	g := le.gate
 	g.queue.remove(w)
 	le.run.length++
 	h := le.newHold(w.locker, le.next, now)

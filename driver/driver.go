@@ -27,9 +27,18 @@ type Driver interface {
 	// Acquire takes a lease, waiting by the backend's own means until it is granted or ctx is done. With
 	// [Request.NoWait] it answers [ErrHeld] at once if the lock is taken.
 	//
-	// Acquire MUST NOT grant once ctx is done, and returns [context.Cause] then. When it fails for whatever reason it
-	// MUST have withdrawn the request: neither a lease nor a place in a queue stays behind, even if that takes a
-	// detached, bounded call of its own. What a dead store keeps from being withdrawn lapses within one TTL.
+	// Acquire MUST NOT grant once ctx is done. It then returns an error that matches [context.Cause] within
+	// [CancelTimeout], also when the store hangs. The error matches [ErrUnavailable] as well if the last thing that
+	// Acquire knew of the store was an outage, or that it grants nothing to anybody.
+	//
+	// When Acquire fails for whatever reason it MUST have withdrawn the request: neither a lease nor a place in a queue
+	// stays behind, even if that takes a detached, bounded call of its own. If the store does not answer within
+	// CancelTimeout, that call goes on in the background. What a dead store keeps from being withdrawn lapses within
+	// one TTL.
+	//
+	// A failure that a later attempt may not see (a refused or reset connection, no answer, too many connections, a
+	// server that starts) matches ErrUnavailable. The core retries it for [RetryTimeout] if the request may wait. A
+	// connection from a pool that turns out to be stale is no failure: the driver uses another one, at once.
 	//
 	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease, it is granted again with
 	// the same token, for the TTL of the new request and with a Start of its own; where the tenure is a lease, through
@@ -59,10 +68,6 @@ type Lease interface {
 	// Release gives the lease up. It MUST NOT free a lock that meanwhile belongs to another owner. A lease that had
 	// ended before is answered with [ErrLost]. Calling it again is harmless; after a first success it answers nil.
 	Release(ctx context.Context) error
-
-	// Lost tells that the store or the session ended the lease: it gives at most one value, which matches [ErrLost].
-	// It is nil where the backend is silent and loss shows only in renewals. It is not closed on Release.
-	Lost() <-chan error
 }
 
 // An Inspector answers the questions of people about a store. Every driver implements it, and every wrapper of drivers
@@ -128,6 +133,14 @@ type Request struct {
 	// Begun is a moment just before the call of Acquire, if the caller has read the clock for itself; else it is zero. A driver may take
 	// it for Grant.Start if it grants at once, which spares it a reading. What delays the call on its way MUST set it to zero.
 	Begun Instant
+
+	// OnLost, if not nil, is called at most once, when the driver learns, other than by an answer of Renew or Release,
+	// that the store or the session has ended the lease: by force, by expiry, or with its connection. The error matches
+	// [ErrLost]. A Release is no loss. With [Info.TellsLoss] the driver MUST call it soon after a Break.
+	//
+	// The call may come before Acquire has returned. OnLost returns at once and does not call the driver, so the driver
+	// may call it with a mutex of its own held. If an owner asks again for what it holds, each of its requests is told.
+	OnLost func(error)
 
 	// Holder is shown to people who inspect the lock.
 	Holder Holder

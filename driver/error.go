@@ -10,6 +10,11 @@ const (
 	// ErrHeld means that somebody else holds the lock.
 	ErrHeld Sentinel = "the lock is held"
 
+	// ErrUnavailable means that the store did not grant the lock, although nobody is known to hold it: the store is out
+	// of reach or overloaded, or it grants nothing for a while, as after a restart that may have lost leases. A later
+	// attempt may succeed. An error never matches both ErrHeld and ErrUnavailable.
+	ErrUnavailable Sentinel = "the store is unavailable"
+
 	// ErrLost means that the hold had ended before: by expiry, by force, or with its session.
 	ErrLost Sentinel = "the lock was lost"
 

@@ -14,6 +14,10 @@ type Info struct {
 	Shared bool // Request.Shared is understood
 	Slots  bool // Request.Slots is understood
 
+	// TellsLoss means that the holder is told at once when its lease is broken by force (Request.OnLost), without
+	// waiting for its next renewal.
+	TellsLoss bool
+
 	// SessionTTL, where the tenure is a session, is how long the session at least outlives a client that has died or was cut off. Zero means
 	// that it may end at once, as with a database connection.
 	SessionTTL time.Duration

@@ -61,20 +61,6 @@ func refused(t testing.TB, d driver.Driver, name, when string) {
 	}
 }
 
-// lost waits until a lease tells that it was lost, and returns when that was.
-func lost(t testing.TB, l driver.Lease, within time.Duration) driver.Instant {
-	t.Helper()
-	select {
-	case err := <-l.Lost():
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Lost = %v, want ErrLost", err)
-		}
-	case <-time.After(within):
-		t.Fatalf("Lost tells nothing within %v", within)
-	}
-	return driver.Now()
-}
-
 // keys returns the keys of a lock, in the order of their creation.
 func keys(t testing.TB, client *clientv3.Client, name string) (all []string) {
 	t.Helper()

@@ -108,20 +108,20 @@ func (h *hold) has(token uint64) bool {
 
 // A lease is what one Acquire was given of a hold.
 type lease struct {
-	hold  *hold
-	grant driver.Grant
-	lost  chan error // of one
+	hold   *hold
+	grant  driver.Grant
+	onLost func(error) // Request.OnLost
 }
 
 // lease makes one more lease of the hold, for a request, on a session that lives from start on.
 func (h *hold) lease(req driver.Request, start driver.Instant) *lease {
-	l := &lease{hold: h, lost: make(chan error, 1), grant: driver.Grant{
+	l := &lease{hold: h, onLost: req.OnLost, grant: driver.Grant{
 		Token: tokenOf(h.revision), Tokens: min(h.block, blockOf(req)), Start: start, TTL: h.s.ttl, Wanted: h.wanted,
 	}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
-		l.lost <- fmt.Errorf("%w: it ended as it was granted", driver.ErrLost)
+		l.lose(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
 	}
 	h.leases = append(h.leases, l)
 	return l
@@ -130,8 +130,12 @@ func (h *hold) lease(req driver.Request, start driver.Instant) *lease {
 // Grant implements [driver.Lease]. Its TTL is that of the session.
 func (l *lease) Grant() driver.Grant { return l.grant }
 
-// Lost implements [driver.Lease].
-func (l *lease) Lost() <-chan error { return l.lost }
+// lose tells the holder.
+func (l *lease) lose(why error) {
+	if l.onLost != nil {
+		l.onLost(why)
+	}
+}
 
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error { return l.hold.release(ctx) }
@@ -142,7 +146,7 @@ func (h *hold) lose(why error) {
 		why = fmt.Errorf("%w: %w", driver.ErrLost, why)
 	}
 	for _, l := range h.finish(driver.ErrLost) {
-		l.lost <- why
+		l.lose(why)
 	}
 }
 

@@ -25,10 +25,12 @@ func TestRevoked(t *testing.T) {
 	}
 	t.Run("Holding", func(t *testing.T) {
 		d := open(t, client)
-		leases := []driver.Lease{acquire(t, d, request("holding", "a")), acquire(t, d, request("holding too", "a"))}
+		l1, told1 := jobtest.AcquireTold(t, d, request("holding", "a"))
+		l2, told2 := jobtest.AcquireTold(t, d, request("holding too", "a"))
+		told := []<-chan error{told1, told2}
 		revoke("holding", 0)
-		for _, l := range leases {
-			lost(t, l, timeout*5/8) // a third of it between two keep-alives; by its own clock the holder would be told after two
+		for i, l := range []driver.Lease{l1, l2} {
+			jobtest.AwaitLoss(t, told[i], timeout*5/8) // a third of it between two keep-alives; by its own clock the holder would be told after two
 			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Release after the loss = %v, want ErrLost", err)
 			}
@@ -81,7 +83,7 @@ func TestHungServer(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d := open(t, client)
-	l := acquire(t, d, request("hung", "a"))
+	l, lost := jobtest.AcquireTold(t, d, request("hung", "a"))
 	renewed := d.Renew(t.Context(), []driver.Lease{l})[0]
 	if renewed.Err != nil {
 		t.Fatalf("Renew = %v", renewed.Err)
@@ -89,7 +91,8 @@ func TestHungServer(t *testing.T) {
 	machine := livetest.Lateness()
 	server.Hang()
 	hung := driver.Now() // no keep-alive was sent after that, and answered
-	told := lost(t, l, 2*timeout)
+	jobtest.AwaitLoss(t, lost, 2*timeout)
+	told := driver.Now()
 	if late, own := told.Sub(hung)-l.Grant().TTL, machine(); late > 100*time.Millisecond+own {
 		t.Errorf("the holder was told %v after the end of its session, on a machine that was late by %v", late, own)
 	}

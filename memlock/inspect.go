@@ -72,6 +72,9 @@ func (d *Driver) Break(_ context.Context, name, owner string, token uint64) erro
 	for _, h := range k.holders {
 		if h.req.Owner == owner && h.token == token {
 			k.remove(h, lost)
+			for _, tell := range h.onLost {
+				tell(driver.ErrLost)
+			}
 			return nil
 		}
 	}

@@ -76,6 +76,8 @@ func (d *Driver) Info() driver.Info {
 		Fairness: driver.FairAlways,
 		Shared:   true,
 		Slots:    true,
+
+		TellsLoss: true,
 		Assumptions: []string{
 			"all contenders live in this process",
 			"tokens are ordered across restarts of the process if its wall clock did not go back meanwhile",
@@ -199,6 +201,7 @@ type hold struct {
 	token    uint64
 	tokens   int
 	since    driver.Instant
+	onLost   []func(error) // Request.OnLost of all requests that got this hold
 	state    state
 	end      driver.Instant
 	wanted   chan struct{}
@@ -224,9 +227,6 @@ const (
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
-
-// Lost implements [driver.Lease]: the store says nothing of its own accord.
-func (l *lease) Lost() <-chan error { return nil }
 
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error {
@@ -323,6 +323,7 @@ func (s *Store) grant(w *waiter, now driver.Instant) *lease {
 		driver: w.driver, lock: w.lock, req: w.req, wanted: make(chan struct{}),
 		token: driver.NextToken(s.last, time.Now()), tokens: max(w.req.Tokens, 1), since: now, end: now.Add(w.req.TTL),
 	}
+	h.tell(w.req)
 	s.last = h.token + uint64(h.tokens) - 1
 	w.lock.slots, w.lock.holders = w.req.Slots, append(w.lock.holders, h)
 	return h.lease(now)
@@ -331,7 +332,15 @@ func (s *Store) grant(w *waiter, now driver.Instant) *lease {
 // again grants a hold to its owner once more, with a fresh TTL.
 func (d *Driver) again(h *hold, req driver.Request, now driver.Instant) *lease {
 	h.driver, h.req.TTL, h.end = d, req.TTL, now.Add(req.TTL)
+	h.tell(req)
 	return h.lease(now)
+}
+
+// tell notes who is to be told when the hold is broken.
+func (h *hold) tell(req driver.Request) {
+	if req.OnLost != nil {
+		h.onLost = append(h.onLost, req.OnLost)
+	}
 }
 
 func (h *hold) lease(start driver.Instant) *lease {

@@ -19,7 +19,6 @@ type lease struct {
 
 	want sync.Once
 	told chan struct{} // Grant.Wanted; nil if we can't tell
-	lost chan error    // of one, see Lost; nil for rows
 
 	dropped bool // the session must not keep the lock; guarded by session.mu
 
@@ -32,7 +31,6 @@ type lease struct {
 func (a *attempt) lease(h entry, token uint64, start driver.Instant, strangers bool) *lease {
 	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: token, Tokens: h.Tokens, Start: start}}
 	if a.d.session != nil {
-		l.lost = make(chan error, 1)
 		l.grant.TTL = a.d.conf.idle
 	}
 	if h.Tell {
@@ -48,9 +46,6 @@ func (a *attempt) lease(h entry, token uint64, start driver.Instant, strangers b
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
-
-// Lost implements [driver.Lease]. A row is silent; a session tells.
-func (l *lease) Lost() <-chan error { return l.lost }
 
 // wanted tells the holder that another process waits.
 func (l *lease) wanted() {
@@ -75,8 +70,8 @@ func (l *lease) lose(why error) {
 		return
 	}
 	l.ended, l.err = true, driver.ErrLost
-	if l.lost != nil && why != nil {
-		l.lost <- why
+	if l.req.OnLost != nil && why != nil {
+		l.req.OnLost(why)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -79,17 +80,12 @@ func sessionOneKey(t *testing.T, server *mysqltest.Server) {
 func sessionKilled(t *testing.T, server *mysqltest.Server) {
 	d := openSession(t, dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
 	admin := dial(t, server.DSN())
-	l, second := acquire(t, d, ask("killed", "a")), acquire(t, d, ask("killed too", "a"))
+	l, told := jobtest.AcquireTold(t, d, ask("killed", "a"))
+	second, toldSecond := jobtest.AcquireTold(t, d, ask("killed too", "a"))
 	killAll(t, admin)
+	jobtest.AwaitLoss(t, told, 2*time.Second)
+	jobtest.AwaitLoss(t, toldSecond, 2*time.Second)
 	for _, l := range []driver.Lease{l, second} {
-		select {
-		case err := <-l.Lost():
-			if !errors.Is(err, driver.ErrLost) {
-				t.Errorf("Lost gave %v", err)
-			}
-		case <-time.After(2 * time.Second):
-			t.Fatal("a lease whose session was ended is not lost after its timeout")
-		}
 		if err := l.Release(bounded(t)); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release = %v, want ErrLost", err)
 		}
@@ -110,17 +106,11 @@ func sessionDoubt(t *testing.T, server *mysqltest.Server) {
 		}
 		return name
 	}))
-	beside, l := acquire(t, d, ask("beside", "a")), acquire(t, d, ask("twisted", "a"))
+	_, told := jobtest.AcquireTold(t, d, ask("beside", "a"))
+	l := acquire(t, d, ask("twisted", "a"))
 	twisted.Store(true)
-	_ = l.Release(bounded(t)) // of the row it is right
-	select {
-	case err := <-beside.Lost():
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Lost gave %v", err)
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("a session whose answers are in doubt goes on")
-	}
+	_ = l.Release(bounded(t))                 // of the row it is right
+	jobtest.AwaitLoss(t, told, 5*time.Second) // a session whose answers are in doubt does not go on
 	for _, name := range []string{"beside", "twisted"} {
 		livetest.Await(t, "end of the session", func() error {
 			if number(t, db, "SELECT IS_FREE_LOCK(?)", name) != 1 {

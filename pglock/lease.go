@@ -20,7 +20,6 @@ type lease struct {
 
 	want sync.Once
 	told chan struct{} // Grant.Wanted; nil if we can't tell
-	lost chan error    // of one, see Lost; nil for rows
 
 	// Guarded by session.mu:
 	asking  bool // the session has been asked for the lock
@@ -35,7 +34,6 @@ type lease struct {
 func (a *attempt) lease(h *entry, start driver.Instant, s state) *lease {
 	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}
 	if a.d.session != nil {
-		l.lost = make(chan error, 1)
 		l.grant.TTL = a.d.conf.idle
 	}
 	if h.Tell {
@@ -51,9 +49,6 @@ func (a *attempt) lease(h *entry, start driver.Instant, s state) *lease {
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
-
-// Lost implements [driver.Lease]. A row is silent; a session tells.
-func (l *lease) Lost() <-chan error { return l.lost }
 
 // wanted tells the holder that another process waits.
 func (l *lease) wanted() {
@@ -78,8 +73,8 @@ func (l *lease) lose(why error) {
 		return
 	}
 	l.ended, l.err = true, driver.ErrLost
-	if l.lost != nil && why != nil {
-		l.lost <- why
+	if l.req.OnLost != nil && why != nil {
+		l.req.OnLost(why)
 	}
 }
 

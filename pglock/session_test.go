@@ -70,18 +70,13 @@ func oneConnection(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 // tellsOfItsEnd has the server end the session.
 func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, named(t, server, "ended"))
-	leases := []driver.Lease{acquire(t, d, request("ended 1", "a")), acquire(t, d, request("ended 2", "a"))}
+	l1, told1 := jobtest.AcquireTold(t, d, request("ended 1", "a"))
+	l2, told2 := jobtest.AcquireTold(t, d, request("ended 2", "a"))
+	told := []<-chan error{told1, told2}
 	w := jobtest.Waiting(t, newSession(t, pool), request("ended 1", "b"))
 	must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ended'")
-	for i, l := range leases {
-		select {
-		case err := <-l.Lost():
-			if !errors.Is(err, driver.ErrLost) {
-				t.Errorf("Lost = %v, want ErrLost", err)
-			}
-		case <-time.After(time.Second):
-			t.Fatalf("lease %d: Lost tells nothing a second after the session was ended", i)
-		}
+	for i, l := range []driver.Lease{l1, l2} {
+		jobtest.AwaitLoss(t, told[i], time.Second)
 		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release after the loss = %v, want ErrLost", err)
 		}
@@ -155,19 +150,13 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 // unlockedByStranger takes the lock away from under the session, which can't trust itself after that.
 func unlockedByStranger(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, named(t, server, "doubt"))
-	l, other := acquire(t, d, request("doubt", "a")), acquire(t, d, request("doubt too", "a"))
+	l := acquire(t, d, request("doubt", "a"))
+	_, told := jobtest.AcquireTold(t, d, request("doubt too", "a"))
 	const pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'doubt' AND query LIKE '%advisory%'"
 	before := query[int](t, pool, pid)
 	pglock.Forget(l)
 	release(t, l)
-	select {
-	case err := <-other.Lost():
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Lost = %v, want ErrLost", err)
-		}
-	case <-time.After(time.Second):
-		t.Fatalf("a session whose unlock failed goes on")
-	}
+	jobtest.AwaitLoss(t, told, time.Second) // a session whose unlock failed does not go on
 	livetest.Await(t, "end of the connection", func() error {
 		if n := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", before); n > 0 {
 			return errors.New("it is still there")
@@ -179,15 +168,15 @@ func unlockedByStranger(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool)
 // breakFreesTheKey breaks a hold whose process lives.
 func breakFreesTheKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d1, d2 := newSession(t, pool), newSession(t, pool)
-	l := acquire(t, d1, request("broken", "a"))
+	l, told := jobtest.AcquireTold(t, d1, request("broken", "a"))
 	if err := d2.Break(t.Context(), "broken", "a", l.Grant().Token); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	next := acquire(t, d2, request("broken", "b"))
 	select {
-	case err := <-l.Lost():
+	case err := <-told:
 		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Lost = %v, want ErrLost", err)
+			t.Errorf("OnLost was called with %v, want ErrLost", err)
 		}
 	default:
 		t.Errorf("the lock was given to another, and its holder was not told")

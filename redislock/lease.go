@@ -73,9 +73,6 @@ func (d *Driver) forget(l *lease) {
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
 
-// Lost implements [driver.Lease]: Redis says nothing of its own accord.
-func (l *lease) Lost() <-chan error { return nil }
-
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {

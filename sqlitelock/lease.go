@@ -55,9 +55,6 @@ func (l *lease) lock(t *tx) (err error) {
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
 
-// Lost implements [driver.Lease]: losses show in renewals.
-func (l *lease) Lost() <-chan error { return nil }
-
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error {
 	l.mu.Lock()

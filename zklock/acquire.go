@@ -522,7 +522,7 @@ func (a *attempt) grant(link int) (*lease, error) {
 	if a.followed && a.req.Slots > 0 {
 		h.mark(a.data)
 	}
-	return h.lease(a.start), nil
+	return h.lease(a.req, a.start), nil
 }
 
 // withdraw leaves no node behind. It does not depend on the context of Acquire.

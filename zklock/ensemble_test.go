@@ -11,6 +11,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -130,11 +131,11 @@ func TestMinority(t *testing.T) {
 	ensemble := zktest.Ensemble(t)
 	leader := ensemble.Leader()
 	d := newDriver(t, []string{leader.Addr()}, zklock.DialTimeout(time.Second))
-	l := acquire(t, d, request("job", "a"))
+	_, told := jobtest.AcquireTold(t, d, request("job", "a"))
 	for _, s := range ensemble.Followers() {
 		s.Kill()
 	}
-	awaitLoss(t, l)
+	jobtest.AwaitLoss(t, told, livetest.Patience)
 	_, err := d.Acquire(t.Context(), request("other", "a"))
 	says(t, err, "within 1s")
 }

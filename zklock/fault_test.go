@@ -221,9 +221,9 @@ func TestWaiterDeleted(t *testing.T) {
 // By default holds are lost with the connection, though the session lives, and their nodes keep nobody out.
 func TestSuspendedIsLost(t *testing.T) {
 	w := newWay(t, zklock.Timeout(10*time.Second))
-	l := acquire(t, w.d, request("job", "d"))
+	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	w.proxy.Cut()
-	if took := awaitLoss(t, l); took > 3*time.Second { // a lease lasts longer
+	if took := jobtest.AwaitLoss(t, told, livetest.Patience); took > 3*time.Second { // a lease lasts longer
 		t.Errorf("the loss was told after %v", took)
 	}
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
@@ -239,7 +239,7 @@ func TestSuspendedIsLost(t *testing.T) {
 // With KeepSuspended a hold outlasts its connection, and no loss is told.
 func TestKeepSuspended(t *testing.T) {
 	w := newWay(t, zklock.Timeout(10*time.Second), zklock.KeepSuspended())
-	l := acquire(t, w.d, request("job", "d"))
+	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	renewed := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -251,8 +251,8 @@ func TestKeepSuspended(t *testing.T) {
 	w.proxy.Cut()
 	livetest.Await(t, "renewal on another connection", renewed)
 	select {
-	case err := <-l.Lost():
-		t.Errorf("Lost gave %v", err)
+	case err := <-told:
+		t.Errorf("OnLost was called with %v", err)
 	default:
 	}
 	// What happens to the node from then on is told as on the first connection.
@@ -260,20 +260,20 @@ func TestKeepSuspended(t *testing.T) {
 	if err := in.Break(t.Context(), "job", "d", l.Grant().Token); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
-	awaitLoss(t, l)
+	jobtest.AwaitLoss(t, told, livetest.Patience)
 }
 
 // With KeepSuspended, too, a hold that hears nothing more is lost before the ensemble ends the session.
 func TestKeepSuspendedEnds(t *testing.T) {
 	w := newWay(t, zklock.KeepSuspended())
-	l := acquire(t, w.d, request("job", "d"))
+	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Fatal(err)
 	}
 	machine := livetest.Lateness()
 	w.proxy.Sever()
 	w.proxy.Cut()
-	took := awaitLoss(t, l)
+	took := jobtest.AwaitLoss(t, told, livetest.Patience)
 	if late := machine(); took > lease+alarm+late {
 		t.Errorf("the loss was told after %v, on a machine that was late by %v; want %v", took, late, lease)
 	}
@@ -284,7 +284,7 @@ func TestKeepSuspendedEnds(t *testing.T) {
 func TestHolderDeleted(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		w := newWay(t)
-		l := acquire(t, w.d, request("job", "d"))
+		l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
 		if renewed {
 			if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 				t.Fatal(err)
@@ -307,7 +307,7 @@ func TestHolderDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if renewed {
-			awaitLoss(t, l)
+			jobtest.AwaitLoss(t, told, livetest.Patience)
 		}
 		if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Renew of a node that was deleted (renewed before: %v) = %v, want ErrLost", renewed, err)

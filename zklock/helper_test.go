@@ -116,21 +116,6 @@ func (tr tree) await(folder string, n int) (names []string) {
 	return names
 }
 
-// awaitLoss waits until a lease is told to be lost, and returns after how long.
-func awaitLoss(t testing.TB, l driver.Lease) time.Duration {
-	t.Helper()
-	began := time.Now()
-	select {
-	case err := <-l.Lost():
-		if !errors.Is(err, driver.ErrLost) {
-			t.Fatalf("Lost gave %v, want ErrLost", err)
-		}
-	case <-time.After(livetest.Patience):
-		t.Fatalf("Lost told nothing within %v", livetest.Patience)
-	}
-	return time.Since(began)
-}
-
 // says checks that an error has all the parts, and no secret.
 func says(t testing.TB, err error, parts ...string) {
 	t.Helper()

@@ -26,9 +26,9 @@ type hold struct {
 
 	mu      sync.Mutex
 	state   state
-	watched int // the connection on which its node is watched; 0 for none
-	lost    []chan error
-	dying   *orphan // that its node has become, after a release that was not answered
+	watched int           // the connection on which its node is watched; 0 for none
+	lost    []func(error) // Request.OnLost of all requests
+	dying   *orphan       // that its node has become, after a release that was not answered
 }
 
 // A state is what has become of a hold.
@@ -44,7 +44,6 @@ const (
 type lease struct {
 	hold  *hold
 	grant driver.Grant
-	lost  chan error
 }
 
 // A holdKey is by what a hold is found again whose owner asks once more.
@@ -81,13 +80,15 @@ func (s *session) hold(h *hold, link int, own *notice) error {
 }
 
 // lease returns one that begins at start.
-func (h *hold) lease(start driver.Instant) *lease {
-	l := &lease{hold: h, lost: make(chan error, 1), grant: driver.Grant{Token: h.token, Start: start, TTL: h.s.lifetime()}}
+func (h *hold) lease(req driver.Request, start driver.Instant) *lease {
+	l := &lease{hold: h, grant: driver.Grant{Token: h.token, Start: start, TTL: h.s.lifetime()}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lost = append(h.lost, l.lost)
-	if h.state == lost {
-		l.lost <- driver.ErrLost
+	if req.OnLost != nil {
+		h.lost = append(h.lost, req.OnLost)
+		if h.state == lost {
+			req.OnLost(driver.ErrLost)
+		}
 	}
 	return l
 }
@@ -114,14 +115,11 @@ func (d *Driver) again(ctx context.Context, req driver.Request) (*lease, error) 
 	case err != nil:
 		return nil, err
 	}
-	return h.lease(start), nil
+	return h.lease(req, start), nil
 }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
-
-// Lost implements [driver.Lease].
-func (l *lease) Lost() <-chan error { return l.lost }
 
 // over reports whether the hold has ended.
 func (h *hold) over() bool {
@@ -158,8 +156,8 @@ func (h *hold) lose(why error) {
 		return
 	}
 	h.mu.Lock()
-	for _, ch := range h.lost {
-		ch <- why
+	for _, tell := range h.lost {
+		tell(why)
 	}
 	h.mu.Unlock()
 	h.bury(driver.Instant{})

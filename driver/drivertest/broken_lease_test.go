@@ -141,14 +141,13 @@ func leaseMutants() []mutant {
 				return sound
 			}),
 		{
-			name: "Lost is closed by Release", fails: []string{"Lease/LostOnlyIfLost"},
+			name: "OnLost is called by Release", fails: []string{"Lease/LostOnlyIfLost"},
 			make: func(*world) func(*broken) {
 				return func(b *broken) {
-					b.onGrant = func(l *lease) { l.lost = make(chan error) }
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						err := l.release(ctx)
-						if err == nil && l.released.Load() == 1 {
-							close(l.lost)
+						if err == nil && l.released.Load() == 1 && l.req.OnLost != nil {
+							l.req.OnLost(driver.ErrLost)
 						}
 						return err
 					}
@@ -520,6 +519,16 @@ func severMutants() []mutant {
 						ctx = mute(ctx)
 					}
 					return b.acquire(ctx, req)
+				}
+			}),
+		deaf("a wait that is given up goes on for a dead store", "Sever/CancelWaiter",
+			func(b *broken, mute func(context.Context) context.Context) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					l, err := b.acquire(ctx, req)
+					if mute(ctx) != ctx && req.TTL < 10*time.Second && len(b.world.status(req.Name).Holders) > 0 {
+						time.Sleep(driver.CancelTimeout + time.Millisecond)
+					}
+					return l, err
 				}
 			}),
 		asking("a lease begins when its holder asks for more", "Sever/DeadWaiter",

@@ -557,6 +557,10 @@ func breakMutants() []mutant {
 				}
 			},
 		},
+		asking("nobody is told of a Break", "Break/TellsHolder", func(_ *world, req driver.Request) driver.Request {
+			req.OnLost = nil
+			return req
+		}),
 		revives("a hold that was broken is renewed back to life", "Break/EndsTheLease",
 			func(l *lease) bool { return l.released.Load() == 0 && !l.ended() }),
 		breaking("Break does not compare the owner", "Break/ComparesOwner",

@@ -32,7 +32,7 @@ type session struct {
 type sessionLease struct {
 	driver.Lease
 	s    *session
-	lost chan error
+	tell func(error) // Request.OnLost
 }
 
 func newSession(w *world) driver.Driver {
@@ -62,7 +62,7 @@ func (s *session) heartbeat() {
 		s.deadline = time.Now().Add(sessionTTL)
 	case time.Until(s.deadline) <= margin:
 		for l := range s.leases {
-			l.lost <- s.tell
+			l.tell(s.tell)
 			delete(s.leases, l)
 			if s.tellOne {
 				clear(s.leases)
@@ -83,13 +83,22 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		return nil, fmt.Errorf("%w: a session can't be outlived", driver.ErrInvalid)
 	}
 	req.TTL = sessionTTL
+	tell := req.OnLost
+	if tell == nil {
+		tell = func(error) {}
+	}
+	req.OnLost = func(err error) {
+		if !s.isCut() {
+			tell(err)
+		}
+	}
 	l, err := s.Driver.Acquire(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl := &sessionLease{Lease: l, s: s, lost: make(chan error, 1)}
+	sl := &sessionLease{Lease: l, s: s, tell: tell}
 	s.leases[sl] = true
 	return sl, nil
 }
@@ -123,6 +132,12 @@ func (s *session) end() bool {
 
 func (s *session) kill() { s.end() }
 
+func (s *session) isCut() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cut
+}
+
 func (s *session) sever(cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +149,6 @@ func (l *sessionLease) Grant() driver.Grant {
 	g.TTL = sessionTTL
 	return g
 }
-
-func (l *sessionLease) Lost() <-chan error { return l.lost }
 
 func (l *sessionLease) Release(ctx context.Context) error {
 	l.s.mu.Lock()

@@ -264,6 +264,7 @@ type broken struct {
 	world *world
 	inner *fault.Driver
 	base  driver.Driver // inside of inner
+	cut   atomic.Bool   // nothing comes from the store
 
 	info      func(driver.Info) driver.Info
 	onAcquire func(context.Context, driver.Request) (driver.Lease, error)
@@ -285,10 +286,9 @@ type lease struct {
 	b            *broken
 	req          driver.Request
 	grant        driver.Grant
-	begun        time.Time // when it was asked for
-	since        time.Time // when it was granted
-	waited       bool      // it was not granted at once
-	lost         chan error
+	begun        time.Time    // when it was asked for
+	since        time.Time    // when it was granted
+	waited       bool         // it was not granted at once
 	renewed      atomic.Int32 // calls of Renew that ended well
 	released     atomic.Int32 // calls of Release that ended well, or are about to
 }
@@ -317,6 +317,13 @@ func (b *broken) acquire(ctx context.Context, req driver.Request) (driver.Lease,
 // acquireAs acquires what was asked for in another shape.
 func (b *broken) acquireAs(ctx context.Context, req, shaped driver.Request) (driver.Lease, error) {
 	l := &lease{b: b, req: req, begun: time.Now()}
+	if tell := shaped.OnLost; tell != nil && !b.isSession() { // a session tells by its own clock
+		shaped.OnLost = func(err error) {
+			if !b.cut.Load() {
+				tell(err)
+			}
+		}
+	}
 	inner, err := b.inner.Acquire(ctx, shaped)
 	if err != nil {
 		return nil, err
@@ -345,13 +352,6 @@ func (b *broken) fake(req driver.Request) driver.Lease {
 }
 
 func (l *lease) Grant() driver.Grant { return l.grant }
-
-func (l *lease) Lost() <-chan error {
-	if l.lost != nil || l.Lease == nil {
-		return l.lost
-	}
-	return l.Lease.Lost()
-}
 
 func (l *lease) Release(ctx context.Context) error {
 	if l.b.onRelease != nil {
@@ -456,8 +456,14 @@ func (b *broken) kill() {
 	}
 }
 
+func (b *broken) isSession() bool {
+	_, ok := b.base.(*session)
+	return ok
+}
+
 func (b *broken) sever() {
 	b.inner.Sever(fault.Hang)
+	b.cut.Store(true)
 	if s, ok := b.base.(interface{ sever(bool) }); ok {
 		s.sever(true)
 	}
@@ -468,6 +474,7 @@ func (b *broken) sever() {
 
 func (b *broken) heal() {
 	b.inner.Heal()
+	b.cut.Store(false)
 	if s, ok := b.base.(interface{ sever(bool) }); ok {
 		s.sever(false)
 	}

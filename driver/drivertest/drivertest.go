@@ -153,6 +153,11 @@ func fencing() gate {
 		"the driver has no fencing tokens")
 }
 
+func tellsLoss() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.TellsLoss },
+		"the driver tells of a forced end in renewals only")
+}
+
 func shared() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.Shared }, "the driver has no shared locks")
 }

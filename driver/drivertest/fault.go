@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,20 +94,17 @@ func severClauses() []clause {
 		},
 		{
 			name: "Sever/AcquireReturns",
-			why:  "Acquire returns when its context is done, also when the store does not answer; its request lapses",
+			why: "a caller's deadline is kept to within CancelTimeout, also when the store does not answer; the request " +
+				"lapses",
 			gate: canSever(),
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				t.release(t.acquire(d2, t.req("earlier")))
-				t.Cleanup(t.h.Sever(t.T, d1))
-				ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
-				defer cancel()
-				req := t.short("a")
-				if err := t.failed(t.beginWith(ctx, d1, req)); err == nil {
-					t.Errorf("Acquire without a store gave a lease")
-				}
-				t.takes(d2, t.req("b"), req.TTL+patience)
-			},
+			run:  acquireReturns,
+		},
+		{
+			name: "Sever/CancelWaiter",
+			why: "a waiter whose store hangs returns within CancelTimeout of the end of its context, and is withdrawn when " +
+				"the store is back",
+			gate: canSever(),
+			run:  cancelWaiter,
 		},
 		{
 			name: "Sever/DeadWaiter",
@@ -151,9 +149,56 @@ func severClauses() []clause {
 	}
 }
 
+// acquireReturns has a few requests end by their contexts, the first on a connection that is still to be made. The least
+// lateness counts: a busy machine is late now and then, a driver that waits is late each time.
+func acquireReturns(t *trial) {
+	d1, d2 := t.open(), t.open()
+	t.Cleanup(t.h.Sever(t.T, d1))
+	var late []time.Duration
+	for i := range 5 {
+		t.lock = t.name(fmt.Sprint("lock ", i))
+		t.release(t.acquire(d2, t.req("earlier")))
+		ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+		w := t.beginWith(ctx, d1, t.short("a"))
+		<-ctx.Done()
+		over := time.Now()
+		_ = t.failed(w) // with what, is another clause's matter
+		cancel()
+		late = append(late, w.clock.Sub(over))
+	}
+	if least := slices.Min(late); least > driver.CancelTimeout {
+		t.Errorf("Acquire returned %v after its contexts were done, want at most %v", late, driver.CancelTimeout)
+	}
+	t.takes(d2, t.req("b"), t.h.TTL+patience)
+}
+
+// cancelWaiter gives up waits in the queue of a store that hangs.
+func cancelWaiter(t *trial) {
+	d2 := t.open()
+	var late []time.Duration
+	for i := range 3 {
+		t.lock = t.name(fmt.Sprint("lock ", i))
+		d1 := t.open()
+		l := t.acquire(d2, t.req("a"))
+		w := t.waiting(d1, t.short("b"))
+		heal := t.h.Sever(t.T, d1)
+		over := time.Now()
+		w.cancel(errGone)
+		_ = t.failed(w)
+		late = append(late, w.clock.Sub(over))
+		heal()
+		t.release(l)
+		t.takes(d2, t.req("c"), t.h.TTL+patience)
+	}
+	if least := slices.Min(late); least > driver.CancelTimeout {
+		t.Errorf("waits returned %v after their contexts were done, want at most %v", late, driver.CancelTimeout)
+	}
+}
+
 func holderKnowsFirst(t *trial) {
 	d1, d2 := t.open(), t.open()
 	req := t.short("a")
+	told := losses(&req)
 	l := t.acquire(d1, req)
 	renewed := t.renew(d1, l)[0]
 	if renewed.Err != nil {
@@ -163,9 +208,9 @@ func holderKnowsFirst(t *trial) {
 	t.Cleanup(t.h.Sever(t.T, d1))
 	_, at := t.takes(d2, t.req("b"), length(l, req)+patience)
 	select {
-	case err := <-l.Lost(): // told before, or in the same moment
+	case err := <-told: // before, or in the same moment
 		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("Lost gave %v, want ErrLost", err)
+			t.Errorf("OnLost was called with %v, want ErrLost", err)
 		}
 	default:
 		if early := end.Left(at); early > jitter {

@@ -294,6 +294,24 @@ func breakClauses() []clause {
 			},
 		},
 		{
+			name: "Break/TellsHolder",
+			why:  "a holder whose lease is broken by force is told at once, not at its next renewal: until then two work",
+			gate: tellsLoss(),
+			run: func(t *trial) {
+				d1, d2 := t.open(), t.open()
+				for _, owner := range []string{"a", "b"} { // the second one on connections that are there already
+					t.lock = t.name(owner)
+					req := t.req(owner)
+					told := losses(&req)
+					l := t.acquire(d1, req)
+					if err := t.inspector(d2).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
+						t.Fatalf("Break = %v", err)
+					}
+					t.mustTell(told, t.h.Slack, "after a Break")
+				}
+			},
+		},
+		{
 			name: "Break/EndsTheLease",
 			why:  "the hold that was broken is lost: neither renewal nor release may touch what comes after it",
 			run: func(t *trial) {

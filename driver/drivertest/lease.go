@@ -83,15 +83,16 @@ func leaseClauses() []clause {
 		},
 		{
 			name: "Lease/LostOnlyIfLost",
-			why:  "Lost tells of a loss, and a release is none: a value or a close after it would end the next hold",
+			why:  "OnLost tells of a loss, and a release is none: a call after it would end the next hold",
 			run: func(t *trial) {
 				d := t.open()
-				l := t.acquire(d, t.req("a"))
-				t.release(l)
+				req := t.req("a")
+				told := losses(&req)
+				t.release(t.acquire(d, req))
 				t.sleep(t.h.TTL / 10)
-				select { // on a nil channel this is the default
-				case err, ok := <-l.Lost():
-					t.Errorf("Lost after Release gave %v (open: %v), want nothing", err, ok)
+				select {
+				case err := <-told:
+					t.Errorf("OnLost after Release was called with %v", err)
 				default:
 				}
 			},
@@ -395,7 +396,7 @@ func sessionClauses() []clause {
 func sessionLost(t *trial) {
 	d1, d2 := t.open(), t.open()
 	const n = 3
-	var leases [n]driver.Lease
+	var told [n]<-chan error
 	var waits [n]*wait
 	var longest time.Duration
 	ask := func(owner string, i int) driver.Request {
@@ -404,33 +405,32 @@ func sessionLost(t *trial) {
 		return req
 	}
 	for i := range n {
-		leases[i] = t.acquire(d1, ask("a", i))
+		req := ask("a", i)
+		told[i] = losses(&req)
+		l := t.acquire(d1, req)
 		waits[i] = t.waiting(d2, ask("b", i))
-		longest = max(longest, length(leases[i], ask("a", i)))
+		longest = max(longest, length(l, req))
 	}
 	t.Cleanup(t.h.Sever(t.T, d1))
 	deadline := time.NewTimer(longest + patience)
 	defer deadline.Stop()
-	for i, l := range leases {
-		if l.Lost() == nil {
-			t.skip("the driver tells of a lost session in renewals only")
-		}
+	for i := range n {
 		select {
-		case err := <-l.Lost():
+		case err := <-told[i]:
 			if !errors.Is(err, driver.ErrLost) {
-				t.Errorf("Lost of lease %d of %d gave %v, want ErrLost", i+1, n, err)
+				t.Errorf("OnLost of lease %d of %d was called with %v, want ErrLost", i+1, n, err)
 			}
 		case <-waits[i].done:
-			t.Fatalf("lock %d of %d was given to another, and Lost has not told its holder", i+1, n)
+			t.Fatalf("lock %d of %d was given to another, and OnLost has not told its holder", i+1, n)
 		case <-deadline.C:
-			t.Fatalf("Lost of lease %d of %d told nothing %v after the session was cut off", i+1, n, longest+patience)
+			t.Fatalf("OnLost of lease %d of %d was not called %v after the session was cut off", i+1, n, longest+patience)
 		}
 	}
 	for i, w := range waits {
 		t.grantedWithin(w, longest+patience)
 		select {
-		case err, ok := <-leases[i].Lost():
-			t.Errorf("Lost of lease %d of %d gave a second value: %v (open: %v)", i+1, n, err, ok)
+		case err := <-told[i]:
+			t.Errorf("OnLost of lease %d of %d was called a second time, with %v", i+1, n, err)
 		default:
 		}
 	}

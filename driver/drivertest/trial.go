@@ -259,6 +259,33 @@ func (t *trial) inspector(d driver.Driver) driver.Inspector {
 	return in
 }
 
+// losses has the driver tell of the loss of the lease that req asks for, on a channel.
+func losses(req *driver.Request) <-chan error {
+	told := make(chan error, 2) // one more than is right
+	req.OnLost = func(err error) {
+		select {
+		case told <- err:
+		default:
+		}
+	}
+	return told
+}
+
+// mustTell checks that a loss is told within a time.
+func (t *trial) mustTell(told <-chan error, within time.Duration, when string) {
+	t.Helper()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case err := <-told:
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("OnLost %s was called with %v, want ErrLost", when, err)
+		}
+	case <-timer.C:
+		t.Errorf("OnLost was not called within %v %s", within, when)
+	}
+}
+
 // ends returns when the holder of a fresh lease must stop to rely on it.
 func ends(l driver.Lease, req driver.Request) driver.Instant {
 	return l.Grant().Start.Add(length(l, req))

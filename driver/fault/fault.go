@@ -123,7 +123,7 @@ func (d *Driver) Calls(op Op) int {
 // once, with Hang it waits for its context, with Deaf it does not even do that. The store is not told: a lease stays in
 // it, and so does the place of a waiter, whose grant then reaches nobody and lapses.
 //
-// What a lease tells by Lost and Grant.Wanted is passed on nonetheless.
+// What a driver tells by Request.OnLost and Grant.Wanted is passed on nonetheless.
 func (d *Driver) Sever(how Effect) {
 	switch how {
 	case Fail, Hang, Deaf:

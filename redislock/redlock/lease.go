@@ -46,9 +46,6 @@ func newLease(d *Driver, req driver.Request, l lock, a *attempt, last uint64) *l
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
 
-// Lost implements [driver.Lease]: Redis says nothing of its own accord.
-func (l *lease) Lost() <-chan error { return nil }
-
 // Release implements [driver.Lease]. It returns when a majority has freed the lock; the other nodes follow, also those that hang now.
 func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {

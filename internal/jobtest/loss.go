@@ -1,0 +1,47 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// AcquireTold acquires a lease, and returns with it a channel on which its loss is told.
+func AcquireTold(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, <-chan error) {
+	t.Helper()
+	told := make(chan error, 2) // one more than is right
+	req.OnLost = func(err error) {
+		select {
+		case told <- err:
+		default:
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
+	}
+	return l, told
+}
+
+// AwaitLoss waits until a loss is told, and returns after how long.
+func AwaitLoss(t testing.TB, told <-chan error, within time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case err := <-told:
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("OnLost was called with %v, want ErrLost", err)
+		}
+	case <-timer.C:
+		t.Fatalf("OnLost was not called within %v", within)
+	}
+	return time.Since(began)
+}

@@ -1,0 +1,73 @@
+package snib
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// request asks the driver for a lease. While the store is unavailable it asks again, if the request may wait.
+func (l *Locker) request(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if req.NoWait {
+		bounded := within(ctx, driver.AnswerTimeout)
+		defer bounded.end()
+		granted, err := l.core.driver.Acquire(bounded, req)
+		return granted, explain(ctx, err)
+	}
+	for began := time.Now(); ; {
+		granted, err := l.core.driver.Acquire(ctx, req)
+		err = explain(ctx, err)
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || time.Since(began) >= driver.RetryTimeout {
+			return granted, err
+		}
+		timer := time.NewTimer(retryPause/2 + rand.N(retryPause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+		req.Begun = driver.Instant{}
+	}
+}
+
+// retryPause is the mean pause before a store that was unavailable is asked again.
+const retryPause = 200 * time.Millisecond
+
+// explain returns the error of an acquisition in words that are true for the caller, whose context is ctx: a context
+// that ended inside the driver is no affair of a caller whose own lives on.
+func explain(ctx context.Context, err error) error {
+	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	switch {
+	case ctx.Err() == nil:
+		return unanswered(driver.AnswerTimeout)
+	case errors.Is(err, ErrUnavailable): // the driver knows more than that the context is done
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// unanswered is the error of a call that the store did not answer in time. It does not match the errors of contexts: the
+// caller's own may still be alive.
+func unanswered(timeout time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, timeout)
+}
+
+// A waitError is the cause with which a wait ends at MaxWait.
+type waitError struct{ after time.Duration }
+
+func (e *waitError) Error() string { return fmt.Sprintf("waited for %v", e.after) }
+
+// heldAfterWait adds ErrHeld to the error of a wait that MaxWait ended, unless the store was unavailable.
+func heldAfterWait(err error) error {
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHeld) && errors.As(err, new(*waitError)) {
+		return fmt.Errorf("%w: %w", ErrHeld, err)
+	}
+	return err
+}
