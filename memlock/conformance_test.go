@@ -53,3 +53,12 @@ func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 		return jobtest.Keep(t, s.Open(), req)
 	}
 }
+
+func TestStaleHandOver(t *testing.T) {
+	store := new(memlock.Store)
+	jobtest.StaleHandOver(t, func() driver.Driver { return store.Open() }, func(name, owner string, token uint64) {
+		if err := store.Open().Break(t.Context(), name, owner, token); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
