@@ -245,7 +245,7 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, beg
 		req.Begun = began
 	}
 	c.mu.Unlock()
-	granted, err := l.request(ctx, req)
+	granted, err := l.request(ctx, req, g)
 	if err != nil {
 		return nil, false, err
 	}

@@ -2,6 +2,7 @@ package snib
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -20,6 +21,8 @@ type gate struct {
 	used   int     // tokens that the last lease here could have used
 	wanted bool    // its run was cut short for somebody else
 	passed bool    // the turn went from one to the next: who has it has waited
+
+	outage error // why the store was unavailable when the goroutine that has the turn last asked it; nil if it was not
 }
 
 // A waiter is a goroutine in a gate's queue.
@@ -112,10 +115,30 @@ func (c *core) line(ctx context.Context, l *Locker, name string, noWait bool) (*
 		}
 		w.ready <- h // there is room: nobody else sends
 	case <-ctx.Done():
-		err = context.Cause(ctx)
+		err = c.during(g, context.Cause(ctx))
 	}
 	c.quit(g, w)
 	return nil, nil, err
+}
+
+// during adds to the error of a wait that has ended why the store is unavailable, if it is.
+func (c *core) during(g *gate, err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.outage == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", g.outage, err)
+}
+
+// noteOutage notes for those that queue behind the goroutine with the turn whether the store is unavailable.
+func (c *core) noteOutage(g *gate, err error) {
+	if g == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g.outage = err
 }
 
 // waiter returns one for l. It is called with core.mu held.

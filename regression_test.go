@@ -97,6 +97,39 @@ func TestOwnerGivesUpOne(t *testing.T) {
 	})
 }
 
+// The loss of any lease of an owner ends the hold that they share.
+func TestOwnerLoss(t *testing.T) {
+	for _, which := range []string{"first", "second"} {
+		t.Run(which, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				l := open(t, d, snib.Owner("x"))
+				onLost := make(map[string]func(error))
+				var calls atomic.Int64
+				d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+					if calls.Add(1) == 1 {
+						onLost["second"] = req.OnLost
+						time.Sleep(time.Second) // it asks first and is answered last
+					} else {
+						onLost["first"] = req.OnLost
+					}
+					return ask()
+				}
+				got := make(chan *snib.Lock)
+				go func() { got <- acquire(t, l, "a") }()
+				synctest.Wait()
+				locks := []*snib.Lock{acquire(t, l, "a"), <-got}
+				onLost[which](driver.ErrLost)
+				for i, lock := range locks {
+					if !closed(lock.Lost()) {
+						t.Errorf("lock %d is not lost", i)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestOwnerChecksKindAndToken(t *testing.T) {
 	store := new(memlock.Store)
 	l, other := open(t, store.Open(), snib.Owner("x")), open(t, store.Open())

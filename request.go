@@ -5,13 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
 // request asks the driver for a lease. While the store is unavailable it asks again, if the request may wait.
-func (l *Locker) request(ctx context.Context, req driver.Request) (driver.Lease, error) {
+// Those that queue behind it in g are told why they wait.
+func (l *Locker) request(ctx context.Context, req driver.Request, g *gate) (driver.Lease, error) {
 	if req.NoWait {
 		bounded := within(ctx, driver.AnswerTimeout)
 		defer bounded.end()
@@ -24,6 +26,7 @@ func (l *Locker) request(ctx context.Context, req driver.Request) (driver.Lease,
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || time.Since(began) >= driver.RetryTimeout {
 			return granted, err
 		}
+		l.core.noteOutage(g, err)
 		timer := time.NewTimer(retryPause/2 + rand.N(retryPause))
 		select {
 		case <-timer.C:
@@ -31,6 +34,7 @@ func (l *Locker) request(ctx context.Context, req driver.Request) (driver.Lease,
 			timer.Stop()
 			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
+		l.core.noteOutage(g, nil)
 		req.Begun = driver.Instant{}
 	}
 }
@@ -44,10 +48,13 @@ func explain(ctx context.Context, err error) error {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	unavailable := errors.Is(err, ErrUnavailable) // the driver knows more than that a context is done
 	switch {
+	case ctx.Err() == nil && unavailable:
+		return fmt.Errorf("%w: %s", ErrUnavailable, strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": "))
 	case ctx.Err() == nil:
 		return unanswered(driver.AnswerTimeout)
-	case errors.Is(err, ErrUnavailable): // the driver knows more than that the context is done
+	case unavailable:
 		return err
 	}
 	return context.Cause(ctx)

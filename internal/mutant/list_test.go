@@ -72,12 +72,17 @@ var mutants = []mutant{
 	{
 		breaks: "the end of a session ends its holds",
 		file:   "keeper.go", run: "TestSessionLoss",
-		old: "		go c.listen(le, lost)", new: "		_ = lost",
+		old: "	le.ended = err\n	if le.merged", new: "	return\n	if le.merged",
 	},
 	{
-		breaks: "a hold that ended tells its listener",
+		breaks: "a lease that was lost before its grant arrived is no hold",
 		file:   "keeper.go", run: "TestSessionLoss",
-		old: "	if le.done != nil {\n		close(le.done)\n	}", new: "",
+		old: "case le.ended != nil: // the", new: "case false: // the",
+	},
+	{
+		breaks: "the loss of a lease that was merged into another ends the hold of both",
+		file:   "owner.go", run: "TestOwnerLoss",
+		old: "	le.merged = had\n", new: "",
 	},
 	{
 		breaks: "a grant that comes after its end is no hold",
@@ -102,12 +107,12 @@ var mutants = []mutant{
 	{
 		breaks: "release works after the context of its acquire has ended",
 		file:   "locker.go", run: "TestHoldOutlives|TestReleaseTimeout",
-		old: "within(timeout)", new: "within(0)",
+		old: "within(context.Background(), timeout)", new: "within(context.Background(), 0)",
 	},
 	{
 		breaks: "release is bounded",
 		file:   "locker.go", run: "TestReleaseTimeout",
-		old: "within(timeout)", new: "within(100 * timeout)",
+		old: "within(context.Background(), timeout)", new: "within(context.Background(), 100*timeout)",
 	},
 	{
 		breaks: "a deadline without a timer is over in time",
@@ -162,7 +167,7 @@ var mutants = []mutant{
 	{
 		breaks: "the queue is first in first out",
 		file:   "queue.go", run: "TestOneContender",
-		old: "	w := g.queue.first\n	if !w.locker", new: "	w := g.queue.last\n	if !w.locker",
+		old: "if w := g.queue.first; w.locker", new: "if w := g.queue.last; w.locker",
 	},
 	{
 		breaks: "a waiter that is used again has its new options",
@@ -252,7 +257,7 @@ var mutants = []mutant{
 	{
 		breaks: "a slow trace delays nothing",
 		file:   "keeper.go", run: "TestSlowTrace",
-		old: "			go func() {\n				for _, t := range tell {", new: "			func() {\n				for _, t := range tell {",
+		old: "		go func() {\n			for _, t := range tell {", new: "		func() {\n			for _, t := range tell {",
 	},
 	{
 		breaks: "the cause of a context is that of its hold",
@@ -984,8 +989,8 @@ var mutants = []mutant{
 	{
 		breaks: "a hold that was lost is released in spite of its delay",
 		file:   "lock.go", run: "TestLockDelay$",
-		old: "if !confirmed && l.conf.lockDelay == 0 {",
-		new: "if !confirmed {",
+		old: "if !ended && l.conf.lockDelay == 0 {",
+		new: "if !ended {",
 	},
 	{
 		breaks: "a lease passes to a hold with another delay",

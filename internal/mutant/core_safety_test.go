@@ -1,0 +1,57 @@
+//go:build mutants
+
+package mutant
+
+// coreSafetyMutants are those of what the core promises when the store ends a lease, hangs, or is unavailable.
+var coreSafetyMutants = []mutant{
+	{
+		breaks: "a lease is handed over only if the store has just confirmed it",
+		file:   "queue.go", run: "TestStaleHandOver",
+		old: "case now.Sub(le.start) < confirmInterval:", new: "case true:",
+	},
+	{
+		breaks: "a lease that the store does not confirm goes back to the store",
+		file:   "queue.go", run: "TestConfirmation",
+		old: "return h.cause == nil && le.start != before", new: "return h.cause == nil && (true || le.start != before)",
+	},
+	{
+		breaks: "one confirmation serves all hand-overs of an interval",
+		file:   "queue.go", run: "TestConfirmation",
+		old: "case now.Sub(le.start) < confirmInterval:", new: "case false:",
+	},
+	{
+		breaks: "a request that may wait survives a short outage",
+		file:   "request.go", run: "TestOutage",
+		old: "if !errors.Is(err, ErrUnavailable) || ctx", new: "if true || ctx",
+	},
+	{
+		breaks: "an outage does not keep an acquisition for ever",
+		file:   "request.go", run: "TestOutage$",
+		old: "time.Since(began) >= driver.RetryTimeout", new: "time.Since(began) < 0",
+	},
+	{
+		breaks: "a wait that ends during an outage does not say that the lock is held",
+		file:   "request.go", run: "TestOutage$",
+		old: "if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHeld)", new: "if !errors.Is(err, ErrHeld)",
+	},
+	{
+		breaks: "a local waiter learns of the outage that it waits for",
+		file:   "request.go", run: "TestOutageBehindAnother",
+		old: "		l.core.noteOutage(g, err)\n", new: "",
+	},
+	{
+		breaks: "a request that must not wait is bounded",
+		file:   "request.go", run: "TestNoAnswer",
+		old: "within(ctx, driver.AnswerTimeout)", new: "within(ctx, time.Hour)",
+	},
+	{
+		breaks: "nobody is told of a cancellation that nobody made",
+		file:   "request.go", run: "TestForeignContextError",
+		old: "return unanswered(driver.AnswerTimeout)", new: "return err",
+	},
+	{
+		breaks: "a deadline ends with its parent",
+		file:   "deadline.go", run: "TestNoAnswer|TestDeadline",
+		old: "context.WithDeadline(d.parent, d.at)", new: "context.WithDeadline(context.Background(), d.at)",
+	},
+}
