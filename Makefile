@@ -3,6 +3,8 @@
 
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
+
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 
@@ -15,12 +17,13 @@ FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
 SHORT ?=
+OFFLINE ?=
 SEEDS ?= 10000
 FIRST ?= 0
 BENCH ?= .
 SCENARIOS ?= all
 
-.PHONY: help test lint fmt stress mutants long simulate model chaos million fuzz bench deps
+.PHONY: help test lint vuln fmt stress mutants long simulate model chaos million fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -42,6 +45,14 @@ test: deps ## all that must pass before a commit: vet, and all tests with the ra
 
 lint: ## golangci-lint, built from source the first time
 	go run $(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
+
+vuln: ## known vulnerabilities in what is linked; OFFLINE=ok: say so, and go on, where the database can't be reached
+	@for dir in $$(go list -m -f '{{.Dir}}'); do \
+		out=$$(cd "$$dir" && GOWORK=off go run $(GOVULNCHECK) ./... 2>&1) && continue; \
+		case "$$out" in *"fetching vulnerabilities"*) [ -z "$(OFFLINE)" ] || { \
+			echo "make: NOT CHECKED for known vulnerabilities: the database can't be reached"; exit 0; };; esac; \
+		printf '%s\n' "$$out"; exit 1; \
+	done
 
 fmt: ## gofmt and the order of imports
 	go run $(GOLANGCI) fmt $$(go list -m -f '{{.Dir}}')

@@ -1,8 +1,8 @@
 // Package snib is distributed locking: several processes, on one machine or many, share something that only one of them
 // may change at a time.
 //
-// A [Locker] takes locks in a store through a driver: memlock (this process), sqlitelock (this machine); servers come
-// next. The smallest program:
+// A [Locker] takes locks in a store through a driver: memlock (this process), sqlitelock (this machine), or one of those
+// for servers: redislock, redlock, pglock, mysqllock, zklock and etcdlock. The smallest program:
 //
 //	locker, err := snib.New(memlock.New())
 //	if err != nil {
@@ -44,7 +44,11 @@
 //
 // Waits end with the context, or after [MaxWait] with [ErrHeld]. Goroutines of one process that want the same name queue
 // in the Locker, first in first out, and one of them at a time asks the store. Where the driver reserves tokens, a
-// released hold goes straight to the next of them, with its own token and without a word to the store.
+// released hold goes straight to the next of them, with its own token and without a request to the store, unless the
+// store confirmed the lease longer than 10 ms ago: then the lease is renewed first.
+//
+// While the store is unavailable an acquisition that may wait tries again for a minute, and then answers
+// [ErrUnavailable]. That is never [ErrHeld], which means that somebody holds the lock.
 //
 // # Errors
 //
