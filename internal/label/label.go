@@ -80,6 +80,9 @@ func CauseOf(loss snib.Loss) Cause {
 
 // ReasonOf says why an Acquire with that context failed.
 func ReasonOf(ctx context.Context, err error) Reason {
+	if errors.Is(err, snib.ErrUnavailable) { // also if the caller gave up then
+		return Backend
+	}
 	if ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // whatever the cause is
 		err = ctx.Err()
 	}
