@@ -100,23 +100,26 @@ func TestDuring(t *testing.T) {
 	}
 }
 
-// A call outlives its caller's context by a moment, and no call lasts for ever.
+// A call outlives its caller's context by a moment, and no call lasts for ever. What ends it says that the server has not
+// answered.
 func TestDetached(t *testing.T) {
+	errEnough := errors.New("enough")
 	tests := []struct {
 		name   string
 		caller time.Duration // until its context is done
 		want   time.Duration
+		enough bool // the cause names that of the caller
 	}{
-		{"Cancelled", time.Second, time.Second + life.Moment},
-		{"CancelledBefore", 0, life.Moment},
-		{"Patient", time.Hour, life.Longest},
-		{"CancelledLate", life.Longest - life.Moment/2, life.Longest},
+		{"Cancelled", time.Second, time.Second + life.Moment, true},
+		{"CancelledBefore", 0, life.Moment, true},
+		{"Patient", time.Hour, life.Longest, false},
+		{"CancelledLate", life.Longest - life.Moment/2, life.Longest, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				caller, cancel := context.WithTimeout(t.Context(), tt.caller)
+				caller, cancel := context.WithTimeoutCause(t.Context(), tt.caller, errEnough)
 				defer cancel()
 				ctx, drop := life.Detached(caller)
 				defer drop()
@@ -124,8 +127,19 @@ func TestDetached(t *testing.T) {
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("it ends after %v, want %v", got, tt.want)
 				}
+				cause := context.Cause(ctx)
+				if !errors.Is(cause, driver.ErrUnavailable) || errors.Is(cause, errEnough) != tt.enough || errors.Is(cause, context.Canceled) {
+					t.Errorf("its cause is %v, want ErrUnavailable, and the caller's cause: %v", cause, tt.enough)
+				}
 			})
 		})
+	}
+}
+
+// A call and what its caller does after it end within the time in which Acquire returns.
+func TestMoment(t *testing.T) {
+	if life.Moment >= driver.CancelTimeout {
+		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", life.Moment, driver.CancelTimeout)
 	}
 }
 

@@ -71,9 +71,11 @@ func TestLineWait(t *testing.T) {
 		want            error
 		took            time.Duration
 		cut             bool // the call
+		silent          bool // no answer came in time
 	}{
 		{name: "Answered", answer: time.Second, took: time.Second},
-		{name: "Impatient", answer: 10 * time.Second, cancel: time.Second, want: errEnough, took: time.Second + life.Moment},
+		{name: "Impatient", answer: 10 * time.Second, cancel: time.Second, want: errEnough, took: time.Second + life.Moment,
+			silent: true},
 		{name: "JustInTime", answer: time.Second + life.Moment/2, cancel: time.Second, took: time.Second + life.Moment/2},
 		{name: "LineEnds", answer: 10 * time.Second, endLine: time.Second, want: errGone, took: time.Second, cut: true},
 		{name: "LineEndsForTheImpatient", answer: 10 * time.Second, cancel: time.Second, endLine: time.Second + life.Moment/2,
@@ -106,6 +108,9 @@ func TestLineWait(t *testing.T) {
 				start, err := l.Wait(ctx, c)
 				if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, errGone) {
 					t.Errorf("Wait = %v, want %v", err, tt.want)
+				}
+				if errors.Is(err, driver.ErrUnavailable) != tt.silent {
+					t.Errorf("Wait = %v, want ErrUnavailable: %v", err, tt.silent)
 				}
 				if err == nil && start != sent {
 					t.Errorf("Wait says that it was sent at %v, want %v", start, sent)
