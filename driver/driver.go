@@ -140,7 +140,7 @@ type Request struct {
 	//
 	// The call may come before Acquire has returned. OnLost returns at once and does not call the driver, so the driver
 	// may call it with a mutex of its own held. If an owner asks again for what it holds, each of its requests is told.
-	OnLost func(error)
+	OnLost func(error) `json:"-"` // tests send requests to other processes
 
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
