@@ -193,7 +193,7 @@ func (t *trial) mustBeFree(d driver.Driver, when string) {
 // answer that the driver may not have waited for it.
 func (t *trial) withdrawn(w *wait, givenUp time.Time, look func() error) {
 	t.Helper()
-	if w.clock.Sub(givenUp) > t.prompt() {
+	if w.clock.Sub(givenUp) > min(t.prompt(), driver.CancelTimeout/2) {
 		t.eventually("withdrawal by a store that is slow to answer", t.h.Slack, look)
 		return
 	}
