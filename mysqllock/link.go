@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,8 +14,15 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// A link is the connection of a session. One goroutine has it: it does what others ask for, and pings when there is nothing
-// to do.
+// watchInterval is how often the client's end of a session's connection is looked at while the session holds locks. It costs
+// a system call and nothing of the server.
+const watchInterval = 10 * time.Millisecond
+
+// errClosed ends a session whose connection was found closed.
+var errClosed = errors.New("the server, or something on the way to it, has closed the connection")
+
+// A link is the connection of a session. One goroutine has it: it does what others ask for. When there is nothing to do it
+// pings, and as long as the session holds locks it looks whether the connection was closed.
 type link struct {
 	*life.Line
 
@@ -73,26 +81,52 @@ func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.I
 
 // serve has the connection until it is over, and returns why.
 func (l *link) serve() (err error) {
-	timer := time.NewTimer(time.Until(l.Due()))
+	timer := time.NewTimer(l.pause())
 	defer timer.Stop()
 	for err == nil {
 		select {
 		case c := <-l.calls:
 			err = l.run(c)
 		case <-timer.C:
-			err = l.run(life.NewCall(l.Context(), l.ping))
-			l.d.life.Go(func() {
-				ctx, cancel := context.WithTimeout(l.Context(), l.d.conf.idle)
-				defer cancel()
-				l.d.session.look(ctx)
-			})
+			if err = l.closed(); err == nil && time.Now().After(l.Due()) {
+				err = l.run(life.NewCall(l.Context(), l.ping))
+				l.d.life.Go(func() {
+					ctx, cancel := context.WithTimeout(l.Context(), l.d.conf.idle)
+					defer cancel()
+					l.d.session.look(ctx)
+				})
+			}
 		case <-l.Context().Done():
 			err = context.Cause(l.Context())
 		}
-		timer.Reset(time.Until(l.Due()))
+		timer.Reset(l.pause())
 	}
 	l.End(err)
 	return err
+}
+
+// pause is how long serve waits for calls before it does something by itself.
+func (l *link) pause() time.Duration {
+	due := time.Until(l.Due())
+	if l.d.session.holds() {
+		due = min(due, watchInterval)
+	}
+	return due
+}
+
+// closed returns an error if the connection was closed, as far as the client's end of it knows. Nothing is sent: the Go driver
+// looks for it as it does when it takes a connection out of the pool. It needs checkConnLiveness, its default, and Unix.
+func (l *link) closed() error {
+	err := l.conn.Raw(func(conn any) error {
+		if c, ok := conn.(sqldriver.SessionResetter); ok {
+			return c.ResetSession(l.Context())
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errClosed, err)
+	}
+	return nil
 }
 
 // run makes a call. An error that is none of the server's is the connection's.

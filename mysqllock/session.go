@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/life"
@@ -43,7 +44,8 @@ type session struct {
 	link *link // nil without a connection
 	held map[string]*lease
 
-	pace life.Pace // of the tries of locks that strangers have
+	ended endedSet  // sessions of others
+	pace  life.Pace // of the tries of locks that strangers have
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -52,12 +54,13 @@ func (s *session) describe(info *driver.Info) {
 	info.MinTTL = 0
 	info.Assumptions = append([]string{
 		"all clients speak to the same server: GET_LOCK is not replicated",
+		"the end of a connection on the server reaches the client within 90 ms, and the Go driver can tell it (checkConnLiveness, on Unix)",
 	}, info.Assumptions[1:]...)
 	info.Faults = driver.Faults{
 		Pause:     "the server keeps the lock while the connection lives; what is written after its end, the resource must refuse by token",
 		Crash:     "the lock is free when the server notices: of a process at once, of a host when TCP gives up",
-		Failover:  "all locks are free, and holders are told when their connection fails or a ping does; holds can overlap until then",
-		Partition: "the server keeps the lock until it notices; the holder is told before",
+		Failover:  "all locks are free; a holder is told within 10 ms of the end of its connection, or by a ping if it hears nothing of that",
+		Partition: "the server keeps the lock until it notices; the holder is told before, unless its connection is killed meanwhile",
 		ClockJump: "no effect on locks: sessions have no end",
 	}
 }
@@ -265,6 +268,13 @@ func (s *session) confirm(ctx context.Context, all []renewal) error {
 	return nil
 }
 
+// holds reports whether the session holds locks.
+func (s *session) holds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held) > 0
+}
+
 // has reports whether the session holds the lock of a lease.
 func (s *session) has(le *lease) bool {
 	s.mu.Lock()
@@ -314,15 +324,22 @@ func (s *session) close() {
 // sameSession reports whether a hold is one of the session that asks for it again. Rows have none.
 func (d *Driver) sameSession(h, by *entry) bool { return h.Session == by.Session }
 
+// handOverPause is how long after the end of a session was seen its locks stay taken, so that the process that had it sees before
+// that its connection is closed: what the server sent when it closed it may be on its way.
+const handOverPause = 10 * watchInterval
+
 // endSessions takes the holders out of states whose session has ended.
 func (d *Driver) endSessions(ctx context.Context, states map[string]*state) error {
 	if d.session == nil {
 		return nil
 	}
-	dead := map[string]bool{}
+	ended, fresh := map[string]bool{}, false
 	for _, s := range states {
 		for _, h := range s.holders {
-			if _, known := dead[h.Session]; known || h.Kept || h.Session == "" {
+			if _, known := ended[h.Session]; known || h.Kept || h.Session == "" {
+				continue
+			}
+			if ended[h.Session] = d.session.ended.has(h.Session); ended[h.Session] {
 				continue
 			}
 			var free sql.NullBool
@@ -330,11 +347,48 @@ func (d *Driver) endSessions(ctx context.Context, states map[string]*state) erro
 			if err != nil {
 				return err
 			}
-			dead[h.Session] = free.Valid && free.Bool
+			ended[h.Session] = free.Valid && free.Bool
+			fresh = fresh || ended[h.Session]
 		}
-		s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return !h.Kept && dead[h.Session] })
+	}
+	if fresh {
+		select {
+		case <-time.After(handOverPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for key, over := range ended {
+		if over {
+			d.session.ended.add(key)
+		}
+	}
+	for _, s := range states {
+		s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return !h.Kept && ended[h.Session] })
 	}
 	return nil
+}
+
+// An endedSet remembers sessions that have ended, which they do for good. It forgets them all when they are many. It is safe for
+// concurrent use.
+type endedSet struct {
+	mu   sync.Mutex
+	keys map[string]bool
+}
+
+func (e *endedSet) has(key string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.keys[key]
+}
+
+func (e *endedSet) add(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.keys == nil || len(e.keys) >= 1000 {
+		e.keys = map[string]bool{}
+	}
+	e.keys[key] = true
 }
 
 func (l *lease) key() string { return l.d.conf.key(l.req.Name) }

@@ -21,6 +21,7 @@ func TestSession(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, *mysqltest.Server){
 		"Strangers": sessionStrangers, "OneKey": sessionOneKey, "Killed": sessionKilled, "Doubt": sessionDoubt,
 		"Connections": sessionConnections, "EndsWhileGranted": sessionEndsWhileGranted,
+		"TellsBeforeGrant": sessionTellsBeforeGrant, "TellsWhenServerDies": sessionTellsWhenServerDies,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, server) })
 	}

@@ -941,8 +941,8 @@ var mutants = []mutant{
 	{
 		breaks: "internal/life: what was sent is mostly answered, also when the caller has gone",
 		file:   "internal/life/call.go", run: "TestDetached",
-		old: "time.AfterFunc(Moment, cancel)",
-		new: "time.AfterFunc(0, cancel)",
+		old: "time.AfterFunc(Moment, func",
+		new: "time.AfterFunc(0, func",
 	},
 	{
 		breaks: "internal/life: no call of a session outlasts what is known of it",

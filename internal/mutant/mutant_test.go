@@ -15,8 +15,8 @@ import (
 )
 
 // all are the mutants of all lists.
-var all = slices.Concat(mutants, fenceMutants, leaderMutants, metricsMutants, redlockMutants, etcdMutants, zookeeperMutants,
-	operationsMutants, coreSafetyMutants)
+var all = slices.Concat(mutants, coreSafetyMutants, etcdMutants, fenceMutants, leaderMutants, metricsMutants,
+	mysqlSafetyMutants, operationsMutants, redlockMutants, zookeeperMutants)
 
 // TestChanges looks whether what each mutant changes is still there, also of those that are left out for being slow.
 func TestChanges(t *testing.T) {
