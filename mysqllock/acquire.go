@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -24,11 +25,10 @@ type attempt struct {
 
 	sent   bool      // the server may know of us
 	waits  bool      // it does, and we wait
-	failed time.Time // since when it can't be reached; zero if it can
+	cutOff bool      // a call for us was cut off, because the caller has no more time
+	failed time.Time // since when the server does not answer; zero if it does
+	down   error     // what it said last, if failed is not zero
 }
-
-// outage is for how long a waiter puts up with a server that can't be reached.
-const outage = 30 * time.Second
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
@@ -43,8 +43,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	const tries = 3
 	for try := 1; ; try++ {
 		l, err := d.acquire(ctx, req)
-		if ended := (errEnded{}); try == tries || !errors.As(err, &ended) {
+		if ended := (errEnded{}); ctx.Err() != nil || !errors.As(err, &ended) {
 			return l, err
+		}
+		if try == tries {
+			return nil, fmt.Errorf("%w: %v", driver.ErrUnavailable, err) //nolint:errorlint // nothing was held that could be lost
 		}
 	}
 }
@@ -53,20 +56,32 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 func (d *Driver) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	a := d.attempt(req)
 	l, err := a.acquire(ctx)
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // the grant came too late
+	if err == nil && ctx.Err() == nil {
+		return l, nil
+	}
+	a.withdraw(ctx, l, err)
+	if ctx.Err() != nil {
+		err = a.over(ctx, err)
+	}
+	return nil, err
+}
+
+// over is the error of an attempt whose context is done, which says as well if the server was not known to answer.
+func (a *attempt) over(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(err, driver.ErrUnavailable) {
+		err = a.down
+	}
+	if err == nil && a.waits {
+		err = a.d.waits.outage()
 	}
 	switch {
-	case err == nil:
-		return l, nil
-	case l != nil:
-		l.drop()
+	case err == nil || errors.Is(cause, driver.ErrClosed):
+		return cause
+	case errors.Is(err, cause):
+		return err
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	a.withdraw(ctx, l != nil)
-	return nil, err
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 func (d *Driver) attempt(req driver.Request) *attempt {
@@ -74,6 +89,7 @@ func (d *Driver) attempt(req driver.Request) *attempt {
 	req.Tokens = max(req.Tokens, 1)
 	return &attempt{d: d, req: req, hint: make(chan struct{}, 1), entry: entry{
 		Owner: req.Owner, Nonce: d.nonce(), Shared: req.Shared, Tell: req.Tokens > 1, Tokens: req.Tokens,
+		TTL:  req.TTL.Microseconds(),
 		Host: text(h.Host), PID: h.PID, Label: text(h.Label),
 	}}
 }
@@ -83,8 +99,7 @@ func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	if a.req.NoWait {
-		l, _, err := a.try(ctx)
-		return l, err
+		return a.ask(ctx)
 	}
 	a.d.waits.add(a) // before the first try: from then on we may be called
 	defer a.d.waits.remove(a)
@@ -95,33 +110,50 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	l, err := a.ask(ctx)
 	switch {
-	case err == nil:
-		return l, 0, nil
-	case l != nil:
-		return l, 0, err
-	case !a.waits || !passing(err) || ctx.Err() != nil:
-		return nil, time.Hour, err
+	case err == nil, l != nil, ctx.Err() != nil, !errors.Is(err, driver.ErrUnavailable):
+		return l, time.Hour, err
+	case !a.waits && !crowded(err): // the caller asks again
+		return nil, 0, err
 	}
-	// We wait, and the server, or the way to it, is down for the moment.
 	if a.failed.IsZero() {
 		a.failed = time.Now()
 	}
-	if time.Since(a.failed) > outage {
+	if !crowded(err) && time.Since(a.failed) > driver.RetryTimeout {
 		return nil, 0, err
 	}
-	return nil, refreshEvery / 2, fmt.Errorf("%w, and the server can't be reached: %w", driver.ErrHeld, err)
+	a.down = err
+	return nil, retryPause/2 + rand.N(retryPause), driver.ErrHeld // for Await: our place in the queue is worth more than news
 }
+
+// retryPause is the mean pause before a server is asked again that is down for the moment, or has no connection for us.
+const retryPause = 300 * time.Millisecond
 
 // ask sends the request. A lease beside an error was granted, and is to be withdrawn.
 func (a *attempt) ask(ctx context.Context) (*lease, error) {
+	leave, err := a.d.acquiring.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := a.request(ctx)
+	leave()
+	if l == nil || err != nil {
+		return nil, err
+	}
+	return l, a.secure(ctx, l)
+}
+
+func (a *attempt) request(ctx context.Context) (*lease, error) {
 	inner, cancel := life.Detached(ctx)
-	defer cancel()
+	defer func() {
+		a.cutOff = inner.Err() != nil
+		cancel()
+	}()
 	if err := a.d.prepare(inner); err != nil {
 		return nil, err
 	}
 	if s := a.d.session; s != nil {
 		var err error
-		if a.entry.Session, err = s.key(ctx); err != nil {
+		if a.entry.Session, err = s.key(inner); err != nil {
 			return nil, err
 		}
 	}
@@ -130,10 +162,7 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 	if l == nil && err == nil {
 		l, err = a.decide(inner)
 	}
-	if l == nil || err != nil {
-		return nil, err
-	}
-	return l, a.secure(ctx, l)
+	return l, err
 }
 
 // grab takes the lock in the cases that decide how fast it is: it is free, and nobody waits, or we are the first. It returns
@@ -147,7 +176,7 @@ func (a *attempt) grab(ctx context.Context) (*lease, error) {
 	if err != nil || out.rows == 0 {
 		return nil, err
 	}
-	a.failed, a.waits = time.Time{}, false
+	a.failed, a.down, a.waits = time.Time{}, nil, false
 	return a.lease(a.entry, uint64(out.id)/2, start, out.id%2 == 1), nil
 }
 
@@ -157,8 +186,12 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	var h *entry // the hold that we have got
 	var got state
 	err := a.d.change(ctx, req.Name, func(s *state) (write bool, err error) {
-		a.failed, got, h = time.Time{}, *s, nil
-		if h = s.held(req); h != nil && a.d.sameSession(h, &a.entry) {
+		a.failed, a.down, got, h = time.Time{}, nil, *s, nil
+		if h = s.held(req); h != nil && a.d.waits.leaving(h.Nonce) {
+			s.drop(h.Token) // it was given up, and the server is still to hear of it
+			h = nil
+		}
+		if h != nil && a.d.sameSession(h, &a.entry) {
 			h.again(&a.entry, s.now+a.d.term(req))
 			s.leave(a.entry.Nonce)
 			s.call()
@@ -201,7 +234,10 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 
 // again lets the hold last that another attempt of its owner has asked for.
 func (e *entry) again(by *entry, until int64) {
-	e.Until, e.Tell = until, by.Tell
+	if e.process() != by.process() {
+		e.Nonce = by.Nonce // so that another process which gives its own attempt up does not end this one's hold
+	}
+	e.Until, e.Tell, e.TTL = until, by.Tell, max(e.TTL, by.TTL)
 	e.Host, e.PID, e.Label = by.Host, by.PID, by.Label
 }
 
@@ -260,18 +296,52 @@ func (d *Driver) term(req driver.Request) int64 {
 	return req.TTL.Microseconds()
 }
 
-// withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire. If the
-// server does not hear of it, it is tried again for as long as the driver lives; a hold lapses with its TTL anyway.
-func (a *attempt) withdraw(ctx context.Context, granted bool) {
-	if !a.sent || a.req.NoWait && !granted && ctx.Err() == nil {
+// withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire, whose caller it
+// keeps waiting for no longer than [driver.CancelTimeout] allows: it then goes on in the background. If the server does not
+// hear of it, it is tried again for as long as the driver lives; a hold lapses with its TTL anyway.
+func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
+	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
+	if !a.sent || a.req.NoWait && l == nil && refused {
 		return // the server said no, or was never asked
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.Withdrawal)
-	defer cancel()
-	if a.d.remove(ctx, a.req.Name, a.entry.Nonce) != nil { // the caller has an error already
-		a.d.waits.owe(a)
+	done := make(chan struct{})
+	a.d.waits.leave(a.entry.Nonce)
+	task := func() {
+		defer close(done)
+		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), life.Withdrawal, errSilent)
+		defer cancel()
+		a.d.give(inner, a.entry.Nonce, func(ctx context.Context) error {
+			if l != nil {
+				if err := l.drop(ctx); err != nil {
+					return err
+				}
+			}
+			return a.d.remove(ctx, a.req.Name, a.entry.Nonce)
+		})
+	}
+	if !a.d.life.Go(task) { // Close does not wait for us
+		task()
+		return
+	}
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	left := driver.CancelTimeout * 4 / 5
+	if a.cutOff {
+		left -= life.Moment
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
 	}
 }
+
+// errSilent is the cause with which calls in the background end.
+var errSilent = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)
 
 // remove takes what an attempt has left out of a row: a waiter, or a hold that nobody was told of.
 func (d *Driver) remove(ctx context.Context, name, nonce string) error {

@@ -2,8 +2,12 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 
 	"github.com/go-sql-driver/mysql"
@@ -16,21 +20,31 @@ const (
 	changedSinceRead   = 1020 // MariaDB 11, innodb_snapshot_isolation
 	tooManyConnections = 1040
 	dbAccessDenied     = 1044
+	notReady           = 1047 // Galera: the node is not part of a cluster that has a quorum
 	serverShutdown     = 1053
 	unknownColumn      = 1054
 	duplicateKey       = 1062
 	tableAccessDenied  = 1142
 	noSuchTable        = 1146
+	tooManyOfUser      = 1203 // max_user_connections
 	lockWaitTimeout    = 1205 // innodb_lock_wait_timeout, and NOWAIT in MariaDB
 	deadlock           = 1213
+	userLimit          = 1226 // max_user_connections of an account, and its limits per hour
 	optionPrevents     = 1290 // --read-only
 	queryInterrupted   = 1317
 	viewNotUpdatable   = 1348
 	readOnlySession    = 1792
 	readOnlyMode       = 1836
+	connectionKilled   = 1927 // MariaDB
+	statementTimeout   = 1969 // max_statement_time, in MariaDB
+	cantConnectSocket  = 2002 // from proxies, as the next four
+	cantConnect        = 2003
+	serverGone         = 2006
+	serverLost         = 2013
+	serverLostAt       = 2055
 	queryTimeout       = 3024 // max_execution_time, in MySQL
 	lockNoWait         = 3572 // NOWAIT, in MySQL
-	statementTimeout   = 1969 // max_statement_time, in MariaDB
+	idleDisconnected   = 4031 // wait_timeout, in MySQL 8.0.24 and later
 )
 
 // code returns the server's number of an error, 0 if it is none of the server's.
@@ -47,31 +61,64 @@ func again(err error) bool {
 	return slices.Contains([]uint16{deadlock, lockWaitTimeout, changedSinceRead}, code(err))
 }
 
-// passing reports whether an error is one of the moment, of which another try may not hear: the server's limits of time,
-// or that it can't be reached.
-func passing(err error) bool {
-	switch {
-	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrKind):
-		return false
-	case code(err) == 0:
-		return true // the connection's
-	}
-	return again(err) || slices.Contains([]uint16{tooManyConnections, serverShutdown, queryInterrupted, queryTimeout, statementTimeout}, code(err))
+// crowded reports whether the server has no connection left for us. That passes when others are done.
+func crowded(err error) bool {
+	return slices.Contains([]uint16{tooManyConnections, tooManyOfUser, userLimit}, code(err))
 }
 
-// explain says what is to be done about the errors of which the server's words don't say it.
+// cut reports whether a connection has failed in the middle, of which nothing is known but that another one is needed: it may have
+// been dead for long, or the server has done what it was asked, and its answer is lost.
+func cut(err error) bool {
+	if slices.Contains([]uint16{connectionKilled, serverGone, serverLost, serverLostAt, idleDisconnected}, code(err)) {
+		return true
+	}
+	var op *net.OpError
+	return errors.Is(err, sqldriver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
+}
+
+// transient reports whether another try may succeed: nothing answers, the server is about to start or to end, or has too much to
+// do, or is a replica that may be promoted soon.
+func transient(err error) bool {
+	if cut(err) || crowded(err) || again(err) {
+		return true
+	}
+	var op *net.OpError
+	var unknown *net.DNSError
+	switch {
+	case code(err) != 0:
+		return slices.Contains([]uint16{notReady, serverShutdown, queryInterrupted, queryTimeout, statementTimeout, cantConnectSocket, cantConnect,
+			optionPrevents, readOnlyMode}, code(err))
+	case errors.As(err, &unknown):
+		return !unknown.IsNotFound
+	case errors.As(err, &op):
+		return op.Op == "dial" // others are those of TLS
+	}
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone)
+}
+
+// explain says what is to be done about the errors of which the server's words don't say it, and marks those that pass.
 func (d *Driver) explain(ctx context.Context, err error) error {
-	switch code(err) {
-	case optionPrevents, readOnlyMode, readOnlySession:
-		return fmt.Errorf("%w server: it does not let us write, as a replica or by read_only: %w", driver.ErrInvalid, err)
-	case tableAccessDenied:
+	if err == nil {
+		return nil
+	}
+	n := code(err)
+	switch {
+	case n == 0 && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, driver.ErrUnavailable):
+		return err
+	case n == optionPrevents, n == readOnlyMode:
+		return fmt.Errorf("%w: the server does not let us write, as a replica or by read_only: %w", driver.ErrUnavailable, err)
+	case n == readOnlySession:
+		return fmt.Errorf("%w session: it does not let us write: %w", driver.ErrInvalid, err)
+	case n == tableAccessDenied:
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
-	case noSuchTable:
+	case n == noSuchTable:
 		d.store.ready.Store(false) // it was dropped: the next try makes it anew
-	}
-	if err != nil && ctx.Err() != nil && code(err) == 0 {
-		return context.Cause(ctx)
+	case transient(err):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -54,12 +55,13 @@ func (l *lease) wanted() {
 	}
 }
 
-// drop forgets what the driver keeps of a lease that is over.
-func (l *lease) drop() {
+// drop forgets what the driver keeps of a lease that is over. It fails if the session may still have its lock.
+func (l *lease) drop(ctx context.Context) error {
 	l.d.waits.untell(l)
 	if s := l.d.session; s != nil {
-		s.unlock(l)
+		return s.unlock(ctx, l)
 	}
+	return nil
 }
 
 // lose ends the lease because the store said so.
@@ -85,7 +87,7 @@ func (l *lease) over() bool {
 // exclusive reports whether the hold stands in the columns of the only one.
 func (l *lease) exclusive() bool { return !l.req.Shared && l.req.Slots == 0 }
 
-// Release implements [driver.Lease].
+// Release implements [driver.Lease]. What the server did not hear of in time it is told again later, as long as the driver lives.
 func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -97,9 +99,14 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	ctx, cancel := life.Detached(ctx)
 	defer cancel()
-	l.drop()
-	freed, err := l.free(ctx)
+	leave, err := l.d.releasing.enter(ctx)
+	freed := false
+	if err == nil {
+		freed, err = l.giveUp(ctx)
+		leave()
+	}
 	if err != nil {
+		l.d.waits.owe(l.d, l.nonce, l.finish, err)
 		return err // as it is: the caller may say it again
 	}
 	l.ended = true
@@ -109,24 +116,55 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.err
 }
 
+// finish makes up for a Release that has failed.
+func (l *lease) finish(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return nil
+	}
+	_, err := l.giveUp(ctx)
+	if err == nil {
+		l.ended = true
+	}
+	return err
+}
+
+// giveUp gives up what the session has and what stands in the row, and reports whether that was there.
+func (l *lease) giveUp(ctx context.Context) (freed bool, err error) {
+	if err := l.drop(ctx); err != nil {
+		return false, err
+	}
+	return l.free(ctx)
+}
+
+// errUnconfirmed says that nobody knows whether a release, whose answer was lost, or something before it has freed the lock.
+var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
+
 // free takes the hold out of its row, and reports whether it was there.
 func (l *lease) free(ctx context.Context) (freed bool, err error) {
-	least := l.req.MinHold.Microseconds()
+	least, doubt := l.req.MinHold.Microseconds(), false
 	if l.exclusive() {
-		out, err := l.d.exec(ctx, l.d.sql.let, least, least, least, least, []byte(l.req.Name), int64(l.grant.Token))
-		return out.rows == 1, err
+		var out done
+		out, err = l.d.exec(ctx, l.d.sql.let, least, least, least, least, []byte(l.req.Name), int64(l.grant.Token))
+		freed, doubt = out.rows == 1, out.repeated
+	} else {
+		err = l.d.change(ctx, l.req.Name, func(s *state) (bool, error) {
+			h := s.by(l.grant.Token)
+			if freed, doubt = h != nil, s.doubt; !freed {
+				return false, nil
+			}
+			h.Since = min(h.Since, s.now) // as the statement does
+			if h.Until, h.Kept = h.Since+least, true; h.Until <= s.now {
+				s.drop(l.grant.Token)
+			}
+			s.call()
+			return true, nil
+		})
 	}
-	err = l.d.change(ctx, l.req.Name, func(s *state) (bool, error) {
-		h := s.by(l.grant.Token)
-		if freed = h != nil; !freed {
-			return false, nil
-		}
-		if h.Until, h.Kept = h.Since+least, true; h.Until <= s.now {
-			s.drop(l.grant.Token)
-		}
-		s.call()
-		return true, nil
-	})
+	if err == nil && !freed && doubt {
+		err = errUnconfirmed
+	}
 	return freed, err
 }
 
@@ -139,6 +177,12 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	err := d.life.Ready(ctx, d.conf.err)
 	inner, cancel := life.Detached(ctx)
 	defer cancel()
+	if err == nil {
+		var leave func()
+		if leave, err = d.renewing.enter(inner); err == nil {
+			defer leave()
+		}
+	}
 	var sole, several []renewal
 	for i, one := range due {
 		r := renewal{one.(*lease), &answers[i]}
@@ -156,7 +200,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			}
 			for _, r := range chunk {
 				if err != nil {
-					*r.answer = driver.Renewal{Err: cmp.Or(context.Cause(ctx), err)}
+					*r.answer = driver.Renewal{Err: err}
 				}
 			}
 		}
@@ -250,5 +294,18 @@ func namesOf(all []renewal) []string {
 // gone ends a lease that the store knows no more.
 func (l *lease) gone() {
 	l.lose(nil)
-	l.drop()
+	l.forget()
+}
+
+// forget drops a lease that the store knows no more, in the background.
+func (l *lease) forget() {
+	l.d.waits.untell(l)
+	if l.d.session == nil {
+		return
+	}
+	l.d.life.Go(func() {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)
+		defer cancel()
+		l.d.give(ctx, l.nonce, l.drop)
+	})
 }

@@ -73,8 +73,8 @@ func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.I
 	select {
 	case l.calls <- c:
 	case <-l.Context().Done(): // as Wait will say
-	case <-ctx.Done():
-		return driver.Instant{}, context.Cause(ctx)
+	case <-ctx.Done(): // the connection is busy, perhaps with a server that does not answer
+		return driver.Instant{}, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 	}
 	return l.Wait(ctx, c)
 }

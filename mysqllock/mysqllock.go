@@ -27,8 +27,10 @@ type Driver struct {
 	id    string // of this driver, unique over all processes and time
 	serie atomic.Uint64
 
-	store   store
-	lanes   lanes
+	store                          store
+	lanes                          lanes
+	renewing, releasing, acquiring turns
+
 	waits   waits
 	prunes  life.Every
 	session *session // nil for rows
@@ -39,10 +41,10 @@ type Driver struct {
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
 // the database of db. The table is created when it is first needed; see [Schema] for those who may not create tables.
 //
-// The db stays the caller's: the driver uses its connections for one statement at a time, and one more for as long as
-// somebody waits. It never closes db, and must be closed before it is. A db that may open one connection only
-// (SetMaxOpenConns) has none for waiting: the driver then asks ten times a second. Who waits for a lock while it has all
-// connections that db may open waits for itself.
+// The db stays the caller's: the driver uses its connections for one statement at a time, at most as many at once as
+// [Connections] says, and one more for as long as somebody waits. It never closes db, and must be closed before it is. A db
+// that may open one connection only (SetMaxOpenConns) has none for waiting: the driver then asks ten times a second. Who waits
+// for a lock while it has all connections that db may open waits for itself.
 //
 // New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
 func New(db *sql.DB, opts ...Option) *Driver { return open(db, "snib_locks", opts) }
@@ -52,6 +54,8 @@ func open(db *sql.DB, table string, opts []Option) *Driver {
 	d.sql = newStatements(d.conf.table)
 	d.waits.init()
 	d.lanes.init()
+	n := d.conf.connections
+	d.acquiring, d.releasing, d.renewing = make(turns, n), make(turns, n), make(turns, n)
 	return d
 }
 
@@ -93,7 +97,7 @@ func (d *Driver) Close() error {
 		}
 	})
 	if first {
-		d.waits.leave(d)
+		d.waits.end(d)
 		go d.store.close() // it waits for what the user does on the connections
 	}
 	return nil
@@ -120,11 +124,12 @@ type config struct {
 	database, bare string // the same in parts, as they are; no database is the connection's
 	key            func(name string) string
 	idle           time.Duration // that ends a session
+	connections    int           // for each purpose
 	err            error
 }
 
 func configure(db *sql.DB, table string, opts []Option) config {
-	c := config{table: "`" + table + "`", bare: table, key: NameKey, idle: 15 * time.Second}
+	c := config{table: "`" + table + "`", bare: table, key: NameKey, idle: 15 * time.Second, connections: 8}
 	if db == nil {
 		c.err = fmt.Errorf("%w db: it is nil", driver.ErrInvalid)
 	}

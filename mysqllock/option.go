@@ -67,3 +67,16 @@ func Keys(key func(name string) string) Option {
 		return nil
 	}
 }
+
+// Connections sets how many connections of db acquisitions use at once, however many goroutines acquire; releases, and
+// renewals, use as many each. The default is 8. With those that watch, poll and hold a session the driver uses 3 n + 3 at most;
+// what is more in db.SetMaxOpenConns is of no use to it. Less than one is a [driver.ErrInvalid].
+func Connections(n int) Option {
+	return func(c *config) error {
+		if n < 1 {
+			return fmt.Errorf("%w number of connections %d: it is at least 1", driver.ErrInvalid, n)
+		}
+		c.connections = n
+		return nil
+	}
+}

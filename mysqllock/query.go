@@ -3,20 +3,41 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
+
+// turns bound how many connections are used at once for one purpose.
+type turns chan struct{}
+
+// enter waits for a turn, and returns how to end it.
+func (t turns) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+}
 
 // A done is what the server says of a statement that writes. Whether it counts rows that were found or rows that were
 // changed (clientFoundRows) is all the same: ours change each row that they find.
 type done struct {
 	rows int64
 	id   int64 // that LAST_INSERT_ID was given
+
+	// repeated says that the statement was sent again when its connection had failed, so that it may have been carried
+	// out twice: no rows may be the outcome of the first time.
+	repeated bool
 }
 
 // exec runs a statement that writes.
 func (d *Driver) exec(ctx context.Context, text string, args ...any) (out done, err error) {
-	err = d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
+	repeated, err := d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
 		res, err := stmt.ExecContext(ctx, args...)
 		if err != nil {
 			return err
@@ -27,18 +48,25 @@ func (d *Driver) exec(ctx context.Context, text string, args ...any) (out done, 
 		out.id, err = res.LastInsertId()
 		return err
 	})
+	out.repeated = repeated
 	return out, err
 }
 
 // query runs a statement that reads, and calls scan for each row.
 func (d *Driver) query(ctx context.Context, text string, args []any, scan func(*sql.Rows) error) error {
-	return d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
+	_, err := d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
 		rows, err := stmt.QueryContext(ctx, args...)
 		if err != nil {
 			return err
 		}
-		return each(rows, scan)
+		seen := false
+		err = each(rows, func(rows *sql.Rows) error { seen = true; return scan(rows) })
+		if seen && cut(err) {
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err) // it can't be begun anew: rows are out
+		}
+		return err
 	})
+	return err
 }
 
 // each reads a result to its end.
@@ -52,15 +80,22 @@ func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// run has fn run a statement, and once more if the server has undone it for reasons that pass.
-func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) error {
-	const tries = 8
+// run has fn run a statement, and again if the server has undone it for reasons that pass, or its connection has failed: one of
+// the pool may have been dead for long. It reports whether that was so.
+func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) (repeated bool, err error) {
+	const undone, dead = 8, 32 // tries; a connection of the pool that is dead may cost two of them
 	for try := 1; ; try++ {
 		err := d.once(ctx, text, fn)
-		if err == nil || try == tries || !again(err) || ctx.Err() != nil {
-			return d.explain(ctx, err)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return repeated, d.explain(ctx, err)
+		case cut(err) && !errors.Is(err, driver.ErrUnavailable) && try < dead:
+			repeated = true
+		case again(err) && try < undone:
+			time.Sleep(rand.N(time.Duration(try) * time.Millisecond))
+		default:
+			return repeated, d.explain(ctx, err)
 		}
-		time.Sleep(rand.N(time.Duration(try) * time.Millisecond))
 	}
 }
 

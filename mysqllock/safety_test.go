@@ -1,9 +1,13 @@
 package mysqllock_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
 )
 
 // A lossTime tells when a holder was told of its loss.
@@ -102,4 +107,369 @@ func sessionTellsWhenServerDies(t *testing.T, server *mysqltest.Server) {
 		t.Errorf("told %v after kill -9, %v after the grant", told.Sub(killed), told.Sub(w.At))
 	}
 	release(t, next)
+}
+
+// A release that the server did not answer in time is made up for when it answers again.
+func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysqllock.Driver) {
+	l := acquire(t, d, ask("hung release", "a"))
+	server.Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
+	defer cancel()
+	err := l.Release(ctx)
+	server.Resume()
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) {
+		t.Errorf("Release on a server that hangs = %v, want ErrUnavailable and nothing of a cancellation", err)
+	}
+	release(t, acquire(t, other, ask("hung release", "b")))
+	again := acquire(t, d, ask("hung release", "a")) // of the same owner
+	mustBeHeld(t, other, ask("hung release", "b"))
+	if r := d.Renew(bounded(t), []driver.Lease{again}); r[0].Err != nil {
+		t.Errorf("Renew of a hold after a release that was made up for = %v", r[0].Err)
+	}
+	release(t, again)
+}
+
+// While the server hangs, a caller's deadline is kept, a call without one fails after a bounded time, and Close returns.
+func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *sql.DB) *mysqllock.Driver) {
+	d := open(t, dial(t, server.DSN()))
+	held := acquire(t, d, ask("hung", "a"))
+	for i := range 5 {
+		acquire(t, d, ask(fmt.Sprint("hung ", i), "a")) // Close has to give these up too
+	}
+	server.Hang()
+	defer server.Resume()
+	for _, noWait := range []bool{false, true} {
+		req := ask("hung too", "a")
+		req.NoWait = noWait
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		began := time.Now()
+		_, err := d.Acquire(ctx, req)
+		if took := time.Since(began); took > 400*time.Millisecond+driver.CancelTimeout+soonEnough/6 {
+			t.Errorf("Acquire returned after %v, want 400ms", took)
+		}
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("Acquire on a server that hangs = %v, want ErrUnavailable and the end of the context", err)
+		}
+		cancel()
+	}
+	began := time.Now()
+	_, err := try(t, d, ask("hung too", "a"))
+	if took := time.Since(began); !errors.Is(err, driver.ErrUnavailable) || took > driver.AnswerTimeout+soonEnough {
+		t.Errorf("Acquire with NoWait on a server that hangs = %v after %v, want ErrUnavailable after %v", err, took, driver.AnswerTimeout)
+	}
+	began = time.Now()
+	if err := d.Close(); err != nil || time.Since(began) > 2*time.Second+soonEnough {
+		t.Errorf("Close on a server that hangs = %v after %v", err, time.Since(began))
+	}
+	t.Logf("Close took %v", time.Since(began))
+	if err := held.Release(bounded(t)); err == nil {
+		t.Error("Release on a server that hangs, of a driver that is closed = nil")
+	}
+}
+
+func TestHungServer(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	rows := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return mysqllock.New(db) }
+	session := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return mysqllock.NewSession(db) }
+	t.Run("Rows", func(t *testing.T) { hungServer(t, server, rows) })
+	t.Run("Session", func(t *testing.T) { hungServer(t, server, session) })
+	t.Run("Release", func(t *testing.T) {
+		releaseOnHungServer(t, server, open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN())))
+	})
+	t.Run("ReleaseSession", func(t *testing.T) {
+		releaseOnHungServer(t, server, openSession(t, dial(t, server.DSN())), openSession(t, dial(t, server.DSN())))
+	})
+}
+
+// stepBack is to the rows as if the server's clock were set back: all times in them are later by as much.
+func stepBack(t *testing.T, db *sql.DB, by time.Duration) {
+	t.Helper()
+	us := by.Microseconds()
+	must(t, db, "UPDATE snib_locks SET version = version + ?, since = since + ?, ends = ends + ? WHERE name <> ''", us, us, us)
+}
+
+func TestClockBack(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	db := dial(t, server.DSN())
+	const step = time.Hour
+	t.Run("Released", func(t *testing.T) { // a lock that was released is free
+		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+		l := acquire(t, d, ask("released", "a"))
+		w := jobtest.Waiting(t, other, ask("released", "b"))
+		stepBack(t, db, step)
+		release(t, l)
+		next := w.Get(t)
+		release(t, next)
+		release(t, acquire(t, d, ask("released", "c")))
+	})
+	t.Run("MinHold", func(t *testing.T) { // one that is kept, is for no longer than MinHold from its release
+		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+		req := ask("kept", "a")
+		req.MinHold = 1500 * time.Millisecond
+		l := acquire(t, d, req)
+		stepBack(t, db, step)
+		release(t, l)
+		mustBeHeld(t, other, ask("kept", "b"))
+		release(t, acquire(t, other, ask("kept", "b")))
+	})
+	t.Run("ReadersAndSlots", func(t *testing.T) {
+		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+		slot := ask("slot", "a")
+		slot.Slots = 1
+		l := acquire(t, d, slot)
+		must(t, db, "UPDATE snib_locks SET holders = REGEXP_REPLACE(holders, '\"since\":1', '\"since\":2'), version = version + 1 WHERE name = 'slot'")
+		release(t, l)
+		slot.Owner = "b"
+		release(t, acquire(t, other, slot))
+	})
+	t.Run("Killed", func(t *testing.T) { // a waiter takes the lock of a killed holder after its TTL by the waiter's own clock
+		other := open(t, dial(t, server.DSN()))
+		req := ask("killed", "a")
+		req.TTL = 2 * time.Second
+		p := hold(t, server.DSN(), false, req)
+		p.Expect("held")
+		w := jobtest.Waiting(t, other, ask("killed", "b"))
+		p.Kill()
+		began := time.Now()
+		stepBack(t, db, step)
+		next := w.Get(t)
+		t.Logf("granted %v after a holder with a TTL of %v was killed", w.At.Sub(began), req.TTL)
+		if early := req.TTL/2 - w.At.Sub(began); early > 0 { // it had renewed a third of its TTL ago at most
+			t.Errorf("granted %v too early", early)
+		}
+		release(t, next)
+	})
+	t.Run("Alive", func(t *testing.T) { // but never that of one who renews
+		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+		req := ask("alive", "a")
+		req.TTL = 2 * time.Second
+		l := acquire(t, d, req)
+		w := jobtest.Waiting(t, other, ask("alive", "b"))
+		stepBack(t, db, step)
+		for range 20 {
+			if r := d.Renew(bounded(t), []driver.Lease{l}); r[0].Err != nil {
+				t.Fatalf("Renew = %v", r[0].Err)
+			}
+			w.Running(t, "while the holder renews")
+			time.Sleep(req.TTL / 8) // renewals take their time
+		}
+		release(t, l)
+		release(t, w.Get(t))
+	})
+}
+
+// Hundreds of waiters in one process leave connections to others, and all get their turn.
+func TestHerd(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t, "max-connections=60")
+	const herd = 400
+	for name, make := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+		t.Run(name, func(t *testing.T) {
+			holder, d := closed(t, make(dial(t, server.DSN()))), closed(t, make(dial(t, server.DSN())))
+			var leases []driver.Lease
+			for i := range herd {
+				leases = append(leases, acquire(t, holder, ask(fmt.Sprint("herd ", name, i), "a")))
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the herd takes too long"))
+			defer cancel()
+			var all sync.WaitGroup
+			var failed sync.Map
+			for i := range herd {
+				all.Go(func() {
+					l, err := d.Acquire(ctx, ask(fmt.Sprint("herd ", name, i), "b"))
+					if err == nil {
+						err = l.Release(ctx)
+					}
+					if err != nil {
+						failed.Store(i, err)
+					}
+				})
+			}
+			livetest.Await(t, "herd that waits", func() error {
+				waiting := 0
+				err := holder.List(bounded(t), "herd "+name, func(st driver.Status) bool { waiting += len(st.Waiters); return true })
+				if err == nil && waiting < herd {
+					err = fmt.Errorf("%d wait", waiting)
+				}
+				return err
+			})
+			for i, r := range holder.Renew(bounded(t), leases) {
+				if r.Err != nil {
+					t.Fatalf("Renew of lease %d of another process = %v", i, r.Err)
+				}
+			}
+			var releases sync.WaitGroup
+			for _, l := range leases {
+				releases.Go(func() {
+					if err := l.Release(ctx); err != nil {
+						t.Errorf("Release = %v", err)
+					}
+				})
+			}
+			releases.Wait()
+			all.Wait()
+			failed.Range(func(i, err any) bool { t.Errorf("waiter %v: %v", i, err); return true })
+			const refused = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'CONNECTION_ERRORS_MAX_CONNECTIONS'"
+			if n := number(t, dial(t, server.DSN()), refused); n > 0 {
+				t.Errorf("the server refused %d connections, because it had too many", n)
+			}
+		})
+	}
+	t.Run("Full", func(t *testing.T) { // the server has no connection left
+		server := mysqltest.Start(t, "max-connections=10")
+		hog := dial(t, server.DSN())
+		var conns []*sql.Conn
+		for {
+			conn, err := hog.Conn(bounded(t))
+			if err != nil {
+				break
+			}
+			conns = append(conns, conn)
+		}
+		d := open(t, dial(t, server.DSN()))
+		if _, err := try(t, d, ask("full", "a")); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire with NoWait = %v, want ErrUnavailable", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if _, err := d.Acquire(ctx, ask("full", "a")); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire = %v, want ErrUnavailable and the end of its context", err)
+		}
+		w := jobtest.Acquiring(t, d, ask("full", "b"))
+		time.Sleep(300 * time.Millisecond) // it tries in vain meanwhile
+		w.Running(t, "although there is no connection left")
+		for _, conn := range conns {
+			_ = conn.Raw(func(any) error { return errors.New("done") })
+			_ = conn.Close()
+		}
+		_ = hog.Close()
+		release(t, w.Get(t))
+	})
+}
+
+func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	for name, make := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+		open := func() driver.Driver { return make(dial(t, server.DSN())) }
+		t.Run(name, func(t *testing.T) {
+			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
+				if err := closed(t, make(dial(t, server.DSN()))).Break(bounded(t), name, owner, token); err != nil {
+					t.Fatalf("Break = %v", err)
+				}
+			})
+		})
+	}
+	t.Run("SessionKilled", func(t *testing.T) {
+		admin := dial(t, server.DSN())
+		jobtest.StaleHandOver(t, func() driver.Driver { return mysqllock.NewSession(dial(t, server.DSN())) },
+			func(name, _ string, _ uint64) { killHolder(t, admin, mysqllock.NameKey(name)) })
+	})
+}
+
+// Connections of the pool that have ended are no matter of the caller's.
+func TestStaleConnections(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	admin := dial(t, server.DSN())
+	for name, make := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+		t.Run(name, func(t *testing.T) {
+			proxy := livetest.NewProxy(t, server.Addr())
+			db := dial(t, mysqltest.DSN(proxy.Addr(), "checkConnLiveness=false")) // so that it is found out late
+			db.SetMaxIdleConns(8)
+			d := closed(t, make(db))
+			for round := range 10 {
+				var all sync.WaitGroup
+				for i := range 8 {
+					all.Go(func() {
+						req := ask(fmt.Sprint("stale ", name, i), fmt.Sprint(round))
+						req.NoWait = true
+						l, err := d.Acquire(bounded(t), req)
+						if err == nil {
+							err = l.Release(bounded(t))
+						}
+						if err != nil {
+							t.Errorf("round %d: %v", round, err)
+						}
+					})
+				}
+				all.Wait()
+				if round%2 == 0 {
+					proxy.Cut()
+				} else {
+					killAll(t, admin)
+				}
+			}
+		})
+	}
+}
+
+// The statements of the page give what they say, and what the page says of those who may do nothing, or only read, is so.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	admin := dial(t, server.DSN())
+	must(t, admin, "CREATE DATABASE app")
+	for _, table := range []string{"app.snib_locks", "app.snib_sessions"} {
+		text, err := mysqllock.Schema(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for statement := range strings.SplitSeq(strings.TrimSpace(text), ";\n") {
+			must(t, admin, statement)
+		}
+	}
+	page, err := os.ReadFile("../docs/backends/mysqllock.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```sql\n")
+	block, _, _ = strings.Cut(block, "```")
+	for statement := range strings.SplitSeq(strings.TrimSpace(block), "\n") {
+		must(t, admin, statement)
+	}
+	must(t, admin, "CREATE USER nobody@'%' IDENTIFIED BY 'change-me'")
+	as := func(account, database string) *sql.DB {
+		return dial(t, account+":change-me@tcp("+server.Addr()+")/"+database)
+	}
+	d, session := open(t, as("locker", "app")), openSession(t, as("locker", "app"))
+	w := jobtest.Acquiring(t, d, ask("free", "a"))
+	release(t, w.Get(t))
+	release(t, acquire(t, session, ask("free", "a")))
+
+	stranger, err := as("nobody", "").Conn(bounded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	if _, err := stranger.ExecContext(bounded(t), "SELECT GET_LOCK('free', 0)"); err != nil {
+		t.Fatal(err)
+	}
+	mustBeHeld(t, session, ask("free", "b"))
+	release(t, acquire(t, d, ask("free", "b"))) // rows don't notice
+
+	reading := as("reader", "app")
+	l := acquire(t, d, ask("seen", "a"))
+	reader := open(t, reading)
+	if st, err := reader.Status(bounded(t), "seen"); err != nil || len(st.Holders) != 1 {
+		t.Errorf("Status for who may only read = %+v, %v", st, err)
+	}
+	if _, err := try(t, reader, ask("mine", "a")); err == nil || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire by who may only read = %v, want an error that stays", err)
+	}
+	tx, err := reading.BeginTx(bounded(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(bounded(t), "SELECT * FROM snib_locks WHERE name = 'seen' LOCK IN SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := d.Renew(ctx, []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Renew while who may only read keeps the row = %v, want ErrUnavailable", err)
+	}
 }

@@ -104,7 +104,7 @@ func TestSchema(t *testing.T) {
 		d := open(t, as(t, "locker"), mysqllock.Table("migr`ated"))
 		must(t, db, "SET GLOBAL read_only = 1")
 		defer must(t, db, "SET GLOBAL read_only = 0")
-		if _, err := try(t, d, ask("read only", "a")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "replica") {
+		if _, err := try(t, d, ask("read only", "a")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "replica") {
 			t.Errorf("Acquire on a server that is read only = %v", err)
 		}
 	})

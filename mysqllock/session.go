@@ -27,8 +27,8 @@ import (
 // server only, which is not detected.
 func NewSession(db *sql.DB, opts ...Option) *Driver {
 	d := open(db, "snib_sessions", opts)
-	d.session = &session{d: d, turn: make(chan struct{}, 1), held: map[string]*lease{}}
-	if db != nil && d.sole() {
+	d.session = &session{d: d, turn: make(turns, 1), held: map[string]*lease{}}
+	if db != nil && db.Stats().MaxOpenConnections == 1 {
 		d.conf.err = errors.Join(d.conf.err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself",
 			driver.ErrInvalid))
 	}
@@ -38,7 +38,7 @@ func NewSession(db *sql.DB, opts ...Option) *Driver {
 // A session is the connection that holds the locks, and what hangs on it.
 type session struct {
 	d    *Driver
-	turn chan struct{} // of one: to connect
+	turn turns // of one: to connect
 
 	mu   sync.Mutex
 	link *link // nil without a connection
@@ -76,23 +76,22 @@ func (s *session) key(ctx context.Context) (string, error) {
 
 // get returns the session's connection.
 func (s *session) get(ctx context.Context) (*link, error) {
-	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, life.Longest, errSilent)
+	defer cancel()
+	leave, err := s.turn.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	s.mu.Lock()
 	l := s.link
 	s.mu.Unlock()
 	if l != nil {
 		return l, nil
 	}
-	inner, cancel := context.WithTimeout(ctx, life.Longest)
-	defer cancel()
-	l, err := s.d.connect(inner)
+	l, err = s.d.connect(ctx)
 	if err != nil {
-		return nil, err
+		return nil, s.d.explain(ctx, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,11 +130,15 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 	if s == nil {
 		return nil
 	}
-	for {
+	for first := true; ; first = false {
 		start, got, err := s.lock(ctx, a.entry.Session, le)
 		switch {
+		case err != nil && ctx.Err() != nil, errors.Is(err, driver.ErrUnavailable):
+			return err
 		case err != nil:
 			return errEnded{err}
+		case got && first: // the hold counts since its row was written, as MinHold does
+			return nil
 		case got:
 			le.grant.Start = start
 			return nil
@@ -215,19 +218,18 @@ func (s *session) dropped(le *lease) bool {
 }
 
 // unlock gives up the lock of a lease, if the session has it. A connection whose answer is in doubt is ended, and all its
-// locks with it: better that they are lost, and told so, than held by nobody.
-func (s *session) unlock(le *lease) {
+// locks with it: better that they are lost, and told so, than held by nobody. It fails if ctx is done before the connection's
+// turn has come.
+func (s *session) unlock(ctx context.Context, le *lease) error {
 	s.mu.Lock()
 	le.dropped = true
 	l := s.link
 	_, ours := s.held[le.nonce]
 	s.mu.Unlock()
 	if l == nil || !ours {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
-	defer cancel()
-	_, _ = l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
+	_, err := l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
 		s.mu.Lock()
 		_, ours := s.held[le.nonce]
 		delete(s.held, le.nonce)
@@ -237,6 +239,10 @@ func (s *session) unlock(le *lease) {
 		}
 		return l.releaseLock(ctx, le.key())
 	})
+	if ctx.Err() == nil || l.Context().Err() != nil {
+		return nil // it is given up, or has ended with the connection
+	}
+	return err
 }
 
 // ping asks whether the session lives, and returns the moment from which it is known to.
@@ -300,7 +306,7 @@ func (s *session) look(ctx context.Context) {
 	for _, le := range held {
 		if row := found[le.req.Name]; row == nil || row.by(le.grant.Token) == nil {
 			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
-			le.drop()
+			le.forget()
 		}
 	}
 }
@@ -311,7 +317,7 @@ func (s *session) close() {
 	held := slices.Collect(maps.Values(s.held))
 	l := s.link
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)
 	defer cancel()
 	for _, le := range held {
 		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out

@@ -27,6 +27,7 @@ type entry struct {
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
+	TTL    int64  `json:"ttl,omitempty"` // of the request
 	Since  int64  `json:"since,omitempty"`
 	Until  int64  `json:"until,omitempty"` // waiters have none: they count while their process lives
 
@@ -79,15 +80,17 @@ func parse(text []byte) ([]entry, error) {
 
 // A state is a row as of now, without what had ended by then.
 type state struct {
-	name    string
-	there   bool // the row is
-	version int64
-	token   uint64 // the last that was given
-	slots   int
-	holders []entry
-	waiters []entry // with those that died
-	called  string  // the driver whose waiter should look
-	buried  bool    // it is not as it was read: who died was taken out
+	name     string
+	there    bool // the row is
+	version  int64
+	token    uint64 // the last that was given
+	slots    int
+	holders  []entry
+	waiters  []entry // with those that died
+	outlived []entry // holders that were taken out although they have not ended by the server's clock
+	called   string  // the driver whose waiter should look
+	buried   bool    // it is not as it was read: who died was taken out
+	doubt    bool    // a change of ours may have been made already
 
 	now   int64
 	floor int64          // tokens of new rows are above it
@@ -303,20 +306,23 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 		return err
 	}
 	defer leave()
+	doubt := false
 	for try := 0; ; try++ {
 		found, err := d.read(ctx, []string{name})
 		if err != nil {
 			return err
 		}
 		s := found[name]
+		s.doubt = doubt
 		write, err := fn(s)
 		if err != nil || !write {
 			return err
 		}
-		saved, err := d.save(ctx, s)
-		if err != nil || saved {
+		out, err := d.save(ctx, s)
+		if err != nil || out.rows == 1 {
 			return err
 		}
+		doubt = doubt || out.repeated
 		if err := stagger(ctx, try); err != nil {
 			return err
 		}
@@ -324,16 +330,15 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 }
 
 // save writes a state, unless the row has changed since it was read.
-func (d *Driver) save(ctx context.Context, s *state) (bool, error) {
+func (d *Driver) save(ctx context.Context, s *state) (done, error) {
 	if s.there {
-		out, err := d.exec(ctx, d.sql.save, append(s.row(), []byte(s.name), s.version)...)
-		return out.rows == 1, err
+		return d.exec(ctx, d.sql.save, append(s.row(), []byte(s.name), s.version)...)
 	}
 	// Versions have the time in them, so that no two rows of one name ever have the same one.
 	args := append([]any{[]byte(s.name), s.now}, s.row()...)
 	out, err := d.exec(ctx, d.sql.add, append(args, s.floor)...)
 	if code(err) == duplicateKey {
-		return false, nil
+		return done{repeated: out.repeated}, nil
 	}
-	return out.rows == 1, err
+	return out, err
 }

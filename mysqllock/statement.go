@@ -26,6 +26,9 @@ const (
 	// free says that the lock can be given to who waits for it first, or to whoever comes if nobody waits: nonce.
 	free = `ends <= {clock} AND holders = '' AND (waiters = '' OR SUBSTRING_INDEX(waiters, ' ', 1) = ?)`
 
+	// began is when a hold began: now, if the clock was set back since, so that it is not kept until the clock has caught up.
+	began = `LEAST(since, {clock})`
+
 	// first is the driver whose waiter is the first.
 	first = `NULLIF(SUBSTRING_INDEX(waiters, '-', 1), '')`
 )
@@ -46,7 +49,8 @@ WHERE name = ? AND {free}`
 const let = `
 UPDATE {table} SET
 	version = {bump}, called = {first}, used = {clock},
-	held = IF(since + ? > {clock}, held, 0), kept = since + ? > {clock}, ends = IF(since + ? > {clock}, since + ?, 0)
+	held = IF({began} + ? > {clock}, held, 0), kept = {began} + ? > {clock}, ends = IF({began} + ? > {clock}, {began} + ?, 0),
+	since = {began}
 WHERE name = ? AND held = ? AND kept = 0 AND ends > {clock}`
 
 // load reads rows: names, as many as are asked for.
@@ -120,7 +124,7 @@ type statements struct {
 
 func newStatements(table string) statements {
 	fill := func(sql string) string {
-		for _, part := range [][2]string{{"{free}", free}, {"{first}", first}, {"{bump}", bump}, {"{digits}", digits}, {"{clock}", clock}} {
+		for _, part := range [][2]string{{"{free}", free}, {"{first}", first}, {"{began}", began}, {"{bump}", bump}, {"{digits}", digits}, {"{clock}", clock}} {
 			sql = strings.ReplaceAll(sql, part[0], part[1])
 		}
 		return render(sql, table)

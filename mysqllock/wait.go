@@ -3,11 +3,13 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/life"
 )
 
@@ -33,12 +35,15 @@ const processes = "\x00p"
 // runs a poller while somebody waits, and a watcher while there are either.
 type waits struct {
 	mu       sync.Mutex
-	attempts map[string]*attempt // by nonce, also before they wait
-	waiting  map[string]*attempt // by nonce: those that the server has queued
-	leases   map[string]*lease   // by nonce
-	owed     map[string]string   // the names of what could not be withdrawn, by nonce
-	order    uint64              // of the last that came to wait
-	known    map[string]int64    // until when other processes count, by the server's clock
+	attempts map[string]*attempt                    // by nonce, also before they wait
+	waiting  map[string]*attempt                    // by nonce: those that the server has queued
+	leases   map[string]*lease                      // by nonce
+	gone     map[string]bool                        // the nonces of what is being given up, as long as the server may not know
+	owed     map[string]func(context.Context) error // gives up what could not be given up when it was time, by nonce
+	down     error                                  // why the last call of the poller failed; nil if it did not
+	order    uint64                                 // of the last that came to wait
+	known    map[string]int64                       // until when other processes count, by the server's clock
+	sights   map[sight]time.Time                    // since when a hold that is waited for stands there as it does
 
 	turn chan struct{} // of one: to beat
 	beat time.Time     // when this process last said that it lives
@@ -53,7 +58,7 @@ type waits struct {
 
 func (w *waits) init() {
 	w.attempts, w.waiting, w.leases = map[string]*attempt{}, map[string]*attempt{}, map[string]*lease{}
-	w.owed, w.known = map[string]string{}, map[string]int64{}
+	w.gone, w.owed, w.known = map[string]bool{}, map[string]func(context.Context) error{}, map[string]int64{}
 	w.turn, w.kick = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -86,15 +91,58 @@ func (w *waits) watch(a *attempt, sleep time.Duration) {
 	w.waiting[a.entry.Nonce] = a
 	a.look = time.Now().Add(sleep)
 	w.poll(a.d)
-	w.see(a.d)
+	w.watchOn(a.d)
 }
 
-// owe has the poller withdraw what could not be withdrawn, for as long as the driver lives.
-func (w *waits) owe(a *attempt) {
+// leave notes that an attempt or a hold is being given up: who asks for it again must not be given what is about to go.
+func (w *waits) leave(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.owed[a.entry.Nonce] = a.req.Name
-	w.poll(a.d)
+	w.gone[nonce] = true
+}
+
+// leaving reports whether it is.
+func (w *waits) leaving(nonce string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone[nonce]
+}
+
+// left notes that the server has heard of it.
+func (w *waits) left(nonce string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.gone, nonce)
+	delete(w.owed, nonce)
+}
+
+// give gives something up, with fn. If the server can't be reached, the poller tries again for as long as the driver lives.
+func (d *Driver) give(ctx context.Context, nonce string, fn func(context.Context) error) {
+	leave, err := d.releasing.enter(ctx)
+	if err == nil {
+		err = fn(ctx)
+		leave()
+	}
+	d.waits.owe(d, nonce, fn, err)
+}
+
+// owe has the poller try fn, which has failed with err, again if that may help.
+func (w *waits) owe(d *Driver, nonce string, fn func(context.Context) error, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !errors.Is(err, driver.ErrUnavailable) {
+		delete(w.gone, nonce)
+		return
+	}
+	w.owed[nonce], w.gone[nonce] = fn, true
+	w.poll(d)
+}
+
+// outage returns why the poller can't reach the server, or nil if it can.
+func (w *waits) outage() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down
 }
 
 // tell has the watcher tell a lease when another process waits for it.
@@ -102,7 +150,7 @@ func (w *waits) tell(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases[l.nonce] = l
-	w.see(l.d)
+	w.watchOn(l.d)
 }
 
 func (w *waits) untell(l *lease) {
@@ -125,8 +173,8 @@ func (w *waits) poll(d *Driver) {
 	}
 }
 
-// see starts the watcher. It is called with the mutex held.
-func (w *waits) see(d *Driver) {
+// watchOn starts the watcher. It is called with the mutex held.
+func (w *waits) watchOn(d *Driver) {
 	if !w.watching && !d.life.Over() {
 		w.watching = true
 		d.life.Go(d.watch)
@@ -187,7 +235,7 @@ func (d *Driver) called(name string) {
 	if first != nil && len(told) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife, errSilent)
 	defer cancel()
 	_ = d.change(ctx, name, func(s *state) (bool, error) { // if it fails, renewals and the poller tell
 		for _, l := range told {
@@ -223,12 +271,12 @@ func (w *waits) live(ctx context.Context, d *Driver) error {
 	return err
 }
 
-// leave takes the process out of the store, when it has nothing to do there any more.
-func (w *waits) leave(d *Driver) {
+// end takes the process out of the store, when it has nothing to do there any more.
+func (w *waits) end(d *Driver) {
 	if w.beat.IsZero() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)
 	defer cancel()
 	_, _ = d.exec(ctx, forNames(d.sql.forget, 1), []byte(processes+d.id)) // if it fails, it counts as dead soon
 }
@@ -243,6 +291,9 @@ func (d *Driver) bury(ctx context.Context, states map[string]*state) error {
 	w.mu.Lock()
 	var doubtful []string
 	for _, s := range states {
+		if d.session == nil {
+			w.expire(s)
+		}
 		s.bury(func(e entry) bool { return e.process() == d.id && w.attempts[e.Nonce] == nil })
 		for _, e := range s.waiters {
 			if id := e.process(); id != d.id && w.known[id] <= s.now && !slices.Contains(doubtful, processes+id) {
@@ -280,6 +331,51 @@ func (d *Driver) bury(ctx context.Context, states map[string]*state) error {
 		s.bury(func(e entry) bool { return e.process() != d.id && w.known[e.process()] == 0 })
 	}
 	return nil
+}
+
+// A sight is a hold as it stands in its row. Each renewal makes it another.
+type sight struct {
+	name  string
+	token uint64
+	until int64
+}
+
+// see notes the holds in states, and since when they are as they are. Of others it notes nothing any more.
+func (w *waits) see(states map[string]*state) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, now := w.sights, time.Now() // after the answer: whoever renewed a hold did so before
+	w.sights = map[sight]time.Time{}
+	for name, s := range states {
+		for _, h := range slices.Concat(s.holders, s.outlived) {
+			one := sight{name, h.Token, h.Until}
+			if w.sights[one] = before[one]; w.sights[one].IsZero() {
+				w.sights[one] = now
+			}
+		}
+	}
+}
+
+// expire takes out holds that were not renewed for longer than they last, by our own clock: the server's was set back, and
+// believes in them for as much longer. It is the server that decides, by the row's version, if their holder renews them
+// after all. It is called with the mutex held.
+func (w *waits) expire(s *state) {
+	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool {
+		since, seen := w.sights[sight{s.name, h.Token, h.Until}]
+		over := seen && h.lasts() > 0 && time.Since(since) > h.lasts()+refreshEvery
+		if over {
+			s.outlived = append(s.outlived, h)
+		}
+		return over
+	})
+}
+
+// lasts is for how long a hold counts at most if it is not renewed; 0 if its row does not say.
+func (e *entry) lasts() time.Duration {
+	if e.Kept {
+		return time.Duration(e.Until-e.Since) * time.Microsecond
+	}
+	return time.Duration(e.TTL) * time.Microsecond
 }
 
 // bury takes out the waiters that died.
@@ -339,26 +435,35 @@ func (w *waits) next(last, refreshed time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// refresh says that the process lives, and withdraws what is owed.
+// refresh says that the process lives, and gives up what is owed.
 func (d *Driver) refresh() error {
-	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife/2)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errSilent)
 	defer cancel()
 	d.waits.mu.Lock()
 	owed := maps.Clone(d.waits.owed)
 	d.waits.mu.Unlock()
-	for nonce, name := range owed {
-		if d.remove(ctx, name, nonce) == nil {
-			d.waits.mu.Lock()
-			delete(d.waits.owed, nonce)
-			d.waits.mu.Unlock()
+	for nonce, fn := range owed {
+		if !errors.Is(fn(ctx), driver.ErrUnavailable) {
+			d.waits.left(nonce)
 		}
 	}
-	return d.waits.live(ctx, d)
+	err := d.waits.live(ctx, d)
+	d.waits.answered(err)
+	return err
+}
+
+// answered notes whether the server has answered the poller.
+func (w *waits) answered(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down = nil; errors.Is(err, driver.ErrUnavailable) {
+		w.down = err
+	}
 }
 
 // look reads the rows that are waited for, and hints the attempts whose turn has come.
 func (d *Driver) look() {
-	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife/2)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errSilent)
 	defer cancel()
 	w := &d.waits
 	w.mu.Lock()
@@ -370,9 +475,10 @@ func (d *Driver) look() {
 		set[a.req.Name] = true
 	}
 	found, err := d.read(ctx, slices.Collect(maps.Keys(set)))
-	if err != nil {
+	if w.answered(err); err != nil {
 		return
 	}
+	w.see(found)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for nonce, a := range asked {

@@ -48,8 +48,11 @@ func (d *Driver) watch() {
 	}
 }
 
-// sole reports whether the user's db has no connection to spare.
-func (d *Driver) sole() bool { return d.db.Stats().MaxOpenConnections == 1 }
+// sole reports whether the user's db has no connection to spare for watching.
+func (d *Driver) sole() bool {
+	most := d.db.Stats().MaxOpenConnections
+	return most == 1 || most == 2 && d.session != nil
+}
 
 // watchOut has the server watch, and passes calls on, until there is nothing to watch for or the connection fails.
 func (d *Driver) watchOut() error {

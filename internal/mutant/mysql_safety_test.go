@@ -18,4 +18,55 @@ var mysqlSafetyMutants = []mutant{
 		file:   "internal/life/call.go", run: "TestDetached",
 		old: "func() { cancel(unanswered(ctx)) }", new: "func() { cancel(nil) }",
 	},
+	{
+		breaks: "mysqllock: a release that timed out in a session is made up for",
+		file:   "mysqllock/lease.go", run: "TestHungServer/ReleaseSession",
+		old: "l.d.waits.owe(l.d, l.nonce, l.finish, err)", new: "_ = l.finish",
+	},
+	{
+		breaks: "mysqllock: a lock that was released is free after the clock was set back",
+		file:   "mysqllock/statement.go", run: "TestClockBack/(Released|MinHold)",
+		old: "began = `LEAST(since, {clock})`", new: "began = `since`",
+	},
+	{
+		breaks: "mysqllock: a slot that was released is free after the clock was set back",
+		file:   "mysqllock/lease.go", run: "TestClockBack/ReadersAndSlots",
+		old: "h.Since = min(h.Since, s.now)", new: "h.Since = max(h.Since, 0)",
+	},
+	{
+		breaks: "mysqllock: a killed holder's lock is taken after its TTL although the clock was set back",
+		file:   "mysqllock/wait.go", run: "TestClockBack/Killed",
+		old: "time.Since(since) > h.lasts()+refreshEvery", new: "time.Since(since) > h.lasts()+time.Hour",
+	},
+	{
+		breaks: "mysqllock: a waiter takes no hold that has not been unchanged for its whole TTL",
+		file:   "mysqllock/wait.go", run: "TestClockBack/Alive",
+		old: "time.Since(since) > h.lasts()+refreshEvery", new: "time.Since(since) > 0",
+	},
+	{
+		breaks: "mysqllock: hundreds of waiters use a bounded number of connections",
+		file:   "mysqllock/mysqllock.go", run: "TestHerd/(Rows|Session)",
+		old: "connections: 8}", new: "connections: 1000}",
+	},
+	{
+		breaks: "mysqllock: that the server has no connection left is a reason to wait",
+		file:   "mysqllock/error.go", run: "TestHerd/Full",
+		old: "return slices.Contains([]uint16{tooManyConnections, tooManyOfUser, userLimit}, code(err))", new: "return false",
+	},
+	{
+		breaks: "mysqllock: Acquire does not wait for its withdrawal on a server that hangs",
+		file:   "mysqllock/acquire.go", run: "TestConformance$/Sever/(AcquireReturns|CancelWaiter)",
+		old: "left := driver.CancelTimeout * 4 / 5", new: "left := life.Withdrawal",
+	},
+	{
+		breaks: "mysqllock: dead connections of the pool are no matter of the caller's",
+		file:   "mysqllock/query.go", run: "TestStaleConnections/Rows",
+		old: "case cut(err) && !errors", new: "case false && !errors",
+	},
+	{
+		breaks: "mysqllock: Close does not wait for a server that hangs",
+		file:   "mysqllock/session.go", run: "TestHungServer/Session",
+		old: "context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)",
+		new: "context.WithTimeoutCause(context.Background(), 20*time.Second, errSilent)",
+	},
 }
