@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// Moment is how long a call may go on when the context of its caller is done: mostly it is over within a millisecond,
-	// and its outcome is better known than guessed. A call that is cut off costs a connection. The rest of CancelTimeout is
-	// for what the caller does then.
+	// Moment is how long a call may go on when the context of its caller is done: mostly it is
+	// over within a millisecond, and its outcome is better known than guessed. A call that is cut
+	// off costs a connection. The rest of CancelTimeout is for what the caller does then.
 	Moment = driver.CancelTimeout / 2
 
 	// Longest is how long a call may take. A server that takes longer is as good as gone.
@@ -21,9 +21,10 @@ const (
 	Withdrawal = time.Second
 )
 
-// Detached returns a context for calls of the server on behalf of a caller whose context is ctx: it ends a [Moment] later, so
-// that what was sent is mostly answered and the connection, which is the user's, lives on; and [Longest] from now at the
-// latest. Its cause then matches [driver.ErrUnavailable], because the server has not answered, and the cause of ctx if that is
+// Detached returns a context for calls of the server on behalf of a caller whose context is ctx:
+// it ends a [Moment] later, so that what was sent is mostly answered and the connection, which is
+// the user's, lives on; and [Longest] from now at the latest. Its cause then matches
+// [driver.ErrUnavailable], because the server has not answered, and the cause of ctx if that is
 // done.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -37,7 +38,8 @@ func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return inner, func() { stop(); limit.Stop(); cancel(nil) }
 }
 
-// unanswered is the error of a call that was not answered before the context of its caller was done.
+// unanswered is the error of a call that was not answered before the context of its caller was
+// done.
 func unanswered(ctx context.Context) error {
 	return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 }

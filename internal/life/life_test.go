@@ -100,8 +100,8 @@ func TestDuring(t *testing.T) {
 	}
 }
 
-// A call outlives its caller's context by a moment, and no call lasts for ever. What ends it says that the server has not
-// answered.
+// A call outlives its caller's context by a moment, and no call lasts for ever. What ends it says
+// that the server has not answered.
 func TestDetached(t *testing.T) {
 	errEnough := errors.New("enough")
 	tests := []struct {

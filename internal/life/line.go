@@ -77,8 +77,8 @@ func (l *Line) Make(c *Call, broken func(context.Context, error) bool) error {
 }
 
 // Wait waits for the answer to a call that whoever has the line will make, and returns a moment before it was sent. When ctx is
-// done it gives up, a [Moment] later, with an error that matches [driver.ErrUnavailable] and the cause of ctx: the call goes on,
-// and its outcome is to be undone.
+// done it gives up, a [Moment] later, with an error that matches [driver.ErrUnavailable] and the
+// cause of ctx. The call goes on, and the caller has to undo its outcome.
 func (l *Line) Wait(ctx context.Context, c *Call) (driver.Instant, error) {
 	select {
 	case err := <-c.done:
