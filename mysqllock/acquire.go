@@ -23,11 +23,11 @@ type attempt struct {
 	look   time.Time // when the row may have changed by itself; guarded by waits.mu
 	queued uint64    // the order in which our attempts came to wait, 0 before; guarded by waits.mu
 
-	sent   bool      // the server may know of us
-	waits  bool      // it does, and we wait
-	cutOff bool      // a call for us was cut off, because the caller has no more time
-	failed time.Time // since when the server does not answer; zero if it does
-	down   error     // what it said last, if failed is not zero
+	sent        bool      // the server may know of us
+	waits       bool      // it does, and we wait
+	interrupted bool      // a call for us was cut off, because the caller has no more time
+	failed      time.Time // since when the server does not answer; zero if it does
+	down        error     // what it said last, if failed is not zero
 }
 
 // Acquire implements [driver.Driver].
@@ -61,13 +61,14 @@ func (d *Driver) acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	a.withdraw(ctx, l, err)
 	if ctx.Err() != nil {
-		err = a.over(ctx, err)
+		err = a.endError(ctx, err)
 	}
 	return nil, err
 }
 
-// over is the error of an attempt whose context is done, which says as well if the server was not known to answer.
-func (a *attempt) over(ctx context.Context, err error) error {
+// endError returns the error of an attempt whose context is done. It matches ErrUnavailable as
+// well if the server did not answer last.
+func (a *attempt) endError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if !errors.Is(err, driver.ErrUnavailable) {
 		err = a.down
@@ -112,20 +113,21 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	switch {
 	case err == nil, l != nil, ctx.Err() != nil, !errors.Is(err, driver.ErrUnavailable):
 		return l, time.Hour, err
-	case !a.waits && !crowded(err): // the caller asks again
+	case !a.waits && !outOfConnections(err): // the caller asks again
 		return nil, 0, err
 	}
 	if a.failed.IsZero() {
 		a.failed = time.Now()
 	}
-	if !crowded(err) && time.Since(a.failed) > driver.RetryTimeout {
+	if !outOfConnections(err) && time.Since(a.failed) > driver.RetryTimeout {
 		return nil, 0, err
 	}
 	a.down = err
-	return nil, retryPause/2 + rand.N(retryPause), driver.ErrHeld // for Await: our place in the queue is worth more than news
+	return nil, retryPause/2 + rand.N(retryPause), driver.ErrHeld // Await goes on, so we keep our place
 }
 
-// retryPause is the mean pause before a server is asked again that is down for the moment, or has no connection for us.
+// retryPause is the mean pause before the next request to a server that is out of reach, or that
+// has no connection left.
 const retryPause = 300 * time.Millisecond
 
 // ask sends the request. A lease beside an error was granted, and is to be withdrawn.
@@ -145,7 +147,7 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 func (a *attempt) request(ctx context.Context) (*lease, error) {
 	inner, cancel := life.Detached(ctx)
 	defer func() {
-		a.cutOff = inner.Err() != nil
+		a.interrupted = inner.Err() != nil
 		cancel()
 	}()
 	if err := a.d.prepare(inner); err != nil {
@@ -187,8 +189,8 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	var got state
 	err := a.d.change(ctx, req.Name, func(s *state) (write bool, err error) {
 		a.failed, a.down, got, h = time.Time{}, nil, *s, nil
-		if h = s.held(req); h != nil && a.d.waits.leaving(h.Nonce) {
-			s.drop(h.Token) // it was given up, and the server is still to hear of it
+		if h = s.held(req); h != nil && a.d.waits.removing(h.Nonce) {
+			s.drop(h.Token) // it was released, but the server has not confirmed that
 			h = nil
 		}
 		if h != nil && a.d.sameSession(h, &a.entry) {
@@ -235,7 +237,7 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 // again lets the hold last that another attempt of its owner has asked for.
 func (e *entry) again(by *entry, until int64) {
 	if e.process() != by.process() {
-		e.Nonce = by.Nonce // so that another process which gives its own attempt up does not end this one's hold
+		e.Nonce = by.Nonce // so that the other process can't withdraw this hold with its own attempt
 	}
 	e.Until, e.Tell, e.TTL = until, by.Tell, max(e.TTL, by.TTL)
 	e.Host, e.PID, e.Label = by.Host, by.PID, by.Label
@@ -296,21 +298,22 @@ func (d *Driver) term(req driver.Request) int64 {
 	return req.TTL.Microseconds()
 }
 
-// withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire, whose caller it
-// keeps waiting for no longer than [driver.CancelTimeout] allows: it then goes on in the background. If the server does not
-// hear of it, it is tried again for as long as the driver lives; a hold lapses with its TTL anyway.
+// withdraw removes the hold or the place in the queue that the attempt may have. It does not
+// depend on the context of Acquire. Once that is done, withdraw returns within
+// [driver.CancelTimeout] and goes on in the background. If the server does not answer, the driver
+// retries until it is closed; a hold lapses with its TTL anyway.
 func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
 	if !a.sent || a.req.NoWait && l == nil && refused {
-		return // the server said no, or was never asked
+		return // the server refused the request, or was never asked
 	}
 	done := make(chan struct{})
-	a.d.waits.leave(a.entry.Nonce)
+	a.d.waits.markRemoving(a.entry.Nonce)
 	task := func() {
 		defer close(done)
-		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), life.Withdrawal, errSilent)
+		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), life.Withdrawal, errNoAnswer)
 		defer cancel()
-		a.d.give(inner, a.entry.Nonce, func(ctx context.Context) error {
+		a.d.settle(inner, a.entry.Nonce, func(ctx context.Context) error {
 			if l != nil {
 				if err := l.drop(ctx); err != nil {
 					return err
@@ -329,7 +332,7 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	case <-ctx.Done():
 	}
 	left := driver.CancelTimeout * 4 / 5
-	if a.cutOff {
+	if a.interrupted {
 		left -= life.Moment
 	}
 	timer := time.NewTimer(left)
@@ -340,8 +343,8 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	}
 }
 
-// errSilent is the cause with which calls in the background end.
-var errSilent = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)
+// errNoAnswer is the cause with which background calls end.
+var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)
 
 // remove takes what an attempt has left out of a row: a waiter, or a hold that nobody was told of.
 func (d *Driver) remove(ctx context.Context, name, nonce string) error {

@@ -19,11 +19,16 @@
 // second in which the server looks every 0.25 to 10 ms, at one entry of an index. So a hand-over takes milliseconds, and waiting
 // about three statements a second. Once a second a process looks itself, for what no call tells of.
 //
+// However many goroutines call it, a driver uses a bounded number of connections, see
+// [Connections].
+//
 // # Liveness
 //
-// Leases end by the server's clock (UTC), which is read in the statements, as of their beginning. No statement leaves a transaction
-// open. A waiter counts while its process says so once a second; one that died is passed after three seconds. A session ends
-// with its connection, and when it has been silent for [Timeout].
+// Leases end by the server's clock (UTC), which is read in the statements, as of their beginning.
+// No statement leaves a transaction open. A waiter counts while its process says so once a
+// second; one that died is passed after three seconds. A session ends with its connection, and
+// when it has been silent for [Timeout]. When the end of the connection has reached this host,
+// the holders are told within 10 ms.
 //
 // # Fencing
 //
@@ -37,5 +42,5 @@
 //
 // # Options
 //
-// [Table], and for sessions [Timeout] and [Keys].
+// [Table], [Connections], and for sessions [Timeout] and [Keys].
 package mysqllock

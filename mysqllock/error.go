@@ -61,14 +61,14 @@ func again(err error) bool {
 	return slices.Contains([]uint16{deadlock, lockWaitTimeout, changedSinceRead}, code(err))
 }
 
-// crowded reports whether the server has no connection left for us. That passes when others are done.
-func crowded(err error) bool {
+// outOfConnections reports whether the server refused a connection because it has too many.
+func outOfConnections(err error) bool {
 	return slices.Contains([]uint16{tooManyConnections, tooManyOfUser, userLimit}, code(err))
 }
 
-// cut reports whether a connection has failed in the middle, of which nothing is known but that another one is needed: it may have
-// been dead for long, or the server has done what it was asked, and its answer is lost.
-func cut(err error) bool {
+// connectionFailed reports whether a connection failed while it was used. It may have been dead
+// for long, or the server has executed the statement and its answer is lost.
+func connectionFailed(err error) bool {
 	if slices.Contains([]uint16{connectionKilled, serverGone, serverLost, serverLostAt, idleDisconnected}, code(err)) {
 		return true
 	}
@@ -77,10 +77,10 @@ func cut(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
-// transient reports whether another try may succeed: nothing answers, the server is about to start or to end, or has too much to
-// do, or is a replica that may be promoted soon.
+// transient reports whether a retry may succeed: the server does not answer, starts, shuts down,
+// is overloaded, or is a replica that may be promoted soon.
 func transient(err error) bool {
-	if cut(err) || crowded(err) || again(err) {
+	if connectionFailed(err) || outOfConnections(err) || again(err) {
 		return true
 	}
 	var op *net.OpError
@@ -97,7 +97,8 @@ func transient(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone)
 }
 
-// explain says what is to be done about the errors of which the server's words don't say it, and marks those that pass.
+// explain adds what to do about an error if the server does not say it, and marks transient errors
+// with ErrUnavailable.
 func (d *Driver) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

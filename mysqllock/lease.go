@@ -55,7 +55,8 @@ func (l *lease) wanted() {
 	}
 }
 
-// drop forgets what the driver keeps of a lease that is over. It fails if the session may still have its lock.
+// drop removes the lease from the driver and its lock from the session. It fails if the session
+// may still have the lock.
 func (l *lease) drop(ctx context.Context) error {
 	l.d.waits.untell(l)
 	if s := l.d.session; s != nil {
@@ -87,7 +88,8 @@ func (l *lease) over() bool {
 // exclusive reports whether the hold stands in the columns of the only one.
 func (l *lease) exclusive() bool { return !l.req.Shared && l.req.Slots == 0 }
 
-// Release implements [driver.Lease]. What the server did not hear of in time it is told again later, as long as the driver lives.
+// Release implements [driver.Lease]. If it fails, the driver retries in the background until it is
+// closed.
 func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -102,7 +104,7 @@ func (l *lease) Release(ctx context.Context) error {
 	leave, err := l.d.releasing.enter(ctx)
 	freed := false
 	if err == nil {
-		freed, err = l.giveUp(ctx)
+		freed, err = l.removeHold(ctx)
 		leave()
 	}
 	if err != nil {
@@ -116,29 +118,31 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.err
 }
 
-// finish makes up for a Release that has failed.
+// finish completes a Release that has failed.
 func (l *lease) finish(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return nil
 	}
-	_, err := l.giveUp(ctx)
+	_, err := l.removeHold(ctx)
 	if err == nil {
 		l.ended = true
 	}
 	return err
 }
 
-// giveUp gives up what the session has and what stands in the row, and reports whether that was there.
-func (l *lease) giveUp(ctx context.Context) (freed bool, err error) {
+// removeHold removes the session's lock and the hold in the row. freed reports whether the row
+// had it.
+func (l *lease) removeHold(ctx context.Context) (freed bool, err error) {
 	if err := l.drop(ctx); err != nil {
 		return false, err
 	}
 	return l.free(ctx)
 }
 
-// errUnconfirmed says that nobody knows whether a release, whose answer was lost, or something before it has freed the lock.
+// errUnconfirmed means that the hold is gone, and that the driver can't tell whether this release
+// removed it, because an answer was lost, or whether it had ended before.
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
 // free takes the hold out of its row, and reports whether it was there.
@@ -297,15 +301,15 @@ func (l *lease) gone() {
 	l.forget()
 }
 
-// forget drops a lease that the store knows no more, in the background.
+// forget drops a lost lease in the background.
 func (l *lease) forget() {
 	l.d.waits.untell(l)
 	if l.d.session == nil {
 		return
 	}
 	l.d.life.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
 		defer cancel()
-		l.d.give(ctx, l.nonce, l.drop)
+		l.d.settle(ctx, l.nonce, l.drop)
 	})
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// watchInterval is how often the client's end of a session's connection is looked at while the session holds locks. It costs
-// a system call and nothing of the server.
+// watchInterval is how often the driver checks, while the session holds locks, whether its
+// connection was closed. A check is one system call; nothing is sent.
 const watchInterval = 10 * time.Millisecond
 
 // errClosed ends a session whose connection was found closed.
 var errClosed = errors.New("the server, or something on the way to it, has closed the connection")
 
-// A link is the connection of a session. One goroutine has it: it does what others ask for. When there is nothing to do it
-// pings, and as long as the session holds locks it looks whether the connection was closed.
+// A link is the connection of a session. One goroutine owns it and makes the calls of all others.
+// Between the calls it pings the server, and while the session holds locks it checks whether the
+// connection was closed.
 type link struct {
 	*life.Line
 
@@ -105,7 +106,7 @@ func (l *link) serve() (err error) {
 	return err
 }
 
-// pause is how long serve waits for calls before it does something by itself.
+// pause is how long serve waits for a call before it checks the connection or pings.
 func (l *link) pause() time.Duration {
 	due := time.Until(l.Due())
 	if l.d.session.holds() {
@@ -114,8 +115,9 @@ func (l *link) pause() time.Duration {
 	return due
 }
 
-// closed returns an error if the connection was closed, as far as the client's end of it knows. Nothing is sent: the Go driver
-// looks for it as it does when it takes a connection out of the pool. It needs checkConnLiveness, its default, and Unix.
+// closed returns an error if the end of the connection has reached this host. It uses the check
+// that go-sql-driver makes when it takes a connection out of the pool, which works on Unix unless
+// checkConnLiveness is off.
 func (l *link) closed() error {
 	err := l.conn.Raw(func(conn any) error {
 		if c, ok := conn.(sqldriver.SessionResetter); ok {

@@ -29,7 +29,7 @@ type Driver struct {
 
 	store                          store
 	lanes                          lanes
-	renewing, releasing, acquiring turns
+	renewing, releasing, acquiring semaphore
 
 	waits   waits
 	prunes  life.Every
@@ -41,10 +41,11 @@ type Driver struct {
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
 // the database of db. The table is created when it is first needed; see [Schema] for those who may not create tables.
 //
-// The db stays the caller's: the driver uses its connections for one statement at a time, at most as many at once as
-// [Connections] says, and one more for as long as somebody waits. It never closes db, and must be closed before it is. A db
-// that may open one connection only (SetMaxOpenConns) has none for waiting: the driver then asks ten times a second. Who waits
-// for a lock while it has all connections that db may open waits for itself.
+// The db stays the caller's: the driver uses its connections for one statement at a time, at most
+// as many at once as [Connections] says, and one more for as long as somebody waits. It never
+// closes db, and must be closed before it is. A db that may open one connection only
+// (SetMaxOpenConns) has none for waiting: the driver then asks ten times a second. If the program
+// waits for a lock while it uses all connections that db may open, it waits for itself.
 //
 // New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
 func New(db *sql.DB, opts ...Option) *Driver { return open(db, "snib_locks", opts) }
@@ -55,7 +56,7 @@ func open(db *sql.DB, table string, opts []Option) *Driver {
 	d.waits.init()
 	d.lanes.init()
 	n := d.conf.connections
-	d.acquiring, d.releasing, d.renewing = make(turns, n), make(turns, n), make(turns, n)
+	d.acquiring, d.releasing, d.renewing = make(semaphore, n), make(semaphore, n), make(semaphore, n)
 	return d
 }
 
@@ -79,7 +80,8 @@ func (d *Driver) Info() driver.Info {
 			Crash:     "the lock is free at the end of the lease",
 			Failover:  "a replica that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
 			Partition: "a holder that is cut off is told before its lease ends; a primary that was replaced and does not know goes on granting",
-			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter",
+			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; set back, it keeps a dead holder's lock " +
+				"until somebody has waited for its TTL; clients' don't matter",
 		},
 	}
 	if d.session != nil {

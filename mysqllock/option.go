@@ -68,9 +68,10 @@ func Keys(key func(name string) string) Option {
 	}
 }
 
-// Connections sets how many connections of db acquisitions use at once, however many goroutines acquire; releases, and
-// renewals, use as many each. The default is 8. With those that watch, poll and hold a session the driver uses 3 n + 3 at most;
-// what is more in db.SetMaxOpenConns is of no use to it. Less than one is a [driver.ErrInvalid].
+// Connections sets how many connections of db the driver uses at once for acquisitions, for
+// releases and for renewals each, however many goroutines call it. The default is 8. With three
+// more, to watch, to send heartbeats and to hold a session, the driver uses at most 3 n + 3
+// connections. Less than one is a [driver.ErrInvalid].
 func Connections(n int) Option {
 	return func(c *config) error {
 		if n < 1 {

@@ -11,11 +11,11 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// turns bound how many connections are used at once for one purpose.
-type turns chan struct{}
+// A semaphore bounds how many connections are used at once for one purpose.
+type semaphore chan struct{}
 
-// enter waits for a turn, and returns how to end it.
-func (t turns) enter(ctx context.Context) (leave func(), err error) {
+// enter waits until there is room, and returns the function that leaves again.
+func (t semaphore) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case t <- struct{}{}:
 		return func() { <-t }, nil
@@ -30,8 +30,8 @@ type done struct {
 	rows int64
 	id   int64 // that LAST_INSERT_ID was given
 
-	// repeated says that the statement was sent again when its connection had failed, so that it may have been carried
-	// out twice: no rows may be the outcome of the first time.
+	// repeated means that the statement was sent again after its connection had failed. It may
+	// have been executed twice: if it changed no rows, the first execution may have changed them.
 	repeated bool
 }
 
@@ -61,7 +61,7 @@ func (d *Driver) query(ctx context.Context, text string, args []any, scan func(*
 		}
 		seen := false
 		err = each(rows, func(rows *sql.Rows) error { seen = true; return scan(rows) })
-		if seen && cut(err) {
+		if seen && connectionFailed(err) {
 			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err) // it can't be begun anew: rows are out
 		}
 		return err
@@ -80,16 +80,16 @@ func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
 	return rows.Err()
 }
 
-// run has fn run a statement, and again if the server has undone it for reasons that pass, or its connection has failed: one of
-// the pool may have been dead for long. It reports whether that was so.
+// run has fn execute a statement. It retries if the server has rolled the statement back for a
+// transient reason, or if the connection failed. repeated reports a retry of the second kind.
 func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) (repeated bool, err error) {
-	const undone, dead = 8, 32 // tries; a connection of the pool that is dead may cost two of them
+	const undone, dead = 8, 32 // attempts; a dead connection of the pool may cost two of them
 	for try := 1; ; try++ {
 		err := d.once(ctx, text, fn)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return repeated, d.explain(ctx, err)
-		case cut(err) && !errors.Is(err, driver.ErrUnavailable) && try < dead:
+		case connectionFailed(err) && !errors.Is(err, driver.ErrUnavailable) && try < dead:
 			repeated = true
 		case again(err) && try < undone:
 			time.Sleep(rand.N(time.Duration(try) * time.Millisecond))

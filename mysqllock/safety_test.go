@@ -37,7 +37,7 @@ func lostAt(t *testing.T, at <-chan time.Time) time.Time {
 	}
 }
 
-// killHolder has the server end the connection that has a name locked, and returns when it had been told to.
+// killHolder kills the connection that has a name locked, and returns the time.
 func killHolder(t *testing.T, admin *sql.DB, name string) time.Time {
 	t.Helper()
 	id := number(t, admin, "SELECT IS_USED_LOCK(?)", name)
@@ -45,8 +45,8 @@ func killHolder(t *testing.T, admin *sql.DB, name string) time.Time {
 	return time.Now()
 }
 
-// A holder whose session the server has ended is told before another process of ours gets its lock, and as good as at once
-// where a stranger gets it.
+// A holder whose session was killed is told before another process gets its lock, and within
+// milliseconds if a stranger gets it with GET_LOCK.
 func sessionTellsBeforeGrant(t *testing.T, server *mysqltest.Server) {
 	admin := dial(t, server.DSN())
 	for round := range 3 {
@@ -109,7 +109,7 @@ func sessionTellsWhenServerDies(t *testing.T, server *mysqltest.Server) {
 	release(t, next)
 }
 
-// A release that the server did not answer in time is made up for when it answers again.
+// A release that the server did not answer in time is completed when the server answers again.
 func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysqllock.Driver) {
 	l := acquire(t, d, ask("hung release", "a"))
 	server.Hang()
@@ -129,7 +129,8 @@ func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysql
 	release(t, again)
 }
 
-// While the server hangs, a caller's deadline is kept, a call without one fails after a bounded time, and Close returns.
+// While the server hangs, a caller's deadline is kept, a call without one fails after a bounded
+// time, and Close returns.
 func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *sql.DB) *mysqllock.Driver) {
 	d := open(t, dial(t, server.DSN()))
 	held := acquire(t, d, ask("hung", "a"))
@@ -182,7 +183,7 @@ func TestHungServer(t *testing.T) {
 	})
 }
 
-// stepBack is to the rows as if the server's clock were set back: all times in them are later by as much.
+// stepBack sets the server's clock back, as seen from the rows: it moves their times forward.
 func stepBack(t *testing.T, db *sql.DB, by time.Duration) {
 	t.Helper()
 	us := by.Microseconds()
@@ -260,7 +261,8 @@ func TestClockBack(t *testing.T) {
 	})
 }
 
-// Hundreds of waiters in one process leave connections to others, and all get their turn.
+// Hundreds of waiters in one process leave connections to other processes, and all get their
+// locks.
 func TestHerd(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "max-connections=60")
@@ -369,7 +371,7 @@ func TestStaleHandOver(t *testing.T) {
 	})
 }
 
-// Connections of the pool that have ended are no matter of the caller's.
+// Dead connections of the pool cause no errors.
 func TestStaleConnections(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -406,7 +408,8 @@ func TestStaleConnections(t *testing.T) {
 	}
 }
 
-// The statements of the page give what they say, and what the page says of those who may do nothing, or only read, is so.
+// The statements of the page grant enough, and accounts that may do nothing, or only read, can do
+// what the page says.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

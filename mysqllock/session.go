@@ -27,7 +27,7 @@ import (
 // server only, which is not detected.
 func NewSession(db *sql.DB, opts ...Option) *Driver {
 	d := open(db, "snib_sessions", opts)
-	d.session = &session{d: d, turn: make(turns, 1), held: map[string]*lease{}}
+	d.session = &session{d: d, turn: make(semaphore, 1), held: map[string]*lease{}}
 	if db != nil && db.Stats().MaxOpenConnections == 1 {
 		d.conf.err = errors.Join(d.conf.err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself",
 			driver.ErrInvalid))
@@ -38,7 +38,7 @@ func NewSession(db *sql.DB, opts ...Option) *Driver {
 // A session is the connection that holds the locks, and what hangs on it.
 type session struct {
 	d    *Driver
-	turn turns // of one: to connect
+	turn semaphore // of one: to connect
 
 	mu   sync.Mutex
 	link *link // nil without a connection
@@ -76,7 +76,7 @@ func (s *session) key(ctx context.Context) (string, error) {
 
 // get returns the session's connection.
 func (s *session) get(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, life.Longest, errSilent)
+	ctx, cancel := context.WithTimeoutCause(ctx, life.Longest, errNoAnswer)
 	defer cancel()
 	leave, err := s.turn.enter(ctx)
 	if err != nil {
@@ -217,9 +217,9 @@ func (s *session) dropped(le *lease) bool {
 	return le.dropped
 }
 
-// unlock gives up the lock of a lease, if the session has it. A connection whose answer is in doubt is ended, and all its
-// locks with it: better that they are lost, and told so, than held by nobody. It fails if ctx is done before the connection's
-// turn has come.
+// unlock gives up the lock of a lease, if the session has it. A connection whose answer is in
+// doubt is closed, and all its locks with it: better that they are lost, and told so, than held
+// by nobody. unlock fails if ctx is done before the server has answered.
 func (s *session) unlock(ctx context.Context, le *lease) error {
 	s.mu.Lock()
 	le.dropped = true
@@ -274,7 +274,7 @@ func (s *session) confirm(ctx context.Context, all []renewal) error {
 	return nil
 }
 
-// holds reports whether the session holds locks.
+// holds reports whether the session holds any locks.
 func (s *session) holds() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +317,7 @@ func (s *session) close() {
 	held := slices.Collect(maps.Values(s.held))
 	l := s.link
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
 	defer cancel()
 	for _, le := range held {
 		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
@@ -330,9 +330,9 @@ func (s *session) close() {
 // sameSession reports whether a hold is one of the session that asks for it again. Rows have none.
 func (d *Driver) sameSession(h, by *entry) bool { return h.Session == by.Session }
 
-// handOverPause is how long after the end of a session was seen its locks stay taken, so that the process that had it sees before
-// that its connection is closed: what the server sent when it closed it may be on its way.
-const handOverPause = 10 * watchInterval
+// takeoverDelay is how long another process waits before it takes a lock whose session has ended.
+// In that time the end of the connection reaches the former holder, which is told first.
+const takeoverDelay = 10 * watchInterval
 
 // endSessions takes the holders out of states whose session has ended.
 func (d *Driver) endSessions(ctx context.Context, states map[string]*state) error {
@@ -359,7 +359,7 @@ func (d *Driver) endSessions(ctx context.Context, states map[string]*state) erro
 	}
 	if fresh {
 		select {
-		case <-time.After(handOverPause):
+		case <-time.After(takeoverDelay):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -375,8 +375,8 @@ func (d *Driver) endSessions(ctx context.Context, states map[string]*state) erro
 	return nil
 }
 
-// An endedSet remembers sessions that have ended, which they do for good. It forgets them all when they are many. It is safe for
-// concurrent use.
+// An endedSet is a cache of sessions that have ended. It is emptied when it has 1000 entries. It
+// is safe for concurrent use.
 type endedSet struct {
 	mu   sync.Mutex
 	keys map[string]bool

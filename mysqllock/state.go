@@ -80,17 +80,17 @@ func parse(text []byte) ([]entry, error) {
 
 // A state is a row as of now, without what had ended by then.
 type state struct {
-	name     string
-	there    bool // the row is
-	version  int64
-	token    uint64 // the last that was given
-	slots    int
-	holders  []entry
-	waiters  []entry // with those that died
-	outlived []entry // holders that were taken out although they have not ended by the server's clock
-	called   string  // the driver whose waiter should look
-	buried   bool    // it is not as it was read: who died was taken out
-	doubt    bool    // a change of ours may have been made already
+	name      string
+	there     bool // the row is
+	version   int64
+	token     uint64 // the last that was given
+	slots     int
+	holders   []entry
+	waiters   []entry // with those that died
+	unchanged []entry // holders that were not renewed for their TTL by our clock, and have not ended by the server's
+	called    string  // the driver whose waiter should look
+	buried    bool    // it is not as it was read: who died was taken out
+	doubt     bool    // an earlier attempt to write our change may have succeeded
 
 	now   int64
 	floor int64          // tokens of new rows are above it

@@ -26,7 +26,7 @@ const (
 	// free says that the lock can be given to who waits for it first, or to whoever comes if nobody waits: nonce.
 	free = `ends <= {clock} AND holders = '' AND (waiters = '' OR SUBSTRING_INDEX(waiters, ' ', 1) = ?)`
 
-	// began is when a hold began: now, if the clock was set back since, so that it is not kept until the clock has caught up.
+	// began is when a hold began, and at most now: the clock may have been set back since.
 	began = `LEAST(since, {clock})`
 
 	// first is the driver whose waiter is the first.

@@ -1,8 +1,10 @@
 package mysqllock
 
 import (
+	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -24,5 +26,18 @@ func TestUsable(t *testing.T) {
 		if err := usable(version); !errors.Is(err, want) {
 			t.Errorf("usable(%q) = %v, want %v", version, err, want)
 		}
+	}
+}
+
+// Options that can't be used are said by each acquisition.
+func TestOptionsRefused(t *testing.T) {
+	for name, opt := range map[string]Option{
+		"Table": Table("a.b.c"), "Timeout": Timeout(time.Millisecond), "Keys": Keys(nil), "Connections": Connections(0),
+	} {
+		d := NewSession(new(sql.DB), opt)
+		if _, err := d.Acquire(t.Context(), driver.Request{Name: "a", Owner: "a", TTL: time.Minute}); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Acquire with a bad option %s = %v, want ErrInvalid", name, err)
+		}
+		_ = d.Close()
 	}
 }

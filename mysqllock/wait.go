@@ -34,16 +34,16 @@ const processes = "\x00p"
 // waits are the attempts of a driver that wait in the store, and the leases whose holders want to be told of others. It
 // runs a poller while somebody waits, and a watcher while there are either.
 type waits struct {
-	mu       sync.Mutex
-	attempts map[string]*attempt                    // by nonce, also before they wait
-	waiting  map[string]*attempt                    // by nonce: those that the server has queued
-	leases   map[string]*lease                      // by nonce
-	gone     map[string]bool                        // the nonces of what is being given up, as long as the server may not know
-	owed     map[string]func(context.Context) error // gives up what could not be given up when it was time, by nonce
-	down     error                                  // why the last call of the poller failed; nil if it did not
-	order    uint64                                 // of the last that came to wait
-	known    map[string]int64                       // until when other processes count, by the server's clock
-	sights   map[sight]time.Time                    // since when a hold that is waited for stands there as it does
+	mu           sync.Mutex
+	attempts     map[string]*attempt                    // by nonce, also before they wait
+	waiting      map[string]*attempt                    // by nonce: those that the server has queued
+	leases       map[string]*lease                      // by nonce
+	removal      map[string]bool                        // the nonces of entries that are being removed
+	owed         map[string]func(context.Context) error // gives up what could not be given up when it was time, by nonce
+	down         error                                  // why the last call of the poller failed; nil if it did not
+	order        uint64                                 // of the last that came to wait
+	known        map[string]int64                       // until when other processes count, by the server's clock
+	observations map[observation]time.Time              // since when a hold that is waited for stands there as it does
 
 	turn chan struct{} // of one: to beat
 	beat time.Time     // when this process last said that it lives
@@ -58,7 +58,7 @@ type waits struct {
 
 func (w *waits) init() {
 	w.attempts, w.waiting, w.leases = map[string]*attempt{}, map[string]*attempt{}, map[string]*lease{}
-	w.gone, w.owed, w.known = map[string]bool{}, map[string]func(context.Context) error{}, map[string]int64{}
+	w.removal, w.owed, w.known = map[string]bool{}, map[string]func(context.Context) error{}, map[string]int64{}
 	w.turn, w.kick = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -94,30 +94,32 @@ func (w *waits) watch(a *attempt, sleep time.Duration) {
 	w.watchOn(a.d)
 }
 
-// leave notes that an attempt or a hold is being given up: who asks for it again must not be given what is about to go.
-func (w *waits) leave(nonce string) {
+// markRemoving marks the entry of an attempt or a hold that is being removed from its row. The
+// owner may acquire again in the meantime, and must not get that entry.
+func (w *waits) markRemoving(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gone[nonce] = true
+	w.removal[nonce] = true
 }
 
-// leaving reports whether it is.
-func (w *waits) leaving(nonce string) bool {
+// removing reports whether an entry is being removed.
+func (w *waits) removing(nonce string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.gone[nonce]
+	return w.removal[nonce]
 }
 
-// left notes that the server has heard of it.
-func (w *waits) left(nonce string) {
+// markRemoved ends what markRemoving began.
+func (w *waits) markRemoved(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.gone, nonce)
+	delete(w.removal, nonce)
 	delete(w.owed, nonce)
 }
 
-// give gives something up, with fn. If the server can't be reached, the poller tries again for as long as the driver lives.
-func (d *Driver) give(ctx context.Context, nonce string, fn func(context.Context) error) {
+// settle removes an entry with fn. If the server is unavailable, the poller retries until the
+// driver is closed.
+func (d *Driver) settle(ctx context.Context, nonce string, fn func(context.Context) error) {
 	leave, err := d.releasing.enter(ctx)
 	if err == nil {
 		err = fn(ctx)
@@ -126,19 +128,19 @@ func (d *Driver) give(ctx context.Context, nonce string, fn func(context.Context
 	d.waits.owe(d, nonce, fn, err)
 }
 
-// owe has the poller try fn, which has failed with err, again if that may help.
+// owe has the poller retry fn, which returned err, if the error is transient.
 func (w *waits) owe(d *Driver, nonce string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !errors.Is(err, driver.ErrUnavailable) {
-		delete(w.gone, nonce)
+		delete(w.removal, nonce)
 		return
 	}
-	w.owed[nonce], w.gone[nonce] = fn, true
+	w.owed[nonce], w.removal[nonce] = fn, true
 	w.poll(d)
 }
 
-// outage returns why the poller can't reach the server, or nil if it can.
+// outage returns the error of the poller's last request, or nil if the server answered it.
 func (w *waits) outage() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,7 +237,7 @@ func (d *Driver) called(name string) {
 	if first != nil && len(told) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife, errSilent)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife, errNoAnswer)
 	defer cancel()
 	_ = d.change(ctx, name, func(s *state) (bool, error) { // if it fails, renewals and the poller tell
 		for _, l := range told {
@@ -276,7 +278,7 @@ func (w *waits) end(d *Driver) {
 	if w.beat.IsZero() {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
 	defer cancel()
 	_, _ = d.exec(ctx, forNames(d.sql.forget, 1), []byte(processes+d.id)) // if it fails, it counts as dead soon
 }
@@ -292,7 +294,7 @@ func (d *Driver) bury(ctx context.Context, states map[string]*state) error {
 	var doubtful []string
 	for _, s := range states {
 		if d.session == nil {
-			w.expire(s)
+			w.expireUnchanged(s)
 		}
 		s.bury(func(e entry) bool { return e.process() == d.id && w.attempts[e.Nonce] == nil })
 		for _, e := range s.waiters {
@@ -333,44 +335,46 @@ func (d *Driver) bury(ctx context.Context, states map[string]*state) error {
 	return nil
 }
 
-// A sight is a hold as it stands in its row. Each renewal makes it another.
-type sight struct {
+// An observation is a hold as it stands in its row. Each renewal changes until.
+type observation struct {
 	name  string
 	token uint64
 	until int64
 }
 
-// see notes the holds in states, and since when they are as they are. Of others it notes nothing any more.
-func (w *waits) see(states map[string]*state) {
+// observe records the holds in states, and since when they have been unchanged. It forgets all
+// others.
+func (w *waits) observe(states map[string]*state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before, now := w.sights, time.Now() // after the answer: whoever renewed a hold did so before
-	w.sights = map[sight]time.Time{}
+	before, now := w.observations, time.Now() // after the answer, so after the last renewal
+	w.observations = map[observation]time.Time{}
 	for name, s := range states {
-		for _, h := range slices.Concat(s.holders, s.outlived) {
-			one := sight{name, h.Token, h.Until}
-			if w.sights[one] = before[one]; w.sights[one].IsZero() {
-				w.sights[one] = now
+		for _, h := range slices.Concat(s.holders, s.unchanged) {
+			one := observation{name, h.Token, h.Until}
+			if w.observations[one] = before[one]; w.observations[one].IsZero() {
+				w.observations[one] = now
 			}
 		}
 	}
 }
 
-// expire takes out holds that were not renewed for longer than they last, by our own clock: the server's was set back, and
-// believes in them for as much longer. It is the server that decides, by the row's version, if their holder renews them
-// after all. It is called with the mutex held.
-func (w *waits) expire(s *state) {
+// expireUnchanged takes out of s the holds that were not renewed for their whole TTL by our own
+// clock. They are still in the row because the server's clock was set back. If the holder renews
+// the hold after all, the row's version changes, and the write that takes the lock fails. It is
+// called with the mutex held.
+func (w *waits) expireUnchanged(s *state) {
 	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool {
-		since, seen := w.sights[sight{s.name, h.Token, h.Until}]
+		since, seen := w.observations[observation{s.name, h.Token, h.Until}]
 		over := seen && h.lasts() > 0 && time.Since(since) > h.lasts()+refreshEvery
 		if over {
-			s.outlived = append(s.outlived, h)
+			s.unchanged = append(s.unchanged, h)
 		}
 		return over
 	})
 }
 
-// lasts is for how long a hold counts at most if it is not renewed; 0 if its row does not say.
+// lasts is how long a hold counts if it is not renewed; 0 if its row does not say.
 func (e *entry) lasts() time.Duration {
 	if e.Kept {
 		return time.Duration(e.Until-e.Since) * time.Microsecond
@@ -435,16 +439,16 @@ func (w *waits) next(last, refreshed time.Time) (time.Time, bool) {
 	return next, true
 }
 
-// refresh says that the process lives, and gives up what is owed.
+// refresh sends the heartbeat of the process, and retries what is owed.
 func (d *Driver) refresh() error {
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errSilent)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errNoAnswer)
 	defer cancel()
 	d.waits.mu.Lock()
 	owed := maps.Clone(d.waits.owed)
 	d.waits.mu.Unlock()
 	for nonce, fn := range owed {
 		if !errors.Is(fn(ctx), driver.ErrUnavailable) {
-			d.waits.left(nonce)
+			d.waits.markRemoved(nonce)
 		}
 	}
 	err := d.waits.live(ctx, d)
@@ -452,7 +456,7 @@ func (d *Driver) refresh() error {
 	return err
 }
 
-// answered notes whether the server has answered the poller.
+// answered records whether the server answered the poller's last request.
 func (w *waits) answered(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -463,7 +467,7 @@ func (w *waits) answered(err error) {
 
 // look reads the rows that are waited for, and hints the attempts whose turn has come.
 func (d *Driver) look() {
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errSilent)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errNoAnswer)
 	defer cancel()
 	w := &d.waits
 	w.mu.Lock()
@@ -478,7 +482,7 @@ func (d *Driver) look() {
 	if w.answered(err); err != nil {
 		return
 	}
-	w.see(found)
+	w.observe(found)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for nonce, a := range asked {

@@ -6,7 +6,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: a holder is told of the end of its connection, and not by the next ping",
 		file:   "mysqllock/link.go", run: "TestSession/Tells",
-		old: "return c.ResetSession(l.Context())", new: "return nil",
+		old: "return c.ResetSession(l.Context())", new: "_ = c",
 	},
 	{
 		breaks: "internal/life: a call ends within the time in which Acquire returns",
@@ -61,12 +61,12 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: dead connections of the pool are no matter of the caller's",
 		file:   "mysqllock/query.go", run: "TestStaleConnections/Rows",
-		old: "case cut(err) && !errors", new: "case false && !errors",
+		old: "case connectionFailed(err) && !errors", new: "case false && !errors",
 	},
 	{
 		breaks: "mysqllock: Close does not wait for a server that hangs",
 		file:   "mysqllock/session.go", run: "TestHungServer/Session",
-		old: "context.WithTimeoutCause(context.Background(), life.Withdrawal, errSilent)",
-		new: "context.WithTimeoutCause(context.Background(), 20*time.Second, errSilent)",
+		old: "context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)",
+		new: "context.WithTimeoutCause(context.Background(), 20*time.Second, errNoAnswer)",
 	},
 }
