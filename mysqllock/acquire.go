@@ -145,11 +145,8 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 }
 
 func (a *attempt) request(ctx context.Context) (*lease, error) {
-	inner, cancel := life.Detached(ctx)
-	defer func() {
-		a.interrupted = inner.Err() != nil
-		cancel()
-	}()
+	inner, cancel := a.detached(ctx)
+	defer cancel()
 	if err := a.d.prepare(inner); err != nil {
 		return nil, err
 	}
@@ -162,9 +159,18 @@ func (a *attempt) request(ctx context.Context) (*lease, error) {
 	a.sent = true
 	l, err := a.grab(inner)
 	if l == nil && err == nil {
-		l, err = a.decide(inner)
+		l, err = a.decide(ctx)
 	}
 	return l, err
+}
+
+// detached is [life.Detached] that notes whether the context's end interrupted a call.
+func (a *attempt) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := life.Detached(ctx)
+	return inner, func() {
+		a.interrupted = a.interrupted || inner.Err() != nil
+		cancel()
+	}
 }
 
 // grab takes the lock in the cases that decide how fast it is: it is free, and nobody waits, or we are the first. It returns
@@ -187,7 +193,14 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	req := a.req
 	var h *entry // the hold that we have got
 	var got state
-	err := a.d.change(ctx, req.Name, func(s *state) (write bool, err error) {
+	leave, err := a.d.lanes.enter(ctx, req.Name) // however long others of this process take
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	ctx, cancel := a.detached(ctx)
+	defer cancel()
+	err = a.d.changeAlone(ctx, req.Name, func(s *state) (write bool, err error) {
 		a.failed, a.down, got, h = time.Time{}, nil, *s, nil
 		if h = s.held(req); h != nil && a.d.waits.removing(h.Nonce) {
 			s.drop(h.Token) // it was released, but the server has not confirmed that
@@ -331,9 +344,9 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 		return
 	case <-ctx.Done():
 	}
-	left := driver.CancelTimeout * 4 / 5
+	left := life.Moment
 	if a.interrupted {
-		left -= life.Moment
+		left = (driver.CancelTimeout - life.Moment) / 3
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()

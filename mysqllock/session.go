@@ -239,10 +239,10 @@ func (s *session) unlock(ctx context.Context, le *lease) error {
 		}
 		return l.releaseLock(ctx, le.key())
 	})
-	if ctx.Err() == nil || l.Context().Err() != nil {
-		return nil // it is given up, or has ended with the connection
+	if ctx.Err() != nil && l.Context().Err() == nil {
+		return err
 	}
-	return err
+	return nil // the lock is given up, or has ended with the connection
 }
 
 // ping asks whether the session lives, and returns the moment from which it is known to.

@@ -279,23 +279,17 @@ func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, err
 }
 
 // lanes keep those of one process apart who want to change the same row: all but one would do it in vain.
-type lanes [64]chan struct{}
+type lanes [64]semaphore
 
 func (l *lanes) init() {
 	for i := range l {
-		l[i] = make(chan struct{}, 1)
+		l[i] = make(semaphore, 1)
 	}
 }
 
 // enter waits for the lane of a name, and returns how to leave it.
 func (l *lanes) enter(ctx context.Context, name string) (leave func(), err error) {
-	lane := l[crc32.ChecksumIEEE([]byte(name))%uint32(len(l))]
-	select {
-	case lane <- struct{}{}:
-		return func() { <-lane }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return l[crc32.ChecksumIEEE([]byte(name))%uint32(len(l))].enter(ctx)
 }
 
 // change reads a row, has fn change its state, and writes that if fn says so. If another has changed the row in between,
@@ -306,6 +300,11 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 		return err
 	}
 	defer leave()
+	return d.changeAlone(ctx, name, fn)
+}
+
+// changeAlone is change for callers that have the lane of the name.
+func (d *Driver) changeAlone(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	doubt := false
 	for try := 0; ; try++ {
 		found, err := d.read(ctx, []string{name})

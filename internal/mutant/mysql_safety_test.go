@@ -56,7 +56,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: Acquire does not wait for its withdrawal on a server that hangs",
 		file:   "mysqllock/acquire.go", run: "TestConformance$/Sever/(AcquireReturns|CancelWaiter)",
-		old: "left := driver.CancelTimeout * 4 / 5", new: "left := life.Withdrawal",
+		old: "left := life.Moment", new: "left := life.Withdrawal",
 	},
 	{
 		breaks: "mysqllock: dead connections of the pool are no matter of the caller's",
