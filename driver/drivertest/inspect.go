@@ -252,9 +252,16 @@ func showsWaiters(t *trial) {
 		}
 	}
 	check("with three waiters")
+	givenUp := time.Now()
 	waits[1].cancel(errGone)
 	_ = t.failed(waits[1])
 	want = slices.Delete(want, 1, 2)
+	t.withdrawn(waits[1], givenUp, func() error {
+		if st := t.status(d1); len(st.Waiters) != len(want) {
+			return fmt.Errorf("Status shows waiters: %+v", st.Waiters)
+		}
+		return nil
+	})
 	check("after one of three gave up")
 }
 
