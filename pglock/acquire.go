@@ -20,15 +20,18 @@ type attempt struct {
 	req   driver.Request
 	entry entry
 	hint  chan struct{} // of one: the lock may be ours now
-	look  time.Time     // when the row may have changed by itself; guarded by waits.mu
 
-	sent   bool      // the server may know of us
-	queued bool      // it does, and we wait
-	failed time.Time // since when it can't be reached; zero if it can
+	// Guarded by waits.mu:
+	look  time.Time // when the row may have changed by itself
+	woken time.Time // when a notification last hinted it
+	again bool      // another one came too soon after that
+
+	sent    bool      // the server may know of us
+	queued  bool      // it does, and we wait
+	trouble error     // why it could not be asked the last time; nil if it answered
+	since   time.Time // when that began
+	crowded int       // how often in a row it had no connection left
 }
-
-// outage is for how long a waiter puts up with a server that can't be reached.
-const outage = 30 * time.Second
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
@@ -43,8 +46,13 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	const tries = 3
 	for try := 1; ; try++ {
 		l, err := d.acquire(ctx, req)
-		if ended := (errEnded{}); try == tries || !errors.As(err, &ended) {
+		ended := errEnded{}
+		if err == nil || ctx.Err() != nil || !errors.As(err, &ended) {
 			return l, err
+		}
+		if try == tries {
+			return nil, fmt.Errorf("%w: the session ended %d times while the lock was taken: %v", //nolint:errorlint // it may match ErrLost
+				driver.ErrUnavailable, tries, ended.error)
 		}
 	}
 }
@@ -56,17 +64,49 @@ func (d *Driver) acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // the grant came too late
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return l, nil
-	case l != nil:
-		l.drop(context.WithoutCancel(ctx), false)
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	a.undo(ctx, l, errors.Is(err, driver.ErrUnavailable))
+	switch {
+	case ctx.Err() == nil || errors.Is(err, driver.ErrUnavailable) && errors.Is(err, context.Cause(ctx)):
+		return nil, err
+	case a.trouble != nil:
+		return nil, fmt.Errorf("%w; %w", a.trouble, context.Cause(ctx))
 	}
-	a.withdraw(ctx, l != nil)
-	return nil, err
+	return nil, context.Cause(ctx)
+}
+
+// undo withdraws the attempt. When ctx is done that goes on in the background: if the server has just not answered, nearly
+// at once.
+func (a *attempt) undo(ctx context.Context, l *lease, silent bool) {
+	if !a.sent {
+		return
+	}
+	done := make(chan struct{})
+	undo := func() {
+		defer close(done)
+		if l != nil {
+			l.drop(context.WithoutCancel(ctx), false)
+		}
+		a.withdraw(ctx, l != nil)
+	}
+	if !a.d.life.Go(undo) {
+		go undo()
+	}
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	patience := driver.CancelTimeout * 4 / 5
+	if silent {
+		patience = (driver.CancelTimeout - life.Moment) / 2
+	}
+	select {
+	case <-done:
+	case <-time.After(patience):
+	}
 }
 
 func (d *Driver) attempt(req driver.Request) *attempt {
@@ -96,41 +136,45 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 // try asks the server once. While the attempt waits, it is the poller's and the listener's business to hint.
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	l, err := a.ask(ctx)
-	switch {
-	case err == nil:
-		return l, 0, nil
-	case errors.Is(err, driver.ErrHeld), !a.queued, !passing(err), ctx.Err() != nil:
+	if !errors.Is(err, driver.ErrUnavailable) {
+		a.trouble, a.crowded = nil, 0
 		return l, time.Hour, err
 	}
-	// We wait, and the server, or the way to it, is down for the moment.
-	if a.failed.IsZero() {
-		a.failed = time.Now()
+	if a.trouble == nil {
+		a.since = time.Now()
 	}
-	if time.Since(a.failed) > outage {
+	a.trouble = err
+	pause := refreshEvery / 2
+	switch {
+	case ctx.Err() != nil, a.req.NoWait:
+		return nil, 0, err
+	case crowded(err): // all who wait for a connection have their turn, and so have we
+		pause, a.since = crowdPause(a.crowded), time.Now()
+		a.crowded++
+	case !a.queued, time.Since(a.since) > driver.RetryTimeout:
 		return nil, 0, err
 	}
-	return nil, refreshEvery / 2, fmt.Errorf("%w, and the server can't be reached: %w", driver.ErrHeld, err)
+	return l, pause, fmt.Errorf("%w, as far as we know: %v", driver.ErrHeld, err) //nolint:errorlint // Await sleeps, and tries again
 }
 
 // ask sends the request.
 func (a *attempt) ask(ctx context.Context) (*lease, error) {
 	inner, cancel := life.Detached(ctx)
 	defer cancel()
-	if err := a.d.prepare(inner); err != nil {
-		return nil, err
-	}
-	if s := a.d.session; s != nil {
+	if s := a.d.session; s != nil { // before anything is asked of the pool: see yield
 		var err error
 		if a.entry.Session, err = s.key(ctx); err != nil {
 			return nil, err
 		}
 	}
+	if err := a.d.prepare(inner); err != nil {
+		return nil, a.yield(err)
+	}
 	start := driver.Now() // before the request: the expiry that we report must not be late
 	s, made, err := a.send(inner)
 	if err != nil {
-		return nil, err
+		return nil, a.yield(err)
 	}
-	a.failed = time.Time{}
 	if h := s.held(a.req); h != nil {
 		a.queued = false
 		l := a.lease(h, start, s)
@@ -144,6 +188,19 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 		a.d.waits.watch(a, sleep)
 	}
 	return nil, s.refusal(a.req)
+}
+
+// yield gives up a session of which nobody has a use, if the pool got no connection because the server has none left, and
+// returns the error: those who have one connection each and need two would wait for one another.
+func (a *attempt) yield(err error) error {
+	if s := a.d.session; s != nil && crowded(err) && a.d.waits.none() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.link != nil {
+			s.link.End(err)
+		}
+	}
+	return err
 }
 
 // send sends the request, at first in the form that is the quickest if it is granted. made means that it has made the row.
@@ -188,12 +245,14 @@ func (d *Driver) term(req driver.Request) int64 {
 // withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire. If the
 // server does not hear of it, a place in the queue lapses with waiterLife, and a hold with its TTL.
 func (a *attempt) withdraw(ctx context.Context, granted bool) {
-	if !a.sent || a.req.NoWait && !granted && ctx.Err() == nil {
-		return // the server said no, or was never asked
+	if a.req.NoWait && !granted && a.trouble == nil && ctx.Err() == nil {
+		return // the server said no
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.Withdrawal)
 	defer cancel()
-	err := a.d.query(ctx, a.d.sql.withdraw, []any{a.req.Name, a.entry.Nonce}, nil)
+	err := a.d.patiently(ctx, func() error {
+		return a.d.query(ctx, a.d.sql.withdraw, []any{a.req.Name, a.entry.Nonce}, nil)
+	})
 	if err != nil && a.d.session != nil {
 		a.d.session.tidy(a.req.Name, a.entry.Nonce)
 	}

@@ -18,16 +18,17 @@
 //
 // Waiters queue in the row, over all processes, and are always served in the order of arrival; readers that follow one
 // another are let in together. A release notifies the process whose waiter is next (LISTEN, NOTIFY), on one connection
-// beside the pool, which is there only while somebody waits and for 5 seconds after. Beside that a process sends one
+// beside the pool, which is there only while somebody waits or holds and for 5 seconds after. Beside that a process sends one
 // statement a second for all its waiters, which keeps them in the queue, and one when a lease that is waited for ends: a
 // notification that was lost costs a second. A waiter whose process died is passed after 3 seconds.
 //
 // Behind a pooler in transaction mode nobody can listen. The option [Listen] names a way past it; without one, a process
-// looks every 125 ms, with one statement for all its waiters.
+// looks every 125 ms, with one statement for all its waiters, and a holder learns of a Break from its next renewal.
 //
 // # Liveness
 //
-// A lease ends at its TTL unless renewed, by the server's clock, read in the statement that decides. A session ends with its
+// A lease ends at its TTL unless renewed, by the server's clock, read in the statement that decides; if that is set back, a
+// TTL after the next one asks for the lock at the latest. Who breaks a lease has its holder told at once. A session ends with its
 // connection; if that falls silent, the server ends it after [Timeout], and the holders are told a tenth of that before.
 //
 // # Fencing
@@ -41,7 +42,7 @@
 // A server that crashed has forgotten no grant and no renewal. It may have forgotten the releases of its last 0.6 seconds,
 // for which nobody waits: those locks are free at the end of their TTL. A standby that is promoted has forgotten what had
 // not reached it: let it be synchronous, or tokens are ordered by the clocks only, and two may hold for a TTL.
-// Waiters go on waiting while the server is gone for up to 30 seconds.
+// Waiters go on waiting while the server is gone for up to a minute, and while it has no connection left for as long as they like.
 //
 // # Options
 //

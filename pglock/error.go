@@ -1,9 +1,14 @@
 package pglock
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -12,8 +17,10 @@ import (
 
 // The codes of errors that mean something to us (PostgreSQL, Appendix A).
 const (
+	protocolViolation     = "08P01" // what PgBouncer says for itself
 	readOnly              = "25006"
 	noStatement           = "26000" // a prepared statement that a pooler has left elsewhere
+	noDatabase            = "3D000"
 	serializationFailure  = "40001"
 	deadlock              = "40P01"
 	insufficientPrivilege = "42501"
@@ -23,8 +30,13 @@ const (
 	undefinedTable        = "42P01"
 	undefinedObject       = "42704"
 	statementExists       = "42P05"
+	tooManyConnections    = "53300" // also: the rest is reserved for superusers
 	lockNotAvailable      = "55P03" // NOWAIT, or lock_timeout
 	queryCanceled         = "57014" // statement_timeout, or pg_cancel_backend
+	adminShutdown         = "57P01" // or pg_terminate_backend
+	crashShutdown         = "57P02"
+	databaseDropped       = "57P04"
+	idleSessionTimeout    = "57P05"
 )
 
 // code returns the server's code of an error, "" if it is none of the server's.
@@ -36,33 +48,58 @@ func code(err error) string {
 	return ""
 }
 
-// passing reports whether an error is one of the moment, of which another try may not hear: the server's limits of time,
-// or that it can't be reached.
-func passing(err error) bool {
+// isTransient reports whether a later attempt may succeed: the server, or the way to it, is down or overloaded for the
+// moment, or a limit of time has ended the statement.
+func isTransient(err error) bool {
 	c := code(err)
-	switch {
-	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrKind):
-		return false
-	case c == "":
-		return true // the connection's
-	case slices.Contains([]string{serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c):
+	if c == "" {
+		return isNetwork(err)
+	}
+	if slices.Contains([]string{serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
 		return true
 	}
-	return c[:2] == "57" || c[:2] == "53" || c[:2] == "08" // shut down or starting, too many connections, a pooler's
+	return c != databaseDropped && (c[:2] == "57" || c[:2] == "53" || c[:2] == "08") // shut down or starting, overloaded, a pooler's
 }
 
-// explain says what is to be done about the errors of which the server's words don't say it.
+// isNetwork reports whether a connection failed, or could not be made, for a reason that may pass. An unknown host, and a
+// mismatch of TLS, don't.
+func isNetwork(err error) bool {
+	var unknown *net.DNSError
+	var failed net.Error
+	switch {
+	case errors.As(err, &unknown) && unknown.IsNotFound, errors.As(err, new(tls.AlertError)):
+		return false
+	case errors.As(err, &failed), errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	}
+	return pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// crowded reports whether the server, or a pooler before it, has no connection left.
+func crowded(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && (refused.Code == tooManyConnections ||
+		refused.Code == protocolViolation && strings.HasPrefix(refused.Message, "no more connections allowed"))
+}
+
+// explain says what is to be done about the errors of which the server's words don't say it, and which of them may pass.
 func (d *Driver) explain(err error) error {
 	table := d.conf.table.Sanitize()
-	switch code(err) {
-	case readOnly:
+	switch c := code(err); {
+	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid):
+		return err
+	case c == readOnly:
 		return fmt.Errorf("%w server: it does not let us write, as a standby or by default_transaction_read_only: %w",
 			driver.ErrInvalid, err)
-	case insufficientPrivilege:
+	case c == noDatabase:
+		return fmt.Errorf("%w database: %w", driver.ErrInvalid, err)
+	case c == insufficientPrivilege:
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
-	case undefinedTable:
+	case c == undefinedTable:
 		d.store.ready.Store(false) // it was dropped: the next try makes it anew
+	case isTransient(err):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err
 }

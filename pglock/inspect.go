@@ -76,9 +76,8 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	if err := d.prepare(inner); err != nil {
 		return err
 	}
-	found := 0
-	err := d.query(inner, d.sql.breakHold, []any{name, int64(token), owner}, count(&found))
-	if err == nil && found == 0 {
+	found, err := d.change(inner, d.sql.breakHold, []any{name, int64(token), owner})
+	if err == nil && !found {
 		err = driver.ErrLost
 	}
 	return err

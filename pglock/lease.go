@@ -2,6 +2,7 @@ package pglock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -25,9 +26,13 @@ type lease struct {
 	asking  bool // the session has been asked for the lock
 	dropped bool // it must not keep it
 
-	mu    sync.Mutex
-	ended bool // nothing is left to release
-	err   error
+	turn sync.Mutex // to release
+
+	mu        sync.Mutex
+	granted   bool // Acquire is about to return it
+	releasing bool // Release has been called: the end of the lease is no loss
+	ended     bool // nothing is left to release
+	err       error
 }
 
 // lease makes one of the entry that a request was granted.
@@ -39,11 +44,11 @@ func (a *attempt) lease(h *entry, start driver.Instant, s state) *lease {
 	if h.Tell {
 		l.told = make(chan struct{})
 		l.grant.Wanted = l.told
-		a.d.waits.tell(l)
 		if s.strangers(h.Channel) {
 			l.wanted()
 		}
 	}
+	a.d.waits.tell(l)
 	return l
 }
 
@@ -65,17 +70,40 @@ func (l *lease) drop(ctx context.Context, granted bool) {
 	}
 }
 
-// lose ends the lease because the store said so.
-func (l *lease) lose(why error) {
+// grants says that Acquire is about to return the lease: from now on it can be lost.
+func (l *lease) grants() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return
+	l.granted = true
+}
+
+// lose ends the lease because the store, or the session, has ended it, and tells so unless why is nil. It does nothing to a
+// lease that was not granted in the end, and reports that.
+func (l *lease) lose(why error) (granted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.granted || l.ended || l.releasing {
+		return l.granted
 	}
 	l.ended, l.err = true, driver.ErrLost
 	if l.req.OnLost != nil && why != nil {
 		l.req.OnLost(why)
 	}
+	return true
+}
+
+// broken ends a lease that is not in its row any more. It reports false if that was not granted yet.
+func (l *lease) broken() bool {
+	if !l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost)) {
+		return false
+	}
+	if l.over() {
+		l.d.waits.untell(l)
+		if l.d.session != nil {
+			l.d.life.Go(func() { l.drop(context.Background(), true) })
+		}
+	}
+	return true
 }
 
 // over reports whether the lease has ended, as far as we know.
@@ -90,19 +118,22 @@ func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	l.turn.Lock()
+	defer l.turn.Unlock()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return l.err
+	l.releasing = true
+	ended, err := l.ended, l.err
+	l.mu.Unlock()
+	if ended {
+		return err
 	}
 	ctx, cancel := life.Detached(ctx)
 	defer cancel()
 	l.drop(ctx, true)
-	freed := 0
 	args := []any{l.req.Name, int64(l.grant.Token), l.req.Owner, l.req.MinHold.Microseconds()}
-	err := l.d.query(ctx, l.d.sql.let, args, count(&freed))
-	if err == nil && freed == 0 {
-		err = l.d.query(ctx, l.d.sql.release, args, count(&freed))
+	freed, err := l.d.change(ctx, l.d.sql.let, args)
+	if err == nil && !freed {
+		freed, err = l.d.change(ctx, l.d.sql.release, args)
 	}
 	if err != nil {
 		if s := l.d.session; s != nil {
@@ -110,8 +141,10 @@ func (l *lease) Release(ctx context.Context) error {
 		}
 		return err // as it is: the caller may say it again
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.ended = true
-	if freed == 0 {
+	if !freed {
 		l.err = driver.ErrLost
 	}
 	return l.err
@@ -147,9 +180,6 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return err
 	})
 	if err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		return failAll(answers, err)
 	}
 	for i, one := range due {

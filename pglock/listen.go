@@ -80,7 +80,7 @@ func (d *Driver) hearOut() error {
 	}
 	defer hangUp(conn)
 	d.waits.hear(true)
-	d.catchUp()
+	d.doubt() // of what happened while nobody listened
 	for {
 		err := d.hearFor(conn, linger)
 		if err != nil {
@@ -98,28 +98,77 @@ func (d *Driver) hearOut() error {
 	}
 }
 
-// catchUp tells holders of those who began to wait while nobody listened. If it fails, their renewals do.
-func (d *Driver) catchUp() {
-	told := map[string][]*lease{}
-	d.waits.mu.Lock()
-	for _, l := range d.waits.leases {
-		told[l.req.Name] = append(told[l.req.Name], l)
+// doubt has the store asked whether the leases with these nonces, or all, have ended.
+func (d *Driver) doubt(nonces ...string) {
+	w := &d.waits
+	told := w.told(nonces...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range told {
+		w.doubted[l.nonce] = true
 	}
-	d.waits.mu.Unlock()
-	if len(told) == 0 {
-		return
+	if len(w.doubted) > 0 && !w.checking {
+		w.checking = d.life.Go(d.checkDoubted)
+	}
+}
+
+// checkDoubted looks after the leases that are in doubt until there are none, with one statement for all of them. What it can't
+// find out it asks again, pollEvery later.
+func (d *Driver) checkDoubted() {
+	for {
+		nonces, wait := d.waits.inDoubt()
+		if len(nonces) == 0 {
+			return
+		}
+		select {
+		case <-time.After(wait):
+		case <-d.life.Done():
+			return
+		}
+		d.checkOnce()
+	}
+}
+
+// inDoubt returns the leases to be checked, if there are any, and in which time.
+func (w *waits) inDoubt() (nonces []string, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.doubted, func(nonce string, _ bool) bool { return w.leases[nonce] == nil })
+	w.checking = len(w.doubted) > 0
+	return slices.Collect(maps.Keys(w.doubted)), time.Until(w.checked.Add(pollEvery))
+}
+
+// checkOnce ends the leases in doubt that are not in their rows any more, and tells the others if they are waited for.
+func (d *Driver) checkOnce() {
+	w := &d.waits
+	w.mu.Lock()
+	w.checked = time.Now()
+	nonces := slices.Collect(maps.Keys(w.doubted))
+	clear(w.doubted) // who notifies from now on is heard
+	w.mu.Unlock()
+	leases := w.told(nonces...)
+	names := map[string]bool{}
+	for _, l := range leases {
+		names[l.req.Name] = true
 	}
 	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
 	defer cancel()
-	_ = d.query(ctx, d.sql.look, []any{slices.Collect(maps.Keys(told))}, func(rows pgx.Rows) error {
+	seen := map[string]state{}
+	err := d.query(ctx, d.sql.look, []any{slices.Collect(maps.Keys(names))}, func(rows pgx.Rows) error {
 		s, err := scanState(rows)
-		if s.strangers(d.channel()) {
-			for _, l := range told[s.name] {
-				l.wanted()
-			}
-		}
+		seen[s.name] = s
 		return err
 	})
+	for _, l := range leases {
+		switch s := seen[l.req.Name]; {
+		case err != nil, !s.holds(l.nonce) && !l.broken():
+			w.mu.Lock()
+			w.doubted[l.nonce] = true
+			w.mu.Unlock()
+		case s.strangers(d.channel()):
+			l.wanted()
+		}
+	}
 }
 
 // hearing returns a connection that listens.
@@ -157,7 +206,9 @@ func (d *Driver) hearFor(conn *pgx.Conn, while time.Duration) error {
 	}
 }
 
-// notified acts on a notification: a letter for what has happened, and the nonce of the attempt that it is about.
+// notified acts on a notification: a letter for what has happened, and the nonce of the attempt that it is about. Every role
+// of the database can send one, so it is a hint and no more: what it says is looked up, and a flood of them costs no more
+// statements than waiting does.
 func (d *Driver) notified(payload string) {
 	if payload == "" {
 		return
@@ -168,9 +219,7 @@ func (d *Driver) notified(payload string) {
 	case 'w': // another process waits
 		d.waits.want(nonce)
 	case 'b': // the hold was broken
-		if d.session != nil {
-			d.session.broken(nonce)
-		}
+		d.doubt(nonce)
 	}
 }
 

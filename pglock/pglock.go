@@ -58,13 +58,14 @@ func open(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
 	info := driver.Info{
-		Backend:  "postgres",
-		Tenure:   driver.TenureLease,
-		Fencing:  driver.FencingDurable,
-		Fairness: driver.FairAlways,
-		Shared:   true,
-		Slots:    true,
-		MinTTL:   50 * time.Millisecond, // below it one slow flush of the server's disk ends leases
+		Backend:   "postgres",
+		Tenure:    driver.TenureLease,
+		Fencing:   driver.FencingDurable,
+		Fairness:  driver.FairAlways,
+		Shared:    true,
+		Slots:     true,
+		TellsLoss: true,
+		MinTTL:    50 * time.Millisecond, // below it one slow flush of the server's disk ends leases
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
 			"the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits",

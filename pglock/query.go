@@ -2,10 +2,13 @@ package pglock
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // modes are the ways to run statements that a driver has found necessary. Its zero value is the quickest.
@@ -14,16 +17,65 @@ type modes struct {
 	explicit   atomic.Bool // the user's default isolation is not READ COMMITTED
 }
 
-// query runs one of our statements and calls scan for each row of its result. A statement that the server could not
-// begin for reasons that we can do something about is run again.
+// query runs one of our statements, one that may be repeated, and calls scan for each row of its result. What keeps the
+// server from running it is overcome where we can do so: stale connections of the pool, and the settings of the user. If
+// ctx is done, the error is its cause.
 func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+	return d.run(ctx, true, sql, args, scan)
+}
+
+// change runs a statement that finds a hold and ends it, and reports whether it found one. It is not sent again if it may
+// have been run: it would find nothing. It waits for a connection as long as ctx lets it.
+func (d *Driver) change(ctx context.Context, sql string, args []any) (found bool, err error) {
+	err = d.patiently(ctx, func() error {
+		return d.run(ctx, false, sql, args, func(pgx.Rows) error { found = true; return nil })
+	})
+	return found, err
+}
+
+// patiently repeats a statement while the server has no connection left.
+func (d *Driver) patiently(ctx context.Context, run func() error) error {
+	for n := 0; ; n++ {
+		err := run()
+		if !crowded(err) {
+			return err
+		}
+		select {
+		case <-time.After(crowdPause(n)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// crowdPause is the pause after the nth time, from 0 on, that the server had no connection left: all who wait for one ask
+// for it at their own times.
+func crowdPause(n int) time.Duration {
+	pause := min(50*time.Millisecond<<min(n, 10), time.Second)
+	return pause/2 + rand.N(pause)
+}
+
+func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []any, scan func(pgx.Rows) error) error {
 	const tries = 10
-	for try := 1; ; try++ {
-		err := d.queryOnce(ctx, sql, args, scan)
+	unlimited, stale := false, 0
+	for try := 1; ; {
+		answered := false
+		err := d.queryOnce(ctx, unlimited, sql, args, func(rows pgx.Rows) error {
+			answered = true
+			if scan == nil {
+				return nil
+			}
+			return scan(rows)
+		})
 		switch c := code(err); {
 		case err == nil:
 			return nil
-		case try == tries || ctx.Err() != nil:
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case isStale(err) && !answered && (repeatable || notRun(err)) && stale < int(d.pool.Stat().MaxConns()):
+			stale++ // each time there is one fewer of them
+			continue
+		case try == tries:
 			return d.explain(err)
 		case c == noStatement || c == statementExists:
 			d.store.unprepared.Store(true)
@@ -31,21 +83,48 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 			d.store.explicit.Store(true)
 		case c == deadlock: // with statements of the user's: ours lock in one order
 		case c == lockNotAvailable, c == queryCanceled: // the user's limits of time, and the row was busy
-			time.Sleep(time.Duration(try) * 5 * time.Millisecond)
+			unlimited = true
 		default:
 			return d.explain(err)
 		}
+		try++
 	}
 }
 
-func (d *Driver) queryOnce(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
+// isStale reports whether an error says that a connection was of no use any more: it was there before, and the server has
+// ended it in the meantime.
+func isStale(err error) bool {
+	if errors.As(err, new(*pgconn.ConnectError)) {
+		return false
+	}
+	switch code(err) {
+	case adminShutdown, crashShutdown, idleSessionTimeout:
+		return true
+	case "":
+		return isTransient(err)
+	}
+	return false
+}
+
+// notRun reports whether a statement that failed on a stale connection was not run for certain: it was not sent, or the
+// server said that it ends the connection instead.
+func notRun(err error) bool {
+	c := code(err)
+	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
+}
+
+func (d *Driver) queryOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
 	if d.store.unprepared.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
-	if !d.store.explicit.Load() {
+	if !unlimited && !d.store.explicit.Load() {
 		return collect(d.pool.Query(ctx, sql, args...))(scan)
 	}
-	return pgx.BeginTxFunc(ctx, d.pool, ours(), func(tx pgx.Tx) error {
+	opts := ours()
+	if unlimited { // our own contexts limit the time
+		opts.BeginQuery = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0`
+	}
+	return pgx.BeginTxFunc(ctx, d.pool, opts, func(tx pgx.Tx) error {
 		return collect(tx.Query(ctx, sql, args...))(scan)
 	})
 }
@@ -58,18 +137,10 @@ func collect(rows pgx.Rows, err error) func(scan func(pgx.Rows) error) error {
 		}
 		defer rows.Close()
 		for rows.Next() {
-			if scan == nil {
-				continue
-			}
 			if err := scan(rows); err != nil {
 				return err
 			}
 		}
 		return rows.Err()
 	}
-}
-
-// count is a scan that counts rows.
-func count(n *int) func(pgx.Rows) error {
-	return func(pgx.Rows) error { *n++; return nil }
 }

@@ -108,7 +108,10 @@ func (d *Driver) create(ctx context.Context) error {
 		return fmt.Errorf("the table %s is not there, and we may not create it: %w; somebody who may has to run:\n%s",
 			d.conf.table.Sanitize(), err, sql)
 	}
-	return err
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return d.explain(err)
 }
 
 // ours are the options of our transactions, whatever the user's defaults are.

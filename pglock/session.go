@@ -81,11 +81,14 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	if l != nil {
 		return l, nil
 	}
-	inner, cancel := context.WithTimeout(ctx, life.Longest)
+	inner, cancel := life.Detached(ctx)
 	defer cancel()
 	l, err := s.d.connect(inner)
 	if err != nil {
-		return nil, err
+		if inner.Err() != nil {
+			return nil, context.Cause(inner)
+		}
+		return nil, s.d.explain(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,13 +106,13 @@ func (s *session) over(l *link, why error) {
 	hangUp(l.conn)
 	s.mu.Lock()
 	s.link = nil
-	lost := slices.Collect(maps.Values(s.held))
 	clear(s.held)
 	s.mu.Unlock()
 	s.d.waits.hear(false)
-	for _, le := range lost {
-		le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, why))
-		s.d.waits.untell(le)
+	for _, le := range s.d.waits.told() {
+		if le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, why)) {
+			s.d.waits.untell(le)
+		}
 	}
 }
 
@@ -124,6 +127,7 @@ func (e errEnded) Unwrap() error { return e.error }
 func (a *attempt) secure(ctx context.Context, le *lease) error {
 	s := a.d.session
 	if s == nil {
+		le.grants()
 		return nil
 	}
 	for {
@@ -162,8 +166,12 @@ func (s *session) lock(ctx context.Context, key int32, le *lease) (start driver.
 		case s.wasDropped(le):
 			return driver.ErrLost // whoever asked did not wait for it
 		case again: // its owner has asked for it once more
+			if err := l.ping(ctx); err != nil {
+				return err
+			}
 			got = true
-			return l.ping(ctx)
+			le.grants()
+			return nil
 		}
 		if err := l.conn.QueryRow(ctx, `SELECT `+call.sql, call.args...).Scan(&got); err != nil || !got {
 			return err
@@ -171,6 +179,7 @@ func (s *session) lock(ctx context.Context, key int32, le *lease) (start driver.
 		s.mu.Lock() // in the turn of the connection: neither its end nor unlock comes between
 		defer s.mu.Unlock()
 		s.held[le.nonce] = le
+		le.grants()
 		return nil
 	})
 	return start, got && err == nil, err
@@ -260,19 +269,6 @@ func (s *session) ping(ctx context.Context) (driver.Instant, error) {
 		return driver.Instant{}, fmt.Errorf("%w: its session is over", driver.ErrLost)
 	}
 	return l.do(ctx, l.ping)
-}
-
-// broken ends the hold with this nonce, whose row somebody has taken away.
-func (s *session) broken(nonce string) {
-	s.mu.Lock()
-	le := s.held[nonce]
-	s.mu.Unlock()
-	if le != nil {
-		s.d.life.Go(func() { // apart: we are in the connection's turn
-			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
-			le.drop(context.Background(), true)
-		})
-	}
 }
 
 // close gives up what the session holds, and ends it.

@@ -73,6 +73,11 @@ func (s *state) held(req driver.Request) *entry {
 	return nil
 }
 
+// holds reports whether the hold with this nonce has not ended.
+func (s *state) holds(nonce string) bool {
+	return slices.ContainsFunc(s.holders, func(h entry) bool { return h.Nonce == nonce && !h.Kept })
+}
+
 // refusal says why a request was not granted in this state.
 func (s *state) refusal(req driver.Request) error {
 	switch {

@@ -24,6 +24,15 @@ const (
 	liveSession = liveRow + ` AND CASE WHEN e ? 'session'
 		THEN NOT pg_try_advisory_xact_lock_shared(1936615778, (e->>'session')::int) ELSE true END`
 
+	// capped is the entry e of a holder at c.now. If it ends later than a whole TTL from now, the clock has gone back since
+	// it was granted or renewed. Then it ends a TTL from now: its holder does not rely on more.
+	capped = `CASE WHEN (e->>'until')::bigint > c.now + (e->>'ttl')::bigint
+		THEN e || jsonb_build_object('until', c.now + (e->>'ttl')::bigint) ELSE e END`
+
+	// cappedWaiter is the same of the entry e of a waiter, which counts for {life}.
+	cappedWaiter = `CASE WHEN (e->>'until')::bigint > c.now + {life}::bigint
+		THEN e || jsonb_build_object('until', c.now + {life}::bigint) ELSE e END`
+
 	// flush makes a commit wait for the disk, also where the user's default is not to.
 	flush = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
 
@@ -39,7 +48,7 @@ SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,
 	CASE WHEN v.fits THEN $3::int ELSE l.slots END AS slots,
 	CASE WHEN v.granted THEN h.live || jsonb_build_array($6::jsonb || jsonb_build_object(
-		'token', v.token, 'tokens', $5::bigint, 'since', c.now, 'until', c.now + $4::bigint)) ELSE h.live END AS holders,
+		'token', v.token, 'tokens', $5::bigint, 'since', c.now, 'until', c.now + $4::bigint, 'ttl', $4::bigint)) ELSE h.live END AS holders,
 	CASE WHEN v.mine OR v.granted THEN w.others
 		WHEN $9::bool AND v.fits AND w.place IS NULL THEN w.live || jsonb_build_array($6::jsonb || jsonb_build_object(
 			'since', c.now, 'until', c.now + $10::bigint))
@@ -48,8 +57,8 @@ SELECT v.granted, v.mine, v.fits, w.place,
 FROM (SELECT {clock} AS now) c
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, coalesce(bool_or(NOT (e->>'shared')::bool), false) AS alone, coalesce(bool_or(x.mine), false) AS mine,
-		coalesce(jsonb_agg(CASE WHEN x.mine THEN e || ($6::jsonb - 'nonce') || jsonb_build_object('until', c.now + $4::bigint)
-			ELSE e END ORDER BY i), '[]') AS live
+		coalesce(jsonb_agg(CASE WHEN x.mine THEN e || ($6::jsonb - 'nonce') || jsonb_build_object('until', c.now + $4::bigint, 'ttl', $4::bigint)
+			ELSE {capped} END ORDER BY i), '[]') AS live
 	FROM (SELECT e, i, e->>'owner' = $7::text AND (e->>'shared')::bool = $8::bool AND l.slots = $3::int AND NOT e ? 'kept'
 			AND e->'session' IS NOT DISTINCT FROM $6::jsonb->'session' AS mine
 		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE {live}) x) h
@@ -59,7 +68,7 @@ CROSS JOIN LATERAL (
 		coalesce(bool_or(NOT (e->>'shared')::bool) FILTER (WHERE place IS NULL OR i < place), false) AS alone,
 		coalesce(jsonb_agg(e ORDER BY i), '[]') AS live,
 		coalesce(jsonb_agg(e ORDER BY i) FILTER (WHERE i IS DISTINCT FROM place), '[]') AS others
-	FROM (SELECT e, i, min(i) FILTER (WHERE e->>'nonce' = $2::text) OVER () AS place
+	FROM (SELECT {cappedWaiter $10} AS e, i, min(i) FILTER (WHERE e->>'nonce' = $2::text) OVER () AS place
 		FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}) x) w
 CROSS JOIN LATERAL (
 	SELECT k.fits, h.mine, greatest(l.token + 1, c.now) AS token, k.fits AND NOT h.mine AND CASE
@@ -87,7 +96,7 @@ RETURNING l.slots, l.holders, l.waiters, l.used, l.xmax = 0, NULL::bigint`
 const (
 	free    = `(l.holders = '[]' AND (l.waiters = '[]' OR l.waiters->0->>'nonce' = $2::text))`
 	granted = `jsonb_build_array($6::jsonb || jsonb_build_object(
-		'token', t.token, 'tokens', $5::bigint, 'since', t.now, 'until', t.now + $4::bigint))`
+		'token', t.token, 'tokens', $5::bigint, 'since', t.now, 'until', t.now + $4::bigint, 'ttl', $4::bigint))`
 )
 
 // take grants the lease, or notes the waiter; see decide for its parameters. Holders who asked for it are told when a
@@ -111,7 +120,9 @@ FROM up {orSeen}`
 const (
 	seen = `seen AS MATERIALIZED (
 	SELECT d.* FROM {table} l CROSS JOIN LATERAL ({decide}) d
-	WHERE l.name = $1::text AND NOT d.granted AND NOT d.mine AND (NOT $9::bool OR NOT d.fits OR d.place IS NOT NULL)),`
+	WHERE l.name = $1::text AND NOT d.granted AND NOT d.mine AND (NOT $9::bool OR NOT d.fits OR d.place IS NOT NULL)
+		AND NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders) e WHERE (e->>'until')::bigint > d.used + (e->>'ttl')::bigint)
+		AND NOT EXISTS (SELECT FROM jsonb_array_elements(l.waiters) e WHERE (e->>'until')::bigint > d.used + $10::bigint)),`
 	unlessSeen = `WHERE NOT EXISTS (SELECT FROM seen)`
 	orSeen     = `UNION ALL SELECT slots, holders, waiters, used, false, 0 FROM seen`
 )
@@ -137,7 +148,7 @@ UPDATE {table} l SET used = {clock}, holders = '[]'
 FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND jsonb_array_length(l.holders) = 1
 	AND (l.holders->0->>'token')::bigint = $2::bigint AND l.holders->0->>'owner' = $3::text AND NOT l.holders->0 ? 'kept'
-	AND (l.holders->0->>'until')::bigint > {clock} AND (l.holders->0->>'since')::bigint + $4::bigint <= {clock}
+	AND (l.holders->0->>'until')::bigint > {clock} AND least((l.holders->0->>'since')::bigint, {clock}) + $4::bigint <= {clock}
 	AND (l.waiters = '[]' OR l.slots = 0 AND NOT (l.waiters->0->>'shared')::bool AND (l.waiters->0->>'until')::bigint > {clock})
 RETURNING CASE WHEN l.waiters <> '[]' THEN pg_notify(l.waiters->0->>'channel', 'g' || (l.waiters->0->>'nonce'))::text END`
 
@@ -149,12 +160,13 @@ FROM (SELECT {clock} AS now, {flush} AS flush) c
 ON CONFLICT (name) DO UPDATE SET token = greatest({clock}, l.token + 1), used = {clock}
 RETURNING l.token`
 
-// release ends the hold of $2 token and $3 owner of $1 name, or keeps it until it has lasted $4.
+// release ends the hold of $2 token and $3 owner of $1 name, or keeps it until it has lasted $4: after the clock has gone
+// back, for $4 from now.
 const release = `
 UPDATE {table} l SET used = {clock}, holders = (
-	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e - 'session' || jsonb_build_object('kept', true, 'until', x.least)
+	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e - 'session' || jsonb_build_object('kept', true, 'until', x.least, 'ttl', $4::bigint)
 		ELSE e END ORDER BY i) FILTER (WHERE NOT x.ended OR x.least > x.now), '[]')
-	FROM (SELECT e, i, c.now, (e->>'since')::bigint + $4::bigint AS least,
+	FROM (SELECT e, i, c.now, least((e->>'since')::bigint, c.now) + $4::bigint AS least,
 			(e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND NOT e ? 'kept' AS ended
 		FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
 		WHERE {live}) x)
@@ -171,7 +183,7 @@ FROM (SELECT {flush}) f
 WHERE l.name = $1::text AND {held}
 RETURNING {wake}, (SELECT count(pg_notify(e->>'channel', 'b' || (e->>'nonce'))) FROM {table} o
 	CROSS JOIN LATERAL jsonb_array_elements(o.holders) e
-	WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint AND e ? 'session')`
+	WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint)`
 
 // held says that the hold of $2 and $3 has not ended.
 const held = `
@@ -193,7 +205,7 @@ RETURNING {wake}`
 // locked in the order of names, so that two of these never wait for each other.
 const renew = `
 UPDATE {table} l SET holders = (
-	SELECT coalesce(jsonb_agg(CASE WHEN x.ttl IS NULL THEN e ELSE e || jsonb_build_object('until', x.now + x.ttl) END ORDER BY i), '[]')
+	SELECT coalesce(jsonb_agg(CASE WHEN x.ttl IS NULL THEN e ELSE e || jsonb_build_object('until', x.now + x.ttl, 'ttl', x.ttl) END ORDER BY i), '[]')
 	FROM (SELECT e, i, c.now, CASE WHEN NOT e ? 'kept' THEN r.ttl END AS ttl
 		FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
 		LEFT JOIN unnest($1::text[], $2::bigint[], $3::bigint[]) r(name, token, ttl)
@@ -223,7 +235,8 @@ WITH k AS (SELECT name FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name 
 	c AS MATERIALIZED (SELECT {clock} AS now, {noflush} FROM (SELECT count(*) FROM k) n)
 UPDATE {table} l SET waiters = (
 	SELECT coalesce(jsonb_agg(CASE WHEN e->>'nonce' = ANY ($2::text[]) THEN e || jsonb_build_object('until', c.now + $3::bigint) ELSE e END ORDER BY i), '[]')
-	FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live})
+	FROM (SELECT {cappedWaiter $3} AS e, i FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}) w),
+	holders = (SELECT coalesce(jsonb_agg({capped} ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i))
 FROM k, c WHERE l.name = k.name
 RETURNING {row}`
 
@@ -254,7 +267,8 @@ type statements struct {
 
 func newStatements(table pgx.Identifier, live string) statements {
 	fill := func(sql string, parts ...string) string {
-		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{decide}", decide, "{free}", free, "{granted}", granted, "{wake}", wake,
+		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{decide}", decide, "{capped}", capped,
+			"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{free}", free, "{granted}", granted, "{wake}", wake,
 			"{held}", held, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 		for i := 0; i < len(parts); i += 2 {
 			sql = strings.ReplaceAll(sql, parts[i], parts[i+1])

@@ -20,8 +20,11 @@ const (
 	// pollEvery is the least time between two looks, and the time between two where the server can't notify.
 	pollEvery = 125 * time.Millisecond
 
-	// linger is how long the connection for notifications stays when nobody waits any more.
+	// linger is how long the connection for notifications stays when nobody waits or holds any more.
 	linger = 5 * time.Second
+
+	// listenAfter is how old a lease gets before a connection is opened for it alone.
+	listenAfter = 200 * time.Millisecond
 )
 
 // waits are the attempts of a driver that wait in the store, and the leases whose holders want to be told of others. It
@@ -30,17 +33,23 @@ type waits struct {
 	mu        sync.Mutex
 	attempts  map[string]*attempt // by nonce, also before they wait
 	waiting   map[string]*attempt // by nonce: those that the server has queued
-	leases    map[string]*lease   // by nonce
+	leases    map[string][]*lease // by nonce: one for each request of its owner
 	polling   bool
+	soon      bool          // the listener will be started
 	listening bool          // the goroutine runs
 	connected bool          // and hears
 	idle      time.Time     // since when there is nothing to hear
 	kick      chan struct{} // of one, to the poller: look now
 	now       bool          // and at all of them
+
+	doubted  map[string]bool // nonces of leases that may have ended
+	checking bool            // a goroutine finds out
+	checked  time.Time       // when it last began to
 }
 
 func (w *waits) init() {
-	w.attempts, w.waiting, w.leases = map[string]*attempt{}, map[string]*attempt{}, map[string]*lease{}
+	w.attempts, w.waiting = map[string]*attempt{}, map[string]*attempt{}
+	w.leases, w.doubted = map[string][]*lease{}, map[string]bool{}
 	w.kick = make(chan struct{}, 1)
 }
 
@@ -77,21 +86,49 @@ func (w *waits) watch(a *attempt, sleep time.Duration) {
 	w.listen(a.d)
 }
 
-// tell has the listener tell a lease when another process waits for it.
+// tell has the listener tell a lease when another process waits for it, and when it is broken. If that is all that there is
+// to hear, the listener starts a little later: most leases are over by then.
 func (w *waits) tell(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leases[l.nonce] = l
-	w.listen(l.d)
+	w.leases[l.nonce] = append(w.leases[l.nonce], l)
+	switch {
+	case l.told != nil:
+		w.listen(l.d)
+	case !w.listening && !w.soon:
+		w.soon = true
+		time.AfterFunc(listenAfter, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.soon = false
+			if len(w.leases) > 0 {
+				w.listen(l.d)
+			}
+		})
+	}
 }
 
 func (w *waits) untell(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leases[l.nonce] == l {
+	left := slices.DeleteFunc(w.leases[l.nonce], func(other *lease) bool { return other == l })
+	if w.leases[l.nonce] = left; len(left) == 0 {
 		delete(w.leases, l.nonce)
 		w.note()
 	}
+}
+
+// told returns the leases of all nonces, or of one.
+func (w *waits) told(nonces ...string) (all []*lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(nonces) == 0 {
+		return slices.Concat(slices.Collect(maps.Values(w.leases))...)
+	}
+	for _, nonce := range nonces {
+		all = append(all, w.leases[nonce]...)
+	}
+	return all
 }
 
 // listen starts the listener. It is called with the mutex held.
@@ -109,12 +146,26 @@ func (w *waits) note() {
 	}
 }
 
-// wake hints the attempt with this nonce.
+// none reports whether nobody waits in the store, or holds.
+func (w *waits) none() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.waiting)+len(w.leases) == 0
+}
+
+// wake hints the attempt with this nonce. Anybody can notify: hints that follow one another too soon are left to the poller.
 func (w *waits) wake(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a := w.attempts[nonce]; a != nil {
+	a, now := w.attempts[nonce], time.Now()
+	switch {
+	case a == nil:
+	case now.Sub(a.woken) >= pollEvery:
+		a.woken = now
 		a.wake()
+	default:
+		a.again = true
+		w.poke()
 	}
 }
 
@@ -125,12 +176,9 @@ func (a *attempt) wake() {
 	}
 }
 
-// want tells the lease with this nonce that it is waited for.
+// want tells the leases with this nonce that they are waited for.
 func (w *waits) want(nonce string) {
-	w.mu.Lock()
-	l := w.leases[nonce]
-	w.mu.Unlock()
-	if l != nil {
+	for _, l := range w.told(nonce) {
 		l.wanted()
 	}
 }
@@ -195,6 +243,9 @@ func (w *waits) next(last, refreshed time.Time) (next time.Time, more bool) {
 		if a.look.Before(next) {
 			next = a.look
 		}
+		if again := a.woken.Add(pollEvery); a.again && again.Before(next) {
+			next = again
+		}
 	}
 	if least := last.Add(pollEvery); next.Before(least) {
 		next = least
@@ -209,7 +260,7 @@ func (w *waits) asked() (all map[string]*attempt, names []string) {
 	w.now = false
 	distinct := map[string]bool{}
 	for _, a := range w.waiting {
-		distinct[a.req.Name] = true
+		distinct[a.req.Name], a.again = true, false
 	}
 	return maps.Clone(w.waiting), slices.Collect(maps.Keys(distinct))
 }

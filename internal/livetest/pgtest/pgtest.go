@@ -53,6 +53,18 @@ func (s *Server) Kill() {
 // wait for the disk. It skips t if PostgreSQL is not installed, or fails it if SNIB_REQUIRE names postgres.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
+	return start(t, nil, settings)
+}
+
+// StartClock is [Start] of a server whose clock the test can step.
+func StartClock(t testing.TB, settings ...string) (*Server, *livetest.Clock) {
+	t.Helper()
+	clock := livetest.NewClock(t, name, account)
+	return start(t, clock.Env(), settings), clock
+}
+
+func start(t testing.TB, env, settings []string) *Server {
+	t.Helper()
 	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
@@ -60,7 +72,7 @@ func Start(t testing.TB, settings ...string) *Server {
 		t.Fatalf("make a database: %v", err)
 	}
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
-		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
+		Name: name, Path: binary, Ready: ready, Dir: home, Env: env, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // does not wait for clients
 		Args: func(port int) []string {
 			args := []string{"-D", dir, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}

@@ -1,0 +1,141 @@
+package pglock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+// behind is how far the server's clock goes back.
+const behind = -time.Hour
+
+// TestClockBack steps the server's clock back: what was released is free at once, and what dead processes left behind is
+// free a TTL after the next one asks for it.
+func TestClockBack(t *testing.T) {
+	server, clock := pgtest.StartClock(t)
+	pool := dial(t, server.URL())
+	tests := []struct {
+		name string
+		run  func(*testing.T, *pgtest.Server, *livetest.Clock, *pgxpool.Pool)
+	}{
+		{"Released", releasedBeforeStep},
+		{"MinHold", keptAcrossStep},
+		{"DeadHolder", diedBeforeStep},
+		{"DeadHolderTried", triedAfterStep},
+		{"DeadWaiter", waiterDiedBeforeStep},
+		{"LiveHolder", livesAcrossStep},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clock.Set(0)
+			tt.run(t, server, clock, pool)
+		})
+	}
+}
+
+// brief is a request for a short lease.
+func brief(name, owner string) driver.Request {
+	req := request(name, owner)
+	req.TTL = time.Second
+	return req
+}
+
+func releasedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+	d, other := newDriver(t, pool), newDriver(t, pool)
+	l := acquire(t, d, request("released", "a"))
+	shared := request("released shared", "a")
+	shared.Shared = true
+	reader := acquire(t, d, shared)
+	shared.Owner = "b"
+	second := acquire(t, d, shared)
+	w := jobtest.Waiting(t, other, request("released", "b"))
+	clock.Set(behind)
+	release(t, l)
+	release(t, w.Get(t))
+	release(t, reader)
+	release(t, second)
+	for _, name := range []string{"released", "released shared"} {
+		release(t, acquire(t, d, noWait(name, "c")))
+	}
+}
+
+// keptAcrossStep releases a hold that is to last a while: it is kept for no longer than that.
+func keptAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	req := brief("kept", "a")
+	req.MinHold = 500 * time.Millisecond
+	early := acquire(t, d, req)
+	req.Name = "kept before"
+	release(t, acquire(t, d, req))
+	clock.Set(behind)
+	release(t, early)
+	refused(t, d, "kept", "before MinHold is over")
+	refused(t, d, "kept before", "before MinHold is over")
+	release(t, acquire(t, d, request("kept", "b")))
+	release(t, acquire(t, d, request("kept before", "b")))
+}
+
+func diedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+	jobtest.Keep(t, newDriver(t, pool), brief("died", "a"))()
+	w := jobtest.Waiting(t, newDriver(t, pool), request("died", "b"))
+	clock.Set(behind)
+	release(t, w.Get(t))
+}
+
+// triedAfterStep has nobody wait for the lock: tries that don't wait are enough.
+func triedAfterStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+	jobtest.Keep(t, newDriver(t, pool), brief("tried", "a"))()
+	clock.Set(behind)
+	d := newDriver(t, pool)
+	refused(t, d, "tried", "of a lease that may be relied on")
+	livetest.Await(t, "lease", func() error {
+		l, err := d.Acquire(t.Context(), noWait("tried", "b"))
+		if err != nil {
+			return err
+		}
+		return l.Release(t.Context())
+	})
+}
+
+func waiterDiedBeforeStep(t *testing.T, server *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	l := acquire(t, d, request("queued", "a"))
+	p := hold(t, server.URL(), false, request("queued", "b"))
+	livetest.Await(t, "waiter in the queue", func() error {
+		st, err := d.Status(t.Context(), "queued")
+		if err == nil && len(st.Waiters) == 0 {
+			err = errors.New("nobody waits")
+		}
+		return err
+	})
+	p.Kill()
+	clock.Set(behind)
+	release(t, l)
+	release(t, acquire(t, d, request("queued", "c")))
+}
+
+// livesAcrossStep has a holder that renews, and is not disturbed.
+func livesAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+	d := newDriver(t, pool)
+	l := acquire(t, d, request("lives", "a"))
+	w := jobtest.Waiting(t, newDriver(t, pool), request("lives", "b"))
+	clock.Set(behind)
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew after the clock went back = %v", err)
+	}
+	w.Running(t, "while another holds")
+	token := l.Grant().Token
+	release(t, l)
+	next := w.Get(t)
+	if got := next.Grant().Token; got <= token {
+		t.Errorf("Token after the clock went back = %d, want more than %d", got, token)
+	}
+	release(t, next)
+}

@@ -1,0 +1,141 @@
+package pglock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
+)
+
+// tenures are the ways to keep locks that have a driver.
+var tenures = []struct {
+	name  string
+	table string
+	open  func(*pgxpool.Pool, ...pglock.Option) *pglock.Driver
+}{
+	{"Rows", "snib_locks", pglock.New},
+	{"Session", "snib_sessions", pglock.NewSession},
+}
+
+// opened returns a driver that ends with the test.
+func opened(t testing.TB, d *pglock.Driver) *pglock.Driver {
+	t.Helper()
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// as returns a pool of another role.
+func as(t testing.TB, server *pgtest.Server, role string) *pgxpool.Pool {
+	t.Helper()
+	return dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.User = role })
+}
+
+// TestForgedNotifications has a role that may only read the table notify holders and waiters of things that have not
+// happened: that breaks no hold, grants nothing, and costs a bounded number of statements.
+func TestForgedNotifications(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	must(t, pool, "CREATE ROLE reader LOGIN")
+	reader := as(t, server, "reader")
+	for _, kind := range tenures {
+		t.Run(kind.name, func(t *testing.T) {
+			count := &counter{}
+			d := opened(t, kind.open(dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count })))
+			other := opened(t, kind.open(pool))
+			held, told := jobtest.AcquireTold(t, d, request("held", "a"))
+			last, end := jobtest.AcquireTold(t, d, request("last", "a"))
+			theirs := acquire(t, other, request("waited for", "b"))
+			w := jobtest.Waiting(t, d, request("waited for", "a"))
+			must(t, pool, "GRANT SELECT ON "+kind.table+" TO reader")
+			if d.Info().Tenure == driver.TenureLease {
+				awaitListener(t, pool)
+			}
+
+			began, before := time.Now(), count.n.Load()
+			flood(t, reader, kind.table, "b", "holders", 1000)
+			flood(t, reader, kind.table, "g", "waiters", 1000)
+			if err := other.Break(t.Context(), "last", "a", last.Grant().Token); err != nil {
+				t.Fatalf("Break = %v", err)
+			}
+			jobtest.AwaitLoss(t, end, livetest.Patience) // the driver has heard all that was sent before
+			took, sent := time.Since(began), count.n.Load()-before
+			t.Logf("%d statements in %v", sent, took)
+			if most := 20 + int64(took.Seconds()*40); sent > most {
+				t.Errorf("2000 forged notifications cost %d statements in %v, want at most %d", sent, took, most)
+			}
+			select {
+			case err := <-told:
+				t.Errorf("a role that may only read has ended a hold: %v", err)
+			default:
+			}
+			if err := d.Renew(t.Context(), []driver.Lease{held})[0].Err; err != nil {
+				t.Errorf("Renew after forged notifications = %v", err)
+			}
+			refused(t, other, "held", "after forged notifications")
+			w.Running(t, "after forged notifications")
+			release(t, theirs)
+			release(t, w.Get(t))
+			release(t, held)
+		})
+	}
+}
+
+// flood notifies whoever stands in a column of a table, many times.
+func flood(t testing.TB, pool *pgxpool.Pool, table, kind, column string, times int) {
+	t.Helper()
+	// Notifications of one transaction that are alike are sent once.
+	must(t, pool, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP
+		PERFORM pg_notify(e->>'channel', '%s' || (e->>'nonce')) FROM %s, jsonb_array_elements(%s) e WHERE name IN ('held', 'waited for');
+		COMMIT; END LOOP; END $$`, times, kind, table, column))
+}
+
+// awaitListener returns when the driver listens whose leases are rows.
+func awaitListener(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	livetest.Await(t, "listener", func() error {
+		n := 0
+		err := pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'`).Scan(&n)
+		if err == nil && n == 0 {
+			err = errors.New("nobody listens")
+		}
+		return err
+	})
+}
+
+// TestStaleHandOver has the server end a lease that goroutines of one process queue for.
+func TestStaleHandOver(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	for _, kind := range tenures {
+		t.Run(kind.name+"Broken", func(t *testing.T) {
+			open := func() driver.Driver { return kind.open(dial(t, server.URL())) }
+			operator := opened(t, kind.open(pool))
+			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
+				if err := operator.Break(t.Context(), name, owner, token); err != nil {
+					t.Errorf("Break = %v", err)
+				}
+			})
+		})
+	}
+	t.Run("SessionTerminated", func(t *testing.T) {
+		first := true
+		open := func() driver.Driver {
+			name := "theirs"
+			if first {
+				first, name = false, "ours"
+			}
+			return pglock.NewSession(named(t, server, name))
+		}
+		jobtest.StaleHandOver(t, open, func(string, string, uint64) {
+			must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ours'")
+		})
+	})
+}

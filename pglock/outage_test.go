@@ -1,0 +1,175 @@
+package pglock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+// TestStaleConnections has the server end all connections of a pool, which finds out when it uses them: no call of ours
+// may hear of it.
+func TestStaleConnections(t *testing.T) {
+	const conns = 4
+	server := pgtest.Start(t)
+	terminate := func(t *testing.T) {
+		operator := dial(t, server.URL())
+		defer operator.Close()
+		must(t, operator, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stale'")
+	}
+	restart := func(*testing.T) {
+		server.Kill()
+		server.Restart()
+	}
+	for _, kind := range tenures {
+		for how, end := range map[string]func(*testing.T){"Terminated": terminate, "Restarted": restart} {
+			t.Run(kind.name+how, func(t *testing.T) {
+				pool := dialWith(t, server.URL(), func(c *pgxpool.Config) {
+					c.MaxConns = conns
+					c.ConnConfig.RuntimeParams["application_name"] = "stale"
+				})
+				d := opened(t, kind.open(pool))
+				l := acquire(t, d, request("stale", "a"))
+				crowd(t, pool, conns)
+				end(t)
+				if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && d.Info().Tenure == driver.TenureLease {
+					t.Errorf("Renew on stale connections = %v", err)
+				}
+				if err := l.Release(t.Context()); err != nil && d.Info().Tenure == driver.TenureLease {
+					t.Errorf("Release on stale connections = %v", err)
+				}
+				crowd(t, pool, conns)
+				end(t)
+				for i := range conns {
+					release(t, acquire(t, d, noWait(fmt.Sprint("fresh ", i), "a")))
+				}
+			})
+		}
+	}
+}
+
+// crowd opens all connections of a pool.
+func crowd(t *testing.T, pool *pgxpool.Pool, n int) {
+	t.Helper()
+	var all []*pgxpool.Conn
+	for range n {
+		livetest.Await(t, "connection", func() error {
+			conn, err := pool.Acquire(t.Context())
+			if err != nil {
+				return err
+			}
+			if err := conn.Ping(t.Context()); err != nil {
+				conn.Release()
+				return err
+			}
+			all = append(all, conn)
+			return nil
+		})
+	}
+	for _, conn := range all {
+		conn.Release()
+	}
+}
+
+// TestStatementTimeout has somebody lock the row for much longer than the user's limits of time.
+func TestStatementTimeout(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	d := newDriver(t, dialWith(t, server.URL(), settings("statement_timeout", "15ms", "lock_timeout", "10ms")))
+	release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
+	tx := begin(t, pool, "")
+	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'limited'"); err != nil {
+		t.Fatal(err)
+	}
+	w := jobtest.Acquiring(t, d, request("limited", "b"))
+	time.Sleep(time.Second) // many times the limits
+	w.Running(t, "while its row is locked")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	release(t, w.Get(t))
+}
+
+// TestUnavailable tells what may pass from what does not.
+func TestUnavailable(t *testing.T) {
+	server := pgtest.Start(t, "max_connections=8")
+	proxy := livetest.NewProxy(t, server.Addr())
+	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
+	same := func(*pgxpool.Config) {}
+	tests := []struct {
+		name   string
+		url    string
+		change func(*pgxpool.Config)
+		before func(*testing.T)
+		want   bool // ErrUnavailable
+	}{
+		{name: "Refused", url: gone, change: same, want: true},
+		{name: "Silent", url: pgtest.URL(proxy.Addr()), change: same, want: true, before: func(t *testing.T) { t.Cleanup(proxy.Sever()) }},
+		{name: "UnknownHost", url: pgtest.URL("there-is-none.invalid:5432"), change: same},
+		{name: "UnknownDatabase", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }},
+		{name: "UnknownRole", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.User = "nobody" }},
+		{name: "Crowded", url: server.URL(), change: same, want: true, before: func(t *testing.T) {
+			crowd(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 8 }), 8)
+		}},
+	}
+	for _, kind := range tenures {
+		for _, tt := range tests {
+			t.Run(kind.name+tt.name, func(t *testing.T) {
+				if tt.before != nil {
+					tt.before(t)
+				}
+				d := opened(t, kind.open(dialWith(t, tt.url, tt.change)))
+				ctx, cancel := context.WithTimeout(t.Context(), 3*driver.AnswerTimeout)
+				defer cancel()
+				_, err := d.Acquire(ctx, noWait("a", "a"))
+				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want || errors.Is(err, driver.ErrHeld) || errors.Is(err, context.Canceled) {
+					t.Errorf("Acquire = %v, want an error, ErrUnavailable: %v, neither ErrHeld nor context.Canceled", err, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// TestCrowd has three times as many programs contend for a lock as the server has connections: all have their turn.
+func TestCrowd(t *testing.T) {
+	server := pgtest.Start(t, "max_connections=20")
+	for _, kind := range tenures {
+		t.Run(kind.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "guarded")
+			const programs = 60
+			var all sync.WaitGroup
+			for i := range programs {
+				all.Go(func() {
+					pool, err := pgxpool.New(t.Context(), server.URL())
+					if err != nil {
+						t.Errorf("pool = %v", err)
+						return
+					}
+					defer pool.Close()
+					d := kind.open(pool)
+					defer d.Close()
+					l, err := d.Acquire(t.Context(), request("crowded", fmt.Sprint(i)))
+					if err != nil {
+						t.Errorf("Acquire = %v", err)
+						return
+					}
+					if err := errors.Join(jobtest.Append(path, l.Grant().Token), l.Release(t.Context())); err != nil {
+						t.Errorf("append and Release = %v", err)
+					}
+				})
+			}
+			all.Wait()
+			jobtest.Rising(t, path, programs)
+		})
+	}
+}
