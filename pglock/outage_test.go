@@ -147,6 +147,8 @@ func TestCrowd(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "guarded")
 			const programs = 60
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a multiple of what it takes
+			defer cancel()
 			var all sync.WaitGroup
 			for i := range programs {
 				all.Go(func() {
@@ -158,7 +160,7 @@ func TestCrowd(t *testing.T) {
 					defer pool.Close()
 					d := kind.open(pool)
 					defer d.Close()
-					l, err := d.Acquire(t.Context(), request("crowded", fmt.Sprint(i)))
+					l, err := d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
 					if err != nil {
 						t.Errorf("Acquire = %v", err)
 						return

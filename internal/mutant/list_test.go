@@ -795,10 +795,10 @@ var mutants = []mutant{
 		new: "\tif false {",
 	},
 	{
-		breaks: "pglock: who waits puts up with a connection that is cut",
-		file:   "pglock/acquire.go", run: "TestCut/Granting",
-		old: "!a.queued, !passing(err), ctx.Err() != nil:",
-		new: "!a.queued, true, ctx.Err() != nil:",
+		breaks: "pglock: who waits puts up with a server that is down for a moment",
+		file:   "pglock/acquire.go", run: "TestCrash",
+		old: "case !a.queued, time.Since(a.since) > driver.RetryTimeout:",
+		new: "case true:",
 	},
 	{
 		breaks: "pglock: the user's limits of time end no request",

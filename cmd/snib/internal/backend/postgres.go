@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -16,8 +17,11 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// dialSQL bounds the first connection to a database.
+// dialSQL bounds each connection to a database.
 const dialSQL = 5 * time.Second
+
+// pingPostgres is how long opening a store waits to hear that it can't be one.
+const pingPostgres = time.Second
 
 // postgres is the [Scheme] of lease rows in PostgreSQL. The URL is that of every program that uses libpq, and so are the environment
 // variables and the password file.
@@ -41,13 +45,14 @@ func postgres(rest string) (place, error) {
 }
 
 func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), c.ConnConfig.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), pingPostgres)
 	defer cancel()
 	pool, err := pgxpool.NewWithConfig(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
-	if err := pool.Ping(ctx); err != nil {
+	// What can't be right is said now. Whether the server can be reached, and has a connection left, is the driver's business.
+	if err := pool.Ping(ctx); err != nil && !postgresMayCome(err) {
 		pool.Close()
 		if postgresSays(err, "3D000") { // no such database
 			return nil, fmt.Errorf("%w: %w", ErrConfig, in(url, err))
@@ -57,13 +62,24 @@ func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {
 	return postgresDriver{pglock.New(pool), pool}, nil
 }
 
+// postgresMayCome reports whether a server that could not be reached may be reached later.
+func postgresMayCome(err error) bool {
+	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+		return false
+	}
+	_, broken := errors.AsType[net.Error](err)
+	return broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || // cut off; else TLS that does not match, and the like
+		postgresSays(err, "53") || postgresSays(err, "57P") || postgresSays(err, "08")
+}
+
 // postgresSays reports whether an error of the server has a code that begins so.
 func postgresSays(err error, code string) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && strings.HasPrefix(e.Code, code)
 }
 
-// A postgresDriver closes its pool, which is nobody else's.
+// A postgresDriver closes its pool, which is nobody else's. If the server hangs, the pool waits for it for half a minute: then Close
+// does not wait for the pool.
 type postgresDriver struct {
 	*pglock.Driver
 	pool *pgxpool.Pool
@@ -71,6 +87,11 @@ type postgresDriver struct {
 
 func (d postgresDriver) Close() error {
 	err := d.Driver.Close()
-	d.pool.Close()
+	closed := make(chan struct{})
+	go func() { d.pool.Close(); close(closed) }()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
 	return err
 }

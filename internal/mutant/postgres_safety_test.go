@@ -1,0 +1,126 @@
+//go:build mutants
+
+package mutant
+
+var postgresSafetyMutants = []mutant{
+	{
+		breaks: "pglock: a hold is in its row when a notification says that it was broken",
+		file:   "pglock/listen.go", run: "TestForgedNotifications",
+		old: "case err != nil, !s.holds(l.nonce) && !l.broken():",
+		new: "case err != nil, !l.broken():",
+	},
+	{
+		breaks: "pglock: a flood of notifications to a holder costs few statements",
+		file:   "pglock/listen.go", run: "TestForgedNotifications",
+		old: "time.Until(w.checked.Add(pollEvery))",
+		new: "0",
+	},
+	{
+		breaks: "pglock: a flood of notifications to a waiter costs few statements",
+		file:   "pglock/wait.go", run: "TestForgedNotifications",
+		old: "case now.Sub(a.woken) >= pollEvery:",
+		new: "case true:",
+	},
+	{
+		breaks: "pglock: a holder whose lease is a row is told that it was broken",
+		file:   "pglock/listen.go", run: "TestConformance$/Break/TellsHolder",
+		old: "\tcase 'b': // the hold was broken\n",
+		new: "\tcase 'B':\n",
+	},
+	{
+		breaks: "pglock: a holder is told that it was broken before the process listened",
+		file:   "pglock/listen.go", run: "TestConformance$/Break/TellsHolder",
+		old: "\td.doubt() // of what happened while nobody listened\n",
+		new: "",
+	},
+	{
+		breaks: "pglock: Break notifies the holder",
+		file:   "pglock/statement.go", run: "TestConformance$/Break/TellsHolder",
+		old: "WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint)`",
+		new: "WHERE o.name = $1::text AND (e->>'token')::bigint = -$2::bigint)`",
+	},
+	{
+		breaks: "pglock: a lock that is released is free although the clock was set back",
+		file:   "pglock/statement.go", run: "TestClockBack/Released",
+		old: "least((l.holders->0->>'since')::bigint, {clock}) + $4",
+		new: "(l.holders->0->>'since')::bigint + $4",
+	},
+	{
+		breaks: "pglock: MinHold counts from the release when the clock was set back",
+		file:   "pglock/statement.go", run: "TestClockBack/(Released|MinHold)",
+		old: "least((e->>'since')::bigint, c.now) + $4::bigint AS least",
+		new: "(e->>'since')::bigint + $4::bigint AS least",
+	},
+	{
+		breaks: "pglock: the lock of a dead holder is free a TTL after the clock was set back, where somebody waits",
+		file:   "pglock/statement.go", run: "TestClockBack/DeadHolder$",
+		old: "holders = (SELECT coalesce(jsonb_agg({capped} ORDER BY i)",
+		new: "holders = (SELECT coalesce(jsonb_agg(e ORDER BY i)",
+	},
+	{
+		breaks: "pglock: the lock of a dead holder is free a TTL after the clock was set back, where somebody tries",
+		file:   "pglock/statement.go", run: "TestClockBack/DeadHolderTried",
+		old: "> d.used + (e->>'ttl')::bigint)",
+		new: "> d.used + (e->>'ttl')::bigint AND false)",
+	},
+	{
+		breaks: "pglock: a dead waiter is passed although the clock was set back",
+		file:   "pglock/statement.go", run: "TestClockBack/DeadWaiter",
+		old: `"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), `,
+		new: `"{cappedWaiter $10}", "e", "{cappedWaiter $3}", "e", `,
+	},
+	{
+		breaks: "pglock: who gives up on a server that hangs does not wait for the withdrawal",
+		file:   "pglock/acquire.go", run: "TestConformance$/Sever/CancelWaiter",
+		old: "patience := driver.CancelTimeout * 4 / 5",
+		new: "patience := 20 * driver.CancelTimeout",
+	},
+	{
+		breaks: "pglock: stale connections of the pool are replaced at once",
+		file:   "pglock/query.go", run: "TestStaleConnections",
+		old: "stale < int(d.pool.Stat().MaxConns()):",
+		new: "stale < 0:",
+	},
+	{
+		breaks: "pglock: a statement that meets the user's limits of time is run without them",
+		file:   "pglock/query.go", run: "TestStatementTimeout",
+		old: "\t\t\tunlimited = true\n",
+		new: "",
+	},
+	{
+		breaks: "pglock: a server that can't be reached is an outage",
+		file:   "pglock/error.go", run: "TestUnavailable",
+		old: "\tcase isTransient(err):\n",
+		new: "\tcase false:\n",
+	},
+	{
+		breaks: "pglock: an unknown host is no outage",
+		file:   "pglock/error.go", run: "TestUnavailable",
+		old: "errors.As(err, &unknown) && unknown.IsNotFound",
+		new: "errors.As(err, &unknown) && false",
+	},
+	{
+		breaks: "pglock: who waits waits for a connection, too",
+		file:   "pglock/acquire.go", run: "TestCrowd",
+		old: "\tcase crowded(err): // all who wait",
+		new: "\tcase false: // all who wait",
+	},
+	{
+		breaks: "pglock: sessions that nobody uses make room for others",
+		file:   "pglock/acquire.go", run: "TestCrowd/Session",
+		old: "s != nil && crowded(err) && a.d.waits.none()",
+		new: "false && crowded(err) && a.d.waits.none()",
+	},
+	{
+		breaks: "snib: a PostgreSQL server without connections is waited for",
+		file:   "cmd/snib/internal/backend/postgres.go", run: "TestPostgresCrowd", pkg: "cmd/snib",
+		old: `postgresSays(err, "53") || postgresSays(err, "57P")`,
+		new: `postgresSays(err, "57P")`,
+	},
+	{
+		breaks: "snib: a PostgreSQL server that hangs does not keep snib from ending",
+		file:   "cmd/snib/internal/backend/postgres.go", run: "TestPostgresHangs", pkg: "cmd/snib",
+		old: "case <-time.After(time.Second):",
+		new: "case <-time.After(time.Hour):",
+	},
+}
