@@ -977,7 +977,7 @@ var mutants = []mutant{
 	{
 		breaks: "pglock: a holder is told of who came while nobody listened",
 		file:   "pglock/listen.go", run: "TestRows/WantedBeforeListening",
-		old: "\td.catchUp()\n",
+		old: "\td.doubt() // of what happened while nobody listened\n",
 		new: "",
 	},
 	{
