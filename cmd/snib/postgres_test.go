@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -61,5 +62,45 @@ func TestPostgresCrowd(t *testing.T) {
 	}
 	if got := strings.TrimSpace(read(file)); got != strconv.Itoa(commands) {
 		t.Errorf("%d commands counted to %s", commands, got)
+	}
+}
+
+// TestPostgresDoctorTable has doctor look at a table that another role made first, with a trigger on it.
+func TestPostgresDoctorTable(t *testing.T) {
+	store(t)
+	server := pgtest.Start(t)
+	t.Setenv("SNIB_URL", server.URL())
+	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "not made yet") {
+		t.Errorf("doctor before there is a table = %d\n%s", code, out)
+	}
+	if out, code := snib(t, "run", "a", "--", "true"); code != 0 {
+		t.Fatalf("run = %d\n%s", code, out)
+	}
+	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "public.snib_locks, owned by postgres") {
+		t.Errorf("doctor with a table of ours = %d\n%s", code, out)
+	}
+	table, code := snib(t, "schema", "postgres")
+	if code != 0 {
+		t.Fatalf("schema = %d\n%s", code, table)
+	}
+	pool, err := pgxpool.New(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	change := func(sql string) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	change("DROP TABLE snib_locks; CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory; SET ROLE mallory; " + table)
+	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "owned by mallory") || !strings.Contains(out, "trigger that runs with the rights") {
+		t.Errorf("doctor with a table of another role = %d\n%s", code, out)
+	}
+	change(`CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN NEW; END $$;
+		CREATE TRIGGER evil BEFORE INSERT ON snib_locks FOR EACH ROW EXECUTE FUNCTION evil()`)
+	if out, code := snib(t, "doctor"); code != 1 || !strings.Contains(out, "with 1 triggers") {
+		t.Errorf("doctor with a trigger on the table = %d, want 1 and the trigger\n%s", code, out)
 	}
 }

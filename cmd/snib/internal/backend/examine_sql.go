@@ -51,7 +51,11 @@ func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error)
 		err = conn.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&t)
 		return t, err
 	})
-	return append(all, standbys, clock), err
+	if err != nil {
+		return nil, err
+	}
+	table, err := examinePostgresTable(ctx, conn)
+	return append(all, standbys, clock, table), err
 }
 
 func role(standby, readOnly bool) string {

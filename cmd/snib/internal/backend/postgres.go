@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -94,4 +95,39 @@ func (d postgresDriver) Close() error {
 	case <-time.After(time.Second):
 	}
 	return err
+}
+
+// examinePostgresTable looks whether the table of locks is as we make it, and whose it is: whoever made it first, or owns it, can have
+// code run with the rights of all who take locks in it.
+func examinePostgresTable(ctx context.Context, conn *pgxpool.Conn) (Finding, error) {
+	f := Finding{Check: "table", Verdict: Good}
+	var owner string
+	var plain, trusted bool
+	var code int
+	err := conn.QueryRow(ctx, `SELECT format('%I.%I', n.nspname, c.relname), pg_get_userbyid(c.relowner), c.relkind = 'r' AND NOT c.relrowsecurity,
+		c.relowner = d.datdba OR (SELECT r.rolsuper OR NOT r.rolcanlogin OR r.rolname = current_user FROM pg_roles r WHERE r.oid = c.relowner),
+		(SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal)
+			+ (SELECT count(*) FROM pg_rewrite r WHERE r.ev_class = c.oid)
+			+ (SELECT count(*) FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype IN ('c', 'x'))
+			+ (SELECT count(*) FROM pg_index i WHERE i.indrelid = c.oid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL))
+		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_database d ON d.datname = current_database()
+		WHERE c.oid = to_regclass('snib_locks')`).Scan(&f.Value, &owner, &plain, &trusted, &code)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		f.Value = "not made yet"
+		return f, nil
+	case err != nil:
+		return f, err
+	}
+	f.Value += ", owned by " + owner
+	switch {
+	case code > 0 || !plain:
+		f.Verdict = Unmet
+		f.Value += fmt.Sprintf(", with %d triggers, rules, checks or expressions of others", code)
+		f.Advice = "find out who made them: they run with the rights of whoever takes a lock; make the table in a schema where nobody else may create"
+	case !trusted:
+		f.Verdict = Note
+		f.Advice = "who owns the table can add a trigger that runs with the rights of whoever takes a lock; let a role own it that nobody logs in as"
+	}
+	return f, nil
 }
