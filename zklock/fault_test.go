@@ -172,7 +172,7 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	w.tree.await("/snib/job", 2)
-	w.awaitWatches(t, 2)        // of the predecessor, and of its own node
+	w.awaitWatches(t, 3)        // of the predecessor, by both, and of its own node
 	w.proxy.Delay(time.Hour, 0) // it hears, and is not heard
 	time.Sleep(lease / 4)       // for longer than an answer of the leader's is good for
 	release(t, holder)
@@ -208,7 +208,7 @@ func TestWaiterDeleted(t *testing.T) {
 	before := w.tree.await("/snib/job", 1)
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	node := unlike(w.tree.await("/snib/job", 2), before)
-	w.awaitWatches(t, 2) // it waits
+	w.awaitWatches(t, 3) // it waits, and the holder watches its own node
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestKeepSuspendedEnds(t *testing.T) {
 	w.tree.await("/snib/job", 1) // the ensemble has not ended it
 }
 
-// A node that is deleted is told once the hold was renewed, and the next renewal says it in any case.
+// The holder is told at once when its node is deleted, before its first renewal and later, and the next renewal says it, too.
 func TestHolderDeleted(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		w := newWay(t)
@@ -306,9 +306,7 @@ func TestHolderDeleted(t *testing.T) {
 		if err := w.tree.Delete("/snib/job/"+w.tree.line("/snib/job")[0], -1); err != nil {
 			t.Fatal(err)
 		}
-		if renewed {
-			jobtest.AwaitLoss(t, told, livetest.Patience)
-		}
+		jobtest.AwaitLoss(t, told, livetest.Patience)
 		if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Renew of a node that was deleted (renewed before: %v) = %v, want ErrLost", renewed, err)
 		}

@@ -205,7 +205,7 @@ func (s *session) sights(ctx context.Context, folder string, all []contender) ([
 		})
 	}
 	looking.Wait()
-	return seen, errors.Join(errs...)
+	return seen, cmp.Or(errs...)
 }
 
 func (s *session) holding(c contender, seen sight) driver.Holding {

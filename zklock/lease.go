@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type hold struct {
 	token  uint64
 	start  driver.Instant // of the grant
 	alone  place          // of its node, if there was no other; else zero
+	until  driver.Instant // when its own lease ends; zero until somebody renews it; guarded by session.mu
 	turn   chan struct{}  // of one: who releases it
 
 	mu      sync.Mutex
@@ -58,12 +60,7 @@ func (s *session) hold(h *hold, link int, own *notice) error {
 	if s.life.Err() != nil {
 		return context.Cause(s.life)
 	}
-	select {
-	case <-s.up:
-	default:
-		return errApart
-	}
-	if s.links != link {
+	if !s.isUp() || s.links != link {
 		return errApart
 	}
 	if own != nil {
@@ -73,6 +70,13 @@ func (s *session) hold(h *hold, link int, own *notice) error {
 		h.watched = link
 	}
 	s.holds[h.path] = h
+	if !s.guarded {
+		s.guarded = s.d.life.Go(s.guard)
+	}
+	select {
+	case s.young <- struct{}{}:
+	default:
+	}
 	s.d.heldMu.Lock()
 	defer s.d.heldMu.Unlock()
 	s.d.held[h.key()] = h
@@ -115,6 +119,7 @@ func (d *Driver) again(ctx context.Context, req driver.Request) (*lease, error) 
 	case err != nil:
 		return nil, err
 	}
+	h.s.extended(h, start)
 	return h.lease(req, start), nil
 }
 
@@ -272,8 +277,8 @@ func (h *hold) mark(data []byte) {
 }
 
 // Renew implements [driver.Driver]. The leader is asked once for all leases: it answers if the session lives, and what it has
-// decided before that, such as to delete a node, has reached us when the answer does. That takes a watch on each node, which
-// is set with the first renewal.
+// decided before that, such as to delete a node, has reached us when the answer does. That takes a watch on each node: a renewal
+// sets those that the guard has not set yet.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	sessions := map[*session][]*hold{}
@@ -293,6 +298,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		if bad == nil {
 			o.start, o.err = s.renew(ctx, holds)
 		}
+		s.renewed(holds, o.start, o.err)
 		outcomes[s] = o
 	}
 	for i, l := range due {
@@ -320,7 +326,7 @@ func (s *session) renew(ctx context.Context, holds []*hold) (driver.Instant, err
 		link := s.linkNow()
 		watching := s.beginWatches(ctx, holds, link)
 		start, err := s.confirm(ctx)
-		err = errors.Join(err, watching())
+		err = cmp.Or(err, watching())
 		if err == nil && s.linkNow() != link {
 			err = errApart // what was decided between two connections is told late
 		}

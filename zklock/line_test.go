@@ -43,12 +43,12 @@ func TestThousandWaiters(t *testing.T) {
 	}
 	tree.await("/snib/job", 2)
 	watched := func() error {
-		if got, nodes := server.Watches(t); got != 2 || nodes != 2 {
-			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want them of the holder's and of its own", got, nodes, n)
+		if got, nodes := server.Watches(t); got != 3 || nodes != 2 {
+			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side, and one of its own", got, nodes, n)
 		}
 		return nil
 	}
-	livetest.Await(t, "two watches", watched)
+	livetest.Await(t, "three watches", watched)
 	if names := tree.line("/snib/job"); len(names) != 2 {
 		t.Errorf("the line is %q, want the holder and one waiter", names)
 	}
@@ -65,8 +65,8 @@ func TestThousandWaiters(t *testing.T) {
 	tree.await("/snib/job", 0)
 }
 
-// Of many who wait in many processes, each watches one node, and none the same: a release wakes one. The first watches its own,
-// too.
+// Of many who wait in many processes, each watches one node, and none the same: a release wakes one. The first and the
+// holder watch their own, too.
 func TestNoHerd(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -78,7 +78,7 @@ func TestNoHerd(t *testing.T) {
 		tree.await("/snib/job", i+2)
 	}
 	livetest.Await(t, "a watch for each waiter", func() error {
-		if got, nodes := server.Watches(t); got != n+1 || nodes != n {
+		if got, nodes := server.Watches(t); got != n+2 || nodes != n {
 			return fmt.Errorf("there are %d, of %d nodes", got, nodes)
 		}
 		return nil
@@ -86,10 +86,7 @@ func TestNoHerd(t *testing.T) {
 	release(t, holder)
 	for i, w := range waits {
 		l := w.Get(t)
-		want := n - 1 - i
-		if i == 0 {
-			want++ // its own is watched as long as it holds
-		}
+		want := n - i // with that of the holder on its own node
 		livetest.Await(t, "watches of those who still wait", func() error {
 			if got, _ := server.Watches(t); got != want {
 				return fmt.Errorf("there are %d, want %d", got, want)
@@ -109,7 +106,7 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	for i := range 20 {
 		w := jobtest.Acquiring(t, d, request("job", fmt.Sprint(i)))
 		livetest.Await(t, "watch", func() error {
-			if n, _ := server.Watches(t); n == 0 || len(tree.line("/snib/job")) != 2 {
+			if n, _ := server.Watches(t); n < 2 || len(tree.line("/snib/job")) != 2 {
 				return errors.New("there is none")
 			}
 			return nil
@@ -120,8 +117,8 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 		}
 	}
 	livetest.Await(t, "end of the last waiter's watch of its own node", func() error {
-		if got, _ := server.Watches(t); got != 1 {
-			return fmt.Errorf("there are %d after 20 waits for one node, want 1", got)
+		if got, _ := server.Watches(t); got != 2 {
+			return fmt.Errorf("there are %d after 20 waits for one node, want the waiters' and the holder's", got)
 		}
 		return nil
 	})
@@ -321,7 +318,7 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 	fourth := jobtest.Acquiring(t, w.other, ask("fourth"))
 	w.tree.await("/snib/job", 4)
 	livetest.Await(t, "watch of the third", func() error {
-		if n, _ := w.server.Watches(t); n != 1 {
+		if n, _ := w.server.Watches(t); n != 3 { // the holders watch their own
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil

@@ -36,9 +36,10 @@ type session struct {
 	links   int            // connections so far
 	acked   driver.Instant // from which on the session lasts for its tenure, see hearing
 	hearing hearing
-	worry   error // of the last connection that could not be had
-	lapse   *time.Timer
+	worry   error            // of the last connection that could not be had
 	holds   map[string]*hold // by path
+	guarded bool             // the guard runs
+	young   chan struct{}    // of one: there is another hold
 	watches map[watch]*notice
 
 	creating map[string]chan struct{} // nodes whose creation has not been sent, by path
@@ -51,7 +52,7 @@ type session struct {
 func (d *Driver) open() *session {
 	s := &session{
 		d: d, begun: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
-		holds: map[string]*hold{}, watches: map[watch]*notice{},
+		holds: map[string]*hold{}, young: make(chan struct{}, 1), watches: map[watch]*notice{},
 		creating: map[string]chan struct{}{}, last: map[string]place{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -244,12 +245,7 @@ func (s *session) connected() {
 	defer s.mu.Unlock()
 	s.links++
 	s.worry = nil
-	if s.lapse != nil {
-		s.lapse.Stop()
-	}
-	select {
-	case <-s.up: // it was not told that the last one went
-	default:
+	if !s.isUp() { // or it was not told that the last one went
 		close(s.up)
 	}
 }
@@ -265,19 +261,22 @@ func (s *session) apart() {
 func (s *session) disconnect() (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-s.up:
-	default:
+	if !s.isUp() {
 		return false
 	}
 	s.up = make(chan struct{})
 	s.wakeAll()
-	left := s.acked.Add(s.tenure() * 99 / 100).Left(driver.Now()) // clocks differ in rate
-	if !s.d.conf.suspend || left <= 0 {
+	return !s.d.conf.suspend
+}
+
+// isUp reports whether there is a connection. It is called with the mutex held.
+func (s *session) isUp() bool {
+	select {
+	case <-s.up:
 		return true
+	default:
+		return false
 	}
-	s.lapse = time.AfterFunc(left, s.loseAll)
-	return false
 }
 
 // tenure is for how long a holder may rely on the session; it is called with the mutex held.
@@ -342,6 +341,16 @@ func begin[T any](s *session, send func(*zk.Conn) (T, error)) *call[T] {
 	return c
 }
 
+// ended reports whether the answer is there.
+func (c *call[T]) ended() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // wait returns the answer. When ctx ends first the request goes on, and with it the call.
 func (c *call[T]) wait(ctx context.Context) (T, error) {
 	select {
@@ -363,12 +372,7 @@ func (c *call[T]) wait(ctx context.Context) (T, error) {
 
 // refused reports whether the server is known to have answered that it does not do it.
 func (c *call[T]) refused() bool {
-	select {
-	case <-c.done:
-		return c.err != nil && answered(c.err)
-	default:
-		return false
-	}
+	return c.ended() && c.err != nil && answered(c.err)
 }
 
 // do is a call that is waited for, when there is a connection.
@@ -432,8 +436,16 @@ func (s *session) catchUp(ctx context.Context) (start driver.Instant, err error)
 func (s *session) ack(asked driver.Instant) driver.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := driver.Now()
+	if end := s.reliable(s.acked); !s.acked.IsZero() && end.Reached(now) { // a gap is a loss, also if the session outlives it
+		for _, h := range s.holds {
+			if h.until.IsZero() {
+				h.until = end
+			}
+		}
+	}
 	start := s.hearing.credit(asked, s.timeout)
-	s.hearing.add(exchange{asked, driver.Now()}, s.timeout)
+	s.hearing.add(exchange{asked, now}, s.timeout)
 	if s.acked.Before(start) {
 		s.acked = start
 	}

@@ -48,6 +48,8 @@ func (d *Driver) Info() driver.Info {
 		Shared:   true,
 		Slots:    true,
 
+		TellsLoss: true,
+
 		SessionTTL: d.conf.timeout * 5 / 12, // see session.tenure
 		Assumptions: []string{
 			"a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",

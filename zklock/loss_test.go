@@ -1,0 +1,113 @@
+package zklock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+func newLocker(t *testing.T, d driver.Driver) *snib.Locker {
+	t.Helper()
+	l, err := snib.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// A hold that was told to be lost, because its renewals got no answer in time, blocks nobody, although the session lives on
+// and nobody releases the hold.
+func TestLostNotReleased(t *testing.T) {
+	server := zktest.Single(t)
+	addrs := []string{server.Addr()}
+	const timeout = 6 * time.Second // the session outlives the pause, and so does the connection
+	ours := newLocker(t, newDriver(t, addrs, zklock.Timeout(timeout)))
+	theirs := newLocker(t, newDriver(t, addrs, zklock.Timeout(timeout)))
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	for _, next := range []*snib.Locker{theirs, ours} {
+		if lock, err := next.Acquire(ctx, "warm"); err != nil { // it has a session
+			t.Fatal(err)
+		} else if err := lock.Release(); err != nil {
+			t.Fatal(err)
+		}
+		lost, err := ours.Acquire(ctx, "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Hang()
+		select {
+		case <-lost.Lost():
+		case <-ctx.Done():
+			t.Error("the loss was not told while the server hung")
+		}
+		server.Resume()
+		within, cancel := context.WithTimeout(ctx, timeout)
+		lock, err := next.Acquire(within, "job")
+		cancel()
+		if err != nil {
+			t.Fatalf("Acquire after the hold was lost = %v; in the process of the hold: %v", err, next == ours)
+		}
+		if lock.Token() <= lost.Token() {
+			t.Errorf("Token = %d after %d", lock.Token(), lost.Token())
+		}
+		if err := lock.Release(); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+		_ = lost.Release()
+	}
+}
+
+// A hold whose renewals fail is lost when its lease ends, whatever else has been answered in the session meanwhile; and one
+// that nobody renews lasts with the session.
+func TestLeaseEnds(t *testing.T) {
+	w := newWay(t)
+	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
+	rest := acquire(t, w.d, request("rest", "d"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.d.Renew(ctx, []driver.Lease{l})[0].Err; err == nil {
+		t.Fatal("Renew with a context that is done = nil")
+	}
+	jobtest.AwaitLoss(t, told, livetest.Patience)
+	w.tree.await("/snib/job", 0)
+	refused(t, w.other, "rest", "after another hold of the session was lost")
+	release(t, rest)
+}
+
+// A lease that was ended by force is not handed on inside the process.
+func TestStaleHandOver(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	in := newDriver(t, []string{server.Addr()})
+	for name, end := range map[string]func(name, owner string, token uint64){
+		"Broken": func(name, owner string, token uint64) {
+			if err := in.Break(t.Context(), name, owner, token); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"Deleted": func(name, _ string, token uint64) {
+			folder := "/snib/" + strings.ReplaceAll(name, " ", "%20")
+			for _, node := range tree.line(folder) {
+				if _, stat, err := tree.Get(folder + "/" + node); err == nil && uint64(stat.Czxid) == token {
+					if err := tree.Delete(folder+"/"+node, -1); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) }, end)
+		})
+	}
+}
