@@ -180,7 +180,7 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 		switch {
 		case turn.granted:
 			return a.grant(link)
-		case a.req.NoWait:
+		case a.req.NoWait && !turn.now:
 			return nil, driver.ErrHeld
 		}
 		free, err := a.wait(ctx, turn)

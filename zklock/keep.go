@@ -12,7 +12,8 @@ import (
 )
 
 // stay replaces the node of a hold by one that belongs to no session, in the same place of the line, and stays for some time:
-// this process may be gone by then. Whoever comes to it when its time is over deletes it; so does this driver, if it still runs.
+// this process may be gone by then. Whoever comes to it when its time is over deletes it; so does this driver, if it still runs, in its
+// next session if this one has ended.
 //
 // In its name stands that it is kept, and in its data for how long. Those who watch the old one find it when they look again.
 func (h *hold) stay(ctx context.Context, left time.Duration) error {
@@ -31,14 +32,14 @@ func (h *hold) stay(ctx context.Context, left time.Duration) error {
 		_, _, err := do(ctx, h.s, replace)
 		switch {
 		case err == nil, again && errors.Is(err, zk.ErrNodeExists): // the answer before was lost
-			h.s.sweep(&orphan{folder: h.folder, path: path, due: due})
+			h.s.sweep(&orphan{folder: h.folder, path: path, kept: true, due: due})
 			return nil
 		case errors.Is(err, errApart) && ctx.Err() == nil:
 		case errors.Is(err, zk.ErrNoNode), errors.Is(err, errOver):
 			return h.late(err)
 		default:
 			h.bury(due) // as long as the session lasts, it stays so
-			h.s.sweep(&orphan{folder: h.folder, path: path, due: due})
+			h.s.sweep(&orphan{folder: h.folder, path: path, kept: true, due: due})
 			return err
 		}
 	}

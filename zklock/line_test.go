@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -249,6 +250,65 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 	release(t, next)
 	tree.await("/snib/job", 0)
+}
+
+// A node that MinHold kept for a process that is gone, and whose time is over, is shown as no hold, and refuses nobody who does
+// not want to wait.
+func TestMinHoldLapsed(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	gone, d := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	for _, req := range []driver.Request{request("job", "a"), {Name: "slots", Owner: "a", TTL: time.Minute, Slots: 1}} {
+		req.MinHold = 500 * time.Millisecond
+		release(t, acquire(t, gone, req))
+	}
+	gone.Close()
+	for _, name := range []string{"job", "slots"} {
+		livetest.Await(t, "end of what MinHold keeps", func() error {
+			if st, err := d.Status(t.Context(), name); err != nil || len(st.Holders) > 0 {
+				return fmt.Errorf("Status = %+v, %v", st, err)
+			}
+			return nil
+		})
+		if names := tree.line("/snib/" + name); len(names) != 1 {
+			t.Errorf("the line is %q, want the node that is to be passed over", names)
+		}
+	}
+	if err := d.List(t.Context(), "", func(st driver.Status) bool { t.Errorf("List shows %+v", st); return true }); err != nil {
+		t.Error(err)
+	}
+	req := request("job", "b")
+	req.NoWait = true
+	if _, err := d.Acquire(t.Context(), req); err != nil {
+		t.Errorf("Acquire with NoWait = %v, want the lock", err)
+	}
+	req = driver.Request{Name: "slots", Owner: "b", TTL: time.Minute, Slots: 1, NoWait: true}
+	if _, err := d.Acquire(t.Context(), req); err != nil {
+		t.Errorf("Acquire with NoWait of a slot = %v, want it", err)
+	}
+}
+
+// A process that lives deletes its kept nodes, also if its session has ended meanwhile: foreign clients would wait for ever.
+func TestMinHoldOutlivesSession(t *testing.T) {
+	w := newWay(t)
+	req := request("job", "d")
+	req.MinHold = 3 * timeout
+	release(t, acquire(t, w.d, req))
+	node := w.tree.await("/snib/job", 1)[0]
+	other := acquire(t, w.d, request("of the session", "d"))
+	heal := w.proxy.Sever()
+	w.tree.await("/snib/of%20the%20session", 0)
+	_ = other
+	heal()
+	livetest.Await(t, "deletion of the kept node", func() error {
+		if names := w.tree.line("/snib/job"); slices.Contains(names, node) {
+			return fmt.Errorf("there are %q", names)
+		}
+		return nil
+	})
+	if kept := driver.Now().Sub(other.Grant().Start); kept < timeout {
+		t.Errorf("it was kept for %v only", kept)
+	}
 }
 
 // An answer that is lost when MinHold begins makes it neither longer nor shorter.

@@ -18,6 +18,7 @@ type orphan struct {
 	id     string        // in its name
 	path   string        // "" if not known
 	made   *call[string] // that creates it; nil if it is known what became of that
+	kept   bool          // it belongs to no session: see hold.stay
 	due    driver.Instant
 	gone   chan struct{} // closed when it is known not to be there
 }
@@ -31,6 +32,9 @@ type sweeper struct {
 
 // sweepPause lies between two tries.
 const sweepPause = 50 * time.Millisecond
+
+// keptTries is for how long after its time a kept node is tried to be deleted over more than one session.
+const keptTries = 5 * time.Minute
 
 // sweep sees to it that a node goes, for as long as the session lives; with that it would go anyway.
 func (s *session) sweep(o *orphan) {
@@ -58,7 +62,7 @@ func (s *session) sweeping() {
 			return
 		}
 		if left <= 0 {
-			if err := s.sweepOne(o); err == nil || s.life.Err() != nil {
+			if err := s.sweepOne(o); err == nil {
 				s.swept(o)
 				continue
 			}
@@ -80,10 +84,7 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life.Err() != nil {
-		for _, o := range s.sweeper.orphans {
-			close(o.gone)
-		}
-		s.sweeper.orphans = nil
+		s.bequeath()
 	}
 	if len(s.sweeper.orphans) == 0 {
 		s.sweeper.running = false
@@ -96,6 +97,39 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 		return 1
 	})
 	return first, first.due.Left(driver.Now())
+}
+
+// bequeath leaves to the next session what does not go with this one. It is called with the mutex held.
+func (s *session) bequeath() {
+	var rest []*orphan
+	now := driver.Now()
+	for _, o := range s.sweeper.orphans {
+		close(o.gone)
+		if o.kept && !o.due.Add(keptTries).Reached(now) {
+			rest = append(rest, o)
+		}
+	}
+	s.sweeper.orphans = nil
+	if len(rest) > 0 {
+		s.d.life.Go(func() { s.d.inherit(rest) })
+	}
+}
+
+// inherit has a new session delete the kept nodes of one that is over.
+func (d *Driver) inherit(orphans []*orphan) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.life.Done():
+		return
+	}
+	s, _ := d.session(d.life.Context()) // an error is one of the moment: the session goes on trying to connect
+	for _, o := range orphans {
+		if s != nil {
+			s.sweep(o)
+		}
+	}
 }
 
 func (s *session) swept(o *orphan) {

@@ -18,4 +18,19 @@ var zketcdSafetyMutants = []mutant{
 		file:   "zklock/guard.go", run: "TestHolderDeleted",
 		old: "			r.unseen = append(r.unseen, h)\n", new: "",
 	},
+	{
+		breaks: "zketcd zk: a kept node whose time is over refuses nobody who does not want to wait",
+		file:   "zklock/acquire.go", run: "TestMinHoldLapsed",
+		old: "case a.req.NoWait && !turn.now:", new: "case a.req.NoWait:",
+	},
+	{
+		breaks: "zketcd zk: a kept node whose time is over is shown as no hold",
+		file:   "zklock/inspect.go", run: "TestMinHoldLapsed",
+		old: " || c.lapsed(seen[i]) {", new: " {",
+	},
+	{
+		breaks: "zketcd zk: a process that lives deletes its kept nodes although its session has ended",
+		file:   "zklock/sweep.go", run: "TestMinHoldOutlivesSession",
+		old: "		if o.kept && !", new: "		if false && !",
+	},
 }

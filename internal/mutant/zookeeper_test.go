@@ -16,12 +16,12 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a lost connection loses the holds",
 		file:   "zklock/session.go", run: "TestSuspendedIsLost",
-		old: "if !s.d.conf.suspend || left <= 0 {", new: "if left <= 0 {",
+		old: "return !s.d.conf.suspend", new: "return false",
 	},
 	{
 		breaks: "zookeeper: with KeepSuspended too, a hold ends before the ensemble ends its session",
-		file:   "zklock/session.go", run: "TestKeepSuspendedEnds",
-		old: "time.AfterFunc(left, s.loseAll)", new: "time.AfterFunc(time.Hour, s.loseAll)",
+		file:   "zklock/guard.go", run: "TestKeepSuspendedEnds",
+		old: "s.leaseEnd(h).Left(now)", new: "s.leaseEnd(h).Left(now)+time.Hour",
 	},
 	{
 		breaks: "zookeeper: a lease is shorter than the session by what the leader may not have heard",
