@@ -18,7 +18,10 @@ const (
 	outage = 30 * time.Second
 
 	// withdrawal bounds how long an acquisition that has failed stays to see its node deleted. After that the sweeper goes on.
-	withdrawal = 500 * time.Millisecond
+	withdrawal = driver.CancelTimeout * 3 / 5
+
+	// noWaitTimeout bounds a request that must not wait, if its context does not.
+	noWaitTimeout = driver.AnswerTimeout * 9 / 10
 )
 
 // An attempt is one call of Acquire. It has one node at a time, in one session.
@@ -58,8 +61,12 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
+	if req.NoWait {
+		ctx, cancel = context.WithTimeoutCause(ctx, noWaitTimeout, errSilent)
+		defer cancel()
+	}
 	if l, err := d.again(ctx, req); l != nil || err != nil {
-		return leaseOrError(l, err)
+		return leaseOrError(l, d.explain(err, d.conf.folder(req.Name)))
 	}
 	a := &attempt{d: d, req: req, folder: d.conf.folder(req.Name), data: newInfo(req).encode(), began: time.Now()}
 	l, err := a.acquire(ctx)
@@ -71,7 +78,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return l, nil
 	}
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = ended(ctx, err)
 	}
 	a.withdraw()
 	return nil, d.explain(err, a.folder)
@@ -91,9 +98,8 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return l, err
-		case errors.Is(err, errGone), errors.Is(err, errOver) && a.queued, errors.Is(err, zk.ErrSessionExpired) && a.patient():
-			// Somebody has deleted our node, or the session ended: we queue anew, at the end. Who has no node yet goes on with
-			// another session only if it was silence that ended this one, and not a refusal.
+		case errors.Is(err, errGone), errors.Is(err, zk.ErrSessionExpired) && (a.queued || a.patient()):
+			// Somebody has deleted our node, or the session has expired: we queue anew, at the end.
 		case !errors.Is(err, errApart) || !a.patient():
 			return nil, err
 		}

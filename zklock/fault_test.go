@@ -386,3 +386,19 @@ func TestChangedBeforeRenewal(t *testing.T) {
 		t.Errorf("Renew of a node that was changed, and then deleted, = %v, want ErrLost", err)
 	}
 }
+
+// A server that hangs is no reason to keep a caller who does not want to wait for long, nor is it a lock that is held.
+func TestNoWaitHung(t *testing.T) {
+	w := newWay(t, zklock.Timeout(30*time.Second), zklock.DialTimeout(30*time.Second))
+	w.proxy.Stall()
+	req := request("job", "d")
+	req.NoWait = true
+	began := time.Now()
+	_, err := w.d.Acquire(t.Context(), req)
+	if took := time.Since(began); took >= driver.AnswerTimeout+time.Second {
+		t.Errorf("Acquire with NoWait returned after %v, want at most %v", took, driver.AnswerTimeout)
+	}
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire with NoWait = %v, want ErrUnavailable", err)
+	}
+}

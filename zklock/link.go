@@ -68,7 +68,7 @@ func (h *hosts) Connected() { h.left = len(h.all) }
 func (s *session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	conn, err := s.connect(network, addr)
 	if err != nil {
-		s.trouble(at(addr, err))
+		s.trouble(addr, err)
 		return nil, err
 	}
 	l := &link{Conn: conn, in: bufio.NewReader(conn), s: s, addr: addr, began: driver.Now(), late: time.Now().Add(s.patience())}
@@ -151,7 +151,7 @@ func (l *link) Read(b []byte) (int, error) {
 	defer l.mu.Unlock()
 	l.follow(b[:n])
 	if err != nil && !l.late.IsZero() {
-		l.s.trouble(at(l.addr, silence(err)))
+		l.s.trouble(l.addr, silence(err))
 	}
 	return n, err
 }

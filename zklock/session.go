@@ -36,10 +36,11 @@ type session struct {
 	links   int            // connections so far
 	acked   driver.Instant // from which on the session lasts for its tenure, see hearing
 	hearing hearing
-	worry   error            // of the last connection that could not be had
-	holds   map[string]*hold // by path
-	guarded bool             // the guard runs
-	young   chan struct{}    // of one: there is another hold
+	worry   error               // of the last connection that could not be had; nil while there is one
+	refused map[string]struct{} // servers that can't be reached for a reason that does not pass
+	holds   map[string]*hold    // by path
+	guarded bool                // the guard runs
+	young   chan struct{}       // of one: there is another hold
 	watches map[watch]*notice
 
 	creating map[string]chan struct{} // nodes whose creation has not been sent, by path
@@ -52,7 +53,7 @@ type session struct {
 func (d *Driver) open() *session {
 	s := &session{
 		d: d, begun: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
-		holds: map[string]*hold{}, young: make(chan struct{}, 1), watches: map[watch]*notice{},
+		refused: map[string]struct{}{}, holds: map[string]*hold{}, young: make(chan struct{}, 1), watches: map[watch]*notice{},
 		creating: map[string]chan struct{}{}, last: map[string]place{},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -185,7 +186,7 @@ func (s *session) ready(ctx context.Context) error {
 		case <-s.life.Done():
 			return context.Cause(s.life)
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return s.doubt(ctx)
 		case <-timer.C:
 			return s.unreachable()
 		}
@@ -203,11 +204,30 @@ func (s *session) unreachable() error {
 	return err
 }
 
-// trouble notes why there is no connection.
-func (s *session) trouble(err error) {
+// doubt is the error of a call whose context ended while it waited for a connection.
+func (s *session) doubt(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.worry == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w: %w", errApart, s.worry, context.Cause(ctx))
+}
+
+// trouble notes why there is no connection to a server. If no server can be reached for reasons that do not pass, a session
+// that has not begun is over, and nobody waits for it.
+func (s *session) trouble(addr string, err error) {
+	err = at(addr, err)
+	s.mu.Lock()
 	s.worry = err
+	if delete(s.refused, addr); isPermanent(err) {
+		s.refused[addr] = struct{}{}
+	}
+	hopeless := s.id == 0 && len(s.refused) == len(s.d.conf.servers)
+	s.mu.Unlock()
+	if hopeless {
+		s.over(fmt.Errorf("no way to ZooKeeper: %w", err))
+	}
 }
 
 // event is called by the client library, in the order in which things came from the server, and must not wait for anything.

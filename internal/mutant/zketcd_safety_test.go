@@ -33,4 +33,26 @@ var zketcdSafetyMutants = []mutant{
 		file:   "zklock/sweep.go", run: "TestMinHoldOutlivesSession",
 		old: "		if o.kept && !", new: "		if false && !",
 	},
+	{
+		breaks: "zketcd zk: a caller does not wait for a withdrawal from servers that hang",
+		file:   "zklock/acquire.go", run: "TestConformance$/^Sever$/^CancelWaiter$",
+		old: "withdrawal = driver.CancelTimeout * 3 / 5", new: "withdrawal = 10 * driver.CancelTimeout",
+	},
+	{
+		breaks: "zketcd zk: a connection that breaks is no answer",
+		file:   "zklock/error.go", run: "TestBrokenConnection",
+		old: ", errors.As(err, new(net.Error)), errors.Is(err, io.EOF):", new: ":",
+	},
+	{
+		breaks: "zketcd zk: who does not want to wait is told that servers hang",
+		file:   "zklock/acquire.go", run: "TestNoWaitHung",
+		old: "	if req.NoWait {
+", new: "	if false && req.NoWait {
+",
+	},
+	{
+		breaks: "zketcd zk: a host that nobody knows is no outage",
+		file:   "zklock/error.go", run: "TestUnusable/NoSuchHost",
+		old: "return dns.IsNotFound", new: "return false",
+	},
 }

@@ -1,0 +1,61 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// What the client library passes on from a connection that broke is no answer of a server: the request is made again, and if that
+// does not help in time, the store is unavailable.
+func TestBrokenConnection(t *testing.T) {
+	tests := []struct {
+		err   error
+		apart bool
+	}{
+		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}, true},
+		{io.EOF, true},
+		{zk.ErrConnectionClosed, true},
+		{zk.ErrNoNode, false},
+		{zk.ErrNoAuth, false},
+	}
+	d := New([]string{"127.0.0.1"})
+	for _, tt := range tests {
+		err := told(tt.err)
+		if errors.Is(err, errApart) != tt.apart || !errors.Is(err, tt.err) {
+			t.Errorf("told(%v) = %v, want that there is no connection: %v", tt.err, err, tt.apart)
+		}
+		if err := d.explain(err, "/snib"); errors.Is(err, driver.ErrUnavailable) != tt.apart {
+			t.Errorf("explain(%v) = %v, want that the store is unavailable: %v", tt.err, err, tt.apart)
+		}
+	}
+}
+
+// The error of an acquisition whose time ran out says so, and that there was an outage if there was one.
+func TestEnded(t *testing.T) {
+	d := New([]string{"127.0.0.1"})
+	errEnough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errEnough)
+	for _, tt := range []struct {
+		err    error
+		outage bool
+	}{
+		{told(zk.ErrConnectionClosed), true},
+		{told(zk.ErrNoNode), false},
+		{errEnough, false},
+	} {
+		err := d.explain(ended(ctx, tt.err), "/snib")
+		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err, tt.outage)
+		}
+	}
+}
