@@ -14,6 +14,9 @@ import (
 // errAgain means that an attempt has lost its place, or its session, and has to begin anew.
 const errAgain driver.Sentinel = "the key in the queue is gone"
 
+// errKeyGone means that the key of a hold was deleted: by force, or with its session.
+var errKeyGone = fmt.Errorf("%w: its key is gone", driver.ErrLost)
+
 // An attempt is one call of Acquire.
 type attempt struct {
 	d    *Driver
@@ -283,7 +286,7 @@ func (d *Driver) exists(ctx context.Context, key string, revision int64) error {
 		return err
 	}
 	if len(answer.Kvs) == 0 || answer.Kvs[0].CreateRevision != revision {
-		return fmt.Errorf("%w: its key is gone", driver.ErrLost)
+		return errKeyGone
 	}
 	return nil
 }

@@ -59,6 +59,8 @@ func (d *Driver) Info() driver.Info {
 		Shared:   true,
 		Slots:    true,
 
+		TellsLoss: true,
+
 		SessionTTL: d.conf.timeout,
 		Assumptions: []string{
 			"a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with --bump-revision",

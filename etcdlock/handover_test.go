@@ -72,7 +72,7 @@ func TestBlockAgain(t *testing.T) {
 	release(t, l)
 }
 
-// TestWatchForBlock looks what a hold costs etcd: a watch, and only if there is something to hand over.
+// TestWatchForBlock looks what a hold costs etcd: a watch of its key, and one of the queue only if there is something to hand over.
 func TestWatchForBlock(t *testing.T) {
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
@@ -80,12 +80,16 @@ func TestWatchForBlock(t *testing.T) {
 	if wanted := one.Grant().Wanted; wanted != nil {
 		t.Errorf("Wanted of a hold with one token is not nil")
 	}
-	if got := watches(t, server); got != 0 {
-		t.Errorf("for a hold with one token etcd has %d watches, want 0", got)
-	}
+	const own = 1 // of the key of that hold
+	livetest.Await(t, "watch of the key of a hold", func() error {
+		if got := watches(t, server); got != own {
+			return fmt.Errorf("for a hold with one token etcd has %d watches", got)
+		}
+		return nil
+	})
 	several := acquire(t, d, block("several", "a", 2))
 	livetest.Await(t, "watch for a block", func() error {
-		if got := watches(t, server); got != 1 {
+		if got := watches(t, server); got != own+2 { // and of its own key
 			return fmt.Errorf("etcd has %d watches", got)
 		}
 		return nil
@@ -94,11 +98,14 @@ func TestWatchForBlock(t *testing.T) {
 	for range 3 { // while it lingers
 		release(t, acquire(t, d, block("several", "a", 2)))
 	}
-	if got := watches(t, server); got != 1 {
-		t.Errorf("after a few holds with blocks etcd has %d watches, want 1", got)
-	}
+	livetest.Await(t, "end of the watches of keys", func() error {
+		if got := watches(t, server); got != own+1 {
+			return fmt.Errorf("after a few holds with blocks etcd has %d watches", got)
+		}
+		return nil
+	})
 	livetest.Await(t, "end of the watch after the last hold", func() error {
-		if got := watches(t, server); got != 0 {
+		if got := watches(t, server); got != own {
 			return fmt.Errorf("etcd has %d watches", got)
 		}
 		return nil

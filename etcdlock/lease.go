@@ -35,6 +35,8 @@ type hold struct {
 	wanted chan struct{} // Grant.Wanted; nil for one token, since there is nothing to hand over then
 	want   sync.Once     // closes wanted
 	line   *line         // that tells of others; nil if it does not
+	watch  int64         // of its key, see watched; 0 for none; guarded by session.mu
+	quiet  bool          // nobody is told any more that its key is gone; guarded by session.mu
 
 	mu     sync.Mutex
 	leases []*lease
@@ -186,6 +188,7 @@ func (h *hold) confirm(ctx context.Context) error { return h.d.exists(ctx, h.key
 // would not lapse while the session lives.
 func (h *hold) release(ctx context.Context) error {
 	h.unattend() // nothing will be handed over any more
+	h.s.hush(h)
 	select {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
@@ -242,7 +245,7 @@ func (h *hold) leave(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !there && !h.unsure:
-		return fmt.Errorf("%w: its key is gone", driver.ErrLost)
+		return errKeyGone
 	}
 	return nil
 }
@@ -340,7 +343,7 @@ func (d *Driver) confirm(ctx context.Context, holds []*hold) []error {
 			if err != nil {
 				errs[from+i] = err
 			} else if !h.answered(answer.Responses[i]) {
-				errs[from+i] = fmt.Errorf("%w: its key is gone", driver.ErrLost)
+				errs[from+i] = errKeyGone
 			}
 		}
 	}
@@ -368,6 +371,11 @@ func (h *hold) answered(answer *etcdserverpb.ResponseOp) bool {
 		h.noted = h.noted || txn.Succeeded
 		return txn.Succeeded
 	}
-	kvs := answer.GetResponseRange().GetKvs()
+	return h.isIn(answer.GetResponseRange())
+}
+
+// isIn reports whether a look at the key has found the one of the hold.
+func (h *hold) isIn(found *etcdserverpb.RangeResponse) bool {
+	kvs := found.GetKvs()
 	return len(kvs) == 1 && kvs[0].CreateRevision == h.revision
 }

@@ -38,8 +38,8 @@ const (
 
 // A session is the lease in etcd that all keys of the driver hang on. Once it is over it stays so.
 //
-// Two goroutines belong to it: one keeps the lease alive, and one ends the session by our own clock when that has failed,
-// whatever the first one waits for.
+// Three goroutines belong to it: one keeps the lease alive, one ends the session by our own clock when that has failed,
+// whatever the first one waits for, and one has etcd tell when the key of a hold is deleted.
 type session struct {
 	d   *Driver
 	id  clientv3.LeaseID
@@ -55,6 +55,8 @@ type session struct {
 	open  *beat                // the last of them, if it was not sent yet
 	kick  chan struct{}        // of one: send now
 	doubt map[string]time.Time // keys that may be put yet by a request that was given up, and since when
+
+	watched watched
 }
 
 // A beat is an answered keep-alive that was sent after somebody had asked for it.
@@ -90,10 +92,11 @@ func (d *Driver) open(ctx context.Context) (*session, error) {
 	s := &session{
 		d: d, id: lease.ID, ttl: time.Duration(lease.TTL) * time.Second, start: start,
 		kick: make(chan struct{}, 1), holds: map[*hold]struct{}{}, doubt: map[string]time.Time{},
+		watched: watched{poke: make(chan struct{}, 1), byID: map[int64]*hold{}},
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	d.session.Store(s)
-	if !d.life.Go(s.keepAlive) || !d.life.Go(s.guard) {
+	if !d.life.Go(s.keepAlive) || !d.life.Go(s.guard) || !d.life.Go(s.watchHolds) {
 		s.lose(driver.ErrClosed)
 		s.revoke()
 		return nil, driver.ErrClosed
@@ -176,7 +179,15 @@ func (s *session) adopt(h *hold) error {
 		return err
 	}
 	s.holds[h] = struct{}{}
+	s.watchLater(h)
 	return nil
+}
+
+// hush has nobody told any more that the key of a hold is gone.
+func (s *session) hush(h *hold) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unwatch(h)
 }
 
 // drop forgets a hold.
@@ -184,6 +195,7 @@ func (s *session) drop(h *hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.holds, h)
+	s.unwatch(h)
 }
 
 // beat asks for a keep-alive that is sent from now on, or was just now.

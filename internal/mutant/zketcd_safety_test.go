@@ -55,4 +55,24 @@ var zketcdSafetyMutants = []mutant{
 		file:   "zklock/error.go", run: "TestUnusable/NoSuchHost",
 		old: "return dns.IsNotFound", new: "return false",
 	},
+	{
+		breaks: "zketcd etcd: a holder is told at once that its key is gone",
+		file:   "etcdlock/watch.go", run: "TestHolderTold$",
+		old: "			if ev.Type == mvccpb.Event_DELETE &&", new: "			if false &&",
+	},
+	{
+		breaks: "zketcd etcd: all holders are told at once that the session was revoked",
+		file:   "etcdlock/watch.go", run: "TestHolderTold$",
+		old: "			holds = append(holds, h)\n", new: "			if len(s.holds) == 1 {\n				holds = append(holds, h)\n			}\n",
+	},
+	{
+		breaks: "zketcd etcd: a release is no loss",
+		file:   "etcdlock/lease.go", run: "TestHolderTold$",
+		old: "	h.s.hush(h)\n", new: "",
+	},
+	{
+		breaks: "zketcd etcd: what happens between two streams of watches is told",
+		file:   "etcdlock/watch.go", run: "TestHolderToldAfterCut",
+		old: "			s.watched.waiting = append(s.watched.waiting, h)\n", new: "",
+	},
 }

@@ -1,0 +1,94 @@
+package etcdlock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// Who holds is told at once that the key is gone, or the session, and not by the next keep-alive, which is seconds away.
+func TestHolderTold(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	d := etcdlock.New(client, etcdlock.Timeout(5*time.Minute))
+	t.Cleanup(func() { d.Close() })
+	for name, end := range map[string]func(key string){
+		"deleted": func(key string) { server.Ctl("del", key) },
+		"revoked": func(key string) { server.Ctl("lease", "revoke", fmt.Sprintf("%x", leaseIn(t, key))) },
+	} {
+		_, told := jobtest.AcquireTold(t, d, request(name, "a"))
+		_, rest := jobtest.AcquireTold(t, d, request(name+" too", "a"))
+		end(keys(t, client, name)[0])
+		jobtest.AwaitLoss(t, told, livetest.Patience)
+		if name == "revoked" {
+			jobtest.AwaitLoss(t, rest, livetest.Patience)
+		}
+	}
+	// A release is no loss, nor is one whose key is kept.
+	for i := range 20 {
+		req := request(fmt.Sprint("released", i), "a")
+		if i%2 == 1 {
+			req.MinHold = time.Second
+		}
+		l, told := jobtest.AcquireTold(t, d, req)
+		if i%4 < 2 {
+			livetest.Await(t, "watch of the key", func() error {
+				if watches(t, server) == 0 {
+					return fmt.Errorf("there is none")
+				}
+				return nil
+			})
+		}
+		release(t, l)
+		select {
+		case err := <-told:
+			t.Errorf("OnLost was called with %v by a release", err)
+		default:
+		}
+	}
+}
+
+// A stream of watches that breaks is replaced, and what has happened meanwhile is told.
+func TestHolderToldAfterCut(t *testing.T) {
+	server := etcdtest.Start(t)
+	proxy := livetest.NewProxy(t, server.Addr())
+	client := dial(t, server)
+	d := etcdlock.New(dial(t, server, proxy.Addr()), etcdlock.Timeout(5*time.Minute))
+	t.Cleanup(func() { d.Close() })
+	_, first := jobtest.AcquireTold(t, d, request("first", "a"))
+	_, second := jobtest.AcquireTold(t, d, request("second", "a"))
+	heal := proxy.Sever()
+	server.Ctl("del", keys(t, client, "first")[0])
+	heal()
+	jobtest.AwaitLoss(t, first, livetest.Patience)
+	server.Ctl("del", keys(t, client, "second")[0])
+	jobtest.AwaitLoss(t, second, livetest.Patience)
+}
+
+// A lease that was ended by force is not handed on inside the process.
+func TestStaleHandOver(t *testing.T) {
+	server := etcdtest.Start(t)
+	client := dial(t, server)
+	in := open(t, client)
+	for name, end := range map[string]func(name, owner string, token uint64){
+		"Broken": func(name, owner string, token uint64) {
+			if err := in.Break(t.Context(), name, owner, token); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"Deleted": func(name, _ string, _ uint64) { server.Ctl("del", keys(t, client, name)[0]) },
+		"Revoked": func(name, _ string, _ uint64) {
+			server.Ctl("lease", "revoke", fmt.Sprintf("%x", leaseIn(t, keys(t, client, name)[0])))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, dial(t, server)) }, end)
+		})
+	}
+}
