@@ -7,6 +7,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -31,7 +32,8 @@ type attempt struct {
 	unsure   bool   // and it may be put yet, by a call that was given up
 	queued   bool   // we have waited in a queue
 
-	failed time.Time // since when etcd can't be reached; zero if it can
+	failed  time.Time // since when etcd can't be reached; zero if it can
+	trouble error     // what kept us from it last; nil if it can be reached
 }
 
 // Acquire implements [driver.Driver]. A waiter whose session ends, or whose key is deleted, begins anew at the end of the
@@ -43,6 +45,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.check(req); err != nil {
 		return nil, err
 	}
+	if req.NoWait {
+		bounded, cancel := context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
+		defer cancel()
+		ctx = bounded
+	}
 	a := &attempt{d: d, req: req, note: newNote(req)}
 	l, err := a.acquire(ctx)
 	if err == nil && ctx.Err() == nil {
@@ -52,9 +59,9 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		l.hold.forget()
 		a.nonce = "" // another call of the owner may have joined the hold, and delete the key by its own release
 	}
-	a.withdraw(ctx)
+	a.withdraw()
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		err = a.ended(context.Cause(ctx))
 	}
 	return nil, explain(err)
 }
@@ -77,6 +84,18 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	}
 }
 
+// ended is the error of an attempt whose context has ended.
+func (a *attempt) ended(cause error) error {
+	trouble := a.trouble
+	if trouble == nil && a.d.client.ActiveConnection().GetState() == connectivity.TransientFailure {
+		trouble = &reachError{asked: a.d.client.Endpoints(), why: "no connection"}
+	}
+	if trouble == nil {
+		return cause
+	}
+	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, trouble, cause)
+}
+
 // again reports whether what was begun then, and has failed, is to be tried once more.
 func (a *attempt) again(err error, began time.Time) bool {
 	switch {
@@ -90,10 +109,12 @@ func (a *attempt) again(err error, began time.Time) bool {
 	case a.failed.IsZero():
 		a.failed = began
 	}
+	a.trouble = err
 	if a.queued {
 		return time.Since(a.failed) < outage
 	}
-	return time.Since(a.failed) < patience
+	r, unreachable := errors.AsType[*reachError](err)
+	return (!unreachable || r.silent) && time.Since(a.failed) < patience // else the caller may ask again: there is no place to be kept
 }
 
 // begin makes a try in the present session.
@@ -196,7 +217,7 @@ func (a *attempt) send(ctx context.Context, iff clientv3.Cmp, put, otherwise cli
 		a.unsure = a.unsure || !noLease(err)
 		return nil, err
 	}
-	a.failed = time.Time{}
+	a.failed, a.trouble = time.Time{}, nil
 	a.sent = sent || answer.Succeeded
 	return answer, checkRevision(answer.Header.Revision)
 }
@@ -314,14 +335,32 @@ func (a *attempt) grant(ctx context.Context, b *beat, noted bool) (*lease, error
 	return h.lease(a.req, start), nil
 }
 
-// withdraw leaves no key behind. It does not depend on the context of Acquire. With the driver the session ends, and all
-// its keys.
-func (a *attempt) withdraw(ctx context.Context) {
+// withdraw leaves no key behind. It does not depend on the context of Acquire, which returns soon also if etcd does not answer.
+// With the driver the session ends, and all its keys.
+func (a *attempt) withdraw() {
 	if a.key == "" || a.d.life.Over() {
 		return
 	}
+	if !a.sent {
+		a.takeBack()
+		return
+	}
+	done := make(chan struct{})
+	if !a.d.life.Go(func() { defer close(done); a.takeBack() }) {
+		return
+	}
+	timer := time.NewTimer(withdrawal)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// takeBack deletes the key, if it may be there.
+func (a *attempt) takeBack() {
 	if a.sent {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawal)
+		ctx, cancel := context.WithTimeout(a.d.life.Context(), longest)
 		defer cancel()
 		if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.unsure {
 			a.s.suspect(a.key)

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/sniblock/snib/driver"
 )
 
 const (
@@ -24,22 +25,16 @@ const (
 	// outage is for how long a waiter puts up with that.
 	outage = 30 * time.Second
 
-	// withdrawal bounds the call that takes back what a failed request may have left. What it does not reach is swept up
-	// later.
-	withdrawal = 500 * time.Millisecond
+	// withdrawal is how long a request that has failed stays to see its key deleted. After that it goes on in the
+	// background, and what it does not reach is swept up later.
+	withdrawal = driver.CancelTimeout * 3 / 5
+
+	// noWaitTimeout bounds a request that must not wait, if its context does not.
+	noWaitTimeout = driver.AnswerTimeout * 9 / 10
 )
 
-// A silence is the error of a call that etcd did not answer in time.
-type silence struct{ asked []string }
-
-func (e silence) Error() string {
-	var hosts []string
-	for _, endpoint := range e.asked {
-		hosts = append(hosts, endpoint[strings.LastIndexByte(endpoint, '@')+1:]) // in case that there is a password
-	}
-	return fmt.Sprintf("no answer from etcd at %s within %v: no member can be reached, or there is no majority of them",
-		strings.Join(hosts, ", "), longest)
-}
+// errNoAnswer means that a request which must not wait got no answer in time.
+const errNoAnswer driver.Sentinel = "no answer from etcd in time"
 
 // call does one call to etcd, which takes no longer than the rest of ctx, or longest. The call is given up when it is over.
 func call[T any](ctx context.Context, d *Driver, do func(context.Context) (T, error)) (T, error) {
@@ -51,7 +46,7 @@ func call[T any](ctx context.Context, d *Driver, do func(context.Context) (T, er
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case inner.Err() != nil:
-		err = silence{d.client.Endpoints()}
+		err = d.unanswered(ctx)
 	}
 	return got, err
 }
@@ -59,15 +54,23 @@ func call[T any](ctx context.Context, d *Driver, do func(context.Context) (T, er
 // passing reports whether an error is one of the moment, of which another try may not hear: a member is down, or looks for
 // a leader. What was asked for may have happened.
 func passing(err error) bool {
-	if errors.As(err, new(silence)) {
-		return true
+	if r, ok := errors.AsType[*reachError](err); ok {
+		return !r.permanent
 	}
 	code := codeOf(err)
-	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests)
+	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests) || oldToken(err)
+}
+
+// oldToken reports whether an error means that the client's login has lapsed. It logs in anew for the next call.
+func oldToken(err error) bool {
+	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
 }
 
 // refused reports whether an error is a no that will stay one.
 func refused(err error) bool {
+	if oldToken(err) {
+		return false
+	}
 	switch codeOf(err) {
 	case codes.PermissionDenied, codes.Unauthenticated, codes.InvalidArgument, codes.FailedPrecondition, codes.Unimplemented:
 		return true
@@ -90,7 +93,12 @@ func noLease(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) 
 // explain says what is to be done about the errors of which etcd's words don't say it.
 func explain(err error) error {
 	switch {
-	case errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
+	case errors.Is(err, driver.ErrUnavailable):
+	case errors.Is(err, errNoAnswer), passing(err):
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%w; nothing is granted or freed until it is compacted and defragmented, and etcdctl alarm disarm was run", err)
+	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return fmt.Errorf("%w; the client needs a user and a password", err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w; the role needs the permission to read and write all keys that begin with the lock's name", err)

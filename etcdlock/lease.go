@@ -150,6 +150,9 @@ func (h *hold) lose(why error) {
 	for _, l := range h.finish(driver.ErrLost) {
 		l.lose(why)
 	}
+	if h.twice {
+		h.sweepLater()
+	}
 }
 
 // finish ends the hold. It returns the leases that it had, if it had not ended before.

@@ -287,8 +287,8 @@ func TestBadInput(t *testing.T) {
 		{"SharedSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
 		{"NoLogin", etcdlock.New(stranger), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
 		{"OtherKeys", etcdlock.New(reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
-		{"NoMajority", etcdlock.New(minority), request("a", "b"), nil, []string{"no answer from etcd", "majority"}, 10 * time.Second},
-		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), nil, []string{"127.0.0.1:1"}, 10 * time.Second},
+		{"NoMajority", etcdlock.New(minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}, 10 * time.Second},
+		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable, []string{"127.0.0.1:1"}, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

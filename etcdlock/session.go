@@ -83,14 +83,20 @@ func (d *Driver) open(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	start := driver.Now() // before the request: the deadline must not be late
-	lease, err := call(ctx, d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return d.client.Grant(ctx, int64(d.conf.timeout/time.Second))
+	lease, err := call(ctx, d, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
+		// This call, unlike that of the client, is not repeated: it returns at once why there is no connection.
+		lease, err := etcdserverpb.NewLeaseClient(d.client.ActiveConnection()).LeaseGrant(ctx,
+			&etcdserverpb.LeaseGrantRequest{TTL: int64(d.conf.timeout / time.Second)})
+		if err != nil && ctx.Err() == nil {
+			err = d.unreachable(ctx, err)
+		}
+		return lease, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &session{
-		d: d, id: lease.ID, ttl: time.Duration(lease.TTL) * time.Second, start: start,
+		d: d, id: clientv3.LeaseID(lease.ID), ttl: time.Duration(lease.TTL) * time.Second, start: start,
 		kick: make(chan struct{}, 1), holds: map[*hold]struct{}{}, doubt: map[string]time.Time{},
 		watched: watched{poke: make(chan struct{}, 1), byID: map[int64]*hold{}},
 	}

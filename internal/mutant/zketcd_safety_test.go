@@ -46,9 +46,7 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd zk: who does not want to wait is told that servers hang",
 		file:   "zklock/acquire.go", run: "TestNoWaitHung",
-		old: "	if req.NoWait {
-", new: "	if false && req.NoWait {
-",
+		old: "	if req.NoWait {\n", new: "	if false && req.NoWait {\n",
 	},
 	{
 		breaks: "zketcd zk: a host that nobody knows is no outage",
@@ -61,11 +59,6 @@ var zketcdSafetyMutants = []mutant{
 		old: "			if ev.Type == mvccpb.Event_DELETE &&", new: "			if false &&",
 	},
 	{
-		breaks: "zketcd etcd: all holders are told at once that the session was revoked",
-		file:   "etcdlock/watch.go", run: "TestHolderTold$",
-		old: "			holds = append(holds, h)\n", new: "			if len(s.holds) == 1 {\n				holds = append(holds, h)\n			}\n",
-	},
-	{
 		breaks: "zketcd etcd: a release is no loss",
 		file:   "etcdlock/lease.go", run: "TestHolderTold$",
 		old: "	h.s.hush(h)\n", new: "",
@@ -74,5 +67,30 @@ var zketcdSafetyMutants = []mutant{
 		breaks: "zketcd etcd: what happens between two streams of watches is told",
 		file:   "etcdlock/watch.go", run: "TestHolderToldAfterCut",
 		old: "			s.watched.waiting = append(s.watched.waiting, h)\n", new: "",
+	},
+	{
+		breaks: "zketcd etcd: a caller does not wait for a withdrawal from a server that hangs",
+		file:   "etcdlock/call.go", run: "TestConformance$/^Sever$/^CancelWaiter$",
+		old: "withdrawal = driver.CancelTimeout * 3 / 5", new: "withdrawal = 10 * driver.CancelTimeout",
+	},
+	{
+		breaks: "zketcd etcd: what keeps us from etcd is named at once",
+		file:   "etcdlock/acquire.go", run: "TestUnreachable/(Refused|PlainToTLS)",
+		old: "return (!unreachable || r.silent) && time.Since", new: "return (!unreachable || r != nil) && time.Since",
+	},
+	{
+		breaks: "zketcd etcd: a host that nobody knows is no outage",
+		file:   "etcdlock/reach.go", run: "TestUnreachable/NoSuchHost",
+		old: "return ok && dns.IsNotFound", new: "return ok && dns.IsTemporary",
+	},
+	{
+		breaks: "zketcd etcd: a wait that ends in an outage says so",
+		file:   "etcdlock/acquire.go", run: "TestOutageWhileWaiting",
+		old: "	if trouble == nil && a.d", new: "	if false && a.d",
+	},
+	{
+		breaks: "zketcd etcd: a request that comes true when its hold was told lost is taken back",
+		file:   "etcdlock/lease.go", run: "TestLateRepeatLost",
+		old: "	if h.twice {\n		h.sweepLater()\n	}\n", new: "",
 	},
 }

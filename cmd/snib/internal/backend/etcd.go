@@ -3,7 +3,6 @@ package backend
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -36,7 +35,7 @@ func (k etcdKind) resolve(rest string) (place, error) {
 	case err != nil:
 		return place{}, err
 	case u.root != "":
-		return place{}, k.bad("it has a path; locks are told apart by their names, see --prefix")
+		return place{}, k.bad("it has a path; locks are told apart by their names, such as team/deploy")
 	case u.keep:
 		return place{}, k.bad("its parameter suspended is ZooKeeper's")
 	}
@@ -57,16 +56,36 @@ func openEtcd(u *zkURL) (driver.Driver, error) {
 	if u.timeout > 0 {
 		opts = append(opts, etcdlock.Timeout(u.timeout))
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: u.endpoints(), Username: u.user, Password: password, TLS: secure,
+	conf := clientv3.Config{
+		Endpoints: u.endpoints(), TLS: secure,
 		DialTimeout:       cmp.Or(u.dial, dialTimeout),
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second, // servers close a connection that asks more often
 		Logger: zap.NewNop(), // what it has to say is in the errors
-	})
+	}
+	if u.user != "" {
+		if err := reachEtcd(conf); err != nil {
+			return nil, in(u.String(), err)
+		}
+		conf.Username, conf.Password = u.user, password
+	}
+	client, err := clientv3.New(conf)
 	if err != nil {
 		return nil, u.explainEtcd(err)
 	}
 	return &etcdStore{etcdlock.New(client, opts...), client}, nil
+}
+
+// reachEtcd reports what keeps us from etcd. A client with a user logs in when it is made, and tries that until its time is over without
+// a word about the connection.
+func reachEtcd(conf clientv3.Config) error {
+	client, err := clientv3.New(conf)
+	if err != nil {
+		return err
+	}
+	defer client.Close() //nolint:errcheck // nothing was written
+	d := etcdlock.New(client)
+	defer d.Close() //nolint:errcheck // it has no session
+	return d.Ping(context.Background())
 }
 
 // endpoints are the servers as the client calls them.
@@ -84,8 +103,9 @@ func (u *zkURL) endpoints() []string {
 
 // explainEtcd says in terms of the URL what can be done about an etcd that could not be opened.
 func (u *zkURL) explainEtcd(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, new(*tls.CertificateVerificationError)) {
-		return in(u.String(), fmt.Errorf("no answer within %v: nobody is there, or speaks TLS otherwise than the URL says", cmp.Or(u.dial, dialTimeout)))
+	if errors.Is(err, context.DeadlineExceeded) {
+		return in(u.String(), fmt.Errorf("%w: no answer to our login within %v: it hangs, or there is no majority of its members",
+			driver.ErrUnavailable, cmp.Or(u.dial, dialTimeout)))
 	}
 	return in(u.String(), err)
 }

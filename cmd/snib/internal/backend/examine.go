@@ -44,7 +44,9 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	case mySQLDriver:
 		all, err = examineMySQL(ctx, d.db)
 	case *etcdStore:
-		all, err = examineEtcd(ctx, d.client)
+		if err = d.Ping(ctx); err == nil {
+			all, err = examineEtcd(ctx, d.client)
+		}
 	case *zooKeeperStore:
 		all, err = d.examine(ctx)
 	case *nodesStore:

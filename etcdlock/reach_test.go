@@ -1,0 +1,139 @@
+package etcdlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+)
+
+// What keeps a program from etcd is named, at once where it is known at once, and an outage is told apart from what does not pass by
+// itself.
+func TestUnreachable(t *testing.T) {
+	plain, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
+	hung := livetest.NewProxy(t, plain.Addr())
+	hung.Sever()
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	go func() {
+		for {
+			conn, err := other.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("-ERR unknown command\r\n"))
+		}
+	}()
+	tests := []struct {
+		name     string
+		endpoint string
+		says     string
+		passes   bool // a later attempt may succeed
+		slow     bool
+	}{
+		{name: "NoSuchHost", endpoint: "http://nosuch.invalid:2379", says: "no such host"},
+		{name: "Refused", endpoint: "http://127.0.0.1:1", says: "refused", passes: true},
+		{name: "TLSToPlain", endpoint: "https://" + plain.Addr(), says: "it speaks no TLS"},
+		{name: "PlainToTLS", endpoint: "http://" + secure.Addr(), says: "it wants TLS"},
+		{name: "Untrusted", endpoint: "https://" + secure.Addr(), says: "certificate"},
+		{name: "NoEtcd", endpoint: "http://" + other.Addr().String(), says: "another service"},
+		{name: "Hung", endpoint: "http://" + hung.Addr(), says: "answers nobody", passes: true, slow: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			conf := clientv3.Config{Endpoints: []string{tt.endpoint}, Logger: zap.NewNop()}
+			if strings.HasPrefix(tt.endpoint, "https") {
+				conf.TLS = &tls.Config{}
+			}
+			client, err := clientv3.New(conf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			d := etcdlock.New(client)
+			defer d.Close()
+			for what, call := range map[string]func() error{
+				"Acquire":             func() error { _, err := d.Acquire(t.Context(), request("job", "a")); return err },
+				"Acquire with NoWait": func() error { _, err := d.Acquire(t.Context(), noWait("job", "a")); return err },
+				"Ping":                func() error { return d.Ping(t.Context()) },
+			} {
+				began, machine := time.Now(), livetest.Lateness()
+				err := call()
+				took, late := time.Since(began), machine()
+				if most := map[bool]time.Duration{false: time.Second, true: driver.AnswerTimeout}[tt.slow]; took > most+late {
+					t.Errorf("%s returned after %v, on a machine that was late by %v", what, took, late)
+				}
+				if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s = %v, want that it says %q", what, err, tt.says)
+				}
+				if errors.Is(err, driver.ErrUnavailable) != tt.passes || errors.Is(err, driver.ErrHeld) {
+					t.Errorf("%s = %v, which matches ErrUnavailable: %v", what, err, !tt.passes)
+				}
+			}
+		})
+	}
+}
+
+// The error of a wait that ends while etcd can't be reached says both.
+func TestOutageWhileWaiting(t *testing.T) {
+	server := etcdtest.Start(t)
+	d := open(t, dial(t, server))
+	release(t, acquire(t, d, request("job", "a")))
+	server.Kill()
+	errEnough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errEnough)
+	defer cancel()
+	for {
+		_, err := d.Acquire(ctx, request("job", "a"))
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Acquire without a server = %v, want ErrUnavailable", err)
+		}
+		if ctx.Err() != nil {
+			if !errors.Is(err, errEnough) {
+				t.Errorf("Acquire = %v, want the cause of its context, too", err)
+			}
+			return
+		}
+	}
+}
+
+// A login that lapses is renewed, and nobody notices.
+func TestLoginLapses(t *testing.T) {
+	server := etcdtest.Start(t, "--auth-token-ttl=1")
+	server.RequireLogin()
+	holds, waits := open(t, dial(t, server)), open(t, dial(t, server))
+	l, told := acquire(t, holds, request("job", "holder")), time.NewTimer(4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	waiting := make(chan error, 1)
+	go func() {
+		next, err := waits.Acquire(ctx, request("job", "waiter"))
+		if err == nil {
+			err = next.Release(ctx)
+		}
+		waiting <- err
+	}()
+	<-told.C // until the logins have lapsed; nothing tells when
+	if err := holds.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, acquire(t, holds, request("other", "holder")))
+	release(t, l)
+	if err := <-waiting; err != nil {
+		t.Errorf("Acquire of the waiter = %v", err)
+	}
+}
