@@ -250,14 +250,21 @@ func TestLateRepeat(t *testing.T) {
 func TestLateRepeatLost(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
+	other := dial(t, server)
+	if _, err := other.Get(t.Context(), "connected"); err != nil {
+		t.Fatal(err)
+	}
 	k := tapped(client)
 	d := open(t, client)
 	release(t, acquire(t, d, request("repeat", "earlier")))
 	var late call
 	k.set(once("put", func(c call) error { late = c; return errDown }))
 	l := acquire(t, d, request("repeat", "a"))
-	server.Ctl("del", late.key)
-	if _, err := dial(t, server).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
+	_, err := other.Delete(t.Context(), late.key) // at once: the driver does not watch the key yet
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {

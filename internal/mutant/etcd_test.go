@@ -187,7 +187,7 @@ var etcdMutants = []mutant{
 	{
 		breaks: "etcdlock: a hold that was lost stays so, although its key comes again",
 		file:   "etcdlock/lease.go", run: "TestLateRepeatLost",
-		old: "	if h.twice {", new: "	if false {",
+		old: "	if h.twice {\n		answer, err", new: "	if false {\n		answer, err",
 	},
 	{
 		breaks: "etcdlock: the tokens of a block lie below those of the next hold",
