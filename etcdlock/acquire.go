@@ -113,8 +113,10 @@ func (a *attempt) again(err error, began time.Time) bool {
 	if a.queued {
 		return time.Since(a.failed) < outage
 	}
-	r, unreachable := errors.AsType[*reachError](err)
-	return (!unreachable || r.silent) && time.Since(a.failed) < patience // else the caller may ask again: there is no place to be kept
+	if r, unreachable := errors.AsType[*reachError](err); unreachable && !r.silent {
+		return false // the caller may ask again: there is no place to be kept
+	}
+	return time.Since(a.failed) < patience
 }
 
 // begin makes a try in the present session.
@@ -335,8 +337,8 @@ func (a *attempt) grant(ctx context.Context, b *beat, noted bool) (*lease, error
 	return h.lease(a.req, start), nil
 }
 
-// withdraw leaves no key behind. It does not depend on the context of Acquire, which returns soon also if etcd does not answer.
-// With the driver the session ends, and all its keys.
+// withdraw leaves no key behind. It does not depend on the context of Acquire, which returns soon
+// also if etcd does not answer. With the driver the session ends, and all its keys.
 func (a *attempt) withdraw() {
 	if a.key == "" || a.d.life.Over() {
 		return

@@ -25,8 +25,8 @@ const (
 	// outage is for how long a waiter puts up with that.
 	outage = 30 * time.Second
 
-	// withdrawal is how long a request that has failed stays to see its key deleted. After that it goes on in the
-	// background, and what it does not reach is swept up later.
+	// withdrawal is how long a request that has failed stays to see its key deleted. After that it
+	// goes on in the background, and what it does not reach is swept up later.
 	withdrawal = driver.CancelTimeout * 3 / 5
 
 	// noWaitTimeout bounds a request that must not wait, if its context does not.
@@ -61,7 +61,8 @@ func passing(err error) bool {
 	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests) || oldToken(err)
 }
 
-// oldToken reports whether an error means that the client's login has lapsed. It logs in anew for the next call.
+// oldToken reports whether an error means that the client's login has lapsed. It logs in anew for
+// the next call.
 func oldToken(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
 }

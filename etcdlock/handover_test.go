@@ -72,7 +72,8 @@ func TestBlockAgain(t *testing.T) {
 	release(t, l)
 }
 
-// TestWatchForBlock looks what a hold costs etcd: a watch of its key, and one of the queue only if there is something to hand over.
+// TestWatchForBlock looks what a hold costs etcd: a watch of its key, and one of the queue only if
+// there is something to hand over.
 func TestWatchForBlock(t *testing.T) {
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))

@@ -12,7 +12,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// Who holds is told at once that the key is gone, or the session, and not by the next keep-alive, which is seconds away.
+// Who holds is told at once that the key is gone, or the session, and not by the next keep-alive,
+// which is seconds away.
 func TestHolderTold(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)

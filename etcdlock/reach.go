@@ -52,7 +52,8 @@ func (d *Driver) Ping(ctx context.Context) error {
 func (d *Driver) ping(ctx context.Context, most time.Duration) error {
 	inner, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	// This call, unlike those of the client, is not repeated: it returns why there is no connection.
+	// This call, unlike those of the client, is not repeated: it returns why there is no
+	// connection.
 	_, err := etcdserverpb.NewKVClient(d.client.ActiveConnection()).Range(inner, &etcdserverpb.RangeRequest{
 		Key: []byte{0}, Serializable: true, KeysOnly: true,
 	})
@@ -74,7 +75,8 @@ func (d *Driver) silence(why string) error {
 	return &reachError{asked: d.client.Endpoints(), why: why, silent: true}
 }
 
-// unanswered says what may be the reason that a call got no answer for the longest time that one may take.
+// unanswered says what may be the reason that a call got no answer for the longest time that one
+// may take.
 func (d *Driver) unanswered(ctx context.Context) error {
 	if r, ok := errors.AsType[*reachError](d.ping(ctx, probing/2)); ok {
 		return r
@@ -82,7 +84,8 @@ func (d *Driver) unanswered(ctx context.Context) error {
 	return d.silence(fmt.Sprintf("no answer within %v: it hangs, or there is no majority of its members", longest))
 }
 
-// unreachable says in words why a connection could not be had, of which a call that was not repeated tells by err.
+// unreachable says in words why a connection could not be had, of which a call that was not
+// repeated tells by err.
 func (d *Driver) unreachable(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[rpctypes.EtcdError](rpctypes.Error(err)); ok {
 		return rpctypes.Error(err) // a member said so
@@ -130,7 +133,8 @@ func (d *Driver) everyEndpoint(is func(host string, secure bool) bool) bool {
 	return true
 }
 
-// speaks reports whether a server answers, with TLS or without. It is told nothing, and not believed anything else.
+// speaks reports whether a server answers, with TLS or without. It is told nothing, and not
+// believed anything else.
 func speaks(ctx context.Context, host string, secure bool) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
 	if err != nil {

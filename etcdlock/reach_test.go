@@ -18,8 +18,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// What keeps a program from etcd is named, at once where it is known at once, and an outage is told apart from what does not pass by
-// itself.
+// What keeps a program from etcd is named, at once where it is known at once, and an outage is
+// told apart from what does not pass by itself.
 func TestUnreachable(t *testing.T) {
 	plain, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
 	hung := livetest.NewProxy(t, plain.Addr())

@@ -38,8 +38,9 @@ const (
 
 // A session is the lease in etcd that all keys of the driver hang on. Once it is over it stays so.
 //
-// Three goroutines belong to it: one keeps the lease alive, one ends the session by our own clock when that has failed,
-// whatever the first one waits for, and one has etcd tell when the key of a hold is deleted.
+// Three goroutines belong to it: one keeps the lease alive, one ends the session by our own clock
+// when that has failed, whatever the first one waits for, and one has etcd tell when the key of a
+// hold is deleted.
 type session struct {
 	d   *Driver
 	id  clientv3.LeaseID
@@ -84,7 +85,8 @@ func (d *Driver) open(ctx context.Context) (*session, error) {
 	}
 	start := driver.Now() // before the request: the deadline must not be late
 	lease, err := call(ctx, d, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
-		// This call, unlike that of the client, is not repeated: it returns at once why there is no connection.
+		// This call, unlike that of the client, is not repeated: it returns at once why there is
+		// no connection.
 		lease, err := etcdserverpb.NewLeaseClient(d.client.ActiveConnection()).LeaseGrant(ctx,
 			&etcdserverpb.LeaseGrantRequest{TTL: int64(d.conf.timeout / time.Second)})
 		if err != nil && ctx.Err() == nil {

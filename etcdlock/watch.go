@@ -15,8 +15,8 @@ import (
 // settled is how old a hold is when its key is watched. Shorter holds cost nothing for that.
 const settled = 20 * time.Millisecond
 
-// watched are the keys of a session's holds that etcd is to tell the deletion of. All of them share one stream. Guarded by
-// session.mu.
+// watched are the keys of a session's holds that etcd is to tell the deletion of. All of them
+// share one stream. Guarded by session.mu.
 type watched struct {
 	poke chan struct{} // of one: there is something to be watched
 
@@ -26,7 +26,8 @@ type watched struct {
 	last    int64           // id that was given
 }
 
-// watchLater has the key of a hold watched once it is old enough. It is called with the mutex held.
+// watchLater has the key of a hold watched once it is old enough. It is called with the mutex
+// held.
 func (s *session) watchLater(h *hold) {
 	s.watched.waiting = append(s.watched.waiting, h)
 	s.watched.wake()
@@ -39,8 +40,8 @@ func (w *watched) wake() {
 	}
 }
 
-// unwatch ends the watch of a hold that is about to end, or has: that its key goes then is no news. It is called with the mutex
-// held.
+// unwatch ends the watch of a hold that is about to end, or has: that its key goes then is no
+// news. It is called with the mutex held.
 func (s *session) unwatch(h *hold) {
 	h.quiet = true
 	if _, watched := s.watched.byID[h.watch]; watched {
@@ -50,8 +51,8 @@ func (s *session) unwatch(h *hold) {
 	}
 }
 
-// watchHolds has etcd tell when the key of a hold is deleted, until the session is over. A stream that fails is replaced; what
-// happens in between is found out when the next one begins.
+// watchHolds has etcd tell when the key of a hold is deleted, until the session is over. A stream
+// that fails is replaced; what happens in between is found out when the next one begins.
 func (s *session) watchHolds() {
 	ctx, cancel := s.within(s.d.life.Context())
 	defer cancel()
@@ -114,8 +115,8 @@ func (s *session) watchStream(ctx context.Context) error {
 	}
 }
 
-// toWatch returns the holds whose keys are to be watched now, with the ids for that, and the watches that are to be cancelled.
-// later says that some holds are too young.
+// toWatch returns the holds whose keys are to be watched now, with the ids for that, and the
+// watches that are to be cancelled. later says that some holds are too young.
 func (s *session) toWatch() (holds []*hold, ended []int64, later bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +135,8 @@ func (s *session) toWatch() (holds []*hold, ended []int64, later bool) {
 	return holds, ended, len(w.waiting) > 0
 }
 
-// sendWatches begins and cancels watches. A watch tells what happens after a look at the key that has found it there.
+// sendWatches begins and cancels watches. A watch tells what happens after a look at the key that
+// has found it there.
 func (s *session) sendWatches(ctx context.Context, stream etcdserverpb.Watch_WatchClient, holds []*hold, ended []int64) error {
 	for _, id := range ended {
 		err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CancelRequest{
@@ -171,7 +173,8 @@ func (s *session) sendWatches(ctx context.Context, stream etcdserverpb.Watch_Wat
 	return nil
 }
 
-// nextWatch gives the watch of a hold an id. If the hold ends meanwhile, the watch is cancelled soon.
+// nextWatch gives the watch of a hold an id. If the hold ends meanwhile, the watch is cancelled
+// soon.
 func (s *session) nextWatch(h *hold) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,8 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 		case err == nil || ctx.Err() != nil:
 			return l, err
 		case errors.Is(err, errGone), errors.Is(err, zk.ErrSessionExpired) && (a.queued || a.patient()):
-			// Somebody has deleted our node, or the session has expired: we queue anew, at the end.
+			// Somebody has deleted our node, or the session has expired: we queue anew, at the
+			// end.
 		case !errors.Is(err, errApart) || !a.patient():
 			return nil, err
 		}

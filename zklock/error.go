@@ -52,8 +52,8 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// isPermanent reports whether a server could not be reached for a reason that does not pass by itself: nobody knows its name, or
-// TLS fails.
+// isPermanent reports whether a server could not be reached for a reason that does not pass by
+// itself: nobody knows its name, or TLS fails.
 func isPermanent(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	if ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// What the client library passes on from a connection that broke is no answer of a server: the request is made again, and if that
-// does not help in time, the store is unavailable.
+// What the client library passes on from a connection that broke is no answer of a server: the
+// request is made again, and if that does not help in time, the store is unavailable.
 func TestBrokenConnection(t *testing.T) {
 	tests := []struct {
 		err   error
@@ -39,7 +39,8 @@ func TestBrokenConnection(t *testing.T) {
 	}
 }
 
-// The error of an acquisition whose time ran out says so, and that there was an outage if there was one.
+// The error of an acquisition whose time ran out says so, and that there was an outage if there
+// was one.
 func TestEnded(t *testing.T) {
 	d := New([]string{"127.0.0.1"})
 	errEnough := errors.New("enough")

@@ -280,7 +280,8 @@ func TestKeepSuspendedEnds(t *testing.T) {
 	w.tree.await("/snib/job", 1) // the ensemble has not ended it
 }
 
-// The holder is told at once when its node is deleted, before its first renewal and later, and the next renewal says it, too.
+// The holder is told at once when its node is deleted, before its first renewal and later, and the
+// next renewal says it, too.
 func TestHolderDeleted(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
 		w := newWay(t)
@@ -387,7 +388,8 @@ func TestChangedBeforeRenewal(t *testing.T) {
 	}
 }
 
-// A server that hangs is no reason to keep a caller who does not want to wait for long, nor is it a lock that is held.
+// A server that hangs is no reason to keep a caller who does not want to wait for long, nor is it
+// a lock that is held.
 func TestNoWaitHung(t *testing.T) {
 	w := newWay(t, zklock.Timeout(30*time.Second), zklock.DialTimeout(30*time.Second))
 	w.proxy.Stall()

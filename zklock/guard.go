@@ -13,8 +13,8 @@ const (
 	// maxNap bounds the sleep of the guard: Go's timers stand still while the machine sleeps.
 	maxNap = 250 * time.Millisecond
 
-	// minNap is how long the guard sleeps at least, and how old a hold is when the guard watches its node: shorter holds
-	// cost no request for that.
+	// minNap is how long the guard sleeps at least, and how old a hold is when the guard watches
+	// its node: shorter holds cost no request for that.
 	minNap = 20 * time.Millisecond
 )
 
@@ -95,8 +95,8 @@ func (s *session) round(now driver.Instant) round {
 	return r
 }
 
-// leaseEnd is when a hold ends for all that is known now: with the session or, once it was to be renewed, with its own lease.
-// It is called with the mutex held.
+// leaseEnd is when a hold ends for all that is known now: with the session or, once it was to be
+// renewed, with its own lease. It is called with the mutex held.
 func (s *session) leaseEnd(h *hold) driver.Instant {
 	end := s.reliable(s.acked)
 	if !h.until.IsZero() && h.until.Before(end) {
@@ -105,14 +105,14 @@ func (s *session) leaseEnd(h *hold) driver.Instant {
 	return end
 }
 
-// reliable is until when a holder relies on what the leader has confirmed: the clocks of both may differ in rate. It is
-// called with the mutex held.
+// reliable is until when a holder relies on what the leader has confirmed: the clocks of both may
+// differ in rate. It is called with the mutex held.
 func (s *session) reliable(start driver.Instant) driver.Instant {
 	return start.Add(s.tenure() * 99 / 100)
 }
 
-// renewed notes the outcome of a renewal. From the first one on a hold lasts for its own lease, and no longer with the session:
-// who renews gives it up when that fails.
+// renewed notes the outcome of a renewal. From the first one on a hold lasts for its own lease,
+// and no longer with the session: who renews gives it up when that fails.
 func (s *session) renewed(holds []*hold, start driver.Instant, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

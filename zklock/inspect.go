@@ -66,7 +66,8 @@ func (d *Driver) Ping(ctx context.Context) error {
 	return d.explain(err, d.conf.root)
 }
 
-// Status implements [driver.Inspector]. A node that MinHold has kept, and whose time is over, is not shown. How long somebody has held or waited is counted from the request, and by our clock.
+// Status implements [driver.Inspector]. A node that MinHold has kept, and whose time is over, is
+// not shown. How long somebody has held or waited is counted from the request, and by our clock.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	s, done, ctx, err := d.inspector(ctx)
@@ -189,8 +190,9 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []str
 	return st, nodes, nil
 }
 
-// lapsed reports whether a kept node has outlived its time by the clock of this host, and by so much that whoever wants the lock
-// sees it too. An acquisition judges by the leader's clock, and deletes it.
+// lapsed reports whether a kept node has outlived its time by the clock of this host, and by so
+// much that whoever wants the lock sees it too. An acquisition judges by the leader's clock, and
+// deletes it.
 func (c contender) lapsed(seen sight) bool {
 	return c.kept && age(seen.stat) > decode(seen.data).Kept+250*time.Millisecond
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// stay replaces the node of a hold by one that belongs to no session, in the same place of the line, and stays for some time:
-// this process may be gone by then. Whoever comes to it when its time is over deletes it; so does this driver, if it still runs, in its
-// next session if this one has ended.
+// stay replaces the node of a hold by one that belongs to no session, in the same place of the
+// line, and stays for some time: this process may be gone by then. Whoever comes to it when its
+// time is over deletes it; so does this driver, if it still runs, in its next session if this one
+// has ended.
 //
 // In its name stands that it is kept, and in its data for how long. Those who watch the old one find it when they look again.
 func (h *hold) stay(ctx context.Context, left time.Duration) error {

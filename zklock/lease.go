@@ -276,9 +276,10 @@ func (h *hold) mark(data []byte) {
 	begin(h.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(h.path, data, -1) })
 }
 
-// Renew implements [driver.Driver]. The leader is asked once for all leases: it answers if the session lives, and what it has
-// decided before that, such as to delete a node, has reached us when the answer does. That takes a watch on each node: a renewal
-// sets those that the guard has not set yet.
+// Renew implements [driver.Driver]. The leader is asked once for all leases: it answers if the
+// session lives, and what it has decided before that, such as to delete a node, has reached us
+// when the answer does. That takes a watch on each node: a renewal sets those that the guard has
+// not set yet.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	sessions := map[*session][]*hold{}

@@ -66,8 +66,8 @@ func TestThousandWaiters(t *testing.T) {
 	tree.await("/snib/job", 0)
 }
 
-// Of many who wait in many processes, each watches one node, and none the same: a release wakes one. The first and the
-// holder watch their own, too.
+// Of many who wait in many processes, each watches one node, and none the same: a release wakes
+// one. The first and the holder watch their own, too.
 func TestNoHerd(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -252,8 +252,8 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	tree.await("/snib/job", 0)
 }
 
-// A node that MinHold kept for a process that is gone, and whose time is over, is shown as no hold, and refuses nobody who does
-// not want to wait.
+// A node that MinHold kept for a process that is gone, and whose time is over, is shown as no
+// hold, and refuses nobody who does not want to wait.
 func TestMinHoldLapsed(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -288,7 +288,8 @@ func TestMinHoldLapsed(t *testing.T) {
 	}
 }
 
-// A process that lives deletes its kept nodes, also if its session has ended meanwhile: foreign clients would wait for ever.
+// A process that lives deletes its kept nodes, also if its session has ended meanwhile: foreign
+// clients would wait for ever.
 func TestMinHoldOutlivesSession(t *testing.T) {
 	w := newWay(t)
 	req := request("job", "d")

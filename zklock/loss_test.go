@@ -24,8 +24,8 @@ func newLocker(t *testing.T, d driver.Driver) *snib.Locker {
 	return l
 }
 
-// A hold that was told to be lost, because its renewals got no answer in time, blocks nobody, although the session lives on
-// and nobody releases the hold.
+// A hold that was told to be lost, because its renewals got no answer in time, blocks nobody,
+// although the session lives on and nobody releases the hold.
 func TestLostNotReleased(t *testing.T) {
 	server := zktest.Single(t)
 	addrs := []string{server.Addr()}
@@ -67,8 +67,8 @@ func TestLostNotReleased(t *testing.T) {
 	}
 }
 
-// A hold whose renewals fail is lost when its lease ends, whatever else has been answered in the session meanwhile; and one
-// that nobody renews lasts with the session.
+// A hold whose renewals fail is lost when its lease ends, whatever else has been answered in the
+// session meanwhile; and one that nobody renews lasts with the session.
 func TestLeaseEnds(t *testing.T) {
 	w := newWay(t)
 	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))

@@ -214,8 +214,8 @@ func (s *session) doubt(ctx context.Context) error {
 	return fmt.Errorf("%w: %w: %w", errApart, s.worry, context.Cause(ctx))
 }
 
-// trouble notes why there is no connection to a server. If no server can be reached for reasons that do not pass, a session
-// that has not begun is over, and nobody waits for it.
+// trouble notes why there is no connection to a server. If no server can be reached for reasons
+// that do not pass, a session that has not begun is over, and nobody waits for it.
 func (s *session) trouble(addr string, err error) {
 	err = at(addr, err)
 	s.mu.Lock()

@@ -33,7 +33,8 @@ type sweeper struct {
 // sweepPause lies between two tries.
 const sweepPause = 50 * time.Millisecond
 
-// keptTries is for how long after its time a kept node is tried to be deleted over more than one session.
+// keptTries is for how long after its time a kept node is tried to be deleted over more than one
+// session.
 const keptTries = 5 * time.Minute
 
 // sweep sees to it that a node goes, for as long as the session lives; with that it would go anyway.
@@ -99,7 +100,8 @@ func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 	return first, first.due.Left(driver.Now())
 }
 
-// bequeath leaves to the next session what does not go with this one. It is called with the mutex held.
+// bequeath leaves to the next session what does not go with this one. It is called with the mutex
+// held.
 func (s *session) bequeath() {
 	var rest []*orphan
 	now := driver.Now()

@@ -76,7 +76,7 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd etcd: what keeps us from etcd is named at once",
 		file:   "etcdlock/acquire.go", run: "TestUnreachable/(Refused|PlainToTLS)",
-		old: "return (!unreachable || r.silent) && time.Since", new: "return (!unreachable || r != nil) && time.Since",
+		old: "unreachable && !r.silent {", new: "false && unreachable && !r.silent {",
 	},
 	{
 		breaks: "zketcd etcd: a host that nobody knows is no outage",

@@ -75,8 +75,8 @@ func openEtcd(u *zkURL) (driver.Driver, error) {
 	return &etcdStore{etcdlock.New(client, opts...), client}, nil
 }
 
-// reachEtcd reports what keeps us from etcd. A client with a user logs in when it is made, and tries that until its time is over without
-// a word about the connection.
+// reachEtcd reports what keeps us from etcd. A client with a user logs in when it is made, and
+// tries that until its time is over without a word about the connection.
 func reachEtcd(conf clientv3.Config) error {
 	client, err := clientv3.New(conf)
 	if err != nil {

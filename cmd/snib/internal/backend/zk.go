@@ -146,7 +146,8 @@ func (u *zkURL) open() (driver.Driver, error) {
 		return nil, err
 	}
 	d := zklock.New(u.hosts, opts...)
-	// Ping is bounded by the dial timeout. An outage is for the first call to tell, which may wait.
+	// Ping is bounded by the dial timeout. An outage is for the first call to tell, which may
+	// wait.
 	if err := d.Ping(context.Background()); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		_ = d.Close()
 		if errors.Is(err, driver.ErrInvalid) {
