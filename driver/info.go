@@ -127,6 +127,12 @@ type Holding struct {
 	// Endless means that nothing but Release or Break ends the hold: its key in the store has no end, which is nothing that this
 	// driver does. Left is some long time then.
 	Endless bool
+
+	// Inherited means that the process that took the lease is gone, and that processes which inherited its Grant.File keep
+	// the lock taken until the last of them is gone. Left says nothing then. Heirs are those of these processes that can
+	// be seen.
+	Inherited bool
+	Heirs     []Holder
 }
 
 // A Waiting is one waiter in a [Status].
