@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -13,7 +14,7 @@ import (
 func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
 	st.Name = name // all that there is to say if nothing is of this boot
 	err = d.view(ctx, func(db conn) error {
-		st, err = d.status(db, name)
+		st, err = d.status(db, name, sync.OnceValue(d.side.lockingProcesses))
 		return err
 	})
 	return st, err
@@ -50,11 +51,12 @@ func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next 
 	if err != nil {
 		return nil, "", false, err
 	}
+	processes := sync.OnceValue(d.side.lockingProcesses)
 	for _, name := range names {
 		if !strings.HasPrefix(name, prefix) {
 			return page, "", false, nil // names are in the order of their bytes, so this was the last
 		}
-		st, err := d.status(db, name)
+		st, err := d.status(db, name, processes)
 		if err != nil {
 			return nil, "", false, err
 		}
@@ -66,8 +68,8 @@ func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next 
 	return page, next, len(names) == size, nil
 }
 
-// status is Status within a transaction.
-func (d *Driver) status(db conn, name string) (driver.Status, error) {
+// status is Status within a transaction. It calls processes only for a hold whose process is gone.
+func (d *Driver) status(db conn, name string, processes func() []lockingProcess) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	q, err := readQueue(db, name, math.MaxInt64)
 	if err != nil {
@@ -90,10 +92,14 @@ func (d *Driver) status(db conn, name string) (driver.Status, error) {
 			continue
 		}
 		st.Shared, st.Slots = l.shared, int(l.slots)
-		st.Holders = append(st.Holders, driver.Holding{
+		h := driver.Holding{
 			Owner: l.owner, Token: uint64(l.token), Holder: l.holder,
 			Held: time.Duration(max(0, now-l.since)), Left: time.Duration(max(0, l.deadline-now)),
-		})
+		}
+		if h.Inherited = l.mode == modeInherit && !d.side.locked(l.process); h.Inherited {
+			h.Heirs = lockedBy(processes(), l.byte)
+		}
+		st.Holders = append(st.Holders, h)
 	}
 	return st, nil
 }

@@ -111,6 +111,25 @@ func release(t testing.TB, l driver.Lease) {
 	}
 }
 
+// holding returns the hold that Status and List tell of.
+func holding(t testing.TB, d *Driver) driver.Holding {
+	t.Helper()
+	st, err := d.Status(context.Background(), "a name")
+	if err != nil || len(st.Holders) != 1 {
+		t.Fatalf("Status = %+v, %v, want one holder", st, err)
+	}
+	err = d.List(context.Background(), "", func(listed driver.Status) bool {
+		if len(listed.Holders) != 1 || listed.Holders[0].Inherited != st.Holders[0].Inherited {
+			t.Errorf("List shows %+v, Status %+v", listed, st)
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.Holders[0]
+}
+
 func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db") }
 
 // TestProcesses has many processes create the database and contend for one name.
@@ -231,7 +250,13 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 	wrapper := start(t, "wrap", path, req)
 	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
+	if h := holding(t, d); h.Inherited || len(h.Heirs) > 0 {
+		t.Errorf("while the process that took it lives, the hold is %+v", h)
+	}
 	wrapper.Kill()
+	if h := holding(t, d); !h.Inherited || len(h.Heirs) != 1 || h.Heirs[0] != (driver.Holder{PID: child, Label: "sleep"}) {
+		t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
+	}
 	got := acquireLater(t, d, request("next"))
 	select {
 	case <-got:

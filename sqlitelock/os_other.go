@@ -31,3 +31,11 @@ func bootID() (string, error)                              { return "", errors.E
 func bootClock() (func() int64, error)                     { return nil, errors.ErrUnsupported }
 func inode(os.FileInfo) int64                              { return 0 }
 func diskFull(string) bool                                 { return false }
+
+// A lockingProcess is a process that has bytes of the sidecar write-locked.
+type lockingProcess struct {
+	first, last int64
+	holder      driver.Holder
+}
+
+func (s *sidecar) lockingProcesses() []lockingProcess { return nil }

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // Offsets in the sidecar file. Only locks stand there, no data.
@@ -132,6 +135,17 @@ func (s *sidecar) anyLocked(at, n int64) bool {
 		found = taken || err != nil
 		return err
 	})
+	return found
+}
+
+// lockedBy returns the processes that can be seen to have the byte locked.
+func lockedBy(all []lockingProcess, at int64) []driver.Holder {
+	var found []driver.Holder
+	for _, p := range all {
+		if p.first <= at && at <= p.last && !slices.Contains(found, p.holder) {
+			found = append(found, p.holder)
+		}
+	}
 	return found
 }
 

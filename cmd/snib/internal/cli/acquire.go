@@ -149,7 +149,7 @@ func (w *waitLine) text() string {
 	if n := len(st.Holders) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
-	return text + ", " + strings.TrimPrefix(end(h), "its ")
+	return text + ", " + strings.TrimPrefix(prospect(h), "its ")
 }
 
 // withheld says why a lock is not granted that nobody is seen to hold.

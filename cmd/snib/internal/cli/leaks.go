@@ -25,6 +25,7 @@ import (
 const (
 	leakEndless = "endless" // a hold whose key has no end
 	leakDead    = "dead"    // a hold whose process, on this host, is gone
+	leakKept    = "kept"    // a hold whose process is gone, but not all that it started
 	leakOld     = "old"     // a hold that has lasted for longer than --held
 	leakStuck   = "stuck"   // waiters whom nobody lets in
 	leakForeign = "foreign" // what another lock library left behind
@@ -216,6 +217,8 @@ func (l *leaking) judge(st driver.Status) []leak {
 		switch {
 		case h.Endless:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
+		case h.Inherited:
+			k.kind, k.problem = leakKept, heldBy(h)+"; "+prospect(h)
 		case h.Holder.Label != lockLabel && l.gone(h.Holder):
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+end(h)
 		case l.held.value > 0 && h.Held > l.held.value:
@@ -281,8 +284,8 @@ func (l *leaking) confirm(k leak, st driver.Status, later time.Duration) (leak, 
 // repairs reports whether --fix does something about a leak.
 func (l *leaking) repairs(k leak) bool {
 	switch k.kind {
-	case leakOld:
-		return false // its holder lives
+	case leakOld, leakKept:
+		return false // somebody lives who may be at work
 	case leakDead:
 		return !k.unsure
 	case leakForeign:
@@ -380,13 +383,13 @@ func unstick(ctx context.Context, s *backend.Store, k leak) error {
 
 // leakJSON is a leak in snib.leaks/1.
 type leakJSON struct {
-	Kind    string      `json:"kind"`
-	Name    string      `json:"name"`
-	Problem string      `json:"problem"`
-	Library string      `json:"library,omitempty"`
-	Holder  *holderJSON `json:"holder,omitempty"`
-	Waiters int         `json:"waiters"`
-	Fixed   bool        `json:"fixed"`
+	Kind    string         `json:"kind"`
+	Name    string         `json:"name"`
+	Problem string         `json:"problem"`
+	Library string         `json:"library,omitempty"`
+	Holder  *inheritedJSON `json:"holder,omitempty"`
+	Waiters int            `json:"waiters"`
+	Fixed   bool           `json:"fixed"`
 }
 
 // report says what was found, and what became of it.
@@ -403,7 +406,7 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 		for _, k := range found {
 			j := leakJSON{k.kind, k.name, k.problem, k.library, nil, len(k.status.Waiters), k.fixed}
 			if k.hold != nil {
-				h := toHolder(*k.hold)
+				h := toInherited(*k.hold)
 				j.Holder = &h
 			}
 			doc.Leaks = append(doc.Leaks, j)

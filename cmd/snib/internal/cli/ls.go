@@ -64,12 +64,12 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 	switch output {
 	case "json":
 		doc := struct {
-			Schema string     `json:"schema"`
-			Store  string     `json:"store"`
-			Locks  []lockJSON `json:"locks"`
-		}{"snib.ls/1", s.URL, []lockJSON{}}
+			Schema string              `json:"schema"`
+			Store  string              `json:"store"`
+			Locks  []inheritedLockJSON `json:"locks"`
+		}{"snib.ls/1", s.URL, []inheritedLockJSON{}}
 		for _, st := range all {
-			doc.Locks = append(doc.Locks, toJSON(st))
+			doc.Locks = append(doc.Locks, toInheritedLock(st))
 		}
 		return a.printJSON(doc)
 	case "name":
@@ -99,6 +99,9 @@ func row(st driver.Status) columns {
 	}
 	first := st.Holders[0]
 	c.holder, c.left, c.token = who(first), left(first), token(first)
+	if first.Inherited { // by what its process started
+		c.left = "kept"
+	}
 	if first.Held != 0 { // else it is not known
 		c.held = short(first.Held)
 	}

@@ -115,7 +115,7 @@ func (r *releasing) by() string {
 // ask has the lock's name typed.
 func (r *releasing) ask(name string, holds []driver.Holding) error {
 	for _, h := range holds {
-		r.say("%s is %s, and %s", printable(name), heldBy(h), end(h))
+		r.say("%s is %s, and %s", printable(name), heldBy(h), prospect(h))
 		if foreign(h) {
 			r.say("to release it is to delete it from the store, be it a lock or not")
 		}

@@ -41,13 +41,13 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 		return a.printJSON(struct {
 			Schema string `json:"schema"`
 			Store  string `json:"store"`
-			lockJSON
+			inheritedLockJSON
 			Tenure      string   `json:"tenure"`
 			Fencing     string   `json:"fencing"`
 			Fairness    string   `json:"fairness"`
 			Assumptions []string `json:"assumptions"`
 		}{
-			"snib.show/1", s.URL, toJSON(st), info.Tenure.String(), info.Fencing.String(), info.Fairness.String(),
+			"snib.show/1", s.URL, toInheritedLock(st), info.Tenure.String(), info.Fencing.String(), info.Fairness.String(),
 			info.Assumptions,
 		})
 	case "name":
@@ -58,7 +58,11 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 	field(&b, "mode", longMode(st))
 	for _, h := range st.Holders {
 		holder(&b, h)
-		field(&b, "  lease left", left(h))
+		if h.Inherited {
+			field(&b, "  kept by", heirs(h)+": the holder is gone, and these keep the lock until they end")
+		} else {
+			field(&b, "  lease left", left(h))
+		}
 	}
 	for i, w := range st.Waiters {
 		text := fmt.Sprintf("%d. %s, for %s", i+1, describe(w.Holder), short(w.Waited))

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// heirs names the processes that keep a hold whose own process is gone.
+func heirs(h driver.Holding) string {
+	var all []string
+	for _, k := range h.Heirs {
+		text := fmt.Sprintf("pid %d", k.PID)
+		if k.Label != "" {
+			text += " (" + k.Label + ")"
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return "a process that can't be seen"
+	}
+	return printable(strings.Join(all, ", "))
+}
+
+// prospect is when a hold ends, for the end of a sentence about it.
+func prospect(h driver.Holding) string {
+	if h.Inherited {
+		return "that process is gone, but what it started keeps the lock: " + heirs(h)
+	}
+	return end(h)
+}
+
+// An inheritedJSON is a holder with the processes that keep its hold.
+type inheritedJSON struct {
+	holderJSON
+	Inherited bool       `json:"inherited,omitempty"` // the holder is gone, and left says nothing
+	Heirs     []heirJSON `json:"heirs,omitempty"`     // as far as they can be seen
+}
+
+type heirJSON struct {
+	PID   int    `json:"pid"`
+	Label string `json:"label,omitempty"`
+}
+
+func toInherited(h driver.Holding) inheritedJSON {
+	j := inheritedJSON{holderJSON: toHolder(h), Inherited: h.Inherited}
+	for _, k := range h.Heirs {
+		j.Heirs = append(j.Heirs, heirJSON{k.PID, k.Label})
+	}
+	return j
+}
+
+// An inheritedLockJSON is a lock whose holders are told with the processes that keep their holds.
+type inheritedLockJSON struct {
+	lockJSON
+	Holders []inheritedJSON `json:"holders"` // in the place of those of lockJSON
+}
+
+func toInheritedLock(st driver.Status) inheritedLockJSON {
+	l := inheritedLockJSON{toJSON(st), []inheritedJSON{}}
+	for _, h := range st.Holders {
+		l.Holders = append(l.Holders, toInherited(h))
+	}
+	return l
+}
