@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -42,6 +43,7 @@ func watches(t *testing.T, args ...string) (until func(kinds ...string) []seenEv
 type seenEvent struct {
 	Schema, Event, Name string
 	Time                time.Time
+	Waiter              *struct{ PID int }
 	Holder, From        *struct {
 		Token uint64
 		Owner string
@@ -90,6 +92,44 @@ func TestWatch(t *testing.T) {
 				t.Fatal(out)
 			}
 			wantEvents(t, until("lost"), "acquired", "lost")
+		})
+	}
+}
+
+// TestWatchWaiters tells a waiter that gave up from one that may have had the lock between two looks, and lists those that wait already.
+func TestWatchWaiters(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T){
+		"SQLite": func(t *testing.T) { store(t) },
+		"Redis":  func(t *testing.T) { redisStore(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			prepare(t)
+			if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
+				t.Fatal(out)
+			}
+			first := waits(t, "deploy")
+			until := watches(t, "deploy", "--waiters")
+			here := until("waiting")
+			wantEvents(t, here, "held", "waiting")
+			if got := here[len(here)-1].Waiter; got == nil || got.PID != first.Process.Pid {
+				t.Errorf("the waiter at the first look is told as %+v, want pid %d", got, first.Process.Pid)
+			}
+			impatient := start(t, "snib", "run", "deploy", "--", "true")
+			wantEvents(t, until("waiting"), "waiting")
+			impatient.signal(syscall.SIGTERM)
+			wantEvents(t, until("gave-up"), "gave-up")
+			if out, code := snib(t, "release", "deploy", "--force", "--yes"); code != 0 {
+				t.Fatal(out)
+			}
+			if code := first.wait(); code != 0 { // it got the lock, and held it for a moment
+				t.Errorf("the waiter ended with %d: %s", code, first.out.String())
+			}
+			after := until("left", "released")
+			for _, e := range after {
+				if e.Event == "gave-up" {
+					t.Errorf("a waiter that got the lock is said to have given up: %+v", after)
+				}
+			}
 		})
 	}
 }

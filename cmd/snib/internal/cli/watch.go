@@ -46,7 +46,8 @@ const (
 	eventReleased = "released"    // before its lease was over, by its holder or by force
 	eventLost     = "lost"        // its lease ran out
 	eventWaiting  = "waiting"
-	eventGaveUp   = "gave-up" // waited, and neither waits nor holds any more
+	eventGaveUp   = "gave-up" // waited, and ended that without the lock
+	eventLeft     = "left"    // waited, and does not any more; it may have had the lock between two looks
 )
 
 // A watching is one "snib watch".
@@ -199,7 +200,7 @@ func (w *watching) compare(was, now snapshot, passed time.Duration) []event {
 	var all []event
 	for _, name := range slices.Compact(names) {
 		all = append(all, holdEvents(name, was, now, passed)...)
-		if w.waiters && was != nil {
+		if w.waiters {
 			all = append(all, waitEvents(name, was[name], now[name])...)
 		}
 	}
@@ -245,7 +246,7 @@ func changed(some, others []driver.Holding) []driver.Holding {
 	})
 }
 
-// waitEvents tells who began to wait for a lock, and who gave up.
+// waitEvents tells who began to wait for a lock, or waits at the first look, and who ended that without being seen to hold it.
 func waitEvents(name string, was, now driver.Status) []event {
 	one := func(kind string, waiter driver.Waiting) event {
 		e := newEvent(kind, name, nil)
@@ -262,11 +263,27 @@ func waitEvents(name string, was, now driver.Status) []event {
 		}
 	}
 	for _, waiter := range was.Waiters {
-		if !in(now.Waiters, waiter.Owner) && holding(now, waiter.Owner) == nil {
+		switch {
+		case in(now.Waiters, waiter.Owner), holding(now, waiter.Owner) != nil:
+		case excluded(was, now, waiter):
 			all = append(all, one(eventGaveUp, waiter))
+		default:
+			all = append(all, one(eventLeft, waiter))
 		}
 	}
 	return all
+}
+
+// excluded reports whether a waiter can't have held the lock between two looks, since the same holds kept it out at both.
+func excluded(was, now driver.Status, waiter driver.Waiting) bool {
+	stayed := len(was.Holders) - len(changed(was.Holders, now.Holders))
+	switch {
+	case was.Slots > 0:
+		return stayed >= was.Slots
+	case was.Shared && waiter.Shared:
+		return false
+	}
+	return stayed > 0
 }
 
 func newEvent(kind, name string, h *holderJSON) event {
