@@ -2,7 +2,10 @@ package sqlitelock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"os"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -82,7 +85,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	a.unwatch()
 	start := driver.Now()
 	v := new(verdict) // of its own: if we leave, the writer goes on using it
-	err := a.d.do(ctx, &op{
+	err := a.ask(ctx, &op{
 		lasting: true,
 		run:     func(t *tx) error { *v = verdict{}; return a.decide(t, v, start) },
 		late:    func(t *tx) error { return a.undo(t, v) },
@@ -98,6 +101,50 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	}
 	a.watched = v.watch
 	return v.lease, v.sleep, v.err
+}
+
+const (
+	// answerTimeout bounds the wait for one answer. It ends before the core gives up, whose error can't tell why.
+	answerTimeout = driver.AnswerTimeout * 9 / 10
+
+	// slow is how long an answer takes that is worth a word. Most take less than 1 ms, and those of a crowd some 10 ms.
+	slow = 100 * time.Millisecond
+)
+
+// errSilent is the cause of the end of a wait for an answer.
+var errSilent = errors.New("there was no answer")
+
+// ask has the writer run o. If there is no answer in time, which another process that has the turn to write can prevent, the
+// error says that the store is unavailable. A request that has a place in the queue waits on for longer, so as not to lose it.
+func (a *attempt) ask(ctx context.Context, o *op) error {
+	timeout := answerTimeout
+	if a.ticket != 0 {
+		timeout = driver.RetryTimeout
+	}
+	began := time.Now()
+	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errSilent)
+	defer cancel()
+	err := a.d.do(bounded, o)
+	took := time.Since(began)
+	switch {
+	case err == nil, bounded.Err() == nil, errors.Is(err, driver.ErrClosed):
+		return err
+	case errors.Is(err, errSilent):
+		return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slow), a.d.whoWrites())
+	case errors.Is(err, context.Cause(ctx)) && took > slow:
+		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, took.Round(slow), err)
+	}
+	return err
+}
+
+// whoWrites says what keeps the writer from writing.
+func (d *Driver) whoWrites() string {
+	for _, h := range lockedBy(d.side.lockingProcesses(), turnByte) {
+		if h.PID != os.Getpid() {
+			return fmt.Sprintf("pid %d (%s) writes to %s, and does not go on; is it stopped?", h.PID, h.Label, d.path)
+		}
+	}
+	return fmt.Sprintf("another process, or the disk, holds up who writes to %s", d.path)
 }
 
 func (a *attempt) unwatch() {
@@ -236,11 +283,26 @@ func (a *attempt) undo(t *tx, v *verdict) error {
 	return nil
 }
 
-// withdraw leaves neither a lease nor a place in the queue behind. It does not depend on the context of Acquire.
+// withdraw leaves neither a lease nor a place in the queue behind. It does not depend on the context of Acquire, and goes on
+// in the background if it takes longer than a moment.
 func (a *attempt) withdraw(l *lease) {
 	if l == nil && a.ticket == 0 {
 		return
 	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.takeBack(l)
+	}()
+	over := time.NewTimer(moment)
+	defer over.Stop()
+	select {
+	case <-done:
+	case <-over.C:
+	}
+}
+
+func (a *attempt) takeBack(l *lease) {
 	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
 	defer cancel()
 	a.d.do(ctx, &op{run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead

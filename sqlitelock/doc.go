@@ -39,7 +39,12 @@
 // MinHold keeps after a release outlives the process too.
 //
 // A process that is stopped in the middle of a transaction, which takes less than a millisecond, stops all others that
-// use the file until it goes on or is killed. Their calls then return when their contexts are done.
+// use the file until it goes on or is killed. Their calls return soon after their contexts are done. An Acquire that gets
+// no answer for 4.5 seconds fails with [driver.ErrUnavailable], and names that process if it can be seen; one that has
+// its place in the queue keeps it for a minute.
+//
+// A holder whose lease is broken by force learns of it when it renews or releases the lease, or hands it over in its
+// process: no lock of the kernel can wake it.
 //
 // # Fencing
 //

@@ -42,6 +42,8 @@ func (j job) do(ctx context.Context) error {
 		return j.cycle(ctx, d)
 	case "wrap":
 		return j.wrap(ctx, d)
+	case "stop in turn", "stop in transaction":
+		return j.stopAtWork(ctx, d)
 	case "wait":
 		return j.waitMany(ctx, d)
 	default:

@@ -36,8 +36,15 @@ const (
 	opLeft // the caller no longer waits for it
 )
 
-// withdrawal bounds the calls that undo, after a cancellation, what was asked for.
-const withdrawal = time.Second
+const (
+	// withdrawal bounds the calls that undo, after a cancellation, what was asked for.
+	withdrawal = time.Second
+
+	// moment is for how long a caller whose context is done waits for what is being done for it: to see its outcome, and then
+	// to see it undone. Both together are within driver.CancelTimeout. A transaction takes less than 1 ms, and 10 ms on a
+	// slow disk.
+	moment = driver.CancelTimeout / 4
+)
 
 // do has the writer run o. It returns soon after ctx is done, also if the disk or another process holds the writer up.
 func (d *Driver) do(ctx context.Context, o *op) error {
@@ -64,12 +71,12 @@ func (o *op) leave(cause error) error {
 	if o.state.CompareAndSwap(opWaiting, opLeft) {
 		return cause
 	}
-	moment := time.NewTimer(100 * time.Millisecond) // a transaction takes less than 1 ms, and 10 ms on a slow disk
-	defer moment.Stop()
+	over := time.NewTimer(moment)
+	defer over.Stop()
 	select {
 	case err := <-o.done:
 		return err
-	case <-moment.C:
+	case <-over.C:
 	}
 	if o.state.CompareAndSwap(opRunning, opLeft) {
 		return cause

@@ -39,4 +39,22 @@ var sqliteSafetyMutants = []mutant{
 		old: "\tcase was.Shared && waiter.Shared:\n\t\treturn false\n",
 		new: "",
 	},
+	{
+		breaks: "sqlite: an acquisition returns soon after its deadline while a stopped process keeps the turn",
+		file:   "sqlitelock/write.go", run: "TestStoppedAtWork",
+		old: "moment = driver.CancelTimeout / 4",
+		new: "moment = driver.CancelTimeout * 4",
+	},
+	{
+		breaks: "sqlite: an acquisition that may not wait ends while a stopped process keeps the turn",
+		file:   "sqlitelock/acquire.go", run: "TestStoppedAtWork",
+		old: "err := a.d.do(bounded, o)",
+		new: "err := a.d.do(ctx, o)",
+	},
+	{
+		breaks: "sqlite: a deadline that ends without an answer does not mean that the lock is held",
+		file:   "sqlitelock/acquire.go", run: "TestStoppedAtWork",
+		old: "case errors.Is(err, context.Cause(ctx)) && took > slow:",
+		new: "case false:",
+	},
 }
