@@ -63,5 +63,5 @@
 //
 // # Options
 //
-// [Fencing] gives up the durability of tokens for speed.
+// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database that is created.
 package sqlitelock

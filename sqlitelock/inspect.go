@@ -117,7 +117,7 @@ func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
 	}
 	if d.reader == nil {
 		var err error
-		if d.reader, err = connect(d.path, false, d.closed); err != nil {
+		if d.reader, err = connect(d.path, d.closed); err != nil {
 			return d.explain(err)
 		}
 	}

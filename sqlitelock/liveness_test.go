@@ -418,7 +418,7 @@ func TestIdleWaiters(t *testing.T) {
 func TestBusyDatabase(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
-	other, err := connect(path, false, func() bool { return false })
+	other, err := connect(path, func() bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package sqlitelock
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -170,9 +171,13 @@ func network(magic uint32) string {
 	}
 }
 
-// checkFile reports what keeps us from writing to the file, if it is there.
+// noFollow opens no symbolic link.
+const noFollow = unix.O_NOFOLLOW
+
+// checkFile reports what keeps us from writing to the file, if it is there. A symbolic link to the database was followed
+// before; one in the place of a file beside it would lead to a file of something else.
 func checkFile(path string) error {
-	fi, err := os.Stat(path)
+	fi, err := os.Lstat(path)
 	switch {
 	case os.IsNotExist(err):
 		return nil
@@ -184,8 +189,16 @@ func checkFile(path string) error {
 	case !fi.Mode().IsRegular():
 		return fmt.Errorf("%w file: %s is not a regular file", driver.ErrInvalid, path)
 	}
-	return access(path, unix.R_OK|unix.W_OK)
+	err = access(path, unix.R_OK|unix.W_OK)
+	if errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and all those beside "+
+			"it, with that group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())
+	}
+	return err
 }
+
+// groupOf returns the id of the group that a file belongs to.
+func groupOf(fi os.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Gid) }
 
 // inode returns the number of a file in its file system.
 func inode(fi os.FileInfo) int64 {

@@ -18,6 +18,8 @@ const (
 	lockNone
 )
 
+const noFollow = 0
+
 // Open calls checkFolder first, so the rest is never reached.
 func checkFolder(string) error {
 	return fmt.Errorf("%w platform: SQLite locks need Linux, for its locks on open file descriptions; this is %s",
@@ -29,6 +31,7 @@ func fcntlLock(uintptr, int16, int64, int64, bool) error   { return errors.ErrUn
 func fcntlWriteLocked(uintptr, int64, int64) (bool, error) { return false, errors.ErrUnsupported }
 func bootID() (string, error)                              { return "", errors.ErrUnsupported }
 func bootClock() (func() int64, error)                     { return nil, errors.ErrUnsupported }
+func groupOf(os.FileInfo) int                              { return 0 }
 func inode(os.FileInfo) int64                              { return 0 }
 func diskFull(string) bool                                 { return false }
 

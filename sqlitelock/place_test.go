@@ -20,7 +20,12 @@ import (
 // sql makes the database at path by running statements.
 func sql(t *testing.T, path string, statements ...string) {
 	t.Helper()
-	db, err := connect(path, true, func() bool { return false })
+	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	db, err := connect(path, func() bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,4 +281,188 @@ func TestParseTimeShift(t *testing.T) {
 			t.Errorf("parseTimeShift(%q) = %d, %v; want %d, error %v", tt.text, got, err, tt.want, tt.bad)
 		}
 	}
+}
+
+// umask sets the umask of this process for a test.
+func umask(t *testing.T, mask int) {
+	t.Helper()
+	old := syscall.Umask(mask)
+	t.Cleanup(func() { syscall.Umask(old) })
+}
+
+// modes returns the permissions of the files of a database.
+func modes(t *testing.T, path string) (all [len(suffixes)]fs.FileMode) {
+	t.Helper()
+	for i, suffix := range suffixes {
+		fi, err := os.Stat(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = fi.Mode().Perm()
+	}
+	return all
+}
+
+func TestMode(t *testing.T) {
+	const group = 4242
+	tests := []struct {
+		name  string
+		opts  []Option
+		umask int
+		old   fs.FileMode // of a database that was there before, without the files beside it; 0 if there was none
+		want  [len(suffixes)]fs.FileMode
+	}{
+		{name: "Default", want: [...]fs.FileMode{0o600, 0o600, 0o600, 0o600}},
+		{name: "Group", opts: []Option{Mode(0o660)}, umask: 0o077, want: [...]fs.FileMode{0o660, 0o660, 0o660, 0o660}},
+		{name: "All", opts: []Option{Mode(0o666)}, umask: 0o077, want: [...]fs.FileMode{0o666, 0o666, 0o666, 0o666}},
+		{name: "OldGroup", old: 0o660, umask: 0o077, want: [...]fs.FileMode{0o660, 0o660, 0o660, 0o660}},
+		{name: "OldReadable", opts: []Option{Mode(0o666)}, old: 0o644, want: [...]fs.FileMode{0o644, 0o600, 0o600, 0o600}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := newPath(t)
+			root := os.Geteuid() == 0
+			if root {
+				if err := os.Chown(filepath.Dir(path), -1, group); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.old != 0 {
+				d := open(t, path, Mode(0o600))
+				release(t, acquire(t, d, request("earlier")))
+				d.Close()
+				sql(t, path, `PRAGMA wal_checkpoint(TRUNCATE)`)
+				for _, suffix := range suffixes[1:] {
+					os.Remove(path + suffix)
+				}
+				if err := os.Chmod(path, tt.old); err != nil {
+					t.Fatal(err)
+				}
+			}
+			umask(t, tt.umask)
+			d := open(t, path, tt.opts...)
+			release(t, acquire(t, d, request("now")))
+			if got := modes(t, path); got != tt.want {
+				t.Errorf("modes = %o, want %o", got, tt.want)
+			}
+			for _, suffix := range suffixes {
+				fi, err := os.Stat(path + suffix)
+				if err == nil && root && tt.old == 0 && fi.Mode()&0o060 == 0o060 && groupOf(fi) != group {
+					t.Errorf("file%s belongs to the group %d, want that of the folder", suffix, groupOf(fi))
+				}
+			}
+			if left, _ := filepath.Glob(filepath.Dir(path) + "/.snib-*"); len(left) > 0 {
+				t.Errorf("%q are left", left)
+			}
+		})
+	}
+	for _, mode := range []fs.FileMode{0, 0o400, 0o644, 0o640, 0o620, 0o060, 0o700, 0o1600, fs.ModeSetuid | 0o600} {
+		if d, err := Open(newPath(t), Mode(mode)); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Open with mode %#o = %v, %v, want ErrInvalid", mode, d, err)
+		}
+	}
+}
+
+// TestReaderBlocksNobody: another user can't open the files, and so neither lock their bytes nor read owner ids.
+func TestReaderBlocksNobody(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be two users")
+	}
+	umask(t, 0)
+	path := newPath(t)
+	d := open(t, path)
+	acquire(t, d, request("holder"))
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		if fi, err := os.Stat(dir); err == nil && fi.Mode()&0o005 != 0o005 {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	asNobody(func() {
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("the folder is closed, so nothing is shown: %v", err)
+		}
+		for _, suffix := range suffixes {
+			f, err := os.Open(path + suffix)
+			if err == nil {
+				err = setLock(f, lockRead, turnByte, false)
+				f.Close()
+			}
+			if !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("to open file%s and to lock a byte of it = %v, want ErrPermission", suffix, err)
+			}
+		}
+		if _, err := Open(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "belongs to uid 0 ") {
+			t.Errorf("Open by another user = %v, want ErrPermission that tells whose file it is", err)
+		}
+	})
+}
+
+// TestPlantedLink: a link in the place of a file beside the database leads nobody to another file.
+func TestPlantedLink(t *testing.T) {
+	for _, suffix := range suffixes[1:] {
+		for _, exists := range []bool{true, false} {
+			path := newPath(t)
+			target := filepath.Join(t.TempDir(), "target")
+			if exists {
+				write(t, target, "text")
+			}
+			if err := os.Symlink(target, path+suffix); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, path, driver.ErrInvalid, "not a regular file")
+			if text, err := os.ReadFile(target); exists && string(text) != "text" || !exists && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("Open with a link at file%s has changed its target to %q, %v", suffix, text, err)
+			}
+		}
+	}
+}
+
+// TestDeletedInUse: when a file was deleted while processes use it, both they and new ones say so.
+func TestDeletedInUse(t *testing.T) {
+	for _, suffix := range suffixes[:3] {
+		t.Run("file"+suffix, func(t *testing.T) {
+			path := newPath(t)
+			d := open(t, path)
+			acquire(t, d, request("holder"))
+			if err := os.Remove(path + suffix); err != nil {
+				t.Fatal(err)
+			}
+			next, err := Open(path)
+			if err == nil {
+				defer next.Close()
+				_, err = try(next, request("other"))
+			}
+			if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "deleted") || strings.Contains(err.Error(), "boot") {
+				t.Errorf("by a new driver, Open or Acquire = %v, want words about a deleted file", err)
+			}
+			if _, err := try(d, request("other")); err == nil || !strings.Contains(err.Error(), "deleted") {
+				t.Errorf("by the old driver, Acquire = %v, want words about a deleted file", err)
+			}
+		})
+	}
+}
+
+// TestLogReplaced: an empty log in the place of that which processes use is found out.
+func TestLogReplaced(t *testing.T) {
+	path := newPath(t)
+	d := open(t, path)
+	acquire(t, d, request("holder"))
+	if err := os.Remove(path + walSuffix); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path+walSuffix, "")
+	next, err := Open(path)
+	if err == nil {
+		defer next.Close()
+		_, err = try(next, request("other"))
+	}
+	if err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), "deleted or replaced") {
+		t.Errorf("Open or Acquire = %v, want words about a replaced file", err)
+	}
+}
+
+func TestNoFiles(t *testing.T) {
+	refused(t, "/proc/locks.db", driver.ErrInvalid, "no file can be created")
 }

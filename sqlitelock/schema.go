@@ -2,8 +2,10 @@ package sqlitelock
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -83,14 +85,25 @@ func checkPlace(path string) error {
 	if err := checkFolder(dir); err != nil {
 		return err
 	}
-	return checkFile(path)
+	for _, suffix := range suffixes {
+		if err := checkFile(path + suffix); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prepare connects to the database, which it creates if need be, and checks that it is one of ours.
 func (d *Driver) prepare() (conn, error) {
+	if err := d.checkDeleted(); err != nil {
+		return nil, err
+	}
 	// A file that is somebody else's must be found out before anything is created beside it.
-	if fi, err := os.Stat(d.path); err == nil && fi.Size() > 0 {
-		db, ready, err := d.check(false)
+	if size(d.path) > 0 {
+		if err := d.completeFiles(); err != nil {
+			return nil, err
+		}
+		db, ready, err := d.check()
 		if err != nil || ready {
 			return db, err
 		}
@@ -101,9 +114,41 @@ func (d *Driver) prepare() (conn, error) {
 	return d.create()
 }
 
+// size returns the size of a file, 0 if it is not there.
+func size(path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}
+
+// completeFiles creates the files of SQLite's beside a database of ours that has none, as after it was copied: SQLite would
+// let everybody read them. Where there is a log, SQLite has made both.
+func (d *Driver) completeFiles() error {
+	if _, err := os.Lstat(d.path + walSuffix); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	header := make([]byte, 72)
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.ReadFull(f, header); err != nil || binary.BigEndian.Uint32(header[68:]) != applicationID {
+		return nil //nolint:nilerr // it is not ours, which check says
+	}
+	return first(
+		func() error { return d.makeFile(walSuffix) },
+		func() error { return d.makeFile(shmSuffix) })
+}
+
 // create makes the tables, unless another process did in the meantime: turns keep them apart.
 func (d *Driver) create() (_ conn, err error) {
-	side, err := openSidecar(d.path + ".live")
+	if err := d.makeFile(liveSuffix); err != nil {
+		return nil, err
+	}
+	side, err := openSidecar(d.path + liveSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +156,10 @@ func (d *Driver) create() (_ conn, err error) {
 	if err := side.takeTurn(); err != nil {
 		return nil, err
 	}
-	db, ready, err := d.check(true)
+	if err := d.createEmpty(); err != nil {
+		return nil, err
+	}
+	db, ready, err := d.check()
 	if err != nil || ready {
 		return db, err
 	}
@@ -119,6 +167,56 @@ func (d *Driver) create() (_ conn, err error) {
 		return nil, errors.Join(d.explain(err), db.close())
 	}
 	return db, nil
+}
+
+// createEmpty makes a database without tables, unless there is one. SQLite gives the log other permissions than the database
+// has, and deletes the log of a database without pages. So the page is written last, beside a log that is there.
+func (d *Driver) createEmpty() error {
+	if size(d.path) > 0 {
+		return nil
+	}
+	for _, suffix := range []string{walSuffix, shmSuffix} { // of a database that was deleted
+		if err := os.Remove(d.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	page, err := firstPage(filepath.Dir(d.path))
+	if err != nil {
+		return d.explain(err)
+	}
+	for _, suffix := range suffixes {
+		if err := d.makeFile(suffix); err != nil {
+			return err
+		}
+	}
+	f, err := os.OpenFile(d.path, os.O_WRONLY|noFollow, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(page)
+	return errors.Join(err, f.Close())
+}
+
+// firstPage returns what stands in a database without tables whose journal is a write-ahead log.
+func firstPage(dir string) (_ []byte, err error) {
+	temp, err := os.MkdirTemp(dir, ".snib-*")
+	if err != nil {
+		return nil, cantCreate(filepath.Join(dir, "locks.db"), err)
+	}
+	defer os.RemoveAll(temp) //nolint:errcheck // nothing in it is of use to anybody
+	path := filepath.Join(temp, "db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return nil, err
+	}
+	db, err := connect(path, func() bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.exec(`PRAGMA journal_mode = WAL`)
+	if err := errors.Join(err, db.close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 // setUp makes an empty database one of ours, wholly or not at all.
@@ -141,8 +239,8 @@ func setUp(db conn) (err error) {
 
 // check opens the database and reports whether it is ready for use. One that is empty is not; one that belongs to
 // something else is an error.
-func (d *Driver) check(create bool) (_ conn, ready bool, err error) {
-	db, err := connect(d.path, create, d.closed)
+func (d *Driver) check() (_ conn, ready bool, err error) {
+	db, err := connect(d.path, d.closed)
 	if err != nil {
 		return nil, false, d.explain(err)
 	}
@@ -208,7 +306,8 @@ func (d *Driver) explain(err error) error {
 		if diskFull(filepath.Dir(d.path)) { // not every build of SQLite tells one from the other
 			return d.full(err)
 		}
-		return fmt.Errorf("%s: %w", d.path, err)
+		return fmt.Errorf("%s: %w; if a file of the database was deleted or replaced, stop all processes that use it, then start them again",
+			d.path, err)
 	case codeCantOpen:
 		return fmt.Errorf("open %s: %w", d.path, err)
 	}

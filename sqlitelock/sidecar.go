@@ -39,13 +39,13 @@ type watch struct {
 	blocked bool // a goroutine waits in the kernel for the byte, which is another driver's
 }
 
-// openSidecar opens the file, and creates it if need be.
+// openSidecar opens the file. It follows no link: who can write to the folder could lead it to another file.
 func openSidecar(path string) (*sidecar, error) {
-	hold, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	hold, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
 		return nil, err
 	}
-	look, err := os.OpenFile(path, os.O_RDWR, 0)
+	look, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
 		return nil, errors.Join(err, hold.Close())
 	}
@@ -65,7 +65,7 @@ func (s *sidecar) intact() error { return sameFile(s.file, s.path) }
 // sameFile reports, as an error, that path no longer leads to the file that it led to. That one must be open still: the
 // numbers of files that are gone are given again.
 func sameFile(was os.FileInfo, path string) error {
-	now, err := os.Stat(path)
+	now, err := os.Lstat(path)
 	if err == nil && os.SameFile(was, now) {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (s *sidecar) unlock(at int64) {
 
 // lockApart locks a byte through an open file of its own, which a child process may inherit.
 func (s *sidecar) lockApart(at int64) (*os.File, error) {
-	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	f, err := os.OpenFile(s.path, os.O_RDWR|noFollow, 0)
 	if err != nil {
 		return nil, err
 	}

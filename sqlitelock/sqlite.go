@@ -57,13 +57,9 @@ type wasmConn struct {
 	stmts map[string]*sqlite3.Stmt
 }
 
-// connect opens a database. While it is busy, calls wait until closing reports true.
-func connect(path string, create bool, closing func() bool) (conn, error) {
-	flags := sqlite3.OPEN_READWRITE
-	if create {
-		flags |= sqlite3.OPEN_CREATE
-	}
-	db, err := sqlite3.OpenFlags(path, flags)
+// connect opens a database, whose file must exist. While it is busy, calls wait until closing reports true.
+func connect(path string, closing func() bool) (conn, error) {
+	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, err
 	}

@@ -22,12 +22,13 @@ var (
 // A Driver takes leases in one SQLite file. It is safe for concurrent use.
 type Driver struct {
 	path    string
-	file    os.FileInfo // of the database, which a connection keeps open
+	files   [len(suffixes)]os.FileInfo // of all files, which a connection and side keep open
 	side    *sidecar
 	live    int64 // the sidecar's inode
 	boot    string
 	now     func() int64 // the boot clock
 	durable bool
+	mode    fs.FileMode // of a database that is created
 
 	life    context.Context // done when Close is called
 	end     context.CancelFunc
@@ -64,7 +65,7 @@ func Fencing(strength driver.Fencing) Option {
 // and [driver.ErrInvalid] if the place can't be used: the database of another program or of a newer version, a network
 // file system, or a system other than Linux.
 func Open(path string, opts ...Option) (*Driver, error) {
-	d := &Driver{durable: true, ops: make(chan *op), written: make(chan struct{})}
+	d := &Driver{durable: true, mode: 0o600, ops: make(chan *op), written: make(chan struct{})}
 	for _, opt := range opts {
 		if err := opt(d); err != nil {
 			return nil, err
@@ -107,13 +108,18 @@ func (d *Driver) start(db conn) (err error) {
 	if _, err := db.exec(`PRAGMA synchronous = NORMAL`); err != nil { // the writer raises it for what must last
 		return d.explain(err)
 	}
-	if d.file, err = os.Stat(d.path); err != nil {
+	if err := d.makeFile(liveSuffix); err != nil {
 		return err
 	}
-	if d.side, err = openSidecar(d.path + ".live"); err != nil {
+	if d.side, err = openSidecar(d.path + liveSuffix); err != nil {
 		return err
 	}
 	d.live = inode(d.side.file)
+	for i, suffix := range suffixes {
+		if d.files[i], err = os.Lstat(d.path + suffix); err != nil {
+			return errors.Join(err, d.side.close())
+		}
+	}
 	return nil
 }
 

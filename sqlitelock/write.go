@@ -376,7 +376,13 @@ func (t *tx) lockApart(at int64) (*os.File, error) {
 // closed reports whether Close was called.
 func (d *Driver) closed() bool { return d.life.Err() != nil }
 
-// intact reports that one of our files was replaced or deleted.
+// intact reports that one of our files was replaced or deleted. With another log, or another index of it, SQLite's locks do
+// not keep us and other processes apart.
 func (d *Driver) intact() error {
-	return first(d.side.intact, func() error { return sameFile(d.file, d.path) })
+	for i, suffix := range suffixes {
+		if err := sameFile(d.files[i], d.path+suffix); err != nil {
+			return err
+		}
+	}
+	return nil
 }

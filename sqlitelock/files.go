@@ -1,0 +1,134 @@
+package sqlitelock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// The files beside the database.
+const (
+	walSuffix  = "-wal"
+	shmSuffix  = "-shm"
+	liveSuffix = ".live"
+)
+
+// suffixes are those of all files of a database.
+var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
+
+// Mode sets the permissions of a database that is created, and of the files beside it, whatever the umask. The default,
+// 0600, is for one user. 0660 is for the members of the folder's group as well, and 0666 for everybody. A database that
+// exists keeps its mode, and files that are created beside it get the same.
+//
+// Who may use the file can free each lock in it. Who may only read it could block everybody, and read the owner ids with
+// which locks are released: a mode with a class that may only read or only write is a [driver.ErrInvalid].
+func Mode(mode fs.FileMode) Option {
+	return func(d *Driver) error {
+		if mode != closed(mode) || mode&0o600 != 0o600 {
+			return fmt.Errorf("%w mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do",
+				driver.ErrInvalid, mode)
+		}
+		d.mode = mode
+		return nil
+	}
+}
+
+// closed is the mode without the permissions of those who may not both read and write.
+func closed(mode fs.FileMode) fs.FileMode {
+	var kept fs.FileMode
+	for _, class := range []fs.FileMode{0o600, 0o060, 0o006} {
+		if mode&class == class {
+			kept |= class
+		}
+	}
+	return kept
+}
+
+// makeFile creates an empty file of the database unless there is something with that name already. Others see it with
+// its permissions or not at all.
+func (d *Driver) makeFile(suffix string) error {
+	path := d.path + suffix
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	mode, group, err := d.access()
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".snib-*") // SQLite and the umask would give it other permissions
+	if err != nil {
+		return cantCreate(path, err)
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // it is empty
+	if mode&0o060 != 0 {
+		err = f.Chown(-1, group)
+	}
+	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		return fmt.Errorf("let the group of %s use %s: %w", filepath.Dir(path), path, err)
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return cantCreate(path, err)
+	}
+	return nil
+}
+
+// access returns the permissions and the group that a new file gets: those of the database if that exists, else those
+// that were asked for, and the folder's group.
+func (d *Driver) access() (mode fs.FileMode, group int, err error) {
+	db, err := os.Stat(d.path)
+	if err == nil {
+		return closed(db.Mode().Perm()) | 0o600, groupOf(db), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, err
+	}
+	dir, err := os.Stat(filepath.Dir(d.path))
+	if err != nil {
+		return 0, 0, err
+	}
+	return d.mode, groupOf(dir), nil
+}
+
+// checkDeleted reports that a file is not there although processes have bytes of the sidecar locked. With a new file they would not see one another's locks.
+func (d *Driver) checkDeleted() error {
+	if d.missingFile() == "" {
+		return nil
+	}
+	side, err := openSidecar(d.path + liveSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer side.close() //nolint:errcheck // nothing is locked in it
+	inUse := side.anyLocked(blockSize, 0)
+	gone := d.missingFile() // again: another process may have created the database meanwhile, and locked a byte
+	if !inUse || gone == "" {
+		return nil
+	}
+	return fmt.Errorf("%s was deleted while processes use it; stop them all, then start them again", gone)
+}
+
+// missingFile returns the path of one of SQLite's files that is not there, or "".
+func (d *Driver) missingFile() string {
+	for _, suffix := range []string{"", walSuffix, shmSuffix} {
+		if _, err := os.Lstat(d.path + suffix); errors.Is(err, fs.ErrNotExist) {
+			return d.path + suffix
+		}
+	}
+	return ""
+}
+
+// cantCreate tells a folder in which nothing can be created, such as /proc, from one that does not exist.
+func cantCreate(path string, err error) error {
+	dir := filepath.Dir(path)
+	if _, found := os.Stat(dir); found == nil && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w place: no file can be created in %s; name one on a local disk", driver.ErrInvalid, dir)
+	}
+	return err
+}
