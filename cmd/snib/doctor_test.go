@@ -93,7 +93,7 @@ func TestDoctorReplicas(t *testing.T) {
 	store(t)
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
-	wantUnmet(t, "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName(), "note persistence", "unmet min-replicas-to-write")
+	wantUnmet(t, "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName(), "note access", "note persistence", "unmet min-replicas-to-write")
 }
 
 // TestDoctorNoLock: that no lock can be taken has exit codes of its own, whatever else is found.

@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
@@ -39,6 +41,8 @@ type place struct {
 	url   string // canonical: the same for every way to write it; without secrets
 	empty bool   // nothing was ever made there, so nobody holds anything
 	open  func() (driver.Driver, error)
+
+	transport *transport // nil if there is no server
 }
 
 // Schemes are the kinds of stores, in the order in which the help shows them.
@@ -67,6 +71,8 @@ func Schemes() []Scheme {
 type Store struct {
 	driver.Driver
 	URL string // canonical, without secrets
+
+	transport *transport
 }
 
 // Private reports whether nobody outside this process can see the store.
@@ -85,7 +91,7 @@ func Open(url string, create bool) (*Store, error) {
 		return nil, err
 	}
 	if at.empty && !create {
-		return &Store{memlock.New(), at.url}, nil
+		return &Store{Driver: memlock.New(), URL: at.url}, nil
 	}
 	d, err := at.open()
 	if errors.Is(err, ErrConfig) {
@@ -94,7 +100,7 @@ func Open(url string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, in(at.url, err)
 	}
-	return &Store{d, at.url}, nil
+	return &Store{d, at.url, at.transport}, nil
 }
 
 // resolve finds where url points to without touching it.
@@ -104,7 +110,7 @@ func resolve(url string) (place, error) {
 		if err != nil {
 			return place{}, err
 		}
-		return sqlite(file)
+		return sqliteFile(file)
 	}
 	name, rest, ok := strings.Cut(url, ":")
 	if !ok || strings.ContainsFunc(name, notInScheme) {
@@ -162,20 +168,66 @@ func DefaultFile() (string, error) {
 	return filepath.Join(home, ".local", "state", "snib", "locks.db"), nil
 }
 
-// makeStateFolder makes the folder of the default file. It is for its user only: whoever can write to the file can free
-// each lock in it.
+// makeStateFolder makes the folder of the default file. It is for its user only: whoever can write to the folder can put
+// another file in the place of that one.
 func makeStateFolder() error {
 	file, err := DefaultFile()
 	if err != nil {
 		return err
 	}
-	return os.MkdirAll(filepath.Dir(file), 0o700)
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	switch {
+	case int(owner) != os.Geteuid():
+		return fmt.Errorf("%w: %s, the folder of the default file, belongs to uid %d; name a file of your own with --url sqlite:PATH",
+			ErrConfig, dir, owner)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%w: %s, the folder of the default file, has mode %#o, so others can replace the file; chmod 700 it",
+			ErrConfig, dir, info.Mode().Perm())
+	}
+	return nil
 }
 
-func sqlite(path string) (place, error) {
+const sqliteForm = "sqlite:PATH[?mode=0660]"
+
+// sqlite is the [Scheme] of a SQLite file. What follows the last question mark is parameters.
+func sqlite(rest string) (place, error) {
+	path, query, _ := cutLast(rest, "?")
 	if path == "" {
 		return place{}, fmt.Errorf("%w URL: sqlite: needs a path, such as sqlite:/var/lib/snib/locks.db", ErrConfig)
 	}
+	var opts []sqlitelock.Option
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch mode, err := strconv.ParseUint(value, 8, 12); {
+		case pair == "":
+		case name != "mode":
+			return place{}, fmt.Errorf("%w URL: sqlite: it has a parameter that there is not; the form is %s", ErrConfig, sqliteForm)
+		case err != nil || len(opts) > 0:
+			return place{}, fmt.Errorf("%w URL: sqlite: mode is one octal number, such as 0660; the form is %s", ErrConfig, sqliteForm)
+		default:
+			opts = append(opts, sqlitelock.Mode(fs.FileMode(mode)))
+		}
+	}
+	return sqliteFile(path, opts...)
+}
+
+// cutLast is strings.Cut around the last sep.
+func cutLast(text, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(text, sep); i >= 0 {
+		return text[:i], text[i+len(sep):], true
+	}
+	return text, "", false
+}
+
+func sqliteFile(path string, opts ...sqlitelock.Option) (place, error) {
 	path, err := canonical(path)
 	if err != nil {
 		return place{}, err
@@ -185,7 +237,7 @@ func sqlite(path string) (place, error) {
 		url:   "sqlite:" + path,
 		empty: errors.Is(err, fs.ErrNotExist),
 		open: func() (driver.Driver, error) {
-			d, err := sqlitelock.Open(path)
+			d, err := sqlitelock.Open(path, opts...)
 			if err != nil {
 				return nil, explainSQLite("sqlite:"+path, err)
 			}

@@ -39,7 +39,7 @@ func (k etcdKind) resolve(rest string) (place, error) {
 	case u.keep:
 		return place{}, k.bad("its parameter suspended is ZooKeeper's")
 	}
-	return place{url: u.String(), open: func() (driver.Driver, error) { return openEtcd(u) }}, nil
+	return place{url: u.String(), open: func() (driver.Driver, error) { return openEtcd(u) }, transport: u.transport("")}, nil
 }
 
 // openEtcd connects. Whether anybody is there, and who we are to them, is said by the first question.

@@ -59,6 +59,9 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.URL, err)
 	}
+	if s.transport != nil {
+		all = append(all, s.transport.findings()...)
+	}
 	return all, nil
 }
 

@@ -38,7 +38,7 @@ func mySQL(rest string) (place, error) {
 		c.Timeout = dialSQL
 	}
 	name := "mysql://" + url.User(c.User).String() + "@" + c.Addr + "/" + c.DBName
-	return place{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }}, nil
+	return place{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(c)}, nil
 }
 
 func hostPort(u *url.URL, port string) string {

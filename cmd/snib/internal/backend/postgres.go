@@ -42,7 +42,7 @@ func postgres(rest string) (place, error) {
 	}
 	host := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
 	url := "postgres://" + c.ConnConfig.User + "@" + host + "/" + c.ConnConfig.Database
-	return place{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }}, nil
+	return place{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(c.ConnConfig)}, nil
 }
 
 func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {

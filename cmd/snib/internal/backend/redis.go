@@ -21,7 +21,7 @@ func (k redisKind) resolve(rest string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return place{url: u.String(), open: u.open}, nil
+	return place{url: u.String(), open: u.open, transport: u.transport("set requirepass, or users with ACL")}, nil
 }
 
 func (u *redisURL) open() (driver.Driver, error) {

@@ -80,7 +80,7 @@ func (k zkKind) resolve(rest string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	return place{url: u.String(), open: u.open}, nil
+	return place{url: u.String(), open: u.open, transport: u.transport("")}, nil
 }
 
 // parse reads what follows the scheme and its colon.

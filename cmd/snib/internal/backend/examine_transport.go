@@ -1,0 +1,131 @@
+package backend
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+)
+
+// A transport is how a URL has us reach a server, and log in there.
+type transport struct {
+	hosts []string // host:port, or the path of a socket
+
+	tls      bool // else what is sent is not encrypted, or need not be
+	insecure bool // the server's certificate is not verified
+
+	login   bool   // with a password, or a certificate of ours
+	noLogin string // what makes the server ask for one; empty if the server is asked whether it does
+
+	secrets []string // files with passwords and keys
+}
+
+// findings says what others can do to the locks because of how we reach the server.
+func (t *transport) findings() []Finding {
+	var all []Finding
+	if t.noLogin != "" {
+		all = append(all, tell("access", t.loginText(), t.login || t.socket(), Note,
+			"anybody who reaches the server can free each lock: "+t.noLogin))
+	}
+	all = append(all, t.encryption())
+	for _, file := range t.secrets {
+		if f, ok := secretFinding(file); ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (t *transport) loginText() string {
+	switch {
+	case t.login:
+		return "we log in"
+	case t.socket():
+		return "through a socket of this host"
+	}
+	return "the server lets us in without a password"
+}
+
+func (t *transport) encryption() Finding {
+	const between = "whoever is between us and the server can read what is sent, and free each lock: "
+	switch {
+	case t.local():
+		return Finding{Check: "transport", Verdict: Good, Value: "it does not leave this host"}
+	case !t.tls:
+		return Finding{"transport", Note, "what is sent is not encrypted, or need not be", between + "use TLS, or a tunnel"}
+	case t.insecure:
+		return Finding{"transport", Note, "TLS, but the server's certificate is not verified",
+			between + "verify it against the authority that signed it"}
+	}
+	return Finding{Check: "transport", Verdict: Good, Value: "TLS"}
+}
+
+// socket reports whether the server is reached by sockets in the file system.
+func (t *transport) socket() bool {
+	return !slices.ContainsFunc(t.hosts, func(host string) bool { return !strings.HasPrefix(host, "/") })
+}
+
+// local reports whether all hosts are this one.
+func (t *transport) local() bool {
+	return !slices.ContainsFunc(t.hosts, func(host string) bool {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		ip, err := netip.ParseAddr(host)
+		return host != "localhost" && !strings.HasPrefix(host, "/") && (err != nil || !ip.IsLoopback())
+	})
+}
+
+// secretFinding judges who may read a file with a secret, if others than its owner may.
+func secretFinding(file string) (Finding, bool) {
+	info, err := os.Stat(file)
+	if err != nil || info.Mode().Perm()&0o077 == 0 {
+		return Finding{}, false // that it can't be read is an error elsewhere
+	}
+	return Finding{"secret", Unmet, fmt.Sprintf("%s has mode %#o", file, info.Mode().Perm()),
+		"chmod 600: whoever can read it can log in, and free each lock"}, true
+}
+
+// transport of a URL in the form of those of Redis.
+func (u *redisURL) transport(noLogin string) *transport {
+	t := &transport{
+		hosts: u.hosts, tls: u.tls, insecure: u.insecure, noLogin: noLogin,
+		login: u.password != "" || u.passwordFile != "" || u.cert != "",
+	}
+	for _, file := range []string{u.passwordFile, u.sentinelPasswordFile, u.key} {
+		if file != "" {
+			t.secrets = append(t.secrets, file)
+		}
+	}
+	return t
+}
+
+// postgresTransport is that of a configuration. With sslmode=prefer, the default, and with require, pgx does not verify the
+// server's certificate.
+func postgresTransport(c *pgx.ConnConfig) *transport {
+	t := &transport{
+		hosts: []string{c.Host}, tls: c.TLSConfig != nil, login: c.Password != "",
+		noLogin: "see pg_hba.conf, where trust asks for no password",
+	}
+	if c.TLSConfig != nil {
+		t.insecure = c.TLSConfig.InsecureSkipVerify && c.TLSConfig.VerifyPeerCertificate == nil
+		t.login = t.login || len(c.TLSConfig.Certificates) > 0 || c.TLSConfig.GetClientCertificate != nil
+	}
+	for _, other := range c.Fallbacks {
+		t.hosts = append(t.hosts, other.Host)
+	}
+	return t
+}
+
+func mySQLTransport(c *mysql.Config) *transport {
+	none := c.TLSConfig == "" || c.TLSConfig == "false" || c.TLSConfig == "preferred"
+	return &transport{
+		hosts: []string{c.Addr}, tls: !none, insecure: c.TLSConfig == "skip-verify", login: c.Passwd != "",
+		noLogin: "give the account a password",
+	}
+}
