@@ -182,7 +182,7 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 		}{"snib.doctor/1", s.URL, toPromises(s.Info()), found})
 	}
 	var b strings.Builder
-	field(&b, "store", s.URL)
+	field(&b, "store", printable(s.URL))
 	for _, f := range found {
 		text := f.Check + ": " + f.Value
 		if f.Advice != "" {
@@ -194,7 +194,7 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 	field(&b, "fencing", fencing(info.Fencing))
 	for _, text := range info.Assumptions {
 		if !strings.HasPrefix(text, unmetPrefix) { // these stand above
-			field(&b, "rests on", text)
+			field(&b, "rests on", printable(text))
 		}
 	}
 	for _, f := range faults(info.Faults) {

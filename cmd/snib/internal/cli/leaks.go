@@ -344,7 +344,7 @@ func (l *leaking) mend(ctx context.Context, s *backend.Store, k leak) error {
 func (l *leaking) ask(found []leak, n int) error {
 	for _, k := range found {
 		if l.repairs(k) {
-			l.say("%s: %s: %s", k.kind, cut(printable(k.name), nameWidth), k.problem)
+			l.say("%s: %s: %s", k.kind, cut(listed(k.name), nameWidth), printable(k.problem))
 		}
 	}
 	l.say("who is not gone after all may still be at work; another can then start beside it")
@@ -414,7 +414,7 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 		return l.printJSON(doc)
 	case "name":
 		for _, k := range found {
-			if err := l.printf("%s\n", printable(k.name)); err != nil {
+			if err := l.printf("%s\n", listed(k.name)); err != nil {
 				return err
 			}
 		}
@@ -422,9 +422,9 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 	}
 	var b strings.Builder
 	for _, k := range found {
-		text := cut(printable(k.name), nameWidth) + ": " + k.problem
+		text := cut(listed(k.name), nameWidth) + ": " + printable(k.problem)
 		if k.library != "" {
-			text += "; left by " + k.library
+			text += "; left by " + printable(k.library)
 		}
 		if k.fixed {
 			text += "; freed"
@@ -435,7 +435,7 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 	case l.more:
 		l.tell("%d were found, and there may be more: see --limit", len(found))
 	case len(found) == 0:
-		l.tell("no leak among %s in %s", plural(l.looked, "lock"), s.URL)
+		l.tell("no leak among %s in %s", plural(l.looked, "lock"), printable(s.URL))
 	}
 	return l.printf("%s", b.String())
 }

@@ -74,17 +74,26 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 		return a.printJSON(doc)
 	case "name":
 		for _, st := range all {
-			if err := a.printf("%s\n", printable(st.Name)); err != nil {
+			if err := a.printf("%s\n", listed(st.Name)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if len(all) == 0 {
-		a.tell("no lock is held or waited for in %s", s.URL)
+		a.tell("no lock is held or waited for in %s", printable(s.URL))
 		return nil
 	}
 	return a.printTable(all)
+}
+
+// listed is the name of a lock as it is listed. One that looks as if it were quoted is quoted, so that no two names are listed
+// alike.
+func listed(name string) string {
+	if strings.HasPrefix(name, `"`) {
+		return strconv.Quote(name)
+	}
+	return printable(name)
 }
 
 // columns are the cells of one row of the table.
@@ -92,7 +101,7 @@ type columns struct{ name, holder, held, left, token, waiting string }
 
 func row(st driver.Status) columns {
 	c := columns{
-		name: printable(st.Name), holder: "-", held: "-", left: "-", token: "-", waiting: strconv.Itoa(len(st.Waiters)),
+		name: listed(st.Name), holder: "-", held: "-", left: "-", token: "-", waiting: strconv.Itoa(len(st.Waiters)),
 	}
 	if len(st.Holders) == 0 {
 		return c

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,41 @@ func TestHeldNotKnown(t *testing.T) {
 		cell := row(driver.Status{Holders: []driver.Holding{h}}).held
 		if cell != want.cell || !strings.HasSuffix(since(h), want.since) || heldBy(h) != want.phrase || !strings.HasSuffix(string(text), want.json) {
 			t.Errorf("a hold of %v is shown as %q, %q, %q, %s, want %+v", held, cell, since(h), heldBy(h), text, want)
+		}
+	}
+}
+
+// TestListedNames: what comes from a store can't upset a terminal, and no two names are listed alike.
+func TestListedNames(t *testing.T) {
+	const evil = "a\x1b]0;owned\a\u202e"
+	names := []string{"plain", `in "the" middle`, `"quoted"`, `"`, evil, strconv.Quote(evil), strconv.Quote(strconv.Quote(evil)), "\u009b31m"}
+	seen := make(map[string]string)
+	for _, name := range names {
+		got := listed(name)
+		if other, twice := seen[got]; twice {
+			t.Errorf("%q and %q are both listed as %s", name, other, got)
+		}
+		seen[got] = name
+		if back, err := strconv.Unquote(got); got != name && (err != nil || back != name) {
+			t.Errorf("%q is listed as %s, which means %q", name, got, back)
+		}
+	}
+	who := driver.Holder{Host: evil, Label: evil}
+	st := driver.Status{
+		Name:    evil,
+		Holders: []driver.Holding{{Owner: evil, Token: 1, Holder: who, Inherited: true, Heirs: []driver.Holder{{PID: 7, Label: evil}}}},
+		Waiters: []driver.Waiting{{Owner: evil, Holder: who}},
+	}
+	for _, output := range []string{"table", "name"} {
+		var out strings.Builder
+		a := &app{out: &out, err: &out}
+		s := &backend.Store{Driver: memlock.New(), URL: "sqlite:/" + evil}
+		l := &leaking{app: a, output: &choice{value: output}}
+		leaks := []leak{{kind: leakForeign, name: evil, problem: evil, library: evil}}
+		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output), a.printShow(s, st, output),
+			l.report(s, leaks), l.report(s, nil))
+		if err != nil || strings.ContainsAny(out.String(), "\x1b\a\u202e") {
+			t.Errorf("-o %s prints %q, %v", output, out.String(), err)
 		}
 	}
 }

@@ -51,10 +51,10 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 			info.Assumptions,
 		})
 	case "name":
-		return a.printf("%s\n", printable(st.Name))
+		return a.printf("%s\n", listed(st.Name))
 	}
 	var b strings.Builder
-	field(&b, "name", printable(st.Name))
+	field(&b, "name", listed(st.Name))
 	field(&b, "mode", longMode(st))
 	for _, h := range st.Holders {
 		holder(&b, h)
@@ -97,14 +97,14 @@ func since(h driver.Holding) string {
 
 // promises says what the store promises and what that rests on.
 func promises(b *strings.Builder, url string, info driver.Info) {
-	field(b, "store", url)
+	field(b, "store", printable(url))
 	field(b, "fencing", fencing(info.Fencing))
 	for _, text := range info.Assumptions {
 		if unmet, ok := strings.CutPrefix(text, unmetPrefix); ok {
-			field(b, "warning", unmet)
+			field(b, "warning", printable(unmet))
 			continue
 		}
-		field(b, "rests on", text)
+		field(b, "rests on", printable(text))
 	}
 }
 

@@ -310,7 +310,7 @@ func (w *watching) print(e event) error {
 	default:
 		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describe(e.Holder.holder()))
 	}
-	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), printable(e.Name), max(narrow, child.Width(syscall.Stdout))
+	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listed(e.Name), max(narrow, child.Width(syscall.Stdout))
 	room := width - len(head) - len("  ")
 	name = cut(name, max(room/3, room-len([]rune(who)))) // a long one leaves room for who
 	return w.printf("%s\n", cut(head+name+"  "+who, width))
