@@ -128,9 +128,9 @@ type Holding struct {
 	// driver does. Left is some long time then.
 	Endless bool
 
-	// Inherited means that the process that took the lease is gone, and that processes which inherited its Grant.File keep
-	// the lock taken until the last of them is gone. Left says nothing then. Heirs are those of these processes that can
-	// be seen.
+	// Inherited means that the process that took the lease is gone, and that processes which
+	// inherited its Grant.File keep the lock taken until the last of them is gone. Left says
+	// nothing then. Heirs are those of these processes that can be seen.
 	Inherited bool
 	Heirs     []Holder
 }

@@ -104,18 +104,21 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 }
 
 const (
-	// answerTimeout bounds the wait for one answer. It ends before the core gives up, whose error can't tell why.
+	// answerTimeout bounds the wait for one answer. It ends before the core gives up, whose error
+	// can't tell why.
 	answerTimeout = driver.AnswerTimeout * 9 / 10
 
-	// slow is how long an answer takes that is worth a word. Most take less than 1 ms, and those of a crowd some 10 ms.
+	// slow is how long an answer takes that is worth a word. Most take less than 1 ms, and those
+	// of a crowd some 10 ms.
 	slow = 100 * time.Millisecond
 )
 
 // errSilent is the cause of the end of a wait for an answer.
 var errSilent = errors.New("there was no answer")
 
-// ask has the writer run o. If there is no answer in time, which another process that has the turn to write can prevent, the
-// error says that the store is unavailable. A request that has a place in the queue waits on for longer, so as not to lose it.
+// ask has the writer run o. If there is no answer in time, which another process that has the turn
+// to write can prevent, the error says that the store is unavailable. A request that has a place
+// in the queue waits on for longer, so as not to lose it.
 func (a *attempt) ask(ctx context.Context, o *op) error {
 	timeout := answerTimeout
 	if a.ticket != 0 {
@@ -283,8 +286,8 @@ func (a *attempt) undo(t *tx, v *verdict) error {
 	return nil
 }
 
-// withdraw leaves neither a lease nor a place in the queue behind. It does not depend on the context of Acquire, and goes on
-// in the background if it takes longer than a moment.
+// withdraw leaves neither a lease nor a place in the queue behind. It does not depend on the
+// context of Acquire, and goes on in the background if it takes longer than a moment.
 func (a *attempt) withdraw(l *lease) {
 	if l == nil && a.ticket == 0 {
 		return

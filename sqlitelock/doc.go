@@ -38,13 +38,14 @@
 // A detached lease has no process: its TTL, Release or Break ends it. It goes before Inherit, and has no file. What
 // MinHold keeps after a release outlives the process too.
 //
-// A process that is stopped in the middle of a transaction, which takes less than a millisecond, stops all others that
-// use the file until it goes on or is killed. Their calls return soon after their contexts are done. An Acquire that gets
-// no answer for 4.5 seconds fails with [driver.ErrUnavailable], and names that process if it can be seen; one that has
-// its place in the queue keeps it for a minute.
+// A process that is stopped in the middle of a transaction, which takes less than a millisecond,
+// stops all others that use the file until it goes on or is killed. Their calls return soon after
+// their contexts are done. An Acquire that gets no answer for 4.5 seconds fails with
+// [driver.ErrUnavailable], and names that process if it can be seen; one that has its place in the
+// queue keeps it for a minute.
 //
-// A holder whose lease is broken by force learns of it when it renews or releases the lease, or hands it over in its
-// process: no lock of the kernel can wake it.
+// A holder whose lease is broken by force learns of it when it renews or releases the lease, or
+// hands it over in its process: no lock of the kernel can wake it.
 //
 // # Fencing
 //
@@ -63,5 +64,6 @@
 //
 // # Options
 //
-// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database that is created.
+// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database
+// that is created.
 package sqlitelock

@@ -20,12 +20,14 @@ const (
 // suffixes are those of all files of a database.
 var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
 
-// Mode sets the permissions of a database that is created, and of the files beside it, whatever the umask. The default,
-// 0600, is for one user. 0660 is for the members of the folder's group as well, and 0666 for everybody. A database that
-// exists keeps its mode, and files that are created beside it get the same.
+// Mode sets the permissions of a database that is created, and of the files beside it, whatever
+// the umask. The default, 0600, is for one user. 0660 is for the members of the folder's group as
+// well, and 0666 for everybody. A database that exists keeps its mode, and files that are created
+// beside it get the same.
 //
-// Who may use the file can free each lock in it. Who may only read it could block everybody, and read the owner ids with
-// which locks are released: a mode with a class that may only read or only write is a [driver.ErrInvalid].
+// Who may use the file can free each lock in it. Who may only read it could block everybody, and
+// read the owner ids with which locks are released: a mode with a class that may only read or only
+// write is a [driver.ErrInvalid].
 func Mode(mode fs.FileMode) Option {
 	return func(d *Driver) error {
 		if mode != closed(mode) || mode&0o600 != 0o600 {
@@ -48,8 +50,8 @@ func closed(mode fs.FileMode) fs.FileMode {
 	return kept
 }
 
-// makeFile creates an empty file of the database unless there is something with that name already. Others see it with
-// its permissions or not at all.
+// makeFile creates an empty file of the database unless there is something with that name already.
+// Others see it with its permissions or not at all.
 func (d *Driver) makeFile(suffix string) error {
 	path := d.path + suffix
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +78,8 @@ func (d *Driver) makeFile(suffix string) error {
 	return nil
 }
 
-// access returns the permissions and the group that a new file gets: those of the database if that exists, else those
-// that were asked for, and the folder's group.
+// access returns the permissions and the group that a new file gets: those of the database if that
+// exists, else those that were asked for, and the folder's group.
 func (d *Driver) access() (mode fs.FileMode, group int, err error) {
 	db, err := os.Stat(d.path)
 	if err == nil {
@@ -93,7 +95,8 @@ func (d *Driver) access() (mode fs.FileMode, group int, err error) {
 	return d.mode, groupOf(dir), nil
 }
 
-// checkDeleted reports that a file is not there although processes have bytes of the sidecar locked. With a new file they would not see one another's locks.
+// checkDeleted reports that a file is not there although processes have bytes of the sidecar
+// locked. With a new file they would not see one another's locks.
 func (d *Driver) checkDeleted() error {
 	if d.missingFile() == "" {
 		return nil
@@ -124,7 +127,8 @@ func (d *Driver) missingFile() string {
 	return ""
 }
 
-// cantCreate tells a folder in which nothing can be created, such as /proc, from one that does not exist.
+// cantCreate tells a folder in which nothing can be created, such as /proc, from one that does not
+// exist.
 func cantCreate(path string, err error) error {
 	dir := filepath.Dir(path)
 	if _, found := os.Stat(dir); found == nil && errors.Is(err, fs.ErrNotExist) {

@@ -174,8 +174,9 @@ func network(magic uint32) string {
 // noFollow opens no symbolic link.
 const noFollow = unix.O_NOFOLLOW
 
-// checkFile reports what keeps us from writing to the file, if it is there. A symbolic link to the database was followed
-// before; one in the place of a file beside it would lead to a file of something else.
+// checkFile reports what keeps us from writing to the file, if it is there. A symbolic link to the
+// database was followed before; one in the place of a file beside it would lead to a file of
+// something else.
 func checkFile(path string) error {
 	fi, err := os.Lstat(path)
 	switch {

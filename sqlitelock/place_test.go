@@ -283,6 +283,28 @@ func TestParseTimeShift(t *testing.T) {
 	}
 }
 
+// TestCopy: a copy by VACUUM INTO, which has no log, is a database of its own.
+func TestCopy(t *testing.T) {
+	path, dup := newPath(t), newPath(t)
+	l := acquire(t, open(t, path), request("holder"))
+	sql(t, path, `VACUUM INTO '`+dup+`'`)
+	one, other := open(t, dup), open(t, dup)
+	eventually(t, "lease in the copy", func() bool { // the leases of the original rely on a sidecar that the copy lacks
+		sql(t, dup, `DELETE FROM leases`)
+		next, err := try(one, request("next"))
+		if err == nil && next.Grant().Token <= l.Grant().Token {
+			t.Errorf("token of the copy = %d after %d", next.Grant().Token, l.Grant().Token)
+		}
+		return err == nil
+	})
+	if _, err := try(other, request("other")); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire of a lock that is held in the copy = %v, want ErrHeld", err)
+	}
+	if got := modes(t, dup); got[1]&0o066 != 0 || got[2]&0o066 != 0 || got[3]&0o066 != 0 {
+		t.Errorf("modes of the copy = %o", got)
+	}
+}
+
 // umask sets the umask of this process for a test.
 func umask(t *testing.T, mask int) {
 	t.Helper()
@@ -363,7 +385,8 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// TestReaderBlocksNobody: another user can't open the files, and so neither lock their bytes nor read owner ids.
+// TestReaderBlocksNobody: another user can't open the files, and so neither lock their bytes nor
+// read owner ids.
 func TestReaderBlocksNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")

@@ -17,8 +17,8 @@ type lockingProcess struct {
 	holder      driver.Holder
 }
 
-// lockingProcesses returns those that can be seen: a process that belongs to another user, or that lives in another PID
-// namespace, may be missing.
+// lockingProcesses returns those that can be seen: a process that belongs to another user, or that
+// lives in another PID namespace, may be missing.
 func (s *sidecar) lockingProcesses() []lockingProcess {
 	var all []lockingProcess
 	files, err := filepath.Glob("/proc/[0-9]*/fd")
@@ -68,7 +68,8 @@ func (s *sidecar) locksOf(process string) (all []lockingProcess) {
 	return all
 }
 
-// parseLock reads a line of /proc/PID/fdinfo/FD such as "lock: 1: OFDLCK ADVISORY WRITE -1 08:01:4711 1048577 1048580".
+// parseLock reads a line of /proc/PID/fdinfo/FD such as "lock: 1: OFDLCK ADVISORY WRITE -1
+// 08:01:4711 1048577 1048580".
 func parseLock(line string) (r lockingProcess, ok bool) {
 	f := strings.Fields(line)
 	if len(f) != 9 || f[0] != "lock:" || f[2] != "OFDLCK" || f[4] != "WRITE" {

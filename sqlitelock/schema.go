@@ -123,8 +123,8 @@ func size(path string) int64 {
 	return fi.Size()
 }
 
-// completeFiles creates the files of SQLite's beside a database of ours that has none, as after it was copied: SQLite would
-// let everybody read them. Where there is a log, SQLite has made both.
+// completeFiles creates the files of SQLite's beside a database of ours that has none, as after it
+// was copied: SQLite would let everybody read them. Where there is a log, SQLite has made both.
 func (d *Driver) completeFiles() error {
 	if _, err := os.Lstat(d.path + walSuffix); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -169,8 +169,9 @@ func (d *Driver) create() (_ conn, err error) {
 	return db, nil
 }
 
-// createEmpty makes a database without tables, unless there is one. SQLite gives the log other permissions than the database
-// has, and deletes the log of a database without pages. So the page is written last, beside a log that is there.
+// createEmpty makes a database without tables, unless there is one. SQLite gives the log other
+// permissions than the database has, and deletes the log of a database without pages. So the page
+// is written last, beside a log that is there.
 func (d *Driver) createEmpty() error {
 	if size(d.path) > 0 {
 		return nil

@@ -39,7 +39,8 @@ type watch struct {
 	blocked bool // a goroutine waits in the kernel for the byte, which is another driver's
 }
 
-// openSidecar opens the file. It follows no link: who can write to the folder could lead it to another file.
+// openSidecar opens the file. It follows no link: who can write to the folder could lead it to
+// another file.
 func openSidecar(path string) (*sidecar, error) {
 	hold, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {

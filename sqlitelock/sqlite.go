@@ -57,7 +57,8 @@ type wasmConn struct {
 	stmts map[string]*sqlite3.Stmt
 }
 
-// connect opens a database, whose file must exist. While it is busy, calls wait until closing reports true.
+// connect opens a database, whose file must exist. While it is busy, calls wait until closing
+// reports true.
 func connect(path string, closing func() bool) (conn, error) {
 	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE)
 	if err != nil {

@@ -120,6 +120,7 @@ func (d *Driver) start(db conn) (err error) {
 			return errors.Join(err, d.side.close())
 		}
 	}
+	d.files[len(suffixes)-1] = d.side.file // this one for certain
 	return nil
 }
 

@@ -58,8 +58,8 @@ func stopped(t *testing.T, role, path string) (*livetest.Child, int) {
 	return p, pid
 }
 
-// TestStoppedAtWork: while another process is stopped in the middle of its turn, Acquire keeps its deadline, says that the store is not
-// available, and leaves nothing behind.
+// TestStoppedAtWork: while another process is stopped in the middle of its turn, Acquire keeps its
+// deadline, says that the store is not available, and leaves nothing behind.
 func TestStoppedAtWork(t *testing.T) {
 	for _, role := range []string{"stop in turn", "stop in transaction"} {
 		t.Run(strings.ReplaceAll(role, " ", "_"), func(t *testing.T) {

@@ -40,9 +40,9 @@ const (
 	// withdrawal bounds the calls that undo, after a cancellation, what was asked for.
 	withdrawal = time.Second
 
-	// moment is for how long a caller whose context is done waits for what is being done for it: to see its outcome, and then
-	// to see it undone. Both together are within driver.CancelTimeout. A transaction takes less than 1 ms, and 10 ms on a
-	// slow disk.
+	// moment is for how long a caller whose context is done waits for what is being done for it:
+	// to see its outcome, and then to see it undone. Both together are within
+	// driver.CancelTimeout. A transaction takes less than 1 ms, and 10 ms on a slow disk.
 	moment = driver.CancelTimeout / 4
 )
 
@@ -376,8 +376,8 @@ func (t *tx) lockApart(at int64) (*os.File, error) {
 // closed reports whether Close was called.
 func (d *Driver) closed() bool { return d.life.Err() != nil }
 
-// intact reports that one of our files was replaced or deleted. With another log, or another index of it, SQLite's locks do
-// not keep us and other processes apart.
+// intact reports that one of our files was replaced or deleted. With another log, or another index
+// of it, SQLite's locks do not keep us and other processes apart.
 func (d *Driver) intact() error {
 	for i, suffix := range suffixes {
 		if err := sameFile(d.files[i], d.path+suffix); err != nil {

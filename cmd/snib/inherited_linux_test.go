@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// orphaned starts a snib run whose command leaves two processes behind, kills it, and returns these two when it is gone.
+// orphaned starts a snib run whose command leaves two processes behind, kills it, and returns
+// these two when it is gone.
 func orphaned(t *testing.T, name string) []int {
 	t.Helper()
 	pids := t.TempDir() + "/pids"
@@ -34,8 +35,8 @@ func orphaned(t *testing.T, name string) []int {
 	return all
 }
 
-// TestLeaksKeepsWhatOrphansKeep: where processes of a killed holder live on, the lock stays taken, leaks and show name them, and --fix
-// frees nothing.
+// TestLeaksKeepsWhatOrphansKeep: where processes of a killed holder live on, the lock stays taken,
+// leaks and show name them, and --fix frees nothing.
 func TestLeaksKeepsWhatOrphansKeep(t *testing.T) {
 	store(t)
 	orphans := orphaned(t, "kept")

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestTwoUsers: two users share a file if its creator says so, whatever their umask, and else the second one is told whose it is.
+// TestTwoUsers: two users share a file if its creator says so, whatever their umask, and else the
+// second one is told whose it is.
 func TestTwoUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")

@@ -96,7 +96,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchWaiters tells a waiter that gave up from one that may have had the lock between two looks, and lists those that wait already.
+// TestWatchWaiters tells a waiter that gave up from one that may have had the lock between two
+// looks, and lists those that wait already.
 func TestWatchWaiters(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T){
 		"SQLite": func(t *testing.T) { store(t) },

@@ -168,8 +168,8 @@ func DefaultFile() (string, error) {
 	return filepath.Join(home, ".local", "state", "snib", "locks.db"), nil
 }
 
-// makeStateFolder makes the folder of the default file. It is for its user only: whoever can write to the folder can put
-// another file in the place of that one.
+// makeStateFolder makes the folder of the default file. It is for its user only: whoever can write
+// to the folder can put another file in the place of that one.
 func makeStateFolder() error {
 	file, err := DefaultFile()
 	if err != nil {

@@ -105,8 +105,8 @@ func (u *redisURL) transport(noLogin string) *transport {
 	return t
 }
 
-// postgresTransport is that of a configuration. With sslmode=prefer, the default, and with require, pgx does not verify the
-// server's certificate.
+// postgresTransport is that of a configuration. With sslmode=prefer, the default, and with
+// require, pgx does not verify the server's certificate.
 func postgresTransport(c *pgx.ConnConfig) *transport {
 	t := &transport{
 		hosts: []string{c.Host}, tls: c.TLSConfig != nil, login: c.Password != "",

@@ -87,8 +87,8 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 	return a.printTable(all)
 }
 
-// listed is the name of a lock as it is listed. One that looks as if it were quoted is quoted, so that no two names are listed
-// alike.
+// listed is the name of a lock as it is listed. One that looks as if it were quoted is quoted, so
+// that no two names are listed alike.
 func listed(name string) string {
 	if strings.HasPrefix(name, `"`) {
 		return strconv.Quote(name)

@@ -121,7 +121,8 @@ func TestHeldNotKnown(t *testing.T) {
 	}
 }
 
-// TestListedNames: what comes from a store can't upset a terminal, and no two names are listed alike.
+// TestListedNames: what comes from a store can't upset a terminal, and no two names are listed
+// alike.
 func TestListedNames(t *testing.T) {
 	const evil = "a\x1b]0;owned\a\u202e"
 	names := []string{"plain", `in "the" middle`, `"quoted"`, `"`, evil, strconv.Quote(evil), strconv.Quote(strconv.Quote(evil)), "\u009b31m"}

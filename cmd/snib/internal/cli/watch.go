@@ -246,7 +246,8 @@ func changed(some, others []driver.Holding) []driver.Holding {
 	})
 }
 
-// waitEvents tells who began to wait for a lock, or waits at the first look, and who ended that without being seen to hold it.
+// waitEvents tells who began to wait for a lock, or waits at the first look, and who ended that
+// without being seen to hold it.
 func waitEvents(name string, was, now driver.Status) []event {
 	one := func(kind string, waiter driver.Waiting) event {
 		e := newEvent(kind, name, nil)
@@ -274,7 +275,8 @@ func waitEvents(name string, was, now driver.Status) []event {
 	return all
 }
 
-// excluded reports whether a waiter can't have held the lock between two looks, since the same holds kept it out at both.
+// excluded reports whether a waiter can't have held the lock between two looks, since the same
+// holds kept it out at both.
 func excluded(was, now driver.Status, waiter driver.Waiting) bool {
 	stayed := len(was.Holders) - len(changed(was.Holders, now.Holders))
 	switch {

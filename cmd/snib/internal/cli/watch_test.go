@@ -110,7 +110,8 @@ func TestWatchSlowLook(t *testing.T) {
 	})
 }
 
-// TestWatchWaiterGone: a waiter that is gone gave up only if nobody else can have had the lock meanwhile.
+// TestWatchWaiterGone: a waiter that is gone gave up only if nobody else can have had the lock
+// meanwhile.
 func TestWatchWaiterGone(t *testing.T) {
 	holds := func(tokens ...uint64) (all []driver.Holding) {
 		for _, n := range tokens {
