@@ -136,7 +136,7 @@ func (d *Driver) completeFiles() error {
 	}
 	defer f.Close()
 	if _, err := io.ReadFull(f, header); err != nil || binary.BigEndian.Uint32(header[68:]) != applicationID {
-		return nil //nolint:nilerr // it is not ours, which check says
+		return nil // it is not ours, which check says
 	}
 	return first(
 		func() error { return d.makeFile(walSuffix) },
