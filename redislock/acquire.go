@@ -2,6 +2,8 @@ package redislock
 
 import (
 	"context"
+	crand "crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,25 +25,33 @@ const (
 	// outage is how long an acquisition goes on trying while the server does not answer.
 	outage = time.Minute
 
+	// hurry is how long it goes on if it must not wait.
+	hurry = time.Second
+
 	// withdrawal is how long a failed acquisition waits for its request to be taken back. That goes on behind it.
-	withdrawal = patience
+	withdrawal = driver.CancelTimeout / 2
 )
 
-// An ask is one acquisition. Each try is a round of its own, so that a late message about an earlier one is not taken for an answer
-// to the last.
+// An ask is one acquisition.
 type ask struct {
 	d     *Driver
 	req   driver.Request
 	keys  [4]string
 	slot  uint16
-	id    uint64
-	round uint64         // guarded by Driver.mu
-	sent  driver.Instant // just before the last round that was answered
+	id    uint64 // random: who does not know it can send us no hint
+	tries int
+	asked bool           // a try may have reached the store
+	sent  driver.Instant // just before the last try that was answered
 
 	late <-chan struct{} // tells when the call that was given up is over; nil without one
 
-	woken  chan message // of one; nil until it may have to wait; guarded by Driver.mu
-	wanted bool         // another process waits for what we are about to learn that we hold; guarded by Driver.mu
+	heard driver.Instant // when it last asked because of a hint
+	pause time.Duration  // for which it ignores hints from then on
+
+	// Guarded by Driver.mu.
+	woken   chan struct{} // of one; nil until it may have to wait
+	wanted  bool          // another process waits for what we are about to learn that we hold
+	doubted bool          // and that may have been broken
 }
 
 // mode is how the scripts know what is asked for.
@@ -56,10 +66,11 @@ func mode(req driver.Request) string {
 }
 
 func (d *Driver) newAsk(req driver.Request) *ask {
+	var id [8]byte
+	_, _ = crand.Read(id[:]) // it never fails
+	a := &ask{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: binary.LittleEndian.Uint64(id[:])}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.serial++
-	a := &ask{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: d.serial}
 	d.asks[a.id] = a
 	return a
 }
@@ -69,7 +80,7 @@ func (a *ask) listen() {
 	a.d.mu.Lock()
 	defer a.d.mu.Unlock()
 	if a.woken == nil {
-		a.woken = make(chan message, 1)
+		a.woken = make(chan struct{}, 1)
 	}
 }
 
@@ -129,7 +140,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err == nil {
 		return l, nil
 	}
-	if a.round > 1 || isDoubtful(err) { // an earlier round may have left something
+	if a.asked && (a.tries > 1 || isDoubtful(err)) { // an earlier try may have left something
 		a.withdraw()
 	}
 	return nil, err
@@ -169,8 +180,8 @@ func (n *names) remove(name string) {
 
 // isDoubtful reports whether something of a request may have stayed behind in the store.
 func isDoubtful(err error) bool {
-	var held *HeldError
-	return !errors.As(err, &held) && !errors.Is(err, driver.ErrKind)
+	var grace *GraceError
+	return !errors.Is(err, driver.ErrHeld) && !errors.As(err, &grace) && !errors.Is(err, driver.ErrKind)
 }
 
 // blockOf is how many tokens to reserve: what was asked for, but not so many that tokens outgrow what Lua counts exactly.
@@ -178,15 +189,13 @@ func blockOf(req driver.Request) int { return min(max(req.Tokens, 1), 1<<20) }
 
 // try asks once, in the cheapest way or, with queue, such that a place is taken if the lock is held.
 func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
-	a.d.mu.Lock()
-	a.round++
-	a.d.mu.Unlock()
+	a.tries++
 	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(blockOf(a.req))
 	request := a.describe(m, ttl)
 	o := a.d.sender.order()
 	defer a.d.sender.recycle(o)
 	o.keys, o.ttl = &a.keys, a.req.TTL
-	if !queue && m == "x" {
+	if !queue && m == "x" && !a.d.isLong(a.req.TTL) {
 		o.code, o.n, o.args = "a", 4, [6]string{a.req.Owner, ttl, tokens, request}
 		if err := a.send(ctx, o); err != nil {
 			return nil, err
@@ -210,12 +219,17 @@ func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
 }
 
 func (a *ask) send(ctx context.Context, o *order) error {
+	began := time.Now()
 	err := a.d.sender.do(ctx, a.slot, o)
 	if err == nil {
 		a.sent = o.sent
 	}
+	a.asked = a.asked || !o.unsent
 	if o.lost {
 		a.late = o.done
+		if waited := time.Since(began); waited > patience {
+			return &silentError{waited, err}
+		}
 	}
 	return err
 }
@@ -235,11 +249,11 @@ func (a *ask) read(ctx context.Context, answer string) (*lease, error) {
 	case "h":
 		return nil, &HeldError{Left: parseMillis(rest)}
 	case "e":
-		return nil, &HeldError{Left: parseMillis(rest), Grace: true}
+		return nil, &GraceError{Left: parseMillis(rest)}
 	case "k":
 		return nil, fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, rest, kindName(a.req))
 	}
-	return nil, fmt.Errorf("the script answered %q", answer)
+	return nil, answeredf("the script answered %q", answer)
 }
 
 func kindName(req driver.Request) string {
@@ -287,68 +301,100 @@ func (a *ask) wait(ctx context.Context, sub *subscription, err error) (*lease, e
 	defer func() { a.d.listener.leave(sub) }()
 	a.listen()
 	var trouble backoff
+	last := err // what was known of the store before the wait ended
 	for {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, ended(ctx, err, last)
 		}
-		pause, hope := a.pause(err, &trouble)
+		last = err
+		pause, hope := a.rest(err, &trouble)
 		if !hope {
-			return nil, err
+			return nil, unavailable(err)
 		}
 		if sub == nil && pause == 0 && !a.req.NoWait {
 			if sub, err = a.d.listener.join(ctx, a); err != nil {
 				continue
 			}
 		}
-		l := a.sleep(ctx, pause)
-		if l == nil && ctx.Err() == nil {
-			l, err = a.try(ctx, sub != nil)
-		}
-		if l != nil {
-			return l, nil
+		a.sleep(ctx, pause)
+		if ctx.Err() == nil {
+			var l *lease
+			if l, err = a.try(ctx, sub != nil); err == nil {
+				return l, nil
+			}
 		}
 	}
 }
 
-// pause returns how long to sleep after a try that ended with err, and whether to try again at all.
-func (a *ask) pause(err error, trouble *backoff) (pause time.Duration, hope bool) {
+// ended is the error of an acquisition whose context is done. If the store was out of reach, or granted nothing to anybody, it says so as
+// well. Err is that of the last try, which may only say that the context is done; then last is that of the one before.
+func ended(ctx context.Context, err, last error) error {
+	cause := context.Cause(ctx)
+	var silent *silentError
+	if errors.As(err, &silent) {
+		return err
+	}
+	if err == cause { //nolint:errorlint // it says nothing else
+		err = last
+	}
+	if err = unavailable(err); errors.Is(err, driver.ErrUnavailable) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return cause
+}
+
+// A silentError is that of a call which was not answered for long before the caller's context was done.
+type silentError struct {
+	waited time.Duration
+	cause  error
+}
+
+func (e *silentError) Error() string {
+	return fmt.Sprintf("%v: no answer within %v: %v", driver.ErrUnavailable, e.waited.Round(time.Millisecond), e.cause)
+}
+
+func (e *silentError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
+
+// rest returns how long to sleep after a try that ended with err, and whether to try again at all.
+func (a *ask) rest(err error, trouble *backoff) (pause time.Duration, hope bool) {
 	var place *queued
-	var held *HeldError
+	var grace *GraceError
 	switch {
 	case errors.As(err, &place):
 		*trouble = backoff{}
 		a.d.contended.add(a.req.Name)
 		return place.sleep(), true
-	case errors.As(err, &held):
+	case errors.As(err, &grace):
 		*trouble = backoff{}
-		if held.Grace {
-			pause = min(held.Left+time.Millisecond, presence)
-		}
-		return pause, !a.req.NoWait
+		return min(grace.Left+time.Millisecond, presence), !a.req.NoWait
+	case errors.Is(err, driver.ErrHeld):
+		*trouble = backoff{}
+		return 0, !a.req.NoWait
 	case errors.Is(err, driver.ErrKind) || !isTransient(err):
 		return 0, false
 	}
 	return trouble.next(a.req.NoWait)
 }
 
-// sleep waits for a message, and returns the lease if that grants one.
-func (a *ask) sleep(ctx context.Context, d time.Duration) *lease {
+// sleep waits until it is time to ask again, or for a hint. After each hint it waits a little, and longer each time: most waits end with
+// the first one, and whoever sends many must not make us ask as often.
+func (a *ask) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		a.pause = 0
+		return
 	case <-ctx.Done():
-	case m := <-a.woken:
-		// What we know of when the grant was made is that it came after we asked last. If that is long ago, asking again is better
-		// than to lose the time.
-		rest, isGrant := strings.CutPrefix(m.text, "g ")
-		if isGrant && m.round == a.round && ctx.Err() == nil && driver.Now().Sub(a.sent) <= a.req.TTL/8 {
-			if l, err := a.granted(rest); err == nil {
-				return l
-			}
-		}
+		return
+	case <-a.woken:
 	}
-	return nil
+	timer.Reset(max(0, a.heard.Add(a.pause).Left(driver.Now())))
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	a.heard, a.pause = driver.Now(), min(max(2*a.pause, minHintPause), maxHintPause)
 }
 
 // backoff spaces the tries while the server does not answer.
@@ -358,14 +404,14 @@ type backoff struct {
 }
 
 // next returns the pause before the next try, and whether there should be one.
-func (b *backoff) next(hurry bool) (time.Duration, bool) {
+func (b *backoff) next(noWait bool) (time.Duration, bool) {
 	if b.pause == 0 {
 		b.since, b.pause = time.Now(), time.Millisecond
 		return 1, true // at once, nearly: a connection that died is soon replaced
 	}
 	limit := outage
-	if hurry {
-		limit = presence
+	if noWait {
+		limit = hurry
 	}
 	b.pause = min(2*b.pause, 500*time.Millisecond)
 	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit

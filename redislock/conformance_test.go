@@ -18,6 +18,9 @@ import (
 // ttl is the suite's TTL: long against a round trip, also on a busy machine.
 const ttl = 300 * time.Millisecond
 
+// floor is the least grace in tests: short, and yet no shorter than the TTLs of most.
+const floor = 2 * time.Second
+
 const password = "correct-horse"
 
 func TestConformance(t *testing.T) {
@@ -118,7 +121,7 @@ func at(addr string) rueidis.ClientOption {
 
 func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
-	d, err := redislock.Open(o, opts...)
+	d, err := redislock.Open(o, append([]redislock.Option{redislock.GraceFloor(floor), redislock.AllowSplitBrain()}, opts...)...)
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}

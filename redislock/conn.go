@@ -3,9 +3,13 @@ package redislock
 import (
 	"context"
 	"crypto/sha1" //nolint:gosec // the digest by which Redis knows a script; nothing rests on its strength
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // A Conn is what the driver needs of a client of Redis. [New] and [Open] make one of rueidis; package redislock/goredis makes one of go-redis.
@@ -26,8 +30,9 @@ type Conn interface {
 	// Masters returns the servers that may be written to: one, or each of a Cluster's.
 	Masters(ctx context.Context) ([]Node, error)
 
-	// IsCluster reports whether the client speaks to a Cluster.
+	// IsCluster reports whether the client speaks to a Cluster, and IsSentinel whether it asks Sentinels for the master.
 	IsCluster() bool
+	IsSentinel() bool
 
 	// Close frees what belongs to the Conn, and not a client that it was made from.
 	Close()
@@ -64,8 +69,12 @@ func newScript(text string) *Script {
 
 // refusals are the errors with which a server says that it could not do anything for the moment.
 var refusals = [...]string{
-	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED", "NOSCRIPT",
+	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED", "NOSCRIPT", "OOM",
 }
+
+// refusalTexts are parts of such errors that have no code of their own: too many connections, and a script whose keys are on their way to
+// another node.
+var refusalTexts = [...]string{"max number of clients reached", "non local key"}
 
 // refusal returns the code of an error reply that is a passing one, or "". Before Redis 7 it stands within the text of a script's error.
 func refusal(text string) string {
@@ -74,16 +83,49 @@ func refusal(text string) string {
 			return code
 		}
 	}
+	for _, part := range refusalTexts {
+		if strings.Contains(text, part) {
+			return part
+		}
+	}
 	return ""
 }
 
 // A ReplyError is an error that the server answered. What a [Conn] returns of other types means that there was no answer.
 type ReplyError struct{ Text string }
 
-func (e *ReplyError) Error() string { return e.Text }
+// Error is the text, without what says in which script of ours the server met the error.
+func (e *ReplyError) Error() string {
+	if refusal(e.Text) == "OOM" {
+		return "OOM: the server's memory is full (maxmemory)"
+	}
+	text, _, _ := strings.Cut(e.Text, " script: ")
+	return text
+}
 
 // isTransient reports whether asking again may help: the call was not answered, or the server was not ready.
 func isTransient(err error) bool {
 	var answered *ReplyError
-	return !errors.As(err, &answered) || refusal(answered.Text) != ""
+	switch {
+	case errors.As(err, &answered):
+		return refusal(answered.Text) != ""
+	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind), errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
+		return false
+	}
+	return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.As(err, new(*badAnswer))
 }
+
+// unavailable makes an error match [driver.ErrUnavailable] if another try may not see it.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(*queued)) || !isTransient(err) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// A badAnswer is one that no script of ours gives.
+type badAnswer struct{ text string }
+
+func (e *badAnswer) Error() string { return e.text }
+
+func answeredf(format string, args ...any) error { return &badAnswer{fmt.Sprintf(format, args...)} }

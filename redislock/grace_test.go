@@ -62,7 +62,7 @@ func TestFailover(t *testing.T) {
 				other := req("second")
 				other.Shared = false
 				second := begin(t, d2, other)
-				l, took := granted(t, second, 25*time.Second, "second")
+				l, took := granted(t, second, time.Minute, "second")
 				left := valid(first, ttl)
 				t.Logf("granted by the new master after %v, when the first hold was valid for another %v", took, left)
 				if grace && left > 0 {
@@ -102,7 +102,7 @@ func TestFailoverInOrder(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // in which the waiter finds the new master
 	pending(t, waiter, "the waiter", "while the holder renews")
 	free(t, l)
-	next, took := granted(t, waiter, ttl+enough, "the waiter")
+	next, took := granted(t, waiter, time.Minute, "the waiter")
 	t.Logf("granted %v after the release", took)
 	if token(next) <= token(l) {
 		t.Errorf("token %d after %d", token(next), token(l))
@@ -124,14 +124,13 @@ func TestRestartWithoutMemory(t *testing.T) {
 	node.Kill()
 	node.Restart()
 	time.Sleep((1150*time.Millisecond - sinceSecond()) % time.Second)
-	var held *redislock.HeldError
 	for _, mode := range modes {
-		err := refused(t, d2, mode.as(ask("job", "second", ttl)), "after a restart without memory")
-		if !errors.As(err, &held) || !held.Grace || held.Left <= 0 || held.Left > ttl+2*time.Second {
-			t.Errorf("%s: Acquire after a restart without memory = %#v, want a HeldError with Grace, and at most %v left", mode.name, err, ttl+2*time.Second)
+		left := withheld(t, d2, mode.as(ask("job", "second", ttl)), "after a restart without memory")
+		if left <= 0 || left > ttl+2*time.Second {
+			t.Errorf("%s: a restart without memory withholds the lock for %v, want at most %v", mode.name, left, ttl+2*time.Second)
 		}
 	}
-	refused(t, d2, ask("never held", "second", ttl), "after a restart without memory") // nobody can know
+	withheld(t, d2, ask("never held", "second", ttl), "after a restart without memory") // nobody can know
 	waiter := begin(t, d2, ask("job", "second", ttl))
 	if err := renewAgain(t, d1, first); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Renew after a restart without memory = %v, want ErrLost", err)
@@ -166,10 +165,7 @@ func TestRestartWithMemory(t *testing.T) {
 			if err := renewAgain(t, d1, l); err != nil {
 				t.Errorf("Renew after a restart = %v", err)
 			}
-			var held *redislock.HeldError
-			if err := refused(t, d2, ask("another", "second", ttl), "after a restart"); !errors.As(err, &held) || !held.Grace {
-				t.Errorf("Acquire of a free lock after a restart = %v, want a HeldError with Grace", err)
-			}
+			withheld(t, d2, ask("another", "second", ttl), "after a restart")
 			second := begin(t, d2, waiter)
 			if err := renew(t, d1, l); err != nil {
 				t.Errorf("Renew during the grace = %v", err)

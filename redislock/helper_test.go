@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
 )
 
 // enough is how long a test waits for what must happen soon.
@@ -72,6 +73,20 @@ func refused(t testing.TB, d driver.Driver, req driver.Request, when string) err
 		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.Owner, l, err)
 	}
 	return err
+}
+
+// withheld checks that the server grants nothing now although nobody is known to hold the lock, and returns for how long.
+func withheld(t testing.TB, d driver.Driver, req driver.Request, when string) time.Duration {
+	t.Helper()
+	req.NoWait = true
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	var grace *redislock.GraceError
+	if l != nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !errors.As(err, &grace) {
+		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrUnavailable with a GraceError", when, req.Name, req.Owner, l, err)
+	}
+	return grace.Left
 }
 
 func free(t testing.TB, l driver.Lease) {

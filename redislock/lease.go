@@ -2,7 +2,6 @@ package redislock
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,19 +35,23 @@ func (a *ask) granted(rest string) (*lease, error) {
 	first, rest, _ := strings.Cut(rest, " ")
 	count, wanted, _ := strings.Cut(rest, " ")
 	token, err := strconv.ParseUint(first, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("the script granted the token %q", first)
+	if err != nil || token < 1 || token >= maxToken {
+		return nil, answeredf("the script granted the token %q", first)
 	}
 	tokens, err := strconv.Atoi(count)
-	if err != nil {
-		return nil, fmt.Errorf("the script granted %q tokens", count)
+	if err != nil || tokens < 1 {
+		return nil, answeredf("the script granted %q tokens", count)
 	}
+	tokens = min(tokens, blockOf(a.req)) // an earlier request of the owner may have asked for more
 	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, wanted: make(chan struct{})}
 	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, Wanted: l.wanted}
 	l.extend(a.sent, false)
 	a.d.hold(l, a, wanted == "1")
 	return l, nil
 }
+
+// maxToken is above all tokens: Lua counts no further exactly.
+const maxToken = 1 << 53
 
 // tell tells the holder that another process waits.
 func (l *lease) tell() { l.telling.Do(func() { close(l.wanted) }) }
@@ -59,6 +62,9 @@ func (d *Driver) hold(l *lease, a *ask, wanted bool) {
 	d.leases[l.id] = l
 	if wanted || a.wanted {
 		l.tell()
+	}
+	if a.doubted {
+		d.doubt(l)
 	}
 	d.mu.Unlock()
 	d.listener.holding()
@@ -104,7 +110,7 @@ func (l *lease) Release(ctx context.Context) error {
 func (l *lease) giveUp(ctx context.Context) (answer string, err error) {
 	token := strconv.FormatUint(l.grant.Token, 10)
 	all := order{keys: &l.keys, code: "R", n: 3, args: [6]string{l.req.Owner, millis(l.req.MinHold), token}}
-	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" {
+	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
 		quick := order{keys: &l.keys, code: "r", n: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.insist(ctx, l.slot, &quick); err != nil || answer != "?" {
 			return answer, err
@@ -173,7 +179,7 @@ func (l *lease) batch(now driver.Instant) (of batch, over bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	turn := uint32(6 + 3*30*time.Second/l.req.TTL) // of renewals, a third of a TTL apart
-	if mode(l.req) != "x" || l.renewals >= turn {
+	if mode(l.req) != "x" || l.renewals >= turn || l.d.isLong(l.req.TTL) {
 		return batch{slot: l.slot}, l.until.Reached(now)
 	}
 	return batch{slot: l.slot, ttl: l.req.TTL}, l.until.Reached(now)
@@ -192,7 +198,7 @@ func (l *lease) extend(start driver.Instant, record bool) {
 
 // renewal makes the call that extends the leases at the given places.
 func (d *Driver) renewal(of batch, due []driver.Lease, at []int) Call {
-	keys := append(make([]string, 0, 1+2*len(at)), d.sender.meta(of.slot))
+	keys := make([]string, 0, 2+2*len(at))
 	if of.ttl > 0 {
 		args := append(make([]string, 0, 1+len(at)), millis(of.ttl))
 		for _, place := range at {
@@ -201,7 +207,8 @@ func (d *Driver) renewal(of batch, due []driver.Lease, at []int) Call {
 		}
 		return Call{d.extender, keys, args}
 	}
-	args := make([]string, 0, 4*len(at))
+	keys = append(keys, d.sender.meta(of.slot), d.sender.long(of.slot))
+	args := append(make([]string, 0, 2+4*len(at)), d.sender.floor, d.sender.max)
 	for _, place := range at {
 		l := due[place].(*lease)
 		keys = append(keys, l.keys[0], l.keys[1])
@@ -227,7 +234,7 @@ func (d *Driver) renewed(l *lease, r Reply, n, of int, sent driver.Instant, reco
 	case r.Err != nil:
 		return driver.Renewal{Err: r.Err}
 	case len(r.Lines) != 1 || len(r.Lines[0]) != of:
-		return driver.Renewal{Err: fmt.Errorf("the script answered %q for %d leases", r.Lines, of)}
+		return driver.Renewal{Err: answeredf("the script answered %q for %d leases", r.Lines, of)}
 	case r.Lines[0][n] != '1':
 		d.forget(l)
 		return driver.Renewal{Err: driver.ErrLost}

@@ -43,12 +43,6 @@ type subscription struct {
 	cancel  context.CancelFunc
 }
 
-// A message is what a script said to one of our requests.
-type message struct {
-	round uint64
-	text  string
-}
-
 func (l *listener) init(d *Driver, sharded bool) {
 	l.d, l.sharded = d, sharded
 	l.process = "snib.c:" + rand.Text()
@@ -187,7 +181,7 @@ func (l *listener) keep(ctx context.Context, s *subscription) {
 					close(s.up)
 				}
 				l.mu.Unlock()
-				go l.d.catchUp(ctx, s.channel) // what was said before was not heard
+				l.d.catchUp(s.channel) // what was said before was not heard
 			},
 			l.d.hear)
 		l.mu.Lock()
@@ -214,32 +208,39 @@ func (l *listener) close() {
 	}
 }
 
-// hear takes a message: the id and the round of a request, and what is new of it.
+// hear takes a message: the id of a request, and a word. It may come from anybody who may publish, so it is a hint: the store is asked
+// whether a lock was granted, or a lease broken. Who can't guess the id causes nothing at all.
 func (d *Driver) hear(payload string) {
-	about, text, _ := strings.Cut(payload, " ")
-	first, second, _ := strings.Cut(about, ".")
-	id, err := strconv.ParseUint(first, 10, 64)
+	about, word, _ := strings.Cut(payload, " ")
+	id, err := strconv.ParseUint(about, 10, 64)
 	if err != nil {
 		return // not from a script of ours
 	}
-	round, _ := strconv.ParseUint(second, 10, 64)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a, l := d.asks[id], d.leases[id]
 	switch {
-	case l != nil && text == "w":
+	case l != nil && word == "w":
 		l.tell()
-	case a != nil && text == "w":
+	case l != nil && word == "b":
+		for _, other := range d.leases { // the owner may have asked more than once for what it holds
+			if other == l || other.req.Owner == l.req.Owner && other.keys[0] == l.keys[0] {
+				d.doubt(other)
+			}
+		}
+	case a != nil && word == "w":
 		a.wanted = true // granted, and not known here yet
-	case a != nil:
-		a.wake(message{round, text})
+	case a != nil && word == "b":
+		a.doubted = true // likewise
+	case a != nil && word == "k":
+		a.wake()
 	}
 }
 
-// wake makes an ask look at a message, or ask again.
-func (a *ask) wake(m message) {
+// wake makes an ask ask again.
+func (a *ask) wake() {
 	select {
-	case a.woken <- m:
+	case a.woken <- struct{}{}:
 	default: // it is about to ask again
 	}
 }
@@ -251,43 +252,19 @@ func (d *Driver) holds() bool {
 	return len(d.leases) > 0
 }
 
-// catchUp finds out what this process was not told while it did not listen: waiters ask again, and for what is held the store is asked
-// whether others wait.
-func (d *Driver) catchUp(ctx context.Context, channel string) {
-	type held struct {
-		lease *lease
-		order *order
-	}
-	bySlot := make(map[uint16][]held)
+// catchUp finds out what this process was not told while it did not listen: waiters ask again, and the store is asked about all that is
+// held. A server that has restarted without its memory ends those holds so.
+func (d *Driver) catchUp(channel string) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, a := range d.asks {
 		if d.listener.channel(a.slot) == channel {
-			a.wake(message{text: "k"})
+			a.wake()
 		}
 	}
 	if channel == d.listener.process {
 		for _, l := range d.leases {
-			o := &order{keys: &l.keys, code: "p", n: 1, args: [6]string{d.listener.channel(l.slot)}}
-			bySlot[l.slot] = append(bySlot[l.slot], held{l, o})
-		}
-	}
-	d.mu.Unlock()
-	for slot, all := range bySlot {
-		for len(all) > 0 && ctx.Err() == nil {
-			batch := all[:min(len(all), maxOrders)]
-			all = all[len(batch):]
-			orders := make([]*order, len(batch))
-			for i, h := range batch {
-				orders[i] = h.order
-			}
-			ctx, cancel := context.WithTimeout(ctx, maxCall)
-			d.sender.call(ctx, &line{slot: slot}, &flight{orders: orders})
-			cancel()
-			for _, h := range batch {
-				if h.order.err == nil && h.order.answer == "w" {
-					h.lease.tell()
-				}
-			}
+			d.doubt(l)
 		}
 	}
 }

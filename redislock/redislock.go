@@ -19,7 +19,7 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// Bounds of a TTL. Redis counts milliseconds.
+// Bounds of a TTL, and of what [MaxTTL] may be. Redis counts milliseconds.
 const (
 	minTTL = 10 * time.Millisecond
 	maxTTL = 10 * 365 * 24 * time.Hour
@@ -37,24 +37,26 @@ const refresh = 10 * time.Second
 // A Driver takes leases in one Redis, alone, behind Sentinel or in a Cluster. It stands for one process: it has one place in each
 // lock's queue.
 type Driver struct {
-	conn     Conn
-	conf     config
-	warnings []string
-	info     driver.Info
-	sender   sender
-	extender *Script
-	renewer  *Script
-	looker   *Script
-	finder   *Script
-	listener listener
+	conn      Conn
+	conf      config
+	warnings  []string
+	info      driver.Info
+	sender    sender
+	extender  *Script
+	renewer   *Script
+	looker    *Script
+	finder    *Script
+	forgetter *Script
+	listener  listener
 
 	contended names
 	lastTTL   atomic.Pointer[ttlText]
 
-	mu     sync.Mutex
-	serial uint64
-	asks   map[uint64]*ask   // that wait, by their id
-	leases map[uint64]*lease // that are held, by the id of the request that got them
+	mu       sync.Mutex
+	asks     map[uint64]*ask     // that wait, by their id
+	leases   map[uint64]*lease   // that are held, by the id of the request that got them
+	doubted  map[*lease]struct{} // which the store is to be asked about
+	checking bool                // somebody does that
 
 	life    context.Context //nolint:containedctx // ends with Close
 	end     context.CancelFunc
@@ -103,7 +105,14 @@ func NewConn(conn Conn, opts ...Option) (*Driver, error) {
 func start(conn Conn, conf config) (*Driver, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	found, err := survey(ctx, conn, conf)
+	if conn.IsSentinel() {
+		conf.floor = max(conf.floor, sentinelFloor)
+	}
+	err := conf.check()
+	var found findings
+	if err == nil {
+		found, err = survey(ctx, conn, conf)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -116,20 +125,26 @@ func start(conn Conn, conf config) (*Driver, error) {
 	d.life, d.end = context.WithCancel(context.Background())
 	d.info = describe(conf, found)
 	d.sender = sender{
-		conn: conn, quick: newScript(quickScript), trade: newScript(tradeScript), lines: make(map[uint16]*line), graceful: "0",
+		conn: conn, quick: newScript(quickScript), trade: newScript(tradeScript), lines: make(map[uint16]*line),
+		floor: noGrace, max: millis(conf.maxTTL),
 	}
 	d.sender.idle.New = func() any { return new(flight) }
 	d.sender.orders.New = func() any { return new(order) }
 	if conf.grace {
-		d.sender.graceful = "1"
+		d.sender.floor = millis(conf.floor)
 	}
-	d.sender.meta = func(uint16) string { return "snib.m" }
+	d.forgetter = newScript(forgetScript)
+	d.sender.meta, d.sender.long = func(uint16) string { return "snib.m" }, func(uint16) string { return "snib.g" }
 	if conn.IsCluster() {
 		d.sender.meta = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }
+		d.sender.long = func(slot uint16) string { return "snib.g:{" + tagOf(slot) + "}" }
 	}
 	d.listener.init(d, found.sharded)
 	return d, nil
 }
+
+// isLong reports whether a lease with this TTL outlasts the floor of the grace: the store has to know of it after a restart.
+func (d *Driver) isLong(ttl time.Duration) bool { return d.conf.grace && ttl > d.conf.floor }
 
 // slot returns the slot by which calls are put together: those of one server go in one call, and in a Cluster those of one slot.
 func (d *Driver) slot(name string) uint16 {
@@ -153,7 +168,7 @@ func Promises(opts ...Option) driver.Info { return describe(configure(opts), fin
 func describe(conf config, found findings) driver.Info {
 	info := driver.Info{
 		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fairness: driver.FairAlways,
-		Shared: true, Slots: true, MinTTL: minTTL, MaxTTL: maxTTL,
+		Shared: true, Slots: true, TellsLoss: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
 		Assumptions: []string{
 			"the server's wall clock does not jump forward: leases end by it",
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
@@ -161,7 +176,7 @@ func describe(conf config, found findings) driver.Info {
 		Faults: driver.Faults{
 			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
 			Crash:     "the lock is free at the end of the lease",
-			Failover:  "nothing is granted until the leases are over that may be forgotten; one longer than any that was replicated can overlap",
+			Failover:  "nothing is granted until the leases are over that may be forgotten; one longer than the grace that was not replicated can overlap",
 			Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
 			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter",
 		},
@@ -171,8 +186,8 @@ func describe(conf config, found findings) driver.Info {
 	}
 	if conf.grace {
 		info.Assumptions = append(info.Assumptions,
-			"after a restart or a failover nothing is granted until the longest TTL in use is over, for which a replica must have heard of that TTL; "+
-				"after a restart without memory that is the TTL asked for, and a minute at most")
+			fmt.Sprintf("after a restart or a failover nothing is granted for %v, or for the longest TTL above that of a lease that the server "+
+				"knows to live; a lease with a longer TTL that it has forgotten can overlap", conf.floor))
 	} else {
 		info.Assumptions = append(info.Assumptions,
 			"no server restarts or is promoted that does not know of all leases: failover-grace is off")
@@ -219,16 +234,11 @@ func (d *Driver) enter() bool {
 
 // A HeldError says for how long the present holders' leases last. It matches [driver.ErrHeld].
 type HeldError struct {
-	Left  time.Duration // negative if the key has no end, as a stranger may leave it
-	Grace bool          // nobody holds the lock, but somebody may who is unknown to a server that restarted or was promoted
+	Left time.Duration // negative if the key has no end, as a stranger may leave it
 }
 
 func (e *HeldError) Error() string {
-	switch {
-	case e.Grace:
-		return fmt.Sprintf("%v, perhaps: the server restarted or was promoted, and grants nothing for another %v (failover-grace)",
-			driver.ErrHeld, e.Left)
-	case e.Left < 0:
+	if e.Left < 0 {
 		return fmt.Sprintf("%v, by a key that never ends", driver.ErrHeld)
 	}
 	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
@@ -236,6 +246,17 @@ func (e *HeldError) Error() string {
 
 // Is reports whether target is [driver.ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
+
+// A GraceError says that the server has restarted or was promoted, and for how long it still grants nothing: somebody may hold the lock whom
+// it has forgotten. It matches [driver.ErrUnavailable].
+type GraceError struct{ Left time.Duration }
+
+func (e *GraceError) Error() string {
+	return fmt.Sprintf("the server restarted or was promoted, and grants nothing for another %v (failover-grace)", e.Left)
+}
+
+// Is reports whether target is [driver.ErrUnavailable].
+func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavailable }
 
 // checkOwner refuses an owner that the keys could not hold as it is.
 func checkOwner(owner string) error {

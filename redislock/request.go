@@ -15,7 +15,7 @@ type request struct {
 	Token   uint64 `json:"token"`
 	Since   int64  `json:"since"` // microseconds
 	Owner   string `json:"owner"`
-	ID      string `json:"id"`   // of the acquisition, in its process, and its round
+	ID      string `json:"id"`   // of the acquisition
 	Mode    string `json:"mode"` // x, s, or the size of a semaphore
 	TTL     int64  `json:"ttl"`  // milliseconds
 	Tokens  int    `json:"tokens"`
@@ -38,8 +38,6 @@ func (a *ask) describe(mode, ttl string) string {
 	b.WriteString(`,"id":"`)
 	var digits [20]byte
 	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
-	b.WriteByte('.')
-	b.Write(strconv.AppendUint(digits[:0], a.round, 10))
 	b.WriteString(`","mode":"`)
 	b.WriteString(mode)
 	b.WriteString(`","ttl":`)

@@ -25,6 +25,8 @@ type rueidisConn struct {
 
 func (c *rueidisConn) IsCluster() bool { return c.client.Mode() == rueidis.ClientModeCluster }
 
+func (c *rueidisConn) IsSentinel() bool { return c.client.Mode() == rueidis.ClientModeSentinel }
+
 func (c *rueidisConn) Close() {
 	if c.owned {
 		c.client.Close()

@@ -10,11 +10,19 @@ const (
 	quickScript = clock + quickBody
 
 	// tradeScript serves any request. One that fails does not keep the others of its batch from being served.
-	tradeScript = clock + "local graceful = ARGV[1] == '1'\n" + memory + identity + tradeBody
+	tradeScript = clock + limits + memory + identity + tradeBody
 
 	// extendScript extends the locks' keys of exclusive leases with the same TTL, renewScript any leases with all that belongs to them.
-	extendScript = clock + memory + extendBody
-	renewScript  = clock + memory + renewBody
+	extendScript = extendBody
+	renewScript  = clock + limits + memory + renewBody
+
+	// forgetScript ends the grace: it makes this server the one that wrote last, with a memory that is whole.
+	forgetScript = `
+-- KEYS[1]: what the store knows of itself; KEYS[2]: the leases that outlast the floor.
+redis.call('HSET', KEYS[1], 'r', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)'), 'c', 0, 'x', 0)
+redis.call('DEL', KEYS[2])
+return {'o'}
+`
 
 	// lookScript reads locks, and writes nothing.
 	lookScript = `
@@ -57,15 +65,20 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 `
 
-// memory is what the store knows of itself, in KEYS[1].
+// limits are the floor of the grace and the longest TTL, in ms, which stand in ARGV[1] and ARGV[2]. Without failover-grace there is no floor.
+const limits = `
+local floor, maxTTL = tonumber(ARGV[1]), tonumber(ARGV[2])
+`
+
+// memory is what the store knows of itself, in KEYS[1]; and in KEYS[2] which leases live that outlast the floor of the grace.
 //
-// The fields there: t, the last fencing token; r, the run_id of the server that wrote last; c, when its memory begins, and
-// x, for how long from then leases may live that it does not know of; a and b, the longest TTL in this period and in the
-// one before, and f, the end of this period. A period is no shorter than the longest TTL of the one before, so a and b
-// cover all leases that live. Times are microseconds, TTLs milliseconds.
+// The fields of the first: t, the last fencing token; r, the run_id of the server that wrote last; c, when its memory begins, and x, for
+// how long from then leases may live that it does not know of. The second is a sorted set of "TTL OWNER LOCK" by the lease's end. Times are
+// microseconds, TTLs milliseconds.
+//
+// Before it stand the locals floor, the least grace in ms, or nil without one, and maxTTL.
 const memory = `
-local known = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x', 'a', 'b', 'f')
-local longest, before, flip = tonumber(known[5]) or 0, tonumber(known[6]) or 0, tonumber(known[7]) or 0
+local known = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x')
 local changed = {}
 
 local function note(field, value)
@@ -73,23 +86,20 @@ local function note(field, value)
   changed[#changed + 1] = type(value) == 'number' and string.format('%d', value) or value
 end
 
--- uses keeps account of the longest TTL in use.
-local function uses(ttl)
-  if now >= flip then
-    before, longest = longest, 0
-    flip = now + math.max(before, ttl) * 1000
-    note('b', before)
-    note('f', flip)
-    note('a', 0)
-  end
-  if ttl > longest then
-    longest = ttl
-    note('a', longest)
-  end
-end
-
 local function save()
   if #changed > 0 then redis.call('HSET', KEYS[1], unpack(changed)) end
+end
+
+local function outlast(key, ms)
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+end
+
+-- lasts notes a lease that outlasts the floor, and forgets those that are over.
+local function lasts(lock, owner, ttl)
+  if not floor or ttl <= floor then return end
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%d', now))
+  redis.call('ZADD', KEYS[2], string.format('%d', now + ttl * 1000), string.format('%d %s %s', ttl, owner, lock))
+  outlast(KEYS[2], ttl)
 end
 `
 
@@ -101,7 +111,10 @@ local function identify()
   local info = redis.call('INFO', 'server')
   if known[2] and string.find(info, known[2], 1, true) then return end
   if known[2] then -- restarted with its memory, or promoted: what was not written or replicated in time is lost
-    start, unknown = now, math.max(longest, before)
+    start, unknown = now, math.max(0, math.ceil((start - now) / 1000 + unknown))
+    for _, lease in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], string.format('%d', now), '+inf')) do
+      unknown = math.max(unknown, tonumber(string.match(lease, '^%d+')) or 0)
+    end
   else -- restarted without memory, or new
     local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) -- up to a second too much: a difference of whole ones
     start, unknown = now - math.max(uptime - 1, 0) * 1000000, 0
@@ -111,36 +124,36 @@ local function identify()
   note('r', string.match(info, 'run_id:(%w+)'))
 end
 
--- grace returns for how many ms nothing may be granted, if that is positive. For the TTLs that the memory does not know of, the
--- one that is asked for now stands, up to a minute.
+-- grace returns for how many ms nothing may be granted, if that is positive. Leases that the memory does not know of are taken to be no
+-- longer than the floor, or than what is asked for now, up to a minute.
 local function grace(ttl)
-  if not graceful then return 0 end
+  if not floor then return 0 end
   if not start then identify() end
   if start > now then -- the clock was set back: what it said of the beginning is worth nothing
     start = now
     note('c', start)
   end
-  return math.ceil((start - now) / 1000 + math.max(unknown, math.min(ttl, 60000)))
+  return math.ceil((start - now) / 1000 + math.min(math.max(unknown, floor, math.min(ttl, 60000)), maxTTL))
 end
 `
 
 // quickBody answers each request with o, done, g TOKEN TOKENS 0, granted, h LEFT, held for another LEFT ms, or ?, ask tradeScript.
-// After those it may answer "v NOW FLIP TTL": at NOW the server was found to be the one that wrote last, and nothing speaks against
-// grants; for TTLs up to TTL, and until FLIP, who was told so a moment ago need not have that found out again.
+// After those it may answer "v NOW TTL": at NOW the server was found to be the one that wrote last, and nothing speaks against grants; for
+// TTLs up to TTL, who was told so a moment ago need not have that found out again.
 const quickBody = `
 -- KEYS[1]: what the store knows of itself; the locks to release, and their records; the queues of all locks; the locks to take, and
 -- their records.
--- ARGV: 1 for failover-grace; the time from which and the one until which it is known whose memory this is; how many locks to release,
--- and to take; for each of the first its owner and token; for each of the second its owner, TTL, tokens, and record; the longest of the
--- TTLs.
-local graceful, frees, takes = ARGV[1] == '1', tonumber(ARGV[4]), tonumber(ARGV[5])
+-- ARGV: the floor of the grace and the longest TTL; the time from which and the one until which it is known whose memory this is; how many
+-- locks to release, and to take; for each of the first its owner and token; for each of the second its owner, TTL, tokens, and record;
+-- the longest of the TTLs. None is longer than the floor.
+local frees, takes = tonumber(ARGV[5]), tonumber(ARGV[6])
 local answers, queues = {}, 1 + 2 * frees
 local waited = redis.call('EXISTS', unpack(KEYS, queues + 1, queues + frees + takes)) > 0
 
 if frees > 0 then
   local held, gone = redis.call('MGET', unpack(KEYS, 2, 1 + 2 * frees)), {} -- the locks, and then the records
   for i = 1, frees do
-    local owner, head = ARGV[4 + 2 * i], '{"token":' .. ARGV[5 + 2 * i] .. ','
+    local owner, head = ARGV[5 + 2 * i], '{"token":' .. ARGV[6 + 2 * i] .. ','
     if held[i] == owner and held[frees + i] and string.sub(held[frees + i], 1, #head) == head
       and not (waited and redis.call('EXISTS', KEYS[queues + i]) == 1) then
       gone[#gone + 1] = KEYS[1 + i]
@@ -154,21 +167,21 @@ if frees > 0 then
 end
 if takes == 0 then return answers end
 
--- The locals of what follows end with the if.
+local known = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x')
 local vouched, refused
-if now < tonumber(ARGV[2]) or now >= tonumber(ARGV[3]) then
-  local ttl = tonumber(ARGV[#ARGV])
-` + memory + identity + `
-  refused = grace(ttl) > 0
-  if not refused then
-    uses(ttl)
-    vouched = string.format('v %d %d %d', now, flip, ttl)
+if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
+  local ttl, start, unknown = tonumber(ARGV[#ARGV]), tonumber(known[3]), tonumber(known[4])
+  if start and unknown and known[2] and string.find(redis.call('INFO', 'server'), known[2], 1, true)
+    and start + 1000 * math.min(math.max(unknown, ARGV[1], math.min(ttl, 60000)), ARGV[2]) <= now then
+    vouched = string.format('v %d %d', now, ttl)
+  else
+    refused = true -- tradeScript says why
   end
-  save()
 end
 
-local last = tonumber(redis.call('HGET', KEYS[1], 't')) or 0
-local locks, arg, won, sum = queues + frees + takes, 5 + 2 * frees, {}, 0
+local last = tonumber(known[1]) or 0
+if not (last < 9007199253692416) then refused = true end
+local locks, arg, won, sum = queues + frees + takes, 6 + 2 * frees, {}, 0
 for i = 1, takes do
   local lock, owner = KEYS[locks + i], ARGV[arg + 1]
   answers[frees + i] = '?'
@@ -193,7 +206,7 @@ if #won > 0 then
   local since, ttl, lives = string.format('%d', now), nil, nil
   for w = 1, #won do
     local i = won[w]
-    arg = 5 + 2 * frees + 4 * (i - 1)
+    arg = 6 + 2 * frees + 4 * (i - 1)
     if ARGV[arg + 2] ~= ttl then
       ttl = ARGV[arg + 2]
       lives = string.format('%d', 4 * ttl + 60000)
@@ -221,14 +234,19 @@ return answers
 //	l                      there is no such hold
 //	x TEXT                 an error of Redis
 //
-// What it publishes to a process begins with the id of the request that it is about: "ID g TOKEN TOKENS WANTED", "ID w" for
-// the holder, and "ID k": ask again.
+// What it publishes to a process is a hint, which grants and ends nothing: the id of the request that it is about, and a word. k
+// tells a waiter to ask again, w tells a holder that another process waits, b that its hold may have been broken.
 const tradeBody = `
--- KEYS[1]: what the store knows of itself; then for each request: the lock, its record, its queue, the requests in it.
--- ARGV[1]: 1 for failover-grace; then for each request: its code, the owner, how many more arguments, and these.
+-- KEYS: what the store knows of itself; the leases that outlast the floor; then for each request: the lock, its record, its queue, the
+-- requests in it.
+-- ARGV: the floor of the grace, the longest TTL; then for each request: its code, the owner, how many more arguments, and these.
 local absence = 15000000 -- after how long a waiter that does not stir is forgotten; it asks every third of that
 local lock, record, queue, requests -- of the present request
 local last = tonumber(known[1]) or 0
+
+-- exhausted reports whether tokens can't go on: above 2^53 Lua would give the same one again and again. Only a wild value that somebody
+-- has written gets there.
+local function exhausted() return not (last < 9007199253692416) end
 
 local function reserve(tokens)
   local token = math.max(last + 1, now)
@@ -240,13 +258,13 @@ local function granted(token, tokens, others)
   return string.format('g %d %d %d', token, tokens, others and 1 or 0)
 end
 
-local function text(token, since, rest)
+local function inscription(token, since, rest)
   return string.format('{"token":%d,"since":%d,', token, since) .. rest
 end
 
 -- inscribe writes the record of an exclusive hold. It outlives the lock's key, so that not each renewal has to extend it.
 local function inscribe(token, since, ttl, rest)
-  redis.call('SET', record, text(token, since, rest), 'PX', 4 * ttl + 60000)
+  redis.call('SET', record, inscription(token, since, rest), 'PX', 4 * ttl + 60000)
 end
 
 local function fits(mode) -- the value of the lock's key while mode has it; exclusive holds have the owner there
@@ -268,30 +286,47 @@ local function value()
   return v
 end
 
--- An entry of a hash is a time of 16 digits and a JSON object.
+-- An entry of a hash is a time of 16 digits and a JSON object. What has no time is long over.
 local function entry(at, json) return string.format('%016d', at) .. json end
-local function at(e) return tonumber(string.sub(e, 1, 16)) end
+local function at(e) return tonumber(string.match(e, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d')) or 0 end
 local function json(e) return string.sub(e, 17) end
 
--- parse returns what a JSON object says, or nil if it is none.
+local function text(v, pattern) return type(v) == 'string' and string.find(v, pattern) end
+
+-- parse returns what the JSON object of a request or a hold says, or nil if it is none that we have written: others may write, too.
 local function parse(json)
   local ok, r = pcall(cjson.decode, json)
-  if ok and type(r) == 'table' then return r end
+  if not ok or type(r) ~= 'table' or type(r.owner) ~= 'string' or type(r.ttl) ~= 'number' or type(r.tokens) ~= 'number' then return end
+  if not text(r.id, '^%d+$') or not text(r.mode, '^[xs]$') and not text(r.mode, '^[1-9]%d*$') then return end
+  if not text(r.channel, '^snib%.c:[%w{}:]+$') or r.process and not text(r.process, '^snib%.c:%w+$') then return end
+  return r
 end
 
 local function decode(e) return parse(json(e)) end
 
+-- requestOf returns the request of an owner, and its entry. It returns nil if there is none, or none that can be true: settle
+-- forgets such, so that they keep nobody from the lock.
 local function requestOf(owner)
   local e = redis.call('HGET', requests, owner)
-  if e then return decode(e), e end
+  local r = e and decode(e)
+  if not r or r.owner ~= owner or at(e) > now + 60000000 then return end
+  if r.ttl < 1 or r.ttl > maxTTL or r.tokens < 1 or r.tokens > 1048576 then return end
+  return r, e
+end
+
+-- holding returns what the record of a hold says, or nil.
+local function holding(json)
+  local r = parse(json)
+  if r and type(r.token) == 'number' and type(r.since) == 'number' then return r end
 end
 
 local function sharded(r) return string.find(r.channel, '{', 1, true) end
 
--- post sends a message to who waits. If that is not allowed, they find out for themselves.
-local function post(r, message)
-  redis.pcall(sharded(r) and 'SPUBLISH' or 'PUBLISH', r.channel, r.id .. ' ' .. message)
-end
+-- wake tells who waits to ask again. If that is not allowed, they find out for themselves.
+local function wake(r) redis.pcall(sharded(r) and 'SPUBLISH' or 'PUBLISH', r.channel, r.id .. ' k') end
+
+-- hint tells a holder a word.
+local function hint(r, word) redis.pcall('PUBLISH', r.process or r.channel, r.id .. ' ' .. word) end
 
 -- hears reports whether who waits listens to this server. The count that PUBLISH returns would say it too late: who listens to a
 -- replica hears what is published and is not counted.
@@ -302,11 +337,13 @@ end
 -- inscribed returns the record of the exclusive hold whose owner is v, and its text, or nil.
 local function inscribed()
   local had = redis.pcall('GET', record)
-  if type(had) == 'string' then return parse(had), had end
+  local r = type(had) == 'string' and holding(had)
+  if r then return r, had end
 end
 
-local function outlast(key, ms)
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+-- forget takes a lease that has ended out of those that outlast the floor.
+local function forget(r)
+  if floor and r and r.ttl > floor then redis.call('ZREM', KEYS[2], string.format('%d %s %s', r.ttl, r.owner, lock)) end
 end
 
 -- prune forgets the holds of a shared lock or semaphore that have ended, and returns how many are left, and the first and
@@ -345,14 +382,14 @@ end
 
 -- write makes a hold of what admits lets in.
 local function write(token, since, owner, mode, ttl, rest)
-  uses(ttl)
+  lasts(lock, owner, ttl)
   if mode == 'x' then
     redis.call('SET', lock, owner, 'PX', ttl)
     inscribe(token, since, ttl, rest)
     return
   end
   if redis.call('SET', lock, fits(mode), 'PX', ttl, 'NX') then redis.call('DEL', record) end
-  redis.call('HSET', record, owner, entry(now + ttl * 1000, text(token, since, rest)))
+  redis.call('HSET', record, owner, entry(now + ttl * 1000, inscription(token, since, rest)))
   outlast(lock, ttl)
   outlast(record, ttl)
 end
@@ -371,6 +408,8 @@ local function settle(self)
     local r, e = requestOf(first)
     if not r or at(e) + absence < now then
       leave(first)
+    elseif exhausted() then
+      return
     elseif not admits(r.mode) or grace(r.ttl) > 0 then
       return
     else
@@ -380,10 +419,10 @@ local function settle(self)
         local answer = granted(token, r.tokens, wanted(r.channel))
         write(token, now, first, r.mode, r.ttl, string.sub(e, 18))
         if first == self then return answer end
-        post(r, answer)
+        wake(r) -- it asks again, and is granted what it has
         if r.mode == 'x' then return end -- nobody else fits
       else
-        post(r, 'k') -- if it listens to another server, it asks again
+        wake(r) -- if it listens to another server, it asks again
       end
     end
   end
@@ -398,7 +437,7 @@ local function again(v, owner, mode, ttl, tokens, rest)
   else
     local e = v == fits(mode) and redis.call('HGET', record, owner)
     if not e or at(e) <= now then return end
-    had = decode(e)
+    had = holding(json(e))
   end
   leave(owner)
   local token, since = nil, now
@@ -432,12 +471,12 @@ end
 local function tell(v, channel)
   local holders = {}
   if several(v) then
-    for _, e in ipairs(redis.call('HVALS', record)) do table.insert(holders, decode(e)) end
+    for _, e in ipairs(redis.call('HVALS', record)) do table.insert(holders, holding(json(e))) end
   else
     table.insert(holders, (inscribed()))
   end
   for _, h in ipairs(holders) do
-    if h.channel ~= channel then redis.pcall('PUBLISH', h.process or h.channel, h.id .. ' w') end
+    if h.channel ~= channel then hint(h, 'w') end
   end
 end
 
@@ -477,7 +516,14 @@ end
 local function acquire(owner, mode, ttl, tokens, waits, rest)
   ttl, tokens = tonumber(ttl), tonumber(tokens)
   local wait = grace(ttl)
-  if wait > 0 then return 'e ' .. wait end
+  if wait > 0 then
+    local v = value()
+    if v and v ~= owner and waits ~= '1' and not admits(mode) then return 'h ' .. left(v, mode) end
+    return 'e ' .. wait
+  end
+  if exhausted() then
+    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. known[1] .. ', above which none can be counted', 0)
+  end
   local v, what = present(mode)
   if v == nil then return 'k a ' .. what end
   local answer = v and again(v, owner, mode, ttl, tokens, rest)
@@ -505,15 +551,14 @@ end
 local function stir()
   local first = redis.call('ZRANGE', queue, 0, 0)[1]
   local r = first and requestOf(first)
-  if r then post(r, 'k') end
+  if r then wake(r) end
 end
 
 -- keep keeps a released hold until it has lasted for minHold ms, and reports whether it does. Had is its record; where
 -- several may hold, it stands there under its owner.
 local function keep(owner, had, minHold, shares)
-  local till = parse(had).since + minHold * 1000
+  local till = holding(had).since + minHold * 1000
   if till <= now then return false end
-  uses(minHold)
   local ms = math.ceil((till - now) / 1000)
   if shares then
     redis.call('HDEL', record, owner)
@@ -537,38 +582,54 @@ local function part(field)
   return 'o'
 end
 
--- release ends the hold with that token.
-local function release(owner, minHold, token)
+-- find reports whether the hold with that token is still there, and returns its record as text and as a table, if it has one, and whether
+-- others may hold beside it.
+local function find(owner, token)
   local v = value()
-  minHold = tonumber(minHold)
   if v and several(v) then
     local e = redis.call('HGET', record, owner)
-    local r = e and at(e) > now and decode(e)
-    if not r or string.format('%d', r.token) ~= token then return 'l' end
-    if minHold > 0 and keep(owner, json(e), minHold, true) then return 'o' end
-    return part(owner)
+    local r = e and at(e) > now and holding(json(e))
+    return r and string.format('%d', r.token) == token, e and json(e), r, true
   end
-  if v ~= owner then return 'l' end
   local r, had = inscribed()
-  if r and r.owner == owner then
-    if string.format('%d', r.token) ~= token then return 'l' end
-    if minHold > 0 and keep(owner, had, minHold) then return 'o' end
-  end
+  if v ~= owner or not r or r.owner ~= owner then return v == owner end
+  return string.format('%d', r.token) == token, had, r, false
+end
+
+-- release ends the hold with that token.
+local function release(owner, minHold, token)
+  local there, had, r, shares = find(owner, token)
+  if not there then return 'l' end
+  forget(r)
+  minHold = tonumber(minHold)
+  if minHold > 0 and had and keep(owner, had, minHold, shares) then return 'o' end
+  if shares then return part(owner) end
   redis.call('DEL', lock, record)
   settle()
   return 'o'
 end
 
+-- check returns l if the hold with that token has ended, w if a process other than that of channel waits, and else o.
+local function check(owner, token, channel)
+  if not find(owner, token) then return 'l' end
+  return wanted(channel) and 'w' or 'o'
+end
+
 -- withdraw takes back what an acquisition asked for, whatever has become of it, and nothing that its owner has asked for since.
 local function withdraw(owner, process, id)
-  local function meant(r) return r and (r.process or r.channel) == process and string.match(r.id, '^%d+') == id end
+  local function meant(r) return r and (r.process or r.channel) == process and r.id == id end
   local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
   if meant((requestOf(owner))) then leave(owner) end
   local v = value()
   if v and several(v) then
     local e = redis.call('HGET', record, owner)
-    if e and at(e) > now and meant(decode(e)) then return part(owner) end
+    local r = e and at(e) > now and holding(json(e))
+    if meant(r) then
+      forget(r)
+      return part(owner)
+    end
   elseif v == owner and meant((inscribed())) then
+    forget((inscribed()))
     redis.call('DEL', lock, record)
   end
   settle() -- others may have waited for the place that it had
@@ -582,8 +643,12 @@ local function free(owner, token)
   if v and several(v) then
     for _, field in ipairs({owner, 'snib:kept:' .. owner}) do
       local e = redis.call('HGET', record, field)
-      local r = e and at(e) > now and decode(e)
-      if r and string.format('%d', r.token) == token then return part(field) end
+      local r = e and at(e) > now and holding(json(e))
+      if r and string.format('%d', r.token) == token then
+        forget(r)
+        hint(r, 'b')
+        return part(field)
+      end
     end
     return 'l'
   end
@@ -591,16 +656,17 @@ local function free(owner, token)
   local ours = r and r.owner == owner and (v == owner or v == 'snib:kept')
   if (ours and string.format('%d', r.token) or v == owner and '0') ~= token then return 'l' end
   redis.call('DEL', lock, record)
+  if ours then
+    forget(r)
+    hint(r, 'b')
+  end
   settle()
   return 'o'
 end
 
--- peek reports whether another process waits than that of channel.
-local function peek(channel) return wanted(channel) and 'w' or 'o' end
-
-local serve = {A = acquire, R = release, w = withdraw, b = free, p = peek}
-local answers, arg = {}, 2
-for k = 2, #KEYS, 4 do
+local serve = {A = acquire, R = release, w = withdraw, b = free, c = check}
+local answers, arg = {}, 3
+for k = 3, #KEYS, 4 do
   lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
   local n = tonumber(ARGV[arg + 1])
   local ok, answer = pcall(serve[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
@@ -615,24 +681,22 @@ return answers
 
 // extendBody and renewBody answer with a text of one character for each lease: 1 if it was extended, 0 if it has ended.
 const extendBody = `
--- KEYS[1]: what the store knows of itself; the locks. ARGV: the TTL; the owners.
-local held, answers, ttl = redis.call('MGET', unpack(KEYS, 2)), {}, ARGV[1]
-for i = 1, #KEYS - 1 do
+-- KEYS: the locks. ARGV: the TTL; the owners.
+local held, answers, ttl = redis.call('MGET', unpack(KEYS)), {}, ARGV[1]
+for i = 1, #KEYS do
   if held[i] == ARGV[i + 1] then
-    redis.call('PEXPIRE', KEYS[i + 1], ttl)
+    redis.call('PEXPIRE', KEYS[i], ttl)
     answers[i] = '1'
   else
     answers[i] = '0'
   end
 end
-uses(tonumber(ttl))
-save()
 return {table.concat(answers)}
 `
 
 const renewBody = `
--- KEYS[1]: what the store knows of itself; for each lease the lock and its record.
--- ARGV: for each lease: the value of the lock's key, the owner, the token, the TTL.
+-- KEYS: what the store knows of itself; the leases that outlast the floor; for each lease the lock and its record.
+-- ARGV: the floor of the grace, the longest TTL; for each lease: the value of the lock's key, the owner, the token, the TTL.
 local answers = {}
 
 -- holds reports whether a record is that of the lease.
@@ -641,9 +705,9 @@ local function holds(text, token)
   return type(text) == 'string' and string.sub(text, 1, #head) == head
 end
 
-for i = 1, #ARGV, 4 do
+for i = 3, #ARGV, 4 do
   local value, owner, token, ttl = ARGV[i], ARGV[i + 1], ARGV[i + 2], tonumber(ARGV[i + 3])
-  local lock, record, ok = KEYS[(i + 3) / 2], KEYS[(i + 3) / 2 + 1], false
+  local lock, record, ok = KEYS[(i + 3) / 2], KEYS[(i + 5) / 2], false
   if redis.pcall('GET', lock) == value then
     if value == owner then
       local text = redis.pcall('GET', record)
@@ -663,9 +727,8 @@ for i = 1, #ARGV, 4 do
       end
     end
   end
-  if ok then uses(ttl) end
+  if ok then lasts(lock, owner, ttl) end
   answers[#answers + 1] = ok and '1' or '0'
 end
-save()
 return {table.concat(answers)}
 `

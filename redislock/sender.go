@@ -20,7 +20,8 @@ type sender struct {
 	conn         Conn
 	quick, trade *Script
 	meta         func(slot uint16) string // the key of what the store knows of itself
-	graceful     string                   // 1 or 0: failover-grace
+	long         func(slot uint16) string // and of leases that outlast the floor of the grace
+	floor, max   string                   // of the grace, or off; and of TTLs
 
 	sick atomic.Bool // the last call was not answered
 
@@ -48,9 +49,9 @@ type flight struct {
 
 // vouched says that a server was found, a moment ago, to be the one that wrote last.
 type vouched struct {
-	at       driver.Instant // our clock before it was asked
-	now, end int64          // its own, in microseconds, and until when that will do
-	ttl      time.Duration  // for TTLs no longer than this
+	at  driver.Instant // our clock before it was asked
+	now int64          // its own, in microseconds
+	ttl time.Duration  // for TTLs no longer than this
 }
 
 // moment is for how long a server is taken for the one that it was found to be. None takes over, or restarts, in less.
@@ -72,6 +73,7 @@ type order struct {
 	awaited bool          // done is waited for
 	done    chan struct{} // of one; made when it is first waited for
 	lost    bool          // nobody waited for the answer, which may still come
+	unsent  bool          // it was taken back before it was sent
 }
 
 // order returns an empty order.
@@ -94,8 +96,8 @@ const (
 	maxFlights = 2
 	crowd      = 8
 
-	// patience is how long a lone caller waits for an answer by itself. Then another goroutine does, so that the caller hears of
-	// its context's end.
+	// patience is how long a lone caller whose context can't be cancelled, or a release, waits for an answer by itself. Then another
+	// goroutine does, so that the caller hears of its context's end.
 	patience = 250 * time.Millisecond
 
 	// maxCall bounds a call that serves several callers.
@@ -122,7 +124,7 @@ func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
 		l = &line{slot: slot}
 		s.lines[slot] = l
 	}
-	if l.flights == 0 && !s.sick.Load() {
+	if l.flights == 0 && !s.sick.Load() && (o.code == "r" || o.code == "R" || ctx.Done() == nil) {
 		l.flights++
 		s.mu.Unlock()
 		f := s.flight()
@@ -152,7 +154,8 @@ func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
 	case <-o.done:
 		return o.err
 	case <-ctx.Done():
-		o.lost = !s.remove(l, o)
+		o.unsent = s.remove(l, o)
+		o.lost = !o.unsent
 		return context.Cause(ctx)
 	}
 }
@@ -265,13 +268,13 @@ func (s *sender) quickCall(l *line, f *flight, frees int, now driver.Instant) Ca
 	v := l.vouched
 	s.mu.Unlock()
 	from, until := "0", "0"
-	if s.graceful == "0" {
+	if s.floor == noGrace {
 		until = never
 	} else if longest <= v.ttl && !v.at.IsZero() && now.Sub(v.at) < moment {
-		from, until = strconv.FormatInt(v.now, 10), strconv.FormatInt(v.end, 10)
+		from, until = strconv.FormatInt(v.now, 10), strconv.FormatInt(v.now+moment.Microseconds(), 10)
 	}
 	start := len(f.args)
-	f.args = append(f.args, s.graceful, from, until, strconv.Itoa(frees), strconv.Itoa(len(taken)))
+	f.args = append(f.args, s.floor, s.max, from, until, strconv.Itoa(frees), strconv.Itoa(len(taken)))
 	for _, o := range f.simple {
 		f.args = append(f.args, o.args[:o.n]...)
 	}
@@ -279,14 +282,17 @@ func (s *sender) quickCall(l *line, f *flight, frees int, now driver.Instant) Ca
 	return Call{s.quick, f.keys[first:], f.args[start:]}
 }
 
+// noGrace stands for the floor of the grace where there is none.
+const noGrace = "off"
+
 // never is a time of the server that does not come.
 const never = "9000000000000000"
 
 // tradeCall makes the call for the other orders.
 func (s *sender) tradeCall(slot uint16, f *flight) Call {
 	first, start := len(f.keys), len(f.args)
-	f.keys = append(f.keys, s.meta(slot))
-	f.args = append(f.args, s.graceful)
+	f.keys = append(f.keys, s.meta(slot), s.long(slot))
+	f.args = append(f.args, s.floor, s.max)
 	for _, o := range f.rest {
 		f.keys = append(f.keys, o.keys[:]...)
 		f.args = append(append(f.args, o.code, strconv.Itoa(o.n)), o.args[:o.n]...)
@@ -301,11 +307,10 @@ func (s *sender) vouch(l *line, r *Reply, n int, sent driver.Instant) {
 	}
 	v := vouched{at: sent}
 	var ms int64
-	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &v.now, &v.end, &ms); err != nil {
+	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d", &v.now, &ms); err != nil {
 		return
 	}
 	v.ttl = time.Duration(ms) * time.Millisecond
-	v.end = min(v.end, v.now+moment.Microseconds())
 	r.Lines = r.Lines[:n]
 	s.mu.Lock()
 	l.vouched = v
@@ -315,7 +320,7 @@ func (s *sender) vouch(l *line, r *Reply, n int, sent driver.Instant) {
 // deliver gives orders their answers.
 func deliver(orders []*order, r Reply, sent driver.Instant) {
 	if r.Err == nil && len(r.Lines) != len(orders) {
-		r.Err = fmt.Errorf("the script gave %d answers for %d requests", len(r.Lines), len(orders))
+		r.Err = answeredf("the script gave %d answers for %d requests", len(r.Lines), len(orders))
 	}
 	for i, o := range orders {
 		o.sent, o.err = sent, r.Err

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -17,6 +18,10 @@ type Server struct {
 	// Settings are those of the configuration that locks rest on, by name: appendonly, appendfsync, save and
 	// min-replicas-to-write. What may not be asked is missing.
 	Settings map[string]string
+
+	// LastToken is the last fencing token that the server has granted, and Clock its time in the unit of tokens, microseconds. Both are 0 in
+	// a Cluster, where each slot has its own.
+	LastToken, Clock uint64
 
 	// Ahead is by how much the server's clock is ahead of this host's, to within half of RoundTrip.
 	Ahead, RoundTrip time.Duration
@@ -47,31 +52,60 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 		if s.Ahead, s.RoundTrip, err = compareClocks(ctx, m); err != nil {
 			return nil, err
 		}
+		if !d.conn.IsCluster() {
+			if s.LastToken, s.Clock, err = d.lastToken(ctx, m); err != nil {
+				return nil, err
+			}
+		}
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// lastToken returns the last token that a server has granted, and its time as a token.
+func (d *Driver) lastToken(ctx context.Context, m Node) (last, clock uint64, err error) {
+	now, err := clockOf(ctx, m)
+	if err != nil {
+		return 0, 0, err
+	}
+	reply, err := m.Do(ctx, "HGET", d.sender.meta(0), "t")
+	if err != nil {
+		return 0, 0, fmt.Errorf("HGET: %w", err)
+	}
+	if f, ok := asFloat(reply); ok && f > 0 {
+		last = uint64(min(f, math.MaxInt64))
+	}
+	return last, uint64(now.UnixMicro()), nil
+}
+
+// clockOf asks a server for the time.
+func clockOf(ctx context.Context, m Node) (time.Time, error) {
+	reply, err := m.Do(ctx, "TIME")
+	if err != nil {
+		return time.Time{}, fmt.Errorf("TIME: %w", err)
+	}
+	parts, _ := reply.([]any)
+	if len(parts) != 2 {
+		return time.Time{}, fmt.Errorf("TIME answered %v", reply)
+	}
+	seconds, ok1 := asFloat(parts[0])
+	rest, ok2 := asFloat(parts[1])
+	if !ok1 || !ok2 {
+		return time.Time{}, fmt.Errorf("TIME answered %v", reply)
+	}
+	return time.UnixMicro(int64(seconds)*1e6 + int64(rest)), nil
 }
 
 // compareClocks asks a server for the time. The first question may have had to wait for a connection, so the fastest of a few counts.
 func compareClocks(ctx context.Context, m Node) (ahead, roundTrip time.Duration, err error) {
 	for i := range 5 {
 		sent := time.Now()
-		reply, err := m.Do(ctx, "TIME")
+		theirs, err := clockOf(ctx, m)
 		took := time.Since(sent)
 		if err != nil {
-			return 0, 0, fmt.Errorf("TIME: %w", err)
-		}
-		parts, _ := reply.([]any)
-		if len(parts) != 2 {
-			return 0, 0, fmt.Errorf("TIME answered %v", reply)
-		}
-		seconds, ok1 := asFloat(parts[0])
-		rest, ok2 := asFloat(parts[1])
-		if !ok1 || !ok2 {
-			return 0, 0, fmt.Errorf("TIME answered %v", reply)
+			return 0, 0, err
 		}
 		if i == 0 || took < roundTrip {
-			theirs := time.Unix(int64(seconds), int64(rest)*int64(time.Microsecond))
 			ahead, roundTrip = theirs.Sub(sent.Add(took/2)), took
 		}
 	}

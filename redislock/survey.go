@@ -33,6 +33,11 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 		if err := check(info, conn.IsCluster(), conf); err != nil {
 			return f, err
 		}
+		if conn.IsSentinel() && !conf.splitBrain && info["min_slaves_good_slaves"] == "" {
+			return f, fmt.Errorf("%w server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same "+
+				"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with AllowSplitBrain",
+				driver.ErrInvalid)
+		}
 		f.sharded = conn.IsCluster() && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
 			if !said[w] {

@@ -138,7 +138,7 @@ func wantHeld(t *testing.T, l *snib.Locker, name string, low, high time.Duration
 	if !errors.Is(err, snib.ErrHeld) || !errors.As(err, &held) {
 		t.Fatalf("TryAcquire = %v, want a HeldError", err)
 	}
-	if held.Left < low || held.Left > high || held.Grace {
+	if held.Left < low || held.Left > high {
 		t.Errorf("HeldError = %+v, want %v to %v left", *held, low, high)
 	}
 }

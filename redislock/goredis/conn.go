@@ -54,6 +54,12 @@ var _ = redis.Cmder.NoRetry // what the two override
 
 func (c *conn) IsCluster() bool { return c.cluster != nil }
 
+// IsSentinel tells what [redis.NewFailoverClient] makes by the address that it gives the client.
+func (c *conn) IsSentinel() bool {
+	client, ok := c.client.(*redis.Client)
+	return ok && client.Options().Addr == "FailoverClient"
+}
+
 func (c *conn) Close() {} // the client is the user's
 
 // bounded calls f and returns when it does, or when ctx is done. Clients of go-redis don't look at ctx while they wait for a server.

@@ -108,9 +108,9 @@ func has(text string, kinds ...string) bool {
 
 // Grace tells for how long a store grants nothing, if that is what an error says: it may have forgotten who holds what.
 func Grace(err error) (left time.Duration, ok bool) {
-	var held *redislock.HeldError
-	if errors.As(err, &held) && held.Grace {
-		return held.Left, true
+	var grace *redislock.GraceError
+	if errors.As(err, &grace) {
+		return grace.Left, true
 	}
 	return 0, false
 }

@@ -1,0 +1,132 @@
+package redislock_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// idOf returns the id of a waiter's request, as somebody reads it who may read the store.
+func idOf(t *testing.T, n *redistest.Node, name, owner string) string {
+	t.Helper()
+	text, _ := n.Must("HGET", "snib.w:{"+name+"}", owner).(string)
+	_, record, _ := strings.Cut(text, "{")
+	var r struct{ ID string }
+	if err := json.Unmarshal([]byte("{"+record), &r); err != nil {
+		t.Fatalf("the request of %s = %q: %v", owner, text, err)
+	}
+	return r.ID
+}
+
+// channels returns the channels that are listened to, as anybody finds them out.
+func channels(t *testing.T, n *redistest.Node) []string {
+	t.Helper()
+	var all []string
+	list, _ := n.Must("PUBSUB", "CHANNELS", "snib.*").([]any)
+	for _, c := range list {
+		all = append(all, fmt.Sprint(c))
+	}
+	if len(all) == 0 {
+		t.Fatal("nobody listens")
+	}
+	return all
+}
+
+// TestForgedGrants publishes grants to a waiter: by somebody who may only publish, and so has to guess the waiter's id, and by
+// one who has read it. No message grants anything.
+func TestForgedGrants(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	l := take(t, d1, ask("job", "holder", time.Minute))
+	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	known := idOf(t, node, "job", "waiter")
+	ids := []string{known, known + ".0"}
+	for id := range 20 {
+		for round := range 6 {
+			ids = append(ids, fmt.Sprintf("%d.%d", id, round))
+		}
+		ids = append(ids, fmt.Sprint(id))
+	}
+	for _, channel := range channels(t, node) {
+		for _, id := range ids {
+			for _, token := range []uint64{1, token(l) + 1, 1<<53 - 1, 1<<63 - 1} {
+				for _, count := range []int{1, 0, -1, 1 << 30} {
+					node.Must("PUBLISH", channel, fmt.Sprintf("%s g %d %d 0", id, token, count))
+				}
+			}
+			for _, word := range []string{"k", "w", "b", "g", "", "o", "l"} {
+				node.Must("PUBLISH", channel, id+" "+word)
+			}
+		}
+	}
+	queued(t, d1, "job", 1)
+	time.Sleep(200 * time.Millisecond) // in which the waiter reads what was published last
+	pending(t, waiter, "the waiter", "after messages that nobody of ours has sent")
+	if err := renew(t, d1, l); err != nil {
+		t.Errorf("Renew by the holder = %v", err)
+	}
+	free(t, l)
+	next, _ := granted(t, waiter, enough, "the waiter")
+	if token(next) <= token(l) || token(next) >= 1<<53 {
+		t.Errorf("token %d after %d", token(next), token(l))
+	}
+	free(t, next)
+	nothingLeft(t, node)
+}
+
+// TestFloodOfMessages sends messages to a waiter and a holder as fast as it can, with their true ids. They cost a few calls of the
+// store, and not one each.
+func TestFloodOfMessages(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	l := take(t, d1, ask("job", "holder", time.Minute))
+	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	record, _ := node.Must("GET", "snib.r:{job}").(string)
+	var r struct{ ID string }
+	if err := json.Unmarshal([]byte(record), &r); err != nil {
+		t.Fatal(err)
+	}
+	livetest.Await(t, "subscriptions of both", func() error {
+		if n := len(channels(t, node)); n != 2 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	before, began := commands(t, node)["evalsha"], time.Now()
+	const messages = 3000
+	all, waiting := channels(t, node), idOf(t, node, "job", "waiter")
+	for i := range messages {
+		id, word := flood(i, waiting, r.ID)
+		for _, channel := range all {
+			node.Must("PUBLISH", channel, id+" "+word)
+		}
+	}
+	took := time.Since(began)
+	calls := commands(t, node)["evalsha"] - before
+	t.Logf("%d messages within %v cost %d calls", messages, took, calls)
+	if most := 40 + int(took/(50*time.Millisecond)); calls > most {
+		t.Errorf("%d messages within %v cost %d calls, want at most %d", messages, took, calls, most)
+	}
+	pending(t, waiter, "the waiter", "after the flood")
+	free(t, l)
+	next, took := granted(t, waiter, enough, "the waiter")
+	if took > soonEnough {
+		t.Errorf("granted %v after the release", took)
+	}
+	free(t, next)
+}
+
+// flood returns whom the i-th message is for, by its id, and what it says.
+func flood(i int, waiter, holder string) (id, word string) {
+	if i%2 == 0 {
+		return waiter, "k"
+	}
+	return holder, "b"
+}
