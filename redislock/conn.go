@@ -7,7 +7,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -115,12 +118,35 @@ func isTransient(err error) bool {
 	return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.As(err, new(*badAnswer))
 }
 
+// isMoving reports whether a server could not serve a call because some of its keys, and not all, are at another node by now.
+func isMoving(err error) bool {
+	var answered *ReplyError
+	return errors.As(err, &answered) && slices.Contains([]string{"TRYAGAIN", "ASK", "non local key"}, refusal(answered.Text))
+}
+
 // unavailable makes an error match [driver.ErrUnavailable] if another try may not see it.
 func unavailable(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(*queued)) || !isTransient(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// outOfReach is unavailable for the first contact, when it is not known yet that there is a server of ours at all: only what is certain to
+// pass, or to be an overload, matches [driver.ErrUnavailable]. A server that hangs up without a word may want TLS.
+func outOfReach(err error) error {
+	var timeout net.Error
+	var unknown *net.DNSError
+	switch {
+	case errors.As(err, new(*ReplyError)):
+		return unavailable(err)
+	case errors.As(err, &unknown) && unknown.IsNotFound:
+		return err
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout():
+		return unavailable(err)
+	}
+	return err
 }
 
 // A badAnswer is one that no script of ours gives.

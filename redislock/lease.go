@@ -159,8 +159,43 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		for n, place := range at {
 			answers[place] = d.renewed(due[place].(*lease), replies[i], n, len(at), sent, calls[i].Script == d.renewer)
 		}
+		if isMoving(replies[i].Err) {
+			d.renewEach(ctx, calls[i].Script == d.renewer, due, at, answers)
+		}
 	}
 	return answers
+}
+
+// renewEach renews leases one by one whose slot is on its way to another node of a Cluster, where those keys can't be used together that
+// are on different sides. It tries again until all are answered, or ctx is done.
+func (d *Driver) renewEach(ctx context.Context, record bool, due []driver.Lease, at []int, answers []driver.Renewal) {
+	for pause := time.Millisecond; len(at) > 0 && ctx.Err() == nil; pause = min(2*pause, 100*time.Millisecond) {
+		sent := driver.Now()
+		calls := make([]Call, len(at))
+		for i, place := range at {
+			l := due[place].(*lease)
+			of := batch{slot: l.slot, ttl: l.req.TTL}
+			if record && mode(l.req) != "x" {
+				of.ttl = 0
+			} // else the key of the lock alone will do for now: it is on one side only
+			calls[i] = d.renewal(of, due, []int{place})
+		}
+		var left []int
+		for i, r := range d.ask(ctx, calls...) {
+			answers[at[i]] = d.renewed(due[at[i]].(*lease), r, 0, 1, sent, false)
+			if isMoving(r.Err) {
+				left = append(left, at[i])
+			}
+		}
+		if at = left; len(at) > 0 {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+		}
+	}
 }
 
 // maxRenewals bounds a call.

@@ -69,7 +69,7 @@ type Driver struct {
 //
 // A MasterSet in o.Sentinel asks for Sentinel; a Cluster is recognised by itself, and so is a single server, unless [Cluster] or
 // [Single] says which it must be. Open fails within o.Dialer.Timeout, 5 s by default, when nothing answers, and when what answers is
-// not what was asked for or older than Redis 6.2.
+// not what was asked for or older than Redis 6.2. The error matches [driver.ErrUnavailable] if another try may succeed.
 func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	conf := configure(opts)
 	o.DisableCache = true
@@ -86,7 +86,7 @@ func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	}
 	client, err := rueidis.NewClient(o)
 	if err != nil {
-		return nil, explain(err, o)
+		return nil, outOfReach(explain(err, o))
 	}
 	return start(&rueidisConn{client: client, owned: true}, conf)
 }
@@ -115,7 +115,7 @@ func start(conn Conn, conf config) (*Driver, error) {
 	}
 	if err != nil {
 		conn.Close()
-		return nil, err
+		return nil, outOfReach(err)
 	}
 	d := &Driver{
 		conn: conn, conf: conf, warnings: found.warnings,

@@ -1,0 +1,74 @@
+package redislock_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// TestHalfMovedSlot stops the move of a slot half-way: some keys of its locks are at one node, some at the other. Holds go on, and what is
+// released meanwhile is free when the move is over.
+func TestHalfMovedSlot(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Second
+	c := redistest.Cluster(t)
+	o := rueidis.ClientOption{InitAddress: c.Addrs()}
+	usedCluster(t, c, o)
+	d1, d2 := open(t, o, redislock.GraceFloor(ttl)), open(t, o, redislock.GraceFloor(ttl))
+	names := []string{"job", "{job}2", "{job}3"}
+	var held []driver.Lease
+	for _, name := range names {
+		held = append(held, take(t, d1, ask(name, "holder of "+name, ttl)))
+	}
+	slot := c.SlotOf("job")
+	move := c.BeginMove(slot, c.MasterOtherThan(slot))
+	host, port, _ := net.SplitHostPort(move.To.Addr())
+	for _, key := range []string{"snib.m:{" + redislock.TagOf(uint16(slot)) + "}", "{job}2", "snib.r::{job}3"} {
+		move.From.Must("MIGRATE", host, port, key, 0, 5000)
+	}
+
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		for i, r := range d1.Renew(ctx, held) {
+			if r.Err != nil {
+				t.Errorf("Renew of %s while its slot is half-way = %v", names[i], r.Err)
+			}
+		}
+		cancel()
+	}
+	hurried := ask("job", "hurried", ttl)
+	hurried.NoWait = true
+	if l, err := d2.Acquire(t.Context(), hurried); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire with NoWait while the slot is half-way = %v, %v, want ErrUnavailable", l, err)
+	}
+	released := make(chan error, len(held))
+	for _, l := range held {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), enough)
+			defer cancel()
+			released <- l.Release(ctx)
+		}()
+	}
+	time.Sleep(300 * time.Millisecond) // in which the releases meet the move
+	move.Finish()
+	for range held {
+		if err := <-released; err != nil {
+			t.Errorf("Release while the slot is half-way = %v", err)
+		}
+	}
+	for i, name := range names {
+		next, _ := granted(t, begin(t, d2, ask(name, "next", ttl)), ttl+enough, "who comes after the move") // which begins a grace
+		if token(next) <= token(held[i]) {
+			t.Errorf("%s: token %d after %d", name, token(next), token(held[i]))
+		}
+		free(t, next)
+	}
+}
