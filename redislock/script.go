@@ -674,7 +674,7 @@ for k = 3, #KEYS, 4 do
   answers[#answers + 1] = answer
   arg = arg + 2 + n
 end
-if last ~= (tonumber(known[1]) or 0) then note('t', last) end
+if not exhausted() and last ~= (tonumber(known[1]) or 0) then note('t', last) end
 save()
 return answers
 `

@@ -1,0 +1,247 @@
+package redislock_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// TestStaleHandOver breaks a hold, and checks that it is not handed on inside its process.
+func TestStaleHandOver(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, owner string, token uint64) {
+		if err := open(t, at(node.Addr())).Break(t.Context(), name, owner, token); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestToldOfLostMemory restarts a server without its memory. Whoever held a lock is told as soon as the server is back, and not at the
+// next renewal.
+func TestToldOfLostMemory(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			_, told := jobtest.AcquireTold(t, d, mode.as(ask(mode.name, "holder", time.Minute)))
+			livetest.Await(t, "subscription of the holder", func() error {
+				if n, _ := node.Must("PUBSUB", "CHANNELS", "snib.c:*").([]any); len(n) == 0 {
+					return errors.New("there is none")
+				}
+				return nil
+			})
+			node.Kill()
+			node.Restart()
+			t.Logf("told %v after the restart", jobtest.AwaitLoss(t, told, enough))
+			used(t, node)
+		})
+	}
+}
+
+// TestShortTTLDoesNotDecide restarts a server without its memory, under a long lease. Requests with a short TTL wait for the floor of the
+// grace, and not only for their own TTL; then they have the lock.
+func TestShortTTLDoesNotDecide(t *testing.T) {
+	t.Parallel()
+	const floor = 5 * time.Second
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr()), redislock.GraceFloor(floor)), open(t, at(node.Addr()), redislock.GraceFloor(floor))
+	first := take(t, d1, ask("job", "first", floor))
+	node.Kill()
+	node.Restart()
+	if left := withheld(t, d2, ask("job", "second", 100*time.Millisecond), "after a restart without memory"); left > floor+2*time.Second {
+		t.Errorf("nothing is granted for %v, with a floor of %v", left, floor)
+	}
+	l, _ := granted(t, begin(t, d2, ask("job", "second", time.Second)), floor+enough, "second")
+	if left := valid(first, floor); left > 0 {
+		t.Errorf("granted while the first hold is valid for another %v", left)
+	}
+	free(t, l)
+}
+
+// TestReleasedLeasesDoNotCount takes a long lease and releases it. After the next restart nobody waits for that, but for a long lease that
+// still lives everybody does, by no more than MaxTTL; until somebody has the store forget it.
+func TestReleasedLeasesDoNotCount(t *testing.T) {
+	t.Parallel()
+	for _, mode := range modes {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
+			d := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(24*time.Hour))
+			grace := func(want time.Duration, when string) {
+				t.Helper()
+				if got, err := d.Grace(t.Context()); err != nil || got != want {
+					t.Errorf("%s, Grace = %v, %v, want %v", when, got, err, want)
+				}
+			}
+			restart := func() {
+				t.Helper()
+				node.Kill()
+				node.Restart()
+			}
+			again := func() { // so that the next call finds a connection
+				livetest.Await(t, "answer of the server", func() error { _, err := d.Status(t.Context(), "job"); return err })
+			}
+			grace(100*time.Millisecond, "before the first lease")
+			l := take(t, d, mode.as(ask("job", "long", 20*time.Hour)))
+			grace(20*time.Hour, "under a long lease")
+			if err := renew(t, d, l); err != nil {
+				t.Fatal(err)
+			}
+			free(t, l)
+			grace(100*time.Millisecond, "after its release")
+			restart()
+			free(t, take(t, d, mode.as(ask("job", "next", 200*time.Millisecond))))
+			nothingLeft(t, node)
+
+			used(t, node) // for who asks for as much, the grace of before would last a minute
+			broken := take(t, d, mode.as(ask("job", "broken", 20*time.Hour)))
+			if err := d.Break(t.Context(), "job", "broken", token(broken)); err != nil {
+				t.Fatal(err)
+			}
+			grace(100*time.Millisecond, "after a break")
+
+			take(t, d, mode.as(ask("job", "lives", 20*time.Hour)))
+			restart()
+			again()
+			if left := withheld(t, d, ask("another", "next", time.Second), "with a long lease"); left < 19*time.Hour {
+				t.Errorf("a lease of 20 h lives, and the grace lasts %v", left)
+			}
+			bounded := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(10*time.Minute))
+			if left := withheld(t, bounded, ask("another", "next", time.Second), "with MaxTTL"); left > 10*time.Minute {
+				t.Errorf("the grace lasts %v, with a MaxTTL of 10 min", left)
+			}
+			if err := d.Forget(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			free(t, take(t, d, ask("another", "next", time.Second)))
+			restart()
+			free(t, take(t, d, ask("another", "next", time.Second))) // it is forgotten for good
+		})
+	}
+}
+
+// TestLimits refuses what no limit may be, and states the longest TTL.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	for _, opt := range []redislock.Option{
+		redislock.MaxTTL(0), redislock.MaxTTL(-time.Second), redislock.MaxTTL(20 * 365 * 24 * time.Hour), redislock.GraceFloor(-1),
+	} {
+		if d, err := redislock.Open(at(node.Addr()), opt); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
+		}
+	}
+	if got := redislock.Promises().MaxTTL; got != time.Hour {
+		t.Errorf("MaxTTL is %v by default, want 1 h", got)
+	}
+	d := open(t, at(node.Addr()), redislock.MaxTTL(time.Minute))
+	if _, err := snib.New(d, snib.TTL(time.Minute+time.Second)); !errors.Is(err, snib.ErrInvalid) {
+		t.Errorf("a Locker with a TTL above MaxTTL = %v, want ErrInvalid", err)
+	}
+}
+
+// TestMalformedQueue puts into a queue what nobody of ours writes. It keeps nobody from the lock, whatever it is.
+func TestMalformedQueue(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	now := time.Now().UnixMicro()
+	record := func(change string) string {
+		r := map[string]string{
+			"owner": `"evil"`, "id": `"7"`, "mode": `"x"`, "ttl": "30000", "tokens": "1", "channel": `"snib.c:evil"`, "blind": "true",
+		}
+		var field, value string
+		if _, err := fmt.Sscanf(change, "%s %s", &field, &value); err == nil {
+			r[field] = value
+		}
+		text := "{"
+		for name, value := range r {
+			if value != "none" {
+				text += fmt.Sprintf("%q:%s,", name, value)
+			}
+		}
+		return text[:len(text)-1] + "}"
+	}
+	entries := map[string]string{
+		"NoTime": record(""), "NotJSON": fmt.Sprintf("%016dhello", now), "Array": fmt.Sprintf("%016d[1]", now), "Empty": "",
+		"FarFuture": "9999999999999999" + record(""),
+	}
+	for _, change := range []string{
+		"channel none", `channel "other"`, "channel 5", "id none", `id "x"`, "ttl none", "ttl 99999999999", "ttl -5", `ttl "a"`, "mode none",
+		`mode "y"`, `mode "0"`, "tokens none", "tokens -1", "tokens 1e300", "owner none", `process "other"`,
+	} {
+		entries[change] = fmt.Sprintf("%016d", now) + record(change)
+	}
+	for what, e := range entries {
+		name := "job " + what
+		l := take(t, d1, ask(name, "holder", time.Minute))
+		node.Must("ZADD", "snib.q:{"+name+"}", 1, "evil")
+		node.Must("HSET", "snib.w:{"+name+"}", "evil", e)
+		waiter := wait(t, d2, ask(name, "waiter", time.Minute), len(status(t, d1, name).Waiters)+1)
+		if err := renew(t, d1, l); err != nil {
+			t.Errorf("%s: Renew = %v", what, err)
+		}
+		free(t, l)
+		next, took := granted(t, waiter, enough, what+": who waits behind it")
+		if took > soonEnough {
+			t.Errorf("%s: granted %v after the release", what, took)
+		}
+		free(t, next)
+		// Without anybody before it, it holds up nobody either.
+		node.Must("ZADD", "snib.q:{"+name+"}", 1, "evil")
+		node.Must("HSET", "snib.w:{"+name+"}", "evil", e)
+		free(t, take(t, d2, ask(name, "next", time.Minute)))
+	}
+	nothingLeft(t, node)
+}
+
+// TestForeignChannel makes a record name a channel of somebody else. Our clients publish nothing there.
+func TestForeignChannel(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	l := take(t, d1, ask("job", "holder", time.Minute))
+	before := commands(t, node)["publish"]
+	node.Must("SET", "snib.r:{job}", fmt.Sprintf(`{"token":%d,"since":1,"owner":"holder","id":"1","mode":"x","ttl":60000,"tokens":1,"channel":"orders"}`, token(l)), "PX", 60000)
+	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	if n := commands(t, node)["publish"] - before; n != 0 {
+		t.Errorf("%d messages to a channel that is not ours", n)
+	}
+	free(t, l)
+	next, _ := granted(t, waiter, enough, "the waiter")
+	free(t, next)
+}
+
+// TestWildToken sets the last token where Lua counts no further. Nothing is granted, and the error says why.
+func TestWildToken(t *testing.T) {
+	t.Parallel()
+	for _, wild := range []string{"9007199254740991", "9223372036854775807", "1e300", "nan", "inf"} {
+		node := used(t, redistest.Single(t))
+		d := open(t, at(node.Addr()))
+		l := take(t, d, ask("job", "holder", time.Minute))
+		node.Must("HSET", "snib.m", "t", wild)
+		free(t, l) // what is held can be released
+		for _, mode := range modes {
+			req := mode.as(ask(mode.name, "holder", time.Minute))
+			req.NoWait = true
+			got, err := d.Acquire(t.Context(), req)
+			if err == nil {
+				t.Fatalf("%s: with the last token %s, %d is granted", mode.name, wild, token(got))
+			}
+			if errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("%s: with the last token %s, Acquire = %v", mode.name, wild, err)
+			}
+			t.Log(err)
+		}
+	}
+}
