@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -132,8 +133,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// outOfReach is unavailable for the first contact, when it is not known yet that there is a server of ours at all: only what is certain to
-// pass, or to be an overload, matches [driver.ErrUnavailable]. A server that hangs up without a word may want TLS.
+// outOfReach is unavailable for the first contact, when it is not known yet that there is a server of ours at all. A server that hangs up
+// may have too many clients, or want TLS: nobody can tell.
 func outOfReach(err error) error {
 	var timeout net.Error
 	var unknown *net.DNSError
@@ -142,7 +143,8 @@ func outOfReach(err error) error {
 		return unavailable(err)
 	case errors.As(err, &unknown) && unknown.IsNotFound:
 		return err
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, context.DeadlineExceeded),
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
 		return unavailable(err)
 	}

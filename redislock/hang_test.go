@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
 )
 
 // TestHungServer stops the server for three TTLs, under 51 holds of all kinds. Each is told before the server could have given its lock
@@ -309,4 +313,142 @@ func TestKilledServer(t *testing.T) {
 		t.Errorf("Release of a lock that was lost = %v", err)
 	}
 	nothingLeft(t, node)
+}
+
+// TestHungServerReturns stops the server itself. Acquisitions return soon after their contexts are done, whatever ends these and whatever
+// they were doing, and one that must not wait fails for being unanswered. The least lateness counts: a busy machine is late now and then.
+func TestHungServerReturns(t *testing.T) {
+	node := used(t, redistest.Single(t))
+	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
+	take(t, other, ask("held", "holder", time.Minute))
+	because := errors.New("enough")
+	for _, tt := range []struct {
+		name, lock string
+		ttl        time.Duration
+		hangFirst  bool
+	}{
+		{"First", "free", time.Second, true},
+		{"FirstLong", "free", time.Minute, true}, // asked for in another way
+		{"Waiting", "held", time.Minute, false},
+		{"Asking", "held", time.Minute, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var late []time.Duration
+			for i := range 4 {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				if tt.hangFirst {
+					node.Hang()
+				}
+				done := beginWith(ctx, d, ask(tt.lock, fmt.Sprint(tt.name, i), tt.ttl))
+				if !tt.hangFirst {
+					queued(t, other, tt.lock, 1)
+					node.Hang()
+				}
+				time.Sleep(20 * time.Millisecond) // in which it sends what it has to say
+				over := time.Now()
+				cancel(because)
+				r := <-done
+				late = append(late, r.at.Sub(over))
+				node.Resume()
+				if !errors.Is(r.err, because) {
+					t.Errorf("Acquire = %v, %v, want the cause", r.lease, r.err)
+				}
+				livetest.Await(t, "withdrawal", func() error {
+					if n := len(status(t, other, tt.lock).Waiters); n > 0 {
+						return fmt.Errorf("%d wait", n)
+					}
+					if tt.lock == "free" && len(status(t, other, tt.lock).Holders) > 0 {
+						return errors.New("it is held")
+					}
+					return nil
+				})
+			}
+			if least := slices.Min(late); least > driver.CancelTimeout {
+				t.Errorf("Acquire returned %v after its contexts were done, want at most %v", late, driver.CancelTimeout)
+			}
+		})
+	}
+	node.Hang()
+	defer node.Resume()
+	req := ask("free", "hurried", time.Minute)
+	req.NoWait = true
+	began := time.Now()
+	if l, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Acquire with NoWait at a hung server = %v, %v, want ErrUnavailable", l, err)
+	}
+	if took := time.Since(began); took > driver.AnswerTimeout+soonEnough {
+		t.Errorf("Acquire with NoWait at a hung server took %v", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	if l, err := d.Acquire(ctx, ask("free", "patient", time.Minute)); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire at a hung server = %v, %v, want ErrUnavailable and the end of its context", l, err)
+	}
+}
+
+// TestUnavailable asks servers that can't serve for the moment, or not any more: the error says why, and that nobody is known to hold the lock.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		do   func(*testing.T, *redistest.Node, *livetest.Proxy)
+		want string
+	}{
+		{"OOM", func(_ *testing.T, n *redistest.Node, _ *livetest.Proxy) { n.Must("CONFIG", "SET", "maxmemory", 1) }, "the server's memory is full (maxmemory)"},
+		{"Killed", func(_ *testing.T, n *redistest.Node, _ *livetest.Proxy) { n.Kill() }, ""},
+		{"TooManyClients", func(t *testing.T, n *redistest.Node, p *livetest.Proxy) {
+			n.Must("CONFIG", "SET", "maxclients", 10)
+			fill(t, n)
+			p.Cut()
+			fill(t, n)
+		}, ""}, // the server says so and hangs up, which mostly is all that arrives
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			proxy := livetest.NewProxy(t, node.Addr())
+			d := open(t, at(proxy.Addr()))
+			l := take(t, d, ask("held", "holder", floor))
+			tt.do(t, node, proxy)
+			req := ask("job", "hurried", floor)
+			req.NoWait = true
+			_, err := d.Acquire(t.Context(), req)
+			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
+				t.Errorf("Acquire = %v, want ErrUnavailable that says %q, and nothing of scripts", err, tt.want)
+			}
+			t.Log(err)
+			switch tt.name {
+			case "OOM":
+				free(t, l) // it needs no memory
+			case "TooManyClients":
+				if d, err := redislock.Open(at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
+					t.Errorf("Open = %v, %v, want ErrUnavailable", d, err)
+				}
+			case "Killed":
+				if d, err := redislock.Open(at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
+					t.Errorf("Open = %v, %v, want ErrUnavailable", d, err)
+				}
+			}
+		})
+	}
+}
+
+// fill connects until the server takes no more clients.
+func fill(t *testing.T, n *redistest.Node) {
+	t.Helper()
+	livetest.Await(t, "too many clients", func() error {
+		c, err := net.Dial("tcp", n.Addr())
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { c.Close() })
+		if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+			return nil //nolint:nilerr // it was hung up on
+		}
+		answer := make([]byte, 1)
+		if _, err := c.Read(answer); err == nil && answer[0] == '+' {
+			return errors.New("there is room for more")
+		}
+		return nil
+	})
 }
