@@ -140,16 +140,24 @@ func outOfReach(err error) error {
 	var unknown *net.DNSError
 	switch {
 	case errors.As(err, new(*ReplyError)):
-		return unavailable(err)
+		if isTransient(err) {
+			return &unreachable{err}
+		}
 	case errors.As(err, &unknown) && unknown.IsNotFound:
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
-		return unavailable(err)
+		return &unreachable{err}
 	}
 	return err
 }
+
+// unreachable matches [driver.ErrUnavailable], and says only what it wraps: where there is no driver yet there is no lock that is withheld.
+type unreachable struct{ cause error }
+
+func (e *unreachable) Error() string   { return e.cause.Error() }
+func (e *unreachable) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
 // A badAnswer is one that no script of ours gives.
 type badAnswer struct{ text string }

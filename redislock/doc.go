@@ -17,7 +17,7 @@
 // # Waiting
 //
 // Waiters queue in Redis, one for each process, in the order of arrival; readers that follow one another are let in together. Who
-// releases hands the lock over in the same script, and tells the next process by one message (sharded in a Cluster from Redis 7 on).
+// releases hands the lock over in the same script, and hints at it to the next process, which asks, by one message (sharded in a Cluster from Redis 7 on).
 // Waiters that were cancelled leave at once, and who can't be reached is passed over. Behind each wait there is a timer, at the end
 // of the holder's lease. Foreign clients do not tell when they release: the first in the queue looks every 200 ms. A process
 // subscribes while it waits, and when it holds something for longer than a moment, for the sake of Grant.Wanted.
@@ -27,7 +27,7 @@
 // # Liveness
 //
 // A lease ends at its TTL, by the server's wall clock, unless renewed. Renewals go in batches; the owner is checked, and what has
-// ended stays ended. A detached lease is one like others.
+// ended stays ended. A detached lease is one like others. Who breaks a hold has its holder told, by a message that the holder checks.
 //
 // # Fencing
 //
@@ -37,14 +37,15 @@
 // # Failover
 //
 // Redis replicates behind the holder's back: a replica that is promoted may not know of a lock. With [FailoverGrace], which is on by
-// default, a server whose run_id is not the one that wrote last grants nothing until the longest TTL in use is over; neither does one
-// that has lost its memory, until it is older than the TTL asked for (up to a minute). What is held meanwhile can be renewed and
-// released. A slot that has moved within a Cluster waits likewise.
+// default, a server whose run_id is not the one that wrote last grants nothing for [GraceFloor], or for as long as the longest lease that
+// it knows to live; neither does one that has lost its memory, until it is as old as the floor. What is held meanwhile can be renewed
+// and released. A slot that has moved within a Cluster waits likewise. A master behind Sentinel that writes without replicas is refused.
 //
 // Acquisitions ride out LOADING, READONLY, MASTERDOWN, CLUSTERDOWN, TRYAGAIN, NOREPLICAS and lost connections for a minute. Calls whose
 // answer was lost are asked again: the scripts bear it.
 //
 // # Options
 //
-// [FailoverGrace] gives up what is said above for speed after failovers. [Single] and [Cluster] demand a topology.
+// [GraceFloor] and [MaxTTL] bound for how long nothing is granted after a failover. [FailoverGrace] gives up what is said above for speed,
+// and [AllowSplitBrain] accepts Sentinels that can't prevent two masters. [Single] and [Cluster] demand a topology.
 package redislock

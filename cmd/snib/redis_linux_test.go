@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
@@ -100,19 +101,30 @@ func TestRedisComesBack(t *testing.T) {
 func TestSentinelFailover(t *testing.T) {
 	s, dir := redistest.Sentinel(t), store(t)
 	used(t, s.Master())
-	t.Setenv("SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName())
+	t.Setenv("SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+"?allow-split-brain=on&grace-floor=1s")
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "10s", "name", "--", "hold", ready, stop)
 	await(t, "command", func() bool { return exists(ready) })
 	s.WaitForReplicas()
 	s.WaitForFailover(s.KillMaster())
-	await(t, "end of the grace", func() bool {
+	began := time.Now()
+	livetest.Await(t, "grace", func() error {
+		if _, code := snib(t, "run", "-n", "--ttl", "1s", "other", "--", "true"); code != 69 {
+			return fmt.Errorf("exit code %d", code)
+		}
+		return nil
+	})
+	for ended := false; !ended; { // the floor behind Sentinel is 20 s
+		if time.Since(began) > 20*time.Second+patience {
+			t.Fatal("the grace has no end")
+		}
 		out, code := snib(t, "run", "-n", "--ttl", "1s", "other", "--", "true")
-		if code == 75 && !strings.Contains(out, "other may be taken: the store restarted or failed over, and grants nothing for ") {
+		if code == 69 && !strings.Contains(out, "grants nothing for ") {
 			t.Errorf("while the grace lasts: %s", out)
 		}
-		return code == 0
-	})
+		ended = code == 0
+		time.Sleep(100 * time.Millisecond) // between two looks
+	}
 	if held := heldFor(t, "name"); held < 10*time.Second {
 		t.Errorf("something was granted %v after the grant of a lease of 10s that may have been forgotten", held)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/redislock"
 )
@@ -26,6 +27,11 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		all = append(all, found...)
 		ids[s.Info["run_id"]]++
 	}
+	grace, err := d.Grace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, graceFinding(grace))
 	for id, n := range ids {
 		if n > 1 {
 			all = append(all, Finding{"servers", Unmet, fmt.Sprintf("%d addresses lead to one server, run id %s", n, id), "name each server once"})
@@ -47,7 +53,33 @@ func redisFindings(s redislock.Server) []Finding {
 	}
 	all = append(all, redisReplicas(s)...)
 	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "tokens are ordered across a failover by the clocks of the servers"))
+	if s.Clock > 0 {
+		all = append(all, redisTokens(s.LastToken, s.Clock))
+	}
 	return all
+}
+
+// redisTokens compares the last token with the server's clock, which it should not be far ahead of.
+func redisTokens(last, clock uint64) Finding {
+	ahead := time.Duration(0)
+	if last > clock {
+		ahead = time.Duration(min(last-clock, uint64(100*365*24*time.Hour/time.Microsecond))) * time.Microsecond
+	}
+	text := "the last one is no later than the server's clock"
+	if ahead > 0 {
+		text = fmt.Sprintf("the last one, %d, is %v ahead of the server's clock", last, ahead.Round(time.Second))
+	}
+	return tell("last-token", text, ahead < 24*time.Hour, Unmet,
+		"somebody has written it, or the clock was set back; if no resource has seen such a token, set field t of snib.m to the time in microseconds")
+}
+
+// graceFinding says what a restart would cost now.
+func graceFinding(grace time.Duration) Finding {
+	if grace == 0 {
+		return Finding{"grace", Note, "off: a restart or failover may give a lock twice", "turn failover-grace on"}
+	}
+	return tell("grace", fmt.Sprintf("a restart now would withhold all locks for %v", grace), grace <= 10*time.Minute, Note,
+		"shorter TTLs, or a smaller max-ttl, make it shorter; snib redis forget ends it when nobody holds a lock")
 }
 
 func redisEviction(info map[string]string) Finding {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mrand "math/rand/v2"
 	"strings"
 	"syscall"
 	"time"
@@ -59,6 +60,8 @@ func (u *redisURL) advice(err error) (text string, config bool) {
 	switch {
 	case errors.Is(err, driver.ErrInvalid) && says("topology"):
 		return "did you mean " + u.other() + "?", true
+	case errors.Is(err, driver.ErrInvalid) && says("AllowSplitBrain"):
+		return "in the URL that is allow-split-brain=on", true
 	case errors.Is(err, driver.ErrInvalid):
 		return "", true
 	case u.master && says("No such master"):
@@ -132,6 +135,49 @@ func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Durati
 		return left, nil
 	}
 	return 0, err
+}
+
+// Forget ends the time for which a Redis grants nothing after a restart or a failover.
+func (s *Store) Forget(ctx context.Context) error {
+	d, ok := s.Driver.(*redislock.Driver)
+	if !ok {
+		return fmt.Errorf("%w: %s withholds no locks after a restart; only a Redis does, as in redis://", ErrConfig, s.URL)
+	}
+	if err := d.Forget(ctx); err != nil {
+		return in(s.URL, err)
+	}
+	return nil
+}
+
+// RestartGrace tells for how long the store would grant nothing if it restarted now. It is 0 for stores that don't withhold locks.
+func (s *Store) RestartGrace(ctx context.Context) (time.Duration, error) {
+	d, ok := s.Driver.(*redislock.Driver)
+	if !ok {
+		return 0, nil
+	}
+	return d.Grace(ctx)
+}
+
+// OpenPatiently is Open, with create set, for those who may wait: a store that can't be reached at the moment, or has no room for one more
+// client, is tried again for [driver.RetryTimeout]. The first failure is told to waiting.
+func OpenPatiently(ctx context.Context, url string, waiting func(error)) (*Store, error) {
+	for began, pause := time.Now(), 50*time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		s, err := Open(url, true)
+		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) > driver.RetryTimeout {
+			return s, err
+		}
+		if waiting != nil {
+			waiting(err)
+			waiting = nil
+		}
+		timer := time.NewTimer(pause/2 + mrand.N(pause)) // others wait, too, and should not all come at once
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
 }
 
 // Warnings says in words which settings of the store break promises.

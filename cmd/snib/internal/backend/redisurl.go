@@ -76,7 +76,8 @@ type redisURL struct {
 	dial                           time.Duration
 	client                         string
 	graceOff                       bool
-	maxTTL                         time.Duration
+	splitBrain                     bool
+	maxTTL, graceFloor             time.Duration
 	passwordFile                   string
 	ca, cert, key, serverName      string
 	insecure                       bool
@@ -112,8 +113,8 @@ func (u *redisURL) parameters() []Parameter {
 			set: text(&u.passwordFile)},
 		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: u.setDial},
 		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: u.setClient},
-		{Syntax: "max-ttl=DURATION", Doc: "Redlock: the longest TTL of any lock, the same for all clients (default 1m)", nodes: true,
-			set: func(value string) (err error) { u.maxTTL, err = duration(value, 24*time.Hour); return err }},
+		{Syntax: "max-ttl=DURATION", Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)",
+			set: u.setMaxTTL},
 		{Syntax: "failover-grace=on|off", store: true, Doc: "off: after a restart or a failover don't wait until the holds are over " +
 			"that may have been forgotten; a lock can then be given twice (default on)",
 			set: func(value string) error {
@@ -121,6 +122,12 @@ func (u *redisURL) parameters() []Parameter {
 				u.graceOff = !on
 				return err
 			}},
+		{Syntax: "grace-floor=DURATION", store: true, Doc: "for how long nothing is granted after a restart or a failover, at the least, the " +
+			"same for all clients (default 30s; Sentinel: 20s or more)",
+			set: func(value string) (err error) { u.graceFloor, err = duration(value, 24*time.Hour); return err }},
+		{Syntax: "allow-split-brain=on|off", Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two may grant " +
+			"the same lock (default off)", sentinel: true,
+			set: func(value string) (err error) { u.splitBrain, err = onOff(value); return err }},
 		{Syntax: "ca=FILE", Doc: "TLS: trust the authorities in this file, PEM, and not the system's", tls: true,
 			set: text(&u.ca)},
 		{Syntax: "cert=FILE", Doc: "TLS: our certificate, PEM", tls: true,
@@ -147,6 +154,15 @@ func onOff(value string) (on bool, err error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("it is neither on nor off")
+}
+
+func (u *redisURL) setMaxTTL(value string) (err error) {
+	most := 365 * 24 * time.Hour
+	if u.nodes {
+		most = 24 * time.Hour
+	}
+	u.maxTTL, err = duration(value, most)
+	return err
 }
 
 func (u *redisURL) setDial(value string) (err error) {
@@ -426,6 +442,15 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 		opts = append(opts, redislock.Single())
 	default:
 		opts = append(opts, redislock.Cluster())
+	}
+	if u.maxTTL > 0 {
+		opts = append(opts, redislock.MaxTTL(u.maxTTL))
+	}
+	if u.graceFloor > 0 {
+		opts = append(opts, redislock.GraceFloor(u.graceFloor))
+	}
+	if u.splitBrain {
+		opts = append(opts, redislock.AllowSplitBrain())
 	}
 	return o, append(opts, redislock.FailoverGrace(!u.graceOff)), nil
 }

@@ -97,7 +97,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(
 		a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(),
 		a.lockCommand(), a.unlockCommand(), a.releaseCommand(), a.fenceCommand(), a.schemaCommand(),
-		a.countCommand(), a.leaksCommand(), a.watchCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.benchCommand(), a.redlockCommand(),
+		a.countCommand(), a.leaksCommand(), a.watchCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.benchCommand(), a.redisCommand(), a.redlockCommand(),
 		a.completionCommand(), a.versionCommand(),
 	)
 	root.SetHelpCommand(a.helpCommand())
@@ -135,15 +135,37 @@ func none(cmd *cobra.Command, args []string) error {
 
 // open opens the store. With create unset a store that does not exist is an empty one, and is not made.
 func (a *app) open(create bool) (*backend.Store, error) {
+	return a.opened(create, func(url string) (*backend.Store, error) { return backend.Open(url, create) })
+}
+
+// openPatiently is open for those who may wait for a store that can't be reached at the moment.
+func (a *app) openPatiently(ctx context.Context) (*backend.Store, error) {
+	return a.opened(true, func(url string) (*backend.Store, error) {
+		return backend.OpenPatiently(ctx, url, func(err error) {
+			if a.verbose || onTerminal() && !a.quiet {
+				a.tell("%s; trying again", message(err))
+			}
+		})
+	})
+}
+
+func (a *app) opened(create bool, open func(url string) (*backend.Store, error)) (*backend.Store, error) {
 	url := a.url
 	if url == "" {
 		url = os.Getenv(urlVar)
 	}
-	s, err := backend.Open(url, create)
+	s, err := open(url)
 	if err != nil {
 		return nil, err
 	}
 	a.note("store %s", s.URL)
+	if create && a.verbose {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if grace, err := s.RestartGrace(ctx); err == nil && grace > time.Minute { // longer than most expect
+			a.note("a restart of the store now would withhold all locks for %s", short(grace))
+		}
+	}
 	if create {
 		for _, w := range s.Warnings() {
 			a.note("warning: %s", w)

@@ -142,6 +142,14 @@ const fenceNotes = `  The command reads the old contents of FILE (nothing, if th
   All who write FILE have to do it this way, under the same lock, on one host.
 `
 
+const redisExamples = `  snib redis forget redis://cache:6379     grant locks again, at once
+`
+
+const redisNotes = `  After a restart or a failover a Redis grants nothing until the holds are over
+  that it may have forgotten; snib doctor tells for how long. forget ends that
+  at once. Nobody may hold a lock then. Who did it is written to standard error.
+`
+
 const redlockExamples = `  snib redlock init redlock://a:6379,b:6379,c:6379     new servers, once
   snib redlock status                                  of $SNIB_URL
   snib redlock recover --floor 1790000000000000        a majority has forgotten

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -114,6 +115,19 @@ func (r *run) conflicts(cmd *cobra.Command) error {
 	return nil
 }
 
+// openForWait opens the store. If we may wait for the lock, we also wait for a store that can't be reached at the moment, no longer.
+func (r *run) openForWait(ctx context.Context) (*backend.Store, error) {
+	if r.try || r.skip || r.wait.set && r.wait.value <= 0 {
+		return r.open(true)
+	}
+	if r.wait.set {
+		inner, cancel := context.WithTimeout(ctx, r.wait.value)
+		defer cancel()
+		ctx = inner
+	}
+	return r.openPatiently(ctx)
+}
+
 func (r *run) run(cmd *cobra.Command) error {
 	if err := r.conflicts(cmd); err != nil {
 		return err
@@ -126,7 +140,7 @@ func (r *run) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.open(true)
+	s, err := r.openForWait(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/cmd/snib/internal/child"
+)
+
+func (a *app) redisCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:       "redis forget [URL]",
+		Short:     "look after a Redis that restarted",
+		Example:   redisExamples,
+		Long:      redisNotes,
+		ValidArgs: []string{"forget"},
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
+			}
+			if !slices.Contains(cmd.ValidArgs, args[0]) {
+				return usagef("there is no redis %q; usage: %s", args[0], usageLine(cmd))
+			}
+			return nil
+		},
+	}
+	yes := cmd.Flags().BoolP("yes", "y", false, "don't ask")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := a.storeFrom(args[1:]); err != nil {
+			return err
+		}
+		if !*yes && !child.IsTerminal(syscall.Stdin) {
+			return usagef("there is no terminal to ask on; give --yes to have the store forget without asking")
+		}
+		s, err := a.open(true)
+		if err != nil {
+			return err
+		}
+		defer s.Close() //nolint:errcheck // nothing is left to do
+		if !*yes {
+			if err := a.confirmForget(s); err != nil {
+				return err
+			}
+		}
+		err = s.Forget(cmd.Context())
+		if !errors.Is(err, backend.ErrConfig) {
+			a.auditForget(s, err)
+		}
+		return err
+	}
+	return cmd
+}
+
+// confirmForget has a person say yes.
+func (a *app) confirmForget(s *backend.Store) error {
+	a.tell("who holds a lock that %s has forgotten may still be at work; another can then start beside it", s.URL)
+	fmt.Fprint(a.err, "type yes if nobody does: ")
+	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if err != nil || strings.TrimSpace(text) != "yes" {
+		return usagef("that is not yes: nothing was done")
+	}
+	return nil
+}
+
+// auditForget writes who had the store grant locks again to standard error, whatever --quiet says: one line of JSON.
+func (a *app) auditForget(s *backend.Store, err error) {
+	attrs := []slog.Attr{slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL)}
+	outcome := "ended"
+	if err != nil {
+		outcome = "unknown"
+		attrs = append(attrs, slog.Any("err", err))
+	}
+	attrs = append(append(attrs, slog.String("outcome", outcome)), caller()...)
+	slog.New(slog.NewJSONHandler(a.err, nil)).LogAttrs(context.Background(), slog.LevelWarn, "grace ended by force", attrs...)
+}

@@ -1,0 +1,106 @@
+package redislock_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
+)
+
+// TestACL uses the users of the page. Each can do what it is for, and nothing else.
+func TestACL(t *testing.T) {
+	t.Parallel()
+	if !redistest.AtLeast(t, 7, 0) {
+		t.Skip("before Redis 7 there are no such rights")
+	}
+	page, err := os.ReadFile("../docs/backends/redislock.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```text\n")
+	block, _, _ = strings.Cut(block, "```")
+	var users []string
+	for line := range strings.Lines(block) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "user other ") {
+			users = append(users, strings.Replace(line, ">SECRET", ">"+secret, 1))
+		}
+	}
+	if len(users) != 2 {
+		t.Fatalf("the page has the users %q, want two and another", users)
+	}
+	node := used(t, redistest.Single(t, append(users, "user other on >"+secret+" ~other:* +@all resetchannels")...))
+	as := func(user string) *redislock.Driver {
+		o := at(node.Addr())
+		o.Username, o.Password = user, secret
+		return open(t, o)
+	}
+	d1, d2 := as("locks"), as("locks")
+	for _, mode := range modes {
+		name := "jobs/" + mode.name
+		req := func(owner string) driver.Request { return mode.as(ask(name, owner, time.Minute)) } // longer than the floor
+		blocker := req("holder")
+		blocker.Shared = false
+		l := take(t, d1, blocker)
+		others := []driver.Lease{}
+		for range max(0, blocker.Slots-1) {
+			others = append(others, take(t, d1, req("another holder")))
+		}
+		waiter := wait(t, d2, req("waiter"), 1)
+		if err := renew(t, d1, l); err != nil {
+			t.Errorf("Renew = %v", err)
+		}
+		free(t, l)
+		next, took := granted(t, waiter, enough, "waiter")
+		if took > soonEnough {
+			t.Errorf("%s: granted %v after the release, and not at once", mode.name, took)
+		}
+		if got := list(t, d1, "jobs/"); len(got) != 1 {
+			t.Errorf("List = %q", got)
+		}
+		if err := d1.Break(t.Context(), name, "waiter", token(next)); err != nil {
+			t.Errorf("Break = %v", err)
+		}
+		for _, l := range others {
+			free(t, l)
+		}
+		short := req("short")
+		short.TTL = time.Second
+		free(t, take(t, d1, short))
+	}
+	if _, err := d1.Servers(t.Context()); err != nil {
+		t.Errorf("Servers = %v", err)
+	}
+	if _, err := d1.Grace(t.Context()); err != nil {
+		t.Errorf("Grace = %v", err)
+	}
+	denied := func(d driver.Driver, name string) {
+		t.Helper()
+		req := ask(name, "intruder", time.Minute)
+		req.NoWait = true
+		if l, err := d.Acquire(t.Context(), req); err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire of %q = %v, %v, want what the server says of rights", name, l, err)
+		}
+	}
+	denied(d1, "other")
+	l := take(t, d1, ask("jobs/x", "holder", time.Minute))
+	watch := as("watch")
+	if st := status(t, watch, "jobs/x"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
+		t.Errorf("Status by watch = %+v", st)
+	}
+	denied(watch, "jobs/y")
+	if err := watch.Break(t.Context(), "jobs/x", "holder", token(l)); err == nil {
+		t.Error("Break by watch = nil")
+	}
+	for _, user := range []string{"other", "watch"} {
+		if got, err := node.Do("ACL", "DRYRUN", user, "PUBLISH", "snib.c:x", "1 k"); err == nil && got == "OK" {
+			t.Errorf("%s may publish to waiters", user)
+		}
+	}
+	free(t, l)
+	nothingLeft(t, node)
+}
