@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
@@ -43,10 +44,21 @@ func TestForgedGrants(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d1, ask("job", "holder", time.Minute))
+	l, told := jobtest.AcquireTold(t, d1, ask("job", "holder", time.Minute))
 	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	var holder struct{ ID string }
+	record, _ := node.Must("GET", "snib.r:{job}").(string)
+	if err := json.Unmarshal([]byte(record), &holder); err != nil {
+		t.Fatal(err)
+	}
+	livetest.Await(t, "subscriptions of both", func() error {
+		if n := len(channels(t, node)); n != 2 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
 	known := idOf(t, node, "job", "waiter")
-	ids := []string{known, known + ".0"}
+	ids := []string{known, known + ".0", holder.ID}
 	for id := range 20 {
 		for round := range 6 {
 			ids = append(ids, fmt.Sprintf("%d.%d", id, round))
@@ -68,6 +80,11 @@ func TestForgedGrants(t *testing.T) {
 	queued(t, d1, "job", 1)
 	time.Sleep(200 * time.Millisecond) // in which the waiter reads what was published last
 	pending(t, waiter, "the waiter", "after messages that nobody of ours has sent")
+	select {
+	case err := <-told:
+		t.Errorf("the holder was told %v, and holds", err)
+	default:
+	}
 	if err := renew(t, d1, l); err != nil {
 		t.Errorf("Renew by the holder = %v", err)
 	}

@@ -130,6 +130,25 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 	}
 }
 
+// TestLongLeaseIsKnownAfterRenewal renews a long lease past the end of its grant: the store still knows that it lives.
+func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
+	t.Parallel()
+	const ttl = 3 * time.Second
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	l := take(t, d, ask("job", "holder", ttl))
+	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 6) { // as often as a keeper may
+		if err := renew(t, d, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := d.Grace(t.Context()); err != nil || got != ttl {
+		t.Errorf("Grace = %v, %v, want %v", got, err, ttl)
+	}
+	free(t, l)
+	nothingLeft(t, node)
+}
+
 // TestLimits refuses what no limit may be, and states the longest TTL.
 func TestLimits(t *testing.T) {
 	t.Parallel()

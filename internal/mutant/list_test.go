@@ -533,20 +533,20 @@ var mutants = []mutant{
 	{
 		breaks: "a wait that ends is withdrawn",
 		file:   "redislock/acquire.go", run: "TestCancelledWaiters|TestLostAnswers/Close",
-		old: "return !errors.As(err, &held) && !errors.Is(err, driver.ErrKind)",
-		new: "return errors.As(err, &held) && false",
+		old: "return !errors.Is(err, driver.ErrHeld) && !errors.As(err, &grace) && !errors.Is(err, driver.ErrKind)",
+		new: "return errors.As(err, &grace) && false",
 	},
 	{
-		breaks: "what an earlier round left is withdrawn",
+		breaks: "what an earlier try left is withdrawn",
 		file:   "redislock/acquire.go", run: "TestNothingLeftOfKindConflict",
-		old: "if a.round > 1 || isDoubtful(err) {",
+		old: "if a.asked && (a.tries > 1 || isDoubtful(err)) {",
 		new: "if isDoubtful(err) {",
 	},
 	{
 		breaks: "Acquire returns when its context ends while the server hangs",
 		file:   "redislock/sender.go", run: "TestHungServer$|TestHungServerBounded",
-		old: "\tcase <-ctx.Done():\n\t\to.lost",
-		new: "\tcase <-make(chan int):\n\t\to.lost",
+		old: "\tcase <-ctx.Done():\n\t\to.unsent",
+		new: "\tcase <-make(chan int):\n\t\to.unsent",
 	},
 	{
 		breaks: "a connection that hangs is given up",
@@ -593,7 +593,7 @@ var mutants = []mutant{
 	{
 		breaks: "what was said while nobody listened is made up for",
 		file:   "redislock/listen.go", run: "TestCutSubscription",
-		old: "\t\t\t\tgo l.d.catchUp(ctx, s.channel)",
+		old: "\t\t\t\tl.d.catchUp(s.channel)",
 		new: "\t\t\t\t_ = l.d.catchUp",
 	},
 	{
@@ -617,14 +617,14 @@ var mutants = []mutant{
 	{
 		breaks: "nothing is granted by a server that has forgotten",
 		file:   "redislock/script.go", run: "TestRestartWithoutMemory|TestFailover/Exclusive",
-		old: "  if not graceful then return 0 end",
-		new: "  if graceful then return 0 end",
+		old: "  if not floor then return 0 end",
+		new: "  if floor then return 0 end",
 	},
 	{
 		breaks: "a promoted server grants nothing until leases that it does not know are over",
 		file:   "redislock/script.go", run: "TestFailover$/Exclusive/true|TestRestartWithMemory",
-		old: "    start, unknown = now, math.max(longest, before)",
-		new: "    start, unknown = 0, 1",
+		old: "    start, unknown = now, math.max(0, math.ceil((start - now) / 1000 + unknown))\n    for _, lease in ipairs(",
+		new: "    start, unknown = -1e15, 1\n    for _, lease in ipairs(0 and {} or ",
 	},
 	{
 		breaks: "a server without memory grants nothing until leases of before are over",
@@ -641,8 +641,8 @@ var mutants = []mutant{
 	{
 		breaks: "the quick way keeps to failover-grace",
 		file:   "redislock/script.go", run: "TestRestartWithoutMemory|TestRestartWithMemory",
-		old: "  refused = grace(ttl) > 0\n",
-		new: "  refused = false\n",
+		old: "    refused = true -- tradeScript says why\n",
+		new: "",
 	},
 	{
 		breaks: "a replica is asked again until it is promoted",
@@ -719,7 +719,7 @@ var mutants = []mutant{
 	{
 		breaks: "errors of connecting say what is wrong",
 		file:   "redislock/redislock.go", run: "TestOpenRefuses",
-		old: "return nil, explain(err, o)",
+		old: "return nil, outOfReach(explain(err, o))",
 		new: "return nil, err",
 	},
 	{

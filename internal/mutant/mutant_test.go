@@ -16,8 +16,8 @@ import (
 
 // all are the mutants of all lists.
 var all = slices.Concat(mutants, coreSafetyMutants, etcdMutants, fenceMutants, leaderMutants, metricsMutants,
-	mysqlSafetyMutants, operationsMutants, postgresSafetyMutants, redlockMutants, sqliteSafetyMutants,
-	zketcdSafetyMutants, zookeeperMutants)
+	mysqlSafetyMutants, operationsMutants, postgresSafetyMutants, redisSafetyMutants, redlockMutants,
+	sqliteSafetyMutants, zketcdSafetyMutants, zookeeperMutants)
 
 // TestChanges looks whether what each mutant changes is still there, also of those that are left out for being slow.
 func TestChanges(t *testing.T) {

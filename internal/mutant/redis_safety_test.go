@@ -1,0 +1,133 @@
+//go:build mutants
+
+package mutant
+
+// redisSafetyMutants break what keeps a Redis safe from its other clients, from restarts and from hanging.
+var redisSafetyMutants = []mutant{
+	{
+		breaks: "redis safety: a flood of messages is none of calls, for waiters",
+		file:   "redislock/acquire.go", run: "TestFloodOfMessages",
+		old: "min(max(2*a.pause, minHintPause), maxHintPause)",
+		new: "0",
+	},
+	{
+		breaks: "redis safety: a flood of messages is none of calls, for holders",
+		file:   "redislock/check.go", run: "TestFloodOfMessages",
+		old: "\t\ttimer := time.NewTimer(pause)\n",
+		new: "\t\ttimer := time.NewTimer(0)\n",
+	},
+	{
+		breaks: "redis safety: a hint that a hold is broken is checked",
+		file:   "redislock/check.go", run: "TestForgedGrants",
+		old: "case o.answer == \"l\":",
+		new: "default:",
+	},
+	{
+		breaks: "redis safety: a break is told at once",
+		file:   "redislock/script.go", run: "TestConformance$/Break",
+		old: "    forget(r)\n    hint(r, 'b')\n  end\n",
+		new: "    forget(r)\n  end\n",
+	},
+	{
+		breaks: "redis safety: a loss of memory is told when the server is back",
+		file:   "redislock/listen.go", run: "TestToldOfLostMemory",
+		old: "\t\t\td.doubt(l)\n\t\t}\n\t}\n}",
+		new: "\t\t\t_ = l\n\t\t}\n\t}\n}",
+	},
+	{
+		breaks: "redis safety: a record from the future is left out",
+		file:   "redislock/script.go", run: "TestMalformedQueue",
+		old: " or at(e) > now + 60000000 then return end",
+		new: " then return end",
+	},
+	{
+		breaks: "redis safety: a record without what ours have is left out",
+		file:   "redislock/script.go", run: "TestMalformedQueue",
+		old: "  if not ok or type(r) ~= 'table' or type(r.owner) ~= 'string'",
+		new: "  if ok and type(r) == 'table' then return r end\n  if not ok or type(r) ~= 'table' or type(r.owner) ~= 'string'",
+	},
+	{
+		breaks: "redis safety: nothing is published on the channels of others",
+		file:   "redislock/script.go", run: "TestForeignChannel|TestMalformedQueue",
+		old: "if not text(r.channel, '^snib%.c:[%w{}:]+$') or",
+		new: "if not text(r.channel, '') or",
+	},
+	{
+		breaks: "redis safety: tokens do not repeat above 2^53",
+		file:   "redislock/script.go", run: "TestWildToken",
+		old: "local function exhausted() return not (last < 9007199253692416) end",
+		new: "local function exhausted() return false end",
+	},
+	{
+		breaks: "redis safety: the shortest TTL does not decide the grace",
+		file:   "redislock/script.go", run: "TestShortTTLDoesNotDecide",
+		old: "math.min(math.max(unknown, floor, math.min(ttl, 60000)), maxTTL))",
+		new: "math.min(math.max(unknown, math.min(ttl, 60000)), maxTTL))",
+	},
+	{
+		breaks: "redis safety: MaxTTL bounds the grace",
+		file:   "redislock/script.go", run: "TestReleasedLeasesDoNotCount",
+		old: "math.min(math.max(unknown, floor, math.min(ttl, 60000)), maxTTL))",
+		new: "math.max(unknown, floor, math.min(ttl, 60000)))",
+	},
+	{
+		breaks: "redis safety: a long lease that was released does not count for the grace",
+		file:   "redislock/script.go", run: "TestReleasedLeasesDoNotCount",
+		old: "  if not there then return 'l' end\n  forget(r)\n",
+		new: "  if not there then return 'l' end\n",
+	},
+	{
+		breaks: "redis safety: a long lease that lives counts for the grace",
+		file:   "redislock/script.go", run: "TestReleasedLeasesDoNotCount",
+		old: "      unknown = math.max(unknown, tonumber(",
+		new: "      unknown = math.max(0, 0 * tonumber(",
+	},
+	{
+		breaks: "redis safety: a renewed long lease counts for the grace",
+		file:   "redislock/lease.go", run: "TestLongLeaseIsKnownAfterRenewal",
+		old: " || l.d.isLong(l.req.TTL) {\n\t\treturn batch{slot: l.slot}",
+		new: " {\n\t\treturn batch{slot: l.slot}",
+	},
+	{
+		breaks: "redis safety: nobody is said to hold what a grace withholds",
+		file:   "redislock/redislock.go", run: "TestShortTTLDoesNotDecide",
+		old: "func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavailable }",
+		new: "func (e *GraceError) Is(target error) bool { return target == driver.ErrHeld }",
+	},
+	{
+		breaks: "redis safety: Sentinels without min-replicas-to-write are refused",
+		file:   "redislock/survey.go", run: "TestSentinelNeedsReplicas",
+		old: "if conn.IsSentinel() && !conf.splitBrain &&",
+		new: "if false &&",
+	},
+	{
+		breaks: "redis safety: an old master that comes back empty grants nothing",
+		file:   "redislock/script.go", run: "TestOldMasterComesBackEmpty",
+		old: "  if not floor then return 0 end",
+		new: "  if floor then return 0 end",
+	},
+	{
+		breaks: "redis safety: leases of a slot that is half moved are renewed",
+		file:   "redislock/lease.go", run: "TestHalfMovedSlot",
+		old: "if isMoving(replies[i].Err) {",
+		new: "if false {",
+	},
+	{
+		breaks: "redis safety: an acquisition returns in time when the server hangs",
+		file:   "redislock/sender.go", run: "TestHungServerReturns",
+		old: " && (o.code == \"r\" || o.code == \"R\" || ctx.Done() == nil) {",
+		new: " {",
+	},
+	{
+		breaks: "redis safety: a withdrawal goes on in the background",
+		file:   "redislock/acquire.go", run: "TestHungServerReturns",
+		old: "withdrawal = driver.CancelTimeout / 2",
+		new: "withdrawal = 5 * driver.CancelTimeout",
+	},
+	{
+		breaks: "redis safety: a server whose memory is full is unavailable",
+		file:   "redislock/conn.go", run: "TestUnavailable/OOM",
+		old: ", \"NOSCRIPT\", \"OOM\",",
+		new: ", \"NOSCRIPT\",",
+	},
+}
