@@ -1,6 +1,7 @@
 package goredis_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,19 @@ func TestConformanceCluster(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
+// TestSentinelNeedsReplicas refuses a master behind Sentinel that writes without a replica.
+func TestSentinelNeedsReplicas(t *testing.T) {
+	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+	if d, err := goredis.New(dialSentinel(t, s)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+		t.Errorf("New = %v, %v, want ErrInvalid for min-replicas-to-write", d, err)
+	}
+	d, err := goredis.New(dial(t, s.Master().Addr()))
+	if err != nil {
+		t.Fatalf("New on the master itself = %v", err)
+	}
+	d.Close()
+}
+
 func harness(connect func(t *testing.T) redis.UniversalClient) drivertest.Harness {
 	return drivertest.Harness{
 		Open:   func(t *testing.T) driver.Driver { return open(t, connect(t)) },
@@ -94,7 +108,7 @@ func closed[C redis.UniversalClient](t testing.TB, client C) C {
 
 func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
-	d, err := goredis.New(client, opts...)
+	d, err := goredis.New(client, append([]redislock.Option{redislock.GraceFloor(2 * time.Second), redislock.AllowSplitBrain()}, opts...)...)
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
