@@ -48,10 +48,14 @@ func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
 	return handle, nil
 }
 
-// Write returns a handle that has claimed nothing yet: the weaker form, for writes that do not depend on what was read.
+// Write returns a handle that has claimed nothing yet: the weaker form, for writes that do not depend on what was read. A mark that no hold
+// has, such as one without a token, is a [driver.ErrInvalid].
 func (g Guard) Write(m fence.Mark) (*Handle, error) {
 	if g.Key == "" {
 		return nil, fmt.Errorf("%w key of the mark: it is empty", driver.ErrInvalid)
+	}
+	if _, err := fence.ParseHeader(m.Header()); err != nil {
+		return nil, fmt.Errorf("%w mark: %w", driver.ErrInvalid, err)
 	}
 	return &Handle{guard: g, mark: m}, nil
 }
