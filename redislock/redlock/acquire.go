@@ -22,32 +22,26 @@ const (
 	outage = time.Minute
 	brief  = time.Second
 
-	// withdrawal is how long a failed acquisition waits for what it asked for to be taken back. That goes on behind it.
+	// withdrawal is how long a failed acquisition waits for what it asked for to be taken back, and parting how long after the end of its
+	// context. That goes on behind it.
 	withdrawal = 250 * time.Millisecond
+	parting    = driver.CancelTimeout * 4 / 5
 
-	// rematches is how often a split vote is repeated for NoWait: nobody has the lock then, so it would be wrong to say that somebody does.
-	rematches = 8
+	// rematches is how often a split vote is repeated for NoWait.
+	rematches = 16
 )
 
-// A HeldError says why the lock can't be had now, and for how long at most, unless its holder goes on. It matches [driver.ErrHeld].
+// A HeldError says that somebody else has the lock on a majority of the nodes, and for how long at most, unless the holder goes on. It
+// matches [driver.ErrHeld].
 type HeldError struct {
-	Left      time.Duration // until a majority of the nodes is free; negative if keys have no end, as a stranger may leave them
-	Restarted int           // nodes that grant nothing yet, so there is no majority; perhaps nobody holds the lock
-	Fought    bool          // nobody holds the lock: several fought for it, and none got a majority
+	Left time.Duration // until a majority of the nodes is free; negative if keys have no end, as a stranger may leave them
 
-	unsure  bool       // whether anybody has a majority, not all nodes having answered
 	blocked quorum.Set // the nodes that are not free
 	took    time.Duration
 }
 
 func (e *HeldError) Error() string {
-	switch {
-	case e.Fought:
-		return fmt.Sprintf("%v, or nearly: several fight for it, and none has a majority yet", driver.ErrHeld)
-	case e.Restarted > 0:
-		return fmt.Sprintf("%v, perhaps: %d nodes restarted, and grant nothing until no lease is left that they may have forgotten",
-			driver.ErrHeld, e.Restarted)
-	case e.Left < 0:
+	if e.Left < 0 {
 		return fmt.Sprintf("%v, by keys that never end", driver.ErrHeld)
 	}
 	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
@@ -55,6 +49,26 @@ func (e *HeldError) Error() string {
 
 // Is reports whether target is [driver.ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
+
+// A splitError says that nobody is known to have a majority: several fight for the lock, or nodes that may know more do not answer. It
+// matches [driver.ErrUnavailable].
+type splitError struct {
+	HeldError
+
+	fought               bool // nobody can have a majority, whatever the silent nodes know
+	known, silent, nodes int  // nodes that one holder has, those that do not say, and all
+}
+
+func (e *splitError) Error() string {
+	if e.fought {
+		return fmt.Sprintf("%v: several fight for the lock, and nobody has a majority", driver.ErrUnavailable)
+	}
+	return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are somebody's, and %d do not answer",
+		driver.ErrUnavailable, e.known, e.nodes, e.silent)
+}
+
+// Is reports whether target is [driver.ErrUnavailable].
+func (e *splitError) Is(target error) bool { return target == driver.ErrUnavailable }
 
 // An ask is one acquisition, of as many attempts as it takes.
 type ask struct {
@@ -64,6 +78,8 @@ type ask struct {
 	topic  *topic // that is listened to; nil without one
 	watch  *watch // of the present attempt, if there is a topic
 	splits int    // attempts in a row that ended without a majority for anybody
+
+	leave driver.Instant // when to return at the latest, once ctx is done; zero before
 }
 
 // Acquire implements [driver.Driver].
@@ -108,7 +124,7 @@ func (a *ask) try(ctx context.Context) (*lease, error) {
 	if t.wait(ctx) == quorum.Won && ctx.Err() == nil {
 		return a.won(t), nil
 	}
-	t.end()
+	a.withdraw(ctx, t.end())
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -120,6 +136,18 @@ func (a *ask) try(ctx context.Context) (*lease, error) {
 		}
 	}
 	return nil, t.refusal()
+}
+
+// withdraw gives the nodes a moment to take back what was asked of them. That goes on behind it.
+func (a *ask) withdraw(ctx context.Context, p *poll) {
+	p.wait(ctx, withdrawal)
+	if ctx.Err() == nil {
+		return
+	}
+	if now := driver.Now(); a.leave.IsZero() {
+		a.leave = now.Add(parting)
+	}
+	p.wait(context.Background(), a.leave.Left(driver.Now()))
 }
 
 // mine returns the nonce under which a majority knows a lease of the same owner, or "", and how many tokens the lease has.
@@ -144,7 +172,7 @@ func (a *attempt) mine() (nonce string, tokens int) {
 func (a *attempt) refusal() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e := &HeldError{took: driver.Now().Sub(a.start)}
+	e := HeldError{took: driver.Now().Sub(a.start)}
 	var strays, aliens []string
 	left := make([]time.Duration, 0, quorum.MaxNodes) // until each node that says so is free
 	holders := make(map[string]int)
@@ -161,14 +189,18 @@ func (a *attempt) refusal() error {
 			left = append(left, r.left)
 			e.blocked |= 1 << i
 		case unadmitted:
-			e.Restarted++
+			errs[i] = keptOut(r.value)
 			unknown++
 		case mismatched:
-			strays = append(strays, n.address+" belongs to another, as "+r.value)
+			errs[i] = stray(r.value)
+			strays = append(strays, n.address+" belongs to another, as "+quoted(r.value))
 		case alien:
-			aliens = append(aliens, n.address+" has a "+r.value)
+			errs[i] = fmt.Errorf("the lock's key is a %s", graphic(r.value))
+			aliens = append(aliens, n.address+" has a "+graphic(r.value))
 		case silent:
-			errs[i] = r.err
+			if errs[i] = r.err; r.err == nil {
+				errs[i] = errOverdue
+			}
 			unknown++
 		}
 	}
@@ -178,17 +210,17 @@ func (a *attempt) refusal() error {
 		return fmt.Errorf("%w list of nodes or MaxTTL: ours is %s; %s", driver.ErrInvalid, a.d.cluster, strings.Join(strays, "; "))
 	case len(aliens) > spare:
 		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(aliens, "; "))
-	case len(left)+len(aliens) < q && e.Restarted > 0 && len(left)+len(aliens)+e.Restarted >= q:
-		return e
 	case len(left) < q:
 		return a.d.silent(errs)
 	}
-	e.Restarted, e.Fought, e.unsure = 0, most+unknown < q, most < q
 	slices.Sort(left)
 	if e.Left = left[q-1]; e.Left == endless {
 		e.Left = -1
 	}
-	return e
+	if most < q {
+		return &splitError{HeldError: e, fought: most+unknown < q, known: most, silent: unknown, nodes: len(a.d.nodes)}
+	}
+	return &e
 }
 
 // won makes the lease.
@@ -226,16 +258,12 @@ func (a *ask) wait(ctx context.Context, err error) (*lease, error) {
 	defer cancel(nil)
 	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
 	var trouble backoff
-	for {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-			break
-		}
+	for ctx.Err() == nil {
 		pause, hope := a.pause(err, &trouble)
 		if !hope {
 			break
 		}
-		if a.topic == nil && errors.Is(err, driver.ErrHeld) && !a.req.NoWait {
+		if a.topic == nil && contention(err) != nil && !a.req.NoWait {
 			a.topic = a.d.ears.join(ctx, &a.lock)
 			defer a.d.ears.leave(a.topic)
 			defer func() { a.topic.unwatch(a.watch) }()
@@ -243,40 +271,65 @@ func (a *ask) wait(ctx context.Context, err error) (*lease, error) {
 			a.sleep(ctx, pause, err)
 		}
 		if ctx.Err() == nil {
-			var l *lease
 			if a.topic != nil {
 				a.topic.unwatch(a.watch)
 				a.watch = a.topic.watch()
 			}
-			if l, err = a.try(ctx); err == nil {
+			l, tried := a.try(ctx)
+			if tried == nil {
 				return l, nil
+			}
+			if ctx.Err() == nil { // else it is not known how the attempt would have ended
+				err = tried
 			}
 		}
 	}
 	if a.topic != nil {
-		a.depart(1<<len(a.d.nodes)-1).wait(context.Background(), withdrawal)
+		a.withdraw(ctx, a.depart(1<<len(a.d.nodes)-1))
 	}
-	return nil, err
+	switch {
+	case ctx.Err() == nil:
+		return nil, err
+	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil && !errors.Is(context.Cause(ctx), driver.ErrClosed):
+		return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return nil, context.Cause(ctx)
+}
+
+// contention returns what is known of the holders if somebody has the lock, or several fight for it; else nil.
+func contention(err error) *HeldError {
+	var held *HeldError
+	if split := (*splitError)(nil); errors.As(err, &split) {
+		return &split.HeldError
+	}
+	_ = errors.As(err, &held)
+	return held
 }
 
 // pause returns how long to sleep after an attempt that failed with err, and whether to try again at all.
 func (a *ask) pause(err error, trouble *backoff) (pause time.Duration, hope bool) {
-	var e *HeldError
+	var split *splitError
+	var silence *silence
+	held := contention(err)
 	switch {
-	case errors.As(err, &e) && (e.Fought || e.unsure && a.req.NoWait):
+	case errors.As(err, &split) && (split.fought || a.req.NoWait):
 		a.splits++
-		spread := max(e.took, time.Millisecond) << min(a.splits, 6)
+		spread := max(split.took, time.Millisecond) << min(a.splits, 6)
 		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= rematches
-	case errors.As(err, &e) && e.Restarted == 0:
+	case held != nil:
 		a.splits = 0
 		*trouble = backoff{}
-		return e.sleep(), !a.req.NoWait
-	case errors.As(err, &e): // until they are admitted
-		return 50*time.Millisecond + rand.N(50*time.Millisecond), !a.req.NoWait
-	case errors.Is(err, errNoMajority):
-		return trouble.next(a.req.NoWait)
+		return held.sleep(), !a.req.NoWait
+	case !errors.Is(err, driver.ErrUnavailable):
+		return 0, false
+	case errors.As(err, &silence) && silence.kept > 0 && !a.req.NoWait: // until they are admitted
+		return trouble.next(a.d.params.Quarantine() + outage)
 	}
-	return 0, false
+	limit := outage
+	if a.req.NoWait {
+		limit = brief
+	}
+	return trouble.next(limit)
 }
 
 // sleep is how long a waiter may wait for a message. Messages only shorten it.
@@ -293,8 +346,8 @@ func (a *ask) sleep(ctx context.Context, d time.Duration, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var hints <-chan int
-	var e *HeldError
-	if errors.As(err, &e) && a.topic != nil {
+	e := contention(err)
+	if e != nil && a.topic != nil {
 		hints = a.topic.sleep(a.watch, e.blocked)
 	}
 	for {
@@ -316,14 +369,10 @@ type backoff struct {
 	pause time.Duration
 }
 
-// next returns the pause before the next attempt, and whether there should be one.
-func (b *backoff) next(hurry bool) (time.Duration, bool) {
+// next returns the pause before the next attempt, and whether there should be one, within so long after the first.
+func (b *backoff) next(limit time.Duration) (time.Duration, bool) {
 	if b.pause == 0 {
 		b.since, b.pause = time.Now(), time.Millisecond
-	}
-	limit := outage
-	if hurry {
-		limit = brief
 	}
 	b.pause = min(2*b.pause, 500*time.Millisecond)
 	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit

@@ -249,15 +249,15 @@ func (a *attempt) hurry(again bool) {
 	}
 }
 
-// end makes the nodes forget the attempt. It returns when they have, or after a while: it goes on behind it.
-func (a *attempt) end() {
+// end makes the nodes forget the attempt.
+func (a *attempt) end() *poll {
 	p := a.d.newPoll(nil)
 	for i := range a.doubtful().All() {
 		p.orders[i].end = a.start.Add(2 * a.req.TTL)
 		p.tidy(i, 'f', a.lock, a.nonce, "0")
 	}
 	p.close()
-	p.wait(context.Background(), withdrawal)
+	return p
 }
 
 // doubtful returns the nodes on which the key may be, or come to be, the attempt's.

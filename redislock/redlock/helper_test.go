@@ -152,6 +152,9 @@ func says(t testing.TB, what string, err, is error, texts ...string) {
 			t.Errorf("%s = %q, which does not say %q", what, err, text)
 		}
 	}
+	if errors.Is(err, driver.ErrHeld) && errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%s = %v, which matches ErrHeld and ErrUnavailable", what, err)
+	}
 	if strings.Contains(err.Error(), password) {
 		t.Errorf("%s = an error with the password", what)
 	}

@@ -119,7 +119,7 @@ func (d *Driver) free(
 		return verdict, ended, nil // mostly; what the other nodes do is of no interest then
 	}
 	if errs := errorsOf(p.replies); err == nil && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
-		err = d.silent(errs)
+		err = d.silent(reasonsOf(p.replies))
 	}
 	return verdict, ended, err
 }
@@ -198,7 +198,7 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 	}
 	l, now := e.lease, driver.Now()
 	e.poll.mu.Lock()
-	verdict, ended, errs := e.tally.Verdict(now), e.tally.Ended(now), errorsOf(e.poll.replies)
+	verdict, ended, errs := e.tally.Verdict(now), e.tally.Ended(now), reasonsOf(e.poll.replies)
 	e.poll.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -273,7 +273,7 @@ func (n *node) deliver(batch []*order, answers []string) {
 			o.answer(text, nil)
 			continue
 		}
-		o.answer("", errors.New(strings.TrimSpace(text)))
+		o.answer("", errors.New(graphic(text)))
 		if o.frees() {
 			o.to = nil // who waited is told that it takes longer
 			n.retry(o)
@@ -333,14 +333,6 @@ func (o *order) frees() bool {
 func isReply(err error) bool {
 	_, ok := rueidis.IsRedisErr(err)
 	return ok
-}
-
-// clean makes one line of an error.
-func clean(err error) error {
-	if e, ok := rueidis.IsRedisErr(err); ok {
-		return &oneLine{strings.TrimSpace(e.Error()), err}
-	}
-	return err
 }
 
 // connected returns the client, and makes one if there is none.

@@ -2,8 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 )
@@ -150,26 +148,6 @@ func (d *Driver) drain(deadline time.Time) {
 	p.wait(context.Background(), min(time.Until(deadline), d.conf.timeout))
 }
 
-// silent describes the nodes that did not answer, by the error that each one gave; nil of one that did.
-func (d *Driver) silent(errs []error) error {
-	var text []string
-	var e silence
-	for i, err := range errs {
-		if err == errDown { //nolint:errorlint // as we gave it
-			if why := d.nodes[i].why(); why != nil {
-				err = why
-			}
-		}
-		if err != nil {
-			err = clean(err)
-			e.note(err)
-			text = append(text, fmt.Sprintf("%s: %v", d.nodes[i].address, err))
-		}
-	}
-	e.text = fmt.Sprintf("%v: %d of %d nodes do not answer (%s)", errNoMajority, len(text), len(d.nodes), strings.Join(text, "; "))
-	return &e
-}
-
 // errorsOf returns why nodes did not answer, by node.
 func errorsOf(replies []reply) []error {
 	errs := make([]error, len(replies))
@@ -194,7 +172,7 @@ func (d *Driver) majority(replies []reply) error {
 		}
 	}
 	if answered < d.params.Quorum() {
-		return d.silent(errorsOf(replies))
+		return d.silent(reasonsOf(replies))
 	}
 	return nil
 }

@@ -39,9 +39,9 @@ local ours = known[2] == ARGV[1] and known[3] == ARGV[2]
 local admitted = ours and known[1] == run
 local closed
 if not ours and not blank then
-  closed = 'm ' .. known[3] .. ' ' .. known[2]
+  closed = 'm ' .. (known[3] or '?') .. ' ' .. known[2]
 elseif not admitted then
-  closed = 'u'
+  closed = known[2] and 'u' or 'u blank'
 end
 `
 
@@ -62,7 +62,7 @@ end
 //	h LEFT VALUE   held; LEFT is -1 if the key has no end
 //	o              done
 //	n              the key is not that of the nonce, or has been another's since
-//	u              the node is not admitted
+//	u              the node is not admitted; with the word blank, because it knows nothing of itself
 //	m SELF CLUSTER it belongs to others
 //	k TYPE         the key is no string
 //	x TEXT         an error of Redis

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -99,7 +98,7 @@ func (d *Driver) belongs(n *node, stored, self string) error {
 		return fmt.Errorf("%w list of nodes or MaxTTL: %s belongs to %s, and here it is %s",
 			driver.ErrInvalid, n.address, readCluster(stored), readCluster(d.cluster))
 	case self != n.address:
-		return fmt.Errorf("%w list of nodes: what answers as %s is %s", driver.ErrInvalid, n.address, self)
+		return fmt.Errorf("%w list of nodes: what answers as %s is %s", driver.ErrInvalid, n.address, quoted(self))
 	}
 	return nil
 }
@@ -108,7 +107,11 @@ func (d *Driver) belongs(n *node, stored, self string) error {
 func readCluster(stored string) string {
 	var c cluster
 	if json.Unmarshal([]byte(stored), &c) != nil {
-		return strconv.Quote(stored)
+		return quoted(stored)
 	}
-	return fmt.Sprintf("[%s] with a MaxTTL of %v", strings.Join(c.Nodes, " "), time.Duration(c.MaxTTL)*time.Millisecond)
+	list := make([]string, len(c.Nodes))
+	for i, address := range c.Nodes {
+		list[i] = graphic(address)
+	}
+	return fmt.Sprintf("[%s] with a MaxTTL of %v", strings.Join(list, " "), time.Duration(c.MaxTTL)*time.Millisecond)
 }
