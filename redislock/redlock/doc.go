@@ -27,6 +27,9 @@
 // A lease ends at its TTL, by the clock of each node, unless a majority extends it in time. While it is valid, a renewal also takes it
 // again on nodes that were away or have forgotten it, unless somebody else has had it there since.
 //
+// Nodes publish that a lease was broken by force, and its holder then asks whether a majority still has it. So it is told at once, and nobody
+// else can end a hold by a message.
+//
 // A node that hangs or is killed costs nothing but its vote: there is one goroutine and one connection for each node, on which orders
 // follow each other, and nobody waits for one that is overdue ([NodeTimeout]). What frees locks stays in line behind what took them, also
 // while the node hangs, so nothing is left there when it goes on.

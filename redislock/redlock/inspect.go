@@ -255,7 +255,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	if h == nil || h.holder.Owner != owner || h.token() != token {
 		return driver.ErrLost
 	}
-	code := byte('f')
+	code := byte('b')
 	if !h.ours {
 		code = 'x'
 	}

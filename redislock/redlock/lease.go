@@ -20,6 +20,9 @@ type lease struct {
 	token   string   // the last one
 	grant   driver.Grant
 
+	topic             *topic // on which its loss is heard of, or nil; guarded by listener.mu, as is what follows
+	checking, doubted bool   // it is looked at after a hint, and there was another one since
+
 	releasing sync.Mutex
 	released  bool // guarded by releasing
 
@@ -36,11 +39,13 @@ func newLease(d *Driver, req driver.Request, l lock, a *attempt, last uint64) *l
 		spread = 1<<len(d.nodes) - 1
 	}
 	block := blockOf(&req)
-	return &lease{
+	le := &lease{
 		spread: spread, d: d, req: req, lock: l, attempt: a, token: strconv.FormatUint(last, 10),
 		grant: driver.Grant{Token: last - uint64(block) + 1, Tokens: block, Start: a.start},
 		asked: a.start, until: a.start.Add(quorum.Validity(req.TTL)),
 	}
+	d.ears.attach(le)
+	return le
 }
 
 // Grant implements [driver.Lease].
@@ -64,6 +69,7 @@ func (l *lease) Release(ctx context.Context) error {
 	nodes := l.spread
 	l.over = true
 	l.mu.Unlock()
+	l.d.ears.detach(l)
 	keep := "0"
 	if left := l.grant.Start.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
 		keep = millis(left)
@@ -140,7 +146,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	answers := make([]driver.Renewal, len(due))
 	polls := make([]*extension, len(due))
 	for i := range due {
-		polls[i] = due[i].(*lease).extend()
+		polls[i] = due[i].(*lease).extend(false)
 	}
 	timer := time.NewTimer(d.conf.timeout)
 	defer timer.Stop()
@@ -160,10 +166,12 @@ type extension struct {
 	poll  *poll
 	sent  driver.Instant
 	tally quorum.Tally // guarded by poll.mu
+	found bool         // it found out that the lease has ended, which was not known before
 }
 
-// extend asks all nodes to extend the lease, or returns nil if it is over.
-func (l *lease) extend() *extension {
+// extend asks all nodes to extend the lease, or returns nil if it is over. A thorough extension waits for all answers, also if a majority
+// has extended the lease.
+func (l *lease) extend(thorough bool) *extension {
 	l.mu.Lock()
 	defer l.mu.Unlock() // until all orders are given: none may follow what Release orders
 	e := &extension{lease: l, sent: driver.Now(), tally: l.d.params.Tally(l.until)}
@@ -177,7 +185,7 @@ func (l *lease) extend() *extension {
 			l.d.agent.suspect(node)
 		}
 		now := driver.Now()
-		return count(&e.tally, node, r, now) == quorum.Won || e.tally.Ended(now)
+		return count(&e.tally, node, r, now) == quorum.Won && !thorough || e.tally.Ended(now)
 	})
 	ttl, rest := millis(l.req.TTL), describeHolder(&l.req)
 	for i := range l.d.nodes {
@@ -186,6 +194,13 @@ func (l *lease) extend() *extension {
 	}
 	e.poll.close()
 	return e
+}
+
+// refused reports whether a node has said that it does not have the lease.
+func (e *extension) refused() bool {
+	e.poll.mu.Lock()
+	defer e.poll.mu.Unlock()
+	return slices.ContainsFunc(e.poll.replies, func(r reply) bool { return r.text == "n" })
 }
 
 // wait returns the answer. Nodes that have not answered when the timer fires are away.
@@ -204,6 +219,7 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 	defer l.mu.Unlock()
 	switch {
 	case l.over || ended:
+		e.found = !l.over
 		l.over = true
 		return driver.Renewal{Err: driver.ErrLost}
 	case verdict == quorum.Won:

@@ -24,17 +24,19 @@ const (
 	straggle = 5 * time.Millisecond
 )
 
-// A listener hears of releases, on one connection to each node, while somebody waits and a little longer.
+// A listener hears of releases and of leases that are broken by force, on one connection to each node, while somebody waits or holds
+// for longer than a moment, and a little longer. All that it hears is a hint: the nodes are asked before anything follows from it.
 type listener struct {
 	d *Driver
 
 	mu     sync.Mutex
 	topics map[string]*topic // by channel
-	ears   []*ear            // nil while nobody waits
+	ears   []*ear            // nil while nobody waits or holds
+	delay  *time.Timer       // opens the ears for leases; nil unless it runs
 	closed bool
 }
 
-// A topic is a lock that is waited for. It is guarded by listener.mu.
+// A topic is a channel: a lock that is waited for, or the leases of one driver. It is guarded by listener.mu.
 type topic struct {
 	l       *listener
 	users   int
@@ -42,6 +44,7 @@ type topic struct {
 	up      quorum.Set
 	changed chan struct{} // closed when up grows
 	watches map[*watch]bool
+	leases  map[string][]*lease // by their nonces
 }
 
 // A watch is an attempt and the sleep after it. It begins before the attempt, so that no word of a release falls between them. It is guarded by
@@ -71,17 +74,9 @@ func (l *listener) init(d *Driver) {
 // join listens to a lock, from when it returns if that is possible.
 func (l *listener) join(ctx context.Context, about *lock) *topic {
 	l.mu.Lock()
-	t := l.topics[about.waitKey]
-	if t == nil {
-		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool)}
-		l.topics[about.waitKey] = t
-	}
-	t.users++
+	t := l.use(about.waitKey)
 	if l.ears == nil && !l.closed {
 		l.open()
-	}
-	for _, e := range l.ears {
-		e.stir()
 	}
 	l.mu.Unlock()
 	timer := time.NewTimer(readiness)
@@ -103,9 +98,28 @@ func (l *listener) join(ctx context.Context, about *lock) *topic {
 	}
 }
 
+// use returns the topic of a channel for one user more. It is called with l.mu held.
+func (l *listener) use(channel string) *topic {
+	t := l.topics[channel]
+	if t == nil {
+		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool), leases: make(map[string][]*lease)}
+		l.topics[channel] = t
+		for _, e := range l.ears {
+			e.stir()
+		}
+	}
+	t.users++
+	return t
+}
+
 func (l *listener) leave(t *topic) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	t.drop()
+}
+
+// drop notes that there is one user less. It is called with listener.mu held.
+func (t *topic) drop() {
 	if t.users--; t.users == 0 {
 		t.idle = time.Now()
 	}
@@ -153,6 +167,9 @@ func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
+	if l.delay != nil {
+		l.delay.Stop()
+	}
 	l.hush()
 }
 
@@ -182,7 +199,7 @@ func (t *topic) unwatch(w *watch) {
 	delete(t.watches, w)
 }
 
-// hear takes the word of a node that a lock was released, and for how many that is news.
+// hear takes the word of a node that a lock was released, and for how many that is news; or that a lease was broken, and which.
 func (l *listener) hear(node int, channel, payload string) {
 	crowd, _ := strconv.Atoi(payload) // what is no number of ours is none
 	l.mu.Lock()
@@ -191,6 +208,7 @@ func (l *listener) hear(node int, channel, payload string) {
 	if t == nil {
 		return
 	}
+	l.doubt(t.leases[payload])
 	for w := range t.watches {
 		w.heard |= 1 << node
 		w.crowd = crowd
@@ -227,6 +245,9 @@ func (l *listener) confirm(node int, channel string) {
 		return
 	}
 	t.up |= 1 << node
+	for _, leases := range t.leases {
+		l.doubt(leases)
+	}
 	close(t.changed)
 	t.changed = make(chan struct{})
 	for w := range t.watches {

@@ -326,7 +326,7 @@ func (n *node) fail(batch []*order, err error) {
 
 // frees reports whether an order frees something, and so must not be forgotten.
 func (o *order) frees() bool {
-	return o.state != withdrawn && (o.code == 'f' || o.code == 'x' || o.code == 'd')
+	return o.state != withdrawn && (o.code == 'f' || o.code == 'b' || o.code == 'x' || o.code == 'd')
 }
 
 // isReply reports whether an error is what the server answered.

@@ -67,7 +67,7 @@ func (o *order) set(code byte, l *lock, args ...string) {
 
 // script returns the one that knows the order.
 func (o *order) script() *script {
-	if strings.IndexByte("aAgrefxd", o.code) >= 0 {
+	if strings.IndexByte("aAgrefbxd", o.code) >= 0 {
 		return holdScript
 	}
 	return restScript

@@ -216,7 +216,7 @@ func describeCluster(nodes []*node, maxTTL time.Duration) (string, error) {
 func describe(p quorum.Params) driver.Info {
 	return driver.Info{
 		Backend: "redlock", Tenure: driver.TenureLease, Fencing: driver.FencingDurable, Fairness: driver.FairNever,
-		MinTTL: minTTL, MaxTTL: p.MaxTTL,
+		MinTTL: minTTL, MaxTTL: p.MaxTTL, TellsLoss: true,
 		Assumptions: []string{
 			fmt.Sprintf("fewer than %d of the %d servers fail at a time: each is a master of its own, on a machine of its own", p.Quorum(), p.Nodes),
 			"no wall clock of a server jumps forward, and clocks run at the same rate to within 1 %: leases end by them; tokens are in order nonetheless",

@@ -53,6 +53,7 @@ end
 //	r NONCE TO                           raise the counter of an attempt to the number that all shall have
 //	e NONCE TTL TOKEN JSON               extend a lease, or take the lock for it again if nobody has had it since
 //	f NONCE KEEP                         free the lock, or keep it for nobody for so many ms
+//	b NONCE KEEP                         the same by force: publish that to the holder
 //	x VALUE -                            free the lock of a stranger
 //	d OWNER                              depart from those who wait
 //
@@ -73,6 +74,7 @@ const holdBody = `
 local absence = 15000 -- ms after which a waiter that does not stir is forgotten; it asks every third of that
 local held, counter, raised = {}, {}, {} -- values by key, counters by field, and which of these have changed
 local gone, wrote, told = {}, {}, {}     -- keys to be deleted; those to be written, and the releases that waiters may hear of
+local broken = {}                        -- nonces of leases whose holders are to hear that they were broken
 local values = redis.call('MGET', unpack(KEYS, 2, 1 + n))
 for i = 1, n do
   held[KEYS[1 + i]] = values[i]
@@ -111,7 +113,7 @@ for i = 1, n do
   local lock, field, code, nonce = KEYS[1 + i], ARGV[3 + i], ARGV[arg], ARGV[arg + 1]
   local v, c, answer = held[lock], counter[field], closed
   local mine = v and sub(v, 1, #nonce) == nonce
-  if code == 'f' then
+  if code == 'f' or code == 'b' then
     if mine then
       counter[field], raised[field] = c + 1, true -- so that the lease can't take it again
       if ARGV[arg + 2] == '0' then
@@ -120,6 +122,7 @@ for i = 1, n do
         write(i, lock, 'kept:' .. v, ARGV[arg + 2])
       end
       told[#told + 1] = 'snib.rw:' .. lock
+      if code == 'b' then broken[#broken + 1] = nonce end
       answer = 'o'
     elseif admitted then
       answer = 'n'
@@ -230,6 +233,9 @@ for key, w in pairs(wrote) do
       if KEYS[1 + i] == key then answers[i] = answer end
     end
   end
+end
+for _, nonce in ipairs(broken) do -- a hint: an error, such as for want of a right, changes nothing
+  redis.pcall('PUBLISH', 'snib.rb:' .. string.match(nonce, '^[^.]*'), nonce)
 end
 if #told > 0 and redis.call('EXISTS', unpack(told)) > 0 then
   for _, waiting in ipairs(told) do -- with their number, by which they spread their attempts

@@ -1,0 +1,173 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// A lease that the nodes have ended is not handed on inside a process, whatever ended it.
+func TestStaleHandOver(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	people := open(t, c.servers)
+	majority := c.nodes[1:4]
+	for how, end := range map[string]func(name, owner string, token uint64){
+		"Break": func(name, owner string, token uint64) {
+			if err := people.Break(within(t, enough), name, owner, token); err != nil {
+				t.Errorf("Break = %v", err)
+			}
+		},
+		"Deleted": func(name, _ string, _ uint64) {
+			for _, n := range majority {
+				n.Must("DEL", name)
+			}
+		},
+		"ClockStepped": func(name, _ string, _ uint64) { // what a node does whose clock goes forward
+			for _, n := range majority {
+				n.Must("PEXPIREAT", name, 1)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, c.servers) }, end)
+		})
+	}
+}
+
+// A holder is told of a Break also if it comes while a minority of the nodes hangs, or has cut the holder's connections.
+func TestBreakTellsHolder(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	servers, proxies := c.detour(t)
+	d, people := open(t, servers), open(t, c.servers)
+	told := make(chan error, 1)
+	hold := func(name string) driver.Lease {
+		req := ask(name, "o", time.Minute)
+		req.OnLost = func(err error) { told <- err }
+		return take(t, d, req)
+	}
+	broken := func(what string, l driver.Lease, name string) {
+		t.Helper()
+		if err := people.Break(within(t, enough), name, "o", token(l)); err != nil {
+			t.Fatalf("Break = %v", err)
+		}
+		select {
+		case err := <-told:
+			if !errors.Is(err, driver.ErrLost) {
+				t.Errorf("%s, OnLost was called with %v, want ErrLost", what, err)
+			}
+		case <-time.After(enough): // the lease lasts a minute
+			t.Fatalf("%s, OnLost was not called", what)
+		}
+	}
+	broken("after a Break at once", hold("x"), "x")
+	l := hold("y")
+	heal := sever(proxies[:2])
+	broken("with two of five nodes cut off from the holder", l, "y")
+	heal()
+	l = hold("z")
+	livetest.Await(t, "lease on all nodes", func() error {
+		if err := renew(t, d, l); err != nil {
+			return err
+		}
+		for i, n := range c.nodes {
+			if !slices.Contains(keysOn(t, n), "z") {
+				return fmt.Errorf("node %d has not got it", i)
+			}
+		}
+		return nil
+	})
+	c.nodes[3].Hang()
+	c.nodes[4].Hang()
+	broken("with two of five nodes hung", l, "z")
+	c.nodes[3].Resume()
+	c.nodes[4].Resume()
+}
+
+// A message that a lease was broken is only a hint: whoever may publish ends nobody's hold, and keeps nobody from working.
+func TestForgedBreak(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	req := ask("x", "o", time.Minute)
+	told := make(chan error, 1)
+	req.OnLost = func(err error) { told <- err }
+	l := take(t, d, req)
+	livetest.Await(t, "subscription of the holder", func() error {
+		for i, n := range c.nodes {
+			if channels, _ := n.Must("PUBSUB", "CHANNELS", "snib.rb:*").([]any); len(channels) != 1 {
+				return fmt.Errorf("node %d has %v", i, channels)
+			}
+		}
+		return nil
+	})
+	value := fmt.Sprint(c.nodes[0].Must("GET", "x"))
+	nonce := value[:len("0123456789abcdef.1")]
+	channel := "snib.rb:" + nonce[:16]
+	for _, n := range c.nodes {
+		for range 200 {
+			for _, message := range []string{nonce + " ", nonce, "", "g 1 9223372036854775807", value} {
+				n.Must("PUBLISH", channel, message)
+			}
+		}
+	}
+	if err := renew(t, d, l); err != nil {
+		t.Errorf("Renew after forged messages = %v", err)
+	}
+	free(t, take(t, d, ask("y", "o", time.Minute)))
+	free(t, l)
+	select {
+	case err := <-told:
+		t.Errorf("OnLost was called with %v after forged messages", err)
+	default:
+	}
+}
+
+// A Break that reaches one node long before the others is noticed all the same, if only that one tells of it.
+func TestPartialBreak(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d, people := open(t, c.servers), open(t, c.servers)
+	req := ask("x", "o", time.Minute)
+	told := make(chan error, 1)
+	req.OnLost = func(err error) { told <- err }
+	l := take(t, d, req)
+	c.have(t, "x")
+	nonce, _, _ := strings.Cut(fmt.Sprint(c.nodes[0].Must("GET", "x")), " ")
+	channel := "snib.rb:" + nonce[:16]
+	livetest.Await(t, "subscription of the holder", func() error {
+		if channels, _ := c.nodes[0].Must("PUBSUB", "CHANNELS", channel).([]any); len(channels) != 1 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	c.nodes[0].Must("HINCRBY", "snib.redlock", "c1667", 1) // what a Break does
+	c.nodes[0].Must("DEL", "x")
+	c.nodes[0].Must("PUBLISH", channel, nonce+" ")
+	select {
+	case err := <-told:
+		t.Fatalf("OnLost was called with %v, and the lease is still on a majority", err)
+	case <-time.After(ttl): // the first look is over
+	}
+	c.nodes[1].Must("HINCRBY", "snib.redlock", "c1667", 1)
+	c.nodes[1].Must("DEL", "x")
+	select {
+	case err := <-told:
+		if !errors.Is(err, driver.ErrLost) {
+			t.Errorf("OnLost was called with %v, want ErrLost", err)
+		}
+	case <-time.After(enough): // the lease lasts a minute
+		t.Error("OnLost was not called")
+	}
+	if err := people.Break(within(t, enough), "x", "o", token(l)); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Break of what is broken = %v, want ErrLost", err)
+	}
+}
