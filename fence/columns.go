@@ -109,7 +109,7 @@ func (c Columns) Update(ctx context.Context, q Querier, m Mark, key any, values 
 
 // update returns the statement of Update, with its arguments.
 func (c Columns) update(m Mark, key any, values map[string]any) (query string, args []any, err error) {
-	if err = m.check(); err != nil {
+	if err = m.Check(); err != nil {
 		return "", nil, err
 	}
 	set, where, err := c.Clauses(len(values) + 1)

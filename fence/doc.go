@@ -29,5 +29,12 @@
 //   - [Memory]: what lives in this process.
 //   - [Mark.Key]: receivers that know idempotency keys, such as queues, mail and payments.
 //
+// # Who is to be trusted
+//
+// A mark is no secret, and proves nothing: it orders holds that are honest. Who may reach a guard may claim what it guards with a token of
+// their own choice, and close it to all who come with lesser ones. So access to the resource, and to where the marks are kept, is to be
+// controlled as without a guard: authentication before a [Server], the rights of a table for [SQL], the mode of the folder for [File] and
+// [Dir].
+//
 // A guard is as strong as the tokens: see [driver.Fencing], and snib.RequireFencing.
 package fence

@@ -9,6 +9,8 @@ import (
 	"os"
 )
 
+const noFollow = 0
+
 func flock(context.Context, *os.File) error {
 	return fmt.Errorf("fence: files can't be guarded on this system: %w", errors.ErrUnsupported)
 }

@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// noFollow has the system refuse a symbolic link in the place of a file.
+const noFollow = syscall.O_NOFOLLOW
+
 // flock locks a file until it is closed. It asks again and again, up to 40 times a second, because a wait in the system could not be
 // given up.
 func flock(ctx context.Context, file *os.File) error {

@@ -1,14 +1,19 @@
 package fence
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -57,7 +62,7 @@ func ParseHeader(value string) (Mark, error) {
 		return bad("the name is not percent-encoded")
 	}
 	m := Mark{Lock: lock, Token: token, Owner: owner}
-	if err = m.check(); err != nil {
+	if err = m.Check(); err != nil {
 		return bad(err.Error())
 	}
 	if m.Header() != value {
@@ -70,7 +75,8 @@ func ParseHeader(value string) (Mark, error) {
 //
 //	client := &http.Client{Transport: fence.Transport{Hold: lock}}
 //
-// A [Server] that answers claims what it guards with the first request, also if that one only reads.
+// A [Server] that answers claims what it guards with the first request, also if that one only reads. A redirect to another host, or from
+// https to http, is followed without the mark.
 type Transport struct {
 	Hold Hold
 	Base http.RoundTripper // [http.DefaultTransport] if nil
@@ -86,12 +92,24 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	r = r.Clone(r.Context())
-	r.Header.Set(Header, m.Header())
+	r.Header.Del(Header)
+	if staysWithHost(r) {
+		r.Header.Set(Header, m.Header())
+	}
 	base := t.Base
 	if base == nil {
 		base = http.DefaultTransport
 	}
 	return base.RoundTrip(r)
+}
+
+// staysWithHost reports whether a request goes where the first one of a series of redirects went.
+func staysWithHost(r *http.Request) bool {
+	first := r
+	for first.Response != nil && first.Response.Request != nil {
+		first = first.Response.Request
+	}
+	return r.URL.Host == first.URL.Host && (r.URL.Scheme == first.URL.Scheme || r.URL.Scheme == "https")
 }
 
 // CheckResponse returns a *[RefusedError] if a [Server] refused the hold, and else nil.
@@ -110,24 +128,63 @@ func CheckResponse(h Hold, r *http.Response) error {
 	return &RefusedError{Mark: m, Last: Mark{Lock: m.Lock, Token: highest}}
 }
 
+// The defaults of a [Server].
+const (
+	DefaultMaxToken = 1<<56 - 1        // above whatever a backend of snib gives
+	DefaultMaxBody  = 1 << 20          // bytes
+	DefaultTimeout  = 10 * time.Second // for a body to arrive, and then for the rest
+)
+
+// ClockToken is a [Server.MaxToken] for tokens that come from a clock, as those of all backends but etcdlock and zklock do: the present time in
+// microseconds, and 25 hours more for clocks that differ.
+func ClockToken() uint64 { return driver.NextToken(0, time.Now().Add(25*time.Hour)) }
+
 // A Server lets requests through that carry the mark of the last hold on the lock, or of a later one. To others it answers
 //
 //   - 428 Precondition Required without [Header],
-//   - 400 Bad Request if that is malformed, or is about another lock than the one that guards this resource,
-//   - 409 Conflict, with [HeaderHighest], if a later hold has been there, or another one with the same token, and
+//   - 400 Bad Request if that is malformed, is about another lock than the one that guards this resource, or has a token above MaxToken,
+//   - 404 Not Found if Lock returns "",
+//   - 408 Request Timeout and 413 Content Too Large if the body is too slow or too long,
+//   - 409 Conflict, with [HeaderHighest], if a later hold has been there, or another one with the same token,
+//   - 503 Service Unavailable if another request is let in for all of Timeout, and
 //   - 500 Internal Server Error if the guard itself fails,
 //
-// each with the reason in the body. Requests under one lock go through one at a time, and a request that reads is a claim as well.
+// each with the reason in the body, but not with the name of the lock. Requests under one lock go through one at a time, and a request that
+// reads is a claim as well.
+//
+// A mark is no secret, and proves nothing: whoever may send a request may claim the resource with any token up to MaxToken, and all holds with
+// lesser ones are refused from then on. So authentication and authorization stand before the Server:
+//
+//	mux.Handle("/accounts/", authenticated(server.Wrap(accounts)))
+//
+// A mark that is too great, because a client lied or the lock's store lost its memory, is mended where the Guard keeps it, once no hold is
+// under way: delete or lower the row of the lock in the table of [SQL], remove the lock's file in the folder of [Dir] ([Dir.File]), or
+// start the process anew with [Memory].
 type Server struct {
 	// Guard keeps the marks. It must last as long as the resource does: [Memory] is for resources in this process, [SQL] and
 	// [Dir] for others.
 	Guard Guard
 
-	// Lock returns the name of the lock that guards what a request is about. The client has no say in that: else it could show
-	// the mark of any lock that it has.
+	// Lock returns the name of the lock that guards what a request is about, or "" if there is no such resource. The client has
+	// no say in that: else it could show the mark of any lock that it has. Guards remember each name for ever, so what a client may make
+	// up, such as a number in the path, is looked up first.
 	Lock func(*http.Request) string
 
-	// Log is told of conflicts, and of failures of the guard; nobody is if it is nil.
+	// MaxToken returns the greatest token that a hold can have. It bounds the harm of a mark that is wrong: with [ClockToken] the
+	// resource is closed for some hours at most. If it is nil, DefaultMaxToken counts.
+	MaxToken func() uint64
+
+	// MaxBody is the length of the longest body, in bytes. The body is read before the request is let in, so a client that is slow to
+	// send keeps nobody out. Zero means DefaultMaxBody. If it is negative, the handler reads the body itself, of any length, and
+	// has Timeout for it.
+	MaxBody int64
+
+	// Timeout bounds for how long a request keeps the next hold out: the context of the handler ends then, and so do reading the body and
+	// writing the answer. A handler that does not heed its context is not stopped, because what it does could not be undone. The body
+	// may take as long before. Zero means DefaultTimeout, and less than zero no bound.
+	Timeout time.Duration
+
+	// Log is told of conflicts, of failures of the guard, and of marks for the wrong lock or above MaxToken; nobody is if it is nil.
 	Log *slog.Logger
 }
 
@@ -135,13 +192,23 @@ type Server struct {
 func (s Server) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m, status, err := s.mark(r)
+		if err == nil {
+			status, err = s.receive(w, r)
+		}
 		if err != nil {
 			http.Error(w, err.Error(), status)
 			return
 		}
+		ctx := r.Context()
+		if timeout := s.timeout(); timeout > 0 {
+			inner, cancel := context.WithTimeoutCause(ctx, timeout, errTimeout)
+			defer cancel()
+			ctx = inner
+		}
 		served := false
-		err = s.Guard.Do(r.Context(), m, func(ctx context.Context) error {
+		err = s.Guard.Do(ctx, m, func(ctx context.Context) error {
 			served = true
+			s.hurry(w)
 			next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, markKey{}, m)))
 			return nil
 		})
@@ -150,6 +217,10 @@ func (s Server) Wrap(next http.Handler) http.Handler {
 		}
 	})
 }
+
+const errTimeout driver.Sentinel = "the time for a guarded request is over"
+
+func (s Server) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout) }
 
 // mark reads what the request says, and the status with which to answer if that is no good.
 func (s Server) mark(r *http.Request) (Mark, int, error) {
@@ -165,10 +236,64 @@ func (s Server) mark(r *http.Request) (Mark, int, error) {
 	if err != nil {
 		return Mark{}, http.StatusBadRequest, err
 	}
-	if want := s.Lock(r); m.Lock != want {
-		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s is about the lock %q; this resource is guarded by %q", Header, m.Lock, want)
+	most := uint64(DefaultMaxToken)
+	if s.MaxToken != nil {
+		most = s.MaxToken()
+	}
+	switch want := s.Lock(r); {
+	case want == "":
+		return Mark{}, http.StatusNotFound, errors.New("there is no such resource")
+	case m.Lock != want:
+		s.warn(r, m, "the mark is about another lock", "guard", want)
+		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s is about another lock than the one that guards this resource", Header)
+	case m.Token > most:
+		s.warn(r, m, "the token is too great", "most", most)
+		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s has a token that no hold can have", Header)
 	}
 	return m, 0, nil
+}
+
+func (s Server) warn(r *http.Request, m Mark, why string, args ...any) {
+	if s.Log != nil {
+		s.Log.WarnContext(r.Context(), "fence: "+why, append([]any{"lock", m.Lock, "token", m.Token}, args...)...)
+	}
+}
+
+// receive reads the body, before the request keeps anybody out.
+func (s Server) receive(w http.ResponseWriter, r *http.Request) (status int, err error) {
+	most := cmp.Or(s.MaxBody, DefaultMaxBody)
+	if most < 0 || r.Body == nil || r.Body == http.NoBody {
+		return 0, nil
+	}
+	conn := http.NewResponseController(w)
+	if timeout := s.timeout(); timeout > 0 {
+		_ = conn.SetReadDeadline(time.Now().Add(timeout)) // a writer that can't is one of a test, or of a middleware
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("the body has more than %d bytes", most)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		return http.StatusRequestTimeout, fmt.Errorf("the body did not arrive within %v", s.timeout())
+	case err != nil:
+		return http.StatusBadRequest, errors.New("the body did not arrive")
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return 0, nil
+}
+
+// hurry bounds how long the client may take to send and to receive while the request is let in. The server lifts the bounds when it has
+// answered.
+func (s Server) hurry(w http.ResponseWriter) {
+	if s.timeout() < 0 {
+		return
+	}
+	conn, late := http.NewResponseController(w), time.Now().Add(s.timeout())
+	_ = conn.SetWriteDeadline(late) // as in receive
+	if s.MaxBody < 0 {
+		_ = conn.SetReadDeadline(late)
+	}
 }
 
 // refuse answers for a guard that did not let the request in, or could not.
@@ -183,7 +308,9 @@ func (s Server) refuse(w http.ResponseWriter, r *http.Request, m Mark, err error
 		panic(http.ErrAbortHandler)
 	case known:
 		w.Header().Set(HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
-		http.Error(w, err.Error(), http.StatusConflict)
+		http.Error(w, refused.reason(), http.StatusConflict)
+	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		http.Error(w, "another request is let in", http.StatusServiceUnavailable)
 	default:
 		http.Error(w, "the guard of the resource failed", http.StatusInternalServerError) // err may tell what is nobody's business
 	}

@@ -85,12 +85,13 @@ func TestServerRefuses(t *testing.T) {
 		{"Missing", nil, http.StatusPreconditionRequired, "is missing"},
 		{"Empty", []string{""}, http.StatusBadRequest, "no token"},
 		{"Twice", []string{good, good}, http.StatusBadRequest, "2 times"},
-		{"OtherLock", []string{elsewhere}, http.StatusBadRequest, `guarded by "account/42"`},
+		{"OtherLock", []string{elsewhere}, http.StatusBadRequest, "another lock"},
 		{"NoOwner", []string{"account%2F42;token=7"}, http.StatusBadRequest, "no owner"},
 		{"NoNumber", []string{strings.Replace(good, "=7", "=seven", 1)}, http.StatusBadRequest, "no number"},
 		{"Negative", []string{strings.Replace(good, "=7", "=-7", 1)}, http.StatusBadRequest, "no number"},
 		{"Zero", []string{strings.Replace(good, "=7", "=0", 1)}, http.StatusBadRequest, "no fencing token"},
 		{"TooGreat", []string{strings.Replace(good, "=7", "=9223372036854775808", 1)}, http.StatusBadRequest, "no number"},
+		{"Wild", []string{strings.Replace(good, "=7", "=9223372036854775807", 1)}, http.StatusBadRequest, "no hold can have"},
 		{"LeadingZero", []string{strings.Replace(good, "=7", "=07", 1)}, http.StatusBadRequest, "another way"},
 		{"NotEncoded", []string{strings.Replace(good, "%2F", "/", 1)}, http.StatusBadRequest, "another way"},
 		{"BadEncoding", []string{strings.Replace(good, "%2F", "%G", 1)}, http.StatusBadRequest, "percent-encoded"},
@@ -111,6 +112,9 @@ func TestServerRefuses(t *testing.T) {
 			}
 			defer res.Body.Close()
 			body, _ := io.ReadAll(res.Body)
+			if tt.name == "OtherLock" && strings.Contains(string(body), "account/42") {
+				t.Errorf("%s: %s; it names the lock", res.Status, body)
+			}
 			if res.StatusCode != tt.status || !strings.Contains(string(body), tt.body) {
 				t.Errorf("%s: %s; want %d and %q", res.Status, body, tt.status, tt.body)
 			}

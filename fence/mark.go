@@ -31,11 +31,11 @@ type Mark struct {
 func Of(h Hold) (Mark, error) {
 	sum := sha256.Sum256([]byte(h.Owner()))
 	m := Mark{Lock: h.Name(), Token: h.Token(), Owner: hex.EncodeToString(sum[:16])}
-	return m, m.check()
+	return m, m.Check()
 }
 
-// check says why a mark can't be one.
-func (m Mark) check() error {
+// Check says why a mark can't be that of a hold, as an error that matches [driver.ErrInvalid]. Guards refuse such marks.
+func (m Mark) Check() error {
 	switch {
 	case m.Token == 0:
 		return fmt.Errorf("%w hold of %q: it has no fencing token; the backend gives none", driver.ErrInvalid, m.Lock)
@@ -97,9 +97,17 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	if e.conflict() {
-		return fmt.Sprintf("lock %q, token %d: %v: the store of the lock has broken its promise", e.Mark.Lock, e.Mark.Token, ErrConflict)
+		return fmt.Sprintf("lock %q, %s", e.Mark.Lock, e.reason())
 	}
-	return fmt.Sprintf("lock %q: %v: %d, and %d has been here", e.Mark.Lock, ErrStale, e.Mark.Token, e.Last.Token)
+	return fmt.Sprintf("lock %q: %s", e.Mark.Lock, e.reason())
+}
+
+// reason is the error without the name of the lock.
+func (e *RefusedError) reason() string {
+	if e.conflict() {
+		return fmt.Sprintf("token %d: %v: the store of the lock has broken its promise", e.Mark.Token, ErrConflict)
+	}
+	return fmt.Sprintf("%v: %d, and %d has been here", ErrStale, e.Mark.Token, e.Last.Token)
 }
 
 // Is reports whether target is the reason.

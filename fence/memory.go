@@ -7,7 +7,7 @@ import (
 
 // Memory guards what lives in this process, and goes with it. The zero value is ready to use. It is safe for concurrent use.
 //
-// It remembers each lock's name for as long as it lives, in some hundred bytes.
+// It remembers each lock's name for as long as it lives, in some hundred bytes: names that strangers may make up fill the memory.
 type Memory struct {
 	mu    sync.Mutex
 	seats map[string]*seat
@@ -24,7 +24,7 @@ func (g *Memory) Open(ctx context.Context, h Hold) (*Handle, error) { return Ope
 
 // Do implements [Guard].
 func (g *Memory) Do(ctx context.Context, m Mark, fn func(context.Context) error) error {
-	if err := m.check(); err != nil {
+	if err := m.Check(); err != nil {
 		return err
 	}
 	s := g.seat(m.Lock)

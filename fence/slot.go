@@ -28,5 +28,5 @@ func decodeSlot(slot []byte) (m Mark, ok bool) {
 	if sum != fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)) || json.Unmarshal(text, &m) != nil {
 		return Mark{}, false
 	}
-	return m, m.check() == nil
+	return m, m.Check() == nil
 }

@@ -133,7 +133,7 @@ func (g SQL) Statement() (raise, read string, err error) {
 // Admit lets a hold in for the rest of a transaction, which the caller began and which has read nothing yet. With an error the transaction
 // must be rolled back.
 func (g SQL) Admit(ctx context.Context, tx *sql.Tx, m Mark) error {
-	if err := m.check(); err != nil {
+	if err := m.Check(); err != nil {
 		return err
 	}
 	raise, read, err := g.Statement()

@@ -40,4 +40,94 @@ var redlockSafetyMutants = []mutant{
 		file:   "redislock/redlock/acquire.go", run: "TestReasonsOfNodes",
 		old: "			errs[i] = keptOut(r.value)", new: "",
 	},
+	{
+		breaks: "fence.Server: a body is read before anybody is kept out",
+		file:   "fence/http.go", run: "TestSlowBody",
+		old: "	if most < 0 || r.Body == nil", new: "	if true || r.Body == nil",
+	},
+	{
+		breaks: "fence.Server: the body has to arrive in time",
+		file:   "fence/http.go", run: "TestSlowBody",
+		old: "		_ = conn.SetReadDeadline(time.Now().Add(timeout)) //", new: "		//",
+	},
+	{
+		breaks: "fence.Server: a client that does not read keeps nobody out",
+		file:   "fence/http.go", run: "TestSlowHandlers",
+		old: "	_ = conn.SetWriteDeadline(late) // as", new: "	// as",
+	},
+	{
+		breaks: "fence.Server: the context of a handler ends",
+		file:   "fence/http.go", run: "TestSlowHandlers",
+		old: "			ctx = inner\n", new: "			_ = inner\n",
+	},
+	{
+		breaks: "fence.Server: tokens have a ceiling",
+		file:   "fence/http.go", run: "TestWildToken",
+		old: "	case m.Token > most:", new: "	case false:",
+	},
+	{
+		breaks: "fence.Server: the ceiling is not in the way of stores without a clock",
+		file:   "fence/http.go", run: "TestTokensWithoutClock",
+		old: "	DefaultMaxToken = 1<<56 - 1 ", new: "	DefaultMaxToken = 1<<53 - 1 ",
+	},
+	{
+		breaks: "fence.Server: the name of the lock is not told",
+		file:   "fence/http.go", run: "TestWildToken|TestServerRefuses",
+		old: "is about another lock than the one that guards this resource\", Header)", new: "is about another lock than %q\", Header, want)",
+	},
+	{
+		breaks: "fence.Transport: the mark stays with the host",
+		file:   "fence/http.go", run: "TestRedirect",
+		old: "	if staysWithHost(r) {", new: "	if true {",
+	},
+	{
+		breaks: "fence: the files of marks are their owner's",
+		file:   "fence/file.go", run: "TestModes",
+		old: "mode: cmp.Or(g.MarkMode, 0o600)}", new: "mode: cmp.Or(g.MarkMode, 0o644)}",
+	},
+	{
+		breaks: "fence: the mode does not depend on the umask",
+		file:   "fence/file.go", run: "TestModes",
+		old: "cmp.Or(g.Mode, 0o600), mayBegin", new: "cmp.Or(g.Mode, 0o666), mayBegin",
+	},
+	{
+		breaks: "fence: links are not followed",
+		file:   "fence/flock_unix.go", run: "TestLinks",
+		old: "const noFollow = syscall.O_NOFOLLOW", new: "const noFollow = 0 * syscall.O_NOFOLLOW",
+	},
+	{
+		breaks: "fence: a link that leads nowhere is refused",
+		file:   "fence/file.go", run: "TestLinks",
+		old: "	if _, err := os.Lstat(path); err == nil {", new: "	if false {",
+	},
+	{
+		breaks: "fence: a file without its marks is refused",
+		file:   "fence/file.go", run: "TestMarksAreGone",
+		old: "	if g.Adopt {", new: "	if true {",
+	},
+	{
+		breaks: "fence: empty marks are no new ones",
+		file:   "fence/file.go", run: "TestMarksAreGone",
+		old: "		return f.mayBegin()\n", new: "		return nil\n",
+	},
+	{
+		breaks: "fence: who got the lock of marks that were replaced asks those in their place",
+		file:   "fence/file.go", run: "TestMarksAreReplaced",
+		old: "	return err == nil && os.SameFile(ours, theirs), err", new: "	return err == nil && theirs != nil, err",
+	},
+	{
+		breaks: "Redlock: a holder hears of a Break",
+		file:   "redislock/redlock/script.go", run: "TestBreakTellsHolder",
+		old: "if code == 'b' then broken", new: "if code == 'B' then broken",
+	},
+	{
+		breaks: "Redlock: a message that a lease was broken is a hint",
+		file:   "redislock/redlock/loss.go", run: "TestForgedBreak",
+		old: "		case e.found:\n", new: "		case true:\n",
+	},
+	{
+		breaks: "Redlock: force that has reached a few nodes only is looked at again",
+		file:   "redislock/redlock/loss.go", run: "TestPartialBreak",
+		old: "		case e.refused():\n", new: "		case false:\n",
+	},
 }

@@ -32,7 +32,8 @@ func (h aHold) Token() uint64 { return h.token }
 func (h aHold) Owner() string { return h.owner }
 
 func (a *app) fenceCommand() *cobra.Command {
-	return &cobra.Command{
+	adopt := false
+	cmd := &cobra.Command{
 		Use:     "fence FILE -- COMMAND [ARG...]",
 		Short:   "replace a file, but only with the newest fencing token",
 		Example: fenceExamples,
@@ -48,12 +49,17 @@ func (a *app) fenceCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return a.fence(cmd.Context(), args[0], args[1:]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.fence(cmd.Context(), fence.File{Path: args[0], Adopt: adopt}, args[1:])
+		},
 	}
+	cmd.Flags().BoolVar(&adopt, "adopt", false, "begin to guard a FILE that exists and has no FILE.fence")
+	return cmd
 }
 
 // fence runs a command that turns the old contents of a file into new ones.
-func (a *app) fence(ctx context.Context, file string, argv []string) error {
+func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error {
+	file := guard.Path
 	hold, err := holdAround()
 	if err != nil {
 		return err
@@ -64,7 +70,7 @@ func (a *app) fence(ctx context.Context, file string, argv []string) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
 	defer stop()
-	h, err := fence.File{Path: file}.Open(ctx, hold)
+	h, err := guard.Open(ctx, hold)
 	if err != nil {
 		return fenced(file, err)
 	}

@@ -139,6 +139,10 @@ const fenceNotes = `  The command reads the old contents of FILE (nothing, if th
   FILE any more. The hold is that of the snib run or snib lock around us, as
   SNIB_NAME, SNIB_TOKEN and SNIB_OWNER have it.
 
+  A FILE that exists without FILE.fence is refused: perhaps somebody removed
+  that, and an old hold would be let in. If nobody has guarded FILE yet, the
+  first one says --adopt.
+
   All who write FILE have to do it this way, under the same lock, on one host.
 `
 
