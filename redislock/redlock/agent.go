@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -103,11 +104,11 @@ func (g *agent) look() (pause time.Duration, more bool) {
 }
 
 // floor is the policy for nodes whose counters no majority knows any more.
-func (g *agent) floor() (uint64, error) {
+func (g *agent) floor() (least uint64, operator bool, err error) {
 	if g.d.conf.loss == Refuse {
-		return 0, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and somebody must say where they go on (recover)", errNoMajority)
+		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and somebody must say where they go on (recover)", errNoMajority)
 	}
-	return driver.NextToken(0, time.Now()), nil
+	return driver.NextToken(0, time.Now()), false, nil
 }
 
 // probe gives up a connection that has been silent for long, if the server answers on another one.
@@ -131,6 +132,17 @@ func (g *agent) probe(n *node) {
 	}
 }
 
+// A floor returns where counters go on that no majority knows any more, and whether an operator says so, or a clock.
+type floor func() (least uint64, operator bool, err error)
+
+// flag writes a truth as scripts take it.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
 // A standing is what a node knows of itself.
 type standing struct {
 	Run      string `json:"run"`
@@ -142,7 +154,7 @@ type standing struct {
 
 // admit takes the next step towards the admission of a node, and returns how long to wait before the one after it.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, floor func() (uint64, error),
+	ctx context.Context, a *quorum.Admission, i int, floor floor,
 ) (next time.Duration, admitted bool, err error) {
 	s, err := d.standing(ctx, i, 's')
 	for tries := 0; err == nil && tries < 2; tries++ {
@@ -191,48 +203,61 @@ func (d *Driver) one(ctx context.Context, i int, code byte, args ...string) (str
 
 // readBack reads the counters of a majority, and admits the node.
 func (d *Driver) readBack(
-	ctx context.Context, a *quorum.Admission, i int, floor func() (uint64, error),
+	ctx context.Context, a *quorum.Admission, i int, floor floor,
 ) (next time.Duration, admitted bool, err error) {
-	reading := d.params.Reading(i, stripes)
+	reading := d.params.Reading(i, stripes+1) // and the floor
+	var wrong []error
 	for node, r := range d.askAll(ctx, 'c', noLock()) {
 		if r.err != nil || !r.came {
 			reading.Away(node)
 			continue
 		}
 		counts, counters, err := parseCounters(r.text)
-		if err != nil {
-			return 0, false, fmt.Errorf("%s: %w", d.nodes[node].address, err)
+		if err != nil { // it is of no use, but perhaps the others are enough
+			wrong = append(wrong, fmt.Errorf("%s: %w", d.nodes[node].address, err))
+			reading.Away(node)
+			continue
 		}
 		reading.Answer(node, counts, counters)
 	}
-	least := uint64(0)
+	least, operator := uint64(0), false
 	if reading.Verdict() != quorum.Won {
 		if !reading.MajorityLost() {
-			return interval, false, nil
+			return interval, false, errors.Join(wrong...)
 		}
-		if least, err = floor(); err != nil {
+		if least, operator, err = floor(); err != nil {
 			return 0, false, err
 		}
 	}
 	run, mark := a.Ticket()
-	text, err := d.one(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)))
+	text, err := d.one(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), flag(operator))
 	return interval, err == nil && text == "o", err
 }
+
+// mostToken bounds counters and tokens: Lua has numbers exactly below 2^53, and tokens go on from them.
+const mostToken = 1<<53 - 1<<20
+
+// floorStripe is the number of the counter that is no lock's: the floor that an operator gave.
+const floorStripe = stripes
 
 // parseCounters reads the counters that a node tells.
 func parseCounters(text string) (counts bool, c quorum.Counters, err error) {
 	fields := strings.Fields(text)
-	c = make(quorum.Counters, stripes)
-	for i := 1; i+1 < len(fields); i += 2 {
-		stripe, err1 := strconv.Atoi(fields[i])
-		n, err2 := strconv.ParseUint(fields[i+1], 10, 64)
-		if err1 != nil || err2 != nil || stripe < 0 || stripe >= stripes {
-			return false, nil, fmt.Errorf("the script told of a counter %q %q", fields[i], fields[i+1])
-		}
-		c[stripe] = n
-	}
 	if len(fields)%2 != 1 || fields[0] != "0" && fields[0] != "1" {
 		return false, nil, fmt.Errorf("the script told of counters %.100q", text)
+	}
+	c = make(quorum.Counters, stripes+1)
+	for i := 1; i+1 < len(fields); i += 2 {
+		stripe, err := strconv.Atoi(fields[i])
+		if err != nil || stripe < 0 || stripe > floorStripe {
+			continue // no counter of ours
+		}
+		if c[stripe], err = strconv.ParseUint(fields[i+1], 10, 64); err != nil {
+			return false, nil, fmt.Errorf("the counter c%d is no number: %s", stripe, quoted(fields[i+1]))
+		}
+		if c[stripe] > mostToken {
+			return false, nil, fmt.Errorf("the counter c%d is too great: %d", stripe, c[stripe])
+		}
 	}
 	return fields[0] == "1", c, nil
 }

@@ -142,7 +142,7 @@ func (r *said) read(text string) (counter uint64) {
 	switch word {
 	case "g":
 		var err error
-		if counter, err = strconv.ParseUint(rest, 10, 64); err == nil {
+		if counter, err = strconv.ParseUint(rest, 10, 64); err == nil && counter <= mostToken {
 			r.kind = granted
 		}
 	case "h":
@@ -158,7 +158,7 @@ func (r *said) read(text string) (counter uint64) {
 		r.kind = absent
 	}
 	if r.kind == silent {
-		r.err = fmt.Errorf("the script answered %q", text)
+		r.err = fmt.Errorf("the script answered %s", quoted(text))
 	}
 	return counter
 }

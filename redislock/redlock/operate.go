@@ -21,6 +21,11 @@ type NodeStatus struct {
 
 	// Err says why the node is unreachable or refused.
 	Err error
+
+	// Counters says which counters of an admitted node can't be right, and so what locks it grants nobody; nil if all may be. A bad client or a
+	// bad clock made them. "DEL snib.redlock" on the node mends that, if a majority of the others is well: it takes part again when
+	// MaxTTL is over, with their counters.
+	Counters error
 }
 
 // A NodeState is how a node stands.
@@ -133,7 +138,7 @@ func (d *Driver) recover(ctx context.Context, admissions []quorum.Admission, flo
 	admitted := 0
 	var errs []error
 	for i := range d.nodes {
-		next, done, err := d.admit(ctx, &admissions[i], i, func() (uint64, error) { return floor, nil })
+		next, done, err := d.admit(ctx, &admissions[i], i, func() (uint64, bool, error) { return floor, true, nil })
 		switch {
 		case errors.Is(err, driver.ErrInvalid):
 			return 0, err
@@ -194,9 +199,39 @@ func (d *Driver) examine(ctx context.Context) []NodeStatus {
 			all[i].State = NodeBlank
 		case s.Admitted == s.Run:
 			all[i].State = NodeAdmitted
+			all[i].Counters = d.checkCounters(ctx, i)
 		default:
 			all[i].State = NodeWaiting
 		}
 	}
 	return all
 }
+
+// checkCounters says which counters of a node can't be right.
+func (d *Driver) checkCounters(ctx context.Context, i int) error {
+	text, err := d.one(ctx, i, 'c')
+	if err != nil {
+		return nil //nolint:nilerr // its state is known; that it fell silent since is told the next time
+	}
+	_, c, err := parseCounters(text)
+	if err != nil {
+		return err
+	}
+	most, ahead := max(driver.NextToken(0, time.Now()), c[floorStripe])+uint64(aheadOfClock.Microseconds()), 0
+	greatest := 0
+	for stripe, n := range c[:stripes] {
+		if n > most {
+			ahead++
+		}
+		if n > c[greatest] {
+			greatest = stripe
+		}
+	}
+	if ahead == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes, greatest, c[greatest])
+}
+
+// aheadOfClock is by how much a counter may be ahead of the clock, as in the scripts.
+const aheadOfClock = 24 * time.Hour

@@ -28,12 +28,13 @@ var (
 // preamble finds out what the node knows of itself. Closed is why it serves nobody, or nil.
 const preamble = `
 -- KEYS: snib.redlock; for n requests: their locks. Those who wait for a lock stand in a key of its name behind snib.rw:.
+-- The counter c4096 is no lock's: it is the floor that an operator gave.
 -- ARGV: the cluster; our address of this node; n; the fields of the n counters; the requests.
 local meta, n = KEYS[1], tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-local known = redis.call('HMGET', meta, 'admitted', 'cluster', 'self', 'mark', unpack(ARGV, 4, 3 + n))
+local known = redis.call('HMGET', meta, 'admitted', 'cluster', 'self', 'mark', 'c4096', unpack(ARGV, 4, 3 + n))
 local blank = not known[2]
 local ours = known[2] == ARGV[1] and known[3] == ARGV[2]
 local admitted = ours and known[1] == run
@@ -73,25 +74,38 @@ end
 const holdBody = `
 local absence = 15000 -- ms after which a waiter that does not stir is forgotten; it asks every third of that
 local held, counter, raised = {}, {}, {} -- values by key, counters by field, and which of these have changed
+local wrong = {}                         -- why a counter can't be right, by field
 local gone, wrote, told = {}, {}, {}     -- keys to be deleted; those to be written, and the releases that waiters may hear of
 local broken = {}                        -- nonces of leases whose holders are to hear that they were broken
 local values = redis.call('MGET', unpack(KEYS, 2, 1 + n))
+local ahead = 86400000000 -- us by which a counter may be ahead of the clock, or of the floor: only a bad client or a bad clock makes more
+local floor = tonumber(known[5]) or 0
+local most = math.min(math.max(now, floor) + ahead, 2^53 - 2^20)
 for i = 1, n do
+  local field, text = ARGV[3 + i], known[5 + i] or '0'
   held[KEYS[1 + i]] = values[i]
-  counter[ARGV[3 + i]] = tonumber(known[4 + i]) or 0
+  local c = string.match(text, '^%d+$') and tonumber(text)
+  counter[field] = c or 0
+  if not c then
+    wrong[field] = 'x the counter ' .. field .. ' is no number: ' .. string.sub(text, 1, 40)
+  elseif c > most then
+    wrong[field] = 'x the counter ' .. field .. ' is more than a day ahead of the clock: ' .. string.sub(text, 1, 40)
+  end
 end
 local format, sub = string.format, string.sub
 local since = ' {"since":' .. format('%d', now) .. ','
 
 -- enlist notes that somebody waits: when it was heard of last, and first, and who it is.
 local function enlist(waiting, owner, rest)
-  local old, stamp = redis.call('HGET', waiting, owner), format('%016d', now)
-  local entry = stamp .. (old and sub(old, 17, 32) or stamp) .. '{' .. rest
+  local old, stamp = redis.pcall('HGET', waiting, owner), format('%016d', now)
+  if type(old) == 'table' then return end -- the key is somebody else's, and of another type
+  local first = old and string.match(sub(old, 17, 32), '^%d+$')
+  local entry = stamp .. (first and #first == 16 and first or stamp) .. '{' .. rest
   local fresh = redis.pcall('HSET', waiting, owner, entry)
   if fresh == 1 and redis.call('HLEN', waiting) % 32 == 0 then
     local all = redis.call('HGETALL', waiting)
     for i = 1, #all, 2 do
-      if tonumber(sub(all[i + 1], 1, 16)) + absence * 1000 < now then redis.call('HDEL', waiting, all[i]) end
+      if (tonumber(sub(all[i + 1], 1, 16)) or 0) + absence * 1000 < now then redis.call('HDEL', waiting, all[i]) end
     end
   end
   redis.call('PEXPIRE', waiting, absence)
@@ -101,6 +115,11 @@ end
 local function write(i, lock, value, ttl)
   local w = wrote[lock]
   held[lock], wrote[lock] = value, {w and w[1] or i, value, ttl}
+end
+
+-- numbered returns a lock's value with another token.
+local function numbered(v, nonce, token)
+  return nonce .. token .. (string.match(v, ' .*$', #nonce + 1) or ' {}')
 end
 
 -- prolong gives a key another end, also one that this call has yet to write.
@@ -115,7 +134,7 @@ for i = 1, n do
   local mine = v and sub(v, 1, #nonce) == nonce
   if code == 'f' or code == 'b' then
     if mine then
-      counter[field], raised[field] = c + 1, true -- so that the lease can't take it again
+      if not wrong[field] then counter[field], raised[field] = c + 1, true end -- so that the lease can't take it again
       if ARGV[arg + 2] == '0' then
         held[lock], wrote[lock], gone[lock] = false, nil, values[i] and true or nil
       else
@@ -135,10 +154,12 @@ for i = 1, n do
       -- that is the answer
     elseif mine then
       prolong(lock, ttl)
-      answer = 'g ' .. string.match(v, '^%S+ (%d+)')
+      answer = 'g ' .. (string.match(v, '^%S+ (%d+)') or '')
     elseif v then
       if owner ~= '' then enlist('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
       answer = 'h ' .. (wrote[lock] and wrote[lock][3] or redis.call('PTTL', lock)) .. ' ' .. v
+    elseif wrong[field] then
+      answer = wrong[field]
     else
       local hint = tonumber(ARGV[arg + 3])
       if hint > now + 60000000 then hint = now + 60000000 end
@@ -148,7 +169,7 @@ for i = 1, n do
       local number = format('%d', c)
       v = nonce .. number .. since .. ARGV[arg + 4]
       write(i, lock, v, ttl)
-      if owner ~= '' then redis.call('HDEL', 'snib.rw:' .. lock, owner) end
+      if owner ~= '' then redis.pcall('HDEL', 'snib.rw:' .. lock, owner) end
       answer = 'g ' .. number
     end
     arg = arg + (code == 'a' and 5 or 7)
@@ -159,11 +180,13 @@ for i = 1, n do
       local number = ARGV[arg + 3] .. ' '
       prolong(lock, ARGV[arg + 2]) -- whatever becomes of the rest
       if sub(v, #nonce + 1, #nonce + #number) ~= number then -- so that the owner, asking again, is told this token here, too
-        write(i, lock, nonce .. ARGV[arg + 3] .. string.match(v, ' .*$', #nonce + 1), ARGV[arg + 2])
+        write(i, lock, numbered(v, nonce, ARGV[arg + 3]), ARGV[arg + 2])
       end
       answer = 'o'
     elseif v or c > tonumber(ARGV[arg + 3]) then
       answer = 'n'
+    elseif wrong[field] then
+      answer = wrong[field]
     else
       counter[field], raised[field] = tonumber(ARGV[arg + 3]), true
       write(i, lock, nonce .. ARGV[arg + 3] .. since .. ARGV[arg + 4], ARGV[arg + 2])
@@ -174,10 +197,12 @@ for i = 1, n do
     local to = tonumber(ARGV[arg + 2])
     if closed then
       -- that is the answer
+    elseif wrong[field] or to > most then
+      answer = wrong[field] or 'x the token ' .. ARGV[arg + 2] .. ' is more than a day ahead of the clock'
     elseif mine and c <= to then
       counter[field], raised[field] = to, true
       local ttl = wrote[lock] and wrote[lock][3] or redis.call('PTTL', lock)
-      write(i, lock, nonce .. ARGV[arg + 2] .. string.match(v, ' .*$', #nonce + 1), ttl)
+      write(i, lock, numbered(v, nonce, ARGV[arg + 2]), ttl)
       answer = 'o'
     else
       answer = 'n'
@@ -186,19 +211,19 @@ for i = 1, n do
   elseif code == 'g' then
     if mine and not closed then
       prolong(lock, ARGV[arg + 2])
-      answer = 'g ' .. string.match(v, '^%S+ (%d+)')
+      answer = 'g ' .. (string.match(v, '^%S+ (%d+)') or '')
     end
     answer = answer or 'n'
     arg = arg + 3
   elseif code == 'x' then
     answer = v == nonce and 'o' or 'n'
     if v == nonce then
-      counter[field], raised[field] = c + 1, true
+      if not wrong[field] then counter[field], raised[field] = c + 1, true end
       held[lock], wrote[lock], gone[lock] = false, nil, values[i] and true or nil
     end
     arg = arg + 3
   else -- d
-    redis.call('HDEL', 'snib.rw:' .. lock, nonce)
+    redis.pcall('HDEL', 'snib.rw:' .. lock, nonce)
     answer = 'o'
     arg = arg + 2
   end
@@ -239,8 +264,8 @@ for _, nonce in ipairs(broken) do -- a hint: an error, such as for want of a rig
 end
 if #told > 0 and redis.call('EXISTS', unpack(told)) > 0 then
   for _, waiting in ipairs(told) do -- with their number, by which they spread their attempts
-    local crowd = redis.call('HLEN', waiting)
-    if crowd > 0 then redis.call('PUBLISH', waiting, crowd) end
+    local crowd = redis.pcall('HLEN', waiting)
+    if type(crowd) == 'number' and crowd > 0 then redis.pcall('PUBLISH', waiting, crowd) end
   end
 end
 return answers
@@ -252,7 +277,8 @@ return answers
 //	s          what the node knows of itself
 //	m TEXT     mark the node for this run, unless it is, and then as s
 //	c          all counters that are not zero, after 1 if the node is admitted and 0 if not
-//	j RUN MARK FLOOR COUNTERS   admit the node, if it is still the one that was waited for; o or n
+//	j RUN MARK FLOOR COUNTERS OPERATOR   admit the node, if it is still the one that was waited for; o or n. OPERATOR is 1 if the floor is an
+//	           operator's, and 0 if it is a clock's, which counts for a minute ahead of the node's own at most
 //	i          initialise the node, if it belongs to no cluster; o or n
 const restBody = `
 local mark = known[4] and string.match(known[4], '^' .. run .. ' (.*)$') or nil
@@ -265,9 +291,10 @@ local function look(lock, waiting)
   local kind = redis.call('TYPE', lock).ok
   local seen = {kind = kind, left = redis.call('PTTL', lock), now = string.format('%d', now)}
   if kind == 'string' then seen.value = redis.call('GET', lock) end
-  local line = redis.call('HVALS', waiting)
+  local line = redis.pcall('HVALS', waiting)
+  if line.err then line = {} end -- the key is somebody else's
   for i = #line, 1, -1 do
-    if tonumber(string.sub(line[i], 1, 16)) + 15000000 < now then table.remove(line, i) end
+    if (tonumber(string.sub(line[i], 1, 16)) or 0) + 15000000 < now then table.remove(line, i) end
   end
   if #line > 0 then seen.line = line end
   return cjson.encode(seen)
@@ -277,7 +304,7 @@ local function counters()
   local all, out = redis.call('HGETALL', meta), {admitted and '1' or '0'}
   for i = 1, #all, 2 do
     local stripe = string.match(all[i], '^c(%d+)$')
-    if stripe then out[#out + 1] = stripe .. ' ' .. all[i + 1] end
+    if stripe then out[#out + 1] = stripe .. ' ' .. (string.gsub(all[i + 1] == '' and '_' or all[i + 1], '%s', '_')) end
   end
   return table.concat(out, ' ')
 end
@@ -289,8 +316,10 @@ local function admit()
 end
 
 -- raiseAll raises the counters to those that were read, and to a floor.
-local function raiseAll(floor, read)
+local function raiseAll(floor, read, operator)
   local all, batch = {}, {}
+  if operator and floor > 0 then all.c4096 = floor end
+  if not operator then floor = math.min(floor, now + 60000000) end
   for stripe = 0, floor > 0 and 4095 or -1 do all['c' .. stripe] = floor end
   for stripe, to in string.gmatch(read, '(%d+) (%d+)') do
     all['c' .. stripe] = math.max(all['c' .. stripe] or 0, tonumber(to))
@@ -316,7 +345,7 @@ if code == 'm' and (ours or blank) and not admitted and not mark then
   redis.call('HSET', meta, 'mark', run .. ' ' .. mark)
 elseif code == 'j' then
   if not (ours or blank) or admitted or ARGV[arg + 1] ~= run or ARGV[arg + 2] ~= mark then return {'n'} end
-  raiseAll(tonumber(ARGV[arg + 3]), ARGV[arg + 4])
+  raiseAll(tonumber(ARGV[arg + 3]), ARGV[arg + 4], ARGV[arg + 5] == '1')
   return {admit()}
 elseif code == 'i' then
   return {blank and admit() or 'n'}

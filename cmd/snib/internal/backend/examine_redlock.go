@@ -110,6 +110,11 @@ func nodeFinding(n redlock.NodeStatus) Finding {
 	switch n.State {
 	case redlock.NodeAdmitted:
 		f.Verdict = Good
+		if n.Counters != nil {
+			f.Verdict, f.Value = Unmet, f.Value+", but "+n.Counters.Error()
+			f.Advice = "a bad client or clock made that, and the node grants no lock whose counter it is: if a majority of the others is well, " +
+				"DEL snib.redlock there, and it takes part again with their counters when max-ttl is over"
+		}
 	case redlock.NodeWaiting:
 		f.Verdict, f.Advice = Note, "it restarted, and takes part when max-ttl has gone by, if a client runs; snib redlock status tells"
 	case redlock.NodeBlank:

@@ -108,6 +108,9 @@ func (a *app) nodeTable(ctx context.Context, nodes *backend.Redlock, output stri
 	list := make([]nodeJSON, len(all))
 	for i, n := range all {
 		list[i] = nodeJSON{Address: n.Address, State: n.State.String()}
+		if n.Counters != nil {
+			list[i].Error = message(n.Counters)
+		}
 		if n.Err != nil {
 			list[i].Error = message(n.Err)
 			denied = denied || backend.Denied(n.Err)
