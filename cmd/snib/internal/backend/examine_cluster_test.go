@@ -288,6 +288,7 @@ func TestRedlockFindings(t *testing.T) {
 		{"Waiting", state(redlock.NodeWaiting), []string{"note node a:1", "note nodes"}},
 		{"Blank", state(redlock.NodeBlank), []string{"note node a:1", "note nodes"}},
 		{"Refused", state(redlock.NodeRefused), []string{"note nodes", "unmet node a:1"}},
+		{"Counters", func(n []redlock.NodeStatus, _ []redislock.Server) { n[0].Counters = context.DeadlineExceeded }, []string{"unmet node a:1"}},
 		{"NoMajority", func(n []redlock.NodeStatus, _ []redislock.Server) {
 			n[0].State, n[1].State = redlock.NodeWaiting, redlock.NodeWaiting
 		}, []string{"note node a:1", "note node b:1", "unmet nodes"}},
