@@ -3,8 +3,11 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +169,64 @@ func TestDatabaseURL(t *testing.T) {
 	} {
 		if _, err := resolve(url); !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), ":horse") || strings.Contains(err.Error(), "zzhorse") {
 			t.Errorf("resolve(%q) = %v, want ErrConfig without the password", url, err)
+		}
+	}
+}
+
+// TestNoPartOfAPassword writes passwords into URLs without encoding them, as people do. A URL is refused, or it is understood, and
+// neither what is then shown of it nor the error has a part of the password in it.
+func TestNoPartOfAPassword(t *testing.T) {
+	shapes := []string{
+		"//app:%s@db.example:1234/locks", "//:%s@db.example/0", "//app:%s@a.example,b.example,c.example", "//app:%s@[::1]:99/x?a=b",
+		"//app:%s@/locks?host=/run", "//db.example/1?password=%s", "//db.example/1?sentinel-password=%s&client-name=x",
+		"//app:%s@db.example/locks?sslmode=none&parseTime=maybe&timeout=x&sslrootcert=none", "//app:%s@db.example:none/%%zz", "app:%s@db.example/x",
+	}
+	seps := []string{
+		"/", "?", "#", "@", ":", "%", "%zz", "%2F", "&", "=", "&password=", "?password=", "/?", "//", "\\", " ", "\x1b]0;", "\n", "[", "]", ",", ";", "+", `"`, "'",
+		"\xff", "\x00", "ü", "://", "@/", "/@", "?@", "#@", "@db/", ":1234/", "/1234@", "$", "`", "^", "|", "~", "<>", "{}",
+	}
+	var passwords []string
+	for _, sep := range seps {
+		passwords = append(passwords, "qzq"+sep+"wvw", "1971"+sep+"wvw", "1971"+sep+"1872"+sep+"jkj")
+	}
+	parts := regexp.MustCompile("qzq|wvw|jkj|1971|1872")
+	refused := 0
+	for _, s := range Schemes() {
+		if s.Name == "sqlite" || s.Name == "memory" { // which have no password
+			continue
+		}
+		for _, shape := range shapes {
+			for _, password := range passwords {
+				url := s.Name + ":" + fmt.Sprintf(shape, password)
+				at, err := resolve(url)
+				if parts.MatchString(at.url) {
+					t.Errorf("%q is shown as %q", url, at.url)
+				}
+				if err != nil {
+					refused++
+					if parts.MatchString(err.Error()) {
+						t.Errorf("%q is refused with %q", url, err)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d URLs were refused", refused)
+}
+
+// TestDatabasePasswordFile: databases take their password from a file too.
+func TestDatabasePasswordFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("se/cret?#@:\nmore\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{"postgres", "mysql"} {
+		u, err := splitSQL(scheme, "//app@db/locks?a=b&password-file="+url.PathEscape(file)+"&c=d")
+		if err != nil || u.password != "se/cret?#@:" || u.rest != "//app@db/locks?a=b&c=d" {
+			t.Errorf("%s: password %q, rest %q, %v", scheme, u.password, u.rest, err)
+		}
+		if _, err := splitSQL(scheme, "//app:x@db/locks?password-file="+url.PathEscape(file)); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: a password and a file for it: %v, want ErrConfig", scheme, err)
 		}
 	}
 }

@@ -18,11 +18,17 @@ import (
 // mySQL is the [Scheme] of lease rows in MySQL and MariaDB. Parameters are those of the Go driver's data source names.
 func mySQL(rest string) (place, error) {
 	const example = "such as mysql://user@localhost:3306/app"
-	u, err := url.Parse("mysql:" + rest)
+	if !strings.HasPrefix(rest, "//") {
+		return place{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
+	}
+	split, err := splitSQL("mysql", rest)
+	if err != nil {
+		return place{}, err
+	}
+	u, err := url.Parse("mysql:" + split.rest)
 	switch {
 	case err != nil:
-		return place{}, fmt.Errorf("%w URL: mysql: it can't be read; a URL has the form mysql://USER:PASSWORD@HOST:PORT/DATABASE, "+
-			"with %%XX for what is special", ErrConfig) // url's error repeats it, password and all
+		return place{}, split.bad("it can't be read; what is special is written %%XX") // url's error repeats it
 	case u.Host == "":
 		return place{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
 	case strings.Trim(u.Path, "/") == "":
@@ -30,14 +36,13 @@ func mySQL(rest string) (place, error) {
 	}
 	c, err := mysql.ParseDSN("tcp(" + hostPort(u, "3306") + ")/?" + u.RawQuery)
 	if err != nil {
-		return place{}, fmt.Errorf("%w URL: mysql: %w", ErrConfig, err)
+		return place{}, split.bad("one of its parameters can't be used; they are those of the Go driver, such as tls=true")
 	}
-	c.User, c.DBName = u.User.Username(), strings.Trim(u.Path, "/")
-	c.Passwd, _ = u.User.Password()
+	c.User, c.DBName, c.Passwd = u.User.Username(), strings.Trim(u.Path, "/"), split.password
 	if c.Timeout <= 0 {
 		c.Timeout = dialSQL
 	}
-	name := "mysql://" + url.User(c.User).String() + "@" + c.Addr + "/" + c.DBName
+	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
 	return place{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(c)}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"strconv"
 	"strings"
@@ -30,9 +31,16 @@ func postgres(rest string) (place, error) {
 	if !strings.HasPrefix(rest, "//") {
 		return place{}, fmt.Errorf("%w URL: postgres: needs a host, such as postgres://user@localhost:5432/app", ErrConfig)
 	}
-	c, err := pgxpool.ParseConfig("postgres:" + rest)
+	u, err := splitSQL("postgres", rest)
 	if err != nil {
-		return place{}, fmt.Errorf("%w URL: %w", ErrConfig, err) // pgx keeps the password out of it
+		return place{}, err
+	}
+	c, err := pgxpool.ParseConfig("postgres:" + u.rest)
+	if err != nil {
+		return place{}, u.unread(err)
+	}
+	if u.hasPassword {
+		c.ConnConfig.Password = u.password
 	}
 	if c.ConnConfig.ConnectTimeout == 0 {
 		c.ConnConfig.ConnectTimeout = dialSQL
@@ -41,8 +49,18 @@ func postgres(rest string) (place, error) {
 		c.ConnConfig.RuntimeParams["application_name"] = "snib"
 	}
 	host := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
-	url := "postgres://" + c.ConnConfig.User + "@" + host + "/" + c.ConnConfig.Database
+	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
 	return place{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(c.ConnConfig)}, nil
+}
+
+// unread is the error for a URL that pgx could not read. What pgx says repeats the URL, so only its cause is told, and that only if
+// it is about a file.
+func (u sqlURL) unread(err error) error {
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%w URL: %w", ErrConfig, file)
+	}
+	return u.bad("it can't be read, or one of its parameters or of the PG variables around us can't be used: those of libpq may follow a ?, " +
+		"such as sslmode=verify-full")
 }
 
 func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {

@@ -206,12 +206,12 @@ func (k redisKind) split(rest string) (userinfo, hosts, path, query string, err 
 		return "", "", "", "", k.bad("it has no // after %s:", k.scheme)
 	}
 	if strings.Contains(rest, "#") {
-		return "", "", "", "", k.bad("it has a #; in a password that is written %%23")
+		return "", "", "", "", k.bad("it has a #; write / ? # in a password as %%2F %%3F %%23, or use password-file")
 	}
 	rest, query, _ = strings.Cut(rest, "?")
 	hosts, path, _ = strings.Cut(rest, "/")
 	if strings.Contains(path+query, "@") {
-		return "", "", "", "", k.bad("it has an @ behind a / or ?; in a password these are written %%40, %%2F and %%3F")
+		return "", "", "", "", k.bad("it has an @ behind a / or ?; write / ? # @ in a password as %%2F %%3F %%23 %%40, or use password-file")
 	}
 	if i := strings.LastIndex(hosts, "@"); i >= 0 {
 		userinfo, hosts = hosts[:i], hosts[i+1:]
@@ -379,13 +379,11 @@ func (u *redisURL) parameter(name string) (*Parameter, error) {
 			close = append(close, p.name())
 		}
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && r != '-' && r != '_' }) {
-		return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
-	}
+	// It is not repeated: it may be a part of a password.
 	if len(close) > 0 {
-		return nil, fmt.Errorf("%w URL: there is no parameter %s; did you mean %s?", ErrConfig, name, strings.Join(close, " or "))
+		return nil, fmt.Errorf("%w URL: it has a parameter that there is not; did you mean %s?", ErrConfig, strings.Join(close, " or "))
 	}
-	return nil, fmt.Errorf("%w URL: there is no parameter %s; there are %s", ErrConfig, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
 }
 
 // check reports what does not go together.
