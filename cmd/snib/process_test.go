@@ -446,7 +446,7 @@ func TestLoss(t *testing.T) {
 // TestSignals sends each signal that is passed on: it reaches the child once.
 func TestSignals(t *testing.T) {
 	log := filepath.Join(store(t), "signals")
-	p := start(t, "snib", "run", "name", "--", "sigs", log, "terminated")
+	p := start(t, "snib", "run", "-k", "10m", "name", "--", "sigs", log, "terminated")
 	awaitText(t, log, "ready")
 	var want string
 	for _, s := range []syscall.Signal{

@@ -148,22 +148,29 @@ func (g *guard) cause() string {
 
 // end asks the command to end, and has it killed after grace. The first reason counts, and the earliest end.
 func (g *guard) end(why int, grace time.Duration) {
-	at := time.Now().Add(grace)
-	if g.why != 0 {
-		if why == exitLost {
-			g.why = why
-		}
-		if at.Before(g.killAt) {
-			g.killAt = at
-			g.kill.Reset(grace)
-		}
-		return
+	first := g.why == 0
+	if first || why == exitLost {
+		g.why = why
 	}
-	g.why, g.killAt, g.kill = why, at, time.NewTimer(grace)
-	if grace > 0 {
+	g.killIn(grace)
+	if first && grace > 0 {
 		g.kid.Signal(syscall.SIGTERM)
 		g.resume()
 	}
+}
+
+// killIn has the command killed after grace, unless it is to be killed before that.
+func (g *guard) killIn(grace time.Duration) {
+	at := time.Now().Add(grace)
+	switch {
+	case g.kill == nil:
+		g.kill = time.NewTimer(grace)
+	case at.Before(g.killAt):
+		g.kill.Reset(grace)
+	default:
+		return
+	}
+	g.killAt = at
 }
 
 // signalled passes on a signal that was sent to us.
@@ -181,9 +188,15 @@ func (g *guard) signalled(s syscall.Signal) {
 		g.resume()
 	default:
 		g.told = g.told || s == syscall.SIGINT
-		g.asked = g.asked || ends(s)
 		g.kid.Signal(s)
-		if ends(s) && g.stopped != 0 {
+		if !ends(s) {
+			return
+		}
+		if !g.asked { // later signals leave the time as it is
+			g.asked = true
+			g.killIn(g.run.killAfter.value)
+		}
+		if g.stopped != 0 {
 			g.resume() // a stopped process would not get it
 		}
 	}
@@ -246,9 +259,6 @@ func (g *guard) handle(by syscall.Signal) {
 
 // finish is called when the command itself has ended: it sees to what the command has left, and finds the exit code.
 func (g *guard) finish(end ending) ending {
-	if g.asked && g.killAt.IsZero() {
-		g.killAt = time.Now().Add(g.run.killAfter.value)
-	}
 	if g.why != 0 || g.asked {
 		g.sweep()
 	}
