@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -119,7 +120,7 @@ func TestSentinelFailover(t *testing.T) {
 			t.Fatal("the grace has no end")
 		}
 		out, code := snib(t, "run", "-n", "--ttl", "1s", "other", "--", "true")
-		if code == 69 && !strings.Contains(out, "grants nothing for ") {
+		if code == 69 && !strings.Contains(out, "other may be taken: the store restarted or failed over, and grants nothing for ") {
 			t.Errorf("while the grace lasts: %s", out)
 		}
 		ended = code == 0
@@ -210,6 +211,28 @@ func TestHiddenPassword(t *testing.T) {
 		}
 		if code := p.wait(); code != 0 {
 			t.Errorf("%v: exit code = %d: %s", args, code, p.out.String())
+		}
+	}
+}
+
+// TestHiddenOwner: an owner on the command line is not in what ps shows.
+func TestHiddenOwner(t *testing.T) {
+	_, dir := redisStore(t)
+	ready := filepath.Join(dir, "ready")
+	start(t, "snib", "run", "name", "--", "hold", ready, filepath.Join(dir, "stop"))
+	await(t, "holder", func() bool { return exists(ready) })
+	for _, flag := range [][]string{{"--owner", "horse-battery"}, {"--owner=horse-battery"}} {
+		p := start(t, append([]string{"snib", "lock", "name", "--ttl", "1m"}, flag...)...)
+		await(t, "waiter", func() bool {
+			out, _ := snib(t, "show", "-o", "json", "name")
+			return strings.Contains(out, "horse-battery")
+		})
+		if line := read(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid)); strings.Contains(line, "horse") || !strings.Contains(line, "--owner") {
+			t.Errorf("ps shows %q", line)
+		}
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != 143 {
+			t.Errorf("exit code = %d, want 143: %s", code, p.out.String())
 		}
 	}
 }

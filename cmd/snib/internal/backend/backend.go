@@ -79,7 +79,7 @@ type Store struct {
 func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
 
 // Open opens the store at url, or the default one if url is empty. With create unset a store that does not exist yet is
-// not made: it is an empty one.
+// not made: it is an empty one. If another attempt may succeed, the error matches [driver.ErrUnavailable].
 func Open(url string, create bool) (*Store, error) {
 	if url == "" && create {
 		if err := makeStateFolder(); err != nil {
@@ -98,7 +98,7 @@ func Open(url string, create bool) (*Store, error) {
 		return nil, err // it says what is wrong where
 	}
 	if err != nil {
-		return nil, in(at.url, err)
+		return nil, marked(in(at.url, err))
 	}
 	return &Store{d, at.url, at.transport}, nil
 }

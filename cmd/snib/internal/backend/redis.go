@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	mrand "math/rand/v2"
 	"strings"
 	"syscall"
 	"time"
@@ -118,13 +117,22 @@ func Grace(err error) (left time.Duration, ok bool) {
 	return 0, false
 }
 
-// Grace tells for how long a lock is withheld that nobody is seen to hold: 0 if it is not. An error is what else keeps the store from
-// granting it. To find out, the lock is asked for; should it be granted, it is given back at once.
-func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Duration, err error) {
-	if _, may := s.Driver.(*redislock.Driver); !may {
-		return 0, nil // no other store withholds any
+// Withholds reports whether the store may withhold locks that nobody holds: after a restart that may have lost leases.
+func (s *Store) Withholds() bool {
+	switch s.Driver.(type) {
+	case *redislock.Driver, *nodesStore:
+		return true
 	}
-	req.Owner, req.NoWait = rand.Text(), true
+	return false
+}
+
+// Grace tells for how long a lock is withheld that nobody is seen to hold: 0 if it is not. An error is what else keeps the store from
+// granting it. To find out, another lock is asked for, which nobody else wants, and given back at once.
+func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Duration, err error) {
+	if !s.Withholds() {
+		return 0, nil
+	}
+	req = driver.Request{Name: probe(req.Name), Owner: rand.Text(), TTL: req.TTL, NoWait: true}
 	lease, err := s.Acquire(ctx, req)
 	left, ok := Grace(err)
 	switch {
@@ -158,26 +166,18 @@ func (s *Store) RestartGrace(ctx context.Context) (time.Duration, error) {
 	return d.Grace(ctx)
 }
 
-// OpenPatiently is Open, with create set, for those who may wait: a store that can't be reached at the moment, or has no room for one more
-// client, is tried again for [driver.RetryTimeout]. The first failure is told to waiting.
-func OpenPatiently(ctx context.Context, url string, waiting func(error)) (*Store, error) {
-	for began, pause := time.Now(), 50*time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		s, err := Open(url, true)
-		if !errors.Is(err, driver.ErrUnavailable) || time.Since(began) > driver.RetryTimeout {
-			return s, err
-		}
-		if waiting != nil {
-			waiting(err)
-			waiting = nil
-		}
-		timer := time.NewTimer(pause/2 + mrand.N(pause)) // others wait, too, and should not all come at once
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		}
+// probe is the name of a lock that nobody else wants, on the same server of a Cluster as the lock name if such a name can be made.
+func probe(name string) string {
+	_, rest, open := strings.Cut(name, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !open || !closed || tag == "" {
+		tag = name
 	}
+	text := "snib-probe/" + rand.Text()
+	if all := "{" + tag + "}" + text; !strings.ContainsAny(tag, "{}") && len(all) <= driver.MaxName {
+		return all
+	}
+	return text
 }
 
 // Warnings says in words which settings of the store break promises.

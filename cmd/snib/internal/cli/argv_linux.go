@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// hide returns a copy of what this process was called with, and then overwrites the passwords in the URLs there: for as long as we
-// run, ps shows everybody what is left. It may be called with a part of os.Args only.
+// hide returns a copy of what this process was called with, and then overwrites the passwords in the URLs there, and owners, who can
+// release locks: for as long as we run, ps shows everybody what is left. It may be called with a part of os.Args only.
 func hide(args []string) []string {
 	own := make([]string, len(args))
 	for i, arg := range args {
@@ -16,7 +16,13 @@ func hide(args []string) []string {
 		if own[i] == "--" {
 			break // what follows is the command's
 		}
-		for _, at := range passwords(own[i]) {
+		secrets := passwords(own[i])
+		if value, ok := strings.CutPrefix(own[i], ownerFlag+"="); ok {
+			secrets = append(secrets, [2]int{len(arg) - len(value), len(arg)})
+		} else if i > 0 && own[i-1] == ownerFlag {
+			secrets = append(secrets, [2]int{0, len(arg)})
+		}
+		for _, at := range secrets {
 			// On Linux the strings of os.Args lie where the kernel has put them, which is where ps looks.
 			b := unsafe.Slice(unsafe.StringData(arg), len(arg))
 			for j := at[0]; j < at[1]; j++ {
@@ -26,6 +32,9 @@ func hide(args []string) []string {
 	}
 	return own
 }
+
+// ownerFlag is the flag whose value is the id of an owner.
+const ownerFlag = "--owner"
 
 // passwords finds those in an argument that is or has an URL, be it a good one or not: from where to where each goes.
 func passwords(arg string) [][2]int {

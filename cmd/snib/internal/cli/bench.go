@@ -128,7 +128,7 @@ func (b *benching) failed(ctx context.Context, url string, err error) error {
 		return silent(exitSignal + int(syscall.SIGINT))
 	}
 	if left, ok := backend.Grace(err); ok {
-		return fail(exitBusy, "%s: %s", url, withheld(left))
+		return fail(exitUnavailable, "%s: %s", url, withheld(left))
 	}
 	if _, ok := errors.AsType[*snib.Error](err); ok {
 		return err // it says where

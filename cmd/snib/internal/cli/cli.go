@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,7 @@ func Main(args []string) (code int) {
 // say prints one line for the user.
 func (a *app) say(format string, args ...any) {
 	// There is nobody left to be told that standard error is gone.
-	_, _ = fmt.Fprintf(a.err, "snib: "+format+"\n", args...)
+	_, _ = fmt.Fprintf(a.err, "snib: %s\n", oneLine(fmt.Sprintf(format, args...)))
 }
 
 // tell prints a line unless --quiet.
@@ -74,7 +75,13 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:       true,
 		DisableSuggestions: true, // ours fit on the line
 		Args:               a.unknownCommand,
-		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	version := root.Flags().BoolP("version", "V", false, "tell the version of this program")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			return a.version("table")
+		}
+		return cmd.Help()
 	}
 	cobra.EnableCommandSorting = false // in the help the main one comes first
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -135,26 +142,11 @@ func none(cmd *cobra.Command, args []string) error {
 
 // open opens the store. With create unset a store that does not exist is an empty one, and is not made.
 func (a *app) open(create bool) (*backend.Store, error) {
-	return a.opened(create, func(url string) (*backend.Store, error) { return backend.Open(url, create) })
-}
-
-// openPatiently is open for those who may wait for a store that can't be reached at the moment.
-func (a *app) openPatiently(ctx context.Context) (*backend.Store, error) {
-	return a.opened(true, func(url string) (*backend.Store, error) {
-		return backend.OpenPatiently(ctx, url, func(err error) {
-			if a.verbose || onTerminal() && !a.quiet {
-				a.tell("%s; trying again", message(err))
-			}
-		})
-	})
-}
-
-func (a *app) opened(create bool, open func(url string) (*backend.Store, error)) (*backend.Store, error) {
 	url := a.url
 	if url == "" {
 		url = os.Getenv(urlVar)
 	}
-	s, err := open(url)
+	s, err := backend.Open(url, create)
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +172,21 @@ func (a *app) view(fn func(ctx context.Context, s *backend.Store) error) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // we have what we came for
+	defer closeSoon(s)
 	return fn(context.Background(), s)
+}
+
+// closeSoon closes c, but does not wait for a store that hangs: what is left goes with this process.
+func closeSoon(c io.Closer) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Close() // we have what we came for
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+	}
 }
 
 // inspector is the side of a driver that people ask.

@@ -52,7 +52,7 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 		_ = a.view(func(ctx context.Context, s *backend.Store) error { // a shell has no use for an error
 			all, err := list(ctx, s, prefix)
 			for _, st := range all {
-				if printable(st.Name) == st.Name { // others can't be typed
+				if shellQuote(st.Name) == st.Name { // shells put others on the line unquoted
 					names = append(names, cobra.CompletionWithDesc(st.Name, hint(st)))
 				}
 			}

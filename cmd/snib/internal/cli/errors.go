@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
 )
 
 // The exit codes, from sysexits.h, timeout(1) and the shells. 79 is the first one after sysexits.
@@ -75,6 +76,8 @@ func exitCode(err error) int {
 		return f.code
 	case errors.Is(err, backend.ErrConfig), errors.Is(err, snib.ErrKind):
 		return exitConfig
+	case unavailable(err):
+		return exitUnavailable
 	case errors.Is(err, snib.ErrHeld):
 		return exitBusy
 	case errors.Is(err, snib.ErrLost):
@@ -90,11 +93,39 @@ func exitCode(err error) int {
 // noAnswer is what is known of a store that hangs.
 const noAnswer = "the store does not answer"
 
-// message is err as one line, without the name of this program, which the line begins with anyway.
+// message is err as one line that can't upset a terminal, without the name of this program, which the line begins with anyway.
 func message(err error) string {
-	text := strings.TrimPrefix(err.Error(), "snib: ")
+	text := strings.TrimPrefix(plain(err), "snib: ")
 	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "no answer") { // it says no more than that time is over
 		text = noAnswer + " (" + text + ")"
 	}
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return oneLine(text)
+}
+
+// plain is the text of err with the lock's name in the place of what package snib says of its operation and its backend.
+func plain(err error) string {
+	text := err.Error()
+	var e *snib.Error
+	if !errors.As(err, &e) {
+		return text
+	}
+	cause := e.Err.Error()
+	if e.Name != "" {
+		cause = printable(e.Name) + ": " + cause
+		for sentinel, words := range map[driver.Sentinel]string{
+			snib.ErrKind: "is in use as another kind of lock", snib.ErrLost: "is not held any more",
+			snib.ErrUnavailable: "is not granted", snib.ErrHeld: "is taken",
+		} {
+			if rest, ok := strings.CutPrefix(e.Err.Error(), string(sentinel)); ok {
+				cause = printable(e.Name) + " " + words + rest
+			}
+		}
+	}
+	return strings.Replace(text, e.Error(), cause, 1)
+}
+
+// unavailable reports that the store did not grant a lock, although nobody is known to hold it.
+func unavailable(err error) bool {
+	_, grace := backend.Grace(err)
+	return grace || errors.Is(err, snib.ErrUnavailable)
 }

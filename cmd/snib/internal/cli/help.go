@@ -76,6 +76,7 @@ func overview(b *strings.Builder, root *cobra.Command) {
 			section(b, usageLine(c), own)
 		}
 	}
+	section(b, usageLine(root), flags(ownFlags(root)))
 	section(b, "Flags of all commands", flags(root.PersistentFlags()))
 	tables(b)
 }

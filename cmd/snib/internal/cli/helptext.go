@@ -20,10 +20,20 @@ const runExamples = `  snib run deploy -- make deploy            one at a time; 
 
 const runNotes = `  The command is run directly, not by a shell, with our standard input, output
   and error, in a process group of its own. TERM, HUP, INT, QUIT, USR1, USR2,
-  WINCH and CONT are passed on to that group. What the command leaves running in
-  the background when it ends is not guarded any more; but after TERM, HUP, INT
-  or QUIT the lock is kept until all of the group has ended, or is killed after
-  --kill-after.
+  WINCH and CONT are passed on to that group. After TERM, HUP, INT or QUIT what
+  of the group has not ended is killed when --kill-after is over, counted from
+  the first such signal; further ones are passed on and don't change that. The
+  lock is kept until then. To a program that does something else on HUP or QUIT,
+  send these yourself, or give a long --kill-after. What the command leaves
+  running in the background when it ends by itself is not guarded any more.
+
+  Waiting. A store that is out of reach, or that grants nothing because it has
+  restarted, is not a lock that is taken: a run that may wait tries for a minute
+  to reach the store, and says after a second why it waits; --try, --skip and a
+  --wait that runs out exit 69 with the reason.
+
+  When the command has ended we do so within 6 s, also if the store hangs. The
+  lock then lapses by itself.
 
   Loss. While renewals fail, the command gets TERM when only --kill-after of the
   lease is left (or a third of --ttl, if that is less), and KILL before it ends.
@@ -57,14 +67,15 @@ const exitNotes = `  the command's  it ran, and the lock was held throughout; 12
   1     release: the lock is not held; leaks: there are some; doctor: something
         is not as it should be
   64    wrong usage
-  69    the store can't be reached, or does not answer
+  69    the store can't be reached, does not answer, or grants nothing now
+        although nobody is known to hold the lock; --skip does not hide it
   70    a bug in snib
   74    the result can't be printed
-  75    busy: --try, or --wait is over (-E changes it);
+  75    somebody holds the lock: --try, or --wait is over (-E changes it);
         release: the holder changed meanwhile
   77    not allowed
-  78    bad configuration: the store's URL, its file, what the server is, or the
-        kind of the lock
+  78    bad configuration: the store's URL, its file, what the server is, the
+        kind of the lock, or the store has no such locks (--slots, --shared)
   79    the lock was lost while the command ran; the command was ended
   124   --timeout is over
   126   the command can't be run
@@ -78,7 +89,8 @@ const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or ~/.local/
 const parameterNotes = `  User and password stand in the URL, redis://USER:PASSWORD@HOST, or the
   password in a file. In a URL characters are percent-encoded: / is %2F, @ is
   %40, : is %3A, % is %25. A password in --url is overwritten for ps as soon as
-  we start; better is $SNIB_URL, which only we and root can see, or a file.
+  we start. $SNIB_URL is seen by us, root and the command that snib run starts.
+  Best is a file: password-file.
 `
 
 const lsExamples = `  snib ls                     all locks that are held or waited for
@@ -109,6 +121,7 @@ const lockNotes = `  Prefer snib run: it renews the lock, notices a loss, and fr
 
 const unlockExamples = `  snib unlock deploy                         by SNIB_OWNER, as snib lock set it
   snib unlock deploy --owner ci-4711
+  echo "$id" | snib unlock deploy --owner -  so that ps never shows it
 `
 
 const unlockNotes = `  Exit code 79 means that the lock was not this owner's any more: somebody else
@@ -266,6 +279,7 @@ const benchNotes = `  alone      one goroutine takes and frees one lock, again a
 `
 
 const versionExamples = `  snib version
+  snib --version              the same, as is snib -V
 `
 
 const completionExamples = `  source <(snib completion bash)      # with the package bash-completion

@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +49,7 @@ func (a *app) lockCommand() *cobra.Command {
 	l.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&l.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
 	f.StringVar(&l.owner, "owner", "",
-		"who takes it, any `ID`; the same one gets the same lock again (default: a new random id)")
+		"who takes it, any `ID`, or - for one line of standard input; the same one gets the same lock again (default: a new random id)")
 	l.output = addOutput(cmd, "shell", "json", "table", "name")
 	return cmd
 }
@@ -55,19 +60,29 @@ func (l *locking) lock(ctx context.Context, name string) error {
 		return usagef("no --ttl was given: nobody renews this lock, so say how long it may last, such as --ttl 10m")
 	case l.try && l.wait.set:
 		return usagef("--try and --wait exclude each other: give one of them")
-	case len(l.owner) > driver.MaxName:
+	}
+	var err error
+	if l.owner, err = readOwner(l.owner); err != nil {
+		return err
+	}
+	if len(l.owner) > driver.MaxName {
 		return usagef("--owner has %d bytes; at most %d are allowed", len(l.owner), driver.MaxName)
 	}
 	if l.owner == "" {
 		l.owner = rand.Text()
 	}
-	s, err := l.open(true)
+	w := l.wanting(name)
+	s, err := w.connect()
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // the lease is meant to outlive us
+	defer closeSoon(s) // the lease is meant to outlive us
 	if s.Private() {
 		return fail(exitConfig, "%s ends with this process, and the lock with it; choose another with --url", s.URL)
+	}
+	if s.Info().Tenure == driver.TenureSession {
+		return fail(exitConfig, "in a store of the kind %s a lock ends with the process that took it: use snib run, or choose another "+
+			"store with --url", s.Info().Backend)
 	}
 	if err := ttlFits(s.Info(), l.ttl.value); err != nil {
 		return err
@@ -75,50 +90,72 @@ func (l *locking) lock(ctx context.Context, name string) error {
 	if err := checkAround(ctx, s, name); err != nil {
 		return err
 	}
-	lease, err := l.acquire(ctx, s, name)
-	if errors.Is(err, snib.ErrHeld) {
-		text, failed := refused(err, l.wait.set, s, l.request(name))
-		switch {
-		case failed != nil:
-			return failed
-		case l.quiet:
-			return silent(exitBusy)
-		}
-		return fail(exitBusy, "%s", text)
-	}
-	if errors.Is(err, snib.ErrInvalid) { // as in run
-		return fail(exitConfig, "%s: %s", s.URL, message(err))
-	}
+	locker, err := snib.New(detached{attempts{s.Driver, w}, w.req.Holder}, w.options()...)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.URL, err)
+		return err
 	}
-	if err := l.print(name, lease.Grant().Token); err != nil {
-		_ = lease.Release(context.WithoutCancel(ctx)) // nobody knows of it
+	sigs := make(chan os.Signal, 8)
+	catch(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(sigs)
+	lock, err := w.acquire(locker, s, sigs)
+	if err != nil {
+		err = w.refused(err, s)
+		if t, ok := errors.AsType[taken](err); ok {
+			if l.quiet {
+				return silent(exitBusy)
+			}
+			return fail(exitBusy, "%s", t.text)
+		}
+		return err
+	}
+	if err := l.print(name, lock.Token()); err != nil {
+		_ = releaseSoon(lock) // nobody knows of it
 		return err
 	}
 	return nil
 }
 
-func (l *locking) acquire(ctx context.Context, s *backend.Store, name string) (driver.Lease, error) {
-	req := l.request(name)
-	if l.wait.set && !req.NoWait {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, l.wait.value, snib.ErrHeld)
-		defer cancel()
+// readOwner returns the owner that a flag names: with "-" it is the first line of standard input, so that it stands in no command line.
+func readOwner(flag string) (string, error) {
+	if flag != "-" {
+		return flag, nil
 	}
-	return untilSignalled(ctx, func(ctx context.Context) (driver.Lease, error) { return s.Acquire(ctx, req) })
+	const most = 4 * driver.MaxName
+	line, err := bufio.NewReader(io.LimitReader(os.Stdin, most)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", usagef("--owner - can't read standard input: %w", err)
+	}
+	if line = strings.TrimRight(line, "\r\n"); line == "" {
+		return "", usagef("--owner - found no owner on standard input")
+	}
+	return line, nil
+}
+
+// A detached makes leases that outlive this process of what the core asks for.
+type detached struct {
+	driver.Driver
+	holder driver.Holder
+}
+
+// Acquire implements [driver.Driver].
+func (d detached) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	req.Detached, req.Holder = true, d.holder
+	return d.Driver.Acquire(ctx, req)
 }
 
 // lockLabel tells the holds of snib lock from others: they are meant to outlive the process that is shown.
 const lockLabel = "snib lock"
 
-func (l *locking) request(name string) driver.Request {
+// wanting is what we want of the store.
+func (l *locking) wanting(name string) *wanting {
 	host, _ := os.Hostname() // shown to people only
-	return driver.Request{
-		Name: name, Owner: l.owner, TTL: l.ttl.value, Detached: true,
-		NoWait: l.try || l.wait.set && l.wait.value == 0,
-		// Not our own pid: we are gone when somebody looks. Our parent is the script.
-		Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: lockLabel},
+	return &wanting{
+		app: l.app, wait: l.wait, noWait: l.try || l.wait.set && l.wait.value == 0,
+		req: driver.Request{
+			Name: name, Owner: l.owner, TTL: l.ttl.value,
+			// Not our own pid: we are gone when somebody looks. Our parent is the script.
+			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: lockLabel},
+		},
 	}
 }
 
@@ -161,9 +198,12 @@ func (a *app) unlockCommand() *cobra.Command {
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 	}
-	owner := cmd.Flags().String("owner", "", "who took it: the `ID` that snib lock printed (default: $"+ownerVar+")")
+	owner := cmd.Flags().String("owner", "", "who took it: the `ID` that snib lock printed, or - for one line of standard input (default: $"+ownerVar+")")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		who := *owner
+		who, err := readOwner(*owner)
+		if err != nil {
+			return err
+		}
 		if who == "" {
 			who = os.Getenv(ownerVar)
 		}
@@ -214,30 +254,4 @@ func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Hold
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
 	return nil
-}
-
-// refused finds out, for err, why a lock was not to be had: what to say of it, or the error of a store that is the reason itself.
-// Waited means that there was time for the reason to change.
-func refused(err error, waited bool, s *backend.Store, req driver.Request) (text string, failed error) {
-	name := printable(req.Name)
-	left, ok := backend.Grace(err)
-	if !ok {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		st, err := status(ctx, s, req.Name)
-		switch {
-		case err != nil && waited:
-			return "", err
-		case err == nil && len(st.Holders) > 0:
-			return fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0])), nil
-		case waited:
-			if left, err = s.Grace(ctx, req); err != nil {
-				return "", fmt.Errorf("%s: nobody is seen to hold %s, and yet it is not granted: %w", s.URL, name, err)
-			}
-		}
-	}
-	if left > 0 {
-		return fmt.Sprintf("%s may be taken: %s (failover-grace)", name, withheld(left)), nil
-	}
-	return name + " is taken", nil
 }

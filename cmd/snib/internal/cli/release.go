@@ -42,13 +42,20 @@ func (a *app) releaseCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, as shown by snib show")
+	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, as shown by snib show, or - for one line of standard input")
 	f.BoolVar(&r.force, "force", false, "take it from whoever holds it")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
 	r.output = addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if r.force == (r.owner != "") {
 			return usagef("from whom? give --owner ID, or --force for whoever holds it")
+		}
+		if r.owner == "-" && !r.yes {
+			return usagef("--owner - reads standard input, on which there is then nobody to ask; give --yes")
+		}
+		var err error
+		if r.owner, err = readOwner(r.owner); err != nil {
+			return err
 		}
 		if !r.yes && !child.IsTerminal(syscall.Stdin) {
 			return usagef("there is no terminal to ask on; give --yes to release %s without asking", printable(args[0]))

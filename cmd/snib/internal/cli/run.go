@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"crypto/rand"
 	"errors"
 	"io/fs"
@@ -18,13 +16,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
 )
 
 // leastTTL is the shortest TTL that a process can keep up with, on a busy machine.
 const leastTTL = 100 * time.Millisecond
+
+// defaultTTL is the default of --ttl.
+const defaultTTL = 30 * time.Second
 
 const runUsage = "usage: snib run NAME -- COMMAND [ARG...]"
 
@@ -38,14 +38,13 @@ type run struct {
 	onLost                  *choice
 
 	name     string
-	owner    string
 	argv     []string
 	sigs     chan os.Signal
 	renewals renewals
 }
 
 func (a *app) runCommand() *cobra.Command {
-	r := &run{app: a, owner: rand.Text()}
+	r := &run{app: a}
 	cmd := &cobra.Command{
 		Use:               "run NAME [flags] -- COMMAND [ARG...]",
 		Short:             "run a command while holding a lock",
@@ -59,16 +58,16 @@ func (a *app) runCommand() *cobra.Command {
 	f.SortFlags = false
 	r.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&r.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
-	f.BoolVar(&r.skip, "skip", false, "if the lock is taken, exit 0 and say nothing (for cron); doesn't wait without -w")
+	f.BoolVar(&r.skip, "skip", false, "if somebody holds the lock, exit 0 and say nothing (for cron); doesn't wait without -w")
 	f.IntVarP(&r.busyCode, "busy-exit-code", "E", exitBusy, "exit code `N` when the lock is taken")
 	f.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
 	f.IntVar(&r.slots, "slots", 0, "let `N` hold it at once; all must give the same number")
 	f.BoolVar(&r.fair, "fair", false, "serve all who wait with --fair strictly in order of arrival")
-	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives us if we die or hang", 30*time.Second, leastTTL)
+	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives us if we die or hang (not in etcd and ZooKeeper: see -v)", defaultTTL, leastTTL)
 	r.minHold = addDuration(cmd, "min-hold", "", "keep the lock taken for this long, also if the command is faster", 0, 1)
 	r.maxHold = addDuration(cmd, "max-hold", "", "give the lock up after this long: end the command and exit 79", 0, 1)
 	r.timeout = addDuration(cmd, "timeout", "", "end the command after this long and exit 124", 0, 1)
-	r.killAfter = addDuration(cmd, "kill-after", "k", "how long a command has between TERM and KILL", 5*time.Second, 0)
+	r.killAfter = addDuration(cmd, "kill-after", "k", "how long a command has between the first signal and KILL", 5*time.Second, 0)
 	r.onLost = addChoice(cmd, "on-lost", "", "what happens to the command when the lock is lost", "kill", "continue")
 	return cmd
 }
@@ -115,19 +114,6 @@ func (r *run) conflicts(cmd *cobra.Command) error {
 	return nil
 }
 
-// openForWait opens the store. If we may wait for the lock, we also wait for a store that can't be reached at the moment, no longer.
-func (r *run) openForWait(ctx context.Context) (*backend.Store, error) {
-	if r.try || r.skip || r.wait.set && r.wait.value <= 0 {
-		return r.open(true)
-	}
-	if r.wait.set {
-		inner, cancel := context.WithTimeout(ctx, r.wait.value)
-		defer cancel()
-		ctx = inner
-	}
-	return r.openPatiently(ctx)
-}
-
 func (r *run) run(cmd *cobra.Command) error {
 	if err := r.conflicts(cmd); err != nil {
 		return err
@@ -140,16 +126,21 @@ func (r *run) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.openForWait(cmd.Context())
+	w := r.wanting()
+	s, err := w.connect()
 	if err != nil {
 		return err
 	}
-	locker, err := snib.New(s.Driver, r.options()...)
-	if err != nil {
-		_ = s.Close()
+	if err := r.fits(s.Info()); err != nil {
+		closeSoon(s)
 		return err
 	}
-	defer locker.Close() //nolint:errcheck // the lock was released before; what is left goes with the process
+	locker, err := snib.New(attempts{s.Driver, w}, r.options(w)...)
+	if err != nil {
+		closeSoon(s)
+		return err
+	}
+	defer closeSoon(locker) // the lock was released before; what is left goes with the process
 	if err := checkNested(cmd.Context(), s, r.name, around); err != nil {
 		return err
 	}
@@ -157,18 +148,29 @@ func (r *run) run(cmd *cobra.Command) error {
 	catch(r.sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGWINCH, syscall.SIGCONT,
 		syscall.SIGPIPE) // a reader of our messages that goes away would else end us, and with us the command
-	lock, err := r.acquire(locker, s)
+	lock, err := w.acquire(locker, s, r.sigs)
 	if err != nil {
-		return r.busy(err, s)
+		return r.busy(w.refused(err, s))
+	}
+	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
+		r.note("this store does not keep --ttl %v: a lock outlives us by what the session's timeout says, which is session-timeout in the URL", r.ttl.value)
 	}
 	return r.guarded(lock, path, append(around, held{s.URL, r.name, lock.Owner()}))
 }
 
-func (r *run) options() []snib.Option {
-	opts := []snib.Option{
-		snib.TTL(r.ttl.value), snib.Owner(r.owner), snib.Label(filepath.Base(r.argv[0])), snib.Inheritable(),
-		snib.Tracing(r.renewals.trace(r.app)),
+// wanting is what we want of the store.
+func (r *run) wanting() *wanting {
+	return &wanting{
+		app: r.app, wait: r.wait, noWait: r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set,
+		req: driver.Request{
+			Name: r.name, Owner: rand.Text(), TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
+			Holder: driver.Holder{Label: filepath.Base(r.argv[0])},
+		},
 	}
+}
+
+func (r *run) options(w *wanting) []snib.Option {
+	opts := append(w.options(), snib.Inheritable(), snib.Tracing(r.renewals.trace(r.app)))
 	when := func(cond bool, o snib.Option) {
 		if cond {
 			opts = append(opts, o)
@@ -179,38 +181,41 @@ func (r *run) options() []snib.Option {
 	when(r.shared, snib.Shared())
 	when(r.slots > 0, snib.Slots(r.slots))
 	when(r.fair, snib.Fair())
-	noWait := r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set
-	when(noWait, snib.NoWait())
-	when(!noWait && r.wait.set, snib.MaxWait(r.wait.value))
 	return opts
 }
 
-// request is what we ask the store for, as far as it decides whether we get it.
-func (r *run) request() driver.Request {
-	return driver.Request{Name: r.name, TTL: r.ttl.value, Shared: r.shared, Slots: r.slots}
-}
-
-// busy decides what becomes of a lock that we did not get.
-func (r *run) busy(err error, s *backend.Store) error {
-	switch {
-	case errors.Is(err, snib.ErrLost): // before the command began, so it isn't exit code 79
-		return fail(exitUnavailable, "%s; is the store too slow for --ttl %v?", message(err), r.ttl)
-	case errors.Is(err, snib.ErrInvalid): // name and flags were checked: it is the store's place that can't be used
-		return fail(exitConfig, "%s", message(err))
-	case !errors.Is(err, snib.ErrHeld):
+// fits reports what the store can't do. The core would do so too, in the words of its options.
+func (r *run) fits(info driver.Info) error {
+	if err := ttlFits(info, r.ttl.value); err != nil {
 		return err
 	}
-	text, failed := refused(err, r.wait.set, s, r.request())
+	var missing string
 	switch {
-	case failed != nil:
-		return failed
-	case r.skip:
-		r.note("%s is taken: skipped", printable(r.name))
+	case r.shared && !info.Shared:
+		missing = "shared locks: drop --shared"
+	case r.slots > 0 && !info.Slots:
+		missing = "semaphores: drop --slots"
+	case r.fair && info.Fairness == driver.FairNever:
+		missing = "order of arrival: drop --fair"
+	default:
 		return nil
-	case r.quiet:
-		return silent(r.busyCode)
 	}
-	return fail(r.busyCode, "%s", text)
+	return fail(exitConfig, "a store of the kind %s has no %s, or choose another store with --url", info.Backend, missing)
+}
+
+// busy decides what becomes of a lock that we did not get: only one that somebody holds is skipped.
+func (r *run) busy(err error) error {
+	if t, ok := errors.AsType[taken](err); ok {
+		switch {
+		case r.skip:
+			r.note("%s is taken: skipped", printable(r.name))
+			return nil
+		case r.quiet:
+			return silent(r.busyCode)
+		}
+		return fail(r.busyCode, "%s", t.text)
+	}
+	return err
 }
 
 // guarded runs the command under the lock, and releases it.
@@ -224,7 +229,7 @@ func (r *run) guarded(lock *snib.Lock, path string, holds []held) error {
 	end := g.watch()
 	err = r.release(lock)
 	if errors.Is(err, snib.ErrLost) && end.code != exitLost {
-		r.say("%s", message(err))
+		r.say("lost %s: by force, or its lease was over, before its release; the command had ended by itself", printable(r.name))
 		end.code = exitLost
 	}
 	if end.code != exitLost {
@@ -233,29 +238,24 @@ func (r *run) guarded(lock *snib.Lock, path string, holds []held) error {
 	return silent(end.code)
 }
 
-// release frees the lock. That it did not work is worth a warning, but says nothing about the command. It takes no longer than the
-// lease lasts, as there is nothing left to release then; where it is over already, little longer than an answer needs.
+// release frees the lock. That it did not work is worth a warning, but says nothing about the command.
 func (r *run) release(lock *snib.Lock) error {
-	left := lock.Validity()
-	over := time.After(cmp.Or(left, patience))
-	done := make(chan error, 1)
-	go func() { done <- lock.Release() }()
-	select {
-	case err := <-done:
-		switch {
-		case err == nil:
-			r.note("released %s", printable(r.name))
-		case !errors.Is(err, snib.ErrLost):
-			r.say("warning: %s; the lock lapses by itself within %s", message(err), short(r.ttl.value))
-		}
-		return err
-	case <-over:
-		if left == 0 {
-			return nil // the loss was told
-		}
-		r.say("warning: %s could not be released, and its lease is over by now: %s", printable(r.name), noAnswer)
-		return nil
+	left, began := lock.Validity(), time.Now()
+	err := releaseSoon(lock)
+	const warning = "warning: %s could not be released"
+	switch {
+	case err == nil:
+		r.note("released %s", printable(r.name))
+	case errors.Is(err, snib.ErrLost):
+	case errors.Is(err, errUnreleased) && left == 0: // the loss was told
+	case errors.Is(err, errUnreleased) && time.Since(began) >= left:
+		r.say(warning+", and its lease is over by now: %s", printable(r.name), noAnswer)
+	case errors.Is(err, errUnreleased):
+		r.say(warning+": %s; it lapses by itself within %s", printable(r.name), noAnswer, short(r.ttl.value))
+	default:
+		r.say(warning+": %s; it lapses by itself within %s", printable(r.name), why(err), short(r.ttl.value))
 	}
+	return err
 }
 
 func (r *run) start(lock *snib.Lock, path string, holds []held) (*guard, error) {

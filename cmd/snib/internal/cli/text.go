@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -39,6 +40,26 @@ func printable(text string) string {
 		}
 	}
 	return text
+}
+
+// oneLine is text that fits on one line and can't upset a terminal: lines are joined, and what is not graphic is written as Go
+// does. Errors have what a store says in them.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	var b strings.Builder
+	for rest := strings.Join(lines, "; "); rest != ""; {
+		r, size := utf8.DecodeRuneInString(rest)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, rest[0])
+		case unicode.IsGraphic(r):
+			b.WriteRune(r)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+		rest = rest[size:]
+	}
+	return b.String()
 }
 
 // cut shortens text to n columns. It counts characters, which is right for most scripts.

@@ -15,26 +15,29 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:    none,
 	}
 	output := addOutput(cmd, "table", "json", "name")
-	cmd.RunE = func(*cobra.Command, []string) error {
-		version, commit := build()
-		switch output.value {
-		case "json":
-			return a.printJSON(struct {
-				Schema  string `json:"schema"`
-				Version string `json:"version"`
-				Commit  string `json:"commit,omitempty"`
-				Go      string `json:"go"`
-				System  string `json:"system"`
-			}{"snib.version/1", version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
-		case "name":
-			return a.printf("%s\n", version)
-		}
-		if commit != "" {
-			version += " (" + commit + ")"
-		}
-		return a.printf("snib %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	}
+	cmd.RunE = func(*cobra.Command, []string) error { return a.version(output.value) }
 	return cmd
+}
+
+// version prints the version of this program in the form output.
+func (a *app) version(output string) error {
+	version, commit := build()
+	switch output {
+	case "json":
+		return a.printJSON(struct {
+			Schema  string `json:"schema"`
+			Version string `json:"version"`
+			Commit  string `json:"commit,omitempty"`
+			Go      string `json:"go"`
+			System  string `json:"system"`
+		}{"snib.version/1", version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
+	case "name":
+		return a.printf("%s\n", version)
+	}
+	if commit != "" {
+		version += " (" + commit + ")"
+	}
+	return a.printf("snib %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // build is the version and the commit that this program was built from, as far as the go command knew them.

@@ -37,11 +37,20 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, bound
 	began := time.Now()
 	for pause := least; ; pause = min(pause*2, most) {
 		st, err := status(ctx, s, name)
-		if err != nil || len(st.Holders) == 0 {
+		if err != nil {
 			return err
+		}
+		var grace time.Duration
+		if len(st.Holders) == 0 {
+			if grace, err = s.Grace(ctx, driver.Request{Name: name, TTL: fitTTL(s.Info())}); err != nil || grace <= 0 {
+				return err
+			}
 		}
 		if bound.set {
 			left := bound.value - time.Since(began)
+			if left <= 0 && grace > 0 {
+				return fail(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(name), withheld(grace))
+			}
 			if left <= 0 {
 				return a.stillTaken(name, st.Holders[0])
 			}
@@ -49,6 +58,15 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, bound
 		}
 		time.Sleep(pause)
 	}
+}
+
+// fitTTL is the default of --ttl, or the nearest that a store can do.
+func fitTTL(info driver.Info) time.Duration {
+	ttl := max(defaultTTL, info.MinTTL)
+	if info.MaxTTL > 0 {
+		ttl = min(ttl, info.MaxTTL)
+	}
+	return ttl
 }
 
 // stillTaken is the error for a lock that somebody holds.

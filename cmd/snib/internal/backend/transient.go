@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
+
+	snib "github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock"
+)
+
+// A transientError is the failure to open a store that a later attempt may not see. It matches [snib.ErrUnavailable].
+type transientError struct{ error }
+
+func (e transientError) Unwrap() error        { return e.error }
+func (e transientError) Is(target error) bool { return target == snib.ErrUnavailable }
+
+// marked returns the error of a store that did not open, as one that matches ErrUnavailable if it is transient.
+func marked(err error) error {
+	if transient(err) && !errors.Is(err, snib.ErrUnavailable) {
+		return transientError{err}
+	}
+	return err
+}
+
+// transient reports whether a later attempt to open a store may succeed: nobody listens, nobody answers, or the server is starting or
+// has too many connections. A host that there is not, or a server that hangs up as if it did not understand us, will not change.
+func transient(err error) bool {
+	if err == nil || errors.Is(err, ErrConfig) || errors.Is(err, snib.ErrInvalid) || Denied(err) {
+		return false
+	}
+	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsTemporary && !name.IsTimeout {
+		return false
+	}
+	for _, target := range []error{
+		context.DeadlineExceeded, os.ErrDeadlineExceeded, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
+		syscall.EAGAIN, syscall.EADDRNOTAVAIL, driver.ErrBadConn, mysql.ErrInvalidConn, zk.ErrNoServer, zk.ErrConnectionClosed,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return true
+	}
+	if reply, ok := errors.AsType[*redislock.ReplyError](err); ok {
+		return has(reply.Text, "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN") || strings.Contains(reply.Text, "max number of clients")
+	}
+	// insufficient_resources, as too_many_connections is; the server shuts down, or starts
+	return postgresSays(err, "53") || postgresSays(err, "57P") || mySQLSays(err, 1040, 1053, 1203, 1226)
+}

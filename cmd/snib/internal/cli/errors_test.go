@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+)
+
+// hostile is what a store may say to upset a terminal, a log, or who reads it.
+const hostile = "ERR \x1b]0;owned\x07 \x1b]52;c;cm0gLXJm\x07 \x9b2J \u009b2J \u202eekaf\u2066 \r\x1b[2K\nsnib: all is well\x00\x7f\b\v\f \xff\xfe \u200b"
+
+// TestHostileErrors: what a store says reaches the terminal as one line of graphic characters, by whatever way.
+func TestHostileErrors(t *testing.T) {
+	err := &snib.Error{Op: "acquire", Name: "na\x1bme", Backend: "redis", Err: fmt.Errorf("%w: %s", snib.ErrUnavailable, hostile)}
+	var out bytes.Buffer
+	a := &app{out: &out, err: &out, verbose: true}
+	ways := map[string]func() string{
+		"message": func() string { return message(errors.New(hostile)) },
+		"plain":   func() string { return message(err) },
+		"why":     func() string { return why(err) },
+		"say":     func() string { a.say("%s", hostile); return out.String() },
+		"note":    func() string { a.note("warning: %s", hostile); return out.String() },
+		"wait": func() string {
+			w := &wanting{app: a, wait: &duration{}, req: driver.Request{Name: "x"}}
+			w.failed(err)
+			(&waitLine{want: w}).draw()
+			return out.String()
+		},
+		"top": func() string {
+			sc := scene{at: time.Now(), note: message(errors.New(hostile))}
+			return sc.render(80, 24)
+		},
+	}
+	for name, way := range ways {
+		out.Reset()
+		text := way()
+		if name != "top" && bytes.Count([]byte(text), []byte("\n")) != bytes.Count(out.Bytes(), []byte("\n")) || bytes.Count(out.Bytes(), []byte("\n")) > 1 {
+			t.Errorf("%s: %q is more than a line", name, text)
+		}
+		if !utf8.ValidString(text) {
+			t.Errorf("%s: %q is not valid UTF-8", name, text)
+		}
+		for _, r := range text {
+			if r != '\n' && !unicode.IsGraphic(r) {
+				t.Errorf("%s: %q has %q in it", name, text, r)
+				break
+			}
+		}
+		if !bytes.Contains([]byte(text), []byte(`\x1b]0;owned`)) {
+			t.Errorf("%s: %q does not tell what the store said", name, text)
+		}
+	}
+}
+
+// TestPlainErrors: users read no names of our packages, operations and options.
+func TestPlainErrors(t *testing.T) {
+	of := func(op, name string, err error) error {
+		return &snib.Error{Op: op, Name: name, Backend: "redis", Err: err}
+	}
+	tests := []struct {
+		err  error
+		want string
+	}{
+		{of("acquire", "a", fmt.Errorf("%w: it is in use as a hash", snib.ErrKind)), "a is in use as another kind of lock: it is in use as a hash"},
+		{of("release", "a b", snib.ErrLost), "a b is not held any more"},
+		{of("acquire", "a", fmt.Errorf("%w: no answer within 5s", snib.ErrUnavailable)), "a is not granted: no answer within 5s"},
+		{fmt.Errorf("here: %w", of("acquire", "a", snib.ErrHeld)), "here: a is taken"},
+		{of("new", "", fmt.Errorf("%w Slots: none", snib.ErrInvalid)), "invalid Slots: none"},
+		{errors.New("snib: x"), "x"},
+	}
+	for _, tt := range tests {
+		if got := message(tt.err); got != tt.want {
+			t.Errorf("message(%v) = %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestUnavailableIsNotBusy: an error that says that nobody is known to hold the lock leads to exit code 69, also with --skip.
+func TestUnavailableIsNotBusy(t *testing.T) {
+	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
+		w := &wanting{app: &app{}, wait: &duration{set: true}, req: driver.Request{Name: "x"}}
+		r := &run{app: w.app, name: "x", skip: true}
+		if err := r.busy(w.refused(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
+			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// TestKillAfter signals a run whose command heeds no signal: it is killed when --kill-after is over, counted from the first signal.
+func TestKillAfter(t *testing.T) {
+	const grace = 2 * time.Second
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		t.Run(s.String(), func(t *testing.T) {
+			log := filepath.Join(store(t), "signals")
+			p := start(t, "snib", "run", "-k", grace.String(), "name", "--", "sh", "-c", `trap "" TERM INT HUP QUIT; sigs "$0" & sigs "$0"; true`, log)
+			await(t, "both", func() bool { return strings.Count(read(log), "ready") == 2 })
+			began := time.Now()
+			p.signal(s)
+			await(t, "signal", func() bool { return strings.Count(read(log), s.String()) == 2 })
+			p.signal(syscall.SIGTERM) // does not change the time
+			if code := p.wait(); code != 137 {
+				t.Errorf("exit code = %d, want 137: %s", code, p.out.String())
+			}
+			if took := time.Since(began); took < grace {
+				t.Errorf("the command was killed %v after the signal, want %v", took, grace)
+			}
+			var a, b int
+			if _, err := fmt.Sscanf(strings.ReplaceAll(read(log), s.String()+"\n", ""), "ready %d\nready %d", &a, &b); err != nil || !gone(a) || !gone(b) {
+				t.Errorf("%d or %d are still there, or %v", a, b, err)
+			}
+			if out, code := snib(t, "run", "-n", "name", "--", "true"); code != 0 {
+				t.Errorf("the next run exits %d: %s", code, out)
+			}
+		})
+	}
+}
+
+// A server is one of livetest's.
+type server interface {
+	Hang()
+	Resume()
+	Kill()
+	Restart()
+}
+
+// servers are one of each kind that the command knows by a URL.
+func servers(t *testing.T, each func(t *testing.T, s server, url string)) {
+	t.Helper()
+	t.Run("redis", func(t *testing.T) {
+		n := used(t, redistest.Single(t))
+		each(t, n, "redis://"+n.Addr())
+	})
+	t.Run("postgres", func(t *testing.T) {
+		s := pgtest.Start(t)
+		each(t, s, s.URL())
+	})
+	t.Run("mysql", func(t *testing.T) {
+		s := mysqltest.Start(t)
+		each(t, s, mysqlURL(s.Addr()))
+	})
+}
+
+// TestHungStore hangs the server under a run, whose command then ends: the run ends soon after it, with the command's exit code.
+func TestHungStore(t *testing.T) {
+	servers(t, func(t *testing.T, s server, url string) {
+		dir := store(t)
+		t.Setenv("SNIB_URL", url)
+		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+		p := start(t, "snib", "run", "--ttl", "10m", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit 7")
+		await(t, "command", func() bool { return exists(ready) })
+		s.Hang()
+		defer s.Resume()
+		touch(t, stop)
+		began := time.Now()
+		if code := p.wait(); code != 7 {
+			t.Errorf("exit code = %d, want the command's 7: %s", code, p.out.String())
+		}
+		took := time.Since(began)
+		t.Logf("the run ended %v after its command", took)
+		if took > 12*time.Second { // 6 s, on a machine that is idle
+			t.Errorf("the run ended %v after its command, want at most 6 s", took)
+		}
+		if out := p.out.String(); strings.Count(out, "\n") != 1 || !strings.HasPrefix(out, "snib: warning: name could not be released: ") {
+			t.Errorf("it says %q, want one line that name could not be released", out)
+		}
+	})
+}
+
+// TestUnavailable runs what must not wait, or not for long, on stores that are down or hung: nobody is known to hold the lock, so it
+// is not busy, and --skip is not silent.
+func TestUnavailable(t *testing.T) {
+	ways := [][]string{{"run", "-n"}, {"run", "--skip"}, {"run", "--skip", "-q"}, {"run", "--skip", "-w", "0.5"}, {"run", "-w", "0.5"}}
+	servers(t, func(t *testing.T, s server, url string) {
+		store(t)
+		t.Setenv("SNIB_URL", url)
+		if out, code := snib(t, "run", "name", "--", "true"); code != 0 { // which makes a table
+			t.Fatalf("%d: %s", code, out)
+		}
+		check := func(t *testing.T) {
+			for _, args := range ways {
+				cmd := exec.Command("snib", append(args, "name", "--", "true")...)
+				oneLine(t, cmd, 69)
+			}
+			oneLine(t, exec.Command("snib", "lock", "-n", "--ttl", "1m", "name"), 69)
+		}
+		s.Hang()
+		t.Run("hung", check)
+		s.Resume()
+		s.Kill()
+		t.Run("down", check)
+	})
+}
+
+// TestFirstContact starts runs while the server is down: they say so, without a terminal too, and get their turn when it is back.
+func TestFirstContact(t *testing.T) {
+	servers(t, func(t *testing.T, s server, url string) {
+		store(t)
+		t.Setenv("SNIB_URL", url)
+		s.Kill()
+		p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "echo", "ran")
+		l := start(t, "snib", "lock", "--ttl", "1s", "-w", "5m", "other")
+		p.says("snib: waiting for name: ")
+		l.says("snib: waiting for other: ")
+		s.Restart()
+		for _, p := range []*proc{p, l} {
+			if code := p.wait(); code != 0 {
+				t.Errorf("%v: exit code = %d, want 0: %s", p.Args, code, p.out.String())
+			}
+		}
+		if !strings.HasSuffix(p.out.String(), "\nran\n") {
+			t.Errorf("the command did not run: %s", p.out.String())
+		}
+	})
+}
+
+// herd starts n runs at once and wants that each gets its turn.
+func herd(t *testing.T, n int) {
+	t.Helper()
+	began := time.Now()
+	var all []*proc
+	for range n {
+		all = append(all, start(t, "snib", "run", "name", "--", "true"))
+	}
+	failed := 0
+	for _, p := range all {
+		select {
+		case <-p.exited:
+		case <-time.After(time.Until(began.Add(15 * time.Minute))):
+			t.Fatalf("not all ended within %v", time.Since(began))
+		}
+		if code := p.ProcessState.ExitCode(); code != 0 {
+			if failed++; failed <= 5 {
+				t.Errorf("exit code = %d: %s", code, p.out.String())
+			}
+		}
+	}
+	t.Logf("%d runs took %v, %d failed", n, time.Since(began), failed)
+}
+
+// TestHerd starts three times as many runs at once as PostgreSQL takes connections.
+func TestHerd(t *testing.T) {
+	store(t)
+	t.Setenv("SNIB_URL", pgtest.Start(t, "max_connections=20").URL())
+	herd(t, 60)
+}
+
+// TestGreatHerd starts 1,000 runs at once.
+func TestGreatHerd(t *testing.T) {
+	livetest.Long(t)
+	servers(t, func(t *testing.T, _ server, url string) {
+		store(t)
+		t.Setenv("SNIB_URL", url)
+		herd(t, 1000)
+	})
+}
