@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
@@ -181,4 +184,79 @@ func TestGreatHerd(t *testing.T) {
 		t.Setenv("SNIB_URL", url)
 		herd(t, 1000)
 	})
+}
+
+// TestNoPasswordAnywhere has all commands that show their store speak of one whose URL has a password, rightly encoded or not.
+func TestNoPasswordAnywhere(t *testing.T) {
+	const first, second = "qzq1971", "wvw1872"
+	addr, db := pgtest.Start(t).Addr(), "/postgres?sslmode=disable"
+	if out, code := snib(t, "run", "-u", "postgres://postgres@"+addr+db, "name", "--", "true"); code != 0 {
+		t.Fatalf("%d: %s", code, out)
+	}
+	commands := [][]string{
+		{"run", "-v", "-n", "name", "--", "sh", "-c", "echo $SNIB_HELD"}, {"lock", "-v", "-n", "name", "--ttl", "1m", "--owner", "me"}, {"ls", "-o", "json"},
+		{"show", "name", "-v", "-o", "json"}, {"run", "-n", "name", "--", "true"}, {"wait", "-w", "0", "name"}, {"count", "-o", "json"},
+		{"leaks", "-o", "json"}, {"watch", "-o", "json", "--for", "10ms"}, {"top", "-n", "1", "-o", "json"}, {"doctor", "-o", "json"},
+		{"release", "name", "--owner", "me", "--yes", "-o", "json"}, {"unlock", "-v", "name", "--owner", "me"}, {"__complete", "show", ""},
+		{"bench", "--for", "10ms", "-o", "json"},
+	}
+	try := func(url string, refused bool) {
+		t.Helper()
+		t.Setenv("SNIB_URL", url)
+		for _, args := range commands {
+			out, code := snib(t, args...)
+			if strings.Contains(out, first) || strings.Contains(out, second) {
+				t.Errorf("%v with %s: a part of the password in %s", args, url, out)
+			}
+			if refused && code != 78 && args[0] != "__complete" {
+				t.Errorf("%v with %s: exit code = %d, want 78: %s", args, url, code, out)
+			}
+		}
+	}
+	store(t)
+	try("postgres://postgres:"+first+"%2F%3F%23%40%3A"+second+"@"+addr+db, false)
+	try("postgres://postgres:"+first+"%2F"+second+"@127.0.0.1:1"+db, false)     // nobody is there
+	try("postgres://postgres:"+first+"%2F"+second+"@"+addr+"/no%2Fsuch", false) // a database that there is not
+	commands = [][]string{commands[0], commands[1], commands[2], commands[11]}  // all come to the same function
+	for _, scheme := range []string{"postgres", "mysql", "redis", "redis+sentinel", "redlock", "zk", "etcd"} {
+		for _, sep := range []string{"/", "?", "#"} {
+			try(scheme+"://app:1971"+sep+second+"@"+addr+"/x", true)
+		}
+	}
+}
+
+// TestHostileServer speaks to a server whose answers are made to upset a terminal.
+func TestHostileServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for in := bufio.NewScanner(conn); in.Scan(); {
+					if strings.HasPrefix(in.Text(), "*") {
+						fmt.Fprint(conn, "-ERR \x1b]0;owned\x07\x1b[2J\u202e \x9b2J\x00\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	store(t)
+	t.Setenv("SNIB_URL", "redis://"+l.Addr().String())
+	for _, args := range [][]string{
+		{"run", "-v", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"}, {"ls"}, {"show", "name"}, {"lock", "-n", "name", "--ttl", "1m"}, {"doctor"},
+		{"release", "name", "--force", "--yes"},
+	} {
+		out, code := snib(t, args...)
+		if code == 0 || !strings.Contains(out, "owned") || strings.ContainsFunc(out, func(r rune) bool { return r != '\n' && !unicode.IsGraphic(r) }) {
+			t.Errorf("%v: exit code %d, %q", args, code, out)
+		}
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // parseRedis parses a whole URL.
@@ -139,4 +141,16 @@ func FuzzRedisURL(f *testing.F) {
 			t.Errorf("%s is written %v the second time, %v", text, again, err)
 		}
 	})
+}
+
+// TestProbe: the lock that is asked for to learn of a grace is another one, on the same server of a Cluster.
+func TestProbe(t *testing.T) {
+	for name, tag := range map[string]string{
+		"a": "{a}", "a{b}c": "{b}", "{}a": "", "a{b": "", "a}b": "", "a{{b}}": "", strings.Repeat("x", 512): "", "jobs/ü": "{jobs/ü}",
+	} {
+		got := probe(name)
+		if !strings.HasPrefix(got, tag+"snib-probe/") || got == probe(name) || driver.CheckName(got) != nil {
+			t.Errorf("probe(%q) = %q, want a new name with the tag %q", name, got, tag)
+		}
+	}
 }

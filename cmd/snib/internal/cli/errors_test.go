@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -57,6 +58,28 @@ func TestHostileErrors(t *testing.T) {
 			t.Errorf("%s: %q does not tell what the store said", name, text)
 		}
 	}
+}
+
+// A closer calls itself.
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+// TestCloseSoon: a store that hangs does not keep us from ending.
+func TestCloseSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, hung := time.Now(), make(chan struct{})
+		closeSoon(closer(func() { <-hung }))
+		if took := time.Since(began); took != patience {
+			t.Errorf("closeSoon of what hangs took %v, want %v", took, patience)
+		}
+		close(hung)
+		began = time.Now()
+		closeSoon(closer(func() {}))
+		if took := time.Since(began); took != 0 {
+			t.Errorf("closeSoon took %v, want no time", took)
+		}
+	})
 }
 
 // TestPlainErrors: users read no names of our packages, operations and options.
