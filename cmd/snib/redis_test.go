@@ -59,7 +59,7 @@ func TestRedis(t *testing.T) {
 	secure := used(t, redistest.Single(t, redistest.TLS, redistest.Password(password)))
 	secret := used(t, redistest.Single(t, redistest.Password(password),
 		fmt.Sprintf("user alice on >%s ~* &* +@all -info", password), fmt.Sprintf("user bob on >%s ~* &* +@all -evalsha", password)))
-	sentinel := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
+	sentinel := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password), "min-replicas-to-write 1")
 	hung := redistest.Single(t)
 	hung.Hang()
 	for _, script := range scripts {

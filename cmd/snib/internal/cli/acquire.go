@@ -69,7 +69,8 @@ func (w *wanting) outage() error {
 const retryPause = 200 * time.Millisecond
 
 // connect opens the store. If we may wait for the lock, a store that is out of reach is tried again for [driver.RetryTimeout], as
-// it is later, but no longer than we may wait; we say why. What is left of the wait is for the lock.
+// it is later, but no longer than we may wait, or a second; we say why. What is left of the wait is for the lock, at least a second
+// of it.
 func (w *wanting) connect() (*backend.Store, error) {
 	if w.noWait {
 		return w.open(true)
@@ -93,7 +94,7 @@ func (w *wanting) connect() (*backend.Store, error) {
 	}()
 	var over <-chan time.Time
 	if w.wait.set {
-		over = time.After(w.wait.value)
+		over = time.After(max(w.wait.value, patience))
 	}
 	line := &waitLine{want: w}
 	defer line.clear()
@@ -103,7 +104,7 @@ func (w *wanting) connect() (*backend.Store, error) {
 		select {
 		case got := <-done:
 			if w.wait.set {
-				w.wait.value = max(w.wait.value-time.Since(began), time.Millisecond)
+				w.wait.value = max(w.wait.value-time.Since(began), min(w.wait.value, patience))
 			}
 			return got.store, got.err
 		case <-over:
@@ -212,7 +213,7 @@ type waitLine struct {
 
 func (l *waitLine) draw() {
 	redraws := onTerminal() && os.Getenv("TERM") != "dumb"
-	if l.quiet || l.want.quiet || !redraws && time.Now().Before(l.next) {
+	if l.quiet || l.want.quiet || !redraws && (l.want.noWait || time.Now().Before(l.next)) {
 		return
 	}
 	// Looks cost the store something, and many may wait without a terminal.
@@ -284,7 +285,7 @@ func why(err error) string {
 	if left, ok := backend.Grace(err); ok {
 		return withheld(left)
 	}
-	return strings.TrimPrefix(message(err), string(snib.ErrUnavailable)+": ")
+	return message(err)
 }
 
 // withheld says why a lock is not granted that nobody is seen to hold.

@@ -96,7 +96,8 @@ const noAnswer = "the store does not answer"
 // message is err as one line that can't upset a terminal, without the name of this program, which the line begins with anyway.
 func message(err error) string {
 	text := strings.TrimPrefix(plain(err), "snib: ")
-	if errors.Is(err, context.DeadlineExceeded) && !strings.Contains(text, "no answer") { // it says no more than that time is over
+	text = strings.ReplaceAll(text, string(snib.ErrUnavailable)+": ", "") // the rest says how
+	if strings.Contains(text, context.DeadlineExceeded.Error()) && !strings.Contains(text, "no answer") {
 		text = noAnswer + " (" + text + ")"
 	}
 	return oneLine(text)

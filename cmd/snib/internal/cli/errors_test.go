@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -97,6 +98,8 @@ func TestPlainErrors(t *testing.T) {
 		{fmt.Errorf("here: %w", of("acquire", "a", snib.ErrHeld)), "here: a is taken"},
 		{of("new", "", fmt.Errorf("%w Slots: none", snib.ErrInvalid)), "invalid Slots: none"},
 		{errors.New("snib: x"), "x"},
+		{fmt.Errorf("redis://h/0: %w: %w", snib.ErrUnavailable, context.DeadlineExceeded), "the store does not answer (redis://h/0: context deadline exceeded)"},
+		{fmt.Errorf("redis://h/0: %w", context.DeadlineExceeded), "the store does not answer (redis://h/0: context deadline exceeded)"},
 	}
 	for _, tt := range tests {
 		if got := message(tt.err); got != tt.want {
