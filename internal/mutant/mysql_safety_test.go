@@ -56,7 +56,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: Acquire does not wait for its withdrawal on a server that hangs",
 		file:   "mysqllock/acquire.go", run: "TestConformance$/Sever/(AcquireReturns|CancelWaiter)",
-		old: "left := life.Moment", new: "left := life.Withdrawal",
+		old: "time.NewTimer(left)", new: "time.NewTimer(left + life.Withdrawal)",
 	},
 	{
 		breaks: "mysqllock: dead connections of the pool are no matter of the caller's",
