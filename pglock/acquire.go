@@ -51,8 +51,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 			return l, err
 		}
 		if try == tries {
-			return nil, fmt.Errorf("%w: the session ended %d times while the lock was taken: %v", //nolint:errorlint // it may match ErrLost
-				driver.ErrUnavailable, tries, ended.error)
+			return nil, fmt.Errorf("%w: the session ended %d times while the lock was taken: %v",
+				driver.ErrUnavailable, tries, ended.error) //nolint:errorlint // it may match ErrLost
 		}
 	}
 }

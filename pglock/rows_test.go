@@ -63,7 +63,8 @@ func TestCrash(t *testing.T) {
 func TestCut(t *testing.T) {
 	server := pgtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
-	d1, d2 := newDriver(t, dial(t, pgtest.URL(proxy.Addr()))), newDriver(t, dial(t, server.URL()))
+	pool := dial(t, pgtest.URL(proxy.Addr()))
+	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, server.URL()))
 
 	t.Run("Waiting", func(t *testing.T) {
 		l := acquire(t, d2, request("waiting", "a"))
@@ -95,7 +96,8 @@ func TestCut(t *testing.T) {
 		l := acquire(t, d2, request("granting", "a"))
 		w := jobtest.Waiting(t, d1, request("granting", "b"))
 		time.Sleep(300 * time.Millisecond) // it listens by then, and the next that it sends is the try
-		lost := proxy.LoseAnswers(1, livetest.ThenClose, "granting")
+		// More than there are connections that can be stale.
+		lost := proxy.LoseAnswers(int(pool.Config().MaxConns)+4, livetest.ThenClose, "granting")
 		release(t, l)
 		<-lost
 		release(t, w.Get(t)) // it has asked again

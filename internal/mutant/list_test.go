@@ -796,7 +796,7 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "pglock: who waits puts up with a server that is down for a moment",
-		file:   "pglock/acquire.go", run: "TestCrash",
+		file:   "pglock/acquire.go", run: "TestCut/Granting",
 		old: "case !a.queued, time.Since(a.since) > driver.RetryTimeout:",
 		new: "case true:",
 	},
