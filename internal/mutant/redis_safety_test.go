@@ -19,8 +19,8 @@ var redisSafetyMutants = []mutant{
 	{
 		breaks: "redis safety: a hint that a hold is broken is checked",
 		file:   "redislock/check.go", run: "TestForgedGrants",
-		old: "case o.answer == \"l\":",
-		new: "default:",
+		old: "case o.answer == \"w\":\n\t\t\tl.tell()",
+		new: "case o.answer == \"w\" && l.req.OnLost != nil:\n\t\t\tl.req.OnLost(driver.ErrLost)",
 	},
 	{
 		breaks: "redis safety: a break is told at once",
