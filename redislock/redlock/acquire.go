@@ -323,7 +323,8 @@ func (a *ask) pause(err error, trouble *backoff) (pause time.Duration, hope bool
 	case !errors.Is(err, driver.ErrUnavailable):
 		return 0, false
 	case errors.As(err, &silence) && silence.kept > 0 && !a.req.NoWait: // until they are admitted
-		return trouble.next(a.d.params.Quarantine() + outage)
+		_, hope = trouble.next(a.d.params.Quarantine() + outage)
+		return 50*time.Millisecond + rand.N(50*time.Millisecond), hope
 	}
 	limit := outage
 	if a.req.NoWait {
