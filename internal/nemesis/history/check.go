@@ -1,0 +1,305 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Fact is a kind of violation.
+type Fact string
+
+// What can be violated.
+const (
+	Exclusion Fact = "exclusion" // more hold a lock than may, and each of them had been told that it is valid
+	Untold    Fact = "untold"    // somebody got the lock while the former holder's validity was over, and it was not told
+	Order     Fact = "order"     // a hold has no greater token than one before it
+	Early     Fact = "early"     // MinHold or LockDelay was not kept
+	Twice     Fact = "twice"     // a tick of a schedule was run twice
+	Stuck     Fact = "stuck"     // a worker did not get a lock after the heal
+	Leftover  Fact = "left"      // the store shows a hold or a waiter of nobody
+)
+
+// Facts are all of them, in the order of tables.
+var Facts = [...]Fact{Exclusion, Untold, Order, Early, Twice, Stuck, Leftover}
+
+// An Allowance is a stated assumption of a set-up: what may go wrong there under a fault.
+type Allowance struct {
+	Fault string
+	Facts []Fact
+	For   time.Duration // after the end of the fault; what begins later, or lasts longer, is a violation
+	Why   string
+}
+
+// Rules are what a run is judged by.
+type Rules struct {
+	Bound   time.Duration // within which everybody gets every lock after the heal
+	Allowed []Allowance
+}
+
+// A Violation is something that must not happen.
+type Violation struct {
+	Fact      Fact
+	At, Until int64
+	Text      string
+	Allowed   string // the assumption that allows it; "" if none does
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s at %.4f for %v: %s", v.Fact, seconds(v.At), time.Duration(v.Until-v.At), v.Text)
+}
+
+// A Report is the result of [Check].
+type Report struct {
+	Acquired, Lost, Killed int
+	Faults                 map[string]int
+	Odd                    []string // errors that no caller has to expect
+	Violations             []Violation
+}
+
+// untoldTolerance is how late a holder that runs may see that its hold is over.
+const untoldTolerance = 300 * time.Millisecond
+
+// Check judges a run by the events of its logs.
+func Check(events []Event, rules Rules) Report {
+	s := read(events)
+	r := Report{Acquired: len(s.holds), Faults: map[string]int{}}
+	for _, f := range s.faults {
+		r.Faults[f.name]++
+		if f.name == KillWorker {
+			r.Killed++
+		}
+	}
+	for _, e := range events {
+		if e.Kind == Told {
+			r.Lost++
+		}
+		if e.Odd {
+			r.Odd = append(r.Odd, fmt.Sprintf("%.4f %s %s: %s", seconds(e.At), e.Worker, e.Kind, e.Err))
+		}
+	}
+	byName := map[string][]*Hold{}
+	for _, h := range s.holds {
+		byName[h.Name] = append(byName[h.Name], h)
+	}
+	for _, holds := range byName {
+		r.Violations = append(r.Violations, exclusion(holds)...)
+		r.Violations = append(r.Violations, slots(holds)...)
+		r.Violations = append(r.Violations, order(holds)...)
+		r.Violations = append(r.Violations, early(holds, s)...)
+		r.Violations = append(r.Violations, twice(holds)...)
+	}
+	r.Violations = append(r.Violations, s.stuck(rules.Bound)...)
+	for _, e := range s.left {
+		r.Violations = append(r.Violations, Violation{Leftover, e.At, e.At, e.Name + ": " + e.Err, ""})
+	}
+	for i := range r.Violations {
+		r.Violations[i].Allowed = s.allowed(r.Violations[i], rules.Allowed)
+	}
+	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
+	return r
+}
+
+// allowed returns the assumption that a violation is covered by.
+func (s *story) allowed(v Violation, allowed []Allowance) string {
+	for _, a := range allowed {
+		if !slices.Contains(a.Facts, v.Fact) {
+			continue
+		}
+		for _, f := range s.faults {
+			if f.name == a.Fault && f.during.from <= v.Until && v.Until <= f.during.until+int64(a.For) {
+				return a.Fault + ": " + a.Why
+			}
+		}
+	}
+	return ""
+}
+
+// exclusion finds pairs of holds whose holders believed at the same time. The holds are those of one name.
+func exclusion(holds []*Hold) []Violation {
+	var found []Violation
+	var open []*Hold
+	for _, h := range holds {
+		open = slices.DeleteFunc(open, func(o *Hold) bool { return o.End <= h.Acquired })
+		for _, o := range open {
+			if !h.conflicts(o) {
+				continue
+			}
+			if during, sum := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure)); sum > 0 {
+				found = append(found, Violation{Exclusion, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
+			} else if during, sum := overlap(o, h, o.End, h.End); sum > untoldTolerance {
+				found = append(found, Violation{Untold, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
+			}
+		}
+		open = append(open, h)
+	}
+	return found
+}
+
+// slots finds moments in which a semaphore has more holders than slots.
+func slots(holds []*Hold) []Violation {
+	var found []Violation
+	for _, h := range holds {
+		if h.Slots == 0 {
+			continue
+		}
+		n, until := 0, int64(math.MaxInt64)
+		for _, o := range holds {
+			believes := span{o.Acquired, min(o.End, o.Sure)}
+			if believes.from > h.Acquired || believes.until <= h.Acquired {
+				continue
+			}
+			if pieces := (span{h.Acquired, believes.until}).without(o.off); len(pieces) > 0 && pieces[0].from == h.Acquired {
+				n++
+				until = min(until, pieces[0].until)
+			}
+		}
+		if n > h.Slots {
+			found = append(found, Violation{Exclusion, h.Acquired, until, fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h), ""})
+		}
+	}
+	return found
+}
+
+// order finds tokens that are not greater than those of holds before, by real time: of any hold that was acquired before this one was asked
+// for, and of those that exclude this one and had ended before it was acquired.
+func order(holds []*Hold) []Violation {
+	var found []Violation
+	bad := make(map[*Hold]bool)
+	report := func(h, before *Hold) {
+		if before != nil && h.Token <= before.Token && !bad[h] {
+			bad[h] = true
+			found = append(found, Violation{Order, h.Acquired, h.Acquired, fmt.Sprintf("%v comes after %v", h, before), ""})
+		}
+	}
+	greater := func(a, b *Hold) *Hold {
+		if a == nil || b.Token > a.Token {
+			return b
+		}
+		return a
+	}
+
+	byCall := slices.SortedFunc(slices.Values(holds), func(a, b *Hold) int { return cmp.Compare(a.Call(), b.Call()) })
+	var last *Hold // of those acquired before the call
+	next := 0
+	for _, h := range byCall {
+		for ; next < len(holds) && holds[next].Acquired <= h.Call(); next++ {
+			last = greater(last, holds[next])
+		}
+		report(h, last)
+	}
+
+	byEnd := slices.SortedFunc(slices.Values(holds), func(a, b *Hold) int { return cmp.Compare(a.End, b.End) })
+	var lastShared, lastAlone *Hold // of those that had ended
+	next = 0
+	for _, h := range holds {
+		for ; next < len(byEnd) && byEnd[next].End <= h.Acquired; next++ {
+			switch e := byEnd[next]; {
+			case e == h || e.Slots > 0:
+			case e.Shared:
+				lastShared = greater(lastShared, e)
+			default:
+				lastAlone = greater(lastAlone, e)
+			}
+		}
+		if h.Slots > 0 {
+			continue
+		}
+		report(h, lastAlone)
+		if !h.Shared {
+			report(h, lastShared)
+		}
+	}
+	return found
+}
+
+// early finds holds that came before the MinHold of a released hold, or the LockDelay of one that was not released, was over.
+func early(holds []*Hold, s *story) []Violation {
+	var found []Violation
+	for i, h := range holds {
+		reserved := int64(0)
+		switch {
+		case h.MinHold > 0 && h.Released:
+			reserved = h.Call() + int64(h.MinHold)
+		case h.Delay > 0 && s.processes[h.Worker].ended == h.End: // killed
+			reserved = h.Sure + int64(h.Delay)
+		}
+		for _, o := range holds[i+1:] {
+			if o.Acquired >= reserved {
+				break
+			}
+			if h.conflicts(o) && o.Acquired >= h.End {
+				found = append(found, Violation{Early, o.Acquired, reserved, fmt.Sprintf("%v comes too early after %v", o, h), ""})
+			}
+		}
+	}
+	return found
+}
+
+// twice finds ticks that were run twice.
+func twice(holds []*Hold) []Violation {
+	var found []Violation
+	first := map[int64]*Hold{}
+	for _, h := range holds {
+		if h.Tick == 0 {
+			continue
+		}
+		if f := first[h.Tick]; f != nil {
+			found = append(found, Violation{Twice, h.Acquired, h.Acquired, fmt.Sprintf("%v and %v", f, h), ""})
+		}
+		first[h.Tick] = h
+	}
+	return found
+}
+
+// wants is what somebody is to get after the heal: a worker a name, or anybody if worker is "".
+type wants struct{ worker, name string }
+
+// stuck finds workers that were well and did not get a lock within bound after the heal.
+func (s *story) stuck(bound time.Duration) []Violation {
+	end := s.healed + int64(bound)
+	if s.healed > s.ends {
+		return nil
+	}
+	var found []Violation
+	for _, w := range s.waiting(min(end, s.ends)) {
+		found = append(found, Violation{Stuck, s.healed, min(end, s.ends), fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name), ""})
+	}
+	return found
+}
+
+// waiting returns who has not got a lock from the heal until then.
+func (s *story) waiting(until int64) []wants {
+	want := map[wants]bool{}
+	for _, c := range s.calls {
+		p := s.processes[c.Worker]
+		if p == nil || p.ended <= s.healed || p.started >= s.healed {
+			continue
+		}
+		w := wants{c.Worker, c.Name}
+		if c.Any {
+			w.worker = ""
+		}
+		want[w] = true
+	}
+	for _, h := range s.holds {
+		if h.Acquired > s.healed && h.Acquired <= until {
+			delete(want, wants{h.Worker, h.Name})
+			delete(want, wants{"", h.Name})
+		}
+	}
+	var all []wants
+	for w := range want {
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b wants) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.worker, b.worker)) })
+	return all
+}
+
+// Waiting reports whether somebody has still not got a lock since the heal.
+func Waiting(events []Event) bool {
+	s := read(events)
+	return s.healed > s.ends || len(s.waiting(math.MaxInt64)) > 0
+}

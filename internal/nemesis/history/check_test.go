@@ -1,0 +1,361 @@
+package history
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// sec is a moment on the clock of these logs.
+func sec(s float64) int64 { return int64(s * float64(time.Second)) }
+
+// A log is written by hand.
+type log []Event
+
+// hold adds a hold of a worker: asked for just before it was acquired, with a validity of two seconds from then.
+func (l *log) hold(worker, name string, token uint64, acquired float64, more ...func(*Event)) int64 {
+	id := int64(len(*l) + 1)
+	call := Event{At: sec(acquired - 0.01), Kind: Call, Worker: worker, ID: id, Name: name}
+	for _, m := range more {
+		m(&call)
+	}
+	*l = append(*l, call, Event{At: sec(acquired), Kind: Acquired, Worker: worker, ID: id, Token: token, Valid: 2 * time.Second})
+	return id
+}
+
+func (l *log) add(kind Kind, worker string, id int64, at float64, more ...func(*Event)) {
+	e := Event{At: sec(at), Kind: kind, Worker: worker, ID: id}
+	for _, m := range more {
+		m(&e)
+	}
+	*l = append(*l, e)
+}
+
+func (l *log) fault(name, worker string, from, until float64) {
+	id := int64(len(*l) + 1)
+	set := func(e *Event) { e.Fault = name }
+	l.add(Begin, worker, id, from, set)
+	l.add(End, worker, id, until, set)
+}
+
+func shared(e *Event)                    { e.Shared = true }
+func two(e *Event)                       { e.Slots = 2 }
+func tick(e *Event)                      { e.Tick = 7 }
+func anybody(e *Event)                   { e.Any = true }
+func minHold(e *Event)                   { e.MinHold = time.Second }
+func delay(e *Event)                     { e.Delay = time.Second }
+func calledAt(at float64) func(*Event)   { return func(e *Event) { e.At = sec(at) } }
+func until(at float64) func(*Event)      { return func(e *Event) { e.Until = sec(at) } }
+func valid(d time.Duration) func(*Event) { return func(e *Event) { e.Valid = d } }
+
+// The checker finds each kind of violation, and accepts what is legal.
+func TestCheck(t *testing.T) {
+	tests := []struct {
+		name string
+		log  func(*log)
+		want []Fact // nil for a legal history
+	}{
+		{"HandOver", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 1.5)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.5), 1.6)
+		}, nil},
+		{"OtherNames", func(l *log) {
+			l.hold("a", "x", 1, 1)
+			l.hold("b", "y", 1, 1)
+		}, nil},
+		{"TwoHolders", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 1.5)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.4), 1.6)
+		}, []Fact{Exclusion}},
+		{"TwoHoldersThreeTimes", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 2)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.5), 2)
+			l.add(Release, "c", l.hold("c", "x", 3, 1.6), 2)
+		}, []Fact{Exclusion, Exclusion, Exclusion}},
+		{"TwoOfOneProcess", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 2)
+			l.add(Release, "a", l.hold("a", "x", 2, 1.5), 2)
+		}, []Fact{Exclusion}},
+		{"Readers", func(l *log) {
+			l.hold("a", "x", 1, 1, shared)
+			l.hold("b", "x", 2, 1.1, shared)
+		}, nil},
+		{"ReaderAndWriter", func(l *log) {
+			l.hold("a", "x", 1, 1, shared)
+			l.hold("b", "x", 2, 1.1)
+		}, []Fact{Exclusion}},
+		{"WriterAndReader", func(l *log) {
+			l.hold("a", "x", 1, 1)
+			l.hold("b", "x", 2, 1.1, shared)
+		}, []Fact{Exclusion}},
+		{"Slots", func(l *log) {
+			l.hold("a", "x", 1, 1, two)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.1, two), 1.2)
+			l.hold("c", "x", 3, 1.2, two)
+		}, nil},
+		{"TooManySlots", func(l *log) {
+			l.hold("a", "x", 1, 1, two)
+			l.hold("b", "x", 2, 1.1, two)
+			l.hold("c", "x", 3, 1.2, two)
+		}, []Fact{Exclusion}},
+		{"SlotsOfAStopped", func(l *log) {
+			l.hold("a", "x", 1, 1, two)
+			l.fault(StopWorker, "a", 1.05, 5)
+			l.hold("b", "x", 2, 1.1, two)
+			l.hold("c", "x", 3, 1.2, two)
+		}, nil},
+
+		{"Told", func(l *log) {
+			l.add(Told, "a", l.hold("a", "x", 1, 1), 2.9)
+			l.add(Release, "b", l.hold("b", "x", 2, 2.95), 3)
+		}, nil},
+		{"ToldTooLate", func(l *log) {
+			l.add(Told, "a", l.hold("a", "x", 1, 1), 2.9)
+			l.add(Release, "b", l.hold("b", "x", 2, 2.8), 3)
+		}, []Fact{Exclusion}},
+		{"ToldAfterValidity", func(l *log) { // valid until 3
+			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.5)
+			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
+		}, []Fact{Untold}},
+		{"ToldALittleAfterValidity", func(l *log) {
+			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.2)
+			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
+		}, nil},
+		{"NeverTold", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1), 4)
+			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
+		}, []Fact{Untold}},
+		{"Renewed", func(l *log) {
+			id := l.hold("a", "x", 1, 1)
+			l.add(Valid, "a", id, 2, valid(2*time.Second))
+			l.add(Release, "a", id, 3.5)
+			l.hold("b", "x", 2, 3.4)
+		}, []Fact{Exclusion}},
+		{"RenewalOfTheEnded", func(l *log) { // a sample that came after the end says nothing
+			id := l.hold("a", "x", 1, 1)
+			l.add(Told, "a", id, 2)
+			l.add(Valid, "a", id, 2.1, valid(2*time.Second))
+			l.hold("b", "x", 2, 2.5)
+		}, nil},
+
+		{"Killed", func(l *log) {
+			l.hold("a", "x", 1, 1)
+			l.fault(KillWorker, "a", 1.2, 1.2)
+			l.hold("b", "x", 2, 1.3)
+		}, nil},
+		{"KilledLater", func(l *log) {
+			l.hold("a", "x", 1, 1)
+			l.hold("b", "x", 2, 1.3)
+			l.fault(KillWorker, "a", 1.4, 1.4)
+		}, []Fact{Exclusion}},
+		{"Stopped", func(l *log) { // and told when it goes on
+			id := l.hold("a", "x", 1, 1)
+			l.fault(StopWorker, "a", 1.1, 5)
+			l.add(Told, "a", id, 5.05)
+			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 5.1)
+		}, nil},
+		{"StoppedAndNotTold", func(l *log) {
+			id := l.hold("a", "x", 1, 1)
+			l.fault(StopWorker, "a", 1.1, 5)
+			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 6)
+			l.add(Valid, "b", 0, 3.2)
+			l.add(Told, "a", id, 5.9)
+			l.add(Valid, "b", 0, 6)
+		}, []Fact{Untold}},
+		{"StoppedTooShort", func(l *log) { // it goes on within its validity, and somebody has the lock
+			id := l.hold("a", "x", 1, 1)
+			l.fault(StopWorker, "a", 1.1, 1.5)
+			l.add(Told, "a", id, 2.5)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.3), 2.6)
+		}, []Fact{Exclusion}},
+		{"Late", func(l *log) { // the machine did not let it run
+			id := l.hold("a", "x", 1, 1)
+			l.add(Late, "a", 0, 2.9, until(4))
+			l.add(Told, "a", id, 4.01)
+			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 4.5)
+		}, nil},
+
+		{"TokenBack", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.1)
+			l.add(Release, "b", l.hold("b", "x", 4, 1.2), 1.3)
+		}, []Fact{Order}},
+		{"TokenTwice", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.1)
+			l.add(Release, "b", l.hold("b", "x", 5, 1.2), 1.3)
+		}, []Fact{Order}},
+		{"TokenBackOfAWaiter", func(l *log) { // it was asked for before
+			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.1)
+			l.add(Release, "b", l.hold("b", "x", 4, 1.2, calledAt(0.5)), 1.3)
+		}, []Fact{Order}},
+		{"TokensOfReaders", func(l *log) { // neither was there before the other was asked for
+			l.hold("a", "x", 5, 1, shared)
+			l.hold("b", "x", 4, 1.1, shared, calledAt(0.9))
+		}, nil},
+		{"TokenBackOfAReader", func(l *log) {
+			l.hold("a", "x", 5, 1, shared)
+			l.hold("b", "x", 4, 1.1, shared)
+		}, []Fact{Order}},
+		{"TokenBackAfterKill", func(l *log) {
+			l.hold("a", "x", 5, 1)
+			l.fault(KillWorker, "a", 1.1, 1.1)
+			l.hold("b", "x", 4, 4)
+		}, []Fact{Order}},
+
+		{"MinHold", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
+			l.hold("b", "x", 2, 2)
+		}, nil},
+		{"MinHoldBroken", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
+			l.hold("b", "x", 2, 1.8)
+		}, []Fact{Early}},
+		{"LockDelay", func(l *log) { // valid until 3
+			l.hold("a", "x", 1, 1, delay)
+			l.fault(KillWorker, "a", 1.2, 1.2)
+			l.hold("b", "x", 2, 4.1)
+		}, nil},
+		{"LockDelayBroken", func(l *log) {
+			l.hold("a", "x", 1, 1, delay)
+			l.fault(KillWorker, "a", 1.2, 1.2)
+			l.hold("b", "x", 2, 3.9)
+		}, []Fact{Early}},
+		{"LockDelayOfAReleased", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1, delay), 1.1)
+			l.hold("b", "x", 2, 1.2)
+		}, nil},
+		{"TickTwice", func(l *log) {
+			l.add(Release, "a", l.hold("a", "x", 1, 1, tick), 1.1)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.2, tick), 1.3)
+		}, []Fact{Twice}},
+
+		{"Progress", func(l *log) {
+			l.add(Heal, "", 0, 10)
+			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
+			l.hold("a", "x", 1, 12)
+			l.add(Bye, "a", 0, 30)
+		}, nil},
+		{"Stuck", func(l *log) {
+			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
+			l.add(Heal, "", 0, 10)
+			l.add(Bye, "a", 0, 30)
+		}, []Fact{Stuck}},
+		{"ProgressTooLate", func(l *log) {
+			l.add(Heal, "", 0, 10)
+			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
+			l.hold("a", "x", 1, 16)
+			l.add(Bye, "a", 0, 30)
+		}, []Fact{Stuck}},
+		{"ProgressOfAnother", func(l *log) {
+			l.add(Heal, "", 0, 10)
+			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
+			l.add(Release, "b", l.hold("b", "x", 1, 12), 13)
+			l.add(Bye, "a", 0, 30)
+		}, []Fact{Stuck}},
+		{"ProgressOfAnybody", func(l *log) {
+			l.add(Heal, "", 0, 10)
+			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" }, anybody)
+			l.add(Release, "b", l.hold("b", "x", 1, 12, anybody), 13)
+			l.add(Bye, "a", 0, 30)
+		}, nil},
+		{"StuckAndKilled", func(l *log) {
+			l.add(Call, "a", 90, 8, func(e *Event) { e.Name = "x" })
+			l.fault(KillWorker, "a", 9, 9)
+			l.add(Heal, "", 0, 10)
+			l.add(Bye, "b", 0, 30)
+		}, nil},
+		{"Left", func(l *log) {
+			l.add(Left, "", 0, 10, func(e *Event) { e.Name, e.Err = "x", "a holder" })
+		}, []Fact{Leftover}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := log{{At: 1, Kind: Start, Worker: "a"}, {At: 1, Kind: Start, Worker: "b"}, {At: 1, Kind: Start, Worker: "c"}}
+			tt.log(&l)
+			slices.SortStableFunc(l, func(a, b Event) int { return int(a.At - b.At) })
+			l = append(l, Event{At: l[len(l)-1].At + sec(0.5), Kind: Start, Worker: "z"}) // the logs go on
+			var got []Fact
+			r := Check(l, Rules{Bound: 5 * time.Second})
+			for _, v := range r.Violations {
+				got = append(got, v.Fact)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("Check = %v, want %v\n%v", got, tt.want, r.Violations)
+			}
+		})
+	}
+}
+
+// A stated assumption allows what it names, under the fault that it names, for as long as it says.
+func TestAllowance(t *testing.T) {
+	overlap := func(l *log) { // from 1.4 to 1.6
+		l.add(Release, "a", l.hold("a", "x", 1, 1), 1.6)
+		l.hold("b", "x", 2, 1.4)
+	}
+	broken := Allowance{"break", []Fact{Exclusion}, 500 * time.Millisecond, "the hint is on its way"}
+	tests := []struct {
+		name  string
+		fault func(*log)
+		a     Allowance
+		want  bool
+	}{
+		{"NoFault", func(*log) {}, broken, false},
+		{"During", func(l *log) { l.fault("break", "", 1, 2) }, broken, true},
+		{"SoonAfter", func(l *log) { l.fault("break", "", 1.2, 1.2) }, broken, true},
+		{"TooLate", func(l *log) { l.fault("break", "", 1, 1) }, broken, false},
+		{"Before", func(l *log) { l.fault("break", "", 1.7, 1.8) }, broken, false},
+		{"OtherFault", func(l *log) { l.fault("kill", "", 1, 2) }, broken, false},
+		{"OtherFact", func(l *log) { l.fault("break", "", 1, 2) }, Allowance{"break", []Fact{Order}, time.Minute, "x"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := log{}
+			overlap(&l)
+			tt.fault(&l)
+			slices.SortStableFunc(l, func(a, b Event) int { return int(a.At - b.At) })
+			r := Check(l, Rules{Allowed: []Allowance{tt.a}})
+			if len(r.Violations) != 1 || (r.Violations[0].Allowed != "") != tt.want {
+				t.Errorf("Check = %+v, want one violation, allowed: %v", r.Violations, tt.want)
+			}
+		})
+	}
+}
+
+// What a log has written is read again, in the order of time, without a line that a kill has cut off.
+func TestLog(t *testing.T) {
+	dir := t.TempDir()
+	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+	for path, events := range map[string][]Event{
+		one: {{At: 1, Kind: Start}, {At: 3, Kind: Call, ID: 1, Name: "x", Slots: 2}},
+		two: {{At: 2, Kind: Failed, Err: "no\nluck", Odd: true}},
+	} {
+		l, err := Create(path, filepath.Base(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			l.Add(e)
+		}
+	}
+	f, err := os.OpenFile(two, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(`{"at":4,"ki`); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(one, two)
+	want := []Event{
+		{At: 1, Kind: Start, Worker: "one"}, {At: 2, Kind: Failed, Worker: "two", Err: "no\nluck", Odd: true},
+		{At: 3, Kind: Call, Worker: "one", ID: 1, Name: "x", Slots: 2},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Read = %v, %v, want %v", got, err, want)
+	}
+	if r := Check(got, Rules{}); len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "luck") {
+		t.Errorf("odd errors = %q, want one", r.Odd)
+	}
+}
