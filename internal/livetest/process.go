@@ -44,6 +44,14 @@ type Command struct {
 	Grace time.Duration
 }
 
+// WithEnv returns t as one whose servers are started with env beside our own environment, such as "LD_PRELOAD=clock.so".
+func WithEnv(t testing.TB, env ...string) testing.TB { return environ{t, env} }
+
+type environ struct {
+	testing.TB
+	env []string
+}
+
 // A Process is a server that was started. Its methods may be called from any goroutine.
 type Process struct {
 	t    testing.TB
@@ -107,6 +115,9 @@ func start(t testing.TB, c Command) (*Process, error) {
 		c.Quit = syscall.SIGTERM
 	}
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
+	if e, ok := t.(environ); ok {
+		c.Env = append(c.Env, e.env...)
+	}
 	if c.Ready == nil {
 		c.Ready = connects
 	}

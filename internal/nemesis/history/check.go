@@ -23,7 +23,7 @@ const (
 )
 
 // Facts are all of them, in the order of tables.
-var Facts = [...]Fact{Exclusion, Untold, Order, Early, Twice, Stuck, Leftover}
+func Facts() []Fact { return []Fact{Exclusion, Untold, Order, Early, Twice, Stuck, Leftover} }
 
 // An Allowance is a stated assumption of a set-up: what may go wrong there under a fault.
 type Allowance struct {

@@ -1,0 +1,148 @@
+//go:build linux
+
+package nemesis
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/nemesis/history"
+)
+
+// "make nemesis" sets these.
+var (
+	total  = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs two of them for a few seconds")
+	seed   = flag.Uint64("seed", 0, "of the faults; 0 for a new one")
+	chosen = flag.String("setups", "", "names with commas; all by default")
+	width  = flag.Int("width", 3, "how many set-ups run at a time")
+)
+
+// short are the set-ups of a run without -time.
+const short = "sqlite,redis"
+
+// workers is how many processes lock at a time.
+const workers = 3
+
+// overhead is about how long a set-up takes beside its faults.
+const overhead = 15 * time.Second
+
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, Job.work)) }
+
+// TestNemesis runs each set-up under its faults. What happens is what its rows say, or the test fails.
+func TestNemesis(t *testing.T) {
+	run := selected(t)
+	first := cmp.Or(*seed, uint64(time.Now().UnixNano()))
+	rounds := (len(run) + *width - 1) / *width
+	each := max(*total/time.Duration(rounds)-overhead, 6*time.Second)
+	dir, err := os.MkdirTemp("", "snib-nemesis-") //nolint:usetesting // the logs of a failure are kept
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("-seed %d, %v for each set-up", first, each)
+	slots := make(chan struct{}, *width) // not -parallel, which depends on the machine
+	var mu sync.Mutex
+	results := map[string]history.Report{}
+	t.Run("setups", func(t *testing.T) {
+		for _, s := range run {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				r := s.run(t, filepath.Join(dir, s.name), first, each)
+				mu.Lock()
+				defer mu.Unlock()
+				results[s.name] = r
+			})
+		}
+	})
+	t.Logf("\n%s", table(run, results))
+	if t.Failed() {
+		t.Logf("the logs are in %s; once more: -seed %d", dir, first)
+		return
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// selected are the set-ups to run.
+func selected(t *testing.T) []setup {
+	names := *chosen
+	if names == "" && *total == 0 {
+		names = short
+	}
+	if names == "" {
+		return setups
+	}
+	var run []setup
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(setups, func(s setup) bool { return s.name == name })
+		if i < 0 {
+			t.Fatalf("there is no set-up %q", name)
+		}
+		run = append(run, setups[i])
+	}
+	return run
+}
+
+// bound is within what everybody goes on after the heal.
+func (s setup) bound() time.Duration { return longTTL + 5*time.Second + s.settle }
+
+// run runs a set-up and judges it. It fails t for what is not allowed.
+func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) history.Report {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, dir, seed)
+	s.start(w)
+	w.run(workers, long, s.bound())
+	r := history.Check(w.events(), history.Rules{Bound: s.bound(), Allowed: allowances(s.rows)})
+	for name := range r.Faults {
+		if !slices.ContainsFunc(s.rows, func(row row) bool { return row.fault == name }) {
+			t.Errorf("there is no row for the fault %q", name)
+		}
+	}
+	for i, v := range r.Violations {
+		if v.Allowed == "" && i < 30 {
+			t.Error(v)
+		} else if v.Allowed == "" {
+			t.Fail() // there is no end
+		}
+	}
+	for _, odd := range r.Odd[:min(len(r.Odd), 10)] {
+		t.Logf("odd error: %s", odd)
+	}
+	if enough := int(long.Seconds()); r.Acquired < enough {
+		t.Errorf("%d acquisitions in %v: there is not much that could go wrong", r.Acquired, long)
+	}
+	return r
+}
+
+// table shows what became of the set-ups.
+func table(run []setup, results map[string]history.Report) string {
+	var text strings.Builder
+	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "set-up\tacquired\tfaults\tlost\tkilled\todd errors\tviolations\tallowed by an assumption")
+	for _, s := range run {
+		r, ok := results[s.name]
+		if !ok {
+			fmt.Fprintf(out, "%s\tdid not finish\n", s.name)
+			continue
+		}
+		faults, bad, allowed := summary(r)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.name, r.Acquired, faults, r.Lost, r.Killed, len(r.Odd), counts(bad), counts(allowed))
+	}
+	_ = out.Flush() // to memory
+	return text.String()
+}

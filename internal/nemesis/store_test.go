@@ -1,0 +1,124 @@
+//go:build linux
+
+package nemesis
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"log"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/rueidis"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/mysqllock"
+	"github.com/sniblock/snib/pglock"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/sqlitelock"
+	"github.com/sniblock/snib/zklock"
+)
+
+const (
+	// ttl is that of most holds, and of sessions where it can be.
+	ttl = 2 * time.Second
+
+	// longTTL is that of some holds, where leases have a TTL of their own.
+	longTTL = 3 * ttl
+)
+
+// A Store says how a process reaches a store.
+type Store struct {
+	Kind    string
+	Addrs   []string // or the path of a file
+	NoGrace bool     // a Redis without FailoverGrace: a negative control
+}
+
+// open returns a driver for the store, as a user would make it. It does not need the store to be up.
+func (s Store) open(ctx context.Context) (driver.Driver, error) {
+	switch s.Kind {
+	case "sqlite":
+		return sqlitelock.Open(s.Addrs[0])
+	case "redis":
+		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, redislock.FailoverGrace(!s.NoGrace))
+	case "cluster":
+		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, redislock.Cluster())
+	case "sentinel":
+		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs, Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
+	case "redlock":
+		var nodes []rueidis.ClientOption
+		for _, addr := range s.Addrs {
+			nodes = append(nodes, rueidis.ClientOption{InitAddress: []string{addr}})
+		}
+		return redlock.Open(nodes, redlockOptions()...)
+	case "pg", "pgsession":
+		pool, err := pgxpool.New(ctx, pgtest.URL(s.Addrs[0]))
+		if err != nil {
+			return nil, err
+		}
+		if s.Kind == "pg" {
+			return closes{pglock.New(pool), pool.Close}, nil
+		}
+		return closes{pglock.NewSession(pool, pglock.Timeout(ttl)), pool.Close}, nil
+	case "mysql", "mysqlsession":
+		_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // it tells of each connection that was cut
+		db, err := sql.Open("mysql", mysqltest.DSN(s.Addrs[0]))
+		if err != nil {
+			return nil, err
+		}
+		end := func() { _ = db.Close() }
+		if s.Kind == "mysql" {
+			return closes{mysqllock.New(db), end}, nil
+		}
+		return closes{mysqllock.NewSession(db, mysqllock.Timeout(sessionTimeout)), end}, nil
+	case "zk":
+		return zklock.New(s.Addrs, zklock.Timeout(zkTimeout), zklock.DialTimeout(time.Second)), nil
+	case "zkkeep":
+		return zklock.New(s.Addrs, zklock.Timeout(zkTimeout), zklock.DialTimeout(time.Second), zklock.KeepSuspended()), nil
+	case "etcd":
+		client, err := clientv3.New(clientv3.Config{Endpoints: s.Addrs, DialTimeout: time.Second, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)})
+		if err != nil {
+			return nil, err
+		}
+		return closes{etcdlock.New(client, etcdlock.Timeout(ttl)), func() { _ = client.Close() }}, nil
+	}
+	return nil, fmt.Errorf("there is no store %q", s.Kind)
+}
+
+// The timeouts of sessions that can't be as short as ttl, or ought not to be.
+const (
+	sessionTimeout = 15 * time.Second // of MySQL: the default, whose third is how often a session asks
+	zkTimeout      = 4 * time.Second
+)
+
+func redlockOptions() []redlock.Option {
+	return []redlock.Option{redlock.MaxTTL(longTTL), redlock.NodeTimeout(100 * time.Millisecond)}
+}
+
+// closes is a driver together with what it was made over.
+type closes struct {
+	inspected
+	end func()
+}
+
+// inspected is what all our drivers are.
+type inspected interface {
+	driver.Driver
+	driver.Inspector
+}
+
+// Close closes the driver and then the client.
+func (c closes) Close() error {
+	err := c.inspected.Close()
+	c.end()
+	return err
+}

@@ -1,0 +1,353 @@
+//go:build linux
+
+package nemesis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/nemesis/history"
+)
+
+// A world is one set-up while it runs: its servers, its workers and its faults.
+type world struct {
+	t      testing.TB
+	dir    string // of the logs
+	r      *rand.Rand
+	log    *history.Log
+	faults []fault
+	ids    int64
+
+	Job                   // of the workers; Name, Log and Seed are filled in
+	direct  Store         // past all proxies, for operators and for the last look
+	admin   driver.Driver // over direct
+	workers []*proc
+}
+
+// A fault is something that can be done to a world. It begins, lasts for as long as it likes, and has ended when it returns.
+type fault struct {
+	name string
+	run  func(last time.Duration) // how long it is to last, if it is not a matter of a moment
+}
+
+// A proc is a worker: one process after the other, each with a name and a log of its own.
+type proc struct {
+	*livetest.Child
+	number, life int
+	name         string
+}
+
+// newWorld makes a world without servers.
+func newWorld(t testing.TB, dir string, seed uint64) *world {
+	t.Helper()
+	log, err := history.Create(filepath.Join(dir, "faults"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &world{t: t, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log}
+}
+
+func (w *world) add(name string, run func(last time.Duration)) {
+	w.faults = append(w.faults, fault{name, run})
+}
+
+// event logs something that has no duration by itself.
+func (w *world) event(e history.Event) {
+	e.At = now()
+	w.log.Add(e)
+}
+
+// during logs a fault, to a worker or to none, from before do until after it.
+func (w *world) during(name, worker string, do func()) {
+	w.ids++
+	id := w.ids
+	w.event(history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: id})
+	do()
+	w.event(history.Event{Kind: history.End, Fault: name, Worker: worker, ID: id})
+}
+
+// start starts a worker, for the first time or again.
+func (w *world) start(p *proc) {
+	w.t.Helper()
+	p.life++
+	p.name = fmt.Sprintf("w%d.%d", p.number, p.life)
+	j := w.Job
+	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calm()
+	if p.number%2 == 1 {
+		j.Release = time.Second
+	}
+	p.Child = livetest.StartChild(w.t, j)
+}
+
+func (w *world) calm() string { return filepath.Join(w.dir, "calm") }
+
+// events are those of all logs so far.
+func (w *world) events() []history.Event {
+	w.t.Helper()
+	logs := []string{filepath.Join(w.dir, "faults")}
+	for _, p := range w.workers {
+		for life := range p.life {
+			logs = append(logs, filepath.Join(w.dir, fmt.Sprintf("w%d.%d", p.number, life+1)))
+		}
+	}
+	logs = slices.DeleteFunc(logs, func(path string) bool {
+		_, err := os.Stat(path)
+		return err != nil // it has only been started
+	})
+	events, err := history.Read(logs...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return events
+}
+
+// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound.
+func (w *world) run(workers int, long, bound time.Duration) {
+	w.t.Helper()
+	for n := range workers {
+		p := &proc{number: n}
+		w.workers = append(w.workers, p)
+		w.start(p)
+	}
+	for _, p := range w.workers {
+		p.Expect("ready")
+	}
+	admin, err := w.direct.open(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.admin = admin
+	defer admin.Close()
+
+	w.torment(long)
+
+	w.event(history.Event{Kind: history.Heal})
+	if err := os.WriteFile(w.calm(), nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	for end := time.Now().Add(bound + time.Second); time.Now().Before(end) && history.Waiting(w.events()); {
+		time.Sleep(100 * time.Millisecond) // the logs grow slowly
+	}
+	for _, p := range w.workers {
+		p.End()
+	}
+	for _, p := range w.workers {
+		p.Wait()
+	}
+	w.leftovers(bound)
+}
+
+// torment has fault after fault, the workers' among them.
+func (w *world) torment(long time.Duration) {
+	w.t.Helper()
+	order := w.r.Perm(len(w.faults)) // each comes before one comes again
+	for began := time.Now(); time.Since(began) < long; {
+		if len(order) == 0 {
+			order = w.r.Perm(len(w.faults))
+		}
+		f := w.faults[order[0]]
+		order = order[1:]
+		last := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
+		f.run(last)
+		w.pause(500 * time.Millisecond)
+	}
+}
+
+// pause waits for about so long.
+func (w *world) pause(mean time.Duration) {
+	time.Sleep(mean/2 + time.Duration(w.r.Int64N(int64(mean)))) // the pace of the trouble
+}
+
+// leftovers logs what the store still shows when all workers have ended, and those that were killed are forgotten.
+func (w *world) leftovers(bound time.Duration) {
+	w.t.Helper()
+	var left map[string]string
+	for end := time.Now().Add(bound); ; {
+		var err error
+		if left, err = w.shown(); err == nil && len(left) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			if err != nil {
+				w.t.Errorf("look for what is left: %v", err)
+			}
+			break
+		}
+		time.Sleep(100 * time.Millisecond) // leases lapse slowly
+	}
+	for name, what := range left {
+		w.event(history.Event{Kind: history.Left, Name: name, Err: what})
+	}
+}
+
+// shown is what the store shows of each name.
+func (w *world) shown() (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	all := map[string]string{}
+	err := w.admin.(driver.Inspector).List(ctx, "", func(s driver.Status) bool {
+		if len(s.Holders)+len(s.Waiters) > 0 {
+			all[s.Name] = fmt.Sprintf("%d holders, %d waiters; holders %+v", len(s.Holders), len(s.Waiters), s.Holders)
+		}
+		return true
+	})
+	return all, err
+}
+
+// workerFaults are those of all set-ups: a worker dies or stops, and an operator breaks a lock.
+func (w *world) workerFaults() {
+	w.add(history.KillWorker, func(last time.Duration) {
+		p := w.workers[w.r.IntN(len(w.workers))]
+		w.during(history.KillWorker, p.name, p.Kill)
+		time.Sleep(last / 2) // so long it is gone
+		w.start(p)
+		p.Expect("ready")
+	})
+	w.add(history.StopWorker, func(last time.Duration) {
+		p := w.workers[w.r.IntN(len(w.workers))]
+		w.during(history.StopWorker, p.name, func() {
+			p.Signal(syscall.SIGSTOP)
+			time.Sleep(2 * last) // so long it is stopped, which may be longer than a lease
+			p.Signal(syscall.SIGCONT)
+		})
+	})
+	w.add("break", func(time.Duration) {
+		w.during("break", "", func() { w.breakLocks() })
+	})
+}
+
+// breakLocks frees whatever is held at the moment, as an operator does who knows better.
+func (w *world) breakLocks() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var all []driver.Status
+	inspector := w.admin.(driver.Inspector)
+	_ = inspector.List(ctx, "", func(s driver.Status) bool { // what it shows until something goes wrong is enough
+		all = append(all, s)
+		return true
+	})
+	for _, s := range all {
+		for _, h := range s.Holders {
+			_ = inspector.Break(ctx, s.Name, h.Owner, h.Token) // the hold may have ended
+		}
+	}
+}
+
+// A server can be killed, started again, and stopped.
+type server interface {
+	Kill()
+	Restart()
+	Hang()
+	Resume()
+}
+
+// serverFaults are those of servers of which one at a time may fail. A worker may die or stop at the same time.
+func (w *world) serverFaults(servers ...server) {
+	w.add("kill-server", func(last time.Duration) {
+		s := servers[w.r.IntN(len(servers))]
+		w.during("kill-server", "", func() {
+			s.Kill()
+			w.meanwhile(last / 2)
+			s.Restart()
+		})
+	})
+	w.add("stop-server", func(last time.Duration) {
+		s := servers[w.r.IntN(len(servers))]
+		w.during("stop-server", "", func() {
+			s.Hang()
+			w.meanwhile(last)
+			s.Resume()
+		})
+	})
+}
+
+// meanwhile waits while something else is broken; sometimes a worker is stopped in that time.
+func (w *world) meanwhile(last time.Duration) {
+	if w.r.IntN(3) > 0 {
+		time.Sleep(last) // so long the fault lasts
+		return
+	}
+	p := w.workers[w.r.IntN(len(w.workers))]
+	time.Sleep(last / 4) // the fault comes first
+	w.during(history.StopWorker, p.name, func() {
+		p.Signal(syscall.SIGSTOP)
+		time.Sleep(last / 2) // so long the worker is stopped
+		p.Signal(syscall.SIGCONT)
+	})
+	time.Sleep(last / 4) // and is over last
+}
+
+// proxy puts a proxy before each address, and adds the faults of a network.
+func (w *world) proxy(addrs ...string) []string {
+	w.t.Helper()
+	var proxies []*livetest.Proxy
+	var through []string
+	for _, addr := range addrs {
+		p := livetest.NewProxy(w.t, addr)
+		proxies, through = append(proxies, p), append(through, p.Addr())
+	}
+	w.add("cut", func(time.Duration) {
+		w.during("cut", "", func() {
+			for _, p := range proxies {
+				p.Cut()
+			}
+		})
+	})
+	w.add("sever", func(last time.Duration) {
+		p := proxies[w.r.IntN(len(proxies))]
+		w.during("sever", "", func() {
+			heal := p.Sever()
+			w.meanwhile(last)
+			heal()
+		})
+	})
+	w.add("stall", func(last time.Duration) {
+		p := proxies[w.r.IntN(len(proxies))]
+		w.during("stall", "", func() {
+			heal := p.Stall()
+			w.meanwhile(last)
+			heal()
+		})
+	})
+	return through
+}
+
+// summary is what a report says in a line of the table.
+func summary(r history.Report) (faults int, bad, allowed map[history.Fact]int) {
+	bad, allowed = map[history.Fact]int{}, map[history.Fact]int{}
+	for _, n := range r.Faults {
+		faults += n
+	}
+	for _, v := range r.Violations {
+		if v.Allowed == "" {
+			bad[v.Fact]++
+		} else {
+			allowed[v.Fact]++
+		}
+	}
+	return faults, bad, allowed
+}
+
+// counts shows counts by fact.
+func counts(by map[history.Fact]int) string {
+	var all []string
+	for _, f := range history.Facts() {
+		if by[f] > 0 {
+			all = append(all, fmt.Sprintf("%s %d", f, by[f]))
+		}
+	}
+	if len(all) == 0 {
+		return "0"
+	}
+	return strings.Join(all, ", ")
+}
