@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,6 @@ var (
 	total  = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs two of them for a few seconds")
 	seed   = flag.Uint64("seed", 0, "of the faults; 0 for a new one")
 	chosen = flag.String("setups", "", "names with commas; all by default")
-	width  = flag.Int("width", 3, "how many set-ups run at a time")
 )
 
 // short are the set-ups of a run without -time.
@@ -42,22 +42,20 @@ func TestMain(m *testing.M) { os.Exit(livetest.Main(m, Job.work)) }
 func TestNemesis(t *testing.T) {
 	run := selected(t)
 	first := cmp.Or(*seed, uint64(time.Now().UnixNano()))
-	rounds := (len(run) + *width - 1) / *width
+	width := flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
+	rounds := (len(run) + width - 1) / width
 	each := max(*total/time.Duration(rounds)-overhead, 6*time.Second)
 	dir, err := os.MkdirTemp("", "snib-nemesis-") //nolint:usetesting // the logs of a failure are kept
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("-seed %d, %v for each set-up", first, each)
-	slots := make(chan struct{}, *width) // not -parallel, which depends on the machine
 	var mu sync.Mutex
 	results := map[string]history.Report{}
 	t.Run("setups", func(t *testing.T) {
 		for _, s := range run {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				slots <- struct{}{}
-				defer func() { <-slots }()
 				r := s.run(t, filepath.Join(dir, s.name), first, each)
 				mu.Lock()
 				defer mu.Unlock()
@@ -120,13 +118,22 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 			t.Fail() // there is no end
 		}
 	}
-	for _, odd := range r.Odd[:min(len(r.Odd), 10)] {
-		t.Logf("odd error: %s", odd)
+	for _, text := range slices.Sorted(maps.Keys(r.Odd)) {
+		t.Logf("odd error, %d times: %s", r.Odd[text], text)
 	}
 	if enough := int(long.Seconds()); r.Acquired < enough {
 		t.Errorf("%d acquisitions in %v: there is not much that could go wrong", r.Acquired, long)
 	}
 	return r
+}
+
+// odd is how many odd errors there are.
+func odd(r history.Report) int {
+	n := 0
+	for _, times := range r.Odd {
+		n += times
+	}
+	return n
 }
 
 // table shows what became of the set-ups.
@@ -141,7 +148,7 @@ func table(run []setup, results map[string]history.Report) string {
 			continue
 		}
 		faults, bad, allowed := summary(r)
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.name, r.Acquired, faults, r.Lost, r.Killed, len(r.Odd), counts(bad), counts(allowed))
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.name, r.Acquired, faults, r.Lost, r.Killed, odd(r), counts(bad), counts(allowed))
 	}
 	_ = out.Flush() // to memory
 	return text.String()

@@ -3,6 +3,7 @@
 package nemesis
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sniblock/snib/internal/nemesis/history"
@@ -13,11 +14,13 @@ import (
 type row struct {
 	fault  string
 	told   string // what the holder is told, and when
-	next   string // who may get the lock
+	next   string // who may get the lock, and when
 	tokens string
 
+	// What may go wrong all the same, as in history.Allowance.
 	allows []history.Fact
-	while  time.Duration // after the fault, as in history.Allowance
+	on     []string
+	while  time.Duration
 	why    string
 }
 
@@ -26,43 +29,157 @@ func allowances(rows []row) []history.Allowance {
 	var all []history.Allowance
 	for _, r := range rows {
 		if len(r.allows) > 0 {
-			all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, For: r.while, Why: r.why})
+			all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, Names: r.on, For: r.while, Why: r.why})
 		}
 	}
 	return all
 }
 
-const inOrder = "in order"
-
-// The rows of stores whose leases have a TTL of their own.
-var (
-	rowKill  = row{fault: history.KillWorker, told: "nobody is left to be told", next: "others, at the end of the lease", tokens: inOrder}
-	rowStop  = row{fault: history.StopWorker, told: "when it goes on, if its lease is over", next: "others, at the end of the lease", tokens: inOrder}
-	rowBreak = row{
-		fault: "break", told: "by its next renewal, or by a hint before", next: "others, at once", tokens: inOrder,
-		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: longTTL/3 + time.Second,
-		why: "who breaks a lock gives it away before its holder is told",
+// with returns rows with others in the place of those of the same faults, or behind them.
+func with(rows []row, others ...row) []row {
+	rows = slices.Clone(rows)
+	for _, o := range others {
+		if i := slices.IndexFunc(rows, func(r row) bool { return r.fault == o.fault }); i >= 0 {
+			rows[i] = o
+		} else {
+			rows = append(rows, o)
+		}
 	}
-	rowCut   = row{fault: "cut", told: "nothing: the connection is made anew", next: "nobody", tokens: inOrder}
-	rowSever = row{fault: "sever", told: "before its lease ends", next: "others, at the end of the lease", tokens: inOrder}
-	rowStall = row{fault: "stall", told: "before its lease ends", next: "others, at the end of the lease", tokens: inOrder}
-	rowHang  = row{fault: "stop-server", told: "before its lease ends", next: "others, when the server goes on", tokens: inOrder}
+	return rows
+}
+
+const (
+	inOrder  = "in order"
+	byClock  = "in order if the clock is right"
+	atOnce   = "others, at once"
+	atEnd    = "others, at the end of the lease"
+	before   = "that it is lost, before its lease ends"
+	nothing  = "nothing: it keeps the lock"
+	noHolder = "nobody is left to be told"
 )
 
-var sqliteRows = []row{
-	{fault: history.KillWorker, told: "nobody is left to be told", next: "others, at once", tokens: inOrder},
-	rowStop,
-	rowBreak,
+// given is what is violated where a store gives a lock away while its holder has it.
+var given = []history.Fact{history.Exclusion, history.Early, history.Twice}
+
+// renewal is until when a holder has asked the store about its lease for certain.
+const renewal = longTTL/3 + time.Second
+
+// leaseRows are those of stores whose leases have a TTL of their own.
+var leaseRows = []row{
+	{fault: history.KillWorker, told: noHolder, next: atEnd, tokens: inOrder},
+	{fault: history.StopWorker, told: "that it is lost, when it goes on, if its lease is over", next: atEnd, tokens: inOrder},
+	{
+		fault: "break", told: "that it is lost, by its next renewal or by a hint before", next: atOnce, tokens: inOrder,
+		allows: given, while: renewal, why: "an operator gives the lock away before its holder is told",
+	},
 }
 
-var redisRows = []row{
-	rowKill, rowStop, rowBreak, rowCut, rowSever, rowStall, rowHang,
-	{
-		fault: "kill-server", told: "nothing if the server is back before its lease ends", next: "others, when the longest TTL in use is over", tokens: "in order if the clock is right",
-	},
-	{
-		fault: "flush", told: "by its next renewal", next: "others, at once", tokens: "in order if the clock is right",
-		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: longTTL/3 + time.Second,
-		why: "who deletes keys of locks gives them away",
-	},
+// networkRows are those of set-ups with proxies.
+var networkRows = []row{
+	{fault: "cut", told: nothing, next: "nobody", tokens: inOrder},
+	{fault: "sever", told: before, next: atEnd, tokens: inOrder},
+	{fault: "stall", told: before, next: atEnd, tokens: inOrder},
 }
+
+// serverRows are those of a server that keeps what it has acknowledged.
+var serverRows = []row{
+	{fault: "kill-server", told: before + ", unless the server is back by then", next: atEnd, tokens: inOrder},
+	{fault: "stop-server", told: before, next: "others, when the server goes on", tokens: inOrder},
+}
+
+var sqliteRows = with(leaseRows, row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder})
+
+var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows),
+	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
+	row{
+		fault: "flush", told: "that it is lost, by its next renewal", next: atOnce, tokens: byClock,
+		allows: given, while: renewal, why: "who deletes the keys of locks gives them away",
+	},
+)
+
+var redisRows = with(redisAOFRows,
+	row{fault: "kill-server", told: "that it is lost, by its next renewal", next: "others, when the leases that may be forgotten are over", tokens: byClock},
+)
+
+var sentinelRows = slices.Concat(leaseRows, []row{
+	{fault: "kill-server", told: before + ", unless there is a master by then that knows it", next: "others, when the leases that may be forgotten are over", tokens: byClock},
+	{fault: "stop-server", told: before + ", unless there is a master by then that knows it", next: "others, when the leases that may be forgotten are over", tokens: byClock},
+	{fault: "failover", told: nothing, next: "others, when the leases that may be forgotten are over", tokens: byClock},
+})
+
+var clusterRows = slices.Concat(leaseRows, []row{
+	{fault: "kill-server", told: before + ", unless there is a master by then that knows it", next: "others, when the leases that may be forgotten are over", tokens: byClock},
+	{fault: "failover", told: nothing, next: "others, when the leases that may be forgotten are over", tokens: byClock},
+	{fault: "move-slot", told: nothing, next: "others, when the leases that may be forgotten are over", tokens: inOrder},
+})
+
+var redlockRows = slices.Concat(leaseRows, []row{
+	{fault: "cut", told: nothing, next: "nobody", tokens: inOrder},
+	{fault: "sever", told: nothing + ", while a majority answers", next: "nobody", tokens: inOrder},
+	{fault: "stall", told: nothing + ", while a majority answers", next: "nobody", tokens: inOrder},
+	{fault: "kill-server", told: nothing + ", while a majority remembers", next: "nobody", tokens: inOrder},
+	{fault: "stop-server", told: nothing + ", while a majority answers", next: "nobody", tokens: inOrder},
+})
+
+var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows),
+	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
+)
+
+var mysqlRows = pgRows
+
+// sessionRows are those of stores where locks end with a session.
+var sessionRows = with(leaseRows,
+	row{fault: history.KillWorker, told: noHolder, next: "others, when the session ends", tokens: inOrder,
+		allows: []history.Fact{history.Twice}, while: interval, why: "a host that asks just after the death of another one runs the tick again"},
+	row{fault: history.StopWorker, told: "that it is lost, when it goes on, if its session is over", next: "others, when the session ends", tokens: inOrder},
+)
+
+// connectionRows are those of stores where a session ends with its connection.
+var connectionRows = with(slices.Concat(sessionRows, networkRows, serverRows),
+	row{fault: "cut", told: "that it is lost, at once", next: "others, when the server knows", tokens: inOrder,
+		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
+		why: "both ends hear at the same time that the connection is gone"},
+	row{fault: "kill-server", told: "that it is lost, at once", next: "others, when the server is back", tokens: inOrder,
+		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
+	row{fault: "kill-session", told: "that it is lost, at once", next: atOnce, tokens: inOrder,
+		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
+		why: "an operator gives the lock away before its holder is told"},
+)
+
+var (
+	pgSessionRows    = connectionRows
+	mysqlSessionRows = connectionRows
+)
+
+var zkRows = with(slices.Concat(sessionRows, networkRows, serverRows),
+	row{fault: "cut", told: "that it is lost, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
+	row{fault: "kill-server", told: "that it is lost if it was its server, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
+	row{fault: "stop-server", told: "that it is lost if it was its server, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
+	row{fault: "stop-all", told: "that it is lost, when its session may be over", next: "others, when the servers go on", tokens: inOrder},
+)
+
+var etcdRows = with(slices.Concat(sessionRows, networkRows, serverRows),
+	row{fault: "kill-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
+	row{fault: "stop-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
+	row{fault: "kill-session", told: "that it is lost, by its next keep-alive", next: atOnce, tokens: inOrder,
+		allows: given, while: ttl/3 + time.Second, why: "an operator gives the lock away before its holder is told"},
+)
+
+// The rows of set-ups whose clocks are set.
+var (
+	forwardRows = with(networkRows, row{
+		fault: string(forward), told: "that it is lost, by its next renewal", next: atOnce, tokens: inOrder,
+		allows: given, while: renewal, why: "leases end by the server's clock",
+	})
+	redlockForwardRows = with(networkRows, row{
+		fault: string(forward), told: nothing + ", while a majority has the right time", next: "nobody", tokens: inOrder,
+	})
+	backRows = with(networkRows, row{
+		fault: string(back), told: nothing, next: "others, when it is released; at the end of the lease by that clock if its holder died", tokens: inOrder,
+		allows: []history.Fact{history.Stuck, history.Leftover}, on: []string{"minhold", "cron"}, while: time.Hour, why: "MinHold counts by the server's clock",
+	})
+	redisBackRows = with(slices.Concat(backRows, serverRows), row{
+		fault: "kill-server", told: "that it is lost, by its next renewal", next: "others, when the leases that may be forgotten are over", tokens: "go back with the clock",
+		allows: []history.Fact{history.Order}, while: time.Hour, why: "a server that remembers nothing counts tokens by its clock",
+	})
+)

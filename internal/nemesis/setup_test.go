@@ -3,15 +3,13 @@
 package nemesis
 
 import (
-	"path/filepath"
 	"time"
-
-	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
 // A setup is a store as it is run, with what it promises under each fault.
 type setup struct {
 	name   string
+	about  string
 	start  func(*world) // starts servers, sets the world's stores, and adds faults
 	rows   []row
 	settle time.Duration // beyond TTL + 5 s, what its page allows until all goes on after the heal
@@ -19,28 +17,26 @@ type setup struct {
 
 // setups are all of them, in the order of tables.
 var setups = []setup{
-	{name: "sqlite", start: startSQLite, rows: sqliteRows},
-	{name: "redis", start: startRedis(), rows: redisRows},
-	{name: "redis-aof", start: startRedis("appendonly yes", "appendfsync always"), rows: redisRows},
-}
-
-func startSQLite(w *world) {
-	w.direct = Store{Kind: "sqlite", Addrs: []string{filepath.Join(w.dir, "locks.db")}}
-	w.Store = w.direct
-	w.Mixed, w.Abandon = true, true
-	w.workerFaults()
-}
-
-func startRedis(conf ...string) func(*world) {
-	return func(w *world) {
-		node := redistest.Single(w.t, conf...)
-		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
-		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
-		w.Mixed, w.Abandon = true, true
-		w.workerFaults()
-		w.serverFaults(node)
-		w.add("flush", func(time.Duration) {
-			w.during("flush", "", func() { node.Must("FLUSHALL") })
-		})
-	}
+	{name: "sqlite", about: "a file", start: startSQLite, rows: sqliteRows},
+	{name: "redis", about: "a server that saves nothing", start: startRedis(), rows: redisRows},
+	{name: "redis-aof", about: "a server with appendfsync always", start: startRedis(always...), rows: redisAOFRows},
+	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), rows: sentinelRows, settle: longTTL},
+	{name: "cluster", about: "three masters with a replica each", start: startCluster, rows: clusterRows, settle: longTTL},
+	{name: "redlock", about: "five servers that save nothing", start: startRedlock(), rows: redlockRows, settle: longTTL},
+	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(always...), rows: redlockRows, settle: longTTL},
+	{name: "pg", about: "rows of a server", start: startPG("pg"), rows: pgRows},
+	{name: "pgsession", about: "advisory locks of a server", start: startPG("pgsession"), rows: pgSessionRows},
+	{name: "mysql", about: "rows of a server", start: startMySQL("mysql"), rows: mysqlRows},
+	{name: "mysqlsession", about: "GET_LOCK of a server", start: startMySQL("mysqlsession"), rows: mysqlSessionRows, settle: sessionTimeout},
+	{name: "zk", about: "an ensemble of three", start: startZK("zk"), rows: zkRows},
+	{name: "zkkeep", about: "an ensemble of three, and KeepSuspended", start: startZK("zkkeep"), rows: zkRows},
+	{name: "etcd", about: "a cluster of three", start: startEtcd, rows: etcdRows},
+	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedisClock(forward), rows: forwardRows},
+	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedisClock(back), rows: redisBackRows},
+	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlockClock(forward), rows: redlockForwardRows, settle: longTTL},
+	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlockClock(back), rows: backRows, settle: longTTL},
+	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startPGClock(forward), rows: forwardRows},
+	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPGClock(back), rows: backRows},
+	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startMySQLClock(forward), rows: forwardRows},
+	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQLClock(back), rows: backRows},
 }

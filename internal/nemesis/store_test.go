@@ -32,8 +32,9 @@ const (
 	// ttl is that of most holds, and of sessions where it can be.
 	ttl = 2 * time.Second
 
-	// longTTL is that of some holds, where leases have a TTL of their own.
-	longTTL = 3 * ttl
+	// shortTTL and longTTL are those of some holds, where leases have a TTL of their own.
+	shortTTL = ttl / 2
+	longTTL  = 4 * ttl
 )
 
 // A Store says how a process reaches a store.

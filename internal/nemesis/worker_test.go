@@ -3,6 +3,7 @@
 package nemesis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -59,6 +60,9 @@ func (j Job) work(ctx context.Context) error {
 	}
 	d, err := j.Store.open(ctx)
 	for ; err != nil; d, err = j.Store.open(ctx) {
+		if errors.Is(err, driver.ErrInvalid) {
+			return err
+		}
 		select {
 		case <-time.After(100 * time.Millisecond): // the store is down
 		case <-ctx.Done():
@@ -130,6 +134,7 @@ func (w *worker) watchLateness() (stop func()) {
 type manner struct {
 	event history.Event // what the logs say of all its calls
 	opts  []snib.Option
+	stay  time.Duration // mean of a hold that lasts long; 0 for the usual
 }
 
 // run runs all goroutines until ctx is done.
@@ -147,11 +152,15 @@ func (w *worker) run(ctx context.Context) {
 		})
 	}
 	plain := manner{event: history.Event{Name: "plain"}}
-	long := manner{event: history.Event{Name: "plain"}, opts: []snib.Option{snib.TTL(longTTL)}}
+	mixed := []manner{
+		plain,
+		{event: plain.event, opts: []snib.Option{snib.TTL(shortTTL)}},
+		{event: plain.event, opts: []snib.Option{snib.TTL(longTTL)}, stay: longTTL},
+	}
 	for range 2 { // so that there are hand-overs in the process
 		loop(func(ctx context.Context, r *rand.Rand) {
-			if w.Mixed && r.IntN(3) == 0 {
-				w.turn(ctx, r, long)
+			if w.Mixed {
+				w.turn(ctx, r, mixed[r.IntN(len(mixed))])
 			} else {
 				w.turn(ctx, r, plain)
 			}
@@ -215,7 +224,7 @@ func (w *worker) turn(ctx context.Context, r *rand.Rand, m manner) {
 		w.failed(ctx, e.ID, err)
 		return
 	}
-	w.hold(r, lock, e.ID, e.Delay > 0)
+	w.hold(r, lock, e.ID, m)
 }
 
 // failed logs that an acquisition failed.
@@ -232,9 +241,9 @@ func (w *worker) acquired(lock *snib.Lock, id int64) {
 }
 
 // hold keeps a lock for a random time, or until it is lost, and gives it up.
-func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, delayed bool) {
+func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m manner) {
 	w.acquired(lock, id)
-	stay := time.NewTimer(w.stay(r))
+	stay := time.NewTimer(w.stay(r, cmp.Or(m.stay, 2*ttl)))
 	defer stay.Stop()
 	ticks := time.NewTicker(sample)
 	defer ticks.Stop()
@@ -252,7 +261,7 @@ func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, delayed bool) {
 			continue
 		case <-lost:
 			w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
-			if w.Abandon && !delayed && r.IntN(2) == 0 {
+			if w.Abandon && m.event.Delay == 0 && r.IntN(2) == 0 {
 				w.mu.Lock()
 				w.abandoned = append(w.abandoned, lock)
 				w.mu.Unlock()
@@ -276,12 +285,12 @@ func (w *worker) released(id int64, err error) {
 }
 
 // stay is how long a lock is held: mostly for moments, and now and then for longer than its TTL.
-func (w *worker) stay(r *rand.Rand) time.Duration {
+func (w *worker) stay(r *rand.Rand, long time.Duration) time.Duration {
 	mean := 30 * time.Millisecond
 	if _, err := os.Stat(w.Calm); err != nil {
-		switch r.IntN(16) {
+		switch r.IntN(12) {
 		case 0:
-			mean = 2 * ttl
+			mean = long
 		case 1, 2:
 			mean = ttl / 2
 		}
@@ -311,7 +320,7 @@ func (w *worker) lead(ctx context.Context, r *rand.Rand) {
 // term is the work of a leader, or of a job: what its context says is all that it knows.
 func (w *worker) term(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int64) {
 	w.acquired(lock, id)
-	stay := time.NewTimer(w.stay(r))
+	stay := time.NewTimer(w.stay(r, ttl))
 	defer stay.Stop()
 	ticks := time.NewTicker(sample)
 	defer ticks.Stop()

@@ -26,6 +26,7 @@ type world struct {
 	r      *rand.Rand
 	log    *history.Log
 	faults []fault
+	last   string // the fault that comes last; "" for any
 	ids    int64
 
 	Job                   // of the workers; Name, Log and Seed are filled in
@@ -111,8 +112,8 @@ func (w *world) events() []history.Event {
 	return events
 }
 
-// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound.
-func (w *world) run(workers int, long, bound time.Duration) {
+// begin starts workers, and returns when they work.
+func (w *world) begin(workers int) {
 	w.t.Helper()
 	for n := range workers {
 		p := &proc{number: n}
@@ -122,13 +123,18 @@ func (w *world) run(workers int, long, bound time.Duration) {
 	for _, p := range w.workers {
 		p.Expect("ready")
 	}
-	admin, err := w.direct.open(w.t.Context())
+	admin, err := w.direct.open(context.Background())
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.admin = admin
-	defer admin.Close()
+	w.t.Cleanup(func() { _ = admin.Close() }) // its servers may be gone
+}
 
+// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound.
+func (w *world) run(workers int, long, bound time.Duration) {
+	w.t.Helper()
+	w.begin(workers)
 	w.torment(long)
 
 	w.event(history.Event{Kind: history.Heal})
@@ -160,6 +166,11 @@ func (w *world) torment(long time.Duration) {
 		last := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
 		f.run(last)
 		w.pause(500 * time.Millisecond)
+	}
+	for _, f := range w.faults {
+		if f.name == w.last {
+			f.run(0)
+		}
 	}
 }
 
@@ -197,7 +208,7 @@ func (w *world) shown() (map[string]string, error) {
 	all := map[string]string{}
 	err := w.admin.(driver.Inspector).List(ctx, "", func(s driver.Status) bool {
 		if len(s.Holders)+len(s.Waiters) > 0 {
-			all[s.Name] = fmt.Sprintf("%d holders, %d waiters; holders %+v", len(s.Holders), len(s.Waiters), s.Holders)
+			all[s.Name] = fmt.Sprintf("holders %+v, waiters %+v", s.Holders, s.Waiters)
 		}
 		return true
 	})

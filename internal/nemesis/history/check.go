@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -29,6 +30,7 @@ func Facts() []Fact { return []Fact{Exclusion, Untold, Order, Early, Twice, Stuc
 type Allowance struct {
 	Fault string
 	Facts []Fact
+	Names []string      // of locks; nil for all
 	For   time.Duration // after the end of the fault; what begins later, or lasts longer, is a violation
 	Why   string
 }
@@ -42,6 +44,7 @@ type Rules struct {
 // A Violation is something that must not happen.
 type Violation struct {
 	Fact      Fact
+	Name      string // of the lock
 	At, Until int64
 	Text      string
 	Allowed   string // the assumption that allows it; "" if none does
@@ -55,7 +58,7 @@ func (v Violation) String() string {
 type Report struct {
 	Acquired, Lost, Killed int
 	Faults                 map[string]int
-	Odd                    []string // errors that no caller has to expect
+	Odd                    map[string]int // errors that no caller has to expect, without their numbers: how often
 	Violations             []Violation
 }
 
@@ -65,7 +68,8 @@ const untoldTolerance = 300 * time.Millisecond
 // Check judges a run by the events of its logs.
 func Check(events []Event, rules Rules) Report {
 	s := read(events)
-	r := Report{Acquired: len(s.holds), Faults: map[string]int{}}
+	r := Report{Acquired: len(s.holds), Faults: map[string]int{}, Odd: map[string]int{}}
+	number := regexp.MustCompile("[0-9]+")
 	for _, f := range s.faults {
 		r.Faults[f.name]++
 		if f.name == KillWorker {
@@ -77,7 +81,7 @@ func Check(events []Event, rules Rules) Report {
 			r.Lost++
 		}
 		if e.Odd {
-			r.Odd = append(r.Odd, fmt.Sprintf("%.4f %s %s: %s", seconds(e.At), e.Worker, e.Kind, e.Err))
+			r.Odd[string(e.Kind)+": "+number.ReplaceAllString(e.Err, "N")]++
 		}
 	}
 	byName := map[string][]*Hold{}
@@ -93,7 +97,7 @@ func Check(events []Event, rules Rules) Report {
 	}
 	r.Violations = append(r.Violations, s.stuck(rules.Bound)...)
 	for _, e := range s.left {
-		r.Violations = append(r.Violations, Violation{Leftover, e.At, e.At, e.Name + ": " + e.Err, ""})
+		r.Violations = append(r.Violations, Violation{Leftover, e.Name, e.At, e.At, e.Name + ": " + e.Err, ""})
 	}
 	for i := range r.Violations {
 		r.Violations[i].Allowed = s.allowed(r.Violations[i], rules.Allowed)
@@ -105,7 +109,7 @@ func Check(events []Event, rules Rules) Report {
 // allowed returns the assumption that a violation is covered by.
 func (s *story) allowed(v Violation, allowed []Allowance) string {
 	for _, a := range allowed {
-		if !slices.Contains(a.Facts, v.Fact) {
+		if !slices.Contains(a.Facts, v.Fact) || a.Names != nil && !slices.Contains(a.Names, v.Name) {
 			continue
 		}
 		for _, f := range s.faults {
@@ -128,9 +132,9 @@ func exclusion(holds []*Hold) []Violation {
 				continue
 			}
 			if during, sum := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure)); sum > 0 {
-				found = append(found, Violation{Exclusion, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
+				found = append(found, Violation{Exclusion, h.Name, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
 			} else if during, sum := overlap(o, h, o.End, h.End); sum > untoldTolerance {
-				found = append(found, Violation{Untold, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
+				found = append(found, Violation{Untold, h.Name, during.from, during.until, fmt.Sprintf("%v and %v", o, h), ""})
 			}
 		}
 		open = append(open, h)
@@ -157,7 +161,7 @@ func slots(holds []*Hold) []Violation {
 			}
 		}
 		if n > h.Slots {
-			found = append(found, Violation{Exclusion, h.Acquired, until, fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h), ""})
+			found = append(found, Violation{Exclusion, h.Name, h.Acquired, until, fmt.Sprintf("%d hold %d slots; the last is %v", n, h.Slots, h), ""})
 		}
 	}
 	return found
@@ -171,7 +175,7 @@ func order(holds []*Hold) []Violation {
 	report := func(h, before *Hold) {
 		if before != nil && h.Token <= before.Token && !bad[h] {
 			bad[h] = true
-			found = append(found, Violation{Order, h.Acquired, h.Acquired, fmt.Sprintf("%v comes after %v", h, before), ""})
+			found = append(found, Violation{Order, h.Name, h.Acquired, h.Acquired, fmt.Sprintf("%v comes after %v", h, before), ""})
 		}
 	}
 	greater := func(a, b *Hold) *Hold {
@@ -231,7 +235,7 @@ func early(holds []*Hold, s *story) []Violation {
 				break
 			}
 			if h.conflicts(o) && o.Acquired >= h.End {
-				found = append(found, Violation{Early, o.Acquired, reserved, fmt.Sprintf("%v comes too early after %v", o, h), ""})
+				found = append(found, Violation{Early, h.Name, o.Acquired, reserved, fmt.Sprintf("%v comes too early after %v", o, h), ""})
 			}
 		}
 	}
@@ -247,7 +251,7 @@ func twice(holds []*Hold) []Violation {
 			continue
 		}
 		if f := first[h.Tick]; f != nil {
-			found = append(found, Violation{Twice, h.Acquired, h.Acquired, fmt.Sprintf("%v and %v", f, h), ""})
+			found = append(found, Violation{Twice, h.Name, h.Acquired, h.Acquired, fmt.Sprintf("%v and %v", f, h), ""})
 		}
 		first[h.Tick] = h
 	}
@@ -265,7 +269,7 @@ func (s *story) stuck(bound time.Duration) []Violation {
 	}
 	var found []Violation
 	for _, w := range s.waiting(min(end, s.ends)) {
-		found = append(found, Violation{Stuck, s.healed, min(end, s.ends), fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name), ""})
+		found = append(found, Violation{Stuck, w.name, s.healed, min(end, s.ends), fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name), ""})
 	}
 	return found
 }

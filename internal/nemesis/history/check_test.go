@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -294,7 +293,12 @@ func TestAllowance(t *testing.T) {
 		l.add(Release, "a", l.hold("a", "x", 1, 1), 1.6)
 		l.hold("b", "x", 2, 1.4)
 	}
-	broken := Allowance{"break", []Fact{Exclusion}, 500 * time.Millisecond, "the hint is on its way"}
+	broken := Allowance{Fault: "break", Facts: []Fact{Exclusion}, For: 500 * time.Millisecond, Why: "the hint is on its way"}
+	named := func(name string) Allowance {
+		a := broken
+		a.Names = []string{name}
+		return a
+	}
 	tests := []struct {
 		name  string
 		fault func(*log)
@@ -307,7 +311,9 @@ func TestAllowance(t *testing.T) {
 		{"TooLate", func(l *log) { l.fault("break", "", 1, 1) }, broken, false},
 		{"Before", func(l *log) { l.fault("break", "", 1.7, 1.8) }, broken, false},
 		{"OtherFault", func(l *log) { l.fault("kill", "", 1, 2) }, broken, false},
-		{"OtherFact", func(l *log) { l.fault("break", "", 1, 2) }, Allowance{"break", []Fact{Order}, time.Minute, "x"}, false},
+		{"OtherFact", func(l *log) { l.fault("break", "", 1, 2) }, Allowance{Fault: "break", Facts: []Fact{Order}, For: time.Minute, Why: "x"}, false},
+		{"Name", func(l *log) { l.fault("break", "", 1, 2) }, named("x"), true},
+		{"OtherName", func(l *log) { l.fault("break", "", 1, 2) }, named("y"), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -329,7 +335,7 @@ func TestLog(t *testing.T) {
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
 	for path, events := range map[string][]Event{
 		one: {{At: 1, Kind: Start}, {At: 3, Kind: Call, ID: 1, Name: "x", Slots: 2}},
-		two: {{At: 2, Kind: Failed, Err: "no\nluck", Odd: true}},
+		two: {{At: 2, Kind: Failed, Err: "no\nluck 77", Odd: true}},
 	} {
 		l, err := Create(path, filepath.Base(path))
 		if err != nil {
@@ -349,13 +355,13 @@ func TestLog(t *testing.T) {
 	}
 	got, err := Read(one, two)
 	want := []Event{
-		{At: 1, Kind: Start, Worker: "one"}, {At: 2, Kind: Failed, Worker: "two", Err: "no\nluck", Odd: true},
+		{At: 1, Kind: Start, Worker: "one"}, {At: 2, Kind: Failed, Worker: "two", Err: "no\nluck 77", Odd: true},
 		{At: 3, Kind: Call, Worker: "one", ID: 1, Name: "x", Slots: 2},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("Read = %v, %v, want %v", got, err, want)
 	}
-	if r := Check(got, Rules{}); len(r.Odd) != 1 || !strings.Contains(r.Odd[0], "luck") {
-		t.Errorf("odd errors = %q, want one", r.Odd)
+	if r := Check(got, Rules{}); r.Odd["failed: no\nluck N"] != 1 {
+		t.Errorf("odd errors = %v, want one", r.Odd)
 	}
 }

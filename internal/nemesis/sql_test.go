@@ -1,0 +1,115 @@
+//go:build linux
+
+package nemesis
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+// rowOrSession sets what differs between leases in rows and sessions.
+func (w *world) rowOrSession(session bool) {
+	w.Mixed, w.Abandon = !session, true
+}
+
+func startPG(kind string) func(*world) {
+	return func(w *world) {
+		s := pgtest.Start(w.t)
+		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
+		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
+		w.rowOrSession(kind == "pgsession")
+		w.workerFaults()
+		w.serverFaults(s)
+		w.add("kill-session", func(time.Duration) {
+			w.during("kill-session", "", func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				conn, err := pgx.Connect(ctx, s.URL())
+				if err != nil {
+					w.t.Errorf("connect to end sessions: %v", err)
+					return
+				}
+				defer conn.Close(ctx)
+				_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+					WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
+				if err != nil {
+					w.t.Errorf("end sessions: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func startMySQL(kind string) func(*world) {
+	return func(w *world) {
+		s := mysqltest.Start(w.t)
+		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
+		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
+		w.rowOrSession(kind == "mysqlsession")
+		w.workerFaults()
+		w.serverFaults(s)
+		w.add("kill-session", func(time.Duration) {
+			w.during("kill-session", "", func() { killMySQL(w, s.DSN()) })
+		})
+	}
+}
+
+// killMySQL ends all sessions of others.
+func killMySQL(w *world, dsn string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		w.t.Errorf("connect to end sessions: %v", err)
+		return
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = ? AND id <> CONNECTION_ID()", mysqltest.User)
+	if err != nil {
+		w.t.Errorf("list sessions: %v", err)
+		return
+	}
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			w.t.Errorf("list sessions: %v", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		w.t.Errorf("list sessions: %v", err)
+	}
+	for _, id := range ids {
+		_, _ = db.ExecContext(ctx, "KILL ?", id) // it may have ended
+	}
+}
+
+func startPGClock(way direction) func(*world) {
+	return func(w *world) {
+		inner, c := w.clock()
+		s := pgtest.Start(inner.t)
+		w.direct = Store{Kind: "pg", Addrs: []string{s.Addr()}}
+		w.Store = Store{Kind: "pg", Addrs: w.proxy(s.Addr())}
+		w.Mixed = true
+		w.step(c, way)
+	}
+}
+
+func startMySQLClock(way direction) func(*world) {
+	return func(w *world) {
+		inner, c := w.clock()
+		s := mysqltest.Start(inner.t)
+		w.direct = Store{Kind: "mysql", Addrs: []string{s.Addr()}}
+		w.Store = Store{Kind: "mysql", Addrs: w.proxy(s.Addr())}
+		w.Mixed = true
+		w.step(c, way)
+	}
+}
