@@ -22,6 +22,7 @@ func startZK(kind string) func(*world) {
 			servers = append(servers, s)
 		}
 		w.serverFaults(servers...)
+		w.last = "stop-all"
 		w.add("stop-all", func(last time.Duration) {
 			w.during("stop-all", "", func() {
 				for _, s := range servers {

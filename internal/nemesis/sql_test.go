@@ -37,7 +37,7 @@ func startPG(kind string) func(*world) {
 				}
 				defer conn.Close(ctx)
 				_, err = conn.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-					WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
+					WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND random() < 0.5`)
 				if err != nil {
 					w.t.Errorf("end sessions: %v", err)
 				}
@@ -60,7 +60,7 @@ func startMySQL(kind string) func(*world) {
 	}
 }
 
-// killMySQL ends all sessions of others.
+// killMySQL ends half of the sessions of others.
 func killMySQL(w *world, dsn string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -87,7 +87,8 @@ func killMySQL(w *world, dsn string) {
 	if err := rows.Err(); err != nil {
 		w.t.Errorf("list sessions: %v", err)
 	}
-	for _, id := range ids {
+	w.r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	for _, id := range ids[:(len(ids)+1)/2] {
 		_, _ = db.ExecContext(ctx, "KILL ?", id) // it may have ended
 	}
 }

@@ -40,6 +40,7 @@ type Job struct {
 	Mixed   bool          // some holds have another TTL
 	Release time.Duration // ReleaseTimeout; 0 for the default
 	Abandon bool          // some holds that were lost are not released until the end
+	Quiet   bool          // it does less, so that it hears of a loss by nothing else, and holds locks for longer
 	Deaf    bool          // it does not listen when it is told: a negative control
 	Stale   bool          // its driver hands on leases that it has not asked the store about: a negative control
 }
@@ -147,7 +148,7 @@ func (w *worker) run(ctx context.Context) {
 			r := rand.New(rand.NewPCG(w.Seed, seed))
 			for ctx.Err() == nil {
 				body(ctx, r)
-				rest(ctx, r, 80*time.Millisecond)
+				w.pause(ctx, r)
 			}
 		})
 	}
@@ -194,6 +195,15 @@ func (w *worker) run(ctx context.Context) {
 	loop(w.lead)
 	loop(w.tick)
 	running.Wait()
+}
+
+// pause waits for a random time between two holds.
+func (w *worker) pause(ctx context.Context, r *rand.Rand) {
+	mean := 80 * time.Millisecond
+	if w.Quiet {
+		mean = 800 * time.Millisecond
+	}
+	rest(ctx, r, mean)
 }
 
 // rest waits for a random time with the given mean.
@@ -286,9 +296,12 @@ func (w *worker) released(id int64, err error) {
 
 // stay is how long a lock is held: mostly for moments, and now and then for longer than its TTL.
 func (w *worker) stay(r *rand.Rand, long time.Duration) time.Duration {
-	mean := 30 * time.Millisecond
+	mean, often := 30*time.Millisecond, 12
+	if w.Quiet {
+		often = 4
+	}
 	if _, err := os.Stat(w.Calm); err != nil {
-		switch r.IntN(12) {
+		switch r.IntN(often) {
 		case 0:
 			mean = long
 		case 1, 2:

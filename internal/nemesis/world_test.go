@@ -3,6 +3,7 @@
 package nemesis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -84,7 +85,8 @@ func (w *world) start(p *proc) {
 	p.name = fmt.Sprintf("w%d.%d", p.number, p.life)
 	j := w.Job
 	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calm()
-	if p.number%2 == 1 {
+	j.Quiet = p.number == 0
+	if p.number == 1 {
 		j.Release = time.Second
 	}
 	p.Child = livetest.StartChild(w.t, j)
@@ -169,7 +171,7 @@ func (w *world) torment(long time.Duration) {
 	}
 	for _, f := range w.faults {
 		if f.name == w.last {
-			f.run(0)
+			f.run(ttl)
 		}
 	}
 }
@@ -264,6 +266,7 @@ type server interface {
 
 // serverFaults are those of servers of which one at a time may fail. A worker may die or stop at the same time.
 func (w *world) serverFaults(servers ...server) {
+	w.last = cmp.Or(w.last, "stop-server")
 	w.add("kill-server", func(last time.Duration) {
 		s := servers[w.r.IntN(len(servers))]
 		w.during("kill-server", "", func() {
