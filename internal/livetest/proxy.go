@@ -18,11 +18,11 @@ const quiet = 20 * time.Millisecond
 // that there are and to those that come; but for Cut, Heal puts an end to it. Methods may be called from any goroutine.
 type Proxy struct {
 	t        testing.TB
-	server   string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
+	server   string
 	closed   bool
 	links    map[*link]struct{}
 	mode     mode
@@ -56,6 +56,13 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 
 // Addr is where clients connect to, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Redirect makes the server at addr the one that connections to come go to. Those that there are stay.
+func (p *Proxy) Redirect(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = addr
+}
 
 // Cut resets all connections. New ones are welcome.
 func (p *Proxy) Cut() {
@@ -178,7 +185,7 @@ func (p *Proxy) accept() {
 			return
 		}
 		if err != nil { // such as too many open files
-			p.t.Errorf("proxy for %s: %v", p.server, err)
+			p.t.Errorf("proxy at %s: %v", p.Addr(), err)
 			return
 		}
 		p.welcome(conn.(*net.TCPConn))
@@ -267,14 +274,14 @@ func (l *link) serve() {
 		return
 	}
 	l.p.mu.Lock()
-	unreachable := l.severed
+	unreachable, server := l.severed, l.p.server
 	l.p.mu.Unlock()
 	if unreachable {
 		_, _ = io.Copy(io.Discard, l.client) // until the client has enough or we are healed
 		l.reset()
 		return
 	}
-	conn, err := new(net.Dialer).DialContext(l.life, "tcp", l.p.server)
+	conn, err := new(net.Dialer).DialContext(l.life, "tcp", server)
 	if err != nil {
 		l.reset() // the nearest to what the client would have got from the server
 		return

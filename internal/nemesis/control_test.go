@@ -48,6 +48,10 @@ var controls = []control{
 		want: []history.Fact{history.Exclusion},
 	},
 	{
+		name: "sentinel-loose", start: startSentinel(), wrong: func(*Job) {}, faults: []string{"kill-server", "stop-server"}, rows: sentinelRows,
+		want: []history.Fact{history.Exclusion},
+	},
+	{
 		name: "deaf", start: startSQLite, wrong: func(j *Job) { j.Deaf = true }, faults: []string{"break", history.StopWorker}, rows: sqliteRows,
 		want: []history.Fact{history.Untold},
 	},

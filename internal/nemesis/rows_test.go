@@ -130,6 +130,15 @@ var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows),
 
 var mysqlRows = pgRows
 
+// The rows of a primary whose replica takes its place.
+var (
+	promoteRows = with(leaseRows, row{fault: "promote", told: nothing, next: atEnd, tokens: inOrder})
+	lagRows     = with(leaseRows, row{
+		fault: "promote", told: "that it is lost, by its next renewal", next: atOnce, tokens: byClock,
+		allows: given, while: renewal, why: "a replica that lags has forgotten leases",
+	})
+)
+
 // sessionRows are those of stores where locks end with a session.
 var sessionRows = with(leaseRows,
 	row{fault: history.KillWorker, told: noHolder, next: "others, when the session ends", tokens: inOrder,

@@ -271,7 +271,7 @@ func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m manner) {
 			continue
 		case <-lost:
 			w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
-			if w.Abandon && m.event.Delay == 0 && r.IntN(2) == 0 {
+			if w.Abandon && m.event.Delay == 0 && r.IntN(4) > 0 {
 				w.mu.Lock()
 				w.abandoned = append(w.abandoned, lock)
 				w.mu.Unlock()

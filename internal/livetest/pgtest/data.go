@@ -25,6 +25,20 @@ func newData(postgres, home, dir string) error {
 	return nil
 }
 
+// copyData makes the folder of a server that follows the one at addr.
+func copyData(postgres, home, dir, addr string) error {
+	backup, err := sibling(postgres, "pg_basebackup")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(backup, "-D", dir, "-d", URL(addr), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // sibling returns the path of another program of the same installation, also if the first is only linked to.
 func sibling(path, program string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)

@@ -71,6 +71,23 @@ func start(t testing.TB, env, settings []string) *Server {
 	if err := newData(binary, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
+	return run(t, binary, home, dir, settings)
+}
+
+// Standby starts a server that follows the one at addr, which may be a proxy for it, and that can be promoted.
+func Standby(t testing.TB, addr string, settings ...string) *Server {
+	t.Helper()
+	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
+	home := account.Home(t)
+	dir := filepath.Join(home, "data")
+	if err := copyData(binary, home, dir, addr); err != nil {
+		t.Fatalf("copy a database: %v", err)
+	}
+	return run(t, binary, home, dir, settings)
+}
+
+func run(t testing.TB, binary, home, dir string, settings []string) *Server {
+	t.Helper()
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Env: env, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // does not wait for clients

@@ -1,0 +1,237 @@
+//go:build linux
+
+package nemesis
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+// A replicated is a primary, and a replica that can take its place.
+type replicated interface {
+	addr() string
+	kill()    // the primary
+	promote() // the replica
+	renew()   // gives the new primary a replica
+}
+
+// promotion adds the fault that a primary dies and its replica takes its place. With lag, the replica has not heard of the last things.
+func (w *world) promotion(r replicated, link *livetest.Proxy, lags bool) {
+	w.t.Helper()
+	clients := livetest.NewProxy(w.t, r.addr())
+	w.reach(clients.Addr())
+	w.add("promote", func(last time.Duration) {
+		w.during("promote", "", func() {
+			heal := func() {}
+			if lags {
+				heal = link.Sever()
+				w.meanwhile(last)
+			}
+			r.kill()
+			heal()
+			r.promote()
+			clients.Redirect(r.addr())
+			clients.Cut()
+			r.renew()
+		})
+	})
+}
+
+// reach sets where all reach the store.
+func (w *world) reach(addrs ...string) {
+	w.Store.Addrs = addrs
+	w.direct = w.Store
+}
+
+func startPromotePG(lags bool) func(*world) {
+	return func(w *world) {
+		p := &postgres{t: w.t, keeps: !lags, primary: pgtest.Start(w.t)}
+		p.link = livetest.NewProxy(w.t, p.primary.Addr())
+		p.renew()
+		w.Store.Kind, w.Mixed = "pg", true
+		w.workerFaults()
+		w.promotion(p, p.link, lags)
+	}
+}
+
+func startPromoteMySQL(lags bool) func(*world) {
+	return func(w *world) {
+		m := &mariadb{t: w.t, keeps: !lags}
+		m.primary = m.start()
+		m.link = livetest.NewProxy(w.t, m.primary.Addr())
+		m.renew()
+		w.Store.Kind, w.Mixed = "mysql", true
+		w.workerFaults()
+		w.promotion(m, m.link, lags)
+	}
+}
+
+// postgres is a replicated PostgreSQL.
+type postgres struct {
+	t                testing.TB
+	keeps            bool // a commit is answered when the standby has it
+	primary, standby *pgtest.Server
+	link             *livetest.Proxy // from the standby to the primary
+}
+
+func (p *postgres) addr() string { return p.primary.Addr() }
+func (p *postgres) kill()        { p.primary.Kill() }
+
+func (p *postgres) promote() {
+	p.t.Helper()
+	p.exec(p.standby, "SELECT pg_promote()")
+	p.primary = p.standby
+}
+
+func (p *postgres) renew() {
+	p.t.Helper()
+	p.link.Redirect(p.primary.Addr())
+	p.standby = pgtest.Standby(p.t, p.link.Addr())
+	if p.keeps {
+		p.exec(p.primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
+	}
+}
+
+func (p *postgres) exec(s *pgtest.Server, statements ...string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		p.t.Fatalf("connect to %s: %v", s.Addr(), err)
+	}
+	defer conn.Close(ctx)
+	for _, text := range statements {
+		if _, err := conn.Exec(ctx, text); err != nil {
+			p.t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// mariadb is a replicated MariaDB.
+type mariadb struct {
+	t                testing.TB
+	keeps            bool // a commit is answered when the replica has it
+	servers          int
+	primary, replica *mysqltest.Server
+	link             *livetest.Proxy // from the replica to the primary
+}
+
+func (m *mariadb) addr() string { return m.primary.Addr() }
+func (m *mariadb) kill()        { m.primary.Kill() }
+
+func (m *mariadb) start() *mysqltest.Server {
+	m.t.Helper()
+	m.servers++
+	return mysqltest.Start(m.t, fmt.Sprintf("server-id=%d", m.servers), "log-bin=log", "log-slave-updates=on", "binlog-format=row",
+		"sync-binlog=1", "slave-net-timeout=5")
+}
+
+// promote lets the replica carry out what it has got, and then makes it the primary.
+func (m *mariadb) promote() {
+	m.t.Helper()
+	db := m.open(m.replica)
+	defer db.Close()
+	m.exec(db, "STOP SLAVE IO_THREAD")
+	livetest.Await(m.t, "replica that has carried out everything", func() error {
+		status, err := slaveStatus(db)
+		if err != nil {
+			return err
+		}
+		if got, done := status["Read_Master_Log_Pos"], status["Exec_Master_Log_Pos"]; got != done || status["Master_Log_File"] != status["Relay_Master_Log_File"] {
+			return fmt.Errorf("it has got %s and carried out %s", got, done)
+		}
+		return nil
+	})
+	m.exec(db, "STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL rpl_semi_sync_slave_enabled = OFF")
+	m.primary = m.replica
+}
+
+// renew starts a replica, which carries out all that was ever done, and waits until it is up to date.
+func (m *mariadb) renew() {
+	m.t.Helper()
+	m.link.Redirect(m.primary.Addr())
+	m.replica = m.start()
+	db := m.open(m.replica)
+	defer db.Close()
+	host, port, err := net.SplitHostPort(m.link.Addr())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.exec(db, "SET GLOBAL rpl_semi_sync_slave_enabled = ON",
+		fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
+			host, port, mysqltest.User, mysqltest.Password),
+		"START SLAVE")
+	livetest.Await(m.t, "replica that is up to date", func() error {
+		status, err := slaveStatus(db)
+		if err == nil && (status["Slave_IO_Running"] != "Yes" || status["Seconds_Behind_Master"] != "0") {
+			err = errors.New(status["Slave_IO_Running"] + " " + status["Slave_SQL_Running"] + " " + status["Last_Error"] + status["Last_IO_Error"])
+		}
+		return err
+	})
+	if m.keeps {
+		primary := m.open(m.primary)
+		defer primary.Close()
+		m.exec(primary, "SET GLOBAL rpl_semi_sync_master_timeout = 3600000", "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
+			"SET GLOBAL rpl_semi_sync_master_enabled = ON")
+	}
+}
+
+func (m *mariadb) open(s *mysqltest.Server) *sql.DB {
+	m.t.Helper()
+	db, err := sql.Open("mysql", s.DSN())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return db
+}
+
+func (m *mariadb) exec(db *sql.DB, statements ...string) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
+	defer cancel()
+	for _, text := range statements {
+		if _, err := db.ExecContext(ctx, text); err != nil {
+			m.t.Fatalf("%s: %v", text, err)
+		}
+	}
+}
+
+// slaveStatus is the answer of SHOW SLAVE STATUS.
+func slaveStatus(db *sql.DB) (map[string]string, error) {
+	rows, err := db.Query("SHOW SLAVE STATUS")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	if !rows.Next() {
+		return nil, errors.New("it is no replica")
+	}
+	values, places := make([]sql.NullString, len(names)), make([]any, len(names))
+	for i := range values {
+		places[i] = &values[i]
+	}
+	if err := rows.Scan(places...); err != nil {
+		return nil, err
+	}
+	status := map[string]string{}
+	for i, name := range names {
+		status[name] = values[i].String
+	}
+	return status, rows.Err()
+}
