@@ -4,6 +4,7 @@ package nemesis
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +33,7 @@ func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {
 	return all
 }
 
-// A control is a set-up that is wrong on purpose. If no violation is found there, the others prove nothing.
+// A control is a set-up that is wrong on purpose. If no violation is found there, the others prove nothing, unless the driver refuses to run.
 type control struct {
 	name   string
 	start  func(*world)
@@ -83,6 +84,14 @@ func (c control) run(t *testing.T) {
 	w := newWorld(t, dir, uint64(time.Now().UnixNano()))
 	c.start(w)
 	c.wrong(&w.Job)
+	d, err := w.Store.open(t.Context())
+	if errors.Is(err, driver.ErrInvalid) {
+		t.Logf("it is refused: %v", err)
+		return
+	}
+	if err == nil {
+		_ = d.Close() // it was never used
+	}
 	w.faults = slices.DeleteFunc(w.faults, func(f fault) bool { return !slices.Contains(c.faults, f.name) })
 	w.begin(workers)
 	rules := history.Rules{Allowed: allowances(c.rows)}

@@ -3,6 +3,7 @@
 package nemesis
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,9 +11,15 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
+// zkSilence is for how long servers of the ensemble bear the silence of their leader.
+const zkSilence = 3 * time.Second
+
 func startZK(kind string) func(*world) {
 	return func(w *world) {
-		c := zktest.Ensemble(w.t)
+		var c *zktest.Cluster
+		m := newMesh(w.t, 3, func(i int) int { return c.Servers[i].PID() })
+		c = zktest.EnsembleThrough(w.t, m.through)
+		w.partition(m, func() int { return slices.Index(c.Servers, c.Leader()) }, zkSilence)
 		w.direct = Store{Kind: kind, Addrs: c.Addrs()}
 		w.Store = Store{Kind: kind, Addrs: w.proxy(c.Addrs()...)}
 		w.Abandon = true
@@ -38,7 +45,10 @@ func startZK(kind string) func(*world) {
 }
 
 func startEtcd(w *world) {
-	c := etcdtest.Cluster(w.t, 3)
+	var c *etcdtest.ClusterSetup
+	m := newMesh(w.t, 3, func(i int) int { return c.Members[i].PID() })
+	c = etcdtest.ClusterThrough(w.t, 3, m.through)
+	w.partition(m, func() int { return slices.Index(c.Members, c.Leader()) }, time.Second)
 	w.direct = Store{Kind: "etcd", Addrs: c.Addrs()}
 	w.Store = Store{Kind: "etcd", Addrs: w.proxy(c.Addrs()...)}
 	w.Abandon = true

@@ -167,12 +167,14 @@ var zkRows = with(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "cut", told: "that it is lost, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "kill-server", told: "that it is lost if it was its server, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "stop-server", told: "that it is lost if it was its server, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
+	row{fault: "partition", told: "that it is lost if its server has no majority any more, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "stop-all", told: "that it is lost, when its session may be over", next: "others, when the servers go on", tokens: inOrder},
 )
 
 var etcdRows = with(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "kill-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
 	row{fault: "stop-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
+	row{fault: "partition", told: nothing + ", if it reaches the majority in time", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "kill-session", told: "that it is lost, by its next keep-alive", next: atOnce, tokens: inOrder,
 		allows: given, while: 2 * time.Second, why: "an operator gives the lock away before its holder is told"},
 )

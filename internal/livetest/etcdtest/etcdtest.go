@@ -39,8 +39,9 @@ type Server struct {
 	t      testing.TB
 	name   string
 	dir    string
-	port   int // for clients
-	peer   string
+	port   int    // for clients
+	peer   string // URL where it listens for other members
+	reach  string // URL by which other members reach it
 	ctl    string // path of etcdctl
 	secure bool   // clients speak TLS
 	login  bool   // clients say who they are
@@ -79,9 +80,9 @@ func StartSecure(t testing.TB, flags ...string) *Server {
 
 func newServer(t testing.TB, name string) *Server {
 	t.Helper()
+	peer := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
 	return &Server{
-		t: t, name: name, dir: t.TempDir(), ctl: program(t, "etcdctl"), port: livetest.FreePort(t),
-		peer: "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t)),
+		t: t, name: name, dir: t.TempDir(), ctl: program(t, "etcdctl"), port: livetest.FreePort(t), peer: peer, reach: peer,
 	}
 }
 
@@ -90,7 +91,7 @@ func (s *Server) command(all []*Server, state string, flags []string) livetest.C
 	s.t.Helper()
 	var cluster []string
 	for _, m := range all {
-		cluster = append(cluster, m.name+"="+m.peer)
+		cluster = append(cluster, m.name+"="+m.reach)
 	}
 	return livetest.Command{
 		Name: "etcd " + s.name, Path: program(s.t, "etcd"), Dir: s.dir, Port: s.port, Ready: s.ready,
@@ -99,7 +100,7 @@ func (s *Server) command(all []*Server, state string, flags []string) livetest.C
 			return append([]string{
 				"--name", s.name, "--data-dir", filepath.Join(s.dir, "data"), "--log-level", "warn",
 				"--listen-client-urls", url, "--advertise-client-urls", url,
-				"--listen-peer-urls", s.peer, "--initial-advertise-peer-urls", s.peer,
+				"--listen-peer-urls", s.peer, "--initial-advertise-peer-urls", s.reach,
 				"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-state", state,
 			}, flags...)
 		},
@@ -193,9 +194,18 @@ type ClusterSetup struct {
 // Cluster starts a cluster of n members, and returns when all of them are ready.
 func Cluster(t testing.TB, n int) *ClusterSetup {
 	t.Helper()
+	return ClusterThrough(t, n, func(_ int, addr string) string { return addr })
+}
+
+// ClusterThrough is [Cluster] whose members reach each other by other addresses than those where they listen, such as those of
+// proxies: through returns that of a member.
+func ClusterThrough(t testing.TB, n int, through func(member int, addr string) string) *ClusterSetup {
+	t.Helper()
 	c := &ClusterSetup{t: t}
-	for range n {
-		c.Members = append(c.Members, c.newMember())
+	for i := range n {
+		m := c.newMember()
+		m.reach = "http://" + through(i, strings.TrimPrefix(m.peer, "http://"))
+		c.Members = append(c.Members, m)
 	}
 	var commands []livetest.Command
 	for _, m := range c.Members {
@@ -305,7 +315,7 @@ func (c *ClusterSetup) Replace(old *Server) *Server {
 	change("remove", c.id(via, old))
 	old.Kill()
 	fresh := c.newMember()
-	change("add", fresh.name, "--peer-urls", fresh.peer)
+	change("add", fresh.name, "--peer-urls", fresh.reach)
 	for i, m := range c.Members {
 		if m == old {
 			c.Members[i] = fresh

@@ -78,7 +78,7 @@ func (s *Server) secureLines(t testing.TB) []string {
 // Single starts a server on its own, with the given lines in its configuration.
 func Single(t testing.TB, conf ...string) *Server {
 	t.Helper()
-	return start(t, 1, conf)[0]
+	return start(t, 1, func(_ int, addr string) string { return addr }, conf)[0]
 }
 
 // A Cluster is an ensemble of servers.
@@ -90,23 +90,46 @@ type Cluster struct {
 // Ensemble starts three servers that elect a leader.
 func Ensemble(t testing.TB, conf ...string) *Cluster {
 	t.Helper()
-	return &Cluster{t: t, Servers: start(t, 3, conf)}
+	return EnsembleThrough(t, func(_ int, addr string) string { return addr }, conf...)
 }
 
-func start(t testing.TB, n int, conf []string) []*Server {
+// EnsembleThrough is [Ensemble] whose servers reach each other by other addresses than those where they listen, such as those of
+// proxies: through returns that of a server, whose two ports it is called with. A server that has been reached may connect to
+// the other one's own address for elections.
+func EnsembleThrough(t testing.TB, through func(server int, addr string) string, conf ...string) *Cluster {
+	t.Helper()
+	return &Cluster{t: t, Servers: start(t, 3, through, conf)}
+}
+
+func start(t testing.TB, n int, through func(server int, addr string) string, conf []string) []*Server {
 	t.Helper()
 	java := Java(t)
-	var peers []string
-	if n > 1 {
-		for i := range n {
-			peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, livetest.FreePort(t), livetest.FreePort(t)))
+	var own, reach []string // the line of each server, for itself and for the others
+	for i := range n {
+		addrs := [2]string{}
+		ports := [2]string{}
+		for j := range addrs {
+			port := strconv.Itoa(livetest.FreePort(t))
+			addrs[j] = "127.0.0.1:" + port
+			_, via, err := net.SplitHostPort(through(i, addrs[j]))
+			if err != nil {
+				t.Fatalf("address of a proxy: %v", err)
+			}
+			ports[j] = via
 		}
+		own = append(own, fmt.Sprintf("server.%d=%s:%s", i+1, addrs[0], strings.TrimPrefix(addrs[1], "127.0.0.1:")))
+		reach = append(reach, fmt.Sprintf("server.%d=127.0.0.1:%s:%s", i+1, ports[0], ports[1]))
 	}
 	servers, commands := make([]*Server, n), make([]livetest.Command, n)
 	for i := range n {
 		dir := t.TempDir()
 		write(t, dir, "myid", strconv.Itoa(i+1))
 		s := &Server{dir: dir}
+		var peers []string
+		if n > 1 {
+			peers = slices.Clone(reach)
+			peers[i] = own[i]
+		}
 		lines := slices.Concat(peers, slices.DeleteFunc(slices.Clone(conf), func(line string) bool { return line == TLS }))
 		if slices.Contains(conf, TLS) {
 			lines = append(lines, s.secureLines(t)...)
