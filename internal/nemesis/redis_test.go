@@ -3,6 +3,7 @@
 package nemesis
 
 import (
+	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -27,12 +28,16 @@ func (w *world) flush(nodes ...*redistest.Node) {
 
 func startRedis(conf ...string) func(*world) {
 	return func(w *world) {
-		node := redistest.Single(w.t, conf...)
+		t, s := w.shim()
+		node := redistest.Single(t, conf...)
 		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
 		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
 		w.Mixed, w.Abandon = true, true
 		w.workerFaults()
 		w.serverFaults(node)
+		if len(conf) > 0 {
+			w.fsync(s, node)
+		}
 		w.flush(node)
 		w.add("kill-session", func(time.Duration) {
 			w.during("kill-session", "", func() { node.Must("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") })
@@ -112,11 +117,11 @@ func startCluster(w *world) {
 	})
 }
 
-// redlockNodes starts five servers, the first of them with other surroundings, and makes them a cluster. They know themselves by the
+// redlockNodes starts five servers, the first of them for another test, and makes them a cluster. They know themselves by the
 // addresses of their proxies.
-func redlockNodes(w *world, first *world, conf ...string) []server {
+func redlockNodes(w *world, first testing.TB, conf ...string) []server {
 	w.t.Helper()
-	nodes := []*redistest.Node{redistest.Single(first.t, conf...)}
+	nodes := []*redistest.Node{redistest.Single(first, conf...)}
 	for range 4 {
 		nodes = append(nodes, redistest.Single(w.t, conf...))
 	}
@@ -139,7 +144,7 @@ func redlockNodes(w *world, first *world, conf ...string) []server {
 
 func startRedlock(conf ...string) func(*world) {
 	return func(w *world) {
-		servers := redlockNodes(w, w, conf...)
+		servers := redlockNodes(w, w.t, conf...)
 		w.Mixed, w.Abandon = true, true
 		w.workerFaults()
 		w.serverFaults(servers...)
@@ -148,8 +153,8 @@ func startRedlock(conf ...string) func(*world) {
 
 func startRedisClock(way direction) func(*world) {
 	return func(w *world) {
-		inner, c := w.clock()
-		node := redistest.Single(inner.t)
+		t, c := w.shim()
+		node := redistest.Single(t)
 		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
 		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
 		w.Mixed = true
@@ -162,8 +167,8 @@ func startRedisClock(way direction) func(*world) {
 
 func startRedlockClock(way direction) func(*world) {
 	return func(w *world) {
-		inner, c := w.clock()
-		redlockNodes(w, inner)
+		t, c := w.shim()
+		redlockNodes(w, t)
 		w.Mixed = true
 		w.step(c, way)
 	}

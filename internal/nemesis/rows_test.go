@@ -56,6 +56,7 @@ const (
 	before   = "that it is lost, before its lease ends"
 	nothing  = "nothing: it keeps the lock"
 	noHolder = "nobody is left to be told"
+	again    = "a host that asks just after the death of another one runs the tick again"
 )
 
 // given is what is violated where a store gives a lock away while its holder has it.
@@ -90,9 +91,15 @@ var serverRows = []row{
 	{fault: "stop-server", told: before, next: "others, when the server goes on", tokens: inOrder},
 }
 
-var sqliteRows = with(leaseRows, row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder})
+// diskRows are those of a server that must not lose anything when its disk fails.
+var diskRows = []row{
+	{fault: "fsync", told: before + ", unless the server is back by then", next: atEnd, tokens: inOrder},
+}
 
-var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows),
+var sqliteRows = with(leaseRows, row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder,
+	allows: []history.Fact{history.Twice}, while: interval, why: again})
+
+var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
 	row{
 		fault: "flush", told: "that it is lost, by its next renewal", next: atOnce, tokens: byClock,
@@ -100,7 +107,7 @@ var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows),
 	},
 )
 
-var redisRows = with(redisAOFRows,
+var redisRows = with(slices.DeleteFunc(slices.Clone(redisAOFRows), func(r row) bool { return r.fault == "fsync" }),
 	row{fault: "kill-server", told: "that it is lost, by its next renewal", next: "others, when the leases that may be forgotten are over", tokens: byClock},
 )
 
@@ -124,7 +131,7 @@ var redlockRows = slices.Concat(leaseRows, []row{
 	{fault: "stop-server", told: nothing + ", while a majority answers", next: "nobody", tokens: inOrder},
 })
 
-var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows),
+var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
 )
 
@@ -142,7 +149,7 @@ var (
 // sessionRows are those of stores where locks end with a session.
 var sessionRows = with(leaseRows,
 	row{fault: history.KillWorker, told: noHolder, next: "others, when the session ends", tokens: inOrder,
-		allows: []history.Fact{history.Twice}, while: interval, why: "a host that asks just after the death of another one runs the tick again"},
+		allows: []history.Fact{history.Twice}, while: interval, why: again},
 	row{fault: history.StopWorker, told: "that it is lost, when it goes on, if its session is over", next: "others, when the session ends", tokens: inOrder},
 )
 
@@ -151,6 +158,8 @@ var connectionRows = with(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "cut", told: "that it is lost, at once", next: "others, when the server knows", tokens: inOrder,
 		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
 		why: "both ends hear at the same time that the connection is gone"},
+	row{fault: "fsync", told: "that it is lost, at once", next: "others, when the server is back", tokens: inOrder,
+		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
 	row{fault: "kill-server", told: "that it is lost, at once", next: "others, when the server is back", tokens: inOrder,
 		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
 	row{fault: "kill-session", told: "that it is lost, at once", next: atOnce, tokens: inOrder,

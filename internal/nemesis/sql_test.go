@@ -20,12 +20,14 @@ func (w *world) rowOrSession(session bool) {
 
 func startPG(kind string) func(*world) {
 	return func(w *world) {
-		s := pgtest.Start(w.t)
+		t, shim := w.shim()
+		s := pgtest.Start(t)
 		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
 		w.rowOrSession(kind == "pgsession")
 		w.workerFaults()
 		w.serverFaults(s)
+		w.fsync(shim, s)
 		w.add("kill-session", func(time.Duration) {
 			w.during("kill-session", "", func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -48,12 +50,14 @@ func startPG(kind string) func(*world) {
 
 func startMySQL(kind string) func(*world) {
 	return func(w *world) {
-		s := mysqltest.Start(w.t)
+		t, shim := w.shim()
+		s := mysqltest.Start(t)
 		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
 		w.rowOrSession(kind == "mysqlsession")
 		w.workerFaults()
 		w.serverFaults(s)
+		w.fsync(shim, s)
 		w.add("kill-session", func(time.Duration) {
 			w.during("kill-session", "", func() { killMySQL(w, s.DSN()) })
 		})
@@ -95,8 +99,8 @@ func killMySQL(w *world, dsn string) {
 
 func startPGClock(way direction) func(*world) {
 	return func(w *world) {
-		inner, c := w.clock()
-		s := pgtest.Start(inner.t)
+		t, c := w.shim()
+		s := pgtest.Start(t)
 		w.direct = Store{Kind: "pg", Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: "pg", Addrs: w.proxy(s.Addr())}
 		w.Mixed = true
@@ -106,8 +110,8 @@ func startPGClock(way direction) func(*world) {
 
 func startMySQLClock(way direction) func(*world) {
 	return func(w *world) {
-		inner, c := w.clock()
-		s := mysqltest.Start(inner.t)
+		t, c := w.shim()
+		s := mysqltest.Start(t)
 		w.direct = Store{Kind: "mysql", Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: "mysql", Addrs: w.proxy(s.Addr())}
 		w.Mixed = true

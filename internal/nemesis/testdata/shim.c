@@ -1,7 +1,9 @@
-// Preloaded into a server, this sets its wall clock ahead by the nanoseconds that stand, as an int64, in the file that
-// SNIB_CLOCK names. Who changes the file steps the clock at once. Other clocks run on as they are.
+// Preloaded into a server, this does what the two int64 say that stand in the file that SNIB_SHIM names, from the moment when
+// they are written: the first sets the wall clock ahead by so many nanoseconds, and if the second is not 0, nothing gets to the disk
+// for certain: fsync and fdatasync fail with EIO. Other clocks run on as they are.
 
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -13,25 +15,25 @@
 
 static const int64_t billion = 1000000000;
 
-static int64_t ahead(void) {
-	static volatile int64_t *offset;
-	if (!offset) {
-		const char *path = getenv("SNIB_CLOCK");
+static int64_t order(int which) {
+	static volatile int64_t *orders;
+	if (!orders) {
+		const char *path = getenv("SNIB_SHIM");
 		int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-		void *page = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, fd, 0);
+		void *page = fd < 0 ? MAP_FAILED : mmap(NULL, 2 * sizeof *orders, PROT_READ, MAP_SHARED, fd, 0);
 		if (fd >= 0)
 			close(fd);
 		if (page == MAP_FAILED)
 			return 0;
-		offset = page;
+		orders = page;
 	}
-	return *offset;
+	return orders[which];
 }
 
 int clock_gettime(clockid_t id, struct timespec *ts) {
 	int failed = syscall(SYS_clock_gettime, id, ts);
 	if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
-		int64_t now = ts->tv_sec * billion + ts->tv_nsec + ahead();
+		int64_t now = ts->tv_sec * billion + ts->tv_nsec + order(0);
 		ts->tv_sec = now / billion;
 		ts->tv_nsec = now % billion;
 	}
@@ -55,4 +57,20 @@ time_t time(time_t *t) {
 	if (t)
 		*t = ts.tv_sec;
 	return ts.tv_sec;
+}
+
+int fsync(int fd) {
+	if (order(1)) {
+		errno = EIO;
+		return -1;
+	}
+	return syscall(SYS_fsync, fd);
+}
+
+int fdatasync(int fd) {
+	if (order(1)) {
+		errno = EIO;
+		return -1;
+	}
+	return syscall(SYS_fdatasync, fd);
 }
