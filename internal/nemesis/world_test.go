@@ -240,26 +240,32 @@ func (w *world) workerFaults() {
 			p.Signal(syscall.SIGCONT)
 		})
 	})
-	w.add("break", func(time.Duration) {
-		w.during("break", "", func() { w.breakLocks() })
-	})
+	w.add("break", func(time.Duration) { w.breakLock() })
 }
 
-// breakLocks frees whatever is held at the moment, as an operator does who knows better.
-func (w *world) breakLocks() {
+// breakLock frees one of the locks that are held at the moment, as an operator does who knows better.
+func (w *world) breakLock() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	var all []driver.Status
+	var held []driver.Status
 	inspector := w.admin.(driver.Inspector)
 	_ = inspector.List(ctx, "", func(s driver.Status) bool { // what it shows until something goes wrong is enough
-		all = append(all, s)
+		if len(s.Holders) > 0 {
+			held = append(held, s)
+		}
 		return true
 	})
-	for _, s := range all {
-		for _, h := range s.Holders {
-			_ = inspector.Break(ctx, s.Name, h.Owner, h.Token) // the hold may have ended
-		}
+	if len(held) == 0 {
+		return
 	}
+	s := held[w.r.IntN(len(held))]
+	w.ids++
+	id := w.ids
+	w.event(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
+	for _, h := range s.Holders {
+		_ = inspector.Break(ctx, s.Name, h.Owner, h.Token) // the hold may have ended
+	}
+	w.event(history.Event{Kind: history.End, Fault: "break", ID: id})
 }
 
 // A server can be killed, started again, and stopped.
@@ -277,7 +283,9 @@ func (w *world) serverFaults(servers ...server) {
 		s := servers[w.r.IntN(len(servers))]
 		w.during("kill-server", "", func() {
 			s.Kill()
-			w.meanwhile(last / 2)
+			if w.r.IntN(2) == 0 { // else it is back before most have noticed
+				w.meanwhile(last / 2)
+			}
 			s.Restart()
 		})
 	})

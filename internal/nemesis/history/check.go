@@ -113,7 +113,7 @@ func (s *story) allowed(v Violation, allowed []Allowance) string {
 			continue
 		}
 		for _, f := range s.faults {
-			if f.name == a.Fault && f.during.from <= v.Until && v.Until <= f.during.until+int64(a.For) {
+			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.Until && v.Until <= f.during.until+int64(a.For) {
 				return a.Fault + ": " + a.Why
 			}
 		}

@@ -310,6 +310,10 @@ func TestAllowance(t *testing.T) {
 		{"SoonAfter", func(l *log) { l.fault("break", "", 1.2, 1.2) }, broken, true},
 		{"TooLate", func(l *log) { l.fault("break", "", 1, 1) }, broken, false},
 		{"Before", func(l *log) { l.fault("break", "", 1.7, 1.8) }, broken, false},
+		{"OtherLock", func(l *log) {
+			l.fault("break", "", 1, 2)
+			(*l)[len(*l)-2].Name = "y"
+		}, broken, false},
 		{"OtherFault", func(l *log) { l.fault("kill", "", 1, 2) }, broken, false},
 		{"OtherFact", func(l *log) { l.fault("break", "", 1, 2) }, Allowance{Fault: "break", Facts: []Fact{Order}, For: time.Minute, Why: "x"}, false},
 		{"Name", func(l *log) { l.fault("break", "", 1, 2) }, named("x"), true},

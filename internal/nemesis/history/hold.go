@@ -122,6 +122,7 @@ type story struct {
 // A fault is one, from its begin to its end.
 type fault struct {
 	name   string
+	lock   string // that it is about; "" for all
 	during span
 }
 
@@ -176,7 +177,7 @@ func read(events []Event) *story {
 		case Bye:
 			proc(e.Worker).ended = min(proc(e.Worker).ended, e.At)
 		case Begin:
-			f := &fault{e.Fault, span{e.At, s.ends}}
+			f := &fault{e.Fault, e.Name, span{e.At, s.ends}}
 			faults[e.ID] = f
 			s.faults = append(s.faults, f)
 			switch e.Fault {
