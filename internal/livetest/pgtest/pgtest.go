@@ -71,7 +71,7 @@ func start(t testing.TB, env, settings []string) *Server {
 	if err := newData(binary, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
-	return run(t, binary, home, dir, settings)
+	return run(t, binary, home, dir, env, settings)
 }
 
 // Standby starts a server that follows the one at addr, which may be a proxy for it, and that can be promoted.
@@ -83,10 +83,10 @@ func Standby(t testing.TB, addr string, settings ...string) *Server {
 	if err := copyData(binary, home, dir, addr); err != nil {
 		t.Fatalf("copy a database: %v", err)
 	}
-	return run(t, binary, home, dir, settings)
+	return run(t, binary, home, dir, nil, settings)
 }
 
-func run(t testing.TB, binary, home, dir string, settings []string) *Server {
+func run(t testing.TB, binary, home, dir string, env, settings []string) *Server {
 	t.Helper()
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Env: env, Sys: account.Sys(),
