@@ -62,6 +62,7 @@ const (
 // step adds the fault that a clock is set. The last fault of all is one, too: what a step leaves behind is seen then.
 func (w *world) step(s *shim, way direction) {
 	w.last = string(way)
+	w.alone = true // what a dead or lost holder leaves behind lasts as long as the step, by that clock
 	w.add(string(way), func(time.Duration) {
 		d := time.Minute // longer than all bounds
 		if way == back {

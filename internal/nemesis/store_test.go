@@ -50,11 +50,11 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	case "sqlite":
 		return sqlitelock.Open(s.Addrs[0])
 	case "redis":
-		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, redislock.FailoverGrace(!s.NoGrace))
+		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, s.redisOptions()...)
 	case "cluster":
-		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, redislock.Cluster())
+		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, s.redisOptions()...)
 	case "sentinel":
-		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs, Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}})
+		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs, Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}}, s.redisOptions()...)
 	case "redlock":
 		var nodes []rueidis.ClientOption
 		for _, addr := range s.Addrs {
@@ -100,6 +100,11 @@ const (
 	sessionTimeout = 15 * time.Second // of MySQL: the default, whose third is how often a session asks
 	zkTimeout      = 4 * time.Second
 )
+
+// redisOptions are those of all Redis servers but Redlock's.
+func (s Store) redisOptions() []redislock.Option {
+	return []redislock.Option{redislock.FailoverGrace(!s.NoGrace)}
+}
 
 func redlockOptions() []redlock.Option {
 	return []redlock.Option{redlock.MaxTTL(longTTL), redlock.NodeTimeout(100 * time.Millisecond)}

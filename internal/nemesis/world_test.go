@@ -34,6 +34,7 @@ type world struct {
 	log    *history.Log
 	faults []fault
 	last   string // the fault that comes last; "" for any
+	alone  bool   // nothing else is broken during a fault
 	ids    int64
 
 	Job                   // of the workers; Name, Log and Seed are filled in
@@ -120,7 +121,7 @@ func (w *world) events() []history.Event {
 	return events
 }
 
-// begin starts workers, and returns when they work.
+// begin starts workers, and returns when one has got a lock: servers may grant nothing for a while after they were started.
 func (w *world) begin(workers int) {
 	w.t.Helper()
 	for n := range workers {
@@ -137,6 +138,13 @@ func (w *world) begin(workers int) {
 	}
 	w.admin = admin
 	w.t.Cleanup(func() { _ = admin.Close() }) // its servers may be gone
+	const patience = time.Minute
+	for end := time.Now().Add(patience); history.Check(w.events(), history.Rules{}).Acquired == 0; {
+		if time.Now().After(end) {
+			w.t.Fatalf("nobody has got a lock within %v", patience)
+		}
+		time.Sleep(100 * time.Millisecond) // the logs grow slowly
+	}
 }
 
 // run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound.
@@ -301,7 +309,7 @@ func (w *world) serverFaults(servers ...server) {
 
 // meanwhile waits while something else is broken; sometimes a worker is stopped in that time.
 func (w *world) meanwhile(last time.Duration) {
-	if w.r.IntN(3) > 0 {
+	if w.alone || w.r.IntN(3) > 0 {
 		time.Sleep(last) // so long the fault lasts
 		return
 	}
