@@ -11,8 +11,8 @@ SHELL := /bin/bash
 export GOWORK := $(CURDIR)/go.work
 
 # How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose tests start servers;
-# how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one) and on which set-ups (none:
-# all); what a benchmark's name matches, and which scenarios are compared with other libraries: such
+# how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults
+# (none: all); what a benchmark's name matches, and which scenarios are compared with other libraries: such
 # as S1,S4, or all.
 FUZZTIME ?= 30s
 COUNT ?= 20
@@ -25,6 +25,7 @@ BENCH ?= .
 TIME ?= 3m
 SEED ?= 0
 SETUPS ?=
+FAULTS ?=
 SCENARIOS ?= all
 
 .PHONY: help test lint vuln fmt stress mutants long simulate model chaos nemesis million fuzz bench deps
@@ -79,8 +80,8 @@ model: deps ## check the model of Redlock with Spin
 chaos: deps ## a minute of killed and stopped servers under Redlock
 	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redislock/redlock -args -chaos 60s
 
-nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg chooses
-	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls)$$' -v ./internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)'
+nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=kill-server choose
+	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls)$$' -v ./internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'
 
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .

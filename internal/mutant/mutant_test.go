@@ -16,8 +16,8 @@ import (
 
 // all are the mutants of all lists.
 var all = slices.Concat(mutants, cmdSafetyMutants, coreSafetyMutants, etcdMutants, fenceMutants, leaderMutants,
-	metricsMutants, mysqlSafetyMutants, operationsMutants, postgresSafetyMutants, redisSafetyMutants, redlockMutants,
-	redlockSafetyMutants, sqliteSafetyMutants, zketcdSafetyMutants, zookeeperMutants)
+	metricsMutants, mysqlSafetyMutants, nemesisMutants, operationsMutants, postgresSafetyMutants, redisSafetyMutants,
+	redlockMutants, redlockSafetyMutants, sqliteSafetyMutants, zketcdSafetyMutants, zookeeperMutants)
 
 // TestChanges looks whether what each mutant changes is still there, also of those that are left out for being slow.
 func TestChanges(t *testing.T) {

@@ -25,6 +25,7 @@ var (
 	total  = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs two of them for a few seconds")
 	seed   = flag.Uint64("seed", 0, "of the faults; 0 for a new one")
 	chosen = flag.String("setups", "", "names with commas; all by default")
+	only   = flag.String("faults", "", "names with commas; all by default")
 )
 
 // short are the set-ups of a run without -time.
@@ -104,6 +105,9 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 	}
 	w := newWorld(t, dir, seed)
 	s.start(w)
+	if *only != "" {
+		w.keep(strings.Split(*only, ","))
+	}
 	w.run(workers, long, s.bound())
 	r := history.Check(w.events(), history.Rules{Bound: s.bound(), Allowed: allowances(s.rows)})
 	for name := range r.Faults {

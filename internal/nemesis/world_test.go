@@ -70,6 +70,14 @@ func (w *world) add(name string, run func(last time.Duration)) {
 	w.faults = append(w.faults, fault{name, run})
 }
 
+// keep leaves the faults with these names.
+func (w *world) keep(names []string) {
+	w.faults = slices.DeleteFunc(w.faults, func(f fault) bool { return !slices.Contains(names, f.name) })
+	if len(w.faults) == 0 {
+		w.t.Fatalf("the set-up has none of the faults %q", names)
+	}
+}
+
 // event logs something that has no duration by itself.
 func (w *world) event(e history.Event) {
 	e.At = now()
@@ -181,7 +189,11 @@ func (w *world) torment(long time.Duration) {
 		order = order[1:]
 		last := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
 		f.run(last)
-		w.pause(500 * time.Millisecond)
+		if w.r.IntN(4) > 0 {
+			w.pause(500 * time.Millisecond)
+		} else {
+			w.pause(2 * ttl) // what a fault has left behind has time to come to light
+		}
 	}
 	for _, f := range w.faults {
 		if f.name == w.last {

@@ -1,0 +1,108 @@
+//go:build mutants
+
+package mutant
+
+var nemesisMutants = []mutant{
+	{
+		breaks: "internal/nemesis: a belief does not last beyond its validity",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "min(o.End, o.Sure), min(h.End, h.Sure)); sum > 0",
+		new: "o.End, h.End); sum > 0",
+	},
+	{
+		breaks: "internal/nemesis: two who believe at a time are found",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "		if !h.conflicts(o) {\n				continue",
+		new: "		if h.conflicts(o) {\n				continue",
+	},
+	{
+		breaks: "internal/nemesis: somebody who was not told is found",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "sum > untoldTolerance {",
+		new: "sum > 1000*untoldTolerance {",
+	},
+	{
+		breaks: "internal/nemesis: more holders than slots are found",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "		if n > h.Slots {",
+		new: "		if n > h.Slots+1 {",
+	},
+	{
+		breaks: "internal/nemesis: a token that comes twice is out of order",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "h.Token <= before.Token",
+		new: "h.Token < before.Token",
+	},
+	{
+		breaks: "internal/nemesis: tokens are in order for waiters, too",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "		report(h, lastAlone)\n",
+		new: "",
+	},
+	{
+		breaks: "internal/nemesis: tokens of readers are in order",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "		report(h, last)\n",
+		new: "		report(h, nil)\n",
+	},
+	{
+		breaks: "internal/nemesis: MinHold is looked at",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "case h.MinHold > 0 && h.Released:",
+		new: "case false:",
+	},
+	{
+		breaks: "internal/nemesis: LockDelay is looked at",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "case h.Delay > 0 && s.processes[h.Worker].ended == h.End: // killed",
+		new: "case false:",
+	},
+	{
+		breaks: "internal/nemesis: progress has a bound",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "h.Acquired > s.healed && h.Acquired <= until {",
+		new: "h.Acquired > s.healed {",
+	},
+	{
+		breaks: "internal/nemesis: an assumption covers its fault only",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "			if f.name == a.Fault && (",
+		new: "			if (",
+	},
+	{
+		breaks: "internal/nemesis: an assumption ends some time after its fault",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: " && v.Until <= f.during.until+int64(a.For) {",
+		new: " {",
+	},
+	{
+		breaks: "internal/nemesis: an assumption covers its locks only",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: " || a.Names != nil && !slices.Contains(a.Names, v.Name) {",
+		new: " {",
+	},
+	{
+		breaks: "internal/nemesis: a process that was stopped is not to blame",
+		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
+		old: "proc(e.Worker).off = append(proc(e.Worker).off, span{e.At, math.MaxInt64})",
+		new: "_ = math.MaxInt64",
+	},
+	{
+		breaks: "internal/nemesis: a process that goes on is to blame again",
+		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
+		old: "off[i].until = e.At + resumption",
+		new: "_ = e.At + resumption",
+	},
+	{
+		breaks: "internal/nemesis: a process that the machine did not run is not to blame",
+		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
+		old: "proc(e.Worker).off = append(proc(e.Worker).off, span{e.At, e.Until + resumption})",
+		new: "_ = e.Until + resumption",
+	},
+	{
+		breaks: "internal/nemesis: a process that was killed believes nothing",
+		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
+		old: "		h.End = min(h.End, p.ended, s.ends)",
+		new: "		h.End = min(h.End, s.ends)",
+	},
+}
