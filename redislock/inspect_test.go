@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func TestStatus(t *testing.T) {
 			}
 			for i, h := range st.Holders {
 				want := driver.Holding{Owner: `owner "` + string(rune('a'+i)), Token: token(holds[i]), Holder: who, Held: h.Held, Left: h.Left}
-				if h != want || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl || h.Left < ttl-5*time.Second {
+				if !reflect.DeepEqual(h, want) || h.Held < 20*time.Millisecond || h.Held > 5*time.Second || h.Left > ttl || h.Left < ttl-5*time.Second {
 					t.Errorf("holder %d = %+v, want %+v", i, h, want)
 				}
 			}
