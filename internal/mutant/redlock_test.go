@@ -222,8 +222,8 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a node frees a lock for nobody but its owner",
 		file:   "redislock/redlock/script.go", run: "^TestChaos$",
-		old: "    if mine then\n      counter[field], raised[field] = c + 1",
-		new: "    if v then\n      counter[field], raised[field] = c + 1",
+		old: "    if mine then\n      if not wrong[field] then counter[field], raised[field] = c + 1",
+		new: "    if v then\n      if not wrong[field] then counter[field], raised[field] = c + 1",
 	},
 	{
 		breaks: "the model: a counter is raised under its owner's key only",
@@ -288,7 +288,8 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a Redlock node frees a lock for its holder only",
 		file:   "redislock/redlock/script.go", run: "TestHoldScript",
-		old: "    if mine then\n      counter[field], raised[field] = c + 1, true -- so", new: "    if v then\n      counter[field], raised[field] = c + 1, true -- so",
+		old: "    if mine then\n      if not wrong[field] then counter[field], raised[field] = c + 1, true end -- so",
+		new: "    if v then\n      if not wrong[field] then counter[field], raised[field] = c + 1, true end -- so",
 	},
 	{
 		breaks: "a Redlock counter is raised under an owner check",
@@ -303,7 +304,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "what was freed in Redlock is not taken again by a late renewal",
 		file:   "redislock/redlock/script.go", run: "TestHoldScript/Extend|TestConformance/Break",
-		old: "= c + 1, true -- so that", new: "= c, true -- so that",
+		old: "= c + 1, true end -- so that", new: "= c, true end -- so that",
 	},
 	{
 		breaks: "a Redlock renewal takes a lock again only if nobody had it since",
@@ -348,12 +349,12 @@ var redlockMutants = []mutant{
 	{
 		breaks: "Redlock nodes tell waiters of a release",
 		file:   "redislock/redlock/script.go", run: "TestScriptTells",
-		old: "if crowd > 0 then", new: "if crowd > 99 then",
+		old: "crowd > 0 then", new: "crowd > 99 then",
 	},
 	{
 		breaks: "a Redlock node that restarted learns the counters of the others",
 		file:   "redislock/redlock/agent.go", run: "TestAdmissionReadsCounters",
-		old: "formatCounters(reading.Counters(0)))", new: "formatCounters(reading.Counters(0)[:0]))",
+		old: "formatCounters(reading.Counters(0)), flag", new: "formatCounters(reading.Counters(0)[:0]), flag",
 	},
 	{
 		breaks: "Redlock refuses when a majority has forgotten, if that is the policy",
