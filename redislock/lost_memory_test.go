@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -20,6 +22,19 @@ func TestStaleHandOver(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, owner string, token uint64) {
 		if err := open(t, at(node.Addr())).Break(t.Context(), name, owner, token); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestStaleHandOverCluster is TestStaleHandOver in a Cluster, where a holder hears on another channel than a waiter.
+func TestStaleHandOverCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t)
+	o := rueidis.ClientOption{InitAddress: c.Addrs()}
+	usedCluster(t, c, o)
+	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, o, redislock.GraceFloor(time.Minute)) }, func(name, owner string, token uint64) {
+		if err := open(t, o).Break(t.Context(), name, owner, token); err != nil {
 			t.Fatal(err)
 		}
 	})
