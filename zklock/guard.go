@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/sniblock/snib/driver"
 )
 
@@ -21,11 +19,11 @@ const (
 // guard looks after the holds of a session while there are any:
 //   - It ends a hold whose lease has ended, so that the node of a hold that was told to be lost blocks nobody until Release.
 //   - It watches the nodes, so that a holder is told at once if somebody deletes one.
-//   - It confirms the session if nobody renews: such holds last as long as the session does.
+//
+// A hold that nobody ever renews lasts as long as the session does.
 func (s *session) guard() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var asked *call[string]
 	watched := make(chan struct{}, 1) // of one: whose turn it is to set watches
 	for {
 		r := s.round(driver.Now())
@@ -34,9 +32,6 @@ func (s *session) guard() {
 		}
 		if r.over {
 			return
-		}
-		if r.stale && (asked == nil || asked.ended()) {
-			asked = s.askSoon()
 		}
 		if len(r.unseen) > 0 {
 			s.watchSoon(r, watched)
@@ -62,7 +57,6 @@ type round struct {
 	ended  []*hold // their leases have
 	unseen []*hold // to be watched on the connection link
 	link   int
-	stale  bool          // the session is to be confirmed
 	nap    time.Duration // until the next round
 	over   bool          // there are no holds: the guard ends
 }
@@ -72,13 +66,17 @@ func (s *session) round(now driver.Instant) round {
 	defer s.mu.Unlock()
 	r := round{link: s.links, nap: maxNap}
 	if r.over = len(s.holds) == 0 || s.life.Err() != nil; r.over {
-		s.guarded = false
+		s.guarded, s.looked = false, driver.Instant{}
 		return r
 	}
 	up := s.isUp()
-	r.stale = up && now.Sub(s.acked) > s.tenure()/2
+	paused := !s.looked.IsZero() && now.Sub(s.looked) > s.tenure()
+	s.looked = now
 	for _, h := range s.holds {
-		left, age := s.leaseEnd(h).Left(now), now.Sub(h.start)
+		if h.until.IsZero() && paused { // who would have renewed it has given it up
+			h.until = s.reliable(h.start)
+		}
+		left, age := s.leaseLeft(h, now), now.Sub(h.start)
 		if left <= 0 {
 			r.ended = append(r.ended, h)
 			continue
@@ -95,14 +93,16 @@ func (s *session) round(now driver.Instant) round {
 	return r
 }
 
-// leaseEnd is when a hold ends for all that is known now: with the session or, once it was to be
-// renewed, with its own lease. It is called with the mutex held.
-func (s *session) leaseEnd(h *hold) driver.Instant {
-	end := s.reliable(s.acked)
-	if !h.until.IsZero() && h.until.Before(end) {
-		return h.until
+// leaseLeft is what is left of a hold for all that is known now. One that was never to be renewed lasts with the session,
+// which is in doubt without a connection. It is called with the mutex held.
+func (s *session) leaseLeft(h *hold, now driver.Instant) time.Duration {
+	switch {
+	case !h.until.IsZero():
+		return h.until.Left(now)
+	case s.isUp():
+		return maxNap
 	}
-	return end
+	return s.reliable(s.acked).Left(now)
 }
 
 // reliable is until when a holder relies on what the leader has confirmed: the clocks of both may
@@ -133,18 +133,6 @@ func (s *session) extended(h *hold, start driver.Instant) {
 	if !h.until.IsZero() {
 		h.until = s.reliable(start)
 	}
-}
-
-// askSoon confirms the session in the background.
-func (s *session) askSoon() *call[string] {
-	return begin(s, func(conn *zk.Conn) (string, error) {
-		asked := driver.Now()
-		path, err := sync1(conn)
-		if err == nil {
-			s.ack(asked)
-		}
-		return path, err
-	})
 }
 
 // watchSoon watches the nodes of holds in the background, unless that is under way.

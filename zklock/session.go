@@ -40,6 +40,7 @@ type session struct {
 	refused map[string]struct{} // servers that can't be reached for a reason that does not pass
 	holds   map[string]*hold    // by path
 	guarded bool                // the guard runs
+	looked  driver.Instant      // when the guard last looked at the holds
 	young   chan struct{}       // of one: there is another hold
 	watches map[watch]*notice
 
@@ -457,13 +458,6 @@ func (s *session) ack(asked driver.Instant) driver.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := driver.Now()
-	if end := s.reliable(s.acked); !s.acked.IsZero() && end.Reached(now) { // a gap is a loss, also if the session outlives it
-		for _, h := range s.holds {
-			if h.until.IsZero() {
-				h.until = end
-			}
-		}
-	}
 	start := s.hearing.credit(asked, s.timeout)
 	s.hearing.add(exchange{asked, now}, s.timeout)
 	if s.acked.Before(start) {

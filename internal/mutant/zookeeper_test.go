@@ -21,7 +21,7 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: with KeepSuspended too, a hold ends before the ensemble ends its session",
 		file:   "zklock/guard.go", run: "TestKeepSuspendedEnds",
-		old: "s.leaseEnd(h).Left(now)", new: "s.leaseEnd(h).Left(now)+time.Hour",
+		old: "s.leaseLeft(h, now), now", new: "s.leaseLeft(h, now)+time.Hour, now",
 	},
 	{
 		breaks: "zookeeper: a lease is shorter than the session by what the leader may not have heard",
