@@ -51,14 +51,18 @@ func toInherited(h driver.Holding) inheritedJSON {
 	return j
 }
 
-// An inheritedLockJSON is a lock whose holders are told with the processes that keep their holds.
+// An inheritedLockJSON is a lockJSON whose holders are told with the processes that keep their holds.
 type inheritedLockJSON struct {
-	lockJSON
-	Holders []inheritedJSON `json:"holders"` // in the place of those of lockJSON
+	Name    string          `json:"name"`
+	Mode    string          `json:"mode"`
+	Slots   int             `json:"slots,omitempty"`
+	Holders []inheritedJSON `json:"holders"`
+	Waiters []waiterJSON    `json:"waiters"`
 }
 
 func toInheritedLock(st driver.Status) inheritedLockJSON {
-	l := inheritedLockJSON{toJSON(st), []inheritedJSON{}}
+	plain := toJSON(st)
+	l := inheritedLockJSON{plain.Name, plain.Mode, plain.Slots, []inheritedJSON{}, plain.Waiters}
 	for _, h := range st.Holders {
 		l.Holders = append(l.Holders, toInherited(h))
 	}
