@@ -136,7 +136,7 @@ var sqliteSafetyMutants = []mutant{
 		new: "info.Mode().Perm() != 0",
 	},
 	{
-		breaks: "snib ls: a name that looks quoted is listed as another one is",
+		breaks: "snib ls: no two names are listed alike",
 		file:   "cmd/snib/internal/cli/ls.go", run: "TestListedNames",
 		old: "if strings.HasPrefix(name, `\"`) {",
 		new: "if false {",
