@@ -3,7 +3,6 @@
 package nemesis
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -135,7 +134,7 @@ func (w *worker) watchLateness() (stop func()) {
 type manner struct {
 	event history.Event // what the logs say of all its calls
 	opts  []snib.Option
-	stay  time.Duration // mean of a hold that lasts long; 0 for the usual
+	stay  time.Duration // mean of holds, which are mostly long then; 0 for the usual
 }
 
 // run runs all goroutines until ctx is done.
@@ -253,7 +252,11 @@ func (w *worker) acquired(lock *snib.Lock, id int64) {
 // hold keeps a lock for a random time, or until it is lost, and gives it up.
 func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m manner) {
 	w.acquired(lock, id)
-	stay := time.NewTimer(w.stay(r, cmp.Or(m.stay, 2*ttl)))
+	long, often := 2*ttl, 12
+	if m.stay > 0 {
+		long, often = m.stay, 3
+	}
+	stay := time.NewTimer(w.stay(r, long, often))
 	defer stay.Stop()
 	ticks := time.NewTicker(sample)
 	defer ticks.Stop()
@@ -268,7 +271,9 @@ func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m manner) {
 			if valid := lock.Validity(); valid > 0 {
 				w.log.Add(history.Event{At: at, Kind: history.Valid, ID: id, Valid: valid})
 			}
-			continue
+			if !w.calm() {
+				continue
+			}
 		case <-lost:
 			w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
 			if w.Abandon && m.event.Delay == 0 && r.IntN(4) > 0 {
@@ -294,21 +299,25 @@ func (w *worker) released(id int64, err error) {
 	w.log.Add(e)
 }
 
-// stay is how long a lock is held: mostly for moments, and now and then for longer than its TTL.
-func (w *worker) stay(r *rand.Rand, long time.Duration) time.Duration {
-	mean, often := 30*time.Millisecond, 12
+// stay is how long a lock is held: mostly for moments, and once in so many times, or more often by a quiet process, for long.
+func (w *worker) stay(r *rand.Rand, long time.Duration, often int) time.Duration {
+	mean := 30 * time.Millisecond
 	if w.Quiet {
-		often = 4
+		often = min(often, 4)
 	}
-	if _, err := os.Stat(w.Calm); err != nil {
-		switch r.IntN(often) {
-		case 0:
-			mean = long
-		case 1, 2:
-			mean = ttl / 2
-		}
+	switch r.IntN(often) {
+	case 0:
+		mean = long
+	case 1, 2:
+		mean = ttl / 2
 	}
 	return min(2*mean, time.Duration(r.ExpFloat64()*float64(mean)))
+}
+
+// calm reports whether all is healed. Then nobody holds a lock for long.
+func (w *worker) calm() bool {
+	_, err := os.Stat(w.Calm)
+	return err == nil
 }
 
 // lead campaigns until it has led for a while.
@@ -333,7 +342,7 @@ func (w *worker) lead(ctx context.Context, r *rand.Rand) {
 // term is the work of a leader, or of a job: what its context says is all that it knows.
 func (w *worker) term(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int64) {
 	w.acquired(lock, id)
-	stay := time.NewTimer(w.stay(r, ttl))
+	stay := time.NewTimer(w.stay(r, ttl, 12))
 	defer stay.Stop()
 	ticks := time.NewTicker(sample)
 	defer ticks.Stop()
@@ -344,7 +353,9 @@ func (w *worker) term(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int
 			if valid := lock.Validity(); valid > 0 {
 				w.log.Add(history.Event{At: at, Kind: history.Valid, ID: id, Valid: valid})
 			}
-			continue
+			if !w.calm() {
+				continue
+			}
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), snib.ErrLost) {
 				w.log.Add(history.Event{At: now(), Kind: history.Told, ID: id})
