@@ -28,7 +28,7 @@ SETUPS ?=
 FAULTS ?=
 SCENARIOS ?= all
 
-.PHONY: help test lint vuln fmt stress mutants long simulate model chaos nemesis million fuzz bench deps
+.PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -76,6 +76,12 @@ simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
 
 model: deps ## check the model of Redlock with Spin
 	docs/models/check.sh
+
+ATTACKS := ACL|Flood|Foreign(Channel|MarkFile)|Forged|Hostile|LongBody|Malformed|NoPa(rtOf|ssword)|Permissions|Planted|ReaderBlocks|Redirect|Roles|Slow(Body|Handlers)|Wild
+
+attack: deps ## attack running stores, guards and the command as strangers with little access would
+	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./pglock ./mysqllock ./zklock ./cmd/snib/... | \
+		grep -E '^(--- |ok|FAIL|panic)'
 
 chaos: deps ## a minute of killed and stopped servers under Redlock
 	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redislock/redlock -args -chaos 60s

@@ -522,7 +522,7 @@ func TestContextEndsBeforeLost(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			store := new(memlock.Store)
-			l := open(t, store.Open(), snib.Reentrant(), snib.TTL(time.Second))
+			l := open(t, store.Open(), snib.Reentrant())
 			outer := acquire(t, l, "a")
 			inner, err := l.Acquire(outer.Context(), "a")
 			wantErr(t, "Acquire", err, nil)

@@ -103,4 +103,8 @@ func TestPostgresDoctorTable(t *testing.T) {
 	if out, code := snib(t, "doctor"); code != 1 || !strings.Contains(out, "with 1 triggers") {
 		t.Errorf("doctor with a trigger on the table = %d, want 1 and the trigger\n%s", code, out)
 	}
+	var super bool
+	if err := pool.QueryRow(t.Context(), "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'").Scan(&super); err != nil || super {
+		t.Errorf("after doctor has looked, the owner of the trigger is a superuser: %v, %v", super, err)
+	}
 }

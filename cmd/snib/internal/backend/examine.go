@@ -31,6 +31,9 @@ func (f Finding) Tells(warning string) bool {
 	return strings.HasPrefix(warning, f.Check[strings.LastIndex(f.Check, " ")+1:]+" ")
 }
 
+// RunsForeignCode reports whether taking a lock would run code that somebody else put there, with the rights of whoever asks.
+func (f Finding) RunsForeignCode() bool { return f.Check == "table" && f.Verdict == Unmet }
+
 // Examine looks at what the promises of a store rest on: its version, settings and clock. An error means that the store did not
 // answer; what we may not ask is a finding.
 func (s *Store) Examine(ctx context.Context) ([]Finding, error) {

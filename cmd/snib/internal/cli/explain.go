@@ -214,6 +214,8 @@ func modes(i driver.Info) string {
 // ttls is the range of TTLs.
 func ttls(i driver.Info) string {
 	switch {
+	case i.Tenure == driver.TenureSession && i.SessionTTL > 0:
+		return "session: " + brief(i.SessionTTL)
 	case i.MinTTL == 0 && i.MaxTTL == 0:
 		return "any"
 	case i.MaxTTL == 0:

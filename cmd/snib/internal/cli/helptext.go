@@ -205,6 +205,8 @@ const leaksExamples = `  snib leaks                  exit 1 if there are any
 
 const leaksNotes = `  endless  a hold without an end: somebody took the end of its key away
   dead     a hold of a process of this host that is not there any more
+  kept     a hold whose holder is gone, and which processes that it has started
+           keep until they end (SQLite); --fix leaves it alone
   old      a hold that has lasted for longer than --held; --fix leaves it alone
   stuck    waiters behind an entry of one who is gone, or for what nobody holds
   foreign  what another lock library left in Redis, and nothing will end
@@ -231,8 +233,10 @@ const watchExamples = `  snib watch                  all locks
 
 const watchNotes = `  It looks once a second, or ten times with --exact, and rests for nine times as
   long as looks take. What begins and ends between two looks is not seen. A
-  hold that was broken by force counts as released. -o json prints one document
-  a line.
+  hold that was broken by force counts as released. With --waiters, those that
+  wait at the first look are told as waiting, and a waiter that is gone has left
+  if it may have had the lock in the meantime. -o json prints one document a
+  line.
 `
 
 const topExamples = `  snib top                    all locks; q ends it

@@ -149,7 +149,7 @@ func TestListedNames(t *testing.T) {
 		s := &backend.Store{Driver: memlock.New(), URL: "sqlite:/" + evil}
 		l := &leaking{app: a, output: &choice{value: output}}
 		leaks := []leak{{kind: leakForeign, name: evil, problem: evil, library: evil}}
-		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output), a.printShow(s, st, output),
+		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output), a.printShow(s, st, 0, output),
 			l.report(s, leaks), l.report(s, nil))
 		if err != nil || strings.ContainsAny(out.String(), "\x1b\a\u202e") {
 			t.Errorf("-o %s prints %q, %v", output, out.String(), err)

@@ -28,13 +28,18 @@ func (a *app) showCommand() *cobra.Command {
 				return err
 			}
 			st.Name = args[0]
-			return a.printShow(s, st, output.value)
+			grace, err := s.RestartGrace(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printShow(s, st, grace, output.value)
 		})
 	}
 	return cmd
 }
 
-func (a *app) printShow(s *backend.Store, st driver.Status, output string) error {
+// printShow prints a lock. Grace is for how long a restart of the store would withhold it.
+func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration, output string) error {
 	info := s.Info()
 	switch output {
 	case "json":
@@ -42,12 +47,13 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 			Schema string `json:"schema"`
 			Store  string `json:"store"`
 			inheritedLockJSON
+			Grace       float64  `json:"restart_grace,omitempty"` // in seconds
 			Tenure      string   `json:"tenure"`
 			Fencing     string   `json:"fencing"`
 			Fairness    string   `json:"fairness"`
 			Assumptions []string `json:"assumptions"`
 		}{
-			"snib.show/1", s.URL, toInheritedLock(st), info.Tenure.String(), info.Fencing.String(), info.Fairness.String(),
+			"snib.show/1", s.URL, toInheritedLock(st), grace.Seconds(), info.Tenure.String(), info.Fencing.String(), info.Fairness.String(),
 			info.Assumptions,
 		})
 	case "name":
@@ -70,6 +76,9 @@ func (a *app) printShow(s *backend.Store, st driver.Status, output string) error
 			text += ", shared"
 		}
 		field(&b, "waiting", text)
+	}
+	if grace > 0 {
+		field(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
 	}
 	promises(&b, s.URL, info)
 	return a.printf("%s", b.String())
