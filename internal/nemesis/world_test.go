@@ -189,10 +189,10 @@ func (w *world) torment(long time.Duration) {
 		order = order[1:]
 		last := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
 		f.run(last)
-		if w.r.IntN(4) > 0 {
+		if w.r.IntN(6) > 0 {
 			w.pause(500 * time.Millisecond)
 		} else {
-			w.pause(2 * ttl) // what a fault has left behind has time to come to light
+			w.pause(longTTL) // what a fault has left behind has time to come to light
 		}
 	}
 	for _, f := range w.faults {
