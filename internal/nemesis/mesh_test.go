@@ -94,9 +94,9 @@ func (m *mesh) carry(conn net.Conn, to int, addr string) {
 		tn.close()
 		delete(m.tunnels, tn)
 	}()
-	server, err := net.DialTimeout("tcp", addr, time.Second)
+	server, err := m.dial(addr)
 	if err != nil {
-		return // the member is down
+		return
 	}
 	m.mu.Lock()
 	tn.conns = append(tn.conns, server)
@@ -109,6 +109,24 @@ func (m *mesh) carry(conn net.Conn, to int, addr string) {
 	both.Go(func() { m.copy(tn, server, conn) })
 	both.Go(func() { m.copy(tn, conn, server) })
 	both.Wait()
+}
+
+// dial connects to a member. One that does not listen is waited for, for a while: who has reached a proxy takes it for the member,
+// and if that hangs up at once, servers of ZooKeeper that start together wait for long until they try again.
+func (m *mesh) dial(addr string) (net.Conn, error) {
+	for end := time.Now().Add(5 * time.Second); ; {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err == nil || time.Now().After(end) {
+			return conn, err
+		}
+		m.mu.Lock()
+		closed := m.closed
+		m.mu.Unlock()
+		if closed {
+			return nil, net.ErrClosed
+		}
+		time.Sleep(20 * time.Millisecond) // it starts
+	}
 }
 
 // copy passes on what it may, and ends the tunnel at its end.
