@@ -64,6 +64,22 @@ func TestSchema(t *testing.T) {
 		open(t, db, mysqllock.Table("dropped"))
 		release(t, acquire(t, open(t, db, mysqllock.Table("dropped")), ask("a", "c")))
 	})
+	t.Run("EmptiedMeanwhile", func(t *testing.T) {
+		d := open(t, db, mysqllock.Table("emptied"))
+		l := acquire(t, d, ask("a", "a"))
+		must(t, db, "TRUNCATE emptied")
+		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrLost) {
+			t.Errorf("Release after the table was emptied = %v, want ErrUnavailable or ErrLost", err)
+		}
+		if _, err := try(t, d, ask("b", "a")); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire after the table was emptied = %v, want a lease or ErrUnavailable", err)
+		}
+		next := acquire(t, d, ask("a", "b"))
+		if next.Grant().Token <= l.Grant().Token {
+			t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
+		}
+		release(t, next)
+	})
 
 	must(t, db, "CREATE TABLE foreign_table (name VARCHAR(20) PRIMARY KEY, x INT)")
 	must(t, db, "CREATE TABLE newer LIKE `migr``ated`")

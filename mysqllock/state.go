@@ -275,6 +275,10 @@ func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, err
 			return nil, err
 		}
 	}
+	if len(all) == 1 && found[all[0]] == nil { // not even the row that every table has
+		d.store.ready.Store(false) // so that the next attempt fills the table
+		return nil, fmt.Errorf("%w: table %s: %w", driver.ErrUnavailable, d.conf.table, errEmpty)
+	}
 	return found, d.bury(ctx, found)
 }
 

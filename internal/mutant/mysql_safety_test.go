@@ -69,4 +69,9 @@ var mysqlSafetyMutants = []mutant{
 		old: "context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)",
 		new: "context.WithTimeoutCause(context.Background(), 20*time.Second, errNoAnswer)",
 	},
+	{
+		breaks: "mysqllock: a table that was emptied is filled again",
+		file:   "mysqllock/state.go", run: "TestSchema/EmptiedMeanwhile",
+		old: "if len(all) == 1 && found[all[0]] == nil {", new: "if false {",
+	},
 }

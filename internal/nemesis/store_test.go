@@ -103,7 +103,7 @@ const (
 
 // redisOptions are those of all Redis servers but Redlock's.
 func (s Store) redisOptions() []redislock.Option {
-	return []redislock.Option{redislock.FailoverGrace(!s.NoGrace)}
+	return []redislock.Option{redislock.FailoverGrace(!s.NoGrace), redislock.GraceFloor(longTTL)}
 }
 
 func redlockOptions() []redlock.Option {
