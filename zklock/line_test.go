@@ -266,7 +266,7 @@ func TestMinHoldLapsed(t *testing.T) {
 	for _, name := range []string{"job", "slots"} {
 		livetest.Await(t, "end of what MinHold keeps", func() error {
 			if st, err := d.Status(t.Context(), name); err != nil || len(st.Holders) > 0 {
-				return fmt.Errorf("Status = %+v, %v", st, err)
+				return fmt.Errorf("Status = %+v, %w", st, err)
 			}
 			return nil
 		})
