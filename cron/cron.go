@@ -13,7 +13,8 @@
 //
 // minHold has to be longer than any two hosts can be apart in asking for one tick: by their clocks, their load, and the way to the store. And
 // it has to be shorter than the interval between two ticks by as much, or the next tick is skipped. Half the interval is the
-// best that there is, and the right choice unless ticks are irregular. A host that has no answer within minHold gives up.
+// best that there is, and the right choice unless ticks are irregular. A host that has no answer within minHold gives up, and
+// so does one whose store does not answer within [driver.AnswerTimeout].
 //
 // # What is promised
 //

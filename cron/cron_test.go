@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cron"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
@@ -21,13 +22,18 @@ var errJob = errors.New("the job failed")
 // host returns what another host has: a Runner with a Locker of its own on the same store, with a way to it that can be cut.
 func host(t *testing.T, s *memlock.Store) (*cron.Runner, *fault.Driver) {
 	t.Helper()
+	return hostWith(t, s, interval/2)
+}
+
+func hostWith(t *testing.T, s *memlock.Store, minHold time.Duration) (*cron.Runner, *fault.Driver) {
+	t.Helper()
 	d := fault.Wrap(s.Open(), fault.Plan{})
 	l, err := snib.New(d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	r, err := cron.New(l, interval/2)
+	r, err := cron.New(l, minHold)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +137,7 @@ func TestTake(t *testing.T) {
 
 // A store that does not answer is not waited for until the tick is long over, and nobody runs it then.
 func TestLate(t *testing.T) {
-	tests := []struct {
+	requests := []struct {
 		name string
 		ask  func(context.Context, *cron.Runner) error
 	}{
@@ -147,19 +153,29 @@ func TestLate(t *testing.T) {
 			return err
 		}},
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, net := host(t, new(memlock.Store))
-				net.Sever(fault.Hang)
-				ctx, cancel := context.WithTimeout(t.Context(), 3*interval)
-				defer cancel()
-				began := time.Now()
-				if err := tt.ask(ctx, r); !errors.Is(err, cron.ErrLate) || time.Since(began) != interval/2 {
-					t.Errorf("%v after %v, want ErrLate after %v", err, time.Since(began), interval/2)
-				}
+	tests := []struct {
+		minHold time.Duration
+		want    error
+		after   time.Duration
+	}{
+		{2 * time.Second, cron.ErrLate, 2 * time.Second},
+		{time.Minute, snib.ErrUnavailable, driver.AnswerTimeout},
+	}
+	for _, r := range requests {
+		for _, tt := range tests {
+			t.Run(r.name+"/"+tt.minHold.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					runner, net := hostWith(t, new(memlock.Store), tt.minHold)
+					net.Sever(fault.Hang)
+					ctx, cancel := context.WithTimeout(t.Context(), 3*interval)
+					defer cancel()
+					began := time.Now()
+					if err := r.ask(ctx, runner); !errors.Is(err, tt.want) || time.Since(began) != tt.after {
+						t.Errorf("%v after %v, want %v after %v", err, time.Since(began), tt.want, tt.after)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

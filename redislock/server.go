@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -19,8 +20,8 @@ type Server struct {
 	// min-replicas-to-write. What may not be asked is missing.
 	Settings map[string]string
 
-	// LastToken is the last fencing token that the server has granted, and Clock its time in the unit of tokens, microseconds. Both are 0 in
-	// a Cluster, where each slot has its own.
+	// LastToken is the last fencing token that the server has granted, and Clock its time in the unit of tokens, microseconds.
+	// Both are 0 in a Cluster, where each slot has its own, and if they may not be asked for.
 	LastToken, Clock uint64
 
 	// Ahead is by how much the server's clock is ahead of this host's, to within half of RoundTrip.
@@ -53,7 +54,7 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 			return nil, err
 		}
 		if !d.conn.IsCluster() {
-			if s.LastToken, s.Clock, err = d.lastToken(ctx, m); err != nil {
+			if s.LastToken, s.Clock, err = d.lastToken(ctx, m); err != nil && !errors.As(err, new(*ReplyError)) {
 				return nil, err
 			}
 		}

@@ -93,7 +93,11 @@ func TestDoctorReplicas(t *testing.T) {
 	store(t)
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
-	wantUnmet(t, "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName(), "note access", "note persistence", "unmet min-replicas-to-write")
+	url := "redis+sentinel://" + strings.Join(s.Sentinels(), ",") + "/" + s.MasterName()
+	if out, code := snib(t, "doctor", url); code != 78 || !strings.Contains(out, "min-replicas-to-write is 0 behind Sentinel") {
+		t.Errorf("doctor of a master that would grant without replicas = %d, want 78 and the reason\n%s", code, out)
+	}
+	wantUnmet(t, url+"?allow-split-brain=on", "note access", "note persistence", "unmet min-replicas-to-write")
 }
 
 // TestDoctorNoLock: that no lock can be taken has exit codes of its own, whatever else is found.

@@ -42,7 +42,8 @@ func openRedis(text string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	locks, err := redislock.New(client)
+	// A new server grants nothing for as long as a lease that it may have forgotten can last. All locks here have the same TTL.
+	locks, err := redislock.New(client, redislock.GraceFloor(ttl))
 	if err != nil {
 		client.Close()
 		return nil, err
