@@ -51,6 +51,9 @@ func call[T any](ctx context.Context, d *Driver, op Op, inner func(context.Conte
 	case Hang, Deaf:
 		return none, d.dead(ctx, line{how: rule.Effect, healed: at.healed})
 	}
+	if ctx.Err() != nil { // the inner driver would hear of that a moment later, and grant in between
+		return none, context.Cause(ctx)
+	}
 	got, err := transmit(ctx, d, at, inner)
 	if late := d.pause(ctx, rule.After); late != nil {
 		return none, late
