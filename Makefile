@@ -22,13 +22,14 @@ OFFLINE ?=
 SEEDS ?= 10000
 FIRST ?= 0
 BENCH ?= .
+HERD ?= 1000
 TIME ?= 3m
 SEED ?= 0
 SETUPS ?=
 FAULTS ?=
 SCENARIOS ?= all
 
-.PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million fuzz bench deps
+.PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million herd fuzz bench deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -91,6 +92,9 @@ nemesis: deps ## processes on all stores under faults for TIME=3m, judged by the
 
 million: deps ## a million locks in Redis, and a busy store for a minute: what snib count and snib leaks take, and find
 	cd cmd/snib && SNIB_LOCKS=1000000 SNIB_BUSY=60 go test -count=1 -timeout 30m -v -run 'TestManyLocks|TestLeaksOnABusyStore' .
+
+herd: deps ## HERD=1000 runs of the command at once, on Redis, PostgreSQL and MariaDB
+	cd cmd/snib && SNIB_HERD=$(HERD) go test -count=1 -timeout 1h -v -run '^TestGreatHerd$$' .
 
 fuzz: ## each fuzz target for FUZZTIME=30s
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sort | { found=; while IFS=: read -r file func; do \
