@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/retry"
 )
 
 // request asks the driver for a lease. While the store is unavailable it asks again, if the request may wait.
@@ -20,19 +20,16 @@ func (l *Locker) request(ctx context.Context, req driver.Request, g *gate) (driv
 		granted, err := l.core.driver.Acquire(bounded, req)
 		return granted, explain(ctx, err)
 	}
-	began := time.Now() // of the outage, if there is one
-	for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
+	for outage := (retry.Outage{}); ; {
 		asked := time.Now()
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = explain(ctx, err)
-		if time.Since(asked) > 2*driver.AnswerTimeout { // the store has answered in between
-			began, pause = asked, minRetryPause
-		}
-		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil || time.Since(began) >= driver.RetryTimeout {
+		pause, again := outage.Again(asked, err)
+		if !again || ctx.Err() != nil {
 			return granted, err
 		}
 		l.core.noteOutage(g, err)
-		timer := time.NewTimer(pause/2 + rand.N(pause))
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -43,13 +40,6 @@ func (l *Locker) request(ctx context.Context, req driver.Request, g *gate) (driv
 		req.Begun = driver.Instant{}
 	}
 }
-
-// A store that was unavailable is asked again after a pause that doubles from the one to the other, with jitter: a
-// thousand processes that wait for an overloaded store must not be what keeps it overloaded.
-const (
-	minRetryPause = 100 * time.Millisecond
-	maxRetryPause = 4 * time.Second
-)
 
 // explain returns the error of an acquisition in words that are true for the caller, whose context is ctx: a context
 // that ended inside the driver is no affair of a caller whose own lives on.

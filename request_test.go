@@ -1,6 +1,7 @@
 package snib_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,21 +17,26 @@ import (
 // errDown is what a driver answers while its store is unavailable.
 var errDown = fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 
+// errFull is what it answers while it has no connection left.
+var errFull = fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
+
 // down makes a driver's store unavailable until a moment.
-func down(until time.Time) func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+func down(until time.Time, answer error) func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
 	return func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
 		if time.Now().Before(until) {
-			return nil, errDown
+			return nil, answer
 		}
 		return ask()
 	}
 }
 
-// An acquisition that may wait survives an outage of the store of up to RetryTimeout; one that must not wait does not.
+// An acquisition that may wait survives an outage of the store of up to RetryTimeout, and any time in which it is full; one that must not
+// wait does not.
 func TestOutage(t *testing.T) {
 	tests := []struct {
 		name       string
 		down, wait time.Duration // how long the store is unavailable; MaxWait, or the deadline if that is negative
+		answer     error         // while it is; errDown by default
 		noWait     bool
 		want       error
 		never      error // what the error must not match
@@ -38,6 +44,7 @@ func TestOutage(t *testing.T) {
 	}{
 		{name: "Short", down: 10 * time.Second, within: 17 * time.Second},
 		{name: "Long", down: time.Hour, want: snib.ErrUnavailable, never: snib.ErrHeld, within: driver.RetryTimeout + 6*time.Second},
+		{name: "Full", down: 5 * time.Minute, answer: errFull, within: 5*time.Minute + 12*time.Second},
 		{name: "NoWait", down: time.Second, noWait: true, want: snib.ErrUnavailable, never: snib.ErrHeld},
 		{name: "MaxWait", down: time.Hour, wait: 5 * time.Second, want: snib.ErrUnavailable, never: snib.ErrHeld, within: 5 * time.Second},
 		{name: "Deadline", down: time.Hour, wait: -5 * time.Second, want: context.DeadlineExceeded, never: snib.ErrHeld, within: 5 * time.Second},
@@ -46,7 +53,7 @@ func TestOutage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newSpy(new(memlock.Store))
-				d.acquire = down(time.Now().Add(tt.down))
+				d.acquire = down(time.Now().Add(tt.down), cmp.Or(tt.answer, errDown))
 				l, ctx := open(t, d), t.Context()
 				switch {
 				case tt.noWait:
@@ -95,7 +102,7 @@ func TestMaxWaitIsHeld(t *testing.T) {
 func TestOutageBehindAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		d.acquire = down(time.Now().Add(time.Hour))
+		d.acquire = down(time.Now().Add(time.Hour), errDown)
 		l := open(t, d)
 		go func() { _, _ = l.Acquire(t.Context(), "a") }()
 		synctest.Wait()

@@ -37,8 +37,9 @@ type Driver interface {
 	// one TTL.
 	//
 	// A failure that a later attempt may not see (a refused or reset connection, no answer, too many connections, a
-	// server that starts) matches ErrUnavailable. The core retries it for [RetryTimeout] if the request may wait. A
-	// connection from a pool that turns out to be stale is no failure: the driver uses another one, at once.
+	// server that starts) matches ErrUnavailable, and [ErrFull] as well if there are too many connections. The core
+	// retries it for [RetryTimeout], or without a limit, if the request may wait. A connection from a pool that turns out
+	// to be stale is no failure: the driver uses another one, at once.
 	//
 	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease, it is granted again with
 	// the same token, for the TTL of the new request and with a Start of its own; where the tenure is a lease, through

@@ -9,7 +9,7 @@ const (
 	AnswerTimeout = 5 * time.Second
 
 	// RetryTimeout is how long a request that may wait is retried while the store is unavailable. Then it fails with
-	// [ErrUnavailable].
+	// [ErrUnavailable]. The time in which the store answers [ErrFull] does not count.
 	RetryTimeout = time.Minute
 
 	// CancelTimeout is how long after the end of its context an Acquire may take to return, whatever the store does. If

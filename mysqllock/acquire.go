@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/internal/retry"
 )
 
 // An attempt is one call of Acquire.
@@ -23,11 +23,11 @@ type attempt struct {
 	look   time.Time // when the row may have changed by itself; guarded by waits.mu
 	queued uint64    // the order in which our attempts came to wait, 0 before; guarded by waits.mu
 
-	sent        bool      // the server may know of us
-	waits       bool      // it does, and we wait
-	interrupted bool      // a call for us was cut off, because the caller has no more time
-	failed      time.Time // since when the server does not answer; zero if it does
-	down        error     // what it said last, if failed is not zero
+	sent        bool         // the server may know of us
+	waits       bool         // it does, and we wait
+	interrupted bool         // a call for us was cut off, because the caller has no more time
+	outage      retry.Outage // in which the server could not serve us
+	down        error        // why not; nil if there is none
 }
 
 // Acquire implements [driver.Driver].
@@ -109,26 +109,21 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 
 // try asks the server once. While the attempt waits, it is the business of those who poll and watch to hint.
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
+	asked := time.Now()
 	l, err := a.ask(ctx)
 	switch {
 	case err == nil, l != nil, ctx.Err() != nil, !errors.Is(err, driver.ErrUnavailable):
 		return l, time.Hour, err
-	case !a.waits && !outOfConnections(err): // the caller asks again
+	case !a.waits && !errors.Is(err, driver.ErrFull): // the caller asks again
 		return nil, 0, err
 	}
-	if a.failed.IsZero() {
-		a.failed = time.Now()
-	}
-	if !outOfConnections(err) && time.Since(a.failed) > driver.RetryTimeout {
+	pause, again := a.outage.Again(asked, err)
+	if !again {
 		return nil, 0, err
 	}
 	a.down = err
-	return nil, retryPause/2 + rand.N(retryPause), driver.ErrHeld // Await goes on, so we keep our place
+	return nil, pause, driver.ErrHeld // Await goes on, so we keep our place
 }
-
-// retryPause is the mean pause before the next request to a server that is out of reach, or that
-// has no connection left.
-const retryPause = 300 * time.Millisecond
 
 // ask sends the request. A lease beside an error was granted, and is to be withdrawn.
 func (a *attempt) ask(ctx context.Context) (*lease, error) {
@@ -184,7 +179,7 @@ func (a *attempt) grab(ctx context.Context) (*lease, error) {
 	if err != nil || out.rows == 0 {
 		return nil, err
 	}
-	a.failed, a.down, a.waits = time.Time{}, nil, false
+	a.outage, a.down, a.waits = retry.Outage{}, nil, false
 	return a.lease(a.entry, uint64(out.id)/2, start, out.id%2 == 1), nil
 }
 
@@ -201,7 +196,7 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	ctx, cancel := a.detached(ctx)
 	defer cancel()
 	err = a.d.changeAlone(ctx, req.Name, func(s *state) (write bool, err error) {
-		a.failed, a.down, got, h = time.Time{}, nil, *s, nil
+		a.outage, a.down, got, h = retry.Outage{}, nil, *s, nil
 		if h = s.held(req); h != nil && a.d.waits.removing(h.Nonce) {
 			s.drop(h.Token) // it was released, but the server has not confirmed that
 			h = nil

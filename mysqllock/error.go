@@ -118,6 +118,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
 	case n == noSuchTable:
 		d.store.ready.Store(false) // it was dropped: the next try makes it anew
+	case outOfConnections(err):
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case transient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/internal/retry"
 )
 
 // An attempt is one call of Acquire.
@@ -26,11 +27,10 @@ type attempt struct {
 	woken time.Time // when a notification last hinted it
 	again bool      // another one came too soon after that
 
-	sent    bool      // the server may know of us
-	queued  bool      // it does, and we wait
-	trouble error     // why it could not be asked the last time; nil if it answered
-	since   time.Time // when that began
-	crowded int       // how often in a row it had no connection left
+	sent    bool         // the server may know of us
+	queued  bool         // it does, and we wait
+	outage  retry.Outage // in which it could not serve us
+	trouble error        // why it could not the last time; nil if it answered
 }
 
 // Acquire implements [driver.Driver].
@@ -135,23 +135,18 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 
 // try asks the server once. While the attempt waits, it is the poller's and the listener's business to hint.
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
+	asked := time.Now()
 	l, err := a.ask(ctx)
 	if !errors.Is(err, driver.ErrUnavailable) {
-		a.trouble, a.crowded = nil, 0
+		a.outage, a.trouble = retry.Outage{}, nil
 		return l, time.Hour, err
 	}
-	if a.trouble == nil {
-		a.since = time.Now()
-	}
 	a.trouble = err
-	pause := refreshEvery / 2
+	pause, again := a.outage.Again(asked, err)
 	switch {
-	case ctx.Err() != nil, a.req.NoWait:
+	case !again, ctx.Err() != nil, a.req.NoWait:
 		return nil, 0, err
-	case crowded(err): // all who wait for a connection have their turn, and so have we
-		pause, a.since = crowdPause(a.crowded), time.Now()
-		a.crowded++
-	case !a.queued, time.Since(a.since) > driver.RetryTimeout:
+	case !a.queued && !errors.Is(err, driver.ErrFull): // the caller asks again
 		return nil, 0, err
 	}
 	return l, pause, fmt.Errorf("%w, as far as we know: %v", driver.ErrHeld, err) //nolint:errorlint // Await sleeps, and tries again

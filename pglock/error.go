@@ -98,6 +98,8 @@ func (d *Driver) explain(err error) error {
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
 	case c == undefinedTable:
 		d.store.ready.Store(false) // it was dropped: the next try makes it anew
+	case crowded(err):
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

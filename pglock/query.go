@@ -3,12 +3,13 @@ package pglock
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sniblock/snib/internal/retry"
 )
 
 // modes are the ways to run statements that a driver has found necessary. Its zero value is the quickest.
@@ -35,24 +36,19 @@ func (d *Driver) change(ctx context.Context, sql string, args []any) (found bool
 
 // patiently repeats a statement while the server has no connection left.
 func (d *Driver) patiently(ctx context.Context, run func() error) error {
-	for n := 0; ; n++ {
+	for outage := (retry.Outage{}); ; {
+		asked := time.Now()
 		err := run()
 		if !crowded(err) {
 			return err
 		}
+		pause, _ := outage.Again(asked, err)
 		select {
-		case <-time.After(crowdPause(n)):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return err
 		}
 	}
-}
-
-// crowdPause is the pause after the nth time, from 0 on, that the server had no connection left: all who wait for one ask
-// for it at their own times.
-func crowdPause(n int) time.Duration {
-	pause := min(50*time.Millisecond<<min(n, 10), time.Second)
-	return pause/2 + rand.N(pause)
 }
 
 func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []any, scan func(pgx.Rows) error) error {

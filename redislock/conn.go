@@ -78,7 +78,10 @@ var refusals = [...]string{
 
 // refusalTexts are parts of such errors that have no code of their own: too many connections, and a script whose keys are on their way to
 // another node.
-var refusalTexts = [...]string{"max number of clients reached", "non local key"}
+var refusalTexts = [...]string{tooManyClients, "non local key"}
+
+// tooManyClients is how a server refuses a connection because of its maxclients.
+const tooManyClients = "max number of clients reached"
 
 // refusal returns the code of an error reply that is a passing one, or "". Before Redis 7 it stands within the text of a script's error.
 func refusal(text string) string {
@@ -130,7 +133,16 @@ func unavailable(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(*queued)) || !isTransient(err) {
 		return err
 	}
+	if isFull(err) {
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
+	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+}
+
+// isFull reports whether a server refused a connection because it has too many.
+func isFull(err error) bool {
+	var answered *ReplyError
+	return errors.As(err, &answered) && refusal(answered.Text) == tooManyClients
 }
 
 // outOfReach is unavailable for the first contact, when it is not known yet that there is a server of ours at all. A server that hangs up

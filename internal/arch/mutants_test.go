@@ -76,6 +76,7 @@ type Driver struct{}`
 		"internal/readme/doc.go":            "package readme",
 		"internal/jobtest/job.go":           "package jobtest",
 		"internal/life/life.go":             "package life",
+		"internal/retry/retry.go":           "package retry",
 		"internal/label/label.go":           "package label\nimport _ \"github.com/sniblock/snib\"",
 		"metrics/metrics.go":                "package metrics\nimport (_ \"github.com/prometheus/client_golang/prometheus\"; _ \"github.com/sniblock/snib/internal/label\")",
 		"metrics/otelmetrics/otel.go":       "package otelmetrics\nimport _ \"go.opentelemetry.io/otel/metric\"",

@@ -18,7 +18,7 @@ var backendTests = []string{".", "driver/...", "internal/jobtest", "internal/liv
 
 // rules has a row for each package. The row of a new backend names "driver" and its own client.
 var rules = []rule{
-	{".", []string{"driver"}, rootTests, "the core knows the contract and the standard library, and no store"},
+	{".", []string{"driver", "internal/retry"}, rootTests, "the core knows the contract and the standard library, and no store"},
 	{"driver", nil, rootTests, "the contract depends on nothing, so that everything can depend on it"},
 	{"driver/fault", []string{"driver"}, rootTests, "a wrapper of drivers knows the contract only"},
 	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
@@ -31,6 +31,7 @@ var rules = []rule{
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
+	{"internal/retry", []string{"driver"}, nil, "the core, drivers and the command share it, so it knows the contract and the standard library only"},
 	{"internal/life", []string{"driver"}, nil, "drivers are built on it, so it knows the contract and the standard library only"},
 	{"internal/jobtest", []string{".", "driver", "internal/livetest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
@@ -66,20 +67,20 @@ var rules = []rule{
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 
-	{"pglock", []string{"driver", "internal/life", "github.com/jackc/pgx/v5/..."}, backendTests,
+	{"pglock", []string{"driver", "internal/life", "internal/retry", "github.com/jackc/pgx/v5/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"zklock", []string{"driver", "internal/life", "github.com/go-zookeeper/zk"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"mysqllock", []string{"driver", "internal/life", "github.com/go-sql-driver/mysql"}, backendTests,
+	{"mysqllock", []string{"driver", "internal/life", "internal/retry", "github.com/go-sql-driver/mysql"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"etcdlock", []string{"driver", "internal/life", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/..."},
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "internal/retry", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 

@@ -22,12 +22,22 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "a request that may wait survives a short outage",
 		file:   "request.go", run: "TestOutage",
-		old: "if !errors.Is(err, ErrUnavailable) || ctx", new: "if true || ctx",
+		old: "if !again || ctx", new: "if true || ctx",
 	},
 	{
 		breaks: "an outage does not keep an acquisition for ever",
-		file:   "request.go", run: "TestOutage$",
-		old: "time.Since(began) >= driver.RetryTimeout", new: "time.Since(began) < 0",
+		file:   "internal/retry/retry.go", run: "TestOutage$", pkg: ".",
+		old: "time.Since(o.began) >= driver.RetryTimeout", new: "time.Since(o.began) < 0",
+	},
+	{
+		breaks: "a store that is full is waited for, as a holder is",
+		file:   "internal/retry/retry.go", run: "TestOutage$/Full", pkg: ".",
+		old: "o.began, longest = asked, longestPauseFull", new: "longest = longestPauseFull",
+	},
+	{
+		breaks: "those who wait for an overloaded store do not keep it overloaded",
+		file:   "internal/retry/retry.go", run: "TestPause",
+		old: "min(2*o.pause, longest)", new: "firstPause",
 	},
 	{
 		breaks: "a wait that ends during an outage does not say that the lock is held",

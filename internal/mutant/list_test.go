@@ -797,7 +797,7 @@ var mutants = []mutant{
 	{
 		breaks: "pglock: who waits puts up with a server that is down for a moment",
 		file:   "pglock/acquire.go", run: "TestCut/Granting",
-		old: "case !a.queued, time.Since(a.since) > driver.RetryTimeout:",
+		old: "case !again, ctx.Err() != nil, a.req.NoWait:",
 		new: "case true:",
 	},
 	{

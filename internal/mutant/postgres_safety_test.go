@@ -96,20 +96,14 @@ var postgresSafetyMutants = []mutant{
 	{
 		breaks: "pglock: who waits waits for a connection, too",
 		file:   "pglock/acquire.go", run: "TestCrowd",
-		old: "\tcase crowded(err): // all who wait",
-		new: "\tcase false: // all who wait",
+		old: "case !a.queued && !errors.Is(err, driver.ErrFull):",
+		new: "case !a.queued:",
 	},
 	{
 		breaks: "pglock: sessions that nobody uses make room for others",
 		file:   "pglock/acquire.go", run: "TestCrowd/Session",
 		old: "s != nil && crowded(err) && a.d.waits.none()",
 		new: "false && crowded(err) && a.d.waits.none()",
-	},
-	{
-		breaks: "snib: a PostgreSQL server without connections is waited for",
-		file:   "cmd/snib/internal/backend/postgres.go", run: "TestPostgresCrowd", pkg: "cmd/snib",
-		old: `postgresSays(err, "53") || postgresSays(err, "57P")`,
-		new: `postgresSays(err, "57P")`,
 	},
 	{
 		breaks: "snib: a PostgreSQL server that hangs does not keep snib from ending",

@@ -16,11 +16,15 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A transientError is the failure to open a store that a later attempt may not see. It matches [snib.ErrUnavailable].
+// A transientError is the failure to open a store that a later attempt may not see. It matches [snib.ErrUnavailable], and
+// [snib.ErrFull] if the store has no connection left.
 type transientError struct{ error }
 
-func (e transientError) Unwrap() error        { return e.error }
-func (e transientError) Is(target error) bool { return target == snib.ErrUnavailable }
+func (e transientError) Unwrap() error { return e.error }
+
+func (e transientError) Is(target error) bool {
+	return target == snib.ErrUnavailable || target == snib.ErrFull && full(e.error)
+}
 
 // marked returns the error of a store that did not open, as one that matches ErrUnavailable if it is transient.
 func marked(err error) error {
@@ -51,8 +55,15 @@ func transient(err error) bool {
 		return true
 	}
 	if reply, ok := errors.AsType[*redislock.ReplyError](err); ok {
-		return has(reply.Text, "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN") || strings.Contains(reply.Text, "max number of clients")
+		return has(reply.Text, "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN") || full(err)
 	}
-	// insufficient_resources, as too_many_connections is; the server shuts down, or starts
-	return postgresSays(err, "53") || postgresSays(err, "57P") || mySQLSays(err, 1040, 1053, 1203, 1226)
+	return full(err) || postgresSays(err, "53") || postgresSays(err, "57P") || mySQLSays(err, 1053) // lacks resources; shuts down, or starts
+}
+
+// full reports whether the server refused the connection because it has too many.
+func full(err error) bool {
+	if reply, ok := errors.AsType[*redislock.ReplyError](err); ok {
+		return strings.Contains(reply.Text, "max number of clients")
+	}
+	return postgresSays(err, "53300") || mySQLSays(err, 1040, 1203, 1226)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/retry"
 )
 
 // patience is how long we wait before we say so, and how often we then say more.
@@ -65,14 +65,7 @@ func (w *wanting) outage() error {
 	return w.trouble
 }
 
-// A store that was out of reach is tried again after a pause that doubles from the one to the other, with jitter.
-const (
-	minRetryPause = 100 * time.Millisecond
-	maxRetryPause = 4 * time.Second
-)
-
-// connect opens the store. If we may wait for the lock, a store that is out of reach is tried again for [driver.RetryTimeout], as
-// it is later, but no longer than we may wait, or a second; we say why. What is left of the wait is for the lock, at least a second
+// connect opens the store. If we may wait for the lock, a store that is out of reach is tried again as long as it is later, but no longer than we may wait, or a second; we say why. What is left of the wait is for the lock, at least a second
 // of it.
 func (w *wanting) connect() (*backend.Store, error) {
 	if w.noWait {
@@ -85,14 +78,16 @@ func (w *wanting) connect() (*backend.Store, error) {
 	began := time.Now()
 	done := make(chan result, 1)
 	go func() {
-		for pause := minRetryPause; ; pause = min(2*pause, maxRetryPause) {
+		for outage := (retry.Outage{}); ; {
+			asked := time.Now()
 			s, err := w.open(true)
-			if !errors.Is(err, snib.ErrUnavailable) || time.Since(began) >= driver.RetryTimeout {
+			pause, again := outage.Again(asked, err)
+			if !again {
 				done <- result{s, err}
 				return
 			}
 			w.failed(err)
-			time.Sleep(pause/2 + rand.N(pause))
+			time.Sleep(pause)
 		}
 	}()
 	var over <-chan time.Time

@@ -1,0 +1,45 @@
+// Package retry is about when a store that could not serve a request is asked again.
+package retry
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// Pauses double from the first to the longest, which is longer for a server that has no connection left: it is well, and
+// needs nothing but fewer clients.
+const (
+	firstPause       = 100 * time.Millisecond
+	longestPause     = 2 * time.Second
+	longestPauseFull = 8 * time.Second
+)
+
+// An Outage is a series of requests that a store could not serve. The zero value is one that has yet to begin.
+type Outage struct {
+	began time.Time     // when the first of them was sent
+	pause time.Duration // the last one, without its jitter
+}
+
+// Again reports whether a request that was sent at asked, and failed with err, is to be sent again, and after which pause.
+// It is if the store is unavailable, for [driver.RetryTimeout]; a store that is only full has answered, which begins a new
+// outage. Pauses grow and have jitter: a thousand processes that wait for an overloaded store must not keep it overloaded.
+func (o *Outage) Again(asked time.Time, err error) (pause time.Duration, ok bool) {
+	if !errors.Is(err, driver.ErrUnavailable) {
+		return 0, false
+	}
+	longest := longestPause
+	switch {
+	case o.pause == 0, time.Since(asked) > 2*driver.AnswerTimeout: // it has answered in between
+		*o = Outage{began: asked, pause: firstPause / 2}
+	case errors.Is(err, driver.ErrFull):
+		o.began, longest = asked, longestPauseFull
+	}
+	if time.Since(o.began) >= driver.RetryTimeout {
+		return 0, false
+	}
+	o.pause = min(2*o.pause, longest)
+	return o.pause/2 + rand.N(o.pause), true
+}

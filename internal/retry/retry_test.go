@@ -1,0 +1,93 @@
+package retry_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/retry"
+)
+
+// A store that does not answer is given up after RetryTimeout; one that is full is not, and one that answers in between begins anew.
+func TestOutage(t *testing.T) {
+	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
+	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
+	const never = 5 * time.Minute
+	tests := []struct {
+		name       string
+		takes      time.Duration // each request
+		answer     func(after time.Duration) error
+		begin, end time.Duration // between which it is given up
+	}{
+		{"Silent", 0, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 6*time.Second},
+		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 11*time.Second},
+		{"Full", 0, func(time.Duration) error { return full }, never, never + 12*time.Second},
+		{"Waited", 20 * time.Second, func(time.Duration) error { return silent }, never, never + 30*time.Second},
+		{"Refused", 0, func(time.Duration) error { return driver.ErrHeld }, 0, 0},
+		{"Ready", 0, func(time.Duration) error { return nil }, 0, 0},
+		{"FullFirst", 0, func(after time.Duration) error {
+			if after < 2*time.Minute {
+				return full
+			}
+			return silent
+		}, 2*time.Minute + driver.RetryTimeout - 12*time.Second, 2*time.Minute + driver.RetryTimeout + 12*time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var outage retry.Outage
+				began := time.Now()
+				for time.Since(began) < never {
+					asked := time.Now()
+					time.Sleep(tt.takes)
+					pause, ok := outage.Again(asked, tt.answer(time.Since(began)))
+					if !ok {
+						break
+					}
+					time.Sleep(pause)
+				}
+				if took := time.Since(began); took < tt.begin || took > tt.end {
+					t.Errorf("it was given up after %v, want %v to %v", took, tt.begin, tt.end)
+				}
+			})
+		})
+	}
+}
+
+// Pauses grow from a tenth of a second to a few, and no two who pause do so alike. For a server that is full they grow further.
+func TestPause(t *testing.T) {
+	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
+	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
+	tests := []struct {
+		after int // failures
+		err   error
+		mean  time.Duration
+	}{
+		{0, silent, 100 * time.Millisecond},
+		{3, silent, 800 * time.Millisecond},
+		{6, silent, 2 * time.Second},
+		{1000, silent, 2 * time.Second},
+		{0, full, 100 * time.Millisecond},
+		{6, full, 6400 * time.Millisecond},
+		{1000, full, 8 * time.Second},
+	}
+	for _, tt := range tests {
+		seen := map[time.Duration]bool{}
+		for range 100 {
+			var outage retry.Outage
+			for range tt.after {
+				outage.Again(time.Now(), tt.err)
+			}
+			pause, ok := outage.Again(time.Now(), tt.err)
+			if !ok || pause < tt.mean/2 || pause >= tt.mean*3/2 {
+				t.Errorf("after %d times %v: pause %v, %v, want about %v", tt.after, tt.err, pause, ok, tt.mean)
+			}
+			seen[pause] = true
+		}
+		if len(seen) < 50 {
+			t.Errorf("after %d times %v: %d different pauses in 100", tt.after, tt.err, len(seen))
+		}
+	}
+}
