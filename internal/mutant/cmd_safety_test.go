@@ -5,6 +5,11 @@ package mutant
 var cmdSafetyMutants = []mutant{
 	// mutants of what the command promises of signals, outages and secrets
 	{
+		breaks: "snib: names in JSON can't upset a terminal",
+		file:   "cmd/snib/internal/cli/output.go", run: "TestMarshalTerminal",
+		old: "case r == '\\n' || unicode.IsGraphic(r):", new: "case r == '\\n' || unicode.IsGraphic(r), true:",
+	},
+	{
 		breaks: "snib: a password that is not encoded is not taken for other parts of a URL",
 		file:   "cmd/snib/internal/backend/redisurl.go", run: "TestNoPartOfAPassword",
 		old: `strings.Contains(path+query, "@")`,

@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -79,23 +83,39 @@ func mode(st driver.Status) string {
 	return "exclusive"
 }
 
-// marshal is json.Marshal without the escapes that are for web pages only.
-func marshal(v any) ([]byte, error) {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fail(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
-	}
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
-}
+// marshal returns v as JSON, in one line. It has no escapes that are for web pages only, and all that keep names and labels
+// from upsetting a terminal.
+func marshal(v any) ([]byte, error) { return encode(v, "") }
 
 // printJSON prints v, indented, as one document.
 func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(outputTo{a.out})
+	text, err := encode(v, "  ")
+	if err != nil {
+		return err
+	}
+	return a.printf("%s\n", text)
+}
+
+func encode(v any, indent string) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return nil, fail(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
+	}
+	var safe []byte
+	for _, r := range strings.TrimSuffix(text.String(), "\n") {
+		switch {
+		case r == '\n' || unicode.IsGraphic(r): // a line feed is one of the document's own
+			safe = utf8.AppendRune(safe, r)
+		default: // within a string, where else there is ASCII only
+			for _, unit := range utf16.Encode([]rune{r}) {
+				safe = fmt.Appendf(safe, `\u%04x`, unit)
+			}
+		}
+	}
+	return safe, nil
 }
 
 // printf prints a part of the result.

@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -101,6 +103,29 @@ func TestExitCode(t *testing.T) {
 func TestMarshal(t *testing.T) {
 	if text, err := marshal(lockJSON{Name: "a<b>&\n"}); err != nil || !strings.HasPrefix(string(text), `{"name":"a<b>&\n",`) || strings.Contains(string(text), "\n") {
 		t.Errorf("marshal = %q, %v", text, err)
+	}
+}
+
+// TestMarshalTerminal: what can upset a terminal is escaped in JSON, and a reader gets it back.
+func TestMarshalTerminal(t *testing.T) {
+	const name = "a\u009b31m\x7f\u202eb\x1b[0m\U000e0001ä😀"
+	for _, indent := range []string{"", "  "} {
+		text, err := encode(lockJSON{Name: name}, indent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range strings.ReplaceAll(string(text), "\n", "") {
+			if !unicode.IsGraphic(r) {
+				t.Errorf("%q has %U in it", text, r)
+			}
+		}
+		if !strings.Contains(string(text), "ä😀") {
+			t.Errorf("%q escapes letters", text)
+		}
+		var back lockJSON
+		if err := json.Unmarshal(text, &back); err != nil || back.Name != name {
+			t.Errorf("read back: %q, %v, want %q", back.Name, err, name)
+		}
 	}
 }
 
