@@ -153,15 +153,16 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 
 // lock tries GET_LOCK in the session with the given key. The server gives a session the locks again that it has, so what
 // two names have in common is looked up here.
-func (s *session) lock(ctx context.Context, key string, le *lease) (start driver.Instant, got bool, err error) {
+func (s *session) lock(ctx context.Context, key string, le *lease) (driver.Instant, bool, error) {
 	l, err := s.get(ctx)
 	if err != nil {
-		return start, false, err
+		return driver.Instant{}, false, err
 	}
 	if l.key != key {
-		return start, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
+		return driver.Instant{}, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
 	}
-	start, err = l.do(ctx, func(ctx context.Context) error {
+	got := false // the call's, until it is answered: it goes on without us
+	start, err := l.do(ctx, func(ctx context.Context) error {
 		again, free := s.take(le)
 		if !free {
 			return nil
@@ -178,7 +179,7 @@ func (s *session) lock(ctx context.Context, key string, le *lease) (start driver
 		}
 		return nil
 	})
-	return start, got && err == nil, err
+	return start, err == nil && got, err
 }
 
 // take notes that a lease is to have its lock. It is free unless another lease has the same; the session has it again if

@@ -137,7 +137,7 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	asked := time.Now()
 	l, err := a.ask(ctx)
-	if !errors.Is(err, driver.ErrUnavailable) {
+	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // what the row has granted is withdrawn if there is an error
 		a.outage, a.trouble = retry.Outage{}, nil
 		return l, time.Hour, err
 	}
@@ -149,7 +149,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	case !a.queued && !errors.Is(err, driver.ErrFull): // the caller asks again
 		return nil, 0, err
 	}
-	return l, pause, fmt.Errorf("%w, as far as we know: %v", driver.ErrHeld, err) //nolint:errorlint // Await sleeps, and tries again
+	return nil, pause, fmt.Errorf("%w, as far as we know: %v", driver.ErrHeld, err) //nolint:errorlint // Await sleeps, and tries again
 }
 
 // ask sends the request.
@@ -238,7 +238,8 @@ func (d *Driver) term(req driver.Request) int64 {
 }
 
 // withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire. If the
-// server does not hear of it, a place in the queue lapses with waiterLife, and a hold with its TTL.
+// server does not hear of it before the driver is closed, a place in the queue lapses with waiterLife, and a hold with its
+// TTL.
 func (a *attempt) withdraw(ctx context.Context, granted bool) {
 	if a.req.NoWait && !granted && a.trouble == nil && ctx.Err() == nil {
 		return // the server said no
@@ -248,7 +249,7 @@ func (a *attempt) withdraw(ctx context.Context, granted bool) {
 	err := a.d.patiently(ctx, func() error {
 		return a.d.query(ctx, a.d.sql.withdraw, []any{a.req.Name, a.entry.Nonce}, nil)
 	})
-	if err != nil && a.d.session != nil {
-		a.d.session.tidy(a.req.Name, a.entry.Nonce)
+	if err != nil {
+		a.d.tidy(a.req.Name, a.entry.Nonce)
 	}
 }

@@ -97,6 +97,40 @@ func refused(t testing.TB, d driver.Driver, name, when string) {
 	}
 }
 
+// goAcquire asks for a lock that it does not get, and returns where the error will be.
+func goAcquire(ctx context.Context, d driver.Driver, req driver.Request) <-chan error {
+	answer := make(chan error, 1)
+	go func() {
+		_, err := d.Acquire(ctx, req)
+		answer <- err
+	}()
+	return answer
+}
+
+// awaitHolder waits until the row of a lock has a holder.
+func awaitHolder(t testing.TB, d *pglock.Driver, name string) {
+	t.Helper()
+	livetest.Await(t, "holder", func() error {
+		st, err := d.Status(t.Context(), name)
+		if err == nil && len(st.Holders) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+}
+
+// free waits until a lock can be had, and gives it back.
+func free(t testing.TB, d driver.Driver, name string) {
+	t.Helper()
+	livetest.Await(t, "lock that is free", func() error {
+		l, err := d.Acquire(t.Context(), noWait(name, "a stranger"))
+		if err == nil {
+			err = l.Release(t.Context())
+		}
+		return err
+	})
+}
+
 func must(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
 	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {

@@ -136,8 +136,8 @@ func (l *lease) Release(ctx context.Context) error {
 		freed, err = l.d.change(ctx, l.d.sql.release, args)
 	}
 	if err != nil {
-		if s := l.d.session; s != nil {
-			s.tidy(l.req.Name, l.nonce)
+		if l.d.session != nil {
+			l.d.tidy(l.req.Name, l.nonce)
 		}
 		return err // as it is: the caller may say it again
 	}

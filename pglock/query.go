@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sniblock/snib/internal/life"
 	"github.com/sniblock/snib/internal/retry"
 )
 
@@ -49,6 +50,28 @@ func (d *Driver) patiently(ctx context.Context, run func() error) error {
 			return err
 		}
 	}
+}
+
+// tidy removes an entry from a row in the background, when that failed at the time for it: it would keep the lock for its TTL,
+// and in a session for ever.
+func (d *Driver) tidy(name, nonce string) {
+	d.life.Go(func() {
+		again := time.NewTicker(refreshEvery)
+		defer again.Stop()
+		for {
+			select {
+			case <-again.C:
+			case <-d.life.Done():
+				return
+			}
+			ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
+			err := d.query(ctx, d.sql.withdraw, []any{name, nonce}, nil)
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+	})
 }
 
 func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []any, scan func(pgx.Rows) error) error {

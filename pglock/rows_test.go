@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -579,11 +582,62 @@ func TestCancelled(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	livetest.Await(t, "lock that is free", func() error {
-		l, err := d.Acquire(t.Context(), noWait("stuck", "c"))
-		if err == nil {
-			err = l.Release(t.Context())
+	free(t, d, "stuck")
+}
+
+// A request that was given up, and could not be withdrawn because the server was out of reach, is withdrawn when it is back.
+// Until then the server grants it, which does not know that nobody waits for it.
+func TestWithdrawnLater(t *testing.T) {
+	server := pgtest.Start(t)
+	pool := dial(t, server.URL())
+	var down atomic.Bool
+	var refused atomic.Int32 // connections
+	conf := func(c *pgxpool.Config) {
+		c.MaxConns = 1 // so that the withdrawal takes a new one
+		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if down.Load() {
+				refused.Add(1)
+				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
 		}
-		return err
+	}
+	d, other := newDriver(t, dialWith(t, server.URL(), conf)), newDriver(t, pool)
+	release(t, acquire(t, d, request("late", "first")))
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "UPDATE snib_locks SET used = used WHERE name = 'late'"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req := request("late", "a")
+	req.TTL = 10 * time.Minute // or its end would do
+	answer := goAcquire(ctx, d, req)
+	livetest.Await(t, "request that waits for the row", func() error {
+		if query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == 0 {
+			return errors.New("nobody waits")
+		}
+		return nil
 	})
+	down.Store(true)
+	cancel()
+	if err := <-answer; !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v, want Canceled", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitHolder(t, other, "late")
+	livetest.Await(t, "withdrawal, and cancel request of the client, that fail", func() error {
+		if n := refused.Load(); n < 2 {
+			return fmt.Errorf("%d connections were refused", n)
+		}
+		return nil
+	})
+	down.Store(false)
+	free(t, other, "late")
 }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -148,20 +147,21 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 }
 
 // lock tries the advisory lock in the session with the given key.
-func (s *session) lock(ctx context.Context, key int32, le *lease) (start driver.Instant, got bool, err error) {
+func (s *session) lock(ctx context.Context, key int32, le *lease) (driver.Instant, bool, error) {
 	l, err := s.get(ctx)
 	if err != nil {
-		return start, false, err
+		return driver.Instant{}, false, err
 	}
 	if l.key != key {
-		return start, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
+		return driver.Instant{}, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
 	}
 	s.mu.Lock()
 	_, again := s.held[le.nonce]
 	le.asking = true
 	s.mu.Unlock()
 	call := le.key().call("pg_try_advisory_lock", le.req.Shared || le.req.Slots > 0)
-	start, err = l.do(ctx, func(ctx context.Context) error {
+	got := false // the call's, until it is answered: it goes on without us
+	start, err := l.do(ctx, func(ctx context.Context) error {
 		switch {
 		case s.wasDropped(le):
 			return driver.ErrLost // whoever asked did not wait for it
@@ -182,7 +182,7 @@ func (s *session) lock(ctx context.Context, key int32, le *lease) (start driver.
 		le.grants()
 		return nil
 	})
-	return start, got && err == nil, err
+	return start, err == nil && got, err
 }
 
 func (s *session) wasDropped(le *lease) bool {
@@ -222,27 +222,6 @@ func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
 			return nil
 		}
 		return l.unlock(ctx, le)
-	})
-}
-
-// tidy removes from a row what could not be removed when it was time to: in a session nothing else ends it.
-func (s *session) tidy(name, nonce string) {
-	s.d.life.Go(func() {
-		again := time.NewTicker(refreshEvery)
-		defer again.Stop()
-		for {
-			select {
-			case <-again.C:
-			case <-s.d.life.Done():
-				return
-			}
-			ctx, cancel := context.WithTimeout(s.d.life.Context(), life.Longest)
-			err := s.d.query(ctx, s.d.sql.withdraw, []any{name, nonce}, nil)
-			cancel()
-			if err == nil {
-				return
-			}
-		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package pglock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -32,6 +33,7 @@ func TestSession(t *testing.T) {
 		{"BreakFreesTheKey", breakFreesTheKey},
 		{"DeadSessionIsFree", deadSessionIsFree},
 		{"EndsWhileGranted", endsWhileGranted},
+		{"GivenUpWhileGranted", givenUpWhileGranted},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
@@ -251,4 +253,27 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	release(t, l)
 	release(t, acquire(t, other, noWait("ends", "b")))
+}
+
+// givenUpWhileGranted gives a request up when the row has granted a lease, and the advisory lock is asked for.
+func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	proxy := livetest.NewProxy(t, server.Addr())
+	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
+	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
+	heal := proxy.Stall()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	answer := goAcquire(ctx, d, request("given up", "a"))
+	awaitHolder(t, other, "given up")
+	enough := errors.New("enough")
+	cancel(enough)
+	if err := <-answer; !errors.Is(err, enough) {
+		t.Errorf("Acquire = %v, want %v", err, enough)
+	}
+	heal()
+	free(t, other, "given up")
 }

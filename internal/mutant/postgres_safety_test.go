@@ -4,6 +4,16 @@ package mutant
 
 var postgresSafetyMutants = []mutant{
 	{
+		breaks: "pglock: a session gives up what the row had granted to a request that was given up",
+		file:   "pglock/acquire.go", run: "TestSession$/GivenUpWhileGranted",
+		old: "	if l != nil || !errors.Is(err, driver.ErrUnavailable) {", new: "	if l = nil; !errors.Is(err, driver.ErrUnavailable) {",
+	},
+	{
+		breaks: "pglock: a request that was given up during an outage is withdrawn after it",
+		file:   "pglock/acquire.go", run: "TestWithdrawnLater",
+		old: "		a.d.tidy(a.req.Name, a.entry.Nonce)\n", new: "",
+	},
+	{
 		breaks: "pglock: a hold is in its row when a notification says that it was broken",
 		file:   "pglock/listen.go", run: "TestForgedNotifications",
 		old: "case err != nil, !s.holds(l.nonce) && !l.broken():",
