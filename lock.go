@@ -252,12 +252,12 @@ func (h *hold) leave() error {
 		return lost
 	}
 	if h.isLost() {
-		lost, ended := h.lossError(), le.ended != nil
+		lost := h.lossError()
 		c.mu.Unlock()
 		over.run()
 		// The store may still keep the lock for us. Others need not wait until it lapses, unless that is the point.
-		if !ended && l.conf.lockDelay == 0 {
-			_, _ = c.release(le.granted, l.conf.releaseTimeout)
+		if l.conf.lockDelay == 0 {
+			h.releaseLost()
 		}
 		return lost
 	}
@@ -340,6 +340,31 @@ func (e ending) run() {
 	h.told = true
 	if h.lost != nil {
 		close(h.lost)
+	}
+	h.lapseLater()
+}
+
+// lapseLater releases the lease of a lost hold at the end of its TTL, if the tenure is a session. The session lives on, and the
+// lease with it, if nobody calls Release, or if Release does not ask the store because of a LockDelay. It is called with core.mu
+// held, after the holder has been told.
+func (h *hold) lapseLater() {
+	c, le := h.locker.core, h.lease
+	if c.info.Tenure != driver.TenureSession || c.isClosed {
+		return
+	}
+	end := le.start.Add(le.ttl + h.locker.conf.lockDelay)
+	time.AfterFunc(end.Left(driver.Now()), h.releaseLost)
+}
+
+// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a living hold of the same owner relies
+// on it.
+func (h *hold) releaseLost() {
+	c, le := h.locker.core, h.lease
+	c.mu.Lock()
+	ended := le.ended != nil
+	c.mu.Unlock()
+	if !ended && !c.isOwned(le.owner, le.name) {
+		_, _ = c.release(le.granted, h.locker.conf.releaseTimeout)
 	}
 }
 

@@ -229,6 +229,73 @@ func TestLockDelayOfSession(t *testing.T) {
 	})
 }
 
+// Where a lease ends with its session, one of a hold that was lost is released when its TTL and the delay are over, although the
+// session lives on and no renewal has failed.
+func TestLostLeaseOfSession(t *testing.T) {
+	const length, session, maxHold, delay = 24 * time.Hour, time.Minute, 5 * time.Second, 20 * time.Second
+	tests := []struct {
+		name    string
+		opts    []snib.Option
+		release bool
+		closed  time.Duration
+	}{
+		{"NotReleased", nil, false, session},
+		{"Released", nil, true, maxHold},
+		{"DelayNotReleased", []snib.Option{snib.LockDelay(delay)}, false, session},
+		{"DelayReleased", []snib.Option{snib.LockDelay(delay)}, true, session},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(memlock.Store)
+				d := newSpy(store)
+				d.info = func(i driver.Info) driver.Info {
+					i.Tenure, i.SessionTTL = driver.TenureSession, session
+					return i
+				}
+				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+					req.TTL = length
+					l, err := d.Driver.Acquire(ctx, req)
+					return &ofSession{l}, err
+				}
+				ours, theirs := open(t, d, append(test.opts, snib.MaxHold(maxHold))...), open(t, store.Open())
+				lock, began := acquire(t, ours, "a"), time.Now()
+				<-lock.Lost()
+				if test.release {
+					wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
+				}
+				release(t, acquire(t, theirs, "a"))
+				if got := time.Since(began); got != test.closed {
+					t.Errorf("the lock was closed for %v, want %v", got, test.closed)
+				}
+				wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
+			})
+		})
+	}
+}
+
+// An owner that gets the lease of its lost hold again keeps it.
+func TestLostLeaseOfOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		d.info = func(i driver.Info) driver.Info {
+			i.Tenure, i.SessionTTL = driver.TenureSession, time.Minute
+			return i
+		}
+		l := open(t, d, snib.Owner("o"), snib.TTL(time.Minute))
+		lost := acquire(t, l.With(snib.MaxHold(time.Second)), "a")
+		<-lost.Lost()
+		lock := acquire(t, l, "a")
+		time.Sleep(time.Hour)
+		wantErr(t, "Release of what was lost", lost.Release(), snib.ErrLost)
+		if _, releases := d.count(); releases > 0 {
+			t.Errorf("the store was asked for %d releases", releases)
+		}
+		release(t, lock)
+	})
+}
+
 // ofSession is a lease that lasts as long as a session of a minute.
 type ofSession struct{ driver.Lease }
 

@@ -72,6 +72,12 @@ func TestHolderToldAfterCut(t *testing.T) {
 	jobtest.AwaitLoss(t, second, livetest.Patience)
 }
 
+// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+func TestLapse(t *testing.T) {
+	server := etcdtest.Start(t)
+	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })
+}
+
 // A lease that was ended by force is not handed on inside the process.
 func TestStaleHandOver(t *testing.T) {
 	server := etcdtest.Start(t)

@@ -347,6 +347,15 @@ func TestHerd(t *testing.T) {
 	})
 }
 
+// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+func TestLapse(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	jobtest.Lapse(t, func() driver.Driver {
+		return mysqllock.NewSession(dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
+	})
+}
+
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

@@ -84,6 +84,12 @@ func TestLeaseEnds(t *testing.T) {
 	release(t, rest)
 }
 
+// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+func TestLapse(t *testing.T) {
+	server := zktest.Single(t)
+	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
+}
+
 // A lease that was ended by force is not handed on inside the process.
 func TestStaleHandOver(t *testing.T) {
 	server := zktest.Single(t)

@@ -5,6 +5,21 @@ package mutant
 // coreSafetyMutants are those of what the core promises when the store ends a lease, hangs, or is unavailable.
 var coreSafetyMutants = []mutant{
 	{
+		breaks: "the lease of a hold that was lost does not last with its session",
+		file:   "lock.go", run: "TestLostLeaseOfSession",
+		old: "	h.lapseLater()\n", new: "",
+	},
+	{
+		breaks: "the lease of a hold that was lost lasts for its TTL and the delay, also in a session",
+		file:   "lock.go", run: "TestLostLeaseOfSession/Delay",
+		old: "le.start.Add(le.ttl + h.locker.conf.lockDelay)", new: "le.start.Add(le.ttl)",
+	},
+	{
+		breaks: "what an owner holds again is not released with its lost hold",
+		file:   "lock.go", run: "TestLostLeaseOfOwner",
+		old: "if !ended && !c.isOwned(le.owner, le.name) {", new: "if !ended {",
+	},
+	{
 		breaks: "a lease is handed over only if the store has just confirmed it",
 		file:   "queue.go", run: "TestStaleHandOver",
 		old: "case now.Sub(le.start) < confirmInterval:", new: "case true:",

@@ -989,8 +989,8 @@ var mutants = []mutant{
 	{
 		breaks: "a hold that was lost is released in spite of its delay",
 		file:   "lock.go", run: "TestLockDelay$",
-		old: "if !ended && l.conf.lockDelay == 0 {",
-		new: "if !ended {",
+		old: "if l.conf.lockDelay == 0 {",
+		new: "if l.conf.lockDelay >= 0 {",
 	},
 	{
 		breaks: "a lease passes to a hold with another delay",
