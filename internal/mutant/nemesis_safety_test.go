@@ -22,6 +22,18 @@ var nemesisMutants = []mutant{
 		new: "sum > 1000*untoldTolerance {",
 	},
 	{
+		breaks: "internal/nemesis: a holder of a broken lease who is told too late is found",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "			if sum > within {",
+		new: "			if sum > 1000*within {",
+	},
+	{
+		breaks: "internal/nemesis: a holder of a broken lease is not to blame while it was stopped",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "believed.without(h.off)",
+		new: "believed.without(nil)",
+	},
+	{
 		breaks: "internal/nemesis: more holders than slots are found",
 		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
 		old: "		if n > h.Slots {",

@@ -15,14 +15,17 @@ import (
 	"github.com/sniblock/snib/internal/nemesis/history"
 )
 
-// stale is a driver that confirms leases without asking the store, and never says that one was lost.
-type stale struct{ inspected }
+// mute is a driver that says that a lease was lost only when it is to be renewed.
+type mute struct{ inspected }
 
 // Acquire implements [driver.Driver].
-func (s stale) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+func (m mute) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	req.OnLost = nil
-	return s.inspected.Acquire(ctx, req)
+	return m.inspected.Acquire(ctx, req)
 }
+
+// stale is a driver that confirms leases without asking the store.
+type stale struct{ inspected }
 
 // Renew implements [driver.Driver].
 func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {
@@ -55,6 +58,10 @@ var controls = []control{
 	{
 		name: "deaf", start: startSQLite, wrong: func(j *Job) { j.Deaf = true }, faults: []string{"break", history.StopWorker}, rows: sqliteRows,
 		want: []history.Fact{history.Untold},
+	},
+	{
+		name: "mute", start: startRedis(), wrong: func(j *Job) { j.Mute = true }, faults: []string{"break"}, rows: redisRows,
+		want: []history.Fact{history.Unhinted},
 	},
 	{
 		name: "stale", start: startSQLite, wrong: func(j *Job) { j.Stale = true }, faults: []string{"break", history.StopWorker}, rows: sqliteRows,
@@ -94,7 +101,7 @@ func (c control) run(t *testing.T) {
 	}
 	w.keep(c.faults)
 	w.begin(workers)
-	rules := history.Rules{Allowed: allowances(c.rows)}
+	rules := setup{rows: c.rows}.rules(w.admin.Info())
 	for began := time.Now(); ; w.torment(time.Second) {
 		for _, v := range history.Check(w.events(), rules).Violations {
 			if v.Allowed == "" && slices.Contains(c.want, v.Fact) {

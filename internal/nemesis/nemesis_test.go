@@ -16,6 +16,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/nemesis/history"
 )
@@ -97,6 +98,15 @@ func selected(t *testing.T) []setup {
 // bound is within what everybody goes on after the heal.
 func (s setup) bound() time.Duration { return longTTL + 5*time.Second + s.settle }
 
+// rules are what a run of the set-up is judged by, on such a store.
+func (s setup) rules(info driver.Info) history.Rules {
+	rules := history.Rules{Bound: s.bound(), Allowed: allowances(s.rows)}
+	if info.TellsLoss {
+		rules.Hint = hint
+	}
+	return rules
+}
+
 // run runs a set-up and judges it. It fails t for what is not allowed.
 func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) history.Report {
 	t.Helper()
@@ -109,7 +119,13 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 		w.keep(strings.Split(*only, ","))
 	}
 	w.run(workers, long, s.bound())
-	r := history.Check(w.events(), history.Rules{Bound: s.bound(), Allowed: allowances(s.rows)})
+	info := w.admin.Info()
+	r := history.Check(w.events(), s.rules(info))
+	for _, row := range s.rows {
+		if row.fault == "break" && (row.told == hintRow.told) != info.TellsLoss {
+			t.Errorf("the holder is told of the fault %q %q, but TellsLoss is %v", row.fault, row.told, info.TellsLoss)
+		}
+	}
 	for name := range r.Faults {
 		if !slices.ContainsFunc(s.rows, func(row row) bool { return row.fault == name }) {
 			t.Errorf("there is no row for the fault %q", name)

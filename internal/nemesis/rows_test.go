@@ -53,6 +53,8 @@ const (
 	byClock  = "in order if the clock is right"
 	atOnce   = "others, at once"
 	atEnd    = "others, at the end of the lease"
+	hinted   = "that it is lost, at once"
+	renewed  = "that it is lost, by its next renewal"
 	before   = "that it is lost, before its lease ends"
 	nothing  = "nothing: it keeps the lock"
 	noHolder = "nobody is left to be told"
@@ -68,14 +70,26 @@ const unbounded = 1000 * time.Hour
 // renewal is until when a holder has asked the store about its lease for certain.
 const renewal = 4 * time.Second
 
-// leaseRows are those of stores whose leases have a TTL of their own.
+// hint is until when a holder is told that its lease was broken, where the store tells so at once. The longest leases are renewed later.
+const hint = 2 * time.Second
+
+// hintRow and renewalRow say what becomes of a hold that is broken, where [driver.Info].TellsLoss is set, and where it is not.
+var (
+	hintRow = row{
+		fault: "break", told: hinted, next: atOnce, tokens: inOrder,
+		allows: given, while: hint, why: "an operator gives the lock away before its holder is told",
+	}
+	renewalRow = row{
+		fault: "break", told: renewed, next: atOnce, tokens: inOrder,
+		allows: given, while: renewal, why: "an operator gives the lock away before its holder is told",
+	}
+)
+
+// leaseRows are those of stores whose leases have a TTL of their own, and that tell holders of a loss.
 var leaseRows = []row{
 	{fault: history.KillWorker, told: noHolder, next: atEnd, tokens: inOrder},
 	{fault: history.StopWorker, told: "that it is lost, when it goes on, if its lease is over", next: atEnd, tokens: inOrder},
-	{
-		fault: "break", told: "that it is lost, by its next renewal or by a hint before", next: atOnce, tokens: inOrder,
-		allows: given, while: renewal, why: "an operator gives the lock away before its holder is told",
-	},
+	hintRow,
 }
 
 // networkRows are those of set-ups with proxies.
@@ -96,19 +110,19 @@ var diskRows = []row{
 	{fault: "fsync", told: before + ", unless the server is back by then", next: atEnd, tokens: inOrder},
 }
 
-var sqliteRows = with(leaseRows, row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder,
+var sqliteRows = with(leaseRows, renewalRow, row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder,
 	allows: []history.Fact{history.Twice}, while: interval, why: again})
 
 var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
 	row{
-		fault: "flush", told: "that it is lost, by its next renewal", next: atOnce, tokens: byClock,
+		fault: "flush", told: renewed, next: atOnce, tokens: byClock,
 		allows: given, while: renewal, why: "who deletes the keys of locks gives them away",
 	},
 )
 
 var redisRows = with(slices.DeleteFunc(slices.Clone(redisAOFRows), func(r row) bool { return r.fault == "fsync" }),
-	row{fault: "kill-server", told: "that it is lost, by its next renewal", next: "others, when the leases that may be forgotten are over", tokens: byClock},
+	row{fault: "kill-server", told: renewed, next: "others, when the leases that may be forgotten are over", tokens: byClock},
 )
 
 var sentinelRows = slices.Concat(leaseRows, []row{
@@ -135,15 +149,17 @@ var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
 )
 
-var mysqlRows = pgRows
+var mysqlRows = with(pgRows, renewalRow)
 
 // The rows of a primary whose replica takes its place.
 var (
 	promoteRows = with(leaseRows, row{fault: "promote", told: nothing, next: atEnd, tokens: inOrder})
 	lagRows     = with(leaseRows, row{
-		fault: "promote", told: "that it is lost, by its next renewal", next: atOnce, tokens: byClock,
+		fault: "promote", told: renewed, next: atOnce, tokens: byClock,
 		allows: given, while: renewal, why: "a replica that lags has forgotten leases",
 	})
+	mysqlPromoteRows = with(promoteRows, renewalRow)
+	mysqlLagRows     = with(lagRows, renewalRow)
 )
 
 // sessionRows are those of stores where locks end with a session.
@@ -155,21 +171,21 @@ var sessionRows = with(leaseRows,
 
 // connectionRows are those of stores where a session ends with its connection.
 var connectionRows = with(slices.Concat(sessionRows, networkRows, serverRows),
-	row{fault: "cut", told: "that it is lost, at once", next: "others, when the server knows", tokens: inOrder,
+	row{fault: "cut", told: hinted, next: "others, when the server knows", tokens: inOrder,
 		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
 		why: "both ends hear at the same time that the connection is gone"},
-	row{fault: "fsync", told: "that it is lost, at once", next: "others, when the server is back", tokens: inOrder,
+	row{fault: "fsync", told: hinted, next: "others, when the server is back", tokens: inOrder,
 		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
-	row{fault: "kill-server", told: "that it is lost, at once", next: "others, when the server is back", tokens: inOrder,
+	row{fault: "kill-server", told: hinted, next: "others, when the server is back", tokens: inOrder,
 		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
-	row{fault: "kill-session", told: "that it is lost, at once", next: atOnce, tokens: inOrder,
+	row{fault: "kill-session", told: hinted, next: atOnce, tokens: inOrder,
 		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
 		why: "an operator gives the lock away before its holder is told"},
 )
 
 var (
 	pgSessionRows    = connectionRows
-	mysqlSessionRows = connectionRows
+	mysqlSessionRows = with(connectionRows, renewalRow)
 )
 
 var zkRows = with(slices.Concat(sessionRows, networkRows, serverRows),
@@ -184,14 +200,14 @@ var etcdRows = with(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "kill-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
 	row{fault: "stop-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
 	row{fault: "partition", told: nothing + ", if it reaches the majority in time", next: "others, when the session ends", tokens: inOrder},
-	row{fault: "kill-session", told: "that it is lost, by its next keep-alive", next: atOnce, tokens: inOrder,
-		allows: given, while: 2 * time.Second, why: "an operator gives the lock away before its holder is told"},
+	row{fault: "kill-session", told: hinted, next: atOnce, tokens: inOrder,
+		allows: given, while: hint, why: "an operator gives the lock away before its holder is told"},
 )
 
 // The rows of set-ups whose clocks are set.
 var (
 	forwardRows = with(networkRows, row{
-		fault: string(forward), told: "that it is lost, by its next renewal", next: atOnce, tokens: inOrder,
+		fault: string(forward), told: renewed, next: atOnce, tokens: inOrder,
 		allows: given, while: renewal, why: "leases end by the server's clock",
 	})
 	redlockForwardRows = with(networkRows, row{
@@ -202,7 +218,7 @@ var (
 		allows: []history.Fact{history.Stuck, history.Leftover}, on: []string{"minhold", "cron"}, while: unbounded, why: "MinHold counts by the server's clock",
 	})
 	redisBackRows = with(slices.Concat(backRows, serverRows), row{
-		fault: "kill-server", told: "that it is lost, by its next renewal", next: "others, when the leases that may be forgotten are over", tokens: "go back with the clock",
+		fault: "kill-server", told: renewed, next: "others, when the leases that may be forgotten are over", tokens: "go back with the clock",
 		allows: []history.Fact{history.Order}, while: unbounded, why: "a server that remembers nothing counts tokens by its clock",
 	})
 )

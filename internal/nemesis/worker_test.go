@@ -41,6 +41,7 @@ type Job struct {
 	Abandon bool          // some holds that were lost are not released until the end
 	Quiet   bool          // it does less, so that it hears of a loss by nothing else, and holds locks for longer
 	Deaf    bool          // it does not listen when it is told: a negative control
+	Mute    bool          // its driver does not tell of a loss before the next renewal: a negative control
 	Stale   bool          // its driver hands on leases that it has not asked the store about: a negative control
 }
 
@@ -68,6 +69,9 @@ func (j Job) work(ctx context.Context) error {
 		case <-ctx.Done():
 			return err
 		}
+	}
+	if j.Mute || j.Stale {
+		d = mute{d.(inspected)}
 	}
 	if j.Stale {
 		d = stale{d.(inspected)}

@@ -279,13 +279,20 @@ func (w *world) breakLock() {
 		return
 	}
 	s := held[w.r.IntN(len(held))]
-	w.ids++
-	id := w.ids
-	w.event(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
-	for _, h := range s.Holders {
-		_ = inspector.Break(ctx, s.Name, h.Owner, h.Token) // the hold may have ended
+	if w.r.IntN(2) == 0 { // a hold that is renewed late, and has to be told before that
+		left := func(s driver.Status) time.Duration { return s.Holders[0].Left }
+		s = slices.MaxFunc(held, func(a, b driver.Status) int { return cmp.Compare(left(a), left(b)) })
 	}
-	w.event(history.Event{Kind: history.End, Fault: "break", ID: id})
+	for _, h := range s.Holders {
+		w.ids++
+		id := w.ids
+		w.event(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
+		token := h.Token
+		if err := inspector.Break(ctx, s.Name, h.Owner, h.Token); err != nil { // the hold may have ended
+			token = 0
+		}
+		w.event(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})
+	}
 }
 
 // A server can be killed, started again, and stopped.

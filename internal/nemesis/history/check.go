@@ -16,6 +16,7 @@ type Fact string
 const (
 	Exclusion Fact = "exclusion" // more hold a lock than may, and each of them had been told that it is valid
 	Untold    Fact = "untold"    // somebody got the lock while the former holder's validity was over, and it was not told
+	Unhinted  Fact = "unhinted"  // the lease of a holder was broken, and it was not told within [Rules.Hint]
 	Order     Fact = "order"     // a hold has no greater token than one before it
 	Early     Fact = "early"     // MinHold or LockDelay was not kept
 	Twice     Fact = "twice"     // a tick of a schedule was run twice
@@ -24,7 +25,7 @@ const (
 )
 
 // Facts are all of them, in the order of tables.
-func Facts() []Fact { return []Fact{Exclusion, Untold, Order, Early, Twice, Stuck, Leftover} }
+func Facts() []Fact { return []Fact{Exclusion, Untold, Unhinted, Order, Early, Twice, Stuck, Leftover} }
 
 // An Allowance is a stated assumption of a set-up: what may go wrong there under a fault.
 type Allowance struct {
@@ -38,6 +39,7 @@ type Allowance struct {
 // Rules are what a run is judged by.
 type Rules struct {
 	Bound   time.Duration // within which everybody gets every lock after the heal
+	Hint    time.Duration // within which a holder is told that its lease was broken; 0 if it need not be before its next renewal
 	Allowed []Allowance
 }
 
@@ -93,6 +95,7 @@ func Check(events []Event, rules Rules) Report {
 		r.Violations = append(r.Violations, slots(holds)...)
 		r.Violations = append(r.Violations, order(holds)...)
 		r.Violations = append(r.Violations, early(holds, s)...)
+		r.Violations = append(r.Violations, unhinted(holds, s, rules.Hint)...)
 		r.Violations = append(r.Violations, twice(holds)...)
 	}
 	r.Violations = append(r.Violations, s.stuck(rules.Bound)...)
@@ -236,6 +239,30 @@ func early(holds []*Hold, s *story) []Violation {
 			}
 			if h.conflicts(o) && o.Acquired >= h.End {
 				found = append(found, Violation{Early, h.Name, o.Acquired, reserved, fmt.Sprintf("%v comes too early after %v", o, h), ""})
+			}
+		}
+	}
+	return found
+}
+
+// unhinted finds holds whose lease was broken, and whose holders, running, went on to believe for longer than within.
+func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
+	if within == 0 {
+		return nil
+	}
+	var found []Violation
+	for _, f := range s.faults {
+		for _, h := range holds {
+			if f.token == 0 || f.lock != h.Name || !h.isOf(f.token) || h.Acquired > f.during.from {
+				continue
+			}
+			believed := span{f.during.until, min(h.End, h.Sure)}
+			var sum time.Duration
+			for _, piece := range believed.without(h.off) {
+				sum += time.Duration(piece.until - piece.from)
+			}
+			if sum > within {
+				found = append(found, Violation{Unhinted, h.Name, believed.from, believed.until, fmt.Sprintf("%v after the %s", h, f.name), ""})
 			}
 		}
 	}

@@ -40,6 +40,16 @@ func (l *log) fault(name, worker string, from, until float64) {
 	l.add(End, worker, id, until, set)
 }
 
+// broken is a hold of a at 1 that is valid until 9, the lease of a token that is broken at 2, and a's being told.
+func (l *log) broken(token uint64, told float64, more ...func(*Event)) {
+	id := l.hold("a", "x", 7, 1, more...)
+	l.add(Valid, "a", id, 1.5, valid(7500*time.Millisecond))
+	l.fault("break", "", 2, 2.1)
+	begin, end := &(*l)[len(*l)-2], &(*l)[len(*l)-1]
+	begin.Name, end.Token = "x", token
+	l.add(Told, "a", id, told)
+}
+
 func shared(e *Event)                    { e.Shared = true }
 func two(e *Event)                       { e.Slots = 2 }
 func tick(e *Event)                      { e.Tick = 7 }
@@ -150,6 +160,23 @@ func TestCheck(t *testing.T) {
 			l.hold("b", "x", 2, 1.3)
 			l.fault(KillWorker, "a", 1.4, 1.4)
 		}, []Fact{Exclusion}},
+		{"Broken", func(l *log) { l.broken(7, 4) }, nil},
+		{"BrokenAndNotTold", func(l *log) { l.broken(7, 4.2) }, []Fact{Unhinted}},
+		{"BrokenAfterAHandOver", func(l *log) { l.broken(5, 4.2) }, []Fact{Unhinted}},
+		{"OtherReaderBroken", func(l *log) { l.broken(5, 4.2, shared) }, nil},
+		{"NotBroken", func(l *log) { l.broken(0, 4.2) }, nil},
+		{"BrokenBefore", func(l *log) { l.broken(8, 4.2) }, nil},
+		{"BrokenAndStopped", func(l *log) {
+			l.broken(7, 5.2)
+			l.fault(StopWorker, "a", 2.5, 4)
+		}, nil},
+		{"BrokenAndOver", func(l *log) { // at the end of its validity
+			id := l.hold("a", "x", 7, 1)
+			l.fault("break", "", 2, 2.1)
+			(*l)[len(*l)-2].Name, (*l)[len(*l)-1].Token = "x", 7
+			l.add(Told, "a", id, 4.2)
+		}, nil},
+
 		{"Stopped", func(l *log) { // and told when it goes on
 			id := l.hold("a", "x", 1, 1)
 			l.fault(StopWorker, "a", 1.1, 5)
@@ -276,7 +303,7 @@ func TestCheck(t *testing.T) {
 			slices.SortStableFunc(l, func(a, b Event) int { return int(a.At - b.At) })
 			l = append(l, Event{At: l[len(l)-1].At + sec(0.5), Kind: Start, Worker: "z"}) // the logs go on
 			var got []Fact
-			r := Check(l, Rules{Bound: 5 * time.Second})
+			r := Check(l, Rules{Bound: 5 * time.Second, Hint: 2 * time.Second})
 			for _, v := range r.Violations {
 				got = append(got, v.Fact)
 			}

@@ -37,7 +37,7 @@ const (
 // Events of the test that breaks things. ID joins begin and end.
 const (
 	Begin Kind = "begin" // of a fault; Name is the lock that it is about, if it is about one
-	End   Kind = "end"   // of a fault
+	End   Kind = "end"   // of a fault; Token is that of the lease that it has ended, if it has ended one
 	Heal  Kind = "heal"  // no fault comes after this
 	Left  Kind = "left"  // the store still shows a holder or a waiter after all workers have ended
 )

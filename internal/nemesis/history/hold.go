@@ -40,6 +40,12 @@ func (h *Hold) conflicts(o *Hold) bool {
 	return h.Slots == 0 && o.Slots == 0 && !(h.Shared && o.Shared)
 }
 
+// isOf reports whether a hold that lives is of the lease with this token. A lease that passes from one goroutine of a process to
+// the next has that of the first hold.
+func (h *Hold) isOf(token uint64) bool {
+	return h.Token == token || h.Token > token && h.Slots == 0 && !h.Shared
+}
+
 // A span is a time from and until.
 type span struct{ from, until int64 }
 
@@ -123,6 +129,7 @@ type story struct {
 type fault struct {
 	name   string
 	lock   string // that it is about; "" for all
+	token  uint64 // of the lease that it has ended; 0 if it has not ended one
 	during span
 }
 
@@ -177,7 +184,7 @@ func read(events []Event) *story {
 		case Bye:
 			proc(e.Worker).ended = min(proc(e.Worker).ended, e.At)
 		case Begin:
-			f := &fault{e.Fault, e.Name, span{e.At, s.ends}}
+			f := &fault{name: e.Fault, lock: e.Name, during: span{e.At, s.ends}}
 			faults[e.ID] = f
 			s.faults = append(s.faults, f)
 			switch e.Fault {
@@ -188,7 +195,7 @@ func read(events []Event) *story {
 			}
 		case End:
 			if f := faults[e.ID]; f != nil {
-				f.during.until = e.At
+				f.during.until, f.token = e.At, e.Token
 				if off := proc(e.Worker).off; f.name == StopWorker && len(off) > 0 {
 					for i := range off {
 						if off[i].from == f.during.from {
