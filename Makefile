@@ -109,7 +109,7 @@ bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
 NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm \
-	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer /usr/lib/*/faketime/libfaketime.so.1:libfaketime \
+	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer \
 	/usr/sbin/mariadbd:mariadb-server \
 	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \
 	/usr/lib/jvm/*/bin/javac:default-jdk-headless /usr/share/java/slf4j-simple.jar:libslf4j-java \

@@ -19,11 +19,12 @@ const behind = -time.Hour
 // TestClockBack steps the server's clock back: what was released is free at once, and what dead processes left behind is
 // free a TTL after the next one asks for it.
 func TestClockBack(t *testing.T) {
-	server, clock := pgtest.StartClock(t)
+	clock := livetest.NewShim(t, "postgres")
+	server := pgtest.Start(livetest.WithEnv(t, clock.Env()...))
 	pool := dial(t, server.URL())
 	tests := []struct {
 		name string
-		run  func(*testing.T, *pgtest.Server, *livetest.Clock, *pgxpool.Pool)
+		run  func(*testing.T, *pgtest.Server, *livetest.Shim, *pgxpool.Pool)
 	}{
 		{"Released", releasedBeforeStep},
 		{"MinHold", keptAcrossStep},
@@ -34,7 +35,7 @@ func TestClockBack(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			clock.Set(0)
+			clock.SetClock(0)
 			tt.run(t, server, clock, pool)
 		})
 	}
@@ -47,7 +48,7 @@ func brief(name, owner string) driver.Request {
 	return req
 }
 
-func releasedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+func releasedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	d, other := newDriver(t, pool), newDriver(t, pool)
 	l := acquire(t, d, request("released", "a"))
 	shared := request("released shared", "a")
@@ -56,7 +57,7 @@ func releasedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, p
 	shared.Owner = "b"
 	second := acquire(t, d, shared)
 	w := jobtest.Waiting(t, other, request("released", "b"))
-	clock.Set(behind)
+	clock.SetClock(behind)
 	release(t, l)
 	release(t, w.Get(t))
 	release(t, reader)
@@ -67,14 +68,14 @@ func releasedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, p
 }
 
 // keptAcrossStep releases a hold that is to last a while: it is kept for no longer than that.
-func keptAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+func keptAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	req := brief("kept", "a")
 	req.MinHold = 500 * time.Millisecond
 	early := acquire(t, d, req)
 	req.Name = "kept before"
 	release(t, acquire(t, d, req))
-	clock.Set(behind)
+	clock.SetClock(behind)
 	release(t, early)
 	refused(t, d, "kept", "before MinHold is over")
 	refused(t, d, "kept before", "before MinHold is over")
@@ -82,17 +83,17 @@ func keptAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool 
 	release(t, acquire(t, d, request("kept before", "b")))
 }
 
-func diedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+func diedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	jobtest.Keep(t, newDriver(t, pool), brief("died", "a"))()
 	w := jobtest.Waiting(t, newDriver(t, pool), request("died", "b"))
-	clock.Set(behind)
+	clock.SetClock(behind)
 	release(t, w.Get(t))
 }
 
 // triedAfterStep has nobody wait for the lock: tries that don't wait are enough.
-func triedAfterStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+func triedAfterStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	jobtest.Keep(t, newDriver(t, pool), brief("tried", "a"))()
-	clock.Set(behind)
+	clock.SetClock(behind)
 	d := newDriver(t, pool)
 	refused(t, d, "tried", "of a lease that may be relied on")
 	livetest.Await(t, "lease", func() error {
@@ -104,7 +105,7 @@ func triedAfterStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool 
 	})
 }
 
-func waiterDiedBeforeStep(t *testing.T, server *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+func waiterDiedBeforeStep(t *testing.T, server *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	l := acquire(t, d, request("queued", "a"))
 	p := hold(t, server.URL(), false, request("queued", "b"))
@@ -116,17 +117,17 @@ func waiterDiedBeforeStep(t *testing.T, server *pgtest.Server, clock *livetest.C
 		return err
 	})
 	p.Kill()
-	clock.Set(behind)
+	clock.SetClock(behind)
 	release(t, l)
 	release(t, acquire(t, d, request("queued", "c")))
 }
 
 // livesAcrossStep has a holder that renews, and is not disturbed.
-func livesAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Clock, pool *pgxpool.Pool) {
+func livesAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	l := acquire(t, d, request("lives", "a"))
 	w := jobtest.Waiting(t, newDriver(t, pool), request("lives", "b"))
-	clock.Set(behind)
+	clock.SetClock(behind)
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew after the clock went back = %v", err)
 	}

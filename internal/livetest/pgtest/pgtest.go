@@ -53,25 +53,13 @@ func (s *Server) Kill() {
 // wait for the disk. It skips t if PostgreSQL is not installed, or fails it if SNIB_REQUIRE names postgres.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	return start(t, nil, settings)
-}
-
-// StartClock is [Start] of a server whose clock the test can step.
-func StartClock(t testing.TB, settings ...string) (*Server, *livetest.Clock) {
-	t.Helper()
-	clock := livetest.NewClock(t, name, account)
-	return start(t, clock.Env(), settings), clock
-}
-
-func start(t testing.TB, env, settings []string) *Server {
-	t.Helper()
 	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
 	if err := newData(binary, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
-	return run(t, binary, home, dir, env, settings)
+	return run(t, binary, home, dir, settings)
 }
 
 // Standby starts a server that follows the one at addr, which may be a proxy for it, and that can be promoted.
@@ -83,13 +71,13 @@ func Standby(t testing.TB, addr string, settings ...string) *Server {
 	if err := copyData(binary, home, dir, addr); err != nil {
 		t.Fatalf("copy a database: %v", err)
 	}
-	return run(t, binary, home, dir, nil, settings)
+	return run(t, binary, home, dir, settings)
 }
 
-func run(t testing.TB, binary, home, dir string, env, settings []string) *Server {
+func run(t testing.TB, binary, home, dir string, settings []string) *Server {
 	t.Helper()
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
-		Name: name, Path: binary, Ready: ready, Dir: home, Env: env, Sys: account.Sys(),
+		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // does not wait for clients
 		Args: func(port int) []string {
 			args := []string{"-D", dir, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}

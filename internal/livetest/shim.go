@@ -1,0 +1,88 @@
+package livetest
+
+import (
+	_ "embed" // for the source of the shim
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+//go:embed testdata/shim.c
+var shimSource string
+
+// A Shim stands between a server and the system: a test can step the server's wall clock, and have its disk fail. The monotonic
+// clock of the server stays as it is. The shim is a library that is preloaded; libfaketime does not get on with Redis.
+type Shim struct {
+	t     testing.TB
+	lib   string
+	file  *os.File // the orders
+	ahead time.Duration
+	fails bool
+}
+
+// NewShim returns a shim for servers that any account may run. It skips t if there is no C compiler, or fails it if SNIB_REQUIRE
+// names the server.
+func NewShim(t testing.TB, server string) *Shim {
+	t.Helper()
+	gcc := Binary(t, server, "gcc")
+	dir := Account("nobody").Home(t)
+	source, lib := filepath.Join(dir, "shim.c"), filepath.Join(dir, "shim.so")
+	err := os.Chmod(dir, 0o755) //nolint:gosec // the server's account reads it
+	if err == nil {
+		err = os.WriteFile(source, []byte(shimSource), 0o600)
+	}
+	if err != nil {
+		t.Fatalf("make a shim: %v", err)
+	}
+	if out, err := exec.Command(gcc, "-O2", "-shared", "-fPIC", "-o", lib, source).CombinedOutput(); err != nil {
+		t.Fatalf("compile testdata/shim.c: %v\n%s", err, out)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "orders"), os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // likewise
+	if err != nil {
+		t.Fatalf("make a shim: %v", err)
+	}
+	t.Cleanup(func() { file.Close() })
+	s := &Shim{t: t, lib: lib, file: file}
+	s.write()
+	return s
+}
+
+// Env is the environment of a server behind the shim.
+func (s *Shim) Env() []string {
+	return []string{"LD_PRELOAD=" + s.lib, "SNIB_SHIM=" + s.file.Name()}
+}
+
+// SetClock sets the clock ahead of the true time, or behind it if ahead is negative.
+func (s *Shim) SetClock(ahead time.Duration) {
+	s.t.Helper()
+	s.ahead = ahead
+	s.write()
+}
+
+// StepClock sets the clock forward, or back if by is negative.
+func (s *Shim) StepClock(by time.Duration) {
+	s.t.Helper()
+	s.SetClock(s.ahead + by)
+}
+
+// FailFsync says whether fsync fails.
+func (s *Shim) FailFsync(fails bool) {
+	s.t.Helper()
+	s.fails = fails
+	s.write()
+}
+
+func (s *Shim) write() {
+	s.t.Helper()
+	orders := binary.NativeEndian.AppendUint64(nil, uint64(s.ahead))
+	fails := uint64(0)
+	if s.fails {
+		fails = 1
+	}
+	if _, err := s.file.WriteAt(binary.NativeEndian.AppendUint64(orders, fails), 0); err != nil {
+		s.t.Fatalf("give the shim its orders: %v", err)
+	}
+}
