@@ -231,7 +231,7 @@ func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, beg
 	le := newLease(name, l.newOwner(), g)
 	req := driver.Request{
 		Name: name, Owner: le.owner, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
-		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold,
+		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
 		Inherit: l.conf.inheritable, OnLost: func(err error) { c.gone(le, err) }, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label

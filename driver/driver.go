@@ -145,6 +145,11 @@ type Request struct {
 
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
+
+	// LockDelay is the last part of TTL, for which the lock stays taken after the end of a hold that was lost. The core
+	// sees to that, and most drivers ignore it. A driver that ends a lease before its TTL because a connection was lost,
+	// and would then free the lock, frees it after this time.
+	LockDelay time.Duration
 }
 
 // Check reports, as an error that matches [ErrInvalid], what is wrong with a request whatever the backend. The name is the core's

@@ -28,7 +28,7 @@ func (s *session) guard() {
 	for {
 		r := s.round(driver.Now())
 		for _, h := range r.ended {
-			h.lose(fmt.Errorf("%w: its lease was not renewed in time", driver.ErrLost))
+			h.lose(fmt.Errorf("%w: its lease was not renewed in time", driver.ErrLost), driver.Instant{})
 		}
 		if r.over {
 			return

@@ -154,9 +154,9 @@ func (h *hold) settle(to state) bool {
 	return true
 }
 
-// lose ends the hold because the store, or our clock, said so. Its node, if it is still there, keeps others out for no longer
-// than it takes to delete it.
-func (h *hold) lose(why error) {
+// lose ends the hold because the store, or our clock, said so. Its node, if it is still there, keeps others out until due, and for
+// no longer than it takes to delete it then.
+func (h *hold) lose(why error, due driver.Instant) {
 	if !h.settle(lost) {
 		return
 	}
@@ -165,7 +165,7 @@ func (h *hold) lose(why error) {
 		tell(why)
 	}
 	h.mu.Unlock()
-	h.bury(driver.Instant{})
+	h.bury(due)
 }
 
 // bury hands the node over to the sweeper, for when it is due.
@@ -381,7 +381,7 @@ func (h *hold) watch(ctx context.Context, link int) error {
 	n, seen, err := h.s.look(ctx, watch{path: h.path})
 	switch {
 	case errors.Is(err, errGone), err == nil && seen.stat.Czxid != int64(h.token):
-		h.lose(driver.ErrLost)
+		h.lose(driver.ErrLost, driver.Instant{})
 		return nil
 	case err != nil:
 		return err

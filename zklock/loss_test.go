@@ -2,6 +2,7 @@ package zklock_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,39 @@ func TestLeaseEnds(t *testing.T) {
 func TestLapse(t *testing.T) {
 	server := zktest.Single(t)
 	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
+}
+
+// A hold that is lost with its connection keeps the lock closed for its LockDelay, although the driver reaches the servers again.
+func TestLockDelayWithoutConnection(t *testing.T) {
+	const timeout, delay = 15 * time.Second, 4 * time.Second
+	w := newWay(t, zklock.Timeout(timeout))
+	ours, theirs := newLocker(t, w.d), newLocker(t, w.other)
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	lost, err := ours.With(snib.LockDelay(delay)).Acquire(ctx, "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.proxy.Cut()
+	select {
+	case <-lost.Lost():
+	case <-ctx.Done():
+		t.Fatal("the loss was not told")
+	}
+	began := time.Now()
+	if err := lost.Release(); !errors.Is(err, snib.ErrLost) {
+		t.Errorf("Release of what was lost = %v, want ErrLost", err)
+	}
+	next, err := theirs.Acquire(ctx, "job")
+	if err != nil {
+		t.Fatalf("Acquire after the hold was lost = %v", err)
+	}
+	if closed := time.Since(began); closed < delay/2 { // half of it is for seeing the loss late
+		t.Errorf("the lock was closed for %v after the hold was lost, want %v", closed, delay)
+	}
+	if err := next.Release(); err != nil {
+		t.Errorf("Release = %v", err)
+	}
 }
 
 // A lease that was ended by force is not handed on inside the process.

@@ -132,7 +132,7 @@ func (s *session) changed(e zk.Event) {
 	switch {
 	case h == nil:
 	case deleted:
-		h.lose(driver.ErrLost)
+		h.lose(driver.ErrLost, driver.Instant{})
 	default: // the watch has told, and is to be set again
 		h.unwatched()
 	}

@@ -4,6 +4,11 @@ package mutant
 
 var zketcdSafetyMutants = []mutant{
 	{
+		breaks: "zketcd zk: a hold that is lost with its connection keeps the lock closed for its LockDelay",
+		file:   "zklock/session.go", run: "TestLockDelayWithoutConnection",
+		old: "h.lose(why, driver.Now().Add(h.req.LockDelay))", new: "h.lose(why, driver.Instant{})",
+	},
+	{
 		breaks: "zketcd zk: a hold that was told lost blocks nobody until Release",
 		file:   "zklock/guard.go", run: "TestLostNotReleased|TestLeaseEnds",
 		old: "		if left <= 0 {\n", new: "		if false && left <= 0 {\n",
