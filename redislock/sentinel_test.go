@@ -32,48 +32,91 @@ func TestSentinelNeedsReplicas(t *testing.T) {
 	d.Close()
 }
 
-// TestOldMasterComesBackEmpty kills a master, and starts it again without its memory when another was chosen. A client that had
-// talked to it by its address finds a master: it grants nothing before the Sentinels have told it what it is, whatever floor was asked for.
+// TestOldMasterComesBackEmpty kills a master, and starts it again without its memory when another was chosen. A client that
+// had talked to it by its address finds a master, until the Sentinels demote it, which are stopped here: it grants nothing.
 func TestOldMasterComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
-	for _, sentinel := range s.SentinelNodes() { // who takes their time, as they do by default
-		if _, err := sentinel.Do("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 2000, "INFO-PERIOD", 10000); err != nil {
-			t.Skipf("these Sentinels can't be slowed down: %v", err)
-		}
-	}
 	proxy := livetest.NewProxy(t, s.Master().Addr())
-	d := open(t, bySentinel(s), redislock.GraceFloor(0))
+	d := open(t, bySentinel(s))
 	old := s.KillMaster()
-	master := s.WaitForFailover(old)
+	master := used(t, s.WaitForFailover(old))
 	l, _ := granted(t, begin(t, d, ask("job", "at the new master", ttl)), time.Minute, "who asks the new master")
+	for _, sentinel := range s.SentinelNodes() {
+		sentinel.Hang()
+	}
 	old.Restart()
 	stray := openStray(t, proxy)
-	role := func() string { return info(t, old, "replication", "role") }
-	asked := 0
-	for role() == "master" {
-		req := ask("job", fmt.Sprint("stray ", asked), 100*time.Millisecond)
-		req.NoWait = true
-		if got, err := stray.Acquire(t.Context(), req); err == nil && role() == "master" {
-			t.Fatalf("the old master grants %d, while %s holds %d at the new one", token(got), "another", token(l))
-		}
+	for i := range 10 {
+		withheld(t, stray, ask("job", fmt.Sprint("stray ", i), 100*time.Millisecond), "at the old master, which came back empty")
 		if err := renew(t, d, l); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Renew at the new master = %v", err)
 		}
-		asked++
-		time.Sleep(50 * time.Millisecond) // between two tries
 	}
-	t.Logf("it was asked %d times before it was demoted", asked)
-	if asked == 0 {
-		t.Skip("it was demoted at once")
-	}
-	if err := renew(t, d, l); err != nil {
-		t.Errorf("Renew at the new master = %v", err)
+	if role := info(t, old, "replication", "role"); role != "master" {
+		t.Errorf("the old master is a %s, while nobody could demote it", role)
 	}
 	free(t, l)
 	nothingLeft(t, master)
+}
+
+// TestSentinelFloor asks for no grace at all behind Sentinel. It is 20 s all the same, so that a master which was replaced,
+// and comes back without its memory, grants nothing before the Sentinels have demoted it.
+func TestSentinelFloor(t *testing.T) {
+	t.Parallel()
+	const least = 20 * time.Second // as the backend's page says
+	tests := []struct {
+		name  string
+		begin func(*redistest.SentinelSetup) // makes a server one that may have forgotten leases
+	}{
+		{"Promoted", func(s *redistest.SentinelSetup) { s.Failover() }},
+		{"BackEmpty", func(s *redistest.SentinelSetup) {
+			for _, sentinel := range s.SentinelNodes() { // so that it stays the master
+				sentinel.Must("SENTINEL", "SET", s.MasterName(), "down-after-milliseconds", 600_000)
+			}
+			s.KillMaster().Restart()
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Sentinel(t)
+			used(t, s.Master())
+			d := open(t, bySentinel(s), redislock.GraceFloor(0))
+			free(t, take(t, d, ask("job", "before", time.Second)))
+			s.WaitForReplicas()
+			began := time.Now()
+			tt.begin(s)
+			var grace *redislock.GraceError
+			req := ask("job", "after", time.Second)
+			req.NoWait = true
+			livetest.Await(t, "answer of the server", func() error {
+				l, err := d.Acquire(t.Context(), req)
+				if err == nil {
+					t.Fatalf("granted %d, with GraceFloor(0) behind Sentinel", token(l))
+				}
+				if errors.As(err, &grace) {
+					return nil
+				}
+				return err // there is none
+			})
+			if want := least - time.Since(began); grace.Left < want || grace.Left > least {
+				t.Errorf("with GraceFloor(0), nothing is granted for %v, want from %v to %v", grace.Left, want, least)
+			}
+			if got, err := d.Grace(t.Context()); err != nil || got != least {
+				t.Errorf("Grace with GraceFloor(0) = %v, %v, want %v", got, err, least)
+			}
+			more := open(t, bySentinel(s), redislock.GraceFloor(least+time.Second))
+			if got, err := more.Grace(t.Context()); err != nil || got != least+time.Second {
+				t.Errorf("Grace with GraceFloor(%v) = %v, %v", least+time.Second, got, err)
+			}
+			used(t, s.Master())
+			free(t, take(t, d, ask("job", "after", time.Second)))
+			nothingLeft(t, s.Master())
+		})
+	}
 }
 
 // openStray opens a driver with the default floor by way of a proxy, as one that knows nothing of Sentinels.

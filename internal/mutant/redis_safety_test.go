@@ -107,6 +107,12 @@ var redisSafetyMutants = []mutant{
 		new: "  if floor then return 0 end",
 	},
 	{
+		breaks: "redis safety: the grace behind Sentinel outlasts the demotion of an old master",
+		file:   "redislock/redislock.go", run: "TestSentinelFloor",
+		old: "conf.floor = max(conf.floor, sentinelFloor)",
+		new: "conf.floor = max(conf.floor, 0)",
+	},
+	{
 		breaks: "redis safety: leases of a slot that is half moved are renewed",
 		file:   "redislock/lease.go", run: "TestHalfMovedSlot",
 		old: "if isMoving(replies[i].Err) {",
