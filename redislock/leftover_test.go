@@ -2,6 +2,7 @@ package redislock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -128,6 +129,58 @@ func TestNothingLeftOfKindConflict(t *testing.T) {
 	}
 	if left := keys(t, node); len(left) != 1 || left[0] != "job" {
 		t.Errorf("keys = %q, want the list only", left)
+	}
+}
+
+// TestNothingLeftOfDead kills the holders of locks and those who wait for them, and makes a replica the master. Nobody asks for the locks
+// any more, so nobody passes over the dead: all keys have an end, as the backend's page says.
+func TestNothingLeftOfDead(t *testing.T) {
+	t.Parallel()
+	const ttl = 20 * time.Second
+	master, replica := used(t, redistest.Single(t)), redistest.Single(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	replica.Must("REPLICAOF", host, port)
+	d := open(t, at(master.Addr()))
+	var dead []*livetest.Child
+	for _, mode := range modes {
+		req := func(owner string) driver.Request { return mode.as(ask(mode.name, owner, ttl)) }
+		for i := range max(1, req("").Slots) {
+			p := another(t, master.Addr(), req(fmt.Sprint("holder ", i)))
+			p.Number("held")
+			dead = append(dead, p)
+		}
+		for i := range 2 {
+			waiter := req(fmt.Sprint("waiter ", i))
+			waiter.Shared = false
+			dead = append(dead, another(t, master.Addr(), waiter))
+			queued(t, d, mode.name, i+1)
+		}
+	}
+	for _, p := range dead {
+		p.Kill()
+	}
+	master.Must("SET", "last", "it hears of this after all else")
+	livetest.Await(t, "replica that has heard of all", func() error {
+		if replica.Must("EXISTS", "last") != int64(1) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	replica.Must("REPLICAOF", "NO", "ONE")
+	replica.Must("DEL", "last")
+	most := map[string]time.Duration{"snib.r:": 4*ttl + time.Minute, "snib.q:": 30 * time.Second, "snib.w:": 30 * time.Second}
+	left := keys(t, replica)
+	for _, key := range left {
+		limit := ttl // of the lock itself
+		if prefix, _, ok := strings.Cut(key, "{"); ok {
+			limit = most[prefix]
+		}
+		if ms, _ := replica.Must("PTTL", key).(int64); ms == -1 || ms > limit.Milliseconds() {
+			t.Errorf("%q of dead processes is kept for %d ms, want %v at most", key, ms, limit)
+		}
+	}
+	if want := 4 * len(modes); len(left) != want { // the lock, its record, its queue and the requests
+		t.Errorf("the keys of dead processes are %q, want %d, or not all is proved", left, want)
 	}
 }
 

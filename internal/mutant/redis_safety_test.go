@@ -113,6 +113,18 @@ var redisSafetyMutants = []mutant{
 		new: "conf.floor = max(conf.floor, 0)",
 	},
 	{
+		breaks: "redis safety: the queue of dead processes ends by itself",
+		file:   "redislock/script.go", run: "TestNothingLeftOfDead",
+		old: "  redis.call('PEXPIRE', queue, absence / 500)\n",
+		new: "",
+	},
+	{
+		breaks: "redis safety: what dead processes asked for ends by itself",
+		file:   "redislock/script.go", run: "TestNothingLeftOfDead",
+		old: "  redis.call('PEXPIRE', requests, absence / 500)\n",
+		new: "",
+	},
+	{
 		breaks: "redis safety: leases of a slot that is half moved are renewed",
 		file:   "redislock/lease.go", run: "TestHalfMovedSlot",
 		old: "if isMoving(replies[i].Err) {",

@@ -107,6 +107,9 @@ func (s setup) rules(info driver.Info) history.Rules {
 	return rules
 }
 
+// left is for how long the store may show a holder or a waiter when all processes have ended.
+func (s setup) left() time.Duration { return max(s.bound(), s.lapse+5*time.Second) }
+
 // run runs a set-up and judges it. It fails t for what is not allowed.
 func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) history.Report {
 	t.Helper()
@@ -118,7 +121,7 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 	if *only != "" {
 		w.keep(strings.Split(*only, ","))
 	}
-	w.run(workers, long, s.bound())
+	w.run(workers, long, s.bound(), s.left())
 	info := w.admin.Info()
 	r := history.Check(w.events(), s.rules(info))
 	for _, row := range s.rows {

@@ -13,18 +13,23 @@ type setup struct {
 	start  func(*world) // starts servers, sets the world's stores, and adds faults
 	rows   []row
 	settle time.Duration // beyond TTL + 5 s, what its page allows until all goes on after the heal
+	lapse  time.Duration // for how long its page has it show who died in a queue, if nobody asks for the lock any more
 }
 
 // sentinelGrace is for how long a master behind Sentinel grants nothing after it was promoted, or restarted, and then some.
 const sentinelGrace = 25 * time.Second
 
+// redisQueue is how long Redis keeps a lock's queue after the last one in it has asked. Who asks, or releases, passes over those in
+// it who died; when all processes have ended nobody does. They keep nobody from the lock.
+const redisQueue = 30 * time.Second
+
 // setups are all of them, in the order of tables.
 var setups = []setup{
 	{name: "sqlite", about: "a file", start: startSQLite, rows: sqliteRows},
-	{name: "redis", about: "a server that saves nothing", start: startRedis(), rows: redisRows, settle: longTTL},
-	{name: "redis-aof", about: "a server with appendfsync always", start: startRedis(always...), rows: redisAOFRows, settle: longTTL},
-	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), rows: sentinelRows, settle: sentinelGrace},
-	{name: "cluster", about: "three masters with a replica each", start: startCluster, rows: clusterRows, settle: longTTL},
+	{name: "redis", about: "a server that saves nothing", start: startRedis(), rows: redisRows, settle: longTTL, lapse: redisQueue},
+	{name: "redis-aof", about: "a server with appendfsync always", start: startRedis(always...), rows: redisAOFRows, settle: longTTL, lapse: redisQueue},
+	{name: "sentinel", about: "a master and a replica with min-replicas-to-write 1, and three Sentinels", start: startSentinel(minReplicas...), rows: sentinelRows, settle: sentinelGrace, lapse: redisQueue},
+	{name: "cluster", about: "three masters with a replica each", start: startCluster, rows: clusterRows, settle: longTTL, lapse: redisQueue},
 	{name: "redlock", about: "five servers that save nothing", start: startRedlock(), rows: redlockRows, settle: longTTL},
 	{name: "redlock-aof", about: "five servers with appendfsync always", start: startRedlock(always...), rows: redlockRows, settle: longTTL},
 	{name: "pg", about: "rows of a server", start: startPG("pg"), rows: pgRows},
@@ -38,8 +43,8 @@ var setups = []setup{
 	{name: "pg-lag", about: "rows of a server with an asynchronous standby, which lags", start: startPromotePG(true), rows: lagRows},
 	{name: "mysql-promote", about: "rows of a server with a semi-synchronous replica", start: startPromoteMySQL(false), rows: mysqlPromoteRows},
 	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPromoteMySQL(true), rows: mysqlLagRows},
-	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedisClock(forward), rows: forwardRows, settle: longTTL},
-	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedisClock(back), rows: redisBackRows, settle: longTTL},
+	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedisClock(forward), rows: forwardRows, settle: longTTL, lapse: redisQueue},
+	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedisClock(back), rows: redisBackRows, settle: longTTL, lapse: redisQueue},
 	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlockClock(forward), rows: redlockForwardRows, settle: longTTL},
 	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlockClock(back), rows: backRows, settle: longTTL},
 	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startPGClock(forward), rows: forwardRows},

@@ -155,8 +155,9 @@ func (w *world) begin(workers int) {
 	}
 }
 
-// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound.
-func (w *world) run(workers int, long, bound time.Duration) {
+// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound. Then it ends the
+// workers, and has the store forget them within the time that is left to it.
+func (w *world) run(workers int, long, bound, left time.Duration) {
 	w.t.Helper()
 	w.begin(workers)
 	w.torment(long)
@@ -174,7 +175,7 @@ func (w *world) run(workers int, long, bound time.Duration) {
 	for _, p := range w.workers {
 		p.Wait()
 	}
-	w.leftovers(bound)
+	w.leftovers(left)
 }
 
 // torment has fault after fault, the workers' among them.
@@ -207,7 +208,7 @@ func (w *world) pause(mean time.Duration) {
 	time.Sleep(mean/2 + time.Duration(w.r.Int64N(int64(mean)))) // the pace of the trouble
 }
 
-// leftovers logs what the store still shows when all workers have ended, and those that were killed are forgotten.
+// leftovers logs what the store still shows so long after all workers have ended, when also those that were killed are forgotten.
 func (w *world) leftovers(bound time.Duration) {
 	w.t.Helper()
 	var left map[string]string
