@@ -41,7 +41,7 @@ func inspectClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.short("a"))
 				t.sleep(t.h.TTL)
-				t.eventually("Status without the holder whose lease ended", t.h.Slack, func() error {
+				t.eventually("Status without the holder whose lease ended", t.slack(), func() error {
 					if st := t.status(d2); len(st.Holders) > 0 {
 						return fmt.Errorf("it shows %+v", st.Holders)
 					}
@@ -206,7 +206,7 @@ func showsHolder(t *trial) {
 	if want := l.Grant().Token; h.Token != want {
 		t.Errorf("Token in Status = %d, want %d as in Grant", h.Token, want)
 	}
-	if h.Held < aged/2 || h.Held > most+t.h.Slack {
+	if h.Held < aged/2 || h.Held > most+t.slack() {
 		t.Errorf("Held = %v after %v", h.Held, most)
 	}
 	ttl := length(l, req)
@@ -239,7 +239,7 @@ func showsWaiters(t *trial) {
 			if i < 0 || w.Holder != waits[i].req.Holder || w.Shared != waits[i].req.Shared {
 				t.Errorf("Status %s shows a waiter %+v that never asked", when, w)
 			}
-			if w.Silent > w.Waited+t.h.Slack {
+			if w.Silent > w.Waited+t.slack() {
 				t.Errorf("Status %s shows a waiter as silent for %v who asked %v ago: people would take it for gone", when, w.Silent, w.Waited)
 			}
 			got = append(got, w.Owner)
@@ -314,7 +314,7 @@ func breakClauses() []clause {
 					if err := t.inspector(d2).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
-					t.mustTell(told, t.h.Slack, "after a Break")
+					t.mustTell(told, t.slack(), "after a Break")
 				}
 			},
 		},
