@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -89,7 +90,7 @@ func TestFailover(t *testing.T) {
 // TestFailoverInOrder hands over from a master to its replica that has all: a holder goes on.
 func TestFailoverInOrder(t *testing.T) {
 	t.Parallel()
-	const ttl = 6 * time.Second // in which a Sentinel can choose another master
+	const ttl = 15 * time.Second // in which a Sentinel can choose another master
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
 	d1, d2 := open(t, bySentinel(s)), open(t, bySentinel(s))
@@ -149,7 +150,7 @@ func TestRestartWithoutMemory(t *testing.T) {
 // TestRestartWithMemory kills a server that remembers. Holders keep what they have; others wait, as it can't be certain of all.
 func TestRestartWithMemory(t *testing.T) {
 	t.Parallel()
-	const ttl = 5 * time.Second // in which a server can be killed and started
+	const ttl = 8 * time.Second // in which a server can be killed and started
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
@@ -221,8 +222,13 @@ func TestFlush(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	const ttl = time.Second             // in which somebody comes to wait, and the keys are deleted
-	time.Sleep(2200 * time.Millisecond) // so that the server is older than the TTL, and says so in whole seconds
+	const ttl = 4 * time.Second // in which somebody comes to wait, and the keys are deleted
+	livetest.Await(t, "server that is older than the TTL", func() error {
+		if seconds, _ := strconv.Atoi(info(t, node, "server", "uptime_in_seconds")); seconds < 6 { // of which one may be too much
+			return fmt.Errorf("it is %d seconds old", seconds)
+		}
+		return nil
+	})
 	l := take(t, d1, ask("job", "first", ttl))
 	waiter := wait(t, d2, ask("job", "second", ttl), 1)
 	node.Must("FLUSHALL")

@@ -150,12 +150,13 @@ func severClauses() []clause {
 }
 
 // acquireReturns has a few requests end by their contexts, the first on a connection that is still to be made. The least
-// lateness counts: a busy machine is late now and then, a driver that waits is late each time.
+// lateness counts: a busy machine is late now and then, a driver that waits is late each time. On one that is late
+// each time so far there are some more.
 func acquireReturns(t *trial) {
 	d1, d2 := t.open(), t.open()
 	t.Cleanup(t.h.Sever(t.T, d1))
 	var late []time.Duration
-	for i := range 5 {
+	for i := 0; i < 5 || i < moreRounds && slices.Min(late) > driver.CancelTimeout; i++ {
 		t.lock = t.name(fmt.Sprint("lock ", i))
 		t.release(t.acquire(d2, t.req("earlier")))
 		ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
@@ -166,17 +167,20 @@ func acquireReturns(t *trial) {
 		cancel()
 		late = append(late, w.clock.Sub(over))
 	}
-	if least := slices.Min(late); least > driver.CancelTimeout+t.lateness() {
+	if least := slices.Min(late); least > driver.CancelTimeout {
 		t.Errorf("Acquire returned %v after its contexts were done, want at most %v", late, driver.CancelTimeout)
 	}
 	t.takes(d2, t.req("b"), t.h.TTL+patience)
 }
 
+// moreRounds is how often a case that counts the least lateness tries on a busy machine.
+const moreRounds = 15
+
 // cancelWaiter gives up waits in the queue of a store that hangs.
 func cancelWaiter(t *trial) {
 	d2 := t.open()
 	var late []time.Duration
-	for i := range 3 {
+	for i := 0; i < 3 || i < moreRounds && slices.Min(late) > driver.CancelTimeout; i++ {
 		t.lock = t.name(fmt.Sprint("lock ", i))
 		d1 := t.open()
 		l := t.acquire(d2, t.req("a"))
@@ -190,7 +194,7 @@ func cancelWaiter(t *trial) {
 		t.release(l)
 		t.takes(d2, t.req("c"), t.h.TTL+patience)
 	}
-	if least := slices.Min(late); least > driver.CancelTimeout+t.lateness() {
+	if least := slices.Min(late); least > driver.CancelTimeout {
 		t.Errorf("waits returned %v after their contexts were done, want at most %v", late, driver.CancelTimeout)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ type Proxy struct {
 	toServer time.Duration
 	toClient time.Duration
 	losses   []*loss // those that still look for requests
+	awaited  []*sent // those that were not seen yet
 }
 
 // A mode is what happens to bytes.
@@ -122,6 +124,33 @@ func (p *Proxy) Delay(toServer, toClient time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.toServer, p.toClient = toServer, toClient
+}
+
+// Sent returns a channel that is closed when a client next sends something that contains a text,
+// whether or when it is delivered.
+func (p *Proxy) Sent(text string) <-chan struct{} {
+	s := &sent{text: []byte(text), seen: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.awaited = append(p.awaited, s)
+	return s.seen
+}
+
+// A sent is a call of Sent.
+type sent struct {
+	text []byte
+	seen chan struct{}
+}
+
+// notice tells those who await what a client has sent. It is called with p.mu held.
+func (p *Proxy) notice(bytesSent []byte) {
+	p.awaited = slices.DeleteFunc(p.awaited, func(s *sent) bool {
+		seen := bytes.Contains(bytesSent, s.text)
+		if seen {
+			close(s.seen)
+		}
+		return seen
+	})
 }
 
 // An Ending is what becomes of a connection that an answer was lost on.
@@ -362,6 +391,7 @@ func (l *link) read(from *net.TCPConn, chunks chan<- chunk) {
 		due := time.Now().Add(l.p.toClient)
 		if from == l.client {
 			due = time.Now().Add(l.p.toServer)
+			l.p.notice(buf[:n])
 		}
 		l.p.mu.Unlock()
 		select {

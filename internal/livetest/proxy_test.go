@@ -187,6 +187,23 @@ func TestProxy(t *testing.T) {
 				t.Errorf("the server got %q, want nothing of what was lost", got)
 			}
 		}},
+		{"Sent", func(t *testing.T, p *Proxy, _ *echo, c *client) {
+			heal := p.Stall()
+			seen, unseen := p.Sent("ell"), p.Sent("something else")
+			c.send("hello")
+			select {
+			case <-seen:
+			case <-time.After(Patience):
+				t.Error("it is not told that a client has sent what it waits for")
+			}
+			select {
+			case <-unseen:
+				t.Error("it is told of what no client has sent")
+			default:
+			}
+			heal()
+			c.want("re: hello", nil)
+		}},
 		{"Stall", func(t *testing.T, p *Proxy, e *echo, c *client) {
 			gone := dial(t, p)
 			heal := p.Stall()

@@ -250,22 +250,32 @@ func deadline(t *testing.T, r rig) {
 
 // overtake makes a call that is slow on its way, gives it up, and makes the next one, which is fast.
 func overtake(t *testing.T, r rig) {
-	const slowly = overtaking * 9 / 10 // or the next one is not held back by it
+	const slowly = overtaking / 2 // or the next one is not held back by it
 	wantList(t, r.Eval(t.Context(), call("a", "0"))[0], "0")
 	r.connect(t, "a")
-	r.each(func(p *livetest.Proxy) { p.Delay(slowly, 0) })
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
+	defer cancel()
+	r.each(func(p *livetest.Proxy) {
+		p.Delay(slowly, 0)
+		asked := p.Sent("EVALSHA")
+		go func() {
+			select {
+			case <-asked:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	})
 	slow := call("a", "1")
 	if got := r.Eval(ctx, slow)[0]; !errors.Is(got.Err, context.Canceled) {
 		t.Fatalf("slow call = %q, %v, want %v", got.Lines, got.Err, context.Canceled)
 	}
 	slow.Keys[0], slow.Args[0] = "elsewhere", "later" // they are the caller's again
 	r.each(func(p *livetest.Proxy) { p.Delay(0, 0) })
-	start := time.Now()
+	start, machine := time.Now(), livetest.Lateness()
 	wantList(t, r.Eval(t.Context(), call("b", "2"))[0], "2") // which has nothing to do with it
-	if took := time.Since(start); took > slowly/2 {
-		t.Errorf("call about something else took %v, want no wait", took)
+	if took, late := time.Since(start), machine(); took > slowly/2+10*late {
+		t.Errorf("call about something else took %v, on a machine that was late by %v, want no wait", took, late)
 	}
 	wantList(t, r.Eval(t.Context(), call("a", "2"))[0], "0", "1", "2")
 }
@@ -435,7 +445,7 @@ func subscribe(t *testing.T, r rig) {
 		}
 	}
 	l.cancel(gone)
-	l.wantEnd(t, time.Second, func(err error) bool { return errors.Is(err, gone) })
+	l.wantEnd(t, 3*time.Second, func(err error) bool { return errors.Is(err, gone) })
 	livetest.Await(t, "end of the subscription at the server", func() error {
 		if n := publish("channel", ""); n != 0 {
 			return fmt.Errorf("%d listen", n)
@@ -454,9 +464,9 @@ func subscribe(t *testing.T, r rig) {
 	// A server that is out of reach is no reason to stay.
 	ctx, cancel := context.WithCancelCause(ctx)
 	time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
-	start := time.Now()
+	start, machine := time.Now(), livetest.Lateness()
 	err := r.Subscribe(ctx, "channel", r.IsCluster(), func() { t.Error("ready without a server") }, func(string) {})
-	if took := time.Since(start); !errors.Is(err, gone) || took > time.Second {
+	if took, late := time.Since(start), machine(); !errors.Is(err, gone) || took > time.Second+10*late {
 		t.Errorf("Subscribe without a server = %v after %v, want %v", err, took, gone)
 	}
 }

@@ -139,14 +139,19 @@ func TestCancelledOnTheWay(t *testing.T) {
 	}
 	l.Release(t.Context())
 
-	p.Delay(time.Second, 0)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	const late = 700 * time.Millisecond // and not a second: then a call may be overtaken
+	p.Delay(late, 0)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	time.AfterFunc(250*time.Millisecond, func() { p.Delay(0, 0) }) // it is on its way by then
-	if _, err := d.Acquire(ctx, request("lock", "a")); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("Acquire = %v, want %v", err, context.DeadlineExceeded)
+	go func(asked <-chan struct{}) {
+		<-asked
+		p.Delay(0, 0) // it is on its way
+		cancel()
+	}(p.Sent("lock"))
+	if _, err := d.Acquire(ctx, request("lock", "a")); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Acquire = %v, want %v", err, context.Canceled)
 	}
-	time.Sleep(1500 * time.Millisecond) // what was late has arrived
+	time.Sleep(late + late) // what was late has arrived
 	if got := node.Must("GET", "lock"); got != nil {
 		t.Errorf("the lock's key is %q, want none: its owner has given up", got)
 	}
