@@ -30,8 +30,8 @@ var nemesisMutants = []mutant{
 	{
 		breaks: "internal/nemesis: a holder of a broken lease is not to blame while it was stopped",
 		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
-		old: "believed.without(h.off)",
-		new: "believed.without(nil)",
+		old: "merge(append(slices.Clone(disturbed), h.off...))",
+		new: "disturbed",
 	},
 	{
 		breaks: "internal/nemesis: more holders than slots are found",
@@ -67,6 +67,12 @@ var nemesisMutants = []mutant{
 		breaks: "internal/nemesis: LockDelay is looked at",
 		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
 		old: "case h.Delay > 0 && s.processes[h.Worker].ended == h.End: // killed",
+		new: "case false:",
+	},
+	{
+		breaks: "internal/nemesis: LockDelay is looked at after a loss",
+		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
+		old: "case h.Delay > 0 && h.Lost:",
 		new: "case false:",
 	},
 	{

@@ -39,7 +39,7 @@ type Allowance struct {
 // Rules are what a run is judged by.
 type Rules struct {
 	Bound   time.Duration // within which everybody gets every lock after the heal
-	Hint    time.Duration // within which a holder is told that its lease was broken; 0 if it need not be before its next renewal
+	Hint    time.Duration // of undisturbed time, within which a holder is told that its lease was broken; 0 if it need not be
 	Allowed []Allowance
 }
 
@@ -232,6 +232,8 @@ func early(holds []*Hold, s *story) []Violation {
 			reserved = h.Call() + int64(h.MinHold)
 		case h.Delay > 0 && s.processes[h.Worker].ended == h.End: // killed
 			reserved = h.Sure + int64(h.Delay)
+		case h.Delay > 0 && h.Lost:
+			reserved = min(h.End, h.Sure) + int64(h.Delay-untoldTolerance) // it began before the holder saw it
 		}
 		for _, o := range holds[i+1:] {
 			if o.Acquired >= reserved {
@@ -245,12 +247,19 @@ func early(holds []*Hold, s *story) []Violation {
 	return found
 }
 
-// unhinted finds holds whose lease was broken, and whose holders, running, went on to believe for longer than within.
+// unhinted finds holds whose lease was broken, and whose holders went on to believe for longer than within. The time counts in
+// which they ran, and nothing else was broken.
 func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
 	if within == 0 {
 		return nil
 	}
 	var found []Violation
+	var disturbed []span
+	for _, f := range s.faults {
+		if f.lock == "" && f.name != KillWorker && f.name != StopWorker {
+			disturbed = append(disturbed, f.during)
+		}
+	}
 	for _, f := range s.faults {
 		for _, h := range holds {
 			if f.token == 0 || f.lock != h.Name || !h.isOf(f.token) || h.Acquired > f.during.from {
@@ -258,7 +267,7 @@ func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
 			}
 			believed := span{f.during.until, min(h.End, h.Sure)}
 			var sum time.Duration
-			for _, piece := range believed.without(h.off) {
+			for _, piece := range believed.without(merge(append(slices.Clone(disturbed), h.off...))) {
 				sum += time.Duration(piece.until - piece.from)
 			}
 			if sum > within {

@@ -170,6 +170,14 @@ func TestCheck(t *testing.T) {
 			l.broken(7, 5.2)
 			l.fault(StopWorker, "a", 2.5, 4)
 		}, nil},
+		{"BrokenAndDisturbed", func(l *log) {
+			l.broken(7, 5.2)
+			l.fault("kill-server", "", 2.5, 4)
+		}, nil},
+		{"BrokenWhenAnotherWasStopped", func(l *log) {
+			l.broken(7, 5.2)
+			l.fault(StopWorker, "b", 2.5, 4)
+		}, []Fact{Unhinted}},
 		{"BrokenAndOver", func(l *log) { // at the end of its validity
 			id := l.hold("a", "x", 7, 1)
 			l.fault("break", "", 2, 2.1)
@@ -248,6 +256,18 @@ func TestCheck(t *testing.T) {
 			l.fault(KillWorker, "a", 1.2, 1.2)
 			l.hold("b", "x", 2, 3.9)
 		}, []Fact{Early}},
+		{"LockDelayOfALost", func(l *log) { // told at 2, before the end of its validity
+			l.add(Told, "a", l.hold("a", "x", 1, 1, delay), 2)
+			l.hold("b", "x", 2, 2.8)
+		}, nil},
+		{"LockDelayOfALostBroken", func(l *log) {
+			l.add(Told, "a", l.hold("a", "x", 1, 1, delay), 2)
+			l.hold("b", "x", 2, 2.6)
+		}, []Fact{Early}},
+		{"LockDelayOfAToldLate", func(l *log) { // valid until 3
+			l.add(Told, "a", l.hold("a", "x", 1, 1, delay), 3.6)
+			l.hold("b", "x", 2, 3.8)
+		}, nil},
 		{"LockDelayOfAReleased", func(l *log) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, delay), 1.1)
 			l.hold("b", "x", 2, 1.2)

@@ -16,6 +16,7 @@ type Hold struct {
 	End      int64 // the holder was told, called Release, or was killed; or the logs end
 	Sure     int64 // the end of the last validity that the holder was told of
 	Released bool  // it ended by Release, which found nothing wrong
+	Lost     bool  // it ended when the holder was told
 	Token    uint64
 
 	off []span // the process did not run
@@ -173,6 +174,7 @@ func read(events []Event) *story {
 			if h := holds[key]; h != nil {
 				h.End = min(h.End, e.At)
 				h.Released = e.Kind == Release && h.End == e.At
+				h.Lost = h.Lost || e.Kind == Told && h.End == e.At
 			}
 		case Released:
 			s.released = append(s.released, e)
