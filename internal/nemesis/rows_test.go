@@ -211,7 +211,8 @@ var (
 		allows: given, while: renewal, why: "leases end by the server's clock",
 	})
 	redlockForwardRows = with(networkRows, row{
-		fault: string(forward), told: nothing + ", while a majority has the right time", next: "nobody", tokens: inOrder,
+		fault: string(forward), told: nothing + ", while a majority that knows it has the right time", next: "nobody, or others at once", tokens: inOrder,
+		allows: given, while: renewal, why: "a hold that a bare majority knows rests on the clock of each of them",
 	})
 	backRows = with(networkRows, row{
 		fault: string(back), told: nothing, next: "others, when it is released; at the end of the lease by that clock if its holder died", tokens: inOrder,
