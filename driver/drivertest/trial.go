@@ -186,15 +186,20 @@ func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
 	return t.grantedWithin(t.begin(d, req), t.h.TTL+patience)
 }
 
-// try asks for a lease without waiting. On a machine that is late the store may not have answered in
-// time; then it asks again.
+// unanswered reports whether a call is to be made again: the store did not answer in time, on a
+// machine that is late itself. That proves nothing, or only after a while.
+func (t *trial) unanswered(err error, began time.Time) bool {
+	return errors.Is(err, driver.ErrUnavailable) && t.lateness() > driver.CancelTimeout && time.Since(began) < patience
+}
+
+// try asks for a lease without waiting.
 func (t *trial) try(d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	for late := time.Now().Add(patience); ; {
+	for began := time.Now(); ; {
 		w := t.begin(d, req)
 		t.finish(w, patience)
-		if !errors.Is(w.err, driver.ErrUnavailable) || t.lateness() < driver.CancelTimeout || time.Now().After(late) {
+		if !t.unanswered(w.err, began) {
 			return w.lease, w.err
 		}
 	}
@@ -244,7 +249,14 @@ func (t *trial) free(d driver.Driver) error {
 // release gives a lease up that must still be there.
 func (t *trial) release(l driver.Lease) {
 	t.Helper()
-	if err := l.Release(t.bounded()); err != nil {
+	began := time.Now()
+	err := l.Release(t.bounded())
+	for t.unanswered(err, began) {
+		if err = l.Release(t.bounded()); errors.Is(err, driver.ErrLost) {
+			return // it was freed by what went unanswered
+		}
+	}
+	if err != nil {
 		t.Fatalf("Release = %v, want nil", err)
 	}
 }
@@ -252,11 +264,15 @@ func (t *trial) release(l driver.Lease) {
 // renew renews leases of d.
 func (t *trial) renew(d driver.Driver, due ...driver.Lease) []driver.Renewal {
 	t.Helper()
-	got := d.Renew(t.bounded(), due)
-	if len(got) != len(due) {
-		t.Fatalf("Renew of %d leases gave %d answers, want one each", len(due), len(got))
+	for began := time.Now(); ; {
+		got := d.Renew(t.bounded(), due)
+		if len(got) != len(due) {
+			t.Fatalf("Renew of %d leases gave %d answers, want one each", len(due), len(got))
+		}
+		if !slices.ContainsFunc(got, func(r driver.Renewal) bool { return t.unanswered(r.Err, began) }) {
+			return got
+		}
 	}
-	return got
 }
 
 // mustBeLost checks that a renewal is refused for good.
@@ -270,7 +286,16 @@ func (t *trial) mustBeLost(d driver.Driver, l driver.Lease, when string) {
 // status asks for the status of the trial's lock.
 func (t *trial) status(d driver.Driver) driver.Status {
 	t.Helper()
-	st, err := t.inspector(d).Status(t.bounded(), t.lock)
+	return t.statusOf(d, t.lock)
+}
+
+func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
+	t.Helper()
+	in, began := t.inspector(d), time.Now()
+	st, err := in.Status(t.bounded(), name)
+	for t.unanswered(err, began) {
+		st, err = in.Status(t.bounded(), name)
+	}
 	if err != nil {
 		t.Fatalf("Status = %v", err)
 	}
@@ -447,10 +472,7 @@ func (t *trial) settle(w *wait) (returned bool) {
 		if t.h.Bubble {
 			return false
 		}
-		st, err := t.inspector(w.driver).Status(t.bounded(), w.req.Name)
-		if err != nil {
-			t.Fatalf("Status = %v", err)
-		}
+		st := t.statusOf(w.driver, w.req.Name)
 		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.Owner == w.req.Owner }) {
 			return false
 		}

@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 // TestConformanceHung runs the suite while two of five nodes hang, which they begin to do under each driver.
 func TestConformanceHung(t *testing.T) {
 	c := start(t, 5)
-	c.opts = append(c.opts, redlock.NodeTimeout(100*time.Millisecond)) // each driver has to find out
+	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond)) // each driver has to find out
 	c.init(t)
 	c.nodes[1].Hang()
 	c.nodes[3].Hang()

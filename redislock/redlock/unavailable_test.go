@@ -57,8 +57,9 @@ func TestDeadlineOnHungNodes(t *testing.T) {
 	c.init(t)
 	holder := open(t, c.servers)
 	held := take(t, holder, ask("x", "a", time.Minute))
+	const rounds, more = 3, 15 // a machine may be late once, or more often
 	least := time.Hour
-	for range 3 { // a machine may be late once
+	for i := 0; i < rounds || i < more && least > driver.CancelTimeout; i++ {
 		d := open(t, c.servers, redlock.NodeTimeout(5*time.Second)) // it does not find out that the nodes hang
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -87,9 +88,7 @@ func TestDeadlineOnHungNodes(t *testing.T) {
 			n.Resume()
 		}
 		cancel(nil)
-		if err := renew(t, holder, held); err != nil { // they go on
-			t.Fatalf("Renew = %v", err)
-		}
+		livetest.Await(t, "renewal", func() error { return renew(t, holder, held) }) // they go on
 	}
 	if least > driver.CancelTimeout {
 		t.Errorf("waits returned %v after their contexts were done at the least, want %v at most", least, driver.CancelTimeout)
