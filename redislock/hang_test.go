@@ -356,9 +356,9 @@ func TestHungServerReturns(t *testing.T) {
 		{"Asking", "held", time.Minute, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var late []time.Duration
-			const rounds, more = 4, 15 // if it was late each time so far
-			for i := 0; i < rounds || i < more && slices.Min(late) > driver.CancelTimeout; i++ {
+			var late, noisy []time.Duration // the second on a machine that was late itself
+			const rounds, most = 4, 15
+			for i := 0; i < most && len(late) < rounds; i++ {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				if tt.hangFirst {
 					node.Hang()
@@ -369,10 +369,15 @@ func TestHungServerReturns(t *testing.T) {
 					node.Hang()
 				}
 				time.Sleep(20 * time.Millisecond) // in which it sends what it has to say
+				machine := livetest.Lateness()
 				over := time.Now()
 				cancel(because)
 				r := <-done
-				late = append(late, r.at.Sub(over))
+				if machine() > driver.CancelTimeout/5 {
+					noisy = append(noisy, r.at.Sub(over))
+				} else {
+					late = append(late, r.at.Sub(over))
+				}
 				node.Resume()
 				if !errors.Is(r.err, because) {
 					t.Errorf("Acquire = %v, %v, want the cause", r.lease, r.err)
@@ -386,6 +391,9 @@ func TestHungServerReturns(t *testing.T) {
 					}
 					return nil
 				})
+			}
+			if len(late) == 0 {
+				late = noisy // of many one was in time
 			}
 			if least := slices.Min(late); least > driver.CancelTimeout {
 				t.Errorf("Acquire returned %v after its contexts were done, want at most %v", late, driver.CancelTimeout)
