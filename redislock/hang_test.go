@@ -484,3 +484,26 @@ func fill(t *testing.T, n *redistest.Node) {
 		return nil
 	})
 }
+
+// A Release that the server could not carry out says that the store is unavailable, whether it answered so or is gone.
+func TestReleaseUnavailable(t *testing.T) {
+	for name, hinder := range map[string]func(*redistest.Node){
+		"Refused": func(n *redistest.Node) { n.Must("CONFIG", "SET", "min-replicas-to-write", "1") },
+		"Gone":    func(n *redistest.Node) { n.Kill() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			l, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "a", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			hinder(node)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if err := l.Release(ctx); !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("Release = %v, want ErrUnavailable", err)
+			}
+		})
+	}
+}

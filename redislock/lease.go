@@ -95,7 +95,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.forget(l)
 	answer, err := l.giveUp(ctx)
 	if err != nil {
-		return err
+		return unavailable(err)
 	}
 	if answer == "l" {
 		return driver.ErrLost

@@ -5,6 +5,11 @@ package mutant
 // redisSafetyMutants break what keeps a Redis safe from its other clients, from restarts and from hanging.
 var redisSafetyMutants = []mutant{
 	{
+		breaks: "redislock: a Release that the server could not carry out says so",
+		file:   "redislock/lease.go", run: "TestReleaseUnavailable",
+		old: "	answer, err := l.giveUp(ctx)\n	if err != nil {\n		return unavailable(err)", new: "	answer, err := l.giveUp(ctx)\n	if err != nil {\n		return err",
+	},
+	{
 		breaks: "redis safety: a flood of messages is none of calls, for waiters",
 		file:   "redislock/acquire.go", run: "TestFloodOfMessages",
 		old: "min(max(2*a.pause, minHintPause), maxHintPause)",
