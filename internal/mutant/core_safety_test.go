@@ -47,7 +47,7 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "a store that is full is waited for, as a holder is",
 		file:   "internal/retry/retry.go", run: "TestOutage$/Full", pkg: ".",
-		old: "o.began, longest = asked, longestPauseFull", new: "longest = longestPauseFull",
+		old: "	case full:\n		o.began = asked\n", new: "",
 	},
 	{
 		breaks: "those who wait for an overloaded store do not keep it overloaded",

@@ -9,12 +9,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Pauses double from the first to the longest, which is longer for a server that has no connection left: it is well, and
-// needs nothing but fewer clients.
+// Pauses double from the first to the longest. That is longer for a server that may be well and needs nothing but fewer
+// clients: it has no connection left, or takes so long that it may be overloaded.
 const (
 	firstPause       = 100 * time.Millisecond
 	longestPause     = 2 * time.Second
-	longestPauseFull = 8 * time.Second
+	longestPauseBusy = 8 * time.Second
 )
 
 // An Outage is a series of requests that a store could not serve. The zero value is one that has yet to begin.
@@ -30,12 +30,15 @@ func (o *Outage) Again(asked time.Time, err error) (pause time.Duration, ok bool
 	if !errors.Is(err, driver.ErrUnavailable) {
 		return 0, false
 	}
-	longest := longestPause
+	took, full, longest := time.Since(asked), errors.Is(err, driver.ErrFull), longestPause
 	switch {
-	case o.pause == 0, time.Since(asked) > 2*driver.AnswerTimeout: // it has answered in between
+	case o.pause == 0, took > 2*driver.AnswerTimeout: // it has answered in between
 		*o = Outage{began: asked, pause: firstPause / 2}
-	case errors.Is(err, driver.ErrFull):
-		o.began, longest = asked, longestPauseFull
+	case full:
+		o.began = asked
+	}
+	if full || took > driver.AnswerTimeout/2 {
+		longest = longestPauseBusy
 	}
 	if time.Since(o.began) >= driver.RetryTimeout {
 		return 0, false

@@ -22,7 +22,7 @@ func TestOutage(t *testing.T) {
 		begin, end time.Duration // between which it is given up
 	}{
 		{"Silent", 0, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 6*time.Second},
-		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 11*time.Second},
+		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 17*time.Second},
 		{"Full", 0, func(time.Duration) error { return full }, never, never + 12*time.Second},
 		{"Waited", 20 * time.Second, func(time.Duration) error { return silent }, never, never + 30*time.Second},
 		{"Refused", 0, func(time.Duration) error { return driver.ErrHeld }, 0, 0},
@@ -56,38 +56,50 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Pauses grow from a tenth of a second to a few, and no two who pause do so alike. For a server that is full they grow further.
+// Pauses grow from a tenth of a second to a few, and no two who pause do so alike. They grow further for a server that is full, or slow.
 func TestPause(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
 	tests := []struct {
 		after int // failures
 		err   error
+		takes time.Duration // each
 		mean  time.Duration
 	}{
-		{0, silent, 100 * time.Millisecond},
-		{3, silent, 800 * time.Millisecond},
-		{6, silent, 2 * time.Second},
-		{1000, silent, 2 * time.Second},
-		{0, full, 100 * time.Millisecond},
-		{6, full, 6400 * time.Millisecond},
-		{1000, full, 8 * time.Second},
+		{0, silent, 0, 100 * time.Millisecond},
+		{3, silent, 0, 800 * time.Millisecond},
+		{6, silent, 0, 2 * time.Second},
+		{1000, silent, 0, 2 * time.Second},
+		{0, full, 0, 100 * time.Millisecond},
+		{6, full, 0, 6400 * time.Millisecond},
+		{1000, full, 0, 8 * time.Second},
+		{0, silent, driver.AnswerTimeout, 100 * time.Millisecond},
+		{7, silent, driver.AnswerTimeout, 8 * time.Second},
 	}
 	for _, tt := range tests {
-		seen := map[time.Duration]bool{}
-		for range 100 {
-			var outage retry.Outage
-			for range tt.after {
-				outage.Again(time.Now(), tt.err)
+		synctest.Test(t, func(t *testing.T) {
+			seen := map[time.Duration]bool{}
+			for range 100 {
+				var outage retry.Outage
+				for range tt.after {
+					ask(&outage, tt.err, tt.takes)
+				}
+				pause, ok := ask(&outage, tt.err, tt.takes)
+				if !ok || pause < tt.mean/2 || pause >= tt.mean*3/2 {
+					t.Errorf("after %d times %v: pause %v, %v, want about %v", tt.after, tt.err, pause, ok, tt.mean)
+				}
+				seen[pause] = true
 			}
-			pause, ok := outage.Again(time.Now(), tt.err)
-			if !ok || pause < tt.mean/2 || pause >= tt.mean*3/2 {
-				t.Errorf("after %d times %v: pause %v, %v, want about %v", tt.after, tt.err, pause, ok, tt.mean)
+			if len(seen) < 50 {
+				t.Errorf("after %d times %v: %d different pauses in 100", tt.after, tt.err, len(seen))
 			}
-			seen[pause] = true
-		}
-		if len(seen) < 50 {
-			t.Errorf("after %d times %v: %d different pauses in 100", tt.after, tt.err, len(seen))
-		}
+		})
 	}
+}
+
+// ask makes a request that fails.
+func ask(o *retry.Outage, err error, takes time.Duration) (time.Duration, bool) {
+	asked := time.Now()
+	time.Sleep(takes)
+	return o.Again(asked, err)
 }
