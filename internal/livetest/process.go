@@ -220,6 +220,9 @@ func (p *Process) launch() (*run, error) {
 // Addr is where the server listens, as host:port.
 func (p *Process) Addr() string { return p.addr }
 
+// Dir is the process's working folder. Servers have their data in it.
+func (p *Process) Dir() string { return p.c.Dir }
+
 // PID is the id of the process, or of the last one if it does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()

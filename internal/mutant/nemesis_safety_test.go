@@ -123,4 +123,17 @@ var nemesisMutants = []mutant{
 		old: "		h.End = min(h.End, p.ended, s.ends)",
 		new: "		h.End = min(h.End, s.ends)",
 	},
+	{
+		breaks: "internal/nemesis: an assumption that no run breaks is found",
+		file:   "etcdlock/etcdlock.go", pkg: "internal/nemesis", run: "TestAssumptionsStated",
+		old: `"the members' clocks run at the rate of the clients'",`,
+		new: `"the members' clocks run at the rate of the clients'", "nobody pulls the plug",`,
+	},
+	{
+		breaks: "internal/nemesis: an assumption that nobody states any more is found",
+		file:   "zklock/zklock.go", pkg: "internal/nemesis", run: "TestAssumptionsStated",
+		old: `			"nobody else deletes or makes nodes below the root other than locks",
+`,
+		new: "",
+	},
 }

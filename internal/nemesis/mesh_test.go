@@ -22,7 +22,8 @@ type mesh struct {
 	members int
 
 	mu      sync.Mutex
-	apart   int // the member that is cut off; -1 if none is
+	apart   int  // the member that is cut off; -1 if none is
+	half    bool // only the others are told
 	tunnels map[*tunnel]struct{}
 	closed  bool
 	running sync.WaitGroup
@@ -141,7 +142,9 @@ func (m *mesh) copy(tn *tunnel, to, from net.Conn) {
 		}
 		if err != nil {
 			m.mu.Lock()
-			tn.close()
+			if !tn.broken || !m.half {
+				tn.close()
+			}
 			m.mu.Unlock()
 			return
 		}
@@ -168,6 +171,30 @@ func (m *mesh) judge(tn *tunnel) {
 func (m *mesh) cut(member int) (heal func()) {
 	m.set(member)
 	return func() { m.set(-1) }
+}
+
+// strand is cut where the other members notice at once that their connections are gone, and the one that is cut off does not.
+func (m *mesh) strand(member int) (heal func()) {
+	m.mu.Lock()
+	m.half = true
+	m.mu.Unlock()
+	m.set(member)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for tn := range m.tunnels {
+		switch {
+		case tn.broken && tn.to == member:
+			_ = tn.conns[0].Close() // it may be closed
+		case tn.broken && len(tn.conns) > 1:
+			_ = tn.conns[1].Close() // the same
+		}
+	}
+	return func() {
+		m.mu.Lock()
+		m.half = false
+		m.mu.Unlock()
+		m.set(-1)
+	}
 }
 
 func (m *mesh) set(apart int) {

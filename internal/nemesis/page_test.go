@@ -18,25 +18,31 @@ const (
 	end   = "<!-- end -->\n"
 )
 
-// TestPage compares the tables of the page with the rows that runs are judged by.
+// TestPage compares the tables of the page with the rows that runs are judged by, and with the assumptions that are broken.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, ok1 := strings.Cut(string(text), begin)
-	_, tail, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the tables", page)
+	var want strings.Builder
+	rest := string(text)
+	for _, made := range []string{tables(), assumptionTable()} {
+		head, behind, ok1 := strings.Cut(rest, begin)
+		_, tail, ok2 := strings.Cut(behind, end)
+		if !ok1 || !ok2 {
+			t.Fatalf("%s has no place for the tables", page)
+		}
+		want.WriteString(head + begin + made + end)
+		rest = tail
 	}
-	want := head + begin + tables() + end + tail
-	if want == string(text) {
+	want.WriteString(rest)
+	if want.String() == string(text) {
 		return
 	}
 	if !*update {
 		t.Fatalf("%s is not what runs are judged by; go test ./internal/nemesis -run TestPage -args -update writes it", page)
 	}
-	if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(want.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

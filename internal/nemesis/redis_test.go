@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock/redlock"
 )
@@ -132,11 +130,7 @@ func redlockNodes(w *world, first testing.TB, conf ...string) []server {
 	}
 	w.Store = Store{Kind: "redlock", Addrs: w.proxy(addrs...)}
 	w.direct = w.Store
-	var options []rueidis.ClientOption
-	for _, addr := range w.Store.Addrs {
-		options = append(options, rueidis.ClientOption{InitAddress: []string{addr}})
-	}
-	if err := redlock.Init(w.t.Context(), options, redlockOptions()...); err != nil {
+	if err := redlock.Init(w.t.Context(), w.Store.nodes(), redlockOptions()...); err != nil {
 		w.t.Fatal(err)
 	}
 	return servers

@@ -12,8 +12,14 @@ import (
 // shim returns a test whose servers run with the shim.
 func (w *world) shim() (testing.TB, *livetest.Shim) {
 	w.t.Helper()
-	s := livetest.NewShim(w.t, "gcc")
-	return livetest.WithEnv(w.t, s.Env()...), s
+	return newShim(w.t)
+}
+
+// newShim is shim for a test without a world.
+func newShim(t testing.TB) (testing.TB, *livetest.Shim) {
+	t.Helper()
+	s := livetest.NewShim(t, "gcc")
+	return livetest.WithEnv(t, s.Env()...), s
 }
 
 // A direction is where clocks are set to.

@@ -3,11 +3,12 @@
 package nemesis
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"fmt"
-	"io"
-	"log"
+	"net"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -20,6 +21,7 @@ import (
 	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/mysqllock"
 	"github.com/sniblock/snib/pglock"
 	"github.com/sniblock/snib/redislock"
@@ -42,6 +44,11 @@ type Store struct {
 	Kind    string
 	Addrs   []string // or the path of a file
 	NoGrace bool     // a Redis without FailoverGrace: a negative control
+
+	User    string        // of Redis, and the password; "" for the default one
+	Session time.Duration // the timeout of sessions; 0 for what set-ups have
+
+	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // how Redis is reached; nil for the usual way
 }
 
 // open returns a driver for the store, as a user would make it. It does not need the store to be up.
@@ -49,18 +56,14 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	switch s.Kind {
 	case "sqlite":
 		return sqlitelock.Open(s.Addrs[0])
-	case "redis":
-		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, s.redisOptions()...)
-	case "cluster":
-		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs}, s.redisOptions()...)
-	case "sentinel":
-		return redislock.Open(rueidis.ClientOption{InitAddress: s.Addrs, Sentinel: rueidis.SentinelOption{MasterSet: "mymaster"}}, s.redisOptions()...)
+	case "sqlite-clock":
+		return sqlitelock.Open(s.Addrs[0], sqlitelock.Fencing(driver.FencingClock))
+	case "memory":
+		return memlock.New(), nil
+	case "redis", "cluster", "sentinel":
+		return redislock.Open(s.client(s.Addrs...), s.redisOptions()...)
 	case "redlock":
-		var nodes []rueidis.ClientOption
-		for _, addr := range s.Addrs {
-			nodes = append(nodes, rueidis.ClientOption{InitAddress: []string{addr}})
-		}
-		return redlock.Open(nodes, redlockOptions()...)
+		return redlock.Open(s.nodes(), redlockOptions()...)
 	case "pg", "pgsession":
 		pool, err := pgxpool.New(ctx, pgtest.URL(s.Addrs[0]))
 		if err != nil {
@@ -69,28 +72,33 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 		if s.Kind == "pg" {
 			return closes{pglock.New(pool), pool.Close}, nil
 		}
-		return closes{pglock.NewSession(pool, pglock.Timeout(ttl)), pool.Close}, nil
+		return closes{pglock.NewSession(pool, pglock.Timeout(cmp.Or(s.Session, ttl))), pool.Close}, nil
 	case "mysql", "mysqlsession":
-		_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // it tells of each connection that was cut
-		db, err := sql.Open("mysql", mysqltest.DSN(s.Addrs[0]))
+		conf, err := mysql.ParseDSN(mysqltest.DSN(s.Addrs[0]))
 		if err != nil {
 			return nil, err
 		}
+		conf.Logger = &mysql.NopLogger{} // it would tell of each connection that was cut
+		connector, err := mysql.NewConnector(conf)
+		if err != nil {
+			return nil, err
+		}
+		db := sql.OpenDB(connector)
 		end := func() { _ = db.Close() }
 		if s.Kind == "mysql" {
 			return closes{mysqllock.New(db), end}, nil
 		}
-		return closes{mysqllock.NewSession(db, mysqllock.Timeout(sessionTimeout)), end}, nil
+		return closes{mysqllock.NewSession(db, mysqllock.Timeout(cmp.Or(s.Session, sessionTimeout))), end}, nil
 	case "zk":
-		return zklock.New(s.Addrs, zklock.Timeout(zkTimeout), zklock.DialTimeout(time.Second)), nil
+		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second)), nil
 	case "zkkeep":
-		return zklock.New(s.Addrs, zklock.Timeout(zkTimeout), zklock.DialTimeout(time.Second), zklock.KeepSuspended()), nil
+		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second), zklock.KeepSuspended()), nil
 	case "etcd":
 		client, err := clientv3.New(clientv3.Config{Endpoints: s.Addrs, DialTimeout: time.Second, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)})
 		if err != nil {
 			return nil, err
 		}
-		return closes{etcdlock.New(client, etcdlock.Timeout(ttl)), func() { _ = client.Close() }}, nil
+		return closes{etcdlock.New(client, etcdlock.Timeout(cmp.Or(s.Session, ttl))), func() { _ = client.Close() }}, nil
 	}
 	return nil, fmt.Errorf("there is no store %q", s.Kind)
 }
@@ -100,6 +108,24 @@ const (
 	sessionTimeout = 15 * time.Second // of MySQL: the default, whose third is how often a session asks
 	zkTimeout      = 4 * time.Second
 )
+
+// client is for a Redis at these addresses.
+func (s Store) client(addrs ...string) rueidis.ClientOption {
+	o := rueidis.ClientOption{InitAddress: addrs, Username: s.User, Password: s.User, DialCtxFn: s.dial}
+	if s.Kind == "sentinel" {
+		o.Sentinel = rueidis.SentinelOption{MasterSet: "mymaster"}
+	}
+	return o
+}
+
+// nodes are the servers of a Redlock.
+func (s Store) nodes() []rueidis.ClientOption {
+	var nodes []rueidis.ClientOption
+	for _, addr := range s.Addrs {
+		nodes = append(nodes, s.client(addr))
+	}
+	return nodes
+}
 
 // redisOptions are those of all Redis servers but Redlock's.
 func (s Store) redisOptions() []redislock.Option {

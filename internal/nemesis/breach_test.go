@@ -1,0 +1,773 @@
+//go:build linux
+
+package nemesis
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/mysqllock"
+	"github.com/sniblock/snib/redislock/redlock"
+)
+
+// servers are what a site's store consists of.
+type servers struct {
+	clock    *livetest.Shim
+	redis    []*redistest.Node
+	lose     func(s *site)          // makes Redis forget everything, in a restart or a failover
+	link     *livetest.Proxy        // of a replica to its master
+	server   stored                 // of SQL, or etcd
+	exec     func(statement string) // of SQL
+	db       *sql.DB                // of MySQL
+	etcd     *etcdtest.Server
+	ensemble *zktest.Cluster
+	mesh     *mesh
+}
+
+// stored is a server that has its data in a folder.
+type stored interface {
+	server
+	Stop()
+	Dir() string
+	Addr() string
+}
+
+// sites are those whose drivers' assumptions are broken: all backends, in all the ways that make
+// them state others.
+var sites = []struct {
+	name  string
+	start func(*site)
+	late  bool // what the driver states depends on what it finds
+}{
+	{name: "memory", start: func(s *site) { s.Kind = "memory" }},
+	{name: "sqlite", start: siteOfFile("sqlite")},
+	{name: "sqlite-clock", start: siteOfFile("sqlite-clock")},
+	{name: "redis", start: siteOfRedis(Store{})},
+	{name: "redis-nograce", start: siteOfRedis(Store{NoGrace: true})},
+	{name: "redis-evicts", late: true, start: siteOfRedis(Store{NoGrace: true}, "maxmemory 8mb", "maxmemory-policy volatile-ttl")},
+	{name: "redis-replica", late: true, start: siteOfReplica(Store{NoGrace: true})},
+	{name: "redis-secretive", late: true, start: siteOfReplica(Store{NoGrace: true, User: "app"}, "user app on >app ~* &* +@all -config")},
+	{name: "sentinel", start: siteOfSentinel},
+	{name: "cluster", start: siteOfCluster},
+	{name: "redlock", start: siteOfRedlock},
+	{name: "pg", start: siteOfPG},
+	{name: "pgsession", start: siteOfPG},
+	{name: "mysql", start: siteOfMySQL},
+	{name: "mysqlsession", start: siteOfMySQL},
+	{name: "zk", start: siteOfZK},
+	{name: "etcd", start: siteOfEtcd},
+}
+
+// What goes wrong.
+const (
+	twoHolders = "two processes hold the lock at once, and each is told that it is valid"
+	disordered = "a token is not greater than one that was granted before"
+	nobody     = "nobody gets the lock, although nobody has it"
+	refusal    = "the driver refuses to lock"
+)
+
+// All sites of Redis.
+const (
+	oneRedis = "redis redis-nograce redis-evicts redis-replica redis-secretive"
+	anyRedis = oneRedis + " sentinel cluster"
+)
+
+var assumptions = []assumption{
+	{
+		sites: "memory", says: "all contenders live in this process",
+		done: "two processes have a store each", wrong: twoHolders,
+		breach: func(s *site) { s.both(s.take(s.Store, term), s.take(s.Store, term)) },
+	},
+	{
+		sites: "memory", says: "tokens are ordered across restarts of the process if its wall clock did not go back meanwhile",
+		done: "the process starts again in the year 2000", wrong: disordered,
+		breach: func(s *site) { s.inThePast(func() {}) },
+	},
+	{
+		sites: "sqlite sqlite-clock", says: "all processes run on one host, under one kernel, and use the same file",
+		done: "two processes have a file each, as on two hosts", wrong: twoHolders,
+		breach: func(s *site) {
+			other := s.Store
+			other.Addrs = []string{filepath.Join(s.t.TempDir(), "locks.db")}
+			s.both(s.take(s.Store, term), s.take(other, term))
+		},
+	},
+	{
+		sites: "sqlite sqlite-clock", says: "the file and those beside it are not deleted, replaced or written to by other programs while in use",
+		done: "the file and those beside it are deleted", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { s.move(s.t.TempDir()) }) },
+	},
+	{
+		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest)",
+		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
+		breach: breakPower,
+	},
+	{
+		sites: "sqlite-clock", says: "the wall clock does not go back across a power cut, which may take back the last grants",
+		done: "after a power cut the file is as it was before the grant, and it is the year 2000", wrong: disordered,
+		breach: breakPower,
+	},
+	{
+		sites: anyRedis, says: "the server's wall clock does not jump forward: leases end by it",
+		done: "the servers' clocks are set forward by 20 minutes", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { s.advance(leap) }) },
+	},
+	{
+		sites: anyRedis, says: "tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
+		done: "the servers' clocks are set back by 20 minutes, and what they remember is lost in a restart or a failover", wrong: disordered,
+		breach: func(s *site) {
+			s.disorder(func() {
+				s.advance(-leap)
+				s.lose(s)
+			})
+		},
+	},
+	{
+		sites: "redis sentinel", says: "after a restart or a failover nothing is granted for …",
+		done: "a lease is longer than the grace, and what the servers remember is lost in a restart or a failover", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { s.lose(s) }) },
+	},
+	{
+		sites: "redis-nograce redis-evicts redis-replica redis-secretive cluster",
+		says:  "no server restarts or is promoted that does not know of all leases: failover-grace is off",
+		done:  "what the servers remember is lost in a restart or a failover", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { s.lose(s) }) },
+	},
+	{
+		sites: "redis-evicts", says: "not met: maxmemory-policy is …",
+		done: "other keys fill the memory until the lock's is evicted", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { evict(s) }) },
+	},
+	{
+		sites: "redis-replica", says: "not met: min-replicas-to-write is 0 with replicas…",
+		done: "a replica that has lost its master is promoted, and the master goes on", wrong: twoHolders,
+		breach: splitBrain,
+	},
+	{
+		sites: "redis-secretive", says: "not met: min-replicas-to-write can't be read…",
+		done: "it is 0, and a replica that has lost its master is promoted, and the master goes on", wrong: twoHolders,
+		breach: splitBrain,
+	},
+	{
+		sites: "redlock", says: "fewer than 3 of the 5 servers fail at a time: each is a master of its own, on a machine of its own",
+		done:   "one server stands in the list twice; three servers stop; three servers are put back to what they remembered before the grant",
+		wrong:  refusal + "; " + nobody + "; " + twoHolders,
+		breach: breakRedlock,
+	},
+	{
+		sites: "redlock", says: "no wall clock of a server jumps forward, and clocks run at the same rate to within 1 %: leases end by them; tokens are in order nonetheless",
+		done:  "the servers' clocks are set forward by 20 minutes; the holder's clock stands still",
+		wrong: twoHolders + "; their tokens are in order",
+		breach: func(s *site) {
+			s.slow()
+			s.lock += " once more"
+			first, second := s.overlap(func() { s.advance(leap) })
+			if first.Token() >= second.Token() {
+				s.t.Errorf("token %d after %d", second.Token(), first.Token())
+			}
+		},
+	},
+	{
+		sites: "redlock", says: "an attempt to take a lock ends within MaxTTL by a clock that runs: …",
+		done: "a process's clock stands still when two nodes have granted; these restart without their memory, and are admitted; another process takes " +
+			"and frees the lock; the first one gets a third vote",
+		wrong: disordered, breach: breakAttempt,
+	},
+	{
+		sites: "redlock", says: "when a majority of the servers has lost its memory, tokens are in order if clocks are right to within half the outage, " +
+			"or if the floor that the operator gives is right",
+		done: "the servers' clocks are set back by 20 minutes, all restart without their memory, and the operator gives 1 as the floor", wrong: disordered,
+		breach: func(s *site) {
+			s.disorder(func() {
+				s.advance(-leap)
+				for _, n := range s.redis {
+					n.Kill()
+					n.Restart()
+				}
+				if err := redlock.Recover(s.t.Context(), s.Store.nodes(), 1, redlockOptions()...); err != nil {
+					s.t.Fatal(err)
+				}
+			})
+		},
+	},
+	{
+		sites: "pg mysql", says: "the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
+		done: "the server's clock is set forward by 20 minutes; the holder's clock stands still", wrong: twoHolders,
+		breach: func(s *site) {
+			s.slow()
+			s.lock += " once more"
+			s.overlap(func() { s.advance(leap) })
+		},
+	},
+	{
+		sites: "pg", says: pgKeeps, done: kept, wrong: twoHolders, breach: restoreHeld,
+	},
+	{
+		sites: "mysql", says: mysqlKeeps, done: kept, wrong: twoHolders, breach: restoreHeld,
+	},
+	{
+		sites: "pgsession", says: pgKeeps, done: keptBack, wrong: disordered, breach: restoreSpent,
+	},
+	{
+		sites: "mysqlsession", says: mysqlKeeps, done: keptBack, wrong: disordered, breach: restoreSpent,
+	},
+	{
+		sites: "pg mysql", says: foreignRows, done: "somebody deletes the row", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { s.exec("DELETE FROM snib_locks WHERE name = '" + s.lock + "'") }) },
+	},
+	{
+		sites: "pgsession mysqlsession", says: foreignRows,
+		done: "somebody deletes the row, and the server's clock is set back by 20 minutes", wrong: disordered,
+		breach: func(s *site) {
+			s.disorder(func() {
+				s.advance(-leap)
+				s.exec("DELETE FROM snib_sessions WHERE name = '" + s.lock + "'")
+			})
+		},
+	},
+	{
+		sites: "pgsession", says: "the connection leads to the server itself and not to a pooler in transaction mode",
+		done: "a PgBouncer in transaction mode stands before the server", wrong: refusal,
+		breach: func(s *site) {
+			store := s.Store
+			store.Addrs = []string{pgtest.Pool(s.t, s.server.(*pgtest.Server), "transaction").Addr()}
+			s.refused(store)
+		},
+	},
+	{
+		sites: "pgsession", says: "the server is PostgreSQL 14 or later; before, it is told by TCP only that a host has vanished",
+		done: "the server does not know idle_session_timeout, and the holder's host vanishes", wrong: nobody,
+		breach: breakAge,
+	},
+	{
+		sites: "mysqlsession", says: "all clients speak to the same server: GET_LOCK is not replicated",
+		done: "two processes speak to a server each", wrong: twoHolders,
+		breach: func(s *site) {
+			other := s.Store
+			other.Addrs = []string{mysqltest.Start(s.t).Addr()}
+			s.both(s.take(s.Store, term), s.take(other, term))
+		},
+	},
+	{
+		sites: "mysqlsession", says: "the end of a connection on the server reaches the client within 90 ms, and the Go driver can tell it (checkConnLiveness, on Unix)",
+		done: "somebody kills the connection, of which the holder does not hear; and the same where checkConnLiveness is off", wrong: twoHolders,
+		breach: breakLiveness,
+	},
+	{
+		sites: "zk", says: "nobody else deletes or makes nodes below the root other than locks",
+		done: "somebody deletes the holder's node", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { deleteNodes(s) }) },
+	},
+	{
+		sites: "zk", says: "the servers' clocks run at the rate of ours, and minSessionTimeout is two ticks at least",
+		done:  "the holder's clock stands still, with KeepSuspended; minSessionTimeout is one tick",
+		wrong: twoHolders + "; snib doctor says that it is not met", breach: breakTicks,
+	},
+	{
+		sites: "zk", says: "a leader that is cut off from the majority steps down within 7/12 of a session's timeout: syncLimit ticks are no more than that",
+		done: "syncLimit is a minute, the leader loses the others without a word, and the holder speaks to the leader", wrong: twoHolders,
+		breach: breakLeader,
+	},
+	{
+		sites: "zk", says: "a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",
+		done: "two of three servers lose their disks, and start again", wrong: disordered,
+		breach: func(s *site) { s.disorder(func() { loseDisks(s) }) },
+	},
+	{
+		sites: "etcd", says: "nobody else changes or deletes keys under the names of locks",
+		done: "somebody deletes the holder's key", wrong: twoHolders,
+		breach: func(s *site) { s.overlap(func() { s.etcd.Ctl("del", "--prefix", s.lock+"/") }) },
+	},
+	{
+		sites: "etcd", says: "the members' clocks run at the rate of the clients'",
+		done: "the holder's clock stands still", wrong: twoHolders, breach: (*site).slow,
+	},
+	{
+		sites: "etcd", says: "a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with --bump-revision",
+		done: "the only member is put back to a copy from before the grant; it loses its disk, and starts again", wrong: twoHolders + "; " + disordered,
+		breach: loseDisk,
+	},
+}
+
+// What several drivers state, and how it is broken.
+const (
+	pgKeeps     = "the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits"
+	mysqlKeeps  = "the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits"
+	foreignRows = "nobody else changes or deletes rows of the table"
+
+	kept     = "the server is put back to a copy from before the grant"
+	keptBack = kept + ", and its clock is set back by 20 minutes"
+)
+
+// advance sets the wall clock forward, or back, for the rest of a test.
+func (s *site) advance(by time.Duration) {
+	s.t.Helper()
+	s.t.Cleanup(func() { s.clock.StepClock(-by) })
+	s.clock.StepClock(by)
+}
+
+// siteOfFile makes a site of a file of SQLite.
+func siteOfFile(kind string) func(*site) {
+	return func(s *site) { s.Store = Store{Kind: kind, Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}} }
+}
+
+// move moves the site's file, and those beside it, to a folder.
+func (s *site) move(to string) {
+	s.t.Helper()
+	files, _ := filepath.Glob(s.Addrs[0] + "*") // the pattern is none
+	s.run("mv", append(files, to)...)
+}
+
+// remove deletes a folder.
+func (s *site) remove(dir string) {
+	s.t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// inThePast is disorder for stores that count by the clock of their processes.
+func (s *site) inThePast(breach func()) {
+	s.t.Helper()
+	first, second := s.spend(s.t), uint64(0)
+	breach()
+	synctest.Test(s.t, func(t *testing.T) { second = s.spend(t) })
+	s.behind(first, second)
+}
+
+// breakPower forgets the last grants.
+func breakPower(s *site) {
+	s.spend(s.t)
+	before := s.t.TempDir()
+	s.run("cp", s.Addrs[0], before)
+	s.inThePast(func() {
+		s.move(s.t.TempDir())
+		s.run("cp", filepath.Join(before, filepath.Base(s.Addrs[0])), s.Addrs[0])
+	})
+}
+
+// siteOfRedis makes a site of one server, which forgets everything when it restarts.
+func siteOfRedis(store Store, conf ...string) func(*site) {
+	return func(s *site) {
+		t, clock := newShim(s.t)
+		node := redistest.Single(t, conf...)
+		s.Store, s.clock, s.redis = store, clock, []*redistest.Node{node}
+		s.Kind, s.Addrs = "redis", []string{node.Addr()}
+		s.lose = func(*site) {
+			node.Kill()
+			node.Restart()
+		}
+		s.begin()
+	}
+}
+
+// begin makes servers old, so that they grant a long lease: a young one may have forgotten one in
+// a restart.
+func (s *site) begin() {
+	s.advance(leap)
+	s.lock = "begin"
+	s.spend(s.t)
+}
+
+// siteOfReplica makes a site of a server with a replica.
+func siteOfReplica(store Store, conf ...string) func(*site) {
+	return func(s *site) {
+		siteOfRedis(store, conf...)(s)
+		replica := redistest.Single(s.t, conf...)
+		s.link = livetest.NewProxy(s.t, s.Addrs[0])
+		host, port, err := net.SplitHostPort(s.link.Addr())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		replica.Must("REPLICAOF", host, port)
+		s.redis = append(s.redis, replica)
+		livetest.Await(s.t, "replica", func() error { return holds(s.redis[0], "connected_slaves:1") })
+	}
+}
+
+// holds reports what INFO does not say of replication.
+func holds(n *redistest.Node, want string) error {
+	answer, err := n.Do("INFO", "replication")
+	if text, _ := answer.(string); err == nil && !strings.Contains(text, want) {
+		err = redistest.Error(text)
+	}
+	return err
+}
+
+// splitBrain has a master and a replica that was promoted grant the lock.
+func splitBrain(s *site) {
+	defer s.link.Sever()()
+	first := s.take(s.Store, term)
+	s.redis[1].Must("REPLICAOF", "NO", "ONE")
+	other := s.Store
+	other.Addrs = []string{s.redis[1].Addr()}
+	s.both(first, s.take(other, longTTL))
+}
+
+// evict fills a server until it has evicted the lock, and then empties it again.
+func evict(s *site) {
+	var fill []any
+	for i := 0; s.redis[0].Must("EXISTS", s.lock) != int64(0); i++ {
+		key := "fill" + string(rune('a'+i%26)) + string(rune('a'+i/26%26))
+		fill = append(fill, key)
+		if _, err := s.redis[0].Do("SET", key, strings.Repeat("x", 100_000)); err != nil && i > 500 {
+			s.t.Fatalf("the server is full and has not evicted the lock: %v", err)
+		}
+	}
+	s.redis[0].Must(append([]any{"DEL"}, fill...)...)
+}
+
+// forget has replicas forget everything, as if they had heard of nothing.
+func forget(nodes []*redistest.Node) {
+	for _, n := range nodes {
+		if holds(n, "role:slave") == nil {
+			n.Must("CONFIG", "SET", "replica-read-only", "no")
+			n.Must("FLUSHALL")
+			n.Must("CONFIG", "SET", "replica-read-only", "yes")
+		}
+	}
+}
+
+func siteOfSentinel(s *site) {
+	t, clock := newShim(s.t)
+	r := redistest.Sentinel(t, minReplicas...)
+	s.Store, s.clock = Store{Kind: "sentinel", Addrs: r.Sentinels()}, clock
+	s.lose = func(*site) {
+		forget(r.Nodes())
+		r.KillMaster().Restart() // it is the master again, or the replica is, which knows no more
+		r.WaitForReplicas()
+	}
+	s.begin()
+}
+
+func siteOfCluster(s *site) {
+	t, clock := newShim(s.t)
+	c := redistest.Cluster(t, minReplicas...)
+	s.Store, s.clock = Store{Kind: "cluster", Addrs: c.Addrs(), NoGrace: true}, clock
+	s.lose = func(s *site) {
+		forget(c.Nodes())
+		c.KillMasterOf(c.SlotOf(s.lock)).Restart() // as with Sentinel
+		c.WaitUntilWell()
+	}
+}
+
+func siteOfRedlock(s *site) {
+	t, clock := newShim(s.t)
+	s.Store, s.clock = Store{Kind: "redlock"}, clock
+	for range 5 {
+		n := redistest.Single(t)
+		s.redis, s.Addrs = append(s.redis, n), append(s.Addrs, n.Addr())
+	}
+	if err := redlock.Init(s.t.Context(), s.Store.nodes(), redlockOptions()...); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func breakRedlock(s *site) {
+	twice := s.Store
+	twice.Addrs = slices.Concat(s.Addrs[:4], []string{livetest.NewProxy(s.t, s.Addrs[0]).Addr()})
+	s.refused(twice)
+
+	other := s.locker(s.t, s.Store, longTTL)
+	for _, n := range s.redis[:3] {
+		n.Hang()
+	}
+	s.misses(other, 2*time.Second)
+	for _, n := range s.redis[:3] {
+		n.Resume()
+	}
+
+	s.overlap(func() {
+		for _, n := range s.redis[:3] {
+			n.Must("DEL", s.lock)
+		}
+	})
+}
+
+// breakAttempt has a process stand still in the middle of an attempt.
+func breakAttempt(s *site) {
+	near := s.near(s.Store)
+	var ways []*livetest.Proxy // of the first process
+	for _, addr := range s.Addrs {
+		s.through(addr)
+		ways = append(ways, s.proxies[addr])
+	}
+	opened, ready := make(chan struct{}), make(chan struct{})
+	var late *snib.Lock
+	s.still(func(t *testing.T) {
+		locker := s.locker(t, near, longTTL)
+		close(opened)
+		<-ready
+		var err error
+		if late, err = locker.Acquire(t.Context(), s.lock); err != nil {
+			t.Error(err)
+		}
+	}, func(done <-chan struct{}) {
+		select {
+		case <-opened:
+		case <-done:
+			return
+		}
+		ways[2].Sever()
+		ways[3].Sever()
+		ways[4].Stall()
+		close(ready)
+		for i, n := range s.redis[:2] {
+			livetest.Await(s.t, "grant", func() error {
+				if n.Must("EXISTS", s.lock) == int64(0) {
+					return errors.New("the node has granted nothing")
+				}
+				return nil
+			})
+			ways[i].Redirect("127.0.0.1:1") // where nobody listens: the grant is all that it hears
+			n.Kill()
+			n.Restart()
+		}
+		if err := redlock.Recover(s.t.Context(), s.Store.nodes(), 1, redlockOptions()...); err != nil {
+			s.t.Error(err)
+			return
+		}
+		other := s.on(s.Store)
+		locker := s.locker(s.t, other.near(s.Store), longTTL)
+		other.proxies[s.Addrs[4]].Sever() // so that this node hears nothing of what follows
+		lock, err := locker.Acquire(s.t.Context(), s.lock)
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		if err := lock.Release(); err != nil {
+			s.t.Error(err)
+		}
+		ways[4].Heal() // what was sent to the node arrives
+		<-done
+		if late != nil {
+			s.behind(lock.Token(), late.Token())
+		}
+	})
+}
+
+func siteOfPG(s *site) {
+	t, clock := newShim(s.t)
+	server := pgtest.Start(t)
+	s.Store, s.clock, s.server = Store{Kind: path.Base(s.t.Name()), Addrs: []string{server.Addr()}}, clock, server
+	p := &postgres{t: s.t}
+	s.exec = func(text string) { p.exec(server, text) }
+}
+
+func siteOfMySQL(s *site) {
+	t, clock := newShim(s.t)
+	server := mysqltest.Start(t)
+	s.Store, s.clock, s.server = Store{Kind: path.Base(s.t.Name()), Addrs: []string{server.Addr()}}, clock, server
+	m := &mariadb{t: s.t}
+	db := m.open(server)
+	s.t.Cleanup(func() { db.Close() })
+	s.db, s.exec = db, func(text string) { m.exec(db, text) }
+}
+
+func restoreHeld(s *site) { s.overlap(s.copied(s.server)) }
+
+func restoreSpent(s *site) {
+	restore := s.copied(s.server)
+	s.disorder(func() {
+		s.advance(-leap)
+		restore()
+	})
+}
+
+// breakAge has the holder's host vanish: from a server that ends its session, and from one that is
+// too old to know how.
+func breakAge(s *site) {
+	for _, old := range []bool{false, true} {
+		store := s.Store
+		if old {
+			store.Addrs = []string{forge(s.t, s.Addrs[0], "idle_session_timeout", "idle_session_timeour")}
+		}
+		where := s.on(s.Store)
+		where.take(where.near(store), term)
+		where.cutOff()
+		if old {
+			where.misses(s.locker(s.t, s.Store, longTTL), 4*ttl)
+		} else {
+			where.take(s.Store, term)
+		}
+		where.lock += " once more" // whoever has that has vanished
+		s.lock = where.lock
+	}
+}
+
+// forge returns the address of a proxy that replaces a text that clients send, by one that is as
+// long.
+func forge(t testing.TB, addr, old, text string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	serve := func(client net.Conn) {
+		defer client.Close()
+		server, err := net.Dial("tcp", addr)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		go func() { _, _ = io.Copy(client, server) }() // until one of them is closed
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			if err != nil {
+				return
+			}
+			if _, err := server.Write(bytes.ReplaceAll(buf[:n], []byte(old), []byte(text))); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go serve(conn)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// breakLiveness kills the holder's connection, of which it does not hear.
+func breakLiveness(s *site) {
+	s.overlap(s.kill)
+
+	db, err := sql.Open("mysql", mysqltest.DSN(s.Addrs[0], "checkConnLiveness=false"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { db.Close() })
+	locker, err := snib.New(mysqllock.NewSession(db))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	first, err := locker.Acquire(s.t.Context(), s.lock+" again")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.lock += " again"
+	s.kill()
+	s.both(first, s.take(s.Store, term))
+}
+
+// kill ends the holder's session of MySQL.
+func (s *site) kill() {
+	s.t.Helper()
+	var id int64
+	if err := s.db.QueryRow("SELECT IS_USED_LOCK(?)", mysqllock.NameKey(s.lock)).Scan(&id); err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(fmt.Sprint("KILL ", id))
+}
+
+// siteOfZK makes a site of an ensemble whose leader bears the silence of the others for a minute.
+func siteOfZK(s *site) {
+	s.mesh = newMesh(s.t, 3, func(i int) int { return s.ensemble.Servers[i].PID() })
+	s.ensemble = zktest.EnsembleThrough(s.t, s.mesh.through, "syncLimit=600")
+	s.Store = Store{Kind: "zk", Addrs: s.ensemble.Addrs(), Session: 36 * time.Second}
+}
+
+// deleteNodes deletes the nodes of those who hold or wait for the lock.
+func deleteNodes(s *site) {
+	conn, _, err := zk.Connect(s.Addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	folder := "/snib/" + s.lock
+	nodes, _, err := conn.Children(folder)
+	if err != nil || len(nodes) == 0 {
+		s.t.Fatalf("%s has %v, %v", folder, nodes, err)
+	}
+	for _, node := range nodes {
+		if err := conn.Delete(folder+"/"+node, -1); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// breakTicks has a clock that is slow, and a server that ends sessions before others can report.
+func breakTicks(s *site) {
+	s.Kind = "zkkeep" // else the end of the connection, which has the right time, is the end of the hold
+	s.slow()
+	hasty := zktest.Single(s.t, "4lw.commands.whitelist=srvr,conf", "minSessionTimeout=100")
+	program := filepath.Join(s.t.TempDir(), "snib")
+	s.run("go", "build", "-o", program, "../../cmd/snib")
+	s.run("sh", "-c", `"$0" doctor "$1" | grep "^unmet.*minSessionTimeout of"`, program, "zk://"+hasty.Addr())
+}
+
+// breakLeader has a leader that was cut off go on serving the holder, while the others elect
+// another one.
+func breakLeader(s *site) {
+	i := slices.Index(s.ensemble.Servers, s.ensemble.Leader())
+	leads := Store{Kind: "zk", Addrs: []string{s.Addrs[i]}, Session: 6 * time.Second}
+	follows := leads
+	follows.Addrs = slices.Delete(slices.Clone(s.Addrs), i, i+1)
+	first := s.take(leads, term)
+	s.misses(s.locker(s.t, follows, longTTL), 200*time.Millisecond)
+	defer s.mesh.strand(i)()
+	s.both(first, s.take(follows, term))
+}
+
+// loseDisks starts a majority of the ensemble without its data.
+func loseDisks(s *site) {
+	for _, server := range s.ensemble.Servers {
+		server.Kill()
+	}
+	s.Addrs = s.Addrs[:2]
+	for _, server := range s.ensemble.Servers[:2] {
+		s.remove(filepath.Join(server.Dir(), "version-2"))
+	}
+	var starting sync.WaitGroup
+	for _, server := range s.ensemble.Servers[:2] {
+		starting.Go(server.Restart) // alone none of them would be ready
+	}
+	starting.Wait()
+}
+
+func siteOfEtcd(s *site) {
+	s.etcd = etcdtest.Start(s.t)
+	s.server = s.etcd
+	s.Store = Store{Kind: "etcd", Addrs: []string{s.etcd.Addr()}, Session: 30 * time.Second}
+}
+
+// loseDisk puts a server back to a copy, and then to nothing.
+func loseDisk(s *site) {
+	s.overlap(s.copied(s.server))
+	s.lock += " once more"
+	s.disorder(func() {
+		s.etcd.Kill()
+		s.remove(filepath.Join(s.etcd.Dir(), "data"))
+		s.etcd.Restart()
+	})
+}
