@@ -172,6 +172,7 @@ func describe(conf config, found findings) driver.Info {
 		Assumptions: []string{
 			"the server's wall clock does not jump forward: leases end by it",
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
+			"nobody else changes or deletes the keys of locks",
 		},
 		Faults: driver.Faults{
 			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",

@@ -146,6 +146,17 @@ var assumptions = []assumption{
 		},
 	},
 	{
+		sites: anyRedis + " redlock", says: "nobody else changes or deletes the keys of locks",
+		done: "somebody deletes the key of a lock (DEL)", wrong: twoHolders,
+		breach: func(s *site) {
+			s.overlap(func() {
+				for _, n := range s.redis {
+					_, _ = n.Do("DEL", s.lock) // replicas, and nodes that don't have it, refuse
+				}
+			})
+		},
+	},
+	{
 		sites: "redis sentinel", says: "after a restart or a failover nothing is granted for …",
 		done: "a lease is longer than the grace, and what the servers remember is lost in a restart or a failover", wrong: twoHolders,
 		breach: func(s *site) { s.overlap(func() { s.lose(s) }) },
@@ -455,6 +466,7 @@ func siteOfSentinel(s *site) {
 	t, clock := newShim(s.t)
 	r := redistest.Sentinel(t, minReplicas...)
 	s.Store, s.clock = Store{Kind: "sentinel", Addrs: r.Sentinels()}, clock
+	s.redis = r.Nodes()
 	s.lose = func(*site) {
 		forget(r.Nodes())
 		r.KillMaster().Restart() // it is the master again, or the replica is, which knows no more
@@ -467,6 +479,7 @@ func siteOfCluster(s *site) {
 	t, clock := newShim(s.t)
 	c := redistest.Cluster(t, minReplicas...)
 	s.Store, s.clock = Store{Kind: "cluster", Addrs: c.Addrs(), NoGrace: true}, clock
+	s.redis = c.Nodes()
 	s.lose = func(s *site) {
 		forget(c.Nodes())
 		c.KillMasterOf(c.SlotOf(s.lock)).Restart() // as with Sentinel

@@ -224,6 +224,7 @@ func describe(p quorum.Params) driver.Info {
 				"restarts, waits and is admitted, may get a token that is not the greatest",
 			"when a majority of the servers has lost its memory, tokens are in order if clocks are right to within half the outage, " +
 				"or if the floor that the operator gives is right",
+			"nobody else changes or deletes the keys of locks",
 		},
 		Faults: driver.Faults{
 			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
