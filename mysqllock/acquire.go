@@ -21,6 +21,7 @@ type attempt struct {
 	hint  chan struct{} // of one: the lock may be ours now
 
 	look   time.Time // when the row may have changed by itself; guarded by waits.mu
+	before int       // how many were before it in the queue when we last looked; guarded by waits.mu
 	queued uint64    // the order in which our attempts came to wait, 0 before; guarded by waits.mu
 
 	sent        bool         // the server may know of us

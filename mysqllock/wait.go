@@ -11,6 +11,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/internal/retry"
 )
 
 const (
@@ -394,11 +395,15 @@ func (s *state) bury(dead func(entry) bool) {
 func (d *Driver) poll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	last, refreshed := time.Time{}, time.Now() // who waits is alive
+	last, refreshed, rest := time.Time{}, time.Now(), time.Time{} // who waits is alive
+	var outage retry.Outage
 	for {
 		next, more := d.waits.next(last, refreshed)
 		if !more {
 			return
+		}
+		if next.Before(rest) {
+			next = rest
 		}
 		timer.Reset(time.Until(next))
 		select {
@@ -412,7 +417,7 @@ func (d *Driver) poll() {
 		if last.Sub(refreshed) >= refreshEvery*9/10 && d.refresh() == nil {
 			refreshed = last
 		}
-		d.look()
+		rest = outage.Rest(last, d.look(), refreshEvery)
 	}
 }
 
@@ -421,12 +426,15 @@ func (w *waits) next(last, refreshed time.Time) (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := refreshed.Add(refreshEvery)
-	if w.now || !w.watched {
+	if w.now {
 		next = last
 	}
 	for _, a := range w.waiting {
 		if a.look.Before(next) {
 			next = a.look
+		}
+		if due := last.Add(pollEvery * time.Duration(a.before+1)); !w.watched && due.Before(next) {
+			next = due // it takes as many hand-overs until its turn comes
 		}
 	}
 	if len(w.waiting)+len(w.owed) == 0 {
@@ -466,7 +474,7 @@ func (w *waits) answered(err error) {
 }
 
 // look reads the rows that are waited for, and hints the attempts whose turn has come.
-func (d *Driver) look() {
+func (d *Driver) look() error {
 	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errNoAnswer)
 	defer cancel()
 	w := &d.waits
@@ -480,7 +488,7 @@ func (d *Driver) look() {
 	}
 	found, err := d.read(ctx, slices.Collect(maps.Keys(set)))
 	if w.answered(err); err != nil {
-		return
+		return err
 	}
 	w.observe(found)
 	w.mu.Lock()
@@ -491,9 +499,11 @@ func (d *Driver) look() {
 			s = &state{}
 		}
 		place, granted, sleep := s.turn(nonce, false)
+		a.before = max(place, 0)
 		if a.look = time.Now().Add(sleep); granted || place < 0 {
 			a.look = time.Now().Add(refreshEvery)
 			a.wake()
 		}
 	}
+	return nil
 }

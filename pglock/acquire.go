@@ -23,9 +23,10 @@ type attempt struct {
 	hint  chan struct{} // of one: the lock may be ours now
 
 	// Guarded by waits.mu:
-	look  time.Time // when the row may have changed by itself
-	woken time.Time // when a notification last hinted it
-	again bool      // another one came too soon after that
+	look   time.Time // when the row may have changed by itself
+	before int       // how many were before it in the queue when we last looked
+	woken  time.Time // when a notification last hinted it
+	again  bool      // another one came too soon after that
 
 	sent    bool         // the server may know of us
 	queued  bool         // it does, and we wait
@@ -178,7 +179,7 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 		}
 		return l, a.secure(ctx, l)
 	}
-	if there, _, sleep := s.turn(a.entry.Nonce); there {
+	if place, _, sleep := s.turn(a.entry.Nonce); place >= 0 {
 		a.queued = true
 		a.d.waits.watch(a, sleep)
 	}

@@ -90,28 +90,28 @@ func (s *state) refusal(req driver.Request) error {
 	}
 }
 
-// turn reports whether the waiter with this nonce can be granted, and if not, when that may change by itself. It is not
-// there if it was given up for dead.
-func (s *state) turn(nonce string) (there, granted bool, sleep time.Duration) {
+// turn reports how many are before the waiter with this nonce, whether it can be granted, and if not, when that may change
+// by itself. place is -1 if it was given up for dead.
+func (s *state) turn(nonce string) (place int, granted bool, sleep time.Duration) {
 	busy, alone := len(s.holders), false
 	end := s.now + time.Hour.Microseconds()
 	for _, h := range s.holders {
 		alone = alone || !h.Shared
 		end = min(end, h.Until)
 	}
-	for _, w := range s.waiters {
+	for place, w := range s.waiters {
 		if w.Nonce == nonce {
 			granted = busy == 0 || w.Shared && !alone
 			if s.slots > 0 {
 				granted = busy < s.slots
 			}
-			return true, granted, time.Duration(end-s.now) * time.Microsecond
+			return place, granted, time.Duration(end-s.now) * time.Microsecond
 		}
 		busy++
 		alone = alone || !w.Shared
 		end = min(end, w.Until)
 	}
-	return false, false, 0
+	return -1, false, 0
 }
 
 // strangers reports whether another process waits than the one that listens on a channel.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sniblock/snib/internal/retry"
 )
 
 const (
@@ -205,11 +207,15 @@ func (d *Driver) poll() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	refreshed := time.Now() // a waiter is queued as alive
-	last := time.Time{}
+	last, rest := time.Time{}, time.Time{}
+	var outage retry.Outage
 	for {
 		next, more := d.waits.next(last, refreshed)
 		if !more {
 			return
+		}
+		if next.Before(rest) {
+			next = rest
 		}
 		timer.Reset(time.Until(next))
 		select {
@@ -221,9 +227,11 @@ func (d *Driver) poll() {
 		}
 		last = time.Now()
 		refresh := last.Sub(refreshed) >= refreshEvery*9/10
-		if d.lookAtAll(refresh) == nil && refresh {
+		err := d.lookAtAll(refresh)
+		if err == nil && refresh {
 			refreshed = last
 		}
+		rest = outage.Rest(last, err, refreshEvery)
 	}
 }
 
@@ -236,12 +244,15 @@ func (w *waits) next(last, refreshed time.Time) (next time.Time, more bool) {
 		return next, false
 	}
 	next = refreshed.Add(refreshEvery)
-	if w.now || !w.connected {
+	if w.now {
 		next = last
 	}
 	for _, a := range w.waiting {
 		if a.look.Before(next) {
 			next = a.look
+		}
+		if due := last.Add(pollEvery * time.Duration(a.before+1)); !w.connected && due.Before(next) {
+			next = due // it takes as many hand-overs until its turn comes
 		}
 		if again := a.woken.Add(pollEvery); a.again && again.Before(next) {
 			next = again
@@ -287,8 +298,9 @@ func (d *Driver) lookAtAll(refresh bool) error {
 	defer d.waits.mu.Unlock()
 	for nonce, a := range asked {
 		s := seen[a.req.Name]
-		there, granted, sleep := s.turn(nonce)
-		if a.look = time.Now().Add(sleep); granted || !there {
+		place, granted, sleep := s.turn(nonce)
+		a.before = max(place, 0)
+		if a.look = time.Now().Add(sleep); granted || place < 0 {
 			a.look = time.Now().Add(refreshEvery)
 			a.wake()
 		}

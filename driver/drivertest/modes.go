@@ -450,11 +450,7 @@ func wantedClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				wanted := t.wanted(t.acquire(d1, t.block("a")))
 				t.waiting(d2, t.req("b"))
-				timer := time.NewTimer(t.h.TTL + t.slack())
-				defer timer.Stop()
-				select {
-				case <-wanted:
-				case <-timer.C:
+				if !t.closedSoon(wanted) {
 					t.Errorf("Wanted is not closed %v after another driver began to wait", t.h.TTL+t.slack())
 				}
 			},
@@ -480,10 +476,7 @@ func wantedClauses() []clause {
 				case <-timer.C:
 					t.Fatalf("no waiter was granted within %v", patience)
 				}
-				timer.Reset(t.h.TTL + t.slack())
-				select {
-				case <-t.wanted(next):
-				case <-timer.C:
+				if !t.closedSoon(t.wanted(next)) {
 					t.Errorf("Wanted is not closed %v after a grant with another driver waiting", t.h.TTL+t.slack())
 				}
 			},

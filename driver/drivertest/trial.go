@@ -110,6 +110,24 @@ func (t *trial) lateness() time.Duration { return time.Duration(t.late.Load()) }
 // between driver and store take there.
 func (t *trial) slack() time.Duration { return t.h.Slack + 10*t.lateness() }
 
+// closedSoon reports whether a channel is closed within a TTL and the slack, which grows while the
+// machine is late.
+func (t *trial) closedSoon(ch <-chan struct{}) bool {
+	for began := time.Now(); ; {
+		left := t.h.TTL + t.slack() - time.Since(began)
+		if left <= 0 {
+			return false
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-ch:
+			timer.Stop()
+			return true
+		case <-timer.C:
+		}
+	}
+}
+
 // join waits for the case's goroutines, when the drivers are closed and the contexts done.
 func (t *trial) join() {
 	done := make(chan struct{})

@@ -46,3 +46,17 @@ func (o *Outage) Again(asked time.Time, err error) (pause time.Duration, ok bool
 	o.pause = min(2*o.pause, longest)
 	return o.pause/2 + rand.N(o.pause), true
 }
+
+// Rest returns before when somebody who polls must not ask again, after the answer err to what was asked at a time: longest
+// from now at the most, however long the outage lasts. It has the pauses of Again. No error ends the outage.
+func (o *Outage) Rest(asked time.Time, err error, longest time.Duration) time.Time {
+	if err == nil {
+		*o = Outage{}
+		return time.Time{}
+	}
+	pause, ok := o.Again(asked, err)
+	if !ok {
+		pause = longest
+	}
+	return time.Now().Add(min(pause, longest))
+}

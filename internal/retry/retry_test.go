@@ -97,6 +97,32 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// Who polls asks less and less often, but no less than it says, and begins anew when the store has answered.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const longest = time.Second
+		silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
+		var outage retry.Outage
+		for round := range 2 {
+			asked, began := 0, time.Now()
+			for time.Since(began) < 2*driver.RetryTimeout {
+				rest := time.Until(outage.Rest(time.Now(), silent, longest))
+				if first := asked == 0; rest <= 0 || rest > longest || first && rest > longest/5 {
+					t.Fatalf("round %d: rest %v after %d requests", round, rest, asked+1)
+				}
+				asked++
+				time.Sleep(rest)
+			}
+			if least := int(2 * driver.RetryTimeout / longest); asked < least || asked > least+20 {
+				t.Errorf("round %d: asked %d times, want little more than %d", round, asked, least)
+			}
+			if !outage.Rest(time.Now(), nil, longest).IsZero() {
+				t.Error("it rests although the store has answered")
+			}
+		}
+	})
+}
+
 // ask makes a request that fails.
 func ask(o *retry.Outage, err error, takes time.Duration) (time.Duration, bool) {
 	asked := time.Now()

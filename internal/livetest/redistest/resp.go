@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// timeout is how long a server has for one answer.
-const timeout = 5 * time.Second
+// timeout is how long a server has for one answer, on a busy machine too.
+const timeout = 20 * time.Second
 
 // An Error is an answer of Redis that says no, such as "MOVED 1 127.0.0.1:7001".
 type Error string
