@@ -10,7 +10,7 @@ SHELL := /bin/bash
 
 export GOWORK := $(CURDIR)/go.work
 
-# How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose tests start servers;
+# How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose tests start servers, and which share of them to run;
 # how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults
 # (none: all); what a benchmark's name matches, and which scenarios are compared with other libraries: such
 # as S1,S4, or all.
@@ -18,6 +18,7 @@ FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
 SHORT ?=
+SHARE ?= 1
 OFFLINE ?=
 SEEDS ?= 10000
 FIRST ?= 0
@@ -69,8 +70,8 @@ stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with t
 long: deps ## the tests that "make test" leaves out because they take long
 	SNIB_LONG=1 go test -race -timeout 2h $$(grep -rl --include='*_test.go' 'livetest[.]Long(' . | xargs -n 1 dirname | sort -u)
 
-mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers
-	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant
+mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers; SHARE=4: one of four
+	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant -args -share $(SHARE)
 
 simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
 	go test -count=1 -timeout 24h -run '^TestSimulate$$' -v ./redislock/redlock/internal/quorumtest -args -seeds $(SEEDS) -first $(FIRST)

@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +29,15 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+// share is which part of the mutants TestMutants runs: 1 of so many, others each time.
+var share = flag.Int("share", 1, "run one mutant of so many, chosen at random")
+
 func TestMutants(t *testing.T) {
 	root := rootOf(t)
 	for _, m := range all {
+		if rand.IntN(*share) > 0 {
+			continue
+		}
 		t.Run(m.breaks, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && m.startsServers(t, root) {
