@@ -200,12 +200,15 @@ func TestMissingAnswersSayNothing(t *testing.T) {
 // The store's word that the lease is gone ends the hold at once, by a renewal or of its own accord.
 func TestStoreSaysLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		locker := open(t, store.Open())
-		lock := acquire(t, locker, "a")
-		if err := store.Open().Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
-			t.Fatal(err)
+		d := newSpy(new(memlock.Store))
+		d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
+			answers := make([]driver.Renewal, len(due))
+			for i := range answers {
+				answers[i].Err = driver.ErrLost
+			}
+			return answers
 		}
+		lock := acquire(t, open(t, d), "a")
 		time.Sleep(ttl / 2)
 		wantErr(t, "cause after the next renewal", context.Cause(lock.Context()), snib.ErrLost)
 		wantErr(t, "Release", lock.Release(), snib.ErrLost)

@@ -599,14 +599,14 @@ func TestContextEndsBeforeLost(t *testing.T) {
 					defer cancel()
 				}
 			}
-			if err := store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()); err != nil {
-				t.Fatal(err)
-			}
+			broken := make(chan error, 1)
+			go func() { broken <- store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()) }() // tells before it returns
 			for !tt.wait(inner) {
 				runtime.Gosched()
 			}
 			wantErr(t, "outer cause once Lost is closed", context.Cause(outer.Context()), snib.ErrLost)
 			wantErr(t, "inner cause once Lost is closed", context.Cause(inner.Context()), snib.ErrLost)
+			wantErr(t, "Break", <-broken, nil)
 		})
 	}
 }

@@ -37,7 +37,7 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "a request that may wait survives a short outage",
 		file:   "request.go", run: "TestOutage",
-		old: "if !again || ctx", new: "if true || ctx",
+		old: "if !again || ctx", new: "if again = false; !again || ctx",
 	},
 	{
 		breaks: "an outage does not keep an acquisition for ever",
@@ -52,7 +52,7 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "those who wait for an overloaded store do not keep it overloaded",
 		file:   "internal/retry/retry.go", run: "TestPause",
-		old: "min(2*o.pause, longest)", new: "firstPause",
+		old: "min(2*o.pause, longest)", new: "min(firstPause, longest)",
 	},
 	{
 		breaks: "a wait that ends during an outage does not say that the lock is held",
