@@ -45,9 +45,19 @@ func printable(text string) string {
 // oneLine is text that fits on one line and can't upset a terminal: lines are joined, and what is not graphic is written as Go
 // does. Errors have what a store says in them.
 func oneLine(text string) string {
-	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	joined := ""
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		switch line = strings.TrimSpace(line); {
+		case joined == "" || line == "":
+		case strings.HasSuffix(joined, ":"):
+			joined += " "
+		default:
+			joined += "; "
+		}
+		joined += line
+	}
 	var b strings.Builder
-	for rest := strings.Join(lines, "; "); rest != ""; {
+	for rest := joined; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
 		switch {
 		case r == utf8.RuneError && size == 1:

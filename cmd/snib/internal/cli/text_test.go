@@ -130,7 +130,9 @@ func TestMarshalTerminal(t *testing.T) {
 }
 
 func TestMessageIsOneLine(t *testing.T) {
-	if got, want := message(errors.New("snib: a\nb\r\n")), "a; b"; got != want {
-		t.Errorf("message = %q, want %q", got, want)
+	for text, want := range map[string]string{"snib: a\nb\r\n": "a; b", "a:\n\tb: c\n\td: e": "a: b: c; d: e", "a\n \nb": "a; b", "a\tb": `a\tb`} {
+		if got := message(errors.New(text)); got != want {
+			t.Errorf("message(%q) = %q, want %q", text, got, want)
+		}
 	}
 }
