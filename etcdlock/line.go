@@ -239,7 +239,11 @@ func (l *line) follow(ctx context.Context) error {
 			case !said.Created:
 				l.apply(said.Events)
 			default:
-				if _, err := l.read(ctx); err != nil {
+				_, err := l.read(ctx)
+				if err != nil && passing(err) && ctx.Err() == nil {
+					_, err = l.read(ctx) // another member may answer, while the next watch may have the turn of this one
+				}
+				if err != nil {
 					return err
 				}
 			}

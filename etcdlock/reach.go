@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 )
 
 // probing bounds a look at what keeps us from etcd.
@@ -76,10 +77,13 @@ func (d *Driver) silence(why string) error {
 }
 
 // unanswered says what may be the reason that a call got no answer for the longest time that one
-// may take.
+// may take. It does not ask where there is a connection: the client asks its members in turn, and a
+// question between two calls can send each second call to the member that hangs, for ever.
 func (d *Driver) unanswered(ctx context.Context) error {
-	if r, ok := errors.AsType[*reachError](d.ping(ctx, probing/2)); ok {
-		return r
+	if d.client.ActiveConnection().GetState() != connectivity.Ready {
+		if r, ok := errors.AsType[*reachError](d.ping(ctx, probing/2)); ok {
+			return r
+		}
 	}
 	return d.silence(fmt.Sprintf("no answer within %v: it hangs, or there is no majority of its members", longest))
 }
