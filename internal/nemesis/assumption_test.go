@@ -259,7 +259,7 @@ func (s *site) refused(store Store) {
 	s.t.Helper()
 	d, err := store.open(s.t.Context())
 	if err == nil {
-		defer d.Close() //nolint:errcheck // it has not done anything
+		defer d.Close() // it has not done anything
 		_, err = d.Acquire(s.t.Context(), driver.Request{Name: s.lock, Owner: "refused", TTL: time.Second, NoWait: true})
 	}
 	if !errors.Is(err, driver.ErrInvalid) {
