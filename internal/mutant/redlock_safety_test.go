@@ -131,6 +131,11 @@ var redlockSafetyMutants = []mutant{
 		old: "		case e.refused():\n", new: "		case false:\n",
 	},
 	{
+		breaks: "Redlock: a lease that a majority has ended does not stay on the others",
+		file:   "redislock/redlock/lease.go", run: "TestLostLeavesNothing",
+		old: "			l.leave()\n", new: "",
+	},
+	{
 		breaks: "Redlock: a counter far ahead of the clock is no vote",
 		file:   "redislock/redlock/script.go", run: "TestWildCounters/TwoDays",
 		old: "  elseif c > most then", new: "  elseif false then",

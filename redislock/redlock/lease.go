@@ -196,6 +196,17 @@ func (l *lease) extend(thorough bool) *extension {
 	return e
 }
 
+// leave has nodes free a lease that a majority has ended: others may have it still, or have taken it again for this extension, and would
+// deny everybody else their vote until its TTL is over. It is called with l.mu held.
+func (l *lease) leave() {
+	p := l.d.newPoll(nil)
+	for i := range l.d.nodes {
+		p.orders[i].end = l.asked.Add(2 * l.req.TTL)
+		p.tidy(i, 'f', &l.lock, l.attempt.nonce, "0")
+	}
+	p.close()
+}
+
 // refused reports whether a node has said that it does not have the lease.
 func (e *extension) refused() bool {
 	e.poll.mu.Lock()
@@ -219,8 +230,10 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 	defer l.mu.Unlock()
 	switch {
 	case l.over || ended:
-		e.found = !l.over
-		l.over = true
+		if e.found = !l.over; e.found {
+			l.over = true
+			l.leave()
+		}
 		return driver.Renewal{Err: driver.ErrLost}
 	case verdict == quorum.Won:
 		l.until = e.sent.Add(quorum.Validity(l.req.TTL))
