@@ -344,9 +344,9 @@ func (e ending) run() {
 	h.lapseLater()
 }
 
-// lapseLater releases the lease of a lost hold at the end of its TTL, if the tenure is a session. The session lives on, and the
-// lease with it, if nobody calls Release, or if Release does not ask the store because of a LockDelay. It is called with core.mu
-// held, after the holder has been told.
+// lapseLater releases the lease of a lost hold at the end of its TTL, if the tenure is a session.
+// The session lives on, and the lease with it, if nobody calls Release, or if Release does not ask
+// the store because of a LockDelay. It is called with core.mu held, after the holder has been told.
 func (h *hold) lapseLater() {
 	c, le := h.locker.core, h.lease
 	if c.info.Tenure != driver.TenureSession || c.isClosed {
@@ -356,8 +356,8 @@ func (h *hold) lapseLater() {
 	time.AfterFunc(end.Left(driver.Now()), h.releaseLost)
 }
 
-// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a living hold of the same owner relies
-// on it.
+// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a living
+// hold of the same owner relies on it.
 func (h *hold) releaseLost() {
 	c, le := h.locker.core, h.lease
 	c.mu.Lock()

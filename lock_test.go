@@ -229,8 +229,8 @@ func TestLockDelayOfSession(t *testing.T) {
 	})
 }
 
-// Where a lease ends with its session, one of a hold that was lost is released when its TTL and the delay are over, although the
-// session lives on and no renewal has failed.
+// Where a lease ends with its session, one of a hold that was lost is released when its TTL and the
+// delay are over, although the session lives on and no renewal has failed.
 func TestLostLeaseOfSession(t *testing.T) {
 	const length, session, maxHold, delay = 24 * time.Hour, time.Minute, 5 * time.Second, 20 * time.Second
 	tests := []struct {

@@ -84,12 +84,14 @@ func (l *Locker) Info() driver.Info { return l.core.info }
 
 // Acquire waits for the lock and takes it. The context bounds the wait only, not the hold: see [Lock.Context].
 //
-// Errors match [ErrHeld] if [MaxWait] was over, [ErrNested] if ctx carries a hold on the same name, [ErrInvalid] for a
-// name that can't be used, [ErrKind], [ErrRegressed], [ErrClosed], [ErrLost] if the answer came so late that the lease
-// was over, [context.Cause] of ctx if that ended the wait, or they are the backend's. A store that is unavailable is
-// asked again for [driver.RetryTimeout]; then the error matches [ErrUnavailable]. One that has no connection left
-// ([driver.ErrFull]) is asked for as long as the wait may last. If the wait ends while the store is unavailable, the error
-// matches ErrUnavailable and not ErrHeld. With an error nothing is held and no place in a queue stays behind.
+// Errors match [ErrHeld] if [MaxWait] was over, [ErrNested] if ctx carries a hold on the same name,
+// [ErrInvalid] for a name that can't be used, [ErrKind], [ErrRegressed], [ErrClosed], [ErrLost] if
+// the answer came so late that the lease was over, [context.Cause] of ctx if that ended the wait,
+// or they are the backend's. A store that is unavailable is asked again for [driver.RetryTimeout];
+// then the error matches [ErrUnavailable]. One that has no connection left ([driver.ErrFull]) is
+// asked for as long as the wait may last. If the wait ends while the store is unavailable, the
+// error matches ErrUnavailable and not ErrHeld. With an error nothing is held and no place in a
+// queue stays behind.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, l.conf.noWait)
 }

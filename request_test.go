@@ -30,8 +30,8 @@ func down(until time.Time, answer error) func(context.Context, driver.Request, f
 	}
 }
 
-// An acquisition that may wait survives an outage of the store of up to RetryTimeout, and any time in which it is full; one that must not
-// wait does not.
+// An acquisition that may wait survives an outage of the store of up to RetryTimeout, and any time
+// in which it is full; one that must not wait does not.
 func TestOutage(t *testing.T) {
 	tests := []struct {
 		name       string

@@ -36,10 +36,11 @@ type Driver interface {
 	// CancelTimeout, that call goes on in the background. What a dead store keeps from being withdrawn lapses within
 	// one TTL.
 	//
-	// A failure that a later attempt may not see (a refused or reset connection, no answer, too many connections, a
-	// server that starts) matches ErrUnavailable, and [ErrFull] as well if there are too many connections. The core
-	// retries it for [RetryTimeout], or without a limit, if the request may wait. A connection from a pool that turns out
-	// to be stale is no failure: the driver uses another one, at once.
+	// A failure that a later attempt may not see (a refused or reset connection, no answer, too
+	// many connections, a server that starts) matches ErrUnavailable, and [ErrFull] as well if
+	// there are too many connections. The core retries it for [RetryTimeout], or without a limit,
+	// if the request may wait. A connection from a pool that turns out to be stale is no failure:
+	// the driver uses another one, at once.
 	//
 	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease, it is granted again with
 	// the same token, for the TTL of the new request and with a Start of its own; where the tenure is a lease, through
@@ -146,9 +147,10 @@ type Request struct {
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
 
-	// LockDelay is the last part of TTL, for which the lock stays taken after the end of a hold that was lost. The core
-	// sees to that, and most drivers ignore it. A driver that ends a lease before its TTL because a connection was lost,
-	// and would then free the lock, frees it after this time.
+	// LockDelay is the last part of TTL, for which the lock stays taken after the end of a hold
+	// that was lost. The core sees to that, and most drivers ignore it. A driver that ends a lease
+	// before its TTL because a connection was lost, and would then free the lock, frees it after
+	// this time.
 	LockDelay time.Duration
 }
 

@@ -15,8 +15,9 @@ const (
 	// attempt may succeed. An error never matches both ErrHeld and ErrUnavailable.
 	ErrUnavailable Sentinel = "the store is unavailable"
 
-	// ErrFull means that the server answers, but has no connection left for us. An error that matches it matches
-	// ErrUnavailable as well. It is a reason to wait, as a holder is: a request that may wait is retried without a limit.
+	// ErrFull means that the server answers, but has no connection left for us. An error that
+	// matches it matches ErrUnavailable as well. It is a reason to wait, as a holder is: a request
+	// that may wait is retried without a limit.
 	ErrFull Sentinel = "the server has no connection left"
 
 	// ErrLost means that the hold had ended before: by expiry, by force, or with its session.

@@ -72,7 +72,8 @@ func TestHolderToldAfterCut(t *testing.T) {
 	jobtest.AwaitLoss(t, second, livetest.Patience)
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+// A hold that ended in the process alone, before it was ever renewed, does not last with the
+// session.
 func TestLapse(t *testing.T) {
 	server := etcdtest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })

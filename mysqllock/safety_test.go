@@ -347,7 +347,8 @@ func TestHerd(t *testing.T) {
 	})
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+// A hold that ended in the process alone, before it was ever renewed, does not last with the
+// session.
 func TestLapse(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)

@@ -189,7 +189,7 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 // yield gives up a session of which nobody has a use, if the pool got no connection because the server has none left, and
 // returns the error: those who have one connection each and need two would wait for one another.
 func (a *attempt) yield(err error) error {
-	if s := a.d.session; s != nil && crowded(err) && a.d.waits.none() {
+	if s := a.d.session; s != nil && errors.Is(err, driver.ErrFull) && a.d.waits.none() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.link != nil {
@@ -238,9 +238,9 @@ func (d *Driver) term(req driver.Request) int64 {
 	return req.TTL.Microseconds()
 }
 
-// withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context of Acquire. If the
-// server does not hear of it before the driver is closed, a place in the queue lapses with waiterLife, and a hold with its
-// TTL.
+// withdraw leaves neither a hold nor a place in the queue behind. It does not depend on the context
+// of Acquire. If the server does not hear of it before the driver is closed, a place in the queue
+// lapses with waiterLife, and a hold with its TTL.
 func (a *attempt) withdraw(ctx context.Context, granted bool) {
 	if a.req.NoWait && !granted && a.trouble == nil && ctx.Err() == nil {
 		return // the server said no

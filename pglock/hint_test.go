@@ -110,7 +110,8 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 	})
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+// A hold that ended in the process alone, before it was ever renewed, does not last with the
+// session.
 func TestLapse(t *testing.T) {
 	server := pgtest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver { return pglock.NewSession(dial(t, server.URL()), pglock.Timeout(2*time.Second)) })

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/life"
 	"github.com/sniblock/snib/internal/retry"
 )
@@ -40,7 +41,7 @@ func (d *Driver) patiently(ctx context.Context, run func() error) error {
 	for outage := (retry.Outage{}); ; {
 		asked := time.Now()
 		err := run()
-		if !crowded(err) {
+		if !errors.Is(err, driver.ErrFull) {
 			return err
 		}
 		pause, _ := outage.Again(asked, err)
@@ -52,8 +53,8 @@ func (d *Driver) patiently(ctx context.Context, run func() error) error {
 	}
 }
 
-// tidy removes an entry from a row in the background, when that failed at the time for it: it would keep the lock for its TTL,
-// and in a session for ever.
+// tidy removes an entry from a row in the background, when that failed at the time for it: it would
+// keep the lock for its TTL, and in a session for ever.
 func (d *Driver) tidy(name, nonce string) {
 	d.life.Go(func() {
 		again := time.NewTicker(refreshEvery)

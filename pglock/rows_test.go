@@ -585,8 +585,9 @@ func TestCancelled(t *testing.T) {
 	free(t, d, "stuck")
 }
 
-// A request that was given up, and could not be withdrawn because the server was out of reach, is withdrawn when it is back.
-// Until then the server grants it, which does not know that nobody waits for it.
+// A request that was given up, and could not be withdrawn because the server was out of reach, is
+// withdrawn when it is back. Until then the server grants it, which does not know that nobody waits
+// for it.
 func TestWithdrawnLater(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())

@@ -255,7 +255,8 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, acquire(t, other, noWait("ends", "b")))
 }
 
-// givenUpWhileGranted gives a request up when the row has granted a lease, and the advisory lock is asked for.
+// givenUpWhileGranted gives a request up when the row has granted a lease, and the advisory lock is
+// asked for.
 func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))

@@ -90,8 +90,8 @@ func (s *state) refusal(req driver.Request) error {
 	}
 }
 
-// turn reports how many are before the waiter with this nonce, whether it can be granted, and if not, when that may change
-// by itself. place is -1 if it was given up for dead.
+// turn reports how many are before the waiter with this nonce, whether it can be granted, and if
+// not, when that may change by itself. place is -1 if it was given up for dead.
 func (s *state) turn(nonce string) (place int, granted bool, sleep time.Duration) {
 	busy, alone := len(s.holders), false
 	end := s.now + time.Hour.Microseconds()

@@ -168,8 +168,14 @@ func outOfReach(err error) error {
 // unreachable matches [driver.ErrUnavailable], and says only what it wraps: where there is no driver yet there is no lock that is withheld.
 type unreachable struct{ cause error }
 
-func (e *unreachable) Error() string   { return e.cause.Error() }
-func (e *unreachable) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
+func (e *unreachable) Error() string { return e.cause.Error() }
+
+func (e *unreachable) Unwrap() []error {
+	if isFull(e.cause) {
+		return []error{driver.ErrUnavailable, driver.ErrFull, e.cause}
+	}
+	return []error{driver.ErrUnavailable, e.cause}
+}
 
 // A badAnswer is one that no script of ours gives.
 type badAnswer struct{ text string }

@@ -485,7 +485,8 @@ func fill(t *testing.T, n *redistest.Node) {
 	})
 }
 
-// A Release that the server could not carry out says that the store is unavailable, whether it answered so or is gone.
+// A Release that the server could not carry out says that the store is unavailable, whether it
+// answered so or is gone.
 func TestReleaseUnavailable(t *testing.T) {
 	for name, hinder := range map[string]func(*redistest.Node){
 		"Refused": func(n *redistest.Node) { n.Must("CONFIG", "SET", "min-replicas-to-write", "1") },

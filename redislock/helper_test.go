@@ -243,9 +243,9 @@ func keys(t testing.TB, n *redistest.Node) []string {
 	return all
 }
 
-// nothingLeft checks that all keys of locks go, in less time than those would need that are kept the
-// longest: the record of an exclusive hold, and the queue. On a busy machine what was given up may
-// still be on its way.
+// nothingLeft checks that all keys of locks go, in less time than those would need that are kept
+// the longest: the record of an exclusive hold, and the queue. On a busy machine what was given up
+// may still be on its way.
 func nothingLeft(t testing.TB, n *redistest.Node) {
 	t.Helper()
 	livetest.Await(t, "end of all keys", func() error { return some(keys(t, n)) })

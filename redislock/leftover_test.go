@@ -131,8 +131,9 @@ func TestNothingLeftOfKindConflict(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOfDead kills the holders of locks and those who wait for them, and makes a replica the master. Nobody asks for the locks
-// any more, so nobody passes over the dead: all keys have an end, as the backend's page says.
+// TestNothingLeftOfDead kills the holders of locks and those who wait for them, and makes a replica
+// the master. Nobody asks for the locks any more, so nobody passes over the dead: all keys have an
+// end, as the backend's page says.
 func TestNothingLeftOfDead(t *testing.T) {
 	t.Parallel()
 	const ttl = 20 * time.Second

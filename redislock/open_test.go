@@ -323,3 +323,27 @@ func command(in *bufio.Reader) ([]string, error) {
 	}
 	return words, nil
 }
+
+// TestOpenFull opens a server that has no connection left: it is full, and not out of reach. A real one ends the connection after
+// its first answer, which may get lost by that.
+func TestOpenFull(t *testing.T) {
+	addr := fake(t, func(c net.Conn) {
+		defer c.Close()
+		in := bufio.NewReader(c)
+		for {
+			if _, err := command(in); err != nil {
+				return
+			}
+			if _, err := io.WriteString(c, "-ERR max number of clients reached\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	d, err := redislock.Open(at(addr))
+	if err == nil {
+		d.Close()
+	}
+	if !errors.Is(err, driver.ErrFull) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Open = %v, want ErrFull and ErrUnavailable", err)
+	}
+}

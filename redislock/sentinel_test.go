@@ -32,8 +32,9 @@ func TestSentinelNeedsReplicas(t *testing.T) {
 	d.Close()
 }
 
-// TestOldMasterComesBackEmpty kills a master, and starts it again without its memory when another was chosen. A client that
-// had talked to it by its address finds a master, until the Sentinels demote it, which are stopped here: it grants nothing.
+// TestOldMasterComesBackEmpty kills a master, and starts it again without its memory when another
+// was chosen. A client that had talked to it by its address finds a master, until the Sentinels
+// demote it, which are stopped here: it grants nothing.
 func TestOldMasterComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second
@@ -62,8 +63,9 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 	nothingLeft(t, master)
 }
 
-// TestSentinelFloor asks for no grace at all behind Sentinel. It is 20 s all the same, so that a master which was replaced,
-// and comes back without its memory, grants nothing before the Sentinels have demoted it.
+// TestSentinelFloor asks for no grace at all behind Sentinel. It is 20 s all the same, so that a
+// master which was replaced, and comes back without its memory, grants nothing before the Sentinels
+// have demoted it.
 func TestSentinelFloor(t *testing.T) {
 	t.Parallel()
 	const least = 20 * time.Second // as the backend's page says

@@ -154,8 +154,8 @@ func (h *hold) settle(to state) bool {
 	return true
 }
 
-// lose ends the hold because the store, or our clock, said so. Its node, if it is still there, keeps others out until due, and for
-// no longer than it takes to delete it then.
+// lose ends the hold because the store, or our clock, said so. Its node, if it is still there,
+// keeps others out until due, and for no longer than it takes to delete it then.
 func (h *hold) lose(why error, due driver.Instant) {
 	if !h.settle(lost) {
 		return

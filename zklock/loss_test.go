@@ -85,13 +85,15 @@ func TestLeaseEnds(t *testing.T) {
 	release(t, rest)
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the session.
+// A hold that ended in the process alone, before it was ever renewed, does not last with the
+// session.
 func TestLapse(t *testing.T) {
 	server := zktest.Single(t)
 	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
 }
 
-// A hold that is lost with its connection keeps the lock closed for its LockDelay, although the driver reaches the servers again.
+// A hold that is lost with its connection keeps the lock closed for its LockDelay, although the
+// driver reaches the servers again.
 func TestLockDelayWithoutConnection(t *testing.T) {
 	const timeout, delay = 15 * time.Second, 4 * time.Second
 	w := newWay(t, zklock.Timeout(timeout))

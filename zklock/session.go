@@ -311,8 +311,8 @@ func (s *session) hardly() time.Duration { return s.tenure() / 6 }
 // was not said, or not answered, shortens it: see [hearing].
 func tenure(timeout time.Duration) time.Duration { return timeout * 5 / 12 }
 
-// loseAll tells all holders that their locks are lost. Their nodes go when their LockDelay is over, as soon as a server can be
-// asked to delete them.
+// loseAll tells all holders that their locks are lost. Their nodes go when their LockDelay is over,
+// as soon as a server can be asked to delete them.
 func (s *session) loseAll() { s.lose(fmt.Errorf("%w: %w", driver.ErrLost, errApart)) }
 
 // over ends the session.

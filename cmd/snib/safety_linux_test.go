@@ -180,8 +180,9 @@ func TestHerd(t *testing.T) {
 	herd(t, 60)
 }
 
-// TestGreatHerd starts as many runs at once as SNIB_HERD says. It is for a machine of its own: a thousand processes keep two
-// cores busy for longer than the minute for which a store that does not answer is asked again.
+// TestGreatHerd starts as many runs at once as SNIB_HERD says. It is for a machine of its own: a
+// thousand processes keep two cores busy for longer than the minute for which a store that does not
+// answer is asked again.
 func TestGreatHerd(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("SNIB_HERD"))
 	if err != nil {

@@ -46,9 +46,10 @@ type Harness struct {
 	// for. The default is 200 ms, or 1 s in a bubble.
 	TTL time.Duration
 
-	// Slack is how late the store may be in ending a lease or in answering, without being wrong, on a machine that has
-	// time; where timers are late, it may be ten times as much later. A tenth of it is what a waiter may take to wake up
-	// after a release. The default is 1 s, or 50 ms in a bubble.
+	// Slack is how late the store may be in ending a lease or in answering, without being wrong, on
+	// a machine that has time; where timers are late, it may be ten times as much later. A tenth of
+	// it is what a waiter may take to wake up after a release. The default is 1 s, or 50 ms in a
+	// bubble.
 	Slack time.Duration
 
 	// Secret, if not empty, stands in the configuration of the driver, such as the password in its URL. No error may

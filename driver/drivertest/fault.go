@@ -149,9 +149,9 @@ func severClauses() []clause {
 	}
 }
 
-// acquireReturns has a few requests end by their contexts, the first on a connection that is still to be made. The least
-// lateness counts: a busy machine is late now and then, a driver that waits is late each time. On one that is late
-// each time so far there are some more.
+// acquireReturns has a few requests end by their contexts, the first on a connection that is still
+// to be made. The least lateness counts: a busy machine is late now and then, a driver that waits
+// is late each time. On one that is late each time so far there are some more.
 func acquireReturns(t *trial) {
 	d1, d2 := t.open(), t.open()
 	t.Cleanup(t.h.Sever(t.T, d1))

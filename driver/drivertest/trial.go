@@ -204,23 +204,28 @@ func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
 	return t.grantedWithin(t.begin(d, req), t.h.TTL+patience)
 }
 
-// unanswered reports whether a call is to be made again: the store did not answer in time, on a
-// machine that is late itself. That proves nothing, or only after a while.
-func (t *trial) unanswered(err error, began time.Time) bool {
-	return errors.Is(err, driver.ErrUnavailable) && t.lateness() > driver.CancelTimeout && time.Since(began) < patience
+// insist makes a call again that the store did not answer in time, on a machine that is late
+// itself: that proves nothing, or only after a while.
+func (t *trial) insist(call func() error) error {
+	for began := time.Now(); ; {
+		err := call()
+		if !errors.Is(err, driver.ErrUnavailable) || t.lateness() <= driver.CancelTimeout || time.Since(began) >= patience {
+			return err
+		}
+	}
 }
 
 // try asks for a lease without waiting.
 func (t *trial) try(d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	for began := time.Now(); ; {
-		w := t.begin(d, req)
+	var w *wait
+	err := t.insist(func() error {
+		w = t.begin(d, req)
 		t.finish(w, patience)
-		if !t.unanswered(w.err, began) {
-			return w.lease, w.err
-		}
-	}
+		return w.err
+	})
+	return w.lease, err
 }
 
 // mustBeHeld checks that req is refused at present.
@@ -267,14 +272,13 @@ func (t *trial) free(d driver.Driver) error {
 // release gives a lease up that must still be there.
 func (t *trial) release(l driver.Lease) {
 	t.Helper()
-	began := time.Now()
-	err := l.Release(t.bounded())
-	for t.unanswered(err, began) {
-		if err = l.Release(t.bounded()); errors.Is(err, driver.ErrLost) {
-			return // it was freed by what went unanswered
-		}
-	}
-	if err != nil {
+	calls := 0
+	err := t.insist(func() error {
+		calls++
+		return l.Release(t.bounded())
+	})
+	freed := calls > 1 && errors.Is(err, driver.ErrLost) // by one that went unanswered
+	if err != nil && !freed {
 		t.Fatalf("Release = %v, want nil", err)
 	}
 }
@@ -282,15 +286,18 @@ func (t *trial) release(l driver.Lease) {
 // renew renews leases of d.
 func (t *trial) renew(d driver.Driver, due ...driver.Lease) []driver.Renewal {
 	t.Helper()
-	for began := time.Now(); ; {
-		got := d.Renew(t.bounded(), due)
+	var got []driver.Renewal
+	_ = t.insist(func() error { // each answer is the caller's to judge
+		got = d.Renew(t.bounded(), due)
 		if len(got) != len(due) {
 			t.Fatalf("Renew of %d leases gave %d answers, want one each", len(due), len(got))
 		}
-		if !slices.ContainsFunc(got, func(r driver.Renewal) bool { return t.unanswered(r.Err, began) }) {
-			return got
+		if i := slices.IndexFunc(got, func(r driver.Renewal) bool { return errors.Is(r.Err, driver.ErrUnavailable) }); i >= 0 {
+			return got[i].Err
 		}
-	}
+		return nil
+	})
+	return got
 }
 
 // mustBeLost checks that a renewal is refused for good.
@@ -309,11 +316,12 @@ func (t *trial) status(d driver.Driver) driver.Status {
 
 func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
 	t.Helper()
-	in, began := t.inspector(d), time.Now()
-	st, err := in.Status(t.bounded(), name)
-	for t.unanswered(err, began) {
+	in := t.inspector(d)
+	var st driver.Status
+	err := t.insist(func() (err error) {
 		st, err = in.Status(t.bounded(), name)
-	}
+		return err
+	})
 	if err != nil {
 		t.Fatalf("Status = %v", err)
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// Lapse checks that a hold which the Locker ended by itself, before its first renewal, does not keep the lock taken for as
-// long as the session lives: neither if nobody releases it, nor if its Release had to wait for the LockDelay. open returns a
-// driver of its own on the same store.
+// Lapse checks that a hold which the Locker ended by itself, before its first renewal, does not
+// keep the lock taken for as long as the session lives: neither if nobody releases it, nor if its
+// Release had to wait for the LockDelay. open returns a driver of its own on the same store.
 func Lapse(t *testing.T, open func() driver.Driver) {
 	t.Helper()
 	const maxHold, delay = 10 * time.Millisecond, 50 * time.Millisecond

@@ -13,8 +13,9 @@ import (
 //go:embed testdata/shim.c
 var shimSource string
 
-// A Shim stands between a server and the system: a test can step the server's wall clock, and have its disk fail. The monotonic
-// clock of the server stays as it is. The shim is a library that is preloaded; libfaketime does not get on with Redis.
+// A Shim stands between a server and the system: a test can step the server's wall clock, and have
+// its disk fail. The monotonic clock of the server stays as it is. The shim is a library that is
+// preloaded; libfaketime does not get on with Redis.
 type Shim struct {
 	t     testing.TB
 	lib   string
@@ -23,8 +24,8 @@ type Shim struct {
 	fails bool
 }
 
-// NewShim returns a shim for servers that any account may run. It skips t if there is no C compiler, or fails it if SNIB_REQUIRE
-// names the server.
+// NewShim returns a shim for servers that any account may run. It skips t if there is no C
+// compiler, or fails it if SNIB_REQUIRE names the server.
 func NewShim(t testing.TB, server string) *Shim {
 	t.Helper()
 	gcc := Binary(t, server, "gcc")

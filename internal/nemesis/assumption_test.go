@@ -320,9 +320,9 @@ func (s *site) slow() {
 	})
 }
 
-// still runs the first process with a clock that stands still, and beside it what others do. They are
-// told when it is done. It lives in a bubble of testing/synctest, in which no time passes while it
-// waits for servers. So that it can end they refuse its connections at last.
+// still runs the first process with a clock that stands still, and beside it what others do. They
+// are told when it is done. It lives in a bubble of testing/synctest, in which no time passes while
+// it waits for servers. So that it can end they refuse its connections at last.
 func (s *site) still(process func(*testing.T), others func(done <-chan struct{})) {
 	s.t.Helper()
 	for _, addr := range s.Addrs {

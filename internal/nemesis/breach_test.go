@@ -81,7 +81,7 @@ var sites = []struct {
 	{name: "etcd", start: siteOfEtcd},
 }
 
-// What goes wrong.
+// These are what goes wrong, in the words of the page.
 const (
 	twoHolders = "two processes hold the lock at once, and each is told that it is valid"
 	disordered = "a token is not greater than one that was granted before"
@@ -323,7 +323,7 @@ var assumptions = []assumption{
 	},
 }
 
-// What several drivers state, and how it is broken.
+// These are assumptions that several drivers state, and ways to break them.
 const (
 	pgKeeps     = "the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits"
 	mysqlKeeps  = "the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits"

@@ -173,7 +173,8 @@ func (m *mesh) cut(member int) (heal func()) {
 	return func() { m.set(-1) }
 }
 
-// strand is cut where the other members notice at once that their connections are gone, and the one that is cut off does not.
+// strand is cut where the other members notice at once that their connections are gone, and the one
+// that is cut off does not.
 func (m *mesh) strand(member int) (heal func()) {
 	m.mu.Lock()
 	m.half = true

@@ -18,7 +18,8 @@ const (
 	end   = "<!-- end -->\n"
 )
 
-// TestPage compares the tables of the page with the rows that runs are judged by, and with the assumptions that are broken.
+// TestPage compares the tables of the page with the rows that runs are judged by, and with the
+// assumptions that are broken.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {

@@ -26,7 +26,7 @@ func (w *world) flush(nodes ...*redistest.Node) {
 
 func startRedis(conf ...string) func(*world) {
 	return func(w *world) {
-		t, s := w.shim()
+		t, s := newShim(w.t)
 		node := redistest.Single(t, conf...)
 		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
 		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
@@ -147,7 +147,7 @@ func startRedlock(conf ...string) func(*world) {
 
 func startRedisClock(way direction) func(*world) {
 	return func(w *world) {
-		t, c := w.shim()
+		t, c := newShim(w.t)
 		node := redistest.Single(t)
 		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
 		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
@@ -161,7 +161,7 @@ func startRedisClock(way direction) func(*world) {
 
 func startRedlockClock(way direction) func(*world) {
 	return func(w *world) {
-		t, c := w.shim()
+		t, c := newShim(w.t)
 		redlockNodes(w, t)
 		w.Mixed = true
 		w.step(c, way)

@@ -70,10 +70,12 @@ const unbounded = 1000 * time.Hour
 // renewal is until when a holder has asked the store about its lease for certain.
 const renewal = 4 * time.Second
 
-// hint is until when a holder is told that its lease was broken, where the store tells so at once. The longest leases are renewed later.
+// hint is until when a holder is told that its lease was broken, where the store tells so at once.
+// The longest leases are renewed later.
 const hint = 2 * time.Second
 
-// hintRow and renewalRow say what becomes of a hold that is broken, where [driver.Info].TellsLoss is set, and where it is not.
+// hintRow and renewalRow say what becomes of a hold that is broken, where [driver.Info].TellsLoss
+// is set, and where it is not.
 var (
 	hintRow = row{
 		fault: "break", told: hinted, next: atOnce, tokens: inOrder,
@@ -85,7 +87,8 @@ var (
 	}
 )
 
-// leaseRows are those of stores whose leases have a TTL of their own, and that tell holders of a loss.
+// leaseRows are those of stores whose leases have a TTL of their own, and that tell holders of a
+// loss.
 var leaseRows = []row{
 	{fault: history.KillWorker, told: noHolder, next: atEnd, tokens: inOrder},
 	{fault: history.StopWorker, told: "that it is lost, when it goes on, if its lease is over", next: atEnd, tokens: inOrder},

@@ -19,8 +19,9 @@ type setup struct {
 // sentinelGrace is for how long a master behind Sentinel grants nothing after it was promoted, or restarted, and then some.
 const sentinelGrace = 25 * time.Second
 
-// redisQueue is how long Redis keeps a lock's queue after the last one in it has asked. Who asks, or releases, passes over those in
-// it who died; when all processes have ended nobody does. They keep nobody from the lock.
+// redisQueue is how long Redis keeps a lock's queue after the last request for a place in it. A
+// later request or release passes over waiters that died. When all processes have ended there is
+// none, so they are shown until then. They keep nobody from the lock.
 const redisQueue = 30 * time.Second
 
 // setups are all of them, in the order of tables.

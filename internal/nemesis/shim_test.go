@@ -9,13 +9,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// shim returns a test whose servers run with the shim.
-func (w *world) shim() (testing.TB, *livetest.Shim) {
-	w.t.Helper()
-	return newShim(w.t)
-}
-
-// newShim is shim for a test without a world.
+// newShim returns a test whose servers run with the shim.
 func newShim(t testing.TB) (testing.TB, *livetest.Shim) {
 	t.Helper()
 	s := livetest.NewShim(t, "gcc")

@@ -20,7 +20,7 @@ func (w *world) rowOrSession(session bool) {
 
 func startPG(kind string) func(*world) {
 	return func(w *world) {
-		t, shim := w.shim()
+		t, shim := newShim(w.t)
 		s := pgtest.Start(t)
 		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
@@ -50,7 +50,7 @@ func startPG(kind string) func(*world) {
 
 func startMySQL(kind string) func(*world) {
 	return func(w *world) {
-		t, shim := w.shim()
+		t, shim := newShim(w.t)
 		s := mysqltest.Start(t)
 		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
@@ -99,7 +99,7 @@ func killMySQL(w *world, dsn string) {
 
 func startPGClock(way direction) func(*world) {
 	return func(w *world) {
-		t, c := w.shim()
+		t, c := newShim(w.t)
 		s := pgtest.Start(t)
 		w.direct = Store{Kind: "pg", Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: "pg", Addrs: w.proxy(s.Addr())}
@@ -110,7 +110,7 @@ func startPGClock(way direction) func(*world) {
 
 func startMySQLClock(way direction) func(*world) {
 	return func(w *world) {
-		t, c := w.shim()
+		t, c := newShim(w.t)
 		s := mysqltest.Start(t)
 		w.direct = Store{Kind: "mysql", Addrs: []string{s.Addr()}}
 		w.Store = Store{Kind: "mysql", Addrs: w.proxy(s.Addr())}

@@ -155,8 +155,9 @@ func (w *world) begin(workers int) {
 	}
 }
 
-// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on, or for the bound. Then it ends the
-// workers, and has the store forget them within the time that is left to it.
+// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on,
+// or for the bound. Then it ends the workers, and has the store forget them within the time that is
+// left to it.
 func (w *world) run(workers int, long, bound, left time.Duration) {
 	w.t.Helper()
 	w.begin(workers)
@@ -208,7 +209,8 @@ func (w *world) pause(mean time.Duration) {
 	time.Sleep(mean/2 + time.Duration(w.r.Int64N(int64(mean)))) // the pace of the trouble
 }
 
-// leftovers logs what the store still shows so long after all workers have ended, when also those that were killed are forgotten.
+// leftovers logs what the store still shows so long after all workers have ended, when also those
+// that were killed are forgotten.
 func (w *world) leftovers(bound time.Duration) {
 	w.t.Helper()
 	var left map[string]string
@@ -264,8 +266,9 @@ func (w *world) workerFaults() {
 	w.add("break", func(time.Duration) { w.breakLock() })
 }
 
-// breakLock frees one of the locks that are held at the moment, as an operator does who knows better. Half of the time it is one
-// that was just renewed for long: its holder is to be told before its next renewal, and nothing else is broken meanwhile.
+// breakLock frees one of the locks that are held at the moment, as an operator does who knows
+// better. Half of the time it is one that was just renewed for long: its holder is to be told
+// before its next renewal, and nothing else is broken meanwhile.
 func (w *world) breakLock() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*longTTL)
 	defer cancel()

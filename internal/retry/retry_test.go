@@ -10,7 +10,8 @@ import (
 	"github.com/sniblock/snib/internal/retry"
 )
 
-// A store that does not answer is given up after RetryTimeout; one that is full is not, and one that answers in between begins anew.
+// A store that does not answer is given up after RetryTimeout; one that is full is not, and one
+// that answers in between begins anew.
 func TestOutage(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
@@ -56,7 +57,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Pauses grow from a tenth of a second to a few, and no two who pause do so alike. They grow further for a server that is full, or slow.
+// Pauses grow from a tenth of a second to a few, and no two who pause do so alike. They grow
+// further for a server that is full, or slow.
 func TestPause(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
@@ -97,7 +99,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// Who polls asks less and less often, but no less than it says, and begins anew when the store has answered.
+// A poller asks less and less often, down to the rate that it names. It starts again when the store
+// has answered.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = time.Second

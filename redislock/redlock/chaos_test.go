@@ -154,8 +154,8 @@ func forgets(t *testing.T, ttl time.Duration) (inTime bool) {
 	return true
 }
 
-// torment kills one or two of five servers every second, and stops a server or a process in between,
-// for the given time and until it is enough.
+// torment kills one or two of five servers every second, and stops a server or a process in
+// between, for the given time and until it is enough.
 func torment(t *testing.T, c *cluster, children []*livetest.Child, enough func() bool) (kills, stops int) {
 	const half = 500 * time.Millisecond
 	began := time.Now()

@@ -247,8 +247,8 @@ func early(holds []*Hold, s *story) []Violation {
 	return found
 }
 
-// unhinted finds holds whose lease was broken, and whose holders went on to believe for longer than within. The time counts in
-// which they ran, and nothing else was broken.
+// unhinted finds holds whose lease was broken, and whose holders went on to believe for longer than
+// within. The time counts in which they ran, and nothing else was broken.
 func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
 	if within == 0 {
 		return nil

@@ -40,7 +40,8 @@ func (l *log) fault(name, worker string, from, until float64) {
 	l.add(End, worker, id, until, set)
 }
 
-// broken is a hold of a at 1 that is valid until 9, the lease of a token that is broken at 2, and a's being told.
+// broken is a hold of a at 1 that is valid until 9, the lease of a token that is broken at 2, and
+// a's being told.
 func (l *log) broken(token uint64, told float64, more ...func(*Event)) {
 	id := l.hold("a", "x", 7, 1, more...)
 	l.add(Valid, "a", id, 1.5, valid(7500*time.Millisecond))

@@ -41,8 +41,8 @@ func (h *Hold) conflicts(o *Hold) bool {
 	return h.Slots == 0 && o.Slots == 0 && !(h.Shared && o.Shared)
 }
 
-// isOf reports whether a hold that lives is of the lease with this token. A lease that passes from one goroutine of a process to
-// the next has that of the first hold.
+// isOf reports whether a hold that lives is of the lease with this token. A lease that passes from
+// one goroutine of a process to the next has that of the first hold.
 func (h *Hold) isOf(token uint64) bool {
 	return h.Token == token || h.Token > token && h.Slots == 0 && !h.Shared
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A transientError is the failure to open a store that a later attempt may not see. It matches [snib.ErrUnavailable], and
-// [snib.ErrFull] if the store has no connection left.
+// A transientError is the failure to open a store that a later attempt may not see. It matches
+// [snib.ErrUnavailable], and [snib.ErrFull] if the store has no connection left.
 type transientError struct{ error }
 
 func (e transientError) Unwrap() error { return e.error }
@@ -55,15 +55,13 @@ func transient(err error) bool {
 		return true
 	}
 	if reply, ok := errors.AsType[*redislock.ReplyError](err); ok {
-		return has(reply.Text, "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN") || full(err)
+		return has(reply.Text, "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN") || strings.Contains(reply.Text, "max number of clients")
 	}
 	return full(err) || postgresSays(err, "53") || postgresSays(err, "57P") || mySQLSays(err, 1053) // lacks resources; shuts down, or starts
 }
 
-// full reports whether the server refused the connection because it has too many.
+// full reports whether a database refused the connection because it has too many. Of Redis, its
+// driver says so.
 func full(err error) bool {
-	if reply, ok := errors.AsType[*redislock.ReplyError](err); ok {
-		return strings.Contains(reply.Text, "max number of clients")
-	}
 	return postgresSays(err, "53300") || mySQLSays(err, 1040, 1203, 1226)
 }

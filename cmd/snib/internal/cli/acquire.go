@@ -65,8 +65,10 @@ func (w *wanting) outage() error {
 	return w.trouble
 }
 
-// connect opens the store. If we may wait for the lock, a store that is out of reach is tried again as long as it is later, but no longer than we may wait, or a second; we say why. What is left of the wait is for the lock, at least a second
-// of it.
+// connect opens the store. If we may wait for the lock, a store that is out of reach is tried again
+// for as long as an acquisition would be, but no longer than --wait, or a second if that is less.
+// It says why. The rest of --wait is for the lock: at least a second, or all of --wait if that is
+// less.
 func (w *wanting) connect() (*backend.Store, error) {
 	if w.noWait {
 		return w.open(true)

@@ -83,8 +83,8 @@ func mode(st driver.Status) string {
 	return "exclusive"
 }
 
-// marshal returns v as JSON, in one line. It has no escapes that are for web pages only, and all that keep names and labels
-// from upsetting a terminal.
+// marshal returns v as JSON, in one line. It has no escapes that are for web pages only, and all
+// that keep names and labels from upsetting a terminal.
 func marshal(v any) ([]byte, error) { return encode(v, "") }
 
 // printJSON prints v, indented, as one document.
