@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
+	"net"
 	"path/filepath"
 	"testing"
 	"time"
@@ -267,6 +269,53 @@ func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a waiter that gave up was in the way for %v", took)
 	}
+}
+
+// What can't be withdrawn because the server has no connection left does not keep the server busy.
+func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
+	const most = 20 // calls in two seconds; without pauses there would be forty, and two hundred processes that end would keep out all others
+	full, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { full.Close() })
+	calls := make(chan time.Time, 1000)
+	go func() {
+		for {
+			c, err := full.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "\x1b\x00\x00\x00\xff\x10\x04#08004Too many connections") // error 1040
+			c.Close()
+			calls <- time.Now()
+		}
+	}()
+	proxy := livetest.NewProxy(t, server.Addr())
+	holder, d := open(t, dial(t, server.DSN())), open(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	release(t, acquire(t, d, ask("full", "b"))) // what is opened once is open
+	l := acquire(t, holder, ask("full", "a"))
+	w := jobtest.Waiting(t, d, ask("full", "b"))
+	proxy.Redirect(full.Addr().String())
+	proxy.Cut()
+	w.Cancel()
+	if err := w.End(t); err == nil {
+		t.Fatal("granted")
+	}
+	began, n := time.Now(), 0
+	for at := range calls {
+		if at.Sub(began) > 2*time.Second {
+			break
+		}
+		if at.After(began) {
+			n++
+		}
+	}
+	if n > most {
+		t.Errorf("%d calls in two seconds at a server that is full, want at most %d", n, most)
+	}
+	proxy.Redirect(server.Addr())
+	release(t, l)
 }
 
 // A hold counts from before it was asked for, also if the answer is slow: the server's lease runs already.

@@ -145,12 +145,14 @@ func (d *Driver) statement(ctx context.Context, text string) (*sql.Stmt, error) 
 	return stmt, nil
 }
 
-// stagger waits for a random time, which is the longer the more often a race was lost.
+// stagger waits for a random time before the next try to change a row. The time doubles with each
+// race that was lost, up to half a second: those who lose wait in line for the row's lock before
+// they know, and InnoDB compares each one in that line with all others.
 func stagger(ctx context.Context, lost int) error {
 	if lost == 0 {
 		return nil
 	}
-	timer := time.NewTimer(rand.N(time.Duration(min(lost, 10)) * time.Millisecond))
+	timer := time.NewTimer(rand.N(time.Millisecond << min(lost, 9)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -414,10 +415,13 @@ func (d *Driver) poll() {
 		case <-timer.C:
 		}
 		last = time.Now()
-		if last.Sub(refreshed) >= refreshEvery*9/10 && d.refresh() == nil {
-			refreshed = last
+		var err error
+		if last.Sub(refreshed) >= refreshEvery*9/10 {
+			if err = d.refresh(); err == nil {
+				refreshed = last
+			}
 		}
-		rest = outage.Rest(last, d.look(), refreshEvery)
+		rest = outage.Rest(last, cmp.Or(d.look(), err), refreshEvery)
 	}
 }
 
@@ -454,12 +458,15 @@ func (d *Driver) refresh() error {
 	d.waits.mu.Lock()
 	owed := maps.Clone(d.waits.owed)
 	d.waits.mu.Unlock()
+	var err error
 	for nonce, fn := range owed {
-		if !errors.Is(fn(ctx), driver.ErrUnavailable) {
+		if failed := fn(ctx); errors.Is(failed, driver.ErrUnavailable) {
+			err = failed
+		} else {
 			d.waits.markRemoved(nonce)
 		}
 	}
-	err := d.waits.live(ctx, d)
+	err = cmp.Or(d.waits.live(ctx, d), err)
 	d.waits.answered(err)
 	return err
 }

@@ -30,6 +30,7 @@ func TestRows(t *testing.T) {
 		{"KilledWaiter", killedWaiter},
 		{"KeepsItsPlace", keepsItsPlace},
 		{"WithdrawnLater", withdrawnLater},
+		{"WithdrawnFromFull", withdrawnFromFull},
 		{"WaiterOutlives", waiterOutlives},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server) })

@@ -180,19 +180,25 @@ func TestHerd(t *testing.T) {
 	herd(t, 60)
 }
 
-// TestGreatHerd starts as many runs at once as SNIB_HERD says. It is for a machine of its own: a
-// thousand processes keep two cores busy for longer than the minute for which a store that does not
-// answer is asked again.
+// TestGreatHerd starts as many runs at once as SNIB_HERD says, on servers with as many connections
+// as they have by default. It is for a machine of its own: a thousand processes keep two cores busy
+// for longer than the minute for which a store that does not answer is asked again.
 func TestGreatHerd(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("SNIB_HERD"))
 	if err != nil {
 		t.Skip("it takes a machine of its own: make herd")
 	}
-	servers(t, func(t *testing.T, _ server, url string) {
-		store(t)
-		t.Setenv("SNIB_URL", url)
-		herd(t, n)
-	})
+	for name, start := range map[string]func(t *testing.T) (url string){
+		"redis":    func(t *testing.T) string { return "redis://" + used(t, redistest.Single(t)).Addr() },
+		"postgres": func(t *testing.T) string { return pgtest.Start(t, "max_connections=100").URL() },
+		"mysql":    func(t *testing.T) string { return mysqlURL(mysqltest.Start(t, "max-connections=151").Addr()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store(t)
+			t.Setenv("SNIB_URL", start(t))
+			herd(t, n)
+		})
+	}
 }
 
 // TestNoPasswordAnywhere has all commands that show their store speak of one whose URL has a password, rightly encoded or not.

@@ -4,6 +4,11 @@ package mutant
 
 var mysqlSafetyMutants = []mutant{
 	{
+		breaks: "mysqllock: what can't be given up, because the server is full, does not keep it busy",
+		file:   "mysqllock/wait.go", run: "TestRows/WithdrawnFromFull",
+		old: "cmp.Or(d.look(), err)", new: "d.look()",
+	},
+	{
 		breaks: "mysqllock: a holder is told of the end of its connection, and not by the next ping",
 		file:   "mysqllock/link.go", run: "TestSession/Tells",
 		old: "return c.ResetSession(l.Context())", new: "_ = c",
