@@ -199,8 +199,8 @@ func TestFullDisk(t *testing.T) {
 		req.Name = strings.Repeat("long name ", 50) + string(rune('a'+i%26)) + strings.Repeat("x", i/26)
 		_, err = try(d, req)
 	}
-	if err == nil || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "\n") {
-		t.Fatalf("Acquire on a full disk = %v, want a line that says so", err)
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no space left") || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("Acquire on a full disk = %v, want ErrUnavailable in a line that says so", err)
 	}
 	releaseErr := l.Release(context.Background())
 	if err := os.Remove(filler); err != nil {

@@ -315,8 +315,9 @@ func (d *Driver) explain(err error) error {
 	return err
 }
 
+// full says that the disk has no room left. That may change, so it is an outage.
 func (d *Driver) full(err error) error {
-	return fmt.Errorf("%s: %w; make room (%w)", d.path, syscall.ENOSPC, err)
+	return fmt.Errorf("%w: %s: %w; make room (%w)", driver.ErrUnavailable, d.path, syscall.ENOSPC, err)
 }
 
 // first calls the functions in turn until one fails.

@@ -124,7 +124,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	run := func(name string) *exec.Cmd {
-		return exec.Command("snib", "run", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
+		return exec.Command("snib", "run", "-w", "0", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
 	}
 	fill()
 	oneLine(t, run("name"), 69, "no space left on device")

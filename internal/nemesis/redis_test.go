@@ -16,11 +16,10 @@ var (
 	minReplicas = []string{"min-replicas-to-write 1", "min-replicas-max-lag 2"}
 )
 
-// flush is FLUSHALL.
-func (w *world) flush(nodes ...*redistest.Node) {
+// flush is FLUSHALL on a server that one chooses.
+func (w *world) flush(one func() *redistest.Node) {
 	w.add("flush", func(time.Duration) {
-		node := nodes[w.r.IntN(len(nodes))]
-		w.during("flush", "", func() { node.Must("FLUSHALL") })
+		w.during("flush", "", func() { one().Must("FLUSHALL") })
 	})
 }
 
@@ -36,7 +35,7 @@ func startRedis(conf ...string) func(*world) {
 		if len(conf) > 0 {
 			w.fsync(s, node)
 		}
-		w.flush(node)
+		w.flush(func() *redistest.Node { return node })
 		w.add("kill-session", func(time.Duration) {
 			w.during("kill-session", "", func() { node.Must("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") })
 		})
@@ -73,6 +72,7 @@ func startSentinel(conf ...string) func(*world) {
 		w.add("failover", func(time.Duration) {
 			w.during("failover", "", func() { s.Failover() })
 		})
+		w.flush(s.Master)
 	}
 }
 
@@ -113,6 +113,7 @@ func startCluster(w *world) {
 			c.WaitUntilWell()
 		})
 	})
+	w.flush(func() *redistest.Node { return c.MasterOf(slot()) })
 }
 
 // redlockNodes starts five servers, the first of them for another test, and makes them a cluster. They know themselves by the
@@ -142,6 +143,7 @@ func startRedlock(conf ...string) func(*world) {
 		w.Mixed, w.Abandon = true, true
 		w.workerFaults()
 		w.serverFaults(servers...)
+		w.flush(func() *redistest.Node { return servers[w.r.IntN(len(servers))].(*redistest.Node) })
 	}
 }
 

@@ -113,15 +113,21 @@ var diskRows = []row{
 	{fault: "fsync", told: before + ", unless the server is back by then", next: atEnd, tokens: inOrder},
 }
 
-var sqliteRows = with(leaseRows, renewalRow, row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder,
-	allows: []history.Fact{history.Twice}, while: interval, why: again})
+var sqliteRows = with(leaseRows, renewalRow,
+	row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder,
+		allows: []history.Fact{history.Twice}, while: interval, why: again},
+	row{fault: "disk-full", told: before + ", unless there is room by then", next: "others, when there is room", tokens: inOrder},
+)
+
+// flushRow says what becomes of holds whose keys are deleted.
+var flushRow = row{
+	fault: "flush", told: renewed, next: atOnce, tokens: byClock,
+	allows: given, while: renewal, why: "who deletes the keys of locks gives them away",
+}
 
 var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
-	row{
-		fault: "flush", told: renewed, next: atOnce, tokens: byClock,
-		allows: given, while: renewal, why: "who deletes the keys of locks gives them away",
-	},
+	flushRow,
 )
 
 var redisRows = with(slices.DeleteFunc(slices.Clone(redisAOFRows), func(r row) bool { return r.fault == "fsync" }),
@@ -132,12 +138,14 @@ var sentinelRows = slices.Concat(leaseRows, []row{
 	{fault: "kill-server", told: before + ", unless there is a master by then that knows it", next: "others, when the leases that may be forgotten are over", tokens: byClock},
 	{fault: "stop-server", told: before + ", unless there is a master by then that knows it", next: "others, when the leases that may be forgotten are over", tokens: byClock},
 	{fault: "failover", told: nothing, next: "others, when the leases that may be forgotten are over", tokens: byClock},
+	flushRow,
 })
 
 var clusterRows = slices.Concat(leaseRows, []row{
 	{fault: "kill-server", told: before + ", unless there is a master by then that knows it", next: "others, when the leases that may be forgotten are over", tokens: byClock},
 	{fault: "failover", told: nothing, next: "others, when the leases that may be forgotten are over", tokens: byClock},
 	{fault: "move-slot", told: nothing, next: "others, when the leases that may be forgotten are over", tokens: inOrder},
+	flushRow,
 })
 
 var redlockRows = slices.Concat(leaseRows, []row{
@@ -146,6 +154,7 @@ var redlockRows = slices.Concat(leaseRows, []row{
 	{fault: "stall", told: nothing + ", while a majority answers", next: "nobody", tokens: inOrder},
 	{fault: "kill-server", told: nothing + ", while a majority remembers", next: "nobody", tokens: inOrder},
 	{fault: "stop-server", told: nothing + ", while a majority answers", next: "nobody", tokens: inOrder},
+	{fault: "flush", told: nothing + ", while a majority remembers", next: "nobody", tokens: inOrder},
 })
 
 var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
