@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -59,27 +60,35 @@ type server interface {
 // servers are one of each kind that the command knows by a URL.
 func servers(t *testing.T, each func(t *testing.T, s server, url string)) {
 	t.Helper()
-	t.Run("redis", func(t *testing.T) {
-		n := used(t, redistest.Single(t))
-		each(t, n, "redis://"+n.Addr())
-	})
-	t.Run("postgres", func(t *testing.T) {
-		s := pgtest.Start(t)
-		each(t, s, s.URL())
-	})
-	t.Run("mysql", func(t *testing.T) {
-		s := mysqltest.Start(t)
-		each(t, s, mysqlURL(s.Addr()))
-	})
+	store(t)
+	for name, start := range map[string]func(t *testing.T) (s server, url string){
+		"redis": func(t *testing.T) (server, string) {
+			n := used(t, redistest.Single(t))
+			return n, "redis://" + n.Addr()
+		},
+		"postgres": func(t *testing.T) (server, string) {
+			s := pgtest.Start(t)
+			return s, s.URL()
+		},
+		"mysql": func(t *testing.T) (server, string) {
+			s := mysqltest.Start(t)
+			return s, mysqlURL(s.Addr())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, url := start(t)
+			each(t, s, url)
+		})
+	}
 }
 
 // TestHungStore hangs the server under a run, whose command then ends: the run ends soon after it, with the command's exit code.
 func TestHungStore(t *testing.T) {
 	servers(t, func(t *testing.T, s server, url string) {
-		dir := store(t)
-		t.Setenv("SNIB_URL", url)
+		dir := t.TempDir()
 		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
-		p := start(t, "snib", "run", "--ttl", "10m", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit 7")
+		p := start(t, "snib", "run", "-u", url, "--ttl", "10m", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit 7")
 		await(t, "command", func() bool { return exists(ready) })
 		s.Hang()
 		defer s.Resume()
@@ -102,19 +111,21 @@ func TestHungStore(t *testing.T) {
 // TestUnavailable runs what must not wait, or not for long, on stores that are down or hung: nobody is known to hold the lock, so it
 // is not busy, and --skip is not silent.
 func TestUnavailable(t *testing.T) {
-	ways := [][]string{{"run", "-n"}, {"run", "--skip"}, {"run", "--skip", "-q"}, {"run", "--skip", "-q", "-w", "0.5"}, {"run", "-q", "-w", "0.5"}}
+	ways := [][]string{{"lock", "-n", "--ttl", "1m", "name"}}
+	for _, flags := range [][]string{{"-n"}, {"--skip"}, {"--skip", "-q"}, {"--skip", "-q", "-w", "0.5"}, {"-q", "-w", "0.5"}} {
+		ways = append(ways, slices.Concat([]string{"run"}, flags, []string{"name", "--", "true"}))
+	}
 	servers(t, func(t *testing.T, s server, url string) {
-		store(t)
-		t.Setenv("SNIB_URL", url)
-		if out, code := snib(t, "run", "name", "--", "true"); code != 0 { // which makes a table
+		if out, code := snib(t, "run", "-u", url, "name", "--", "true"); code != 0 { // which makes a table
 			t.Fatalf("%d: %s", code, out)
 		}
 		check := func(t *testing.T) {
 			for _, args := range ways {
-				cmd := exec.Command("snib", append(args, "name", "--", "true")...)
-				oneLine(t, cmd, 69)
+				t.Run(strings.Join(args, " "), func(t *testing.T) {
+					t.Parallel()
+					oneLine(t, exec.Command("snib", append([]string{args[0], "-u", url}, args[1:]...)...), 69)
+				})
 			}
-			oneLine(t, exec.Command("snib", "lock", "-n", "--ttl", "1m", "name"), 69)
 		}
 		s.Hang()
 		t.Run("hung", check)
@@ -127,14 +138,12 @@ func TestUnavailable(t *testing.T) {
 // TestFirstContact starts runs while the server is down: they say so, without a terminal too, and get their turn when it is back.
 func TestFirstContact(t *testing.T) {
 	servers(t, func(t *testing.T, s server, url string) {
-		store(t)
 		if strings.HasPrefix(url, "redis:") {
 			url += "?failover-grace=off" // or the new server would grant nothing for a while
 		}
-		t.Setenv("SNIB_URL", url)
 		s.Kill()
-		p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "echo", "ran")
-		l := start(t, "snib", "lock", "--ttl", "1s", "-w", "5m", "other")
+		p := start(t, "snib", "run", "-u", url, "--ttl", "1s", "name", "--", "echo", "ran")
+		l := start(t, "snib", "lock", "-u", url, "--ttl", "1s", "-w", "5m", "other")
 		p.says("snib: waiting for name: ")
 		l.says("snib: waiting for other: ")
 		s.Restart()

@@ -42,7 +42,7 @@ var rules = []rule{
 		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
 		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
 	{"internal/nemesis", nil, []string{".", "cron", "driver", "leader", "etcdlock", "internal/livetest/...", "internal/nemesis/history", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock",
-		"sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "golang.org/x/sys/unix"},
+		"sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "golang.org/x/sys/unix"},
 		"it runs all backends as users do, so that no backend inherits what others need"},
 	{"internal/nemesis/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"internal/label", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
