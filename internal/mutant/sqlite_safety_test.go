@@ -4,6 +4,11 @@ package mutant
 
 var sqliteSafetyMutants = []mutant{
 	{
+		breaks: "sqlitelock: a full disk is an outage",
+		file:   "sqlitelock/schema.go", run: "TestFullDisk",
+		old: `fmt.Errorf("%w: %s: %w; make room (%w)", driver.ErrUnavailable, d.path,`, new: `fmt.Errorf("%s: %w; make room (%w)", d.path,`,
+	},
+	{
 		breaks: "sqlite: a hold that heirs of a dead process keep is told from one of a living process",
 		file:   "sqlitelock/inspect.go", run: "TestInheritOutlives",
 		old: "l.mode == modeInherit && !d.side.locked(l.process)",
