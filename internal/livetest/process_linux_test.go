@@ -332,6 +332,10 @@ func TestFreePort(t *testing.T) {
 		}
 		l.Close()
 	}
+	if _, release, err := hold(port + 1); !errors.Is(err, syscall.EADDRINUSE) {
+		release()
+		t.Errorf("hold of a port that is held = %v, want EADDRINUSE: a server beside another one would get its port", err)
+	}
 	if other := FreePort(t); other == port || other == port+1 {
 		t.Errorf("FreePort = %d, which is taken", other)
 	}

@@ -132,11 +132,12 @@ func hold(port int) (got int, release func(), err error) {
 }
 
 func bind(fd, port int) (int, error) {
-	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
-		return 0, os.NewSyscallError("setsockopt", err)
-	}
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		return 0, os.NewSyscallError("bind", err)
+	}
+	// Only now: before, it would allow us to bind to a port that somebody else holds.
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return 0, os.NewSyscallError("setsockopt", err)
 	}
 	addr, err := syscall.Getsockname(fd)
 	if err != nil {
