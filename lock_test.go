@@ -600,7 +600,8 @@ func TestContextEndsBeforeLost(t *testing.T) {
 				}
 			}
 			broken := make(chan error, 1)
-			go func() { broken <- store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()) }() // tells before it returns
+			// It tells the holder before it returns.
+			go func() { broken <- store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()) }()
 			for !tt.wait(inner) {
 				runtime.Gosched()
 			}

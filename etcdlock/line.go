@@ -241,7 +241,8 @@ func (l *line) follow(ctx context.Context) error {
 			default:
 				_, err := l.read(ctx)
 				if err != nil && passing(err) && ctx.Err() == nil {
-					_, err = l.read(ctx) // another member may answer, while the next watch may have the turn of this one
+					// Another member may answer now. The next watch may have the turn of this one.
+					_, err = l.read(ctx)
 				}
 				if err != nil {
 					return err

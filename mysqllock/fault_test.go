@@ -271,9 +271,11 @@ func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// What can't be withdrawn because the server has no connection left does not keep the server busy.
+// A server that has no connection left can't take a withdrawal. The driver tries again, and less and
+// less often.
 func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
-	const most = 20 // calls in two seconds; without pauses there would be forty, and two hundred processes that end would keep out all others
+	// So many calls come in two seconds at most. Without pauses that grow there would be forty.
+	const most = 20
 	full, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -324,8 +324,9 @@ func command(in *bufio.Reader) ([]string, error) {
 	return words, nil
 }
 
-// TestOpenFull opens a server that has no connection left: it is full, and not out of reach. A real one ends the connection after
-// its first answer, which may get lost by that.
+// TestOpenFull opens a server that has no connection left: it is full, and not out of reach. A real
+// server ends the connection after its first answer, so that the answer may get lost. This one does
+// not.
 func TestOpenFull(t *testing.T) {
 	addr := fake(t, func(c net.Conn) {
 		defer c.Close()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // sql makes the database at path by running statements.
@@ -171,11 +172,10 @@ func asNobody(fn func()) {
 // mount mounts a small file system, or skips the test.
 func mount(t *testing.T, options string) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("none", dir, "tmpfs", 0, options); err != nil {
+	dir := filepath.Join(t.TempDir(), "disk")
+	if err := livetest.Disk(t, dir, options); err != nil {
 		t.Skipf("can't mount: %v", err)
 	}
-	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return dir
 }
 

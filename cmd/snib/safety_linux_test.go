@@ -61,25 +61,28 @@ type server interface {
 func servers(t *testing.T, each func(t *testing.T, s server, url string)) {
 	t.Helper()
 	store(t)
-	for name, start := range map[string]func(t *testing.T) (s server, url string){
-		"redis": func(t *testing.T) (server, string) {
-			n := used(t, redistest.Single(t))
-			return n, "redis://" + n.Addr()
-		},
-		"postgres": func(t *testing.T) (server, string) {
-			s := pgtest.Start(t)
-			return s, s.URL()
-		},
-		"mysql": func(t *testing.T) (server, string) {
-			s := mysqltest.Start(t)
-			return s, mysqlURL(s.Addr())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, kind := range []string{"redis", "postgres", "mysql"} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s, url := start(t)
+			s, url := startServer(t, kind)
 			each(t, s, url)
 		})
+	}
+}
+
+// startServer starts a server with some settings, and returns it with its URL.
+func startServer(t *testing.T, kind string, settings ...string) (s server, url string) {
+	t.Helper()
+	switch kind {
+	case "redis":
+		n := used(t, redistest.Single(t, settings...))
+		return n, "redis://" + n.Addr()
+	case "postgres":
+		s := pgtest.Start(t, settings...)
+		return s, s.URL()
+	default:
+		s := mysqltest.Start(t, settings...)
+		return s, mysqlURL(s.Addr())
 	}
 }
 
@@ -116,14 +119,15 @@ func TestUnavailable(t *testing.T) {
 		ways = append(ways, slices.Concat([]string{"run"}, flags, []string{"name", "--", "true"}))
 	}
 	servers(t, func(t *testing.T, s server, url string) {
-		if out, code := snib(t, "run", "-u", url, "name", "--", "true"); code != 0 { // which makes a table
+		// This makes the table.
+		if out, code := snib(t, "run", "-u", url, "name", "--", "true"); code != 0 {
 			t.Fatalf("%d: %s", code, out)
 		}
 		check := func(t *testing.T) {
 			for _, args := range ways {
 				t.Run(strings.Join(args, " "), func(t *testing.T) {
 					t.Parallel()
-					oneLine(t, exec.Command("snib", append([]string{args[0], "-u", url}, args[1:]...)...), 69)
+					oneLine(t, exec.Command("snib", slices.Insert(slices.Clone(args), 1, "-u", url)...), 69)
 				})
 			}
 		}
@@ -197,14 +201,13 @@ func TestGreatHerd(t *testing.T) {
 	if err != nil {
 		t.Skip("it takes a machine of its own: make herd")
 	}
-	for name, start := range map[string]func(t *testing.T) (url string){
-		"redis":    func(t *testing.T) string { return "redis://" + used(t, redistest.Single(t)).Addr() },
-		"postgres": func(t *testing.T) string { return pgtest.Start(t, "max_connections=100").URL() },
-		"mysql":    func(t *testing.T) string { return mysqlURL(mysqltest.Start(t, "max-connections=151").Addr()) },
+	for kind, connections := range map[string]string{
+		"redis": "maxclients 10000", "postgres": "max_connections=100", "mysql": "max-connections=151",
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(kind, func(t *testing.T) {
 			store(t)
-			t.Setenv("SNIB_URL", start(t))
+			_, url := startServer(t, kind, connections)
+			t.Setenv("SNIB_URL", url)
 			herd(t, n)
 		})
 	}

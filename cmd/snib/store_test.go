@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // oneLine checks how a command failed: with that code, and one line that has all of want in it.
@@ -102,17 +104,9 @@ func copyProgram(t *testing.T, to string) {
 func TestFullDisk(t *testing.T) {
 	dir := store(t)
 	disk := filepath.Join(dir, "disk")
-	if err := os.Mkdir(disk, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=256k"); err != nil {
+	if err := livetest.Disk(t, disk, "size=256k,mode=0755"); err != nil {
 		t.Skipf("no disk to fill: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
 	fill := func() {
 		f, err := os.Create(filepath.Join(disk, "rest"))
 		if err != nil {

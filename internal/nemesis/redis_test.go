@@ -118,32 +118,35 @@ func startCluster(w *world) {
 
 // redlockNodes starts five servers, the first of them for another test, and makes them a cluster. They know themselves by the
 // addresses of their proxies.
-func redlockNodes(w *world, first testing.TB, conf ...string) []server {
+func redlockNodes(w *world, first testing.TB, conf ...string) (nodes []*redistest.Node) {
 	w.t.Helper()
-	nodes := []*redistest.Node{redistest.Single(first, conf...)}
+	nodes = []*redistest.Node{redistest.Single(first, conf...)}
 	for range 4 {
 		nodes = append(nodes, redistest.Single(w.t, conf...))
 	}
 	var addrs []string
-	var servers []server
 	for _, n := range nodes {
-		addrs, servers = append(addrs, n.Addr()), append(servers, n)
+		addrs = append(addrs, n.Addr())
 	}
 	w.Store = Store{Kind: "redlock", Addrs: w.proxy(addrs...)}
 	w.direct = w.Store
 	if err := redlock.Init(w.t.Context(), w.Store.nodes(), redlockOptions()...); err != nil {
 		w.t.Fatal(err)
 	}
-	return servers
+	return nodes
 }
 
 func startRedlock(conf ...string) func(*world) {
 	return func(w *world) {
-		servers := redlockNodes(w, w.t, conf...)
+		nodes := redlockNodes(w, w.t, conf...)
 		w.Mixed, w.Abandon = true, true
 		w.workerFaults()
+		var servers []server
+		for _, n := range nodes {
+			servers = append(servers, n)
+		}
 		w.serverFaults(servers...)
-		w.flush(func() *redistest.Node { return servers[w.r.IntN(len(servers))].(*redistest.Node) })
+		w.flush(func() *redistest.Node { return nodes[w.r.IntN(len(nodes))] })
 	}
 }
 

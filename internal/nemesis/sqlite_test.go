@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 func startSQLite(w *world) {
@@ -34,27 +36,19 @@ const diskSize = 16 << 20
 // mount puts a small disk of our own at dir, and reports whether it could: not everybody may mount.
 func (w *world) mount(dir string) bool {
 	w.t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		w.t.Fatal(err)
-	}
-	err := syscall.Mount("nemesis", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", diskSize))
+	err := livetest.Disk(w.t, dir, fmt.Sprintf("size=%d,mode=0700", diskSize))
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		w.t.Logf("no fault disk-full: we may not mount a disk")
+		w.t.Logf("no fault disk-full: %v", err)
 		return false
 	case err != nil:
-		w.t.Fatalf("mount a disk at %s: %v", dir, err)
+		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			w.t.Errorf("unmount the disk at %s: %v", dir, err)
-		}
-	})
 	return true
 }
 
-// fill leaves no room on the disk of a database for a while. A reader keeps SQLite from writing where it has room, at the
-// beginning of its log.
+// fill leaves no room on the disk of a database for a while. SQLite still has room at the beginning
+// of its log; a reader keeps it from writing there.
 func (w *world) fill(file string, last time.Duration) {
 	w.t.Helper()
 	reader, err := sqlite3.OpenFlags(file, sqlite3.OPEN_READONLY)

@@ -243,13 +243,8 @@ func (a *ask) won(t *attempt) *lease {
 
 // depart makes the nodes forget that we wait.
 func (a *ask) depart(nodes quorum.Set) *poll {
-	p := a.d.newPoll(nil)
-	for i := range nodes.All() {
-		p.orders[i].end = driver.Now().Add(3 * presence) // it is forgotten by then
-		p.tidy(i, 'd', &a.lock, a.req.Owner)
-	}
-	p.close()
-	return p
+	forgotten := driver.Now().Add(3 * presence)
+	return a.d.tidyUp(nodes, forgotten, 'd', &a.lock, a.req.Owner)
 }
 
 // wait tries again until the lock is granted, ctx is done, or there is no hope. Err is why the first attempt failed.

@@ -251,13 +251,7 @@ func (a *attempt) hurry(again bool) {
 
 // end makes the nodes forget the attempt.
 func (a *attempt) end() *poll {
-	p := a.d.newPoll(nil)
-	for i := range a.doubtful().All() {
-		p.orders[i].end = a.start.Add(2 * a.req.TTL)
-		p.tidy(i, 'f', a.lock, a.nonce, "0")
-	}
-	p.close()
-	return p
+	return a.d.tidyUp(a.doubtful(), a.start.Add(2*a.req.TTL), 'f', a.lock, a.nonce, "0")
 }
 
 // doubtful returns the nodes on which the key may be, or come to be, the attempt's.

@@ -196,15 +196,12 @@ func (l *lease) extend(thorough bool) *extension {
 	return e
 }
 
-// leave has nodes free a lease that a majority has ended: others may have it still, or have taken it again for this extension, and would
-// deny everybody else their vote until its TTL is over. It is called with l.mu held.
+// leave has all nodes free a lease that a majority has ended. The others may have it still, or have
+// taken it again for this extension. Nobody else would get their vote until its TTL is over. It is
+// called with l.mu held.
 func (l *lease) leave() {
-	p := l.d.newPoll(nil)
-	for i := range l.d.nodes {
-		p.orders[i].end = l.asked.Add(2 * l.req.TTL)
-		p.tidy(i, 'f', &l.lock, l.attempt.nonce, "0")
-	}
-	p.close()
+	all := quorum.Set(1<<len(l.d.nodes) - 1)
+	l.d.tidyUp(all, l.asked.Add(2*l.req.TTL), 'f', &l.lock, l.attempt.nonce, "0")
 }
 
 // refused reports whether a node has said that it does not have the lease.

@@ -26,7 +26,8 @@ func TestStaleHandOver(t *testing.T) {
 			}
 		},
 		"Deleted": func(t *testing.T, name, owner string, _ uint64) { forget(t, c.nodes[1:4], name, owner, "DEL") },
-		"ClockStepped": func(t *testing.T, name, owner string, _ uint64) { // what a node does whose clock goes forward
+		"ClockStepped": func(t *testing.T, name, owner string, _ uint64) {
+			// That is what a node does whose clock goes forward.
 			forget(t, c.nodes[1:4], name, owner, "PEXPIREAT", "1")
 		},
 	} {
@@ -37,8 +38,9 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
-// forget has nodes end the leases of an owner by a command on its key, and again whenever they are taken there anew: that is the holder's
-// right until somebody else has had the lock, and on a slow machine the holder is the first.
+// forget has nodes end the leases of an owner by a command on their key, and does so again until the
+// test ends. The holder may take its lock again on nodes that forgot it until somebody else has had
+// it, and on a slow machine it comes before anybody else.
 func forget(t *testing.T, nodes []*redistest.Node, name, owner string, command ...any) {
 	t.Helper()
 	const ifTheirs = `
@@ -57,18 +59,11 @@ func forget(t *testing.T, nodes []*redistest.Node, name, owner string, command .
 	}
 	ended := make(chan error, 1)
 	go func() {
-		for {
-			select {
-			case <-t.Context().Done():
-				ended <- nil
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			if err := pass(); err != nil {
-				ended <- err
-				return
-			}
+		var err error
+		for again := time.NewTicker(50 * time.Millisecond); t.Context().Err() == nil && err == nil; <-again.C {
+			err = pass()
 		}
+		ended <- err
 	}()
 	t.Cleanup(func() {
 		if err := <-ended; err != nil {
@@ -77,7 +72,8 @@ func forget(t *testing.T, nodes []*redistest.Node, name, owner string, command .
 	})
 }
 
-// A lease that a majority has ended does not stay on the others, where it would take a vote from everybody else until its TTL is over.
+// A lease that a majority has ended does not stay on the other nodes. Nobody else would get their
+// vote until its TTL is over.
 func TestLostLeavesNothing(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)

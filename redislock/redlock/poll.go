@@ -4,6 +4,9 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
 // A poll is one request to several nodes, and their answers.
@@ -59,6 +62,17 @@ func (p *poll) tidy(node int, code byte, l *lock, args ...string) {
 	o := &p.orders[node]
 	o.set(code, l, args...)
 	n.keep(o)
+}
+
+// tidyUp gives nodes an order that tidies up after us, until end, and returns without waiting for it.
+func (d *Driver) tidyUp(nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string) *poll {
+	p := d.newPoll(nil)
+	for i := range nodes.All() {
+		p.orders[i].end = end
+		p.tidy(i, code, l, args...)
+	}
+	p.close()
+	return p
 }
 
 func (p *poll) expect(node int, code byte, l *lock, args ...string) *order {

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/go-zookeeper/zk"
 
 	snib "github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/redislock"
 )
 
 // A transientError is the failure to open a store that a later attempt may not see. It matches
@@ -54,14 +52,11 @@ func transient(err error) bool {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return true
 	}
-	if reply, ok := errors.AsType[*redislock.ReplyError](err); ok {
-		return has(reply.Text, "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN") || strings.Contains(reply.Text, "max number of clients")
-	}
 	return full(err) || postgresSays(err, "53") || postgresSays(err, "57P") || mySQLSays(err, 1053) // lacks resources; shuts down, or starts
 }
 
-// full reports whether a database refused the connection because it has too many. Of Redis, its
-// driver says so.
+// full reports whether a database refused the connection because it has too many. The drivers of
+// other stores say so themselves.
 func full(err error) bool {
 	return postgresSays(err, "53300") || mySQLSays(err, 1040, 1203, 1226)
 }

@@ -1,0 +1,26 @@
+package livetest
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+)
+
+// Disk makes a folder and mounts a file system in memory there, until t ends. Options are those of
+// tmpfs, such as "size=1m". The error matches [syscall.EPERM] if we may not mount.
+func Disk(t testing.TB, dir, options string) error {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := syscall.Mount("livetest", dir, "tmpfs", 0, options); err != nil {
+		return fmt.Errorf("mount a disk at %s: %w", dir, err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount the disk at %s: %v", dir, err)
+		}
+	})
+	return nil
+}
