@@ -35,7 +35,7 @@ func TestOpenRefuses(t *testing.T) {
 		"user noinfo on >"+secret+" ~* &* +@all -info",
 		"user noscript on >"+secret+" ~* &* +@all -@scripting",
 		"user nokeys on >"+secret+" ~other:* &* +@all")
-	lonely := redistest.Single(t, "cluster-enabled yes")
+	lonely := redistest.ClusterNode(t)
 	sentinel := redistest.Sentinel(t)
 	hung := redistest.Single(t)
 	hung.Hang()

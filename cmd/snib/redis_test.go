@@ -71,7 +71,7 @@ func TestRedis(t *testing.T) {
 			_, port, _ := strings.Cut(node.Addr(), ":")
 			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
 				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authority(secure), "LOSSY="+lossy.Addr(),
-				"NODE="+redistest.Single(t, "cluster-enabled yes").Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(),
+				"NODE="+redistest.ClusterNode(t).Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(),
 				"SENTINELS="+strings.Join(sentinel.Sentinels(), ","), "MASTER="+sentinel.MasterName(), "OLD="+oldRedis(t))
 		})
 	}

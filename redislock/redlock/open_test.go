@@ -22,7 +22,7 @@ func TestOpenRefuses(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	replica := redistest.Single(t, redistest.Password(password), "replicaof 127.0.0.1 1")
-	member := redistest.Single(t, redistest.Password(password), "cluster-enabled yes")
+	member := redistest.ClusterNode(t, redistest.Password(password))
 	extra := redistest.Single(t, redistest.Password(password))
 	blank := start(t, 2)
 	alias := at(blank.nodes[0])

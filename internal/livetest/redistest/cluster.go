@@ -30,16 +30,29 @@ type ClusterSetup struct {
 	password string
 }
 
+// ClusterNode starts a node of a cluster that knows no other node, and that no slot belongs to.
+func ClusterNode(t testing.TB, conf ...string) *Node {
+	t.Helper()
+	return start(t, newMember(t, "redis node", conf))[0]
+}
+
+// newMember returns a node of a cluster. It needs a second port, at a distance from the first.
+func newMember(t testing.TB, name string, conf []string) *spec {
+	t.Helper()
+	s := newSpec(t, name, conf)
+	s.port = livetest.FreePort(t, busOffset)
+	s.add("cluster-enabled yes")
+	return s
+}
+
 // Cluster starts a cluster and returns when all nodes agree that it is well. The lines of configuration are for all nodes.
 func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 	t.Helper()
 	var specs []*spec
 	var ids []string
 	for i := range 2 * shards {
-		s := newSpec(t, fmt.Sprintf("redis node %d", i+1), conf)
-		s.port = livetest.FreePort(t, busOffset)
+		s := newMember(t, fmt.Sprintf("redis node %d", i+1), conf)
 		s.add(
-			"cluster-enabled yes",
 			"cluster-config-file nodes.conf",
 			"cluster-node-timeout 1000",
 		)
