@@ -13,6 +13,7 @@ import (
 // TestEtcdScripts runs a script that says the same of every store on etcd, and the one that is about it. The others mask
 // tokens that are clocks, or take locks that outlive their session.
 func TestEtcdScripts(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	sameOn(t, []string{"busy"}, "etcd://"+s.Addr())
 	locked, secure := etcdtest.Start(t), etcdtest.StartSecure(t)

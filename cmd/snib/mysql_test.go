@@ -11,6 +11,7 @@ import (
 
 // TestMySQLScripts runs the scripts that say the same of every store on MariaDB, and the one that is about it.
 func TestMySQLScripts(t *testing.T) {
+	t.Parallel()
 	for _, name := range kindScripts {
 		sameOn(t, []string{name}, mysqlURL(mysqltest.Start(t).Addr()))
 	}

@@ -15,6 +15,7 @@ import (
 
 // TestPostgresScripts runs the scripts that say the same of every store on PostgreSQL, and the one that is about it.
 func TestPostgresScripts(t *testing.T) {
+	t.Parallel()
 	for _, name := range sameScripts {
 		sameOn(t, []string{name}, pgtest.Start(t).URL())
 	}

@@ -28,6 +28,7 @@ var (
 
 // TestRedisScripts runs them on all kinds of Redis.
 func TestRedisScripts(t *testing.T) {
+	t.Parallel()
 	const safe = "min-replicas-to-write 1" // or it would be warned about
 	t.Run("Single", func(t *testing.T) {
 		node := redistest.Single(t)
@@ -51,6 +52,7 @@ func TestRedisScripts(t *testing.T) {
 
 // TestRedis runs the scripts that are about Redis. Each finds servers of its own in its environment.
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob(filepath.Join("testdata", "redis", "*.txtar"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts: %v, %v", scripts, err)
