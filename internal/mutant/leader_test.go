@@ -121,7 +121,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "a claim in SQL keeps the write of a client out that was paused",
 		file:   "fence/mark.go", pkg: "examples/paused-client", run: "TestScenes/sqlite",
-		old: "	if err = g.Do(ctx, m, nil); err != nil {\n", new: "	if err = m.check(); err != nil {\n",
+		old: "	if err = g.Do(ctx, m, nil); err != nil {\n", new: "	if err = m.Check(); err != nil {\n",
 	},
 	{
 		breaks: "a claim in Redis keeps the write of a client out that was paused",

@@ -798,7 +798,7 @@ var mutants = []mutant{
 		breaks: "pglock: who waits puts up with a server that is down for a moment",
 		file:   "pglock/acquire.go", run: "TestCut/Granting",
 		old: "case !again, ctx.Err() != nil, a.req.NoWait:",
-		new: "case true:",
+		new: "case true || !again:",
 	},
 	{
 		breaks: "pglock: the user's limits of time end no request",

@@ -1,0 +1,115 @@
+//go:build mutants
+
+package mutant
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCompiles type-checks each mutant, also those that are left out for being slow. A mutant that does not compile would
+// otherwise go unnoticed until its tests run, and prove nothing.
+func TestCompiles(t *testing.T) {
+	root := rootOf(t)
+	c := newCompiler(t, root)
+	for _, m := range all {
+		t.Run(m.breaks, func(t *testing.T) {
+			file := filepath.Join(root, m.file)
+			if err := c.check(file, strings.Replace(m.code(t, root), m.old, m.new, 1)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A compiler type-checks packages of which one file has been changed.
+type compiler struct {
+	fset     *token.FileSet
+	packages map[string]listed // by directory
+	files    map[string]*ast.File
+	importer types.Importer
+}
+
+// listed is what "go list" says of a package.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// newCompiler returns a compiler for the packages of all mutants. What they import is built first, for its exported types.
+func newCompiler(t *testing.T, root string) *compiler {
+	dirs := make(map[string]bool)
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	for _, m := range all {
+		if dir := filepath.Dir(filepath.Join(root, m.file)); !dirs[dir] {
+			dirs[dir] = true
+			args = append(args, dir)
+		}
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Stderr = root, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	c := &compiler{fset: token.NewFileSet(), packages: make(map[string]listed), files: make(map[string]*ast.File)}
+	exports := make(map[string]string)
+	for list := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := list.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		c.packages[p.Dir], exports[p.ImportPath] = p, p.Export
+	}
+	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	return c
+}
+
+// check type-checks the package of a file that has other code than on disk. It says nothing about files that this system does not
+// compile, and about tests.
+func (c *compiler) check(file, code string) error {
+	p, ok := c.packages[filepath.Dir(file)]
+	if !ok {
+		return fmt.Errorf("go list knows no package in %s", filepath.Dir(file))
+	}
+	changed, err := parser.ParseFile(c.fset, file, code, 0)
+	if err != nil {
+		return err
+	}
+	compiled := false
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		name = filepath.Join(p.Dir, name)
+		if name == file {
+			compiled = true
+			files = append(files, changed)
+			continue
+		}
+		if c.files[name] == nil {
+			if c.files[name], err = parser.ParseFile(c.fset, name, nil, 0); err != nil {
+				return err
+			}
+		}
+		files = append(files, c.files[name])
+	}
+	if !compiled {
+		return nil
+	}
+	conf := types.Config{Importer: c.importer}
+	_, err = conf.Check(p.ImportPath, c.fset, files, nil)
+	return err
+}
