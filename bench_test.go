@@ -14,7 +14,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// One goroutine, nobody else: what the core itself costs.
+// BenchmarkUncontended measures the core alone: one goroutine without contention.
 func BenchmarkUncontended(b *testing.B) {
 	l := open(b, memlock.New())
 	ctx := b.Context()
@@ -30,7 +30,7 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// The same without the core, for comparison.
+// BenchmarkUncontendedDriver is BenchmarkUncontended without the core, for comparison.
 func BenchmarkUncontendedDriver(b *testing.B) {
 	d := memlock.New()
 	ctx := b.Context()
@@ -46,7 +46,7 @@ func BenchmarkUncontendedDriver(b *testing.B) {
 	}
 }
 
-// 64 goroutines want one name: almost all hand-overs are local.
+// BenchmarkContended64 has 64 goroutines acquire one name. Almost all hand-overs are local.
 func BenchmarkContended64(b *testing.B) {
 	l := open(b, memlock.New())
 	const goroutines = 64
@@ -77,7 +77,8 @@ func BenchmarkContended64(b *testing.B) {
 	b.ReportMetric(float64(most)/float64(max(least, 1)), "max/min")
 }
 
-// 100,000 holds that are renewed every third of their TTL: goroutines, memory and processor time that they take.
+// BenchmarkHeld100k measures the goroutines, memory and processor time of 100,000 holds, each of
+// which is renewed every third of its TTL.
 func BenchmarkHeld100k(b *testing.B) {
 	const holds, ttl = 100_000, 9 * time.Second
 	var before, after runtime.MemStats
@@ -105,13 +106,13 @@ func BenchmarkHeld100k(b *testing.B) {
 	}
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/holds, "B/hold")
 	for _, lock := range locks {
-		if closed(lock.Lost()) {
+		if isClosed(lock.Lost()) {
 			b.Fatalf("%q was lost: %v", lock.Name(), context.Cause(lock.Context()))
 		}
 	}
 }
 
-// cpuTime is the processor time that this process has used.
+// cpuTime returns the processor time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

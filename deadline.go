@@ -6,81 +6,82 @@ import (
 	"time"
 )
 
-// A deadline is a context that ends when its time has come, as that of context.WithDeadline does. Until somebody wants to be
-// woken it has no timer: most calls to a store are over long before.
-type deadline struct {
-	parent context.Context
-	at     time.Time
+// A timeoutContext is a context with a timeout, as [context.WithTimeout] returns. It has no timer
+// until somebody calls Done, because most requests to a store are over long before their timeout.
+type timeoutContext struct {
+	parent   context.Context
+	deadline time.Time
 
-	mu   sync.Mutex
-	err  error           // why it is over, if that was seen before full was made
-	full context.Context // with a timer; made by the first Done
-	stop context.CancelFunc
+	mu          sync.Mutex
+	err         error           // why it is done, if noticed before timerCtx was made
+	timerCtx    context.Context // has the timer; made by the first call of Done
+	cancelTimer context.CancelFunc
 }
 
-// within returns a context that ends with parent, or after so long.
-func within(parent context.Context, long time.Duration) *deadline {
-	return &deadline{parent: parent, at: time.Now().Add(long)}
+// withLazyTimeout returns a context that ends with parent or after timeout, whichever is first.
+func withLazyTimeout(parent context.Context, timeout time.Duration) *timeoutContext {
+	return &timeoutContext{parent: parent, deadline: time.Now().Add(timeout)}
 }
 
-// end cancels the context, and frees what it has.
-func (d *deadline) end() {
+// cancel cancels the context and frees its resources.
+func (d *timeoutContext) cancel() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.full != nil:
-		d.stop()
+	case d.timerCtx != nil:
+		d.cancelTimer()
 	case d.err == nil:
 		d.err = context.Canceled
 	}
 }
 
 // Deadline implements [context.Context].
-func (d *deadline) Deadline() (time.Time, bool) {
-	if at, ok := d.parent.Deadline(); ok && at.Before(d.at) {
+func (d *timeoutContext) Deadline() (time.Time, bool) {
+	if at, ok := d.parent.Deadline(); ok && at.Before(d.deadline) {
 		return at, true
 	}
-	return d.at, true
+	return d.deadline, true
 }
 
 // Done implements [context.Context].
-func (d *deadline) Done() <-chan struct{} {
+func (d *timeoutContext) Done() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.full != nil:
+	case d.timerCtx != nil:
 	case d.err == nil:
-		d.full, d.stop = context.WithDeadline(d.parent, d.at)
-	default: // what was seen stays, also if the deadline came after the end
-		full, stop := context.WithCancelCause(context.WithoutCancel(d.parent))
-		stop(d.err)
-		d.full, d.stop = full, func() {}
+		d.timerCtx, d.cancelTimer = context.WithDeadline(d.parent, d.deadline)
+	default: // the first error stays, even if the deadline has passed since
+		ctx, cancel := context.WithCancelCause(context.WithoutCancel(d.parent))
+		cancel(d.err)
+		d.timerCtx, d.cancelTimer = ctx, func() {}
 	}
-	return d.full.Done()
+	return d.timerCtx.Done()
 }
 
-// Err implements [context.Context]: it does not need a timer to know the time.
-func (d *deadline) Err() error {
+// Err implements [context.Context]. It reads the clock and needs no timer.
+func (d *timeoutContext) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.err != nil:
-	case d.full != nil:
-		return d.full.Err()
+	case d.timerCtx != nil:
+		return d.timerCtx.Err()
 	case d.parent.Err() != nil:
 		d.err = d.parent.Err()
-	case !time.Now().Before(d.at):
+	case !time.Now().Before(d.deadline):
 		d.err = context.DeadlineExceeded
 	}
 	return d.err
 }
 
-// Value implements [context.Context]. What package context looks for to derive from this one is there once Done was called.
-func (d *deadline) Value(key any) any {
+// Value implements [context.Context]. What package context looks up to derive a context from this
+// one is present once Done was called.
+func (d *timeoutContext) Value(key any) any {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.full == nil {
+	if d.timerCtx == nil {
 		return d.parent.Value(key)
 	}
-	return d.full.Value(key)
+	return d.timerCtx.Value(key)
 }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A deadline can't be told from a context of context.WithTimeout, whenever it is looked at.
+// A timeoutContext behaves like a context of context.WithTimeout, whenever it is used.
 func TestDeadlineIsAContext(t *testing.T) {
-	const long = time.Second
+	const timeout = time.Second
 	type key struct{}
-	looks := map[string]func(context.Context){
+	accesses := map[string]func(context.Context){
 		"none":  func(context.Context) {},
 		"Err":   func(ctx context.Context) { _ = ctx.Err() },
 		"Done":  func(ctx context.Context) { _ = ctx.Done() },
@@ -20,47 +20,47 @@ func TestDeadlineIsAContext(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		play func(look func(), end func())
+		act  func(access func(), end func())
 	}{
 		{"Young", func(func(), func()) {}},
-		{"AlmostOver", func(_, _ func()) { time.Sleep(long - 1) }},
-		{"Over", func(_, _ func()) { time.Sleep(long) }},
+		{"AlmostOver", func(_, _ func()) { time.Sleep(timeout - 1) }},
+		{"Over", func(_, _ func()) { time.Sleep(timeout) }},
 		{"Ended", func(_, end func()) { end() }},
-		{"EndedThenOver", func(look, end func()) { end(); look(); time.Sleep(long) }},
-		{"OverThenEnded", func(look, end func()) { time.Sleep(long); synctest.Wait(); look(); end() }},
+		{"EndedThenOver", func(access, end func()) { end(); access(); time.Sleep(timeout) }},
+		{"OverThenEnded", func(access, end func()) { time.Sleep(timeout); synctest.Wait(); access(); end() }},
 	}
 	for _, tt := range tests {
-		for first, look := range looks {
+		for first, access := range accesses {
 			t.Run(tt.name+"/"+first, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					std, cancel := context.WithTimeout(t.Context(), long)
+					std, cancel := context.WithTimeout(t.Context(), timeout)
 					defer cancel()
-					ours := within(t.Context(), long)
-					defer ours.end()
-					look(ours)
-					tt.play(func() { look(ours) }, func() { cancel(); ours.end() })
+					lazy := withLazyTimeout(t.Context(), timeout)
+					defer lazy.cancel()
+					access(lazy)
+					tt.act(func() { access(lazy) }, func() { cancel(); lazy.cancel() })
 					synctest.Wait()
 					if first == "none" && tt.name == "OverThenEnded" {
-						return // nobody can tell that it was over before it was ended
+						return // unused, it can't know that it was over before it was cancelled
 					}
-					compare(t, "Err", ours.Err(), std.Err())
-					compare(t, "Cause", context.Cause(ours), context.Cause(std))
-					child, stop := context.WithCancel(context.WithValue(ours, key{}, 1))
+					wantSame(t, "Err", lazy.Err(), std.Err())
+					wantSame(t, "Cause", context.Cause(lazy), context.Cause(std))
+					child, stop := context.WithCancel(context.WithValue(lazy, key{}, 1))
 					defer stop()
 					synctest.Wait()
-					compare(t, "a child's Err", child.Err(), std.Err())
-					compare(t, "a child's Cause", context.Cause(child), context.Cause(std))
-					compare(t, "Err after Done", ours.Err(), std.Err())
-					compare(t, "Cause after Done", context.Cause(ours), context.Cause(std))
-					done, again := ours.Done(), ours.Done()
-					if got, want := closedNow(done), closedNow(std.Done()); got != want || done != again {
+					wantSame(t, "a child's Err", child.Err(), std.Err())
+					wantSame(t, "a child's Cause", context.Cause(child), context.Cause(std))
+					wantSame(t, "Err after Done", lazy.Err(), std.Err())
+					wantSame(t, "Cause after Done", context.Cause(lazy), context.Cause(std))
+					done, again := lazy.Done(), lazy.Done()
+					if got, want := isClosed(done), isClosed(std.Done()); got != want || done != again {
 						t.Errorf("Done is closed: %v, want %v, and the same channel each time", got, want)
 					}
-					got, ok := ours.Deadline()
+					got, ok := lazy.Deadline()
 					if want, _ := std.Deadline(); !ok || !got.Equal(want) {
 						t.Errorf("Deadline = %v, %v, want %v", got, ok, want)
 					}
-					if got := ours.Value(key{}); got != nil {
+					if got := lazy.Value(key{}); got != nil {
 						t.Errorf("Value = %v, want none", got)
 					}
 				})
@@ -69,16 +69,16 @@ func TestDeadlineIsAContext(t *testing.T) {
 	}
 }
 
-// Who waits is woken by the deadline, and by the end.
+// The deadline and cancel both wake waiters.
 func TestDeadlineWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, d := time.Now(), within(t.Context(), time.Second)
+		began, d := time.Now(), withLazyTimeout(t.Context(), time.Second)
 		<-d.Done()
 		if took := time.Since(began); took != time.Second || !errors.Is(d.Err(), context.DeadlineExceeded) {
 			t.Errorf("woken after %v with %v", took, d.Err())
 		}
-		began, d = time.Now(), within(t.Context(), time.Hour)
-		time.AfterFunc(time.Second, d.end)
+		began, d = time.Now(), withLazyTimeout(t.Context(), time.Hour)
+		time.AfterFunc(time.Second, d.cancel)
 		child, stop := context.WithCancel(d)
 		defer stop()
 		<-child.Done()
@@ -88,14 +88,14 @@ func TestDeadlineWakes(t *testing.T) {
 	})
 }
 
-func compare(t *testing.T, what string, got, want error) {
+func wantSame(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if !errors.Is(got, want) || !errors.Is(want, got) {
 		t.Errorf("%s = %v, want %v", what, got, want)
 	}
 }
 
-func closedNow(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

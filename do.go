@@ -5,19 +5,21 @@ import (
 	"errors"
 )
 
-// Do acquires the lock, calls fn and releases the lock, also when fn panics. The context bounds the wait and the body:
-// fn's context ends with ctx or with the hold, whichever is first, and carries the hold, for [Reentrant]. While fn winds
-// down after the end of ctx, the hold goes on being renewed.
+// Do acquires the lock, calls fn, and releases the lock, even if fn panics. The context
+// bounds both the wait and fn. The context passed to fn ends with ctx or with the hold,
+// whichever is first, and carries the hold, for [Reentrant]. While fn winds down after the
+// end of ctx, the hold is still renewed.
 //
-// Do returns the errors of [Locker.Acquire], or what fn returns. If the hold was lost, the result matches [ErrLost]
-// also if fn returned nil. A release that the store did not confirm is not an error of fn's work: it is told to [Trace]
-// and the log, and the lock lapses within its TTL.
+// Do returns the errors of [Locker.Acquire], or what fn returns. If the hold was lost,
+// the result matches [ErrLost] even if fn returned nil. A release that the store did not
+// confirm is not an error of fn's work: Do reports it to [Trace] and the log only, and
+// the lock lapses within its TTL.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error) (err error) {
 	lock, err := l.Acquire(ctx, name)
 	if err != nil {
 		return err
 	}
-	body, scope := lock.hold.open(ctx)
+	body, scope := lock.hold.newContext(ctx)
 	defer func() {
 		lost := lock.Release()
 		scope.end(ErrReleased)

@@ -9,8 +9,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Take two locks at once. Two transfers in opposite directions don't wait for each other for ever, since both take the
-// names in the same order.
+// Acquire two locks together. Two transfers in opposite directions don't deadlock, because both
+// acquire the names in the same order.
 func ExampleLocker_AcquireAll() {
 	locker, err := snib.New(memlock.New())
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-const exampleTTL = time.Second // short, so that the example is
+const exampleTTL = time.Second // short, to keep the example fast
 
-// Stop working when the lock is lost. Here an operator breaks it; an unreachable store or a long pause ends the hold in
-// the same way.
+// Stop working when the lock is lost. Here an operator breaks it; an unreachable store or a long
+// pause ends the hold in the same way.
 func ExampleLock_Context() {
 	store := new(memlock.Store)
 	locker, err := snib.New(store.Open(), snib.TTL(exampleTTL))
@@ -33,7 +33,7 @@ func ExampleLock_Context() {
 		return
 	}
 
-	<-lock.Context().Done() // give this context to all that is done under the lock
+	<-lock.Context().Done() // pass this context to all work under the lock
 	fmt.Println("lost:", errors.Is(context.Cause(lock.Context()), snib.ErrLost))
 	fmt.Println("release:", lock.Release())
 	// Output:

@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// What stands in the README, line for line: internal/readme compares.
+// The README contains these examples line for line; internal/readme compares them.
 
 type books struct{}
 

@@ -9,7 +9,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Call a function that takes the same lock from one that has it already. The context says who holds what, so pass it on.
+// Call a function that acquires a lock that the caller already holds. The context
+// carries the holds, so pass it on.
 func ExampleReentrant() {
 	locker, err := snib.New(memlock.New())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Leave the work to whoever does it already.
+// Skip work that somebody else is already doing.
 func ExampleLocker_TryAcquire() {
 	locker, err := snib.New(memlock.New())
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Wait for a lock, but not for ever. MaxWait and a context's deadline differ in the error only.
+// Wait for a lock for a limited time. MaxWait and a deadline of the
+// context differ only in the error.
 func ExampleMaxWait() {
 	locker, err := snib.New(memlock.New())
 	if err != nil {

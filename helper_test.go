@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// open returns a Locker on d that is closed with the test.
+// open returns a Locker on d that is closed at the end of the test.
 func open(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 	t.Helper()
 	l, err := snib.New(d, opts...)
@@ -43,7 +43,7 @@ func release(t testing.TB, lock *snib.Lock) {
 	}
 }
 
-// wantErr fails the test unless err matches want; a nil want is for success.
+// wantErr fails the test unless err matches want. A nil want means success.
 func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -51,7 +51,7 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
-func closed(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -60,7 +60,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// spy is a driver over memlock whose calls can be watched and replaced.
+// spy is a driver over memlock that counts calls, and whose calls a test can replace.
 type spy struct {
 	driver.Driver
 	info    func(driver.Info) driver.Info
@@ -87,15 +87,15 @@ func (s *spy) Acquire(ctx context.Context, req driver.Request) (driver.Lease, er
 	s.mu.Lock()
 	s.acquires++
 	s.mu.Unlock()
-	ask := func() (driver.Lease, error) { return s.Driver.Acquire(ctx, req) }
+	send := func() (driver.Lease, error) { return s.Driver.Acquire(ctx, req) }
 	var (
 		l   driver.Lease
 		err error
 	)
 	if s.acquire != nil {
-		l, err = s.acquire(ctx, req, ask)
+		l, err = s.acquire(ctx, req, send)
 	} else {
-		l, err = ask()
+		l, err = send()
 	}
 	if l == nil || err != nil {
 		return nil, err
@@ -111,11 +111,11 @@ func (s *spy) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	for i, l := range due {
 		inner[i] = l.(*spyLease).Lease
 	}
-	ask := func() []driver.Renewal { return s.Driver.Renew(ctx, inner) }
+	send := func() []driver.Renewal { return s.Driver.Renew(ctx, inner) }
 	if s.renew != nil {
-		return s.renew(ctx, due, ask)
+		return s.renew(ctx, due, send)
 	}
-	return ask()
+	return send()
 }
 
 func (s *spy) count() (acquires, releases int) {
@@ -133,14 +133,14 @@ func (l *spyLease) Release(ctx context.Context) error {
 	l.spy.mu.Lock()
 	l.spy.releases++
 	l.spy.mu.Unlock()
-	ask := func() error { return l.Lease.Release(ctx) }
+	send := func() error { return l.Lease.Release(ctx) }
 	if l.spy.release != nil {
-		return l.spy.release(ctx, ask)
+		return l.spy.release(ctx, send)
 	}
-	return ask()
+	return send()
 }
 
-// hang stands for a store that does not answer, and for a driver that does not look at its context.
+// hang stands for a store that does not answer, and for a driver that ignores its context.
 func hang(until <-chan struct{}) func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal {
 	return func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal {
 		<-until
@@ -148,7 +148,7 @@ func hang(until <-chan struct{}) func(context.Context, []driver.Lease, func() []
 	}
 }
 
-// unreachable is what a driver answers whose store is gone.
+// unreachable answers as a driver does whose store is out of reach.
 func unreachable(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	for i := range answers {

@@ -11,64 +11,70 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The clocks of store and holder may differ in rate by one part in drift; a margin is for the rest: the scheduler, and
-// the way of a context's end to those who wait for it.
+// The clocks of store and holder may differ in rate by one part in drift. The margin allows for
+// the rest: the scheduler, and the time until the end of a context reaches those who wait for it.
 const (
 	drift  = 100
 	margin = 2 * time.Millisecond
 )
 
 const (
-	// maxNap bounds the keeper's sleep while there are holds: the timers of Go stand still while the machine sleeps, so
-	// this is how late after a sleep the loss can be told.
-	maxNap = 250 * time.Millisecond
+	// maxSleep bounds the keeper's sleep while there are holds. Go's timers stand still while the
+	// machine sleeps, so after a sleep a loss may be noticed this late.
+	maxSleep = 250 * time.Millisecond
 
-	// maxBatch is the number of leases in one call of Renew: enough to make round trips cheap, and few enough not to
-	// hold a store up.
+	// maxBatch is the number of leases in one call of Renew: enough to make round trips cheap,
+	// and few enough not to hold a store up.
 	maxBatch = 128
 
-	// maxRenewers is the number of calls of Renew at a time, so that a part of the store that hangs does not keep the
-	// rest from being renewed.
+	// maxRenewers is the number of concurrent calls of Renew. If part of the store hangs, the
+	// other calls still renew the remaining leases.
 	maxRenewers = 8
 )
 
-// A lease is a driver's lease in the keeper's care.
+// A lease is a driver's lease together with the keeper's state for it.
 type lease struct {
 	granted driver.Lease
 	name    string
 	owner   string
 	ttl     time.Duration
 	wanted  <-chan struct{}
-	gate    *gate // whose turn the lease keeps; nil if it has none
+	queue   *nameQueue // the lease is at the head of this queue; nil if it is in none
 
 	// Guarded by core.mu.
-	hold      *hold  // the present one
-	next, end uint64 // fencing tokens for holds to come: from next to below end
-	run       run    // of local hand-overs
+	hold *hold // the current one
 
-	start    driver.Instant // of its last confirmation by the store: before the grant or the last renewal was asked for
-	deadline driver.Instant // when the hold ends if no renewal succeeds
-	renewAt  driver.Instant
-	slack    time.Duration  // how much earlier it may be renewed, for fuller batches
-	due      driver.Instant // when the keeper has to look next
-	renewing bool
-	trouble  error  // of the last renewal, if it failed
-	ended    error  // why the lease is over, if the store said so
-	merged   *lease // the lease that this one was merged into, or nil
-	index    int    // in the keeper's heap; -1 if it is not there
+	// Fencing tokens for later holds, from nextToken up to but not including endToken.
+	nextToken, endToken uint64
+
+	run localRun // the current series of local hand-overs
+
+	// confirmedAt is when the request for the last confirmation, a grant or renewal, was sent.
+	confirmedAt driver.Instant
+
+	deadline   driver.Instant // when the hold ends if no renewal succeeds
+	renewAt    driver.Instant
+	slack      time.Duration  // how much before renewAt it may be renewed, for fuller batches
+	due        driver.Instant // when the keeper has to check the lease next
+	renewing   bool
+	renewErr   error  // error of the last renewal, or nil
+	lostErr    error  // why the lease is over, if the store ended it
+	mergedInto *lease // the lease that this one was merged into, or nil
+	heapIndex  int    // index in the keeper's heap, or -1
 }
 
-// newLease returns a lease that is to be asked for. It is in nobody's care yet.
-func newLease(name, owner string, g *gate) *lease {
-	return &lease{name: name, owner: owner, gate: g, index: -1}
+// newLease returns a lease for a request that is about to be sent.
+// The keeper does not have it yet.
+func newLease(name, owner string, q *nameQueue) *lease {
+	return &lease{name: name, owner: owner, queue: q, heapIndex: -1}
 }
 
-// fill takes over what the driver granted. The times count from what the driver says of the request: from before it was
-// sent, not from when the answer came. The hold may rely on the lease but for its last part, the delay.
+// fill sets what the driver granted. The times count from when the driver sent the request, not
+// from when the answer came. The hold may rely on the lease except for its last part, the delay.
 func (le *lease) fill(req driver.Request, delay time.Duration, granted driver.Lease) {
 	grant := granted.Grant()
 	le.granted, le.ttl, le.wanted = granted, req.TTL, grant.Wanted
-	le.next, le.end = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
+	le.nextToken, le.endToken = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
 	if grant.TTL > 0 {
 		le.ttl = grant.TTL
 	}
@@ -76,59 +82,61 @@ func (le *lease) fill(req driver.Request, delay time.Duration, granted driver.Le
 	le.extend(grant.Start)
 }
 
-// extend sets the times of a lease that began at start.
+// extend sets the times of a lease that was confirmed at start.
 func (le *lease) extend(start driver.Instant) {
-	le.start = start
+	le.confirmedAt = start
 	le.deadline = start.Add(le.ttl - le.ttl/drift - min(margin, le.ttl/10))
-	le.renewAt = start.Add(le.ttl/3 - rand.N(le.ttl/30+1)) // jittered: holds that began together part
-	le.slack, le.trouble = le.ttl/40, nil
+	le.renewAt = start.Add(le.ttl/3 - rand.N(le.ttl/30+1)) // jitter spreads the renewals
+	le.slack, le.renewErr = le.ttl/40, nil
 }
 
-// keeper renews the leases of all holds and ends those that could not be renewed: a heap of leases by the time at which
-// something is due, one goroutine that sleeps until then, and a few that call the driver. The goroutines run only while
-// there are leases. Its fields are guarded by core.mu.
+// keeper renews the leases of all holds, and ends the holds whose leases could not be renewed. It
+// consists of a heap of leases ordered by when they are due, one goroutine that sleeps until
+// then, and a few goroutines that call the driver. The goroutines run only while there are
+// leases. Its fields are guarded by core.mu.
 type keeper struct {
-	heap    byDue
-	running bool
-	wakeAt  driver.Instant // when the goroutine will look next
-	looked  driver.Instant // when it last did
-	poke    chan struct{}  // of one: look now
+	heap      leaseHeap
+	running   bool
+	wakeAt    driver.Instant // when the goroutine will check next
+	checkedAt driver.Instant // when it last checked
+	wakeup    chan struct{}  // capacity 1: check now
 
-	waiting  []*lease // for renewal, in order
-	renewers int
+	renewQueue []*lease // leases to renew, in order
+	renewers   int
 }
 
-// install makes a granted lease a hold of l and puts it into the keeper's care, or finds that it belongs to a hold that is there.
+// install makes a granted lease a hold of l and adds it to the keeper. joined reports that the
+// lease belongs to an existing hold instead.
 func (c *core) install(l *Locker, le *lease, now driver.Instant) (_ *hold, joined bool, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.isClosed:
 		return nil, false, ErrClosed
-	case le.ended != nil: // the store ended the lease before its grant arrived here
-		return nil, false, le.ended
+	case le.lostErr != nil: // the store ended the lease before its grant arrived here
+		return nil, false, le.lostErr
 	}
 	if h := c.merge(le); h != nil {
 		return h, true, nil
 	}
-	h := le.newHold(l, le.next-1, now)
+	h := le.newHold(l, le.nextToken-1, now)
 	if l.conf.owner != "" {
-		c.owned[c.owned.of(h)] = h
+		c.ownerHolds[c.ownerHolds.key(h)] = h
 	}
-	c.seen.raise(le.name, le.end-1)
-	if l.conf.exclusive() && le.gate != nil {
-		le.gate.held = true
+	c.watermarks.raise(le.name, le.endToken-1)
+	if l.conf.exclusive() && le.queue != nil {
+		le.queue.held = true
 	} else {
-		le.gate = nil
+		le.queue = nil
 	}
 	heap.Push(&c.keeper.heap, le)
 	c.schedule(le)
 	return h, false, nil
 }
 
-// newHold makes a new hold the present one of the lease.
+// newHold returns a new hold, and makes it the current one of the lease.
 func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
-	h := &hold{locker: l, lease: le, token: token, since: now, count: 1}
+	h := &hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
 	if l.conf.maxHold > 0 {
 		h.until = now.Add(l.conf.maxHold)
 	}
@@ -136,203 +144,209 @@ func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
 	return h
 }
 
-// schedule finds out when the keeper has to look at le, which is in the heap, and wakes it if that is too soon for it.
+// schedule sets when the keeper has to check le, which is in the heap. It wakes the keeper if it
+// would sleep longer than that.
 func (c *core) schedule(le *lease) {
 	k := &c.keeper
 	le.due = le.hold.deadline()
 	if !le.renewing && le.renewAt.Before(le.due) {
 		le.due = le.renewAt
 	}
-	heap.Fix(&k.heap, le.index)
+	heap.Fix(&k.heap, le.heapIndex)
 	switch {
 	case !k.running:
 		k.running = true
-		k.wakeAt, k.looked = driver.Instant{}, driver.Instant{}
-		go c.keep()
+		k.wakeAt, k.checkedAt = driver.Instant{}, driver.Instant{}
+		go c.runKeeper()
 	case le.due.Before(k.wakeAt):
 		k.wake()
 	}
 }
 
+// wake makes the keeper check its leases now.
 func (k *keeper) wake() {
 	select {
-	case k.poke <- struct{}{}:
-	default: // it is about to look anyway
+	case k.wakeup <- struct{}{}:
+	default: // it is about to check anyway
 	}
 }
 
-// keep is the keeper's goroutine.
-func (c *core) keep() {
+// runKeeper is the keeper's goroutine.
+func (c *core) runKeeper() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		over, wakeAt, more := c.tend()
-		over.run()
+		ended, wakeAt, more := c.processDue()
+		ended.run()
 		if !more {
 			return
 		}
 		timer.Reset(max(0, wakeAt.Left(driver.Now())))
 		select {
 		case <-timer.C:
-		case <-c.keeper.poke:
+		case <-c.keeper.wakeup:
 		}
 	}
 }
 
-// tend does what is due, and says when to look again, or that nothing is left to keep. Time goes by until the caller sleeps:
-// it ends contexts before, which may be many.
-func (c *core) tend() (over endings, wakeAt driver.Instant, more bool) {
+// processDue starts the renewals and ends the holds that are due. It returns when to check again,
+// or more false if no lease is left. wakeAt is a point in time, not a duration, because the
+// caller first ends contexts, and there may be many.
+func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := driver.Now()
 	k := &c.keeper
-	if !k.looked.IsZero() && now.SteppedSince(k.looked) > margin {
+	if !k.checkedAt.IsZero() && now.SteppedSince(k.checkedAt) > margin {
 		k.rebase(now)
 	}
-	k.looked, k.wakeAt = now, driver.Instant{}
+	k.checkedAt, k.wakeAt = now, driver.Instant{}
 	for len(k.heap) > 0 {
 		le := k.heap[0]
 		if le.hold.deadline().Reached(now) {
-			over = append(over, c.lose(le, le.overdue(now)))
+			ended = append(ended, c.lose(le, le.expiryError(now)))
 			continue
 		}
 		if le.renewing || le.renewAt.Left(now) > le.slack {
 			break
 		}
 		le.renewing = true
-		k.waiting = append(k.waiting, le)
+		k.renewQueue = append(k.renewQueue, le)
 		c.schedule(le)
 	}
-	for n := len(k.waiting); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
-		k.renewers++ // also if others run: they may hang
+	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
+		k.renewers++ // even if others run: they may hang
 		go c.renew()
 	}
 	if len(k.heap) == 0 {
 		k.running = false
-		return over, driver.Instant{}, false
+		return ended, driver.Instant{}, false
 	}
-	k.wakeAt = now.Add(min(maxNap, max(0, k.heap[0].due.Left(now))))
-	return over, k.wakeAt, true
+	k.wakeAt = now.Add(min(maxSleep, max(0, k.heap[0].due.Left(now))))
+	return ended, k.wakeAt, true
 }
 
-// rebase writes all times anew after the wall clock has run ahead of the monotonic one, in whose order the heap is: from now on
-// both say the same of them.
+// rebase recomputes all times after the wall clock has run ahead of the monotonic clock, by which
+// the heap is ordered. Afterwards both clocks agree about them.
 func (k *keeper) rebase(now driver.Instant) {
-	anew := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
+	recompute := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
 	for _, le := range k.heap {
-		anew(&le.deadline)
-		anew(&le.renewAt)
-		anew(&le.due)
+		recompute(&le.deadline)
+		recompute(&le.renewAt)
+		recompute(&le.due)
 		if !le.hold.until.IsZero() {
-			anew(&le.hold.until)
+			recompute(&le.hold.until)
 		}
 	}
 	heap.Init(&k.heap)
 }
 
-// lose ends the hold of a lease and lets the next in the local queue ask the store. It is called with core.mu held; the
-// caller runs the result without.
+// lose ends the hold of a lease and makes the next waiter the head of the local queue. It is
+// called with core.mu held; the caller runs the result without it.
 func (c *core) lose(le *lease, cause error) ending {
 	c.keeper.remove(le)
-	if le.gate != nil {
-		c.pass(le.gate)
+	if le.queue != nil {
+		c.advanceLocked(le.queue)
 	}
 	return le.hold.end(cause)
 }
 
-// gone ends the hold of a lease of which the store said that it is over.
-func (c *core) gone(le *lease, err error) {
+// handleLost ends the hold of a lease that the store has ended.
+func (c *core) handleLost(le *lease, err error) {
 	if err == nil {
 		err = ErrLost
 	} else if !errors.Is(err, ErrLost) {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	err = &lossError{err, LossRefused}
-	var over endings
+	var ended endings
 	c.mu.Lock()
-	le.ended = err
-	if le.merged != nil {
-		le = le.merged
-		le.ended = err
+	le.lostErr = err
+	if le.mergedInto != nil {
+		le = le.mergedInto
+		le.lostErr = err
 	}
-	if le.index >= 0 {
-		over = append(over, c.lose(le, err))
+	if le.heapIndex >= 0 {
+		ended = append(ended, c.lose(le, err))
 	}
 	c.mu.Unlock()
-	over.run()
+	ended.run()
 }
 
-// renew calls the driver for the leases that wait for it, batch by batch.
+// renew renews the leases of the renewal queue, batch by batch.
 func (c *core) renew() {
 	for {
-		batch, due, bound := c.nextBatch()
+		batch, granted, timeout := c.nextBatch()
 		if len(batch) == 0 {
 			return
 		}
-		c.renewAll(batch, due, bound)
+		c.renewAll(batch, granted, timeout)
 	}
 }
 
-// renewAll calls the driver once for a batch of leases that are marked as renewing, for as long as bound at most.
-func (c *core) renewAll(batch []*lease, due []driver.Lease, bound time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), bound)
+// renewAll calls the driver once, with a timeout, for a batch of
+// leases that are marked as renewing.
+func (c *core) renewAll(batch []*lease, granted []driver.Lease, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	began := time.Now()
-	answers := c.driver.Renew(ctx, due)
+	answers := c.driver.Renew(ctx, granted)
 	cancel()
-	took := time.Since(began)
-	var tell []func()
+	elapsed := time.Since(began)
+	var reports []func()
 	for i, le := range batch {
 		answer := driver.Renewal{Err: fmt.Errorf("the driver gave %d answers for %d leases", len(answers), len(batch))}
 		if i < len(answers) {
 			answer = answers[i]
 		}
-		if t := c.renewed(le, answer, took); t != nil {
-			tell = append(tell, t)
+		if report := c.applyRenewal(le, answer, elapsed); report != nil {
+			reports = append(reports, report)
 		}
 	}
-	if len(tell) > 0 { // apart: a slow Trace must keep neither these holds nor others from being looked after
+	// A slow Trace must not delay the renewal of these or other holds.
+	if len(reports) > 0 {
 		go func() {
-			for _, t := range tell {
-				t()
+			for _, report := range reports {
+				report()
 			}
 		}()
 	}
 }
 
-// nextBatch takes leases to renew. bound is how long the call may take: half of what is left to the one that ends first,
-// so that there is time for another try. An empty batch ends the renewer.
-func (c *core) nextBatch() (batch []*lease, due []driver.Lease, bound time.Duration) {
+// nextBatch takes a batch from the renewal queue. timeout bounds the call of Renew: half
+// of the time left to the lease that ends first, so that there is time to retry. An
+// empty batch ends the renewer.
+func (c *core) nextBatch() (batch []*lease, granted []driver.Lease, timeout time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, now := &c.keeper, driver.Now()
-	for len(k.waiting) > 0 && len(batch) < maxBatch {
-		le := k.waiting[0]
-		k.waiting[0], k.waiting = nil, k.waiting[1:]
+	for len(k.renewQueue) > 0 && len(batch) < maxBatch {
+		le := k.renewQueue[0]
+		k.renewQueue[0], k.renewQueue = nil, k.renewQueue[1:]
 		left := le.deadline.Left(now) / 2
-		if le.index < 0 || left <= 0 {
+		if le.heapIndex < 0 || left <= 0 {
 			continue
 		}
-		if len(batch) == 0 || left < bound {
-			bound = left
+		if len(batch) == 0 || left < timeout {
+			timeout = left
 		}
-		batch, due = append(batch, le), append(due, le.granted)
+		batch, granted = append(batch, le), append(granted, le.granted)
 	}
 	if len(batch) == 0 {
 		k.renewers--
 	}
-	return batch, due, bound
+	return batch, granted, timeout
 }
 
-// renewed takes the answer for one lease, and returns what is to be told of it, or nil. It never revives: an answer that comes
-// after the deadline is too late, whatever it says.
-func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (tell func()) {
+// applyRenewal applies the answer for one lease. It returns the call of the Traces, or nil. It
+// never revives a hold: an answer after the deadline is too late, whatever it says.
+func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) (report func()) {
 	err := answer.Err
 	if err == nil && answer.Start.IsZero() {
 		err = errors.New("the driver renewed a lease without a start")
 	}
 	c.mu.Lock()
 	le.renewing = false
-	if le.index < 0 { // the hold ended while the store was asked
+	if le.heapIndex < 0 { // the hold ended during the request
 		c.mu.Unlock()
 		return nil
 	}
@@ -343,7 +357,7 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (te
 		if err == nil {
 			le.extend(answer.Start)
 		} else {
-			le.slack, le.trouble = 0, err
+			le.slack, le.renewErr = 0, err
 			le.renewAt = now.Add(max(le.deadline.Left(now)/5, 10*time.Millisecond))
 		}
 		left = max(0, h.deadline().Left(now))
@@ -352,45 +366,45 @@ func (c *core) renewed(le *lease, answer driver.Renewal, took time.Duration) (te
 	ttl := le.ttl // merge may change it
 	c.mu.Unlock()
 	if errors.Is(err, ErrLost) {
-		c.gone(le, err)
+		c.handleLost(le, err)
 	}
 	if len(h.locker.conf.traces.renewed) == 0 {
 		return nil
 	}
 	return func() {
-		h.locker.conf.traces.renewed.tell(
-			&Event{Name: le.name, Backend: c.info.Backend, Token: h.token, Took: took, TTL: ttl, Margin: margin, Left: left, Err: err})
+		h.locker.conf.traces.renewed.call(
+			&Event{Name: le.name, Backend: c.info.Backend, Token: h.token, Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
 	}
 }
 
-// remove takes a lease out of the keeper's care, if it is in it. It is called with core.mu held.
+// remove removes a lease from the keeper, if it is there. It is called with core.mu held.
 func (k *keeper) remove(le *lease) {
-	if le.index < 0 {
+	if le.heapIndex < 0 {
 		return
 	}
-	heap.Remove(&k.heap, le.index)
+	heap.Remove(&k.heap, le.heapIndex)
 }
 
-// byDue is a heap of leases.
-type byDue []*lease
+// leaseHeap is a heap of leases, ordered by when they are due.
+type leaseHeap []*lease
 
-func (b byDue) Len() int           { return len(b) }
-func (b byDue) Less(i, j int) bool { return b[i].due.Before(b[j].due) }
-func (b byDue) Swap(i, j int) {
-	b[i], b[j] = b[j], b[i]
-	b[i].index, b[j].index = i, j
+func (h leaseHeap) Len() int           { return len(h) }
+func (h leaseHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h leaseHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heapIndex, h[j].heapIndex = i, j
 }
 
-func (b *byDue) Push(x any) {
+func (h *leaseHeap) Push(x any) {
 	le := x.(*lease)
-	le.index = len(*b)
-	*b = append(*b, le)
+	le.heapIndex = len(*h)
+	*h = append(*h, le)
 }
 
-func (b *byDue) Pop() any {
-	last := len(*b) - 1
-	le := (*b)[last]
-	(*b)[last], *b = nil, (*b)[:last]
-	le.index = -1
+func (h *leaseHeap) Pop() any {
+	last := len(*h) - 1
+	le := (*h)[last]
+	(*h)[last], *h = nil, (*h)[:last]
+	le.heapIndex = -1
 	return le
 }

@@ -20,7 +20,7 @@ func TestKeeper(t *testing.T) {
 		opts  []snib.Option
 		hold  time.Duration
 		want  error // cause of the hold's context after hold; nil while it lives
-		why   error // what the cause says beside
+		why   error // what the cause matches in addition
 	}{
 		{name: "RenewsPastTTL", hold: time.Hour},
 		{name: "LivesUntilDeadline", renew: unreachable, hold: ttl - ttl/100 - 3*time.Millisecond},
@@ -42,7 +42,7 @@ func TestKeeper(t *testing.T) {
 				if !errors.Is(got, tt.want) || (tt.want == nil) != (got == nil) || (tt.why != nil && !errors.Is(got, tt.why)) {
 					t.Errorf("cause after %v = %v, want %v, %v", tt.hold, got, tt.want, tt.why)
 				}
-				if got := closed(lock.Lost()); got != (tt.want != nil) {
+				if got := isClosed(lock.Lost()); got != (tt.want != nil) {
 					t.Errorf("Lost after %v is closed: %v", tt.hold, got)
 				}
 				wantErr(t, "Release", lock.Release(), tt.want)
@@ -54,8 +54,8 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// A renewal that hangs, in a driver that does not even look at its context, does not delay the loss: it comes at the
-// deadline, before the store gives the lock away.
+// A renewal that hangs, in a driver that ignores its context, does not delay the loss. The hold
+// is lost at its deadline, before the store gives the lock away.
 func TestHungDriverDoesNotDelayLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -88,13 +88,13 @@ func TestHungDriverDoesNotDelayLoss(t *testing.T) {
 	})
 }
 
-// A part of the store that hangs does not keep the rest from being renewed.
+// If part of the store hangs, the remaining leases are still renewed.
 func TestHungBatchDoesNotStarveOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		until := make(chan struct{})
 		first := true
-		d.renew = func(_ context.Context, _ []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			if d.mu.Lock(); first {
 				first = false
 				d.mu.Unlock()
@@ -102,28 +102,28 @@ func TestHungBatchDoesNotStarveOthers(t *testing.T) {
 				return nil
 			}
 			d.mu.Unlock()
-			return ask()
+			return send()
 		}
 		locker := open(t, d)
 		stuck := acquire(t, locker, "stuck")
 		time.Sleep(5 * time.Second)
 		fine := acquire(t, locker, "fine")
 		time.Sleep(time.Minute)
-		if !closed(stuck.Lost()) || closed(fine.Lost()) {
-			t.Errorf("lost: stuck %v, want true; fine %v, want false", closed(stuck.Lost()), closed(fine.Lost()))
+		if !isClosed(stuck.Lost()) || isClosed(fine.Lost()) {
+			t.Errorf("lost: stuck %v, want true; fine %v, want false", isClosed(stuck.Lost()), isClosed(fine.Lost()))
 		}
 		close(until)
 		release(t, fine)
 	})
 }
 
-// An answer that comes after the deadline does not bring the hold back, whatever it says.
+// An answer that comes after the deadline does not revive the hold, whatever it says.
 func TestRenewalNeverRevives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		d.renew = func(_ context.Context, _ []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
-			answers := ask() // the store extended the lease in time ...
-			time.Sleep(ttl)  // ... and its answer took longer than the old lease
+		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
+			answers := send() // the store extended the lease in time ...
+			time.Sleep(ttl)   // ... and its answer took longer than the old lease
 			return answers
 		}
 		lock := acquire(t, open(t, d), "a")
@@ -134,17 +134,17 @@ func TestRenewalNeverRevives(t *testing.T) {
 	})
 }
 
-// A renewal counts from when it was sent, not from when its answer came.
+// A renewal counts from when it was sent, not from when the answer came.
 func TestRenewalCountsFromSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		slow := true
-		d.renew = func(_ context.Context, due []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+		d.renew = func(_ context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			if !slow {
 				return unreachable(t.Context(), due, nil)
 			}
 			slow = false
-			answers := ask()
+			answers := send()
 			time.Sleep(8 * time.Second)
 			return answers
 		}
@@ -162,23 +162,23 @@ func TestRenewalRetriesWithinTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		calls := 0
-		d.renew = func(_ context.Context, due []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+		d.renew = func(_ context.Context, due []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			if calls++; calls%4 != 0 {
 				return unreachable(t.Context(), due, nil)
 			}
-			return ask()
+			return send()
 		}
 		lock := acquire(t, open(t, d), "a")
 		time.Sleep(time.Hour)
-		if closed(lock.Lost()) {
+		if isClosed(lock.Lost()) {
 			t.Errorf("lost although each fourth renewal succeeded: %v", context.Cause(lock.Context()))
 		}
 		release(t, lock)
 	})
 }
 
-// A driver that gives fewer answers than it was asked for, or empty ones, has renewed nothing, and has not said that the
-// lease is over either.
+// A driver that returns too few answers, or empty ones, has renewed nothing, but
+// has not reported a loss either.
 func TestMissingAnswersSayNothing(t *testing.T) {
 	for _, answers := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestMissingAnswersSayNothing(t *testing.T) {
 			}
 			lock := acquire(t, open(t, d), "a")
 			time.Sleep(ttl / 2)
-			if closed(lock.Lost()) {
+			if isClosed(lock.Lost()) {
 				t.Errorf("%d empty answers: lost although the lease goes on", answers)
 			}
 			time.Sleep(ttl / 2)
@@ -197,7 +197,7 @@ func TestMissingAnswersSayNothing(t *testing.T) {
 	}
 }
 
-// The store's word that the lease is gone ends the hold at once, by a renewal or of its own accord.
+// The hold ends at once if an answer of the store says that the lease is lost.
 func TestStoreSaysLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
@@ -220,12 +220,12 @@ func TestSessionLoss(t *testing.T) {
 		errGone := errors.New("session expired")
 		onLost := make(map[string]func(error))
 		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 			onLost[req.Name] = req.OnLost
 			if req.Name == "lost before" {
 				req.OnLost(driver.ErrLost)
 			}
-			return ask()
+			return send()
 		}
 		d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
 			answers := make([]driver.Renewal, len(due))
@@ -241,7 +241,7 @@ func TestSessionLoss(t *testing.T) {
 		wantErr(t, "cause of a hold that was released", context.Cause(released.Context()), snib.ErrReleased)
 		lock := acquire(t, locker, "a")
 		onLost["a"](fmt.Errorf("%w: %w", driver.ErrLost, errGone))
-		if !closed(lock.Lost()) {
+		if !isClosed(lock.Lost()) {
 			t.Error("Lost is not closed when the driver has told of the loss")
 		}
 		wantErr(t, "cause", context.Cause(lock.Context()), snib.ErrLost)
@@ -251,7 +251,7 @@ func TestSessionLoss(t *testing.T) {
 	})
 }
 
-// Many holds are renewed in few calls, and cost no goroutine each.
+// Many holds are renewed in few calls.
 func TestRenewalsAreBatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
@@ -273,10 +273,10 @@ func TestLateGrantIsNoHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		late := true
-		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-			l, err := ask()
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := send()
 			if late {
-				time.Sleep(ttl) // the process stood still between the store's grant and now
+				time.Sleep(ttl) // the process stood still after the grant
 			}
 			return l, err
 		}
@@ -284,7 +284,7 @@ func TestLateGrantIsNoHold(t *testing.T) {
 		_, err := locker.Acquire(t.Context(), "a")
 		wantErr(t, "Acquire whose answer came after the lease", err, snib.ErrLost)
 		late = false
-		release(t, acquire(t, locker, "a")) // nothing stayed behind
+		release(t, acquire(t, locker, "a")) // nothing was left behind
 	})
 }
 
@@ -294,13 +294,13 @@ func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
 		grant driver.Lease
 	}{
 		{"Nil", nil},
-		{"Zero", grantOf{}},
-		{"NoStart", grantOf{driver.Grant{Token: 1}}},
-		{"NoToken", grantOf{driver.Grant{Start: driver.Now()}}},
+		{"Zero", fakeLease{}},
+		{"NoStart", fakeLease{driver.Grant{Token: 1}}},
+		{"NoToken", fakeLease{driver.Grant{Start: driver.Now()}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &emptyDriver{Driver: memlock.New(), lease: tt.grant}
+			d := &fixedDriver{Driver: memlock.New(), lease: tt.grant}
 			if lock, err := open(t, d).Acquire(t.Context(), "a"); err == nil {
 				t.Errorf("Acquire = %v without an error", lock)
 			}
@@ -308,17 +308,17 @@ func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
 	}
 }
 
-type emptyDriver struct {
+type fixedDriver struct {
 	driver.Driver
 	lease driver.Lease
 }
 
-func (d *emptyDriver) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+func (d *fixedDriver) Acquire(context.Context, driver.Request) (driver.Lease, error) {
 	return d.lease, nil
 }
 
-type grantOf struct{ grant driver.Grant }
+type fakeLease struct{ grant driver.Grant }
 
-func (l grantOf) Grant() driver.Grant         { return l.grant }
-func (grantOf) Release(context.Context) error { return nil }
-func (grantOf) Lost() <-chan error            { return nil }
+func (l fakeLease) Grant() driver.Grant         { return l.grant }
+func (fakeLease) Release(context.Context) error { return nil }
+func (fakeLease) Lost() <-chan error            { return nil }

@@ -18,81 +18,92 @@ import (
 // A Lock is one hold on a lock, from Acquire to Release. It is safe for concurrent use.
 type Lock struct {
 	hold    *hold
-	parent  context.Context // of the Acquire, for its values
-	cleanup runtime.Cleanup // reports a leak; stopped by Release
+	parent  context.Context // passed to Acquire; used for its values
+	cleanup runtime.Cleanup // reports a leak; Release stops it
 
-	releasing sync.Once
-	result    error // of the first Release
-	released  atomic.Bool
+	releaseOnce sync.Once
+	releaseErr  error // result of the first Release
+	released    atomic.Bool
 
-	opening sync.Once // by the first call of Context
-	opened  context.Context
+	ctxOnce sync.Once // guards the creation of ctx and scope by Context
+	ctx     context.Context
 	scope   atomic.Pointer[scope]
 }
 
-// A hold is what the locks of one acquisition share: more than one if it was re-entered.
+// A hold is the state shared by the Locks of one acquisition. There is more than one Lock if
+// others joined the hold, by Reentrant or Owner.
 type hold struct {
 	locker *Locker
 	lease  *lease
 	token  uint64
 	since  driver.Instant
-	until  driver.Instant // the end that MaxHold sets; zero if there is none
+	until  driver.Instant // the end set by MaxHold, or zero
 
 	// Guarded by core.mu.
-	count  int           // locks not yet released
-	cause  error         // nil while the hold lives; then ErrReleased, or what matches ErrLost
-	scopes []*scope      // to be ended with the hold
-	lost   chan struct{} // made on demand; closed when the hold is lost, after its scopes
-	told   bool          // lost is closed, or would be
+	lockCount    int           // Locks not yet released
+	cause        error         // nil while the hold lives; then ErrReleased, or matches ErrLost
+	scopes       []*scope      // end with the hold
+	lost         chan struct{} // made on demand; closed after the scopes when the hold is lost
+	lossSignaled bool          // lost is closed, or would be if it had been made
 
-	after  chan struct{} // closed once the contexts of the hold before have ended; nil if there is nothing to wait for
-	unseen bool          // its waiter has not taken it yet, and may give up: then nobody ever had it, and no trace is told; guarded by core.mu
+	// prevDone is closed when the contexts of the previous hold of the lease have ended. It is
+	// nil if there is nothing to wait for.
+	prevDone chan struct{}
+
+	// unaccepted reports that the hold was handed to a waiter that has not accepted it yet. If
+	// the waiter gives up, nobody ever had the hold, and no Trace is called. Guarded by core.mu.
+	unaccepted bool
 }
 
-// A scope is a context that ends with a hold.
+// A scope is a context that ends with the first of its holds.
 type scope struct {
 	holds  []*hold
 	cancel context.CancelCauseFunc
 }
 
-// newLock makes the handle of a hold, which counts as one of its locks already.
+// newLock returns a Lock for h. The caller has already counted it in h.lockCount.
 func (l *Locker) newLock(ctx context.Context, h *hold) *Lock {
 	lock := &Lock{hold: h, parent: ctx}
 	if l.conf.trackLeaks {
-		leak := leaked{hold: h, stack: debug.Stack()}
-		lock.cleanup = runtime.AddCleanup(lock, func(l leaked) { go l.report() }, leak)
+		leak := leakedHold{hold: h, stack: debug.Stack()}
+		lock.cleanup = runtime.AddCleanup(lock, func(l leakedHold) { go l.report() }, leak)
 	}
 	return lock
 }
 
-// leaked is a hold whose Lock was collected without Release. Neither it nor the hold refers to the Lock.
-type leaked struct {
+// A leakedHold is a hold whose Lock was garbage-collected without Release. Neither it nor
+// the hold may refer to the Lock.
+type leakedHold struct {
 	hold  *hold
 	stack []byte
 }
 
-func (l leaked) report() {
+// report tells the Traces of the leak and releases the hold.
+func (l leakedHold) report() {
 	h := l.hold
-	h.locker.conf.traces.leaked.tell(&Event{
+	h.locker.conf.traces.leaked.call(&Event{
 		Name: h.lease.name, Backend: h.locker.core.info.Backend, Token: h.token, Held: driver.Now().Sub(h.since), Stack: l.stack,
 	})
-	_ = h.leave() // told to the traces
+	_ = h.leave() // reported to the Traces
 }
 
-// Name is the lock's name as the store has it, [Prefix] included.
+// Name returns the lock's name in the store, including [Prefix].
 func (l *Lock) Name() string { return l.hold.lease.name }
 
-// Token is the fencing token: greater than that of every earlier hold of the same name. Give it to the resource with
-// each request, and let the resource refuse a token below the greatest that it has seen. It is 0 if, and only if, the
-// backend has none ([driver.FencingNone]). Re-entering does not change it.
+// Token returns the fencing token. It is greater than that of every earlier hold of the same
+// name. Send it to the resource with each request, and let the resource refuse a token that is
+// smaller than the greatest it has seen. The token is 0 if, and only if, the backend has none
+// ([driver.FencingNone]). Re-entering does not change it.
 func (l *Lock) Token() uint64 { return l.hold.token }
 
-// Owner is the id under which the store knows the holder. Holds that were handed over within the process share one, and the
-// store knows them by the token of the first. Whoever knows it can release the lock, so it does not belong into logs.
+// Owner returns the id under which the store knows the holder. Holds that were handed over within
+// the process share one id, and the store knows them by the token of the first. Anyone who knows
+// the id can release the lock, so do not log it.
 func (l *Lock) Owner() string { return l.hold.lease.owner }
 
-// File keeps the lock taken when a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that
-// has it is gone. It is nil without [Inheritable], and where the backend can't do it. Don't close it.
+// File returns a file that keeps the lock taken while a child process inherits it (see
+// [os/exec.Cmd.ExtraFiles]), until the last process that has it is gone. It is nil without
+// [Inheritable], and where the backend does not support it. Do not close it.
 func (l *Lock) File() *os.File {
 	c := l.hold.locker.core
 	c.mu.Lock()
@@ -101,8 +112,9 @@ func (l *Lock) File() *os.File {
 	return granted.Grant().File
 }
 
-// Validity is how long the hold may still be relied on if no further renewal succeeds. It is not positive once the hold
-// has ended. It shrinks while renewals fail, which is the time to save what can be saved.
+// Validity returns how long the hold may still be relied on if no further renewal
+// succeeds. It is 0 once the hold has ended. It shrinks while renewals fail; use that
+// time to save what can be saved.
 func (l *Lock) Validity() time.Duration {
 	c := l.hold.locker.core
 	c.mu.Lock()
@@ -113,69 +125,73 @@ func (l *Lock) Validity() time.Duration {
 	return max(0, l.hold.deadline().Left(driver.Now()))
 }
 
-// Context is done when the hold ends: with cause [ErrReleased], or with one that matches [ErrLost] and says why. It
-// carries the values of Acquire's context, but not its end, and it carries the hold, for [Reentrant].
+// Context returns a context that is done when the hold ends. Its cause is [ErrReleased], or an
+// error that matches [ErrLost] and says why. It carries the values of Acquire's context, but not
+// its cancellation, and it carries the hold, for [Reentrant].
 //
-// On loss it ends before the store can give the lock to somebody else, by the margin that the clocks' drift asks for.
+// If the hold is lost, the context ends before the store can give the lock to somebody else,
+// by a margin that allows for clock drift. The exception is a lease that the store itself
+// has ended, for example by force.
 func (l *Lock) Context() context.Context {
-	l.opening.Do(func() {
+	l.ctxOnce.Do(func() {
 		var s *scope
-		l.opened, s = l.hold.open(context.WithoutCancel(l.parent))
+		l.ctx, s = l.hold.newContext(context.WithoutCancel(l.parent))
 		l.scope.Store(s)
-		if l.released.Load() { // or Release sees the scope
+		if l.released.Load() { // otherwise Release sees the scope
 			s.end(ErrReleased)
 		}
 	})
-	return l.opened
+	return l.ctx
 }
 
-// Lost is closed if, and only if, the hold ends before Release.
+// Lost returns a channel that is closed if, and only if, the hold ends before Release.
 func (l *Lock) Lost() <-chan struct{} {
 	h := l.hold
 	h.locker.core.mu.Lock()
 	defer h.locker.core.mu.Unlock()
 	if h.lost == nil {
 		h.lost = make(chan struct{})
-		if h.told {
+		if h.lossSignaled {
 			close(h.lost)
 		}
 	}
 	return h.lost
 }
 
-// Wanted is closed once another process waits for the lock. It is nil where the backend can't tell.
+// Wanted returns a channel that is closed once another process waits for the lock. It is nil
+// where the backend can't tell.
 func (l *Lock) Wanted() <-chan struct{} { return l.hold.lease.wanted }
 
-// Release gives the lock up. It may be called more than once and from any goroutine; later calls return the first
-// result.
+// Release gives the lock up. It may be called more than once and from any goroutine; later
+// calls return the first result.
 //
-// Release does not depend on the context that the lock was acquired with, so "defer lock.Release()" is right even after
-// a cancellation. If the backend does not answer within [ReleaseTimeout], Release answers [ErrUnavailable] and the lock
-// lapses by itself within the TTL.
+// Release does not depend on the context that the lock was acquired with, so a deferred Release
+// is right even after a cancellation. If the backend does not answer within [ReleaseTimeout],
+// Release returns [ErrUnavailable], and the lock lapses by itself within the TTL.
 //
-// An error matching [ErrLost] means that the hold had ended before: somebody else may have held the lock in the
-// meantime.
+// An error that matches [ErrLost] means that the hold had ended before: somebody else may have
+// held the lock in the meantime.
 func (l *Lock) Release() error {
-	l.releasing.Do(func() {
+	l.releaseOnce.Do(func() {
 		l.cleanup.Stop()
-		l.result = l.hold.leave()
+		l.releaseErr = l.hold.leave()
 		l.released.Store(true)
 		if s := l.scope.Load(); s != nil {
 			s.end(ErrReleased)
 		}
 	})
-	return l.result
+	return l.releaseErr
 }
 
-// open derives a context from parent that carries the hold and ends with it.
-func (h *hold) open(parent context.Context) (context.Context, *scope) {
+// newContext derives a context from parent that carries the hold and ends with it.
+func (h *hold) newContext(parent context.Context) (context.Context, *scope) {
 	ctx, cancel := context.WithCancelCause(carry(parent, h))
 	s := &scope{cancel: cancel}
 	s.endWith(h)
 	return ctx, s
 }
 
-// endWith makes h end the scope, at once if it has ended.
+// endWith makes the scope end with h, or at once if h has ended.
 func (s *scope) endWith(h *hold) {
 	c := h.locker.core
 	c.mu.Lock()
@@ -190,7 +206,7 @@ func (s *scope) endWith(h *hold) {
 	}
 }
 
-// end ends the scope before its holds do.
+// end ends the scope. If one of its holds is lost, the cause of that loss replaces cause.
 func (s *scope) end(cause error) {
 	for _, h := range s.holds {
 		c := h.locker.core
@@ -198,7 +214,7 @@ func (s *scope) end(cause error) {
 		if i := slices.Index(h.scopes, s); i >= 0 {
 			h.scopes = slices.Delete(h.scopes, i, i+1)
 		}
-		if h.isLost() { // who ended it is about to end the scope
+		if h.isLost() { // the loss is about to end the scope, too
 			cause = h.cause
 		}
 		c.mu.Unlock()
@@ -206,27 +222,28 @@ func (s *scope) end(cause error) {
 	s.cancel(cause)
 }
 
-// settle waits until a hold that was handed over is all that there is of its lease.
-func (h *hold) settle() {
-	if h.after != nil {
-		<-h.after // not for long: nobody is called before it is closed
+// awaitPrevious waits until the contexts of the previous hold of the lease have ended.
+func (h *hold) awaitPrevious() {
+	if h.prevDone != nil {
+		<-h.prevDone // not for long: no callback runs before it is closed
 	}
 }
 
-// over says why the hold is over, also if the keeper has not seen it yet, or is nil. It is called with core.mu held.
-func (h *hold) over() error {
+// endCause returns why the hold is over, even if the keeper has not noticed yet, or nil.
+// It is called with core.mu held.
+func (h *hold) endCause() error {
 	if now := driver.Now(); h.cause == nil && h.deadline().Reached(now) {
-		return h.lease.overdue(now)
+		return h.lease.expiryError(now)
 	}
 	return h.cause
 }
 
-// isLost is called with core.mu held.
+// isLost reports whether the hold ended before Release. It is called with core.mu held.
 func (h *hold) isLost() bool {
 	return h.cause != nil && h.cause != ErrReleased //nolint:errorlint // set by leave, never wrapped
 }
 
-// deadline is when the hold ends if no renewal succeeds. It is called with core.mu held.
+// deadline returns when the hold ends if no renewal succeeds. It is called with core.mu held.
 func (h *hold) deadline() driver.Instant {
 	if d := h.lease.deadline; h.until.IsZero() || d.Before(h.until) {
 		return d
@@ -234,34 +251,35 @@ func (h *hold) deadline() driver.Instant {
 	return h.until
 }
 
-// leave gives up one lock of the hold, and with the last one the hold.
+// leave gives up one Lock of the hold, and with the last one the hold.
 func (h *hold) leave() error {
 	c, l, le := h.locker.core, h.locker, h.lease
 	c.mu.Lock()
 	confirmed := c.confirm(h)
 	now := driver.Now()
-	var over endings
-	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to see it
-		over = append(over, c.lose(le, le.overdue(now)))
+	var ended endings
+	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to notice
+		ended = append(ended, c.lose(le, le.expiryError(now)))
 	}
-	h.count--
-	if h.count > 0 {
-		lost := h.lossError()
+	h.lockCount--
+	if h.lockCount > 0 {
+		err := h.releaseError()
 		c.mu.Unlock()
-		over.run()
-		return lost
+		ended.run()
+		return err
 	}
 	if h.isLost() {
-		lost := h.lossError()
+		err := h.releaseError()
 		c.mu.Unlock()
-		over.run()
-		// The store may still keep the lock for us. Others need not wait until it lapses, unless that is the point.
+		ended.run()
+		// The store may still keep the lock for us. Release it, so that others need not wait
+		// until it lapses, unless a LockDelay asks for that.
 		if l.conf.lockDelay == 0 {
 			h.releaseLost()
 		}
-		return lost
+		return err
 	}
-	queued := le.gate.waiting()
+	queued := le.queue.waiterCount()
 	ending := h.end(ErrReleased)
 	var next *hold
 	if confirmed {
@@ -269,64 +287,67 @@ func (h *hold) leave() error {
 	}
 	if next == nil {
 		c.keeper.remove(le)
-		le.gate.note(le)
+		le.queue.recordUse(le)
 	}
 	c.mu.Unlock()
 	ending.run()
-	if next != nil && next.after != nil {
-		close(next.after)
+	if next != nil && next.prevDone != nil {
+		close(next.prevDone)
 	}
-	return h.giveBack(now, next != nil, queued)
+	return h.completeRelease(now, next != nil, queued)
 }
 
-// giveBack ends what leave began: it tells the store, unless the lease went on to another hold.
-func (h *hold) giveBack(now driver.Instant, local bool, queued int) error {
+// completeRelease ends what leave began. Unless the lease went on to another hold, it releases
+// the lease in the store and makes the next waiter the head of the queue.
+func (h *hold) completeRelease(now driver.Instant, local bool, queued int) error {
 	c, l, le := h.locker.core, h.locker, h.lease
 	var err error
-	var asked time.Time
+	var sentAt time.Time
 	if !local {
-		if asked, err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
-			err = l.fail("release", le.name, err)
+		if sentAt, err = c.release(le.granted, l.conf.releaseTimeout); err != nil {
+			err = l.wrapError("release", le.name, err)
 		}
-		if le.gate != nil {
-			c.passTurn(le.gate)
+		if le.queue != nil {
+			c.advance(le.queue)
 		}
 	}
-	if len(l.conf.traces.released) > 0 && !h.unseen {
-		l.conf.traces.released.tell(&Event{
-			Name: le.name, Backend: c.info.Backend, Token: h.token, Held: now.Sub(h.since), Asked: asked, Local: local, Queued: queued, Err: err,
+	if len(l.conf.traces.released) > 0 && !h.unaccepted {
+		l.conf.traces.released.call(&Event{
+			Name: le.name, Backend: c.info.Backend, Token: h.token, Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err,
 		})
 	}
 	return err
 }
 
-// lossError is the error of an operation on a hold that was lost, or nil. It is called with core.mu held.
-func (h *hold) lossError() error {
+// releaseError returns the error of releasing a hold that was lost, or nil.
+// It is called with core.mu held.
+func (h *hold) releaseError() error {
 	if !h.isLost() {
 		return nil
 	}
-	return h.locker.fail("release", h.lease.name, h.cause)
+	return h.locker.wrapError("release", h.lease.name, h.cause)
 }
 
-// end marks the hold as ended. It is called with core.mu held; the caller runs the result without.
+// end marks the hold as ended. It is called with core.mu held; the
+// caller runs the result without it.
 func (h *hold) end(cause error) ending {
 	h.cause = cause
 	if h.locker.conf.owner != "" {
-		h.locker.core.owned.remove(h)
+		h.locker.core.ownerHolds.remove(h)
 	}
 	e := ending{hold: h, scopes: h.scopes, cause: cause}
 	h.scopes = nil
 	return e
 }
 
-// An ending is what has to be done outside the mutex when a hold has ended.
+// An ending is the work left when a hold has ended, which is done without core.mu.
 type ending struct {
 	hold   *hold
-	cause  error
+	cause  error // nil while the hold lives; then ErrReleased, or matches ErrLost
 	scopes []*scope
 }
 
-// run ends the contexts first: who is woken by Lost finds the cause in them.
+// run ends the contexts first, so that a goroutine woken by Lost finds the cause in them.
 func (e ending) run() {
 	for _, s := range e.scopes {
 		s.cancel(e.cause)
@@ -337,33 +358,34 @@ func (e ending) run() {
 	h := e.hold
 	h.locker.core.mu.Lock()
 	defer h.locker.core.mu.Unlock()
-	h.told = true
+	h.lossSignaled = true
 	if h.lost != nil {
 		close(h.lost)
 	}
-	h.lapseLater()
+	h.releaseAtExpiry()
 }
 
-// lapseLater releases the lease of a lost hold at the end of its TTL, if the tenure is a session.
-// The session lives on, and the lease with it, if nobody calls Release, or if Release does not ask
-// the store because of a LockDelay. It is called with core.mu held, after the holder has been told.
-func (h *hold) lapseLater() {
+// releaseAtExpiry schedules the release of a lost hold's lease for the end of its TTL and
+// LockDelay, if the tenure is a session. Otherwise the lease would live on with the session if
+// nobody calls Release, or if Release skips the store because of a LockDelay. It is called with
+// core.mu held, after the holder was told of the loss.
+func (h *hold) releaseAtExpiry() {
 	c, le := h.locker.core, h.lease
 	if c.info.Tenure != driver.TenureSession || c.isClosed {
 		return
 	}
-	end := le.start.Add(le.ttl + h.locker.conf.lockDelay)
+	end := le.confirmedAt.Add(le.ttl + h.locker.conf.lockDelay)
 	time.AfterFunc(end.Left(driver.Now()), h.releaseLost)
 }
 
-// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a living
-// hold of the same owner relies on it.
+// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a
+// living hold of the same owner relies on it.
 func (h *hold) releaseLost() {
 	c, le := h.locker.core, h.lease
 	c.mu.Lock()
-	ended := le.ended != nil
+	ended := le.lostErr != nil
 	c.mu.Unlock()
-	if !ended && !c.isOwned(le.owner, le.name) {
+	if !ended && !c.hasOwnerHold(le.owner, le.name) {
 		_, _ = c.release(le.granted, h.locker.conf.releaseTimeout)
 	}
 }
@@ -371,33 +393,33 @@ func (h *hold) releaseLost() {
 // endings are those of lost holds.
 type endings []ending
 
-// run ends all contexts before any trace is told, and does not wait for the traces.
+// run ends all contexts before it calls any Trace, and does not wait for the Traces.
 func (es endings) run() {
 	for _, e := range es {
 		e.run()
 	}
 	for _, e := range es {
 		h := e.hold
-		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unseen {
-			go l.conf.traces.lost.tell(&Event{
+		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unaccepted {
+			go l.conf.traces.lost.call(&Event{
 				Name: h.lease.name, Backend: l.core.info.Backend, Token: h.token, Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause,
 			})
 		}
 	}
 }
 
-// overdue says why a lease whose time has come is over.
-func (le *lease) overdue(now driver.Instant) error {
+// expiryError returns why a lease that has reached its deadline is over.
+func (le *lease) expiryError(now driver.Instant) error {
 	if until := le.hold.until; !until.IsZero() && until.Reached(now) {
 		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, le.hold.locker.conf.maxHold), LossMaxHold}
 	}
-	if le.trouble != nil {
-		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.trouble), LossExpired}
+	if le.renewErr != nil {
+		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.renewErr), LossExpired}
 	}
 	return &lossError{fmt.Errorf("%w: its lease was not renewed in time", ErrLost), LossExpired}
 }
 
-// A lossError is the cause of a loss, with its kind for the traces.
+// A lossError is the cause of a loss, with its kind for the Traces.
 type lossError struct {
 	error
 	loss Loss
@@ -405,7 +427,7 @@ type lossError struct {
 
 func (e *lossError) Unwrap() error { return e.error }
 
-// lossOf is the kind of a loss with that cause.
+// lossOf returns the kind of loss of a cause, or "".
 func lossOf(cause error) Loss {
 	if e, ok := errors.AsType[*lossError](cause); ok {
 		return e.loss

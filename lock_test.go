@@ -31,8 +31,8 @@ func TestAcquireAndRelease(t *testing.T) {
 	wantErr(t, "TryAcquire of a held lock", err, snib.ErrHeld)
 	release(t, lock)
 	wantErr(t, "cause", context.Cause(ctx), snib.ErrReleased)
-	if closed(lock.Lost()) || lock.Validity() != 0 {
-		t.Errorf("a released hold: lost %v, validity %v", closed(lock.Lost()), lock.Validity())
+	if isClosed(lock.Lost()) || lock.Validity() != 0 {
+		t.Errorf("a released hold: lost %v, validity %v", isClosed(lock.Lost()), lock.Validity())
 	}
 	release(t, lock) // again
 	next := acquire(t, l, "a")
@@ -42,7 +42,7 @@ func TestAcquireAndRelease(t *testing.T) {
 	release(t, next)
 }
 
-// A context that is asked for after Release is done.
+// A context that is first requested after Release is done.
 func TestContextAfterRelease(t *testing.T) {
 	lock := acquire(t, open(t, memlock.New()), "a")
 	release(t, lock)
@@ -63,7 +63,7 @@ func TestHoldOutlivesAcquireContext(t *testing.T) {
 	if got := lock.Context().Value(key{}); got != "kept" {
 		t.Errorf("value of Acquire's context = %v", got)
 	}
-	release(t, lock) // on a cancelled context: the commonest bug
+	release(t, lock) // after its context was cancelled: the most common bug
 	if _, err := open(t, store.Open()).TryAcquire(t.Context(), "a"); err != nil {
 		t.Errorf("the release under a cancelled context stranded the lock: %v", err)
 	}
@@ -115,7 +115,7 @@ func TestWaitErrors(t *testing.T) {
 						t.Errorf("error %#v does not say operation, name and backend", err)
 					}
 					release(t, lock)
-					release(t, acquire(t, l, "a")) // nothing stayed behind
+					release(t, acquire(t, l, "a")) // nothing was left behind
 				})
 			})
 		}
@@ -164,23 +164,23 @@ func TestMinHold(t *testing.T) {
 	})
 }
 
-// After a hold that was lost, the lock stays closed for the delay; after one that was released it does not.
+// After a lost hold the lock stays closed for the delay. After a released one it does not.
 func TestLockDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ttl, delay = 10 * time.Second, time.Minute
 		store := new(memlock.Store)
 		d := newSpy(store)
 		detached := false
-		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 			detached = req.Detached
-			return ask()
+			return send()
 		}
 		a, b := open(t, d, snib.TTL(ttl), snib.LockDelay(delay)), open(t, store.Open())
 
 		lock := acquire(t, a, "a")
 		time.Sleep(time.Hour)
-		if closed(lock.Lost()) || !detached {
-			t.Errorf("lost: %v; asked for a lease that outlives the process: %v", closed(lock.Lost()), detached)
+		if isClosed(lock.Lost()) || !detached {
+			t.Errorf("lost: %v; asked for a lease that outlives the process: %v", isClosed(lock.Lost()), detached)
 		}
 		release(t, lock)
 		began := time.Now()
@@ -204,7 +204,7 @@ func TestLockDelay(t *testing.T) {
 	})
 }
 
-// Where a lease ends with its session, the delay comes off the time that the hold lasts.
+// Where a lease ends with its session, the delay is subtracted from the time that the hold lasts.
 func TestLockDelayOfSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
@@ -212,12 +212,12 @@ func TestLockDelayOfSession(t *testing.T) {
 			i.Tenure, i.SessionTTL = driver.TenureSession, time.Minute
 			return i
 		}
-		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 			if req.Detached {
 				t.Error("asked for a Detached lease in a session")
 			}
-			l, err := ask()
-			return &ofSession{l}, err
+			l, err := send()
+			return &sessionLease{l}, err
 		}
 		_, err := snib.New(d, snib.LockDelay(time.Minute))
 		wantErr(t, "New with a delay as long as the session", err, snib.ErrInvalid)
@@ -229,7 +229,7 @@ func TestLockDelayOfSession(t *testing.T) {
 	})
 }
 
-// Where a lease ends with its session, one of a hold that was lost is released when its TTL and the
+// Where a lease ends with its session, the lease of a lost hold is released when its TTL and the
 // delay are over, although the session lives on and no renewal has failed.
 func TestLostLeaseOfSession(t *testing.T) {
 	const length, session, maxHold, delay = 24 * time.Hour, time.Minute, 5 * time.Second, 20 * time.Second
@@ -256,7 +256,7 @@ func TestLostLeaseOfSession(t *testing.T) {
 				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
 					req.TTL = length
 					l, err := d.Driver.Acquire(ctx, req)
-					return &ofSession{l}, err
+					return &sessionLease{l}, err
 				}
 				ours, theirs := open(t, d, append(test.opts, snib.MaxHold(maxHold))...), open(t, store.Open())
 				lock, began := acquire(t, ours, "a"), time.Now()
@@ -274,7 +274,7 @@ func TestLostLeaseOfSession(t *testing.T) {
 	}
 }
 
-// An owner that gets the lease of its lost hold again keeps it.
+// An owner that acquires the lease of its lost hold again keeps it.
 func TestLostLeaseOfOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -296,16 +296,16 @@ func TestLostLeaseOfOwner(t *testing.T) {
 	})
 }
 
-// ofSession is a lease that lasts as long as a session of a minute.
-type ofSession struct{ driver.Lease }
+// sessionLease is a lease with the TTL of a session, one minute.
+type sessionLease struct{ driver.Lease }
 
-func (l *ofSession) Grant() driver.Grant {
+func (l *sessionLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
 	g.TTL = time.Minute
 	return g
 }
 
-// An owner that asks again gets the same hold again.
+// An owner that acquires again gets the same hold again.
 func TestOwnerIsIdempotent(t *testing.T) {
 	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(driver.FencingClock))
 	one, two := acquire(t, l, "state"), acquire(t, l, "state")
@@ -333,7 +333,7 @@ func TestSharedAndSlots(t *testing.T) {
 		release(t, w)
 
 		var wg sync.WaitGroup
-		for range 2 { // at the same time: neither may be told that the semaphore is full
+		for range 2 { // concurrently: neither may be refused
 			wg.Go(func() { acquire(t, pool, "pool") })
 		}
 		wg.Wait()
@@ -374,7 +374,7 @@ func TestWanted(t *testing.T) {
 		store := new(memlock.Store)
 		a, b := open(t, store.Open()), open(t, store.Open())
 		lock := acquire(t, a, "a")
-		if closed(lock.Wanted()) {
+		if isClosed(lock.Wanted()) {
 			t.Error("wanted by nobody")
 		}
 		go func() {
@@ -390,8 +390,8 @@ func TestWanted(t *testing.T) {
 func TestTokenRegression(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Required=%v", required), func(t *testing.T) {
-			var told []snib.Event
-			trace := &snib.Trace{Regressed: func(e snib.Event) { told = append(told, e) }}
+			var events []snib.Event
+			trace := &snib.Trace{Regressed: func(e snib.Event) { events = append(events, e) }}
 			d := newSpy(new(memlock.Store))
 			opts := []snib.Option{snib.Tracing(trace)}
 			if required {
@@ -400,9 +400,9 @@ func TestTokenRegression(t *testing.T) {
 			l := open(t, d, opts...)
 			first := acquire(t, l, "a")
 			release(t, first)
-			d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-				l, err := ask()
-				return &oldToken{l, first.Token()}, err
+			d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+				l, err := send()
+				return &oldTokenLease{l, first.Token()}, err
 			}
 			lock, err := l.Acquire(t.Context(), "a")
 			if required {
@@ -412,19 +412,19 @@ func TestTokenRegression(t *testing.T) {
 				wantErr(t, "TryAcquire after the refused lease was given back", err, nil)
 			}
 			wantErr(t, "Release", lock.Release(), nil)
-			if len(told) != 1 || told[0].Token != first.Token() || told[0].Last != first.Token() {
-				t.Errorf("the trace was told %+v", told)
+			if len(events) != 1 || events[0].Token != first.Token() || events[0].Last != first.Token() {
+				t.Errorf("the trace was told %+v", events)
 			}
 		})
 	}
 }
 
-type oldToken struct {
+type oldTokenLease struct {
 	driver.Lease
 	token uint64
 }
 
-func (l *oldToken) Grant() driver.Grant {
+func (l *oldTokenLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
 	g.Token = l.token
 	return g
@@ -436,7 +436,7 @@ func TestLeakIsReportedAndReleased(t *testing.T) {
 	l := open(t, memlock.New(), snib.TrackLeaks(), snib.Tracing(trace))
 	forget := func() {
 		lock := acquire(t, l, "a")
-		_ = lock.Context() // the hold's context must not keep the handle alive
+		_ = lock.Context() // the hold's context must not keep the Lock alive
 	}
 	forget()
 	kept := acquire(t, l, "kept")
@@ -445,30 +445,30 @@ func TestLeakIsReportedAndReleased(t *testing.T) {
 		runtime.GC()
 		select {
 		case leak = <-leaks:
-		case <-time.After(10 * time.Millisecond): // the collector runs when it likes
+		case <-time.After(10 * time.Millisecond): // the time of a collection is not known
 		}
 	}
 	if leak.Name != "a" || !strings.Contains(string(leak.Stack), "TestLeakIsReportedAndReleased") {
 		t.Errorf("leak of %q at\n%s", leak.Name, leak.Stack)
 	}
-	release(t, acquire(t, l, "a")) // which waits for the release of the leaked one
+	release(t, acquire(t, l, "a")) // waits for the release of the leaked lock
 	release(t, kept)
 }
 
 func TestTraceAndLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var told []string
-		note := func(what string) func(snib.Event) {
+		var events []string
+		record := func(what string) func(snib.Event) {
 			return func(e snib.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, fmt.Sprintf("%s %s %v %v", what, e.Name, e.Waited+e.Held, e.Err))
+				events = append(events, fmt.Sprintf("%s %s %v %v", what, e.Name, e.Waited+e.Held, e.Err))
 			}
 		}
 		trace := &snib.Trace{
-			WaitStarted: note("started"), WaitEnded: note("ended"), Acquired: note("acquired"), Renewed: note("renewed"),
-			Released: note("released"), Lost: note("lost"),
+			WaitStarted: record("started"), WaitEnded: record("ended"), Acquired: record("acquired"), Renewed: record("renewed"),
+			Released: record("released"), Lost: record("lost"),
 		}
 		store := new(memlock.Store)
 		l := open(t, store.Open(), snib.Tracing(trace), snib.MaxHold(40*time.Second))
@@ -491,7 +491,7 @@ func TestTraceAndLog(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if got, want := strings.Join(told, "\n"), strings.Join(want, "\n"); got != want {
+		if got, want := strings.Join(events, "\n"), strings.Join(want, "\n"); got != want {
 			t.Errorf("told:\n%s\nwant:\n%s", got, want)
 		}
 	})
@@ -552,14 +552,14 @@ func TestInvalid(t *testing.T) {
 func TestDefaultTTLIsTheNearestPossible(t *testing.T) {
 	d := newSpy(new(memlock.Store))
 	d.info = func(i driver.Info) driver.Info { i.MaxTTL = 10 * time.Second; return i }
-	var asked time.Duration
-	d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-		asked = req.TTL
-		return ask()
+	var requested time.Duration
+	d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		requested = req.TTL
+		return send()
 	}
 	release(t, acquire(t, open(t, d), "a"))
-	if asked != 10*time.Second {
-		t.Errorf("TTL = %v, want 10s", asked)
+	if requested != 10*time.Second {
+		t.Errorf("TTL = %v, want 10s", requested)
 	}
 }
 
@@ -577,14 +577,14 @@ func TestHolderIsShown(t *testing.T) {
 	release(t, lock)
 }
 
-// Who is woken by Lost finds the cause in the context: it ends first.
+// The context ends before Lost is closed, so a goroutine woken by Lost finds the cause.
 func TestContextEndsBeforeLost(t *testing.T) {
 	tests := []struct {
 		name string
 		wait func(*snib.Lock) bool // reports the loss
 	}{
-		{"Waiting", func(l *snib.Lock) bool { return closed(l.Lost()) }},
-		{"FirstLook", func(l *snib.Lock) bool { return l.Validity() == 0 && closed(l.Lost()) }},
+		{"Waiting", func(l *snib.Lock) bool { return isClosed(l.Lost()) }},
+		{"FirstLook", func(l *snib.Lock) bool { return l.Validity() == 0 && isClosed(l.Lost()) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -600,7 +600,7 @@ func TestContextEndsBeforeLost(t *testing.T) {
 				}
 			}
 			broken := make(chan error, 1)
-			// It tells the holder before it returns.
+			// Break reports the loss before it returns.
 			go func() { broken <- store.Open().Break(t.Context(), "a", outer.Owner(), outer.Token()) }()
 			for !tt.wait(inner) {
 				runtime.Gosched()

@@ -14,41 +14,41 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A Locker acquires locks in one store. It is safe for concurrent use; one Locker is enough for a program.
+// A Locker acquires locks in one store. It is safe for concurrent use. A program needs only one.
 type Locker struct {
 	core *core
 	conf config
-	err  error // why conf can't be used
+	err  error // set if conf can't be used
 }
 
-// core is what all Lockers share that were derived from one by With.
+// core is the state that a Locker shares with all Lockers derived from it by With.
 type core struct {
 	driver driver.Driver
 	info   driver.Info
 	holder driver.Holder
-	owner  string        // random: how the owners of all acquisitions begin
-	serial atomic.Uint64 // how they end
+	owner  string        // random prefix of all owner ids
+	serial atomic.Uint64 // the last suffix of an owner id
 
-	// mu guards what follows, and the mutable fields of gates, leases and holds. Neither the driver nor a callback nor
-	// the end of a context is called under it.
-	mu       sync.Mutex
-	isClosed bool
-	gates    map[string]*gate
-	outside  map[string]int // who waits for a name in the store by themselves, without a gate
-	owned    owned
-	keeper   keeper
-	seen     watermarks
+	// mu guards the fields below, and the mutable fields of name queues, leases and holds. It is
+	// never held during a request to the store, a callback, or the cancellation of a context.
+	mu           sync.Mutex
+	isClosed     bool
+	queues       map[string]*nameQueue
+	storeWaiters map[string]int // by name: acquisitions outside the local queues
+	ownerHolds   ownerHolds
+	keeper       keeper
+	watermarks   watermarks
 }
 
-// New returns a Locker that locks through d, which it closes when it is closed.
+// New returns a Locker that acquires locks through d. Closing the Locker closes d.
 //
-// It answers [ErrInvalid] if an option can't be used, or asks for more than d promises.
+// New returns [ErrInvalid] if an option can't be used, or requires more than d promises.
 func New(d driver.Driver, opts ...Option) (*Locker, error) {
 	if d == nil {
 		return nil, &Error{Op: "new", Backend: "none", Err: fmt.Errorf("%w driver: it is nil", ErrInvalid)}
 	}
 	info := d.Info()
-	conf, err := config{releaseTimeout: defaultReleaseTimeout}.configure(info, opts)
+	conf, err := config{releaseTimeout: defaultReleaseTimeout}.withOptions(info, opts)
 	if err != nil {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
@@ -58,19 +58,19 @@ func New(d driver.Driver, opts ...Option) (*Locker, error) {
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
 		owner:  rand.Text() + "-",
-		keeper: keeper{poke: make(chan struct{}, 1)},
+		keeper: keeper{wakeup: make(chan struct{}, 1)},
 
-		gates:   make(map[string]*gate),
-		outside: make(map[string]int),
-		owned:   make(owned),
-		seen:    make(watermarks),
+		queues:       make(map[string]*nameQueue),
+		storeWaiters: make(map[string]int),
+		ownerHolds:   make(ownerHolds),
+		watermarks:   make(watermarks),
 	}}, nil
 }
 
-// With returns a Locker with further options over the same driver, queues and holds. An option that can't be used is
-// reported by each acquisition through it.
+// With returns a Locker with further options. It shares the driver, queues and holds of l. If an
+// option can't be used, each acquisition through the new Locker returns the error.
 func (l *Locker) With(opts ...Option) *Locker {
-	conf, err := l.conf.configure(l.core.info, opts)
+	conf, err := l.conf.withOptions(l.core.info, opts)
 	if l.err != nil {
 		err = l.err
 	} else if err != nil {
@@ -79,48 +79,61 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return &Locker{core: l.core, conf: conf, err: err}
 }
 
-// Info says what the backend promises.
+// Info returns what the backend promises.
 func (l *Locker) Info() driver.Info { return l.core.info }
 
-// Acquire waits for the lock and takes it. The context bounds the wait only, not the hold: see [Lock.Context].
+// Acquire waits for the lock and takes it. The context bounds the wait only, not
+// the hold: see [Lock.Context].
 //
-// Errors match [ErrHeld] if [MaxWait] was over, [ErrNested] if ctx carries a hold on the same name,
-// [ErrInvalid] for a name that can't be used, [ErrKind], [ErrRegressed], [ErrClosed], [ErrLost] if
-// the answer came so late that the lease was over, [context.Cause] of ctx if that ended the wait,
-// or they are the backend's. A store that is unavailable is asked again for [driver.RetryTimeout];
-// then the error matches [ErrUnavailable]. One that has no connection left ([driver.ErrFull]) is
-// asked for as long as the wait may last. If the wait ends while the store is unavailable, the
-// error matches ErrUnavailable and not ErrHeld. With an error nothing is held and no place in a
-// queue stays behind.
+// If Acquire returns an error, the caller holds nothing and has no place in
+// any queue. The error matches:
+//
+//   - [ErrHeld] if [MaxWait] ended the wait
+//   - [ErrNested] if ctx carries a hold on the same name
+//   - [ErrInvalid] if the name can't be used
+//   - [ErrKind] if the name is in use as another kind of lock
+//   - [ErrRegressed] if the fencing token went back
+//   - [ErrClosed] if the Locker is closed
+//   - [ErrLost] if the grant arrived after the lease was over
+//   - [ErrUnavailable] if the store is unavailable
+//   - [context.Cause] of ctx if that ended the wait
+//   - or it is the backend's own error
+//
+// While the store is unavailable, Acquire retries for [driver.RetryTimeout]. While the store has
+// no connection left ([driver.ErrFull]), Acquire retries for as long as the wait may last. If the
+// wait ends while the store is unavailable, the error matches ErrUnavailable and not ErrHeld.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, l.conf.noWait)
 }
 
-// TryAcquire is Acquire without the wait: if somebody else holds the lock it answers [ErrHeld] at once. A store that does
-// not answer within [driver.AnswerTimeout] is [ErrUnavailable].
+// TryAcquire is like Acquire but does not wait. If somebody else holds the lock, it
+// returns [ErrHeld] at once. If the store does not answer within
+// [driver.AnswerTimeout], it returns [ErrUnavailable].
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, true)
 }
 
-// Close ends all holds of the Locker and of those derived from it, as lost, and closes the driver. Waiting acquisitions
-// and later ones answer [ErrClosed]. The store gives the locks away when their leases lapse, so that what still runs
-// under them has that long to wind down; release them first to give them away at once.
+// Close ends all holds of the Locker and of the Lockers derived from it, as lost, and closes the
+// driver. Pending and later acquisitions return [ErrClosed].
+//
+// The store gives the locks away when their leases lapse. Work that still runs under them has
+// that long to wind down. To give the locks away at once, release them before Close.
 func (l *Locker) Close() error {
 	c := l.core
-	var over endings
+	var ended endings
 	c.mu.Lock()
 	if !c.isClosed {
 		c.isClosed = true
-		for _, g := range c.gates {
-			g.dismiss()
+		for _, q := range c.queues {
+			q.closeWaiters()
 		}
 		for len(c.keeper.heap) > 0 {
-			over = append(over, c.lose(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
+			ended = append(ended, c.lose(c.keeper.heap[0], &lossError{fmt.Errorf("%w: %w", ErrLost, ErrClosed), LossClosed}))
 		}
 		c.keeper.wake()
 	}
 	c.mu.Unlock()
-	over.run()
+	ended.run()
 	return c.driver.Close()
 }
 
@@ -129,138 +142,143 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 		return nil, l.err
 	}
 	name = l.conf.prefix + name
-	if l.conf.traced {
-		return l.traced(ctx, name, noWait)
+	if l.conf.hasTraces {
+		return l.acquireTraced(ctx, name, noWait)
 	}
-	lock, _, err := l.enter(ctx, name, noWait, driver.Instant{})
+	lock, _, err := l.acquireUntraced(ctx, name, noWait, driver.Instant{})
 	if err != nil {
-		return nil, l.fail("acquire", name, err)
+		return nil, l.wrapError("acquire", name, err)
 	}
 	return lock, nil
 }
 
-// A manner is how an acquisition got its hold.
-type manner struct {
-	local  bool // the store was not asked
-	joined bool // it is one more lock of a hold that there was already
+// A holdOrigin says how an acquisition got its hold.
+type holdOrigin struct {
+	local  bool // no request was sent to the store
+	joined bool // it added a lock to an existing hold
 }
 
-// traced is acquire where somebody wants to know how long it took.
-func (l *Locker) traced(ctx context.Context, name string, noWait bool) (*Lock, error) {
+// acquireTraced is acquire with calls of the Traces. It measures how long the acquisition took.
+func (l *Locker) acquireTraced(ctx context.Context, name string, noWait bool) (*Lock, error) {
 	e := Event{Context: ctx, Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitStarted.tell(&e)
-	began := driver.Now() // also the driver's, so that a Trace costs no reading of its own
-	lock, how, err := l.enter(ctx, name, noWait, began)
-	e.Local, e.Joined = how.local, how.joined
+	l.conf.traces.waitStarted.call(&e)
+	began := driver.Now() // passed to the driver, which saves it a clock reading
+	lock, origin, err := l.acquireUntraced(ctx, name, noWait, began)
+	e.Local, e.Joined = origin.local, origin.joined
 	var ended driver.Instant
-	if err == nil && how == (manner{}) {
-		ended = lock.hold.since // as good as now, without reading the clock
+	if err == nil && origin == (holdOrigin{}) {
+		ended = lock.hold.since // recent enough, and saves a clock reading
 	} else {
 		ended = driver.Now()
 	}
 	e.Waited = max(0, ended.Sub(began)) // readings may be a little early
 	if err != nil {
-		e.Err = l.fail("acquire", name, err)
+		e.Err = l.wrapError("acquire", name, err)
 	}
-	l.conf.traces.waitEnded.tell(&e)
+	l.conf.traces.waitEnded.call(&e)
 	if err != nil {
 		return nil, e.Err
 	}
 	e.Token = lock.Token()
-	l.conf.traces.acquired.tell(&e)
+	l.conf.traces.acquired.call(&e)
 	return lock, nil
 }
 
-// enter is acquire without its frame. began is when it was called, if that is known.
-func (l *Locker) enter(ctx context.Context, name string, noWait bool, began driver.Instant) (*Lock, manner, error) {
+// acquireUntraced acquires the lock without tracing, and returns errors as they are. If began is
+// not zero, it is when the acquisition began.
+func (l *Locker) acquireUntraced(ctx context.Context, name string, noWait bool, began driver.Instant) (*Lock, holdOrigin, error) {
 	if ctx.Err() != nil {
-		return nil, manner{}, context.Cause(ctx)
+		return nil, holdOrigin{}, context.Cause(ctx)
 	}
 	if err := driver.CheckName(name); err != nil {
-		return nil, manner{}, err
+		return nil, holdOrigin{}, err
 	}
-	if h := l.core.carried(ctx, name); h != nil {
-		lock, err := l.reenter(ctx, h)
-		return lock, manner{local: true, joined: err == nil}, err
+	if h := l.core.findCarried(ctx, name); h != nil {
+		lock, err := l.joinByContext(ctx, h)
+		return lock, holdOrigin{local: true, joined: err == nil}, err
 	}
-	if h, err := l.rejoin(name); h != nil || err != nil {
+	if h, err := l.joinByOwner(name); h != nil || err != nil {
 		if err != nil {
-			return nil, manner{}, err
+			return nil, holdOrigin{}, err
 		}
-		return l.newLock(ctx, h), manner{local: true, joined: true}, nil
+		return l.newLock(ctx, h), holdOrigin{local: true, joined: true}, nil
 	}
-	wait, cancel := l.bound(ctx, noWait)
+	wait, cancel := l.waitContext(ctx, noWait)
 	defer cancel()
-	h, how, err := l.contend(wait, name, noWait, began)
+	h, origin, err := l.acquireHold(wait, name, noWait, began)
 	if err != nil {
-		return nil, manner{}, heldAfterWait(err)
+		return nil, holdOrigin{}, addErrHeld(err)
 	}
-	return l.newLock(ctx, h), how, nil
+	return l.newLock(ctx, h), origin, nil
 }
 
-// bound returns a context for the wait.
-func (l *Locker) bound(ctx context.Context, noWait bool) (context.Context, context.CancelFunc) {
+// waitContext returns a context that bounds the wait by MaxWait.
+func (l *Locker) waitContext(ctx context.Context, noWait bool) (context.Context, context.CancelFunc) {
 	if l.conf.maxWait == 0 || noWait {
 		return ctx, func() {}
 	}
 	return context.WithTimeoutCause(ctx, l.conf.maxWait, &waitError{after: l.conf.maxWait})
 }
 
-// contend gets a hold from another goroutine of this process, or from the store once it is our turn to ask there.
-func (l *Locker) contend(ctx context.Context, name string, noWait bool, began driver.Instant) (_ *hold, _ manner, err error) {
-	var g *gate // stays nil for those who ask without the turn
+// acquireHold gets a hold from another goroutine of this process or, from the head of
+// the local queue, from the store.
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began driver.Instant) (_ *hold, _ holdOrigin, err error) {
+	var q *nameQueue // nil if the acquisition bypasses the local queue
 	if l.conf.fair || l.conf.owner != "" {
 		if !noWait {
-			defer l.core.stepOutside(name)()
+			defer l.core.countStoreWaiter(name)()
 		}
 	} else {
 		var handed *hold
-		g, handed, err = l.core.line(ctx, l, name, noWait)
+		q, handed, err = l.core.waitInQueue(ctx, l, name, noWait)
 		if handed != nil || err != nil {
-			return handed, manner{local: true}, err
+			return handed, holdOrigin{local: true}, err
 		}
 	}
-	h, joined, err := l.ask(ctx, name, g, noWait, began)
-	if g != nil && (err != nil || !l.conf.exclusive()) {
-		l.core.passTurn(g) // an exclusive hold keeps the turn until it ends
+	h, joined, err := l.acquireLease(ctx, name, q, noWait, began)
+	if q != nil && (err != nil || !l.conf.exclusive()) {
+		l.core.advance(q) // an exclusive hold stays at the head until it ends
 	}
-	return h, manner{joined: joined}, err
+	return h, holdOrigin{joined: joined}, err
 }
 
-// ask takes a lease in the store. joined means that it is that of a hold that there was already.
-func (l *Locker) ask(ctx context.Context, name string, g *gate, noWait bool, began driver.Instant) (_ *hold, joined bool, _ error) {
+// acquireLease acquires a lease from the store and makes it a hold. joined reports that the
+// lease belongs to an existing hold.
+func (l *Locker) acquireLease(ctx context.Context, name string, q *nameQueue, noWait bool, began driver.Instant) (_ *hold, joined bool, _ error) {
 	c := l.core
-	le := newLease(name, l.newOwner(), g)
+	le := newLease(name, l.newOwner(), q)
 	req := driver.Request{
 		Name: name, Owner: le.owner, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
 		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
-		Inherit: l.conf.inheritable, OnLost: func(err error) { c.gone(le, err) }, Holder: c.holder,
+		Inherit: l.conf.inheritable, OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label
-	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease // or the death of this process would free the lock
+	// Otherwise the death of this process would free the lock without the delay.
+	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease
 	c.mu.Lock()
-	seen := c.seen[name]
-	if g != nil && l.conf.handsOver() {
-		req.Tokens = g.block(l)
+	last := c.watermarks[name]
+	if q != nil && l.conf.allowsHandOver() {
+		req.Tokens = q.tokenBlockSize(l)
 	}
-	if g == nil || !g.passed { // else it queued since
+	if q == nil || !q.headWaited { // otherwise began is from before the local wait
 		req.Begun = began
 	}
 	c.mu.Unlock()
-	granted, err := l.request(ctx, req, g)
+	granted, err := l.requestLease(ctx, req, q)
 	if err != nil {
 		return nil, false, err
 	}
-	h, joined, err := l.admit(ctx, req, le, granted, seen)
-	if err != nil && granted != nil && !c.isOwned(req.Owner, name) {
-		// Whoever asked is told of err; a release that the store does not hear lapses with the lease.
+	h, joined, err := l.adoptLease(ctx, req, le, granted, last)
+	if err != nil && granted != nil && !c.hasOwnerHold(req.Owner, name) {
+		// The caller gets err. If this release fails, the lease lapses by itself.
 		_, _ = c.release(granted, l.conf.releaseTimeout)
 	}
 	return h, joined, err
 }
 
-// admit checks what the store granted, and makes it a hold.
-func (l *Locker) admit(ctx context.Context, req driver.Request, le *lease, granted driver.Lease, seen uint64) (_ *hold, joined bool, _ error) {
+// adoptLease checks what the store granted, and makes it a hold. joined reports that the
+// lease belongs to an existing hold.
+func (l *Locker) adoptLease(ctx context.Context, req driver.Request, le *lease, granted driver.Lease, last uint64) (_ *hold, joined bool, _ error) {
 	if granted == nil {
 		return nil, false, fmt.Errorf("the driver granted nothing without an error")
 	}
@@ -268,8 +286,8 @@ func (l *Locker) admit(ctx context.Context, req driver.Request, le *lease, grant
 	if grant.Start.IsZero() || (grant.Token == 0 && l.core.info.Fencing > driver.FencingNone) {
 		return nil, false, fmt.Errorf("the driver granted a lease without start or token")
 	}
-	if l.wentBack(grant.Token, seen) {
-		if err := l.regressed(req.Name, grant.Token, seen); err != nil {
+	if l.isRegressed(grant.Token, last) {
+		if err := l.reportRegression(req.Name, grant.Token, last); err != nil {
 			return nil, false, err
 		}
 	}
@@ -285,28 +303,30 @@ func (l *Locker) admit(ctx context.Context, req driver.Request, le *lease, grant
 	return l.core.install(l, le, now)
 }
 
-// wentBack reports whether a token is one that was granted before. An owner of its own may get its lease once more, and beside
-// those of others if they share the lock.
-func (l *Locker) wentBack(token, seen uint64) bool {
+// isRegressed reports whether token was granted before, where last is the greatest token seen.
+// With Owner, the store may grant the same lease again, so token may equal last. If others share
+// the lock with that owner, token may even be smaller.
+func (l *Locker) isRegressed(token, last uint64) bool {
 	switch {
 	case l.core.info.Fencing == driver.FencingNone:
 		return false
 	case l.conf.owner != "":
-		return token < seen && l.conf.exclusive()
+		return token < last && l.conf.exclusive()
 	}
-	return token <= seen
+	return token <= last
 }
 
-// regressed reports a token that went back: as an error where fencing is required, and to the traces.
-func (l *Locker) regressed(name string, token, seen uint64) error {
-	l.conf.traces.regressed.tell(&Event{Name: name, Backend: l.core.info.Backend, Token: token, Last: seen})
+// reportRegression tells the Traces that a token went back. It returns an
+// error if fencing is required.
+func (l *Locker) reportRegression(name string, token, last uint64) error {
+	l.conf.traces.regressed.call(&Event{Name: name, Backend: l.core.info.Backend, Token: token, Last: last})
 	if l.conf.fencing == driver.FencingNone {
 		return nil
 	}
-	return fmt.Errorf("%w: the store granted %d after %d", ErrRegressed, token, seen)
+	return fmt.Errorf("%w: the store granted %d after %d", ErrRegressed, token, last)
 }
 
-// newOwner returns the id of a new acquisition.
+// newOwner returns the owner id of a new acquisition.
 func (l *Locker) newOwner() string {
 	if l.conf.owner != "" {
 		return l.conf.owner
@@ -314,28 +334,31 @@ func (l *Locker) newOwner() string {
 	return l.core.owner + strconv.FormatUint(l.core.serial.Add(1), 36)
 }
 
-// release gives a lease back, detached from whatever context has ended by now. It returns when it began, too.
+// release releases a lease in the store within timeout, independent of any caller's context. It
+// also returns the time at which it began.
 func (c *core) release(granted driver.Lease, timeout time.Duration) (began time.Time, _ error) {
-	ctx := within(context.Background(), timeout)
-	defer ctx.end()
+	ctx := withLazyTimeout(context.Background(), timeout)
+	defer ctx.cancel()
 	err := granted.Release(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		err = unanswered(timeout)
+		err = noAnswerError(timeout)
 	}
-	return ctx.at.Add(-timeout), err
+	return ctx.deadline.Add(-timeout), err
 }
 
-func (l *Locker) fail(op, name string, err error) error {
+// wrapError returns err as an [*Error].
+func (l *Locker) wrapError(op, name string, err error) error {
 	return &Error{Op: op, Name: name, Backend: l.core.info.Backend, Err: err}
 }
 
-// exclusive reports whether a hold shuts all others out.
+// exclusive reports whether a hold excludes all others.
 func (c *config) exclusive() bool { return !c.shared && c.slots == 0 }
 
 // watermarks are the greatest tokens seen, by name.
 type watermarks map[string]uint64
 
-// maxWatermarks bounds the memory that they take. Past it an arbitrary one is forgotten for each new name.
+// maxWatermarks bounds the memory of watermarks. At this size, each new name
+// replaces an arbitrary other one.
 const maxWatermarks = 1 << 14
 
 func (w watermarks) raise(name string, token uint64) {

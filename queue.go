@@ -8,100 +8,113 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A gate is where the goroutines of this process queue for one name, so that at most one of them asks the store. It
-// exists as long as somebody has the turn. Its fields are guarded by core.mu.
+// A nameQueue is the queue of this process's goroutines for one name. Only the goroutine at its
+// head sends requests to the store. The head is not in the list of waiters. Acquisitions that are
+// Fair or have an Owner bypass the queue, and so do those that must not wait, if it has a head. A
+// nameQueue exists as long as it has a head. Its fields are guarded by core.mu.
 //
-// Who has the turn asks the store. An exclusive hold keeps the turn until it ends; then the lease, with its next token,
-// goes straight to the first in the queue, or that one gets the turn to ask for itself.
-type gate struct {
-	name   string
-	queue  queue
-	spare  *waiter // a list: they got a hold here, and may be used again
-	held   bool    // an exclusive hold of this process has the turn
-	used   int     // tokens that the last lease here could have used
-	wanted bool    // its run was cut short for somebody else
-	passed bool    // the turn went from one to the next: who has it has waited
+// An exclusive hold stays at the head until it ends. Then the lease, with its
+// next token, is handed over to the first waiter, or the first waiter becomes the
+// head and sends its own request.
+type nameQueue struct {
+	name        string
+	waiters     waiterList
+	freeList    *waiter // list of waiters to reuse; each got its hold here
+	held        bool    // an exclusive hold of this process is at the head
+	tokenDemand int     // tokens that the last lease used, doubled if it used all
+	contended   bool    // the last run was bounded because of other waiters in the store
+	headWaited  bool    // the head has waited in this queue
 
-	outage error // why the store was unavailable when the goroutine that has the turn last asked it; nil if it was not
+	// outage is why the store was unavailable at the last request of the head, or nil.
+	outage error
 }
 
-// A waiter is a goroutine in a gate's queue.
+// A waiter is a goroutine in a nameQueue.
 type waiter struct {
-	locker     *Locker
-	ready      chan *hold // of one: a hold that was handed over, or nil for the turn; closed by Close
+	locker *Locker
+
+	// ready has capacity 1. It receives a hold that was handed over, or nil when the waiter
+	// becomes the head. Close closes it.
+	ready chan *hold
+
 	prev, next *waiter
 }
 
-// A queue is a list of waiters, in order of arrival. It has no allocations of its own.
-type queue struct {
+// A waiterList is a list of waiters in order of arrival. It does not allocate.
+type waiterList struct {
 	first, last *waiter
 	length      int
 }
 
-func (q *queue) push(w *waiter) {
-	q.length++
-	w.prev, w.next = q.last, nil
-	if q.last == nil {
-		q.first = w
+func (ws *waiterList) push(w *waiter) {
+	ws.length++
+	w.prev, w.next = ws.last, nil
+	if ws.last == nil {
+		ws.first = w
 	} else {
-		q.last.next = w
+		ws.last.next = w
 	}
-	q.last = w
+	ws.last = w
 }
 
-func (q *queue) remove(w *waiter) {
-	q.length--
+func (ws *waiterList) remove(w *waiter) {
+	ws.length--
 	if w.prev == nil {
-		q.first = w.next
+		ws.first = w.next
 	} else {
 		w.prev.next = w.next
 	}
 	if w.next == nil {
-		q.last = w.prev
+		ws.last = w.prev
 	} else {
 		w.next.prev = w.prev
 	}
 }
 
-// A run is a series of holds under one lease.
-type run struct {
-	length   int            // hand-overs so far
-	wantedAt driver.Instant // when it was first seen that another process waits; zero before
+// A localRun is a series of holds under one lease, handed over within the process.
+type localRun struct {
+	handOvers int // so far, or since contendedSince if that is set
+
+	// contendedSince is when a waiter outside this queue was first noticed or, where the backend
+	// can't tell, assumed. It is zero before.
+	contendedSince driver.Instant
 }
 
-// While another process waits, a run ends after that many hand-overs or that time. Until then it may go on.
+// While somebody outside the local queue waits for the lock, a run ends after this many
+// hand-overs or this time, whichever comes first.
 const (
-	maxRun     = 128
-	maxRunTime = 5 * time.Millisecond
+	maxRunHandOvers = 128
+	maxRunTime      = 5 * time.Millisecond
 )
 
-// maxBlock bounds the fencing tokens that a lease reserves for a run: each unused one puts the store's tokens ahead of
-// its clock by a microsecond.
-const maxBlock = 4096
+// maxTokenBlock bounds the fencing tokens that a lease reserves for a run. Each unused token puts
+// the store's tokens ahead of its clock by a microsecond.
+const maxTokenBlock = 4096
 
-// line waits until this goroutine gets a hold from another one, or the turn to ask the store. Without both and without
-// an error, the caller asks without the turn: it must not wait here, and it is not known who holds the lock.
-func (c *core) line(ctx context.Context, l *Locker, name string, noWait bool) (*gate, *hold, error) {
+// waitInQueue waits until this goroutine becomes the head of the local queue, or gets a hold that
+// another goroutine hands over. If the queue, hold and error are all nil, the caller sends its
+// request without being the head: it must not wait here, and it is not known who holds the lock.
+func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool) (*nameQueue, *hold, error) {
 	c.mu.Lock()
-	g := c.gates[name]
+	q := c.queues[name]
 	switch {
 	case c.isClosed:
 		c.mu.Unlock()
 		return nil, nil, ErrClosed
-	case g == nil:
-		g = &gate{name: name}
-		c.gates[name] = g
+	case q == nil:
+		q = &nameQueue{name: name}
+		c.queues[name] = q
 		c.mu.Unlock()
-		return g, nil, nil
-	case noWait && g.held:
+		return q, nil, nil
+	case noWait && q.held:
 		c.mu.Unlock()
 		return nil, nil, ErrHeld
 	case noWait:
 		c.mu.Unlock()
 		return nil, nil, nil
 	}
-	w := g.waiter(l)
-	g.queue.push(w)
+	w := q.newWaiter(l)
+	q.waiters.push(w)
 	c.mu.Unlock()
 
 	var err error
@@ -110,236 +123,245 @@ func (c *core) line(ctx context.Context, l *Locker, name string, noWait bool) (*
 		if !open {
 			return nil, nil, ErrClosed
 		}
-		if err = c.take(ctx, g, w, h); err == nil {
-			return g, h, nil
+		if err = c.accept(ctx, q, w, h); err == nil {
+			return q, h, nil
 		}
-		w.ready <- h // there is room: nobody else sends
+		w.ready <- h // does not block: nobody else sends
 	case <-ctx.Done():
-		err = c.during(g, context.Cause(ctx))
+		err = c.withOutage(q, context.Cause(ctx))
 	}
-	c.quit(g, w)
+	c.abandonWait(q, w)
 	return nil, nil, err
 }
 
-// during adds to the error of a wait that has ended why the store is unavailable, if it is.
-func (c *core) during(g *gate, err error) error {
+// withOutage adds to err, the error of a wait that has ended, why the
+// store is unavailable, if it is.
+func (c *core) withOutage(q *nameQueue, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if g.outage == nil {
+	if q.outage == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", g.outage, err)
+	return fmt.Errorf("%w: %w", q.outage, err)
 }
 
-// noteOutage notes for those that queue behind the goroutine with the turn whether the store is unavailable.
-func (c *core) noteOutage(g *gate, err error) {
-	if g == nil {
+// setOutage records for the waiters in q whether the store is unavailable to the head.
+func (c *core) setOutage(q *nameQueue, err error) {
+	if q == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	g.outage = err
+	q.outage = err
 }
 
-// waiter returns one for l. It is called with core.mu held.
-func (g *gate) waiter(l *Locker) *waiter {
-	w := g.spare
+// newWaiter returns a waiter for l. It is called with core.mu held.
+func (q *nameQueue) newWaiter(l *Locker) *waiter {
+	w := q.freeList
 	if w == nil {
 		return &waiter{locker: l, ready: make(chan *hold, 1)}
 	}
-	g.spare, w.locker = w.next, l
+	q.freeList, w.locker = w.next, l
 	return w
 }
 
-// take accepts what a waiter got, or says why it comes too late. The turn, a nil hold, does not.
-func (c *core) take(ctx context.Context, g *gate, w *waiter, h *hold) error {
+// accept accepts what w got: a hold, or nil if it is the head now. It returns an error if ctx is
+// done, or if the hold is already over.
+func (c *core) accept(ctx context.Context, q *nameQueue, w *waiter, h *hold) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if h == nil {
 		return nil
 	}
-	h.settle()
+	h.awaitPrevious()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := h.over(); err != nil {
+	if err := h.endCause(); err != nil {
 		return err
 	}
-	h.unseen = false
-	w.next, g.spare = g.spare, w // nobody else knows of it any more
+	h.unaccepted = false
+	w.next, q.freeList = q.freeList, w // nobody else refers to w any more
 	return nil
 }
 
-// quit takes a waiter out of the queue who waits no longer, and passes on what it got in the meantime. After Close that is the
-// turn, and there is nobody to pass it on to.
-func (c *core) quit(g *gate, w *waiter) {
+// abandonWait removes w, which no longer waits, from the queue. If w became the head or got a
+// hold in the meantime, abandonWait passes that on. After Close it finds w at the head of an
+// empty queue, and deletes the queue.
+func (c *core) abandonWait(q *nameQueue, w *waiter) {
 	c.mu.Lock()
 	select {
 	case h := <-w.ready:
 		if h == nil {
-			c.pass(g)
+			c.advanceLocked(q)
 		}
 		c.mu.Unlock()
 		if h != nil {
-			h.settle()
-			_ = h.leave() // the store is told if need be, and the next one gets the lock
+			h.awaitPrevious()
+			_ = h.leave() // releases the lease or hands it over
 		}
 	default:
-		g.queue.remove(w)
+		q.waiters.remove(w)
 		c.mu.Unlock()
 	}
 }
 
-// waiting is how many queue here. It is called with core.mu held.
-func (g *gate) waiting() int {
-	if g == nil {
+// waiterCount returns the number of waiters; q may be nil. It is called with core.mu held.
+func (q *nameQueue) waiterCount() int {
+	if q == nil {
 		return 0
 	}
-	return g.queue.length
+	return q.waiters.length
 }
 
-// dismiss ends the wait of all who queue. It is called with core.mu held.
-func (g *gate) dismiss() {
-	for w := g.queue.first; w != nil; w = w.next {
+// closeWaiters ends the wait of all waiters. It is called with core.mu held.
+func (q *nameQueue) closeWaiters() {
+	for w := q.waiters.first; w != nil; w = w.next {
 		close(w.ready)
 	}
-	g.queue = queue{}
+	q.waiters = waiterList{}
 }
 
-// passTurn gives up the turn.
-func (c *core) passTurn(g *gate) {
+// advance makes the first waiter the head of q.
+func (c *core) advance(q *nameQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pass(g)
+	c.advanceLocked(q)
 }
 
-// pass gives the turn to the next in the queue. It is called with core.mu held.
-func (c *core) pass(g *gate) {
-	g.held = false
-	w := g.queue.first
+// advanceLocked makes the first waiter the head of q, or deletes q if there is none.
+// It is called with core.mu held.
+func (c *core) advanceLocked(q *nameQueue) {
+	q.held = false
+	w := q.waiters.first
 	if w == nil {
-		delete(c.gates, g.name)
+		delete(c.queues, q.name)
 		return
 	}
-	g.queue.remove(w)
-	g.passed = true
+	q.waiters.remove(w)
+	q.headWaited = true
 	w.ready <- nil
 }
 
-// confirmInterval is how long ago the store may have confirmed a lease that is handed over in this process. If the
-// store ended the lease in the meantime, and another process had the lock, then for that long the next local hold gets
-// a token below that of the other process: a resource that checks tokens refuses it.
+// confirmInterval is how long ago the store may have confirmed a lease that is handed over within
+// this process. If the store ended the lease in the meantime, and another process had the lock,
+// then for this long the next local hold gets a smaller token than the other process had. A
+// resource that checks tokens refuses it.
 const confirmInterval = 10 * time.Millisecond
 
-// confirm reports whether the store has confirmed the lease of h within confirmInterval. It renews the lease for that
-// if h is about to be released and handed over. It is called with core.mu held, and gives the mutex up while it calls
-// the driver.
+// confirm reports whether the store has confirmed the lease of h within confirmInterval. If h is
+// about to be released and handed over, and the last confirmation is older, confirm renews the
+// lease. It is called with core.mu held, and unlocks it during the call of the driver.
 func (c *core) confirm(h *hold) bool {
 	le, now := h.lease, driver.Now()
 	switch {
-	case h.count > 1 || h.cause != nil || h.deadline().Reached(now) || le.successor(now) == nil:
+	case h.lockCount > 1 || h.cause != nil || h.deadline().Reached(now) || le.successor(now) == nil:
 		return false
-	case now.Sub(le.start) < confirmInterval:
+	case now.Sub(le.confirmedAt) < confirmInterval:
 		return true
-	case le.renewing: // its answer may take long: the next hold asks the store itself
+	case le.renewing: // the answer may take long: the next hold sends its own request
 		return false
 	}
 	le.renewing = true
 	c.schedule(le)
-	before, timeout := le.start, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
+	before, timeout := le.confirmedAt, min(h.locker.conf.releaseTimeout, h.deadline().Left(now)/2)
 	c.mu.Unlock()
 	c.renewAll([]*lease{le}, []driver.Lease{le.granted}, timeout)
 	c.mu.Lock()
-	return h.cause == nil && le.start != before
+	return h.cause == nil && le.confirmedAt != before
 }
 
-// successor returns the local waiter that the lease can be handed over to, or nil. It is called with core.mu held.
+// successor returns the local waiter to which the lease may be handed over, or nil.
+// It is called with core.mu held.
 func (le *lease) successor(now driver.Instant) *waiter {
-	g := le.gate
-	if g == nil || g.queue.first == nil || !le.mayGoOn(now) {
+	q := le.queue
+	if q == nil || q.waiters.first == nil || !le.canHandOver(now) {
 		return nil
 	}
-	if w := g.queue.first; w.locker.conf.follows(&le.hold.locker.conf) {
+	if w := q.waiters.first; w.locker.conf.canTakeOver(&le.hold.locker.conf) {
 		return w
 	}
 	return nil
 }
 
-// handOver gives a lease whose hold has just been released to the next in the queue, if that is allowed. It is called
-// with core.mu held. If contexts of the old hold are still to be ended, the new one waits until the caller closes its after.
-func (c *core) handOver(le *lease, now driver.Instant, ending bool) *hold {
+// handOver hands a lease whose hold has just been released to the first waiter, if that is
+// allowed. It returns the new hold, or nil. If contexts of the old hold have yet to end, the new
+// hold waits until the caller closes its prevDone. It is called with core.mu held.
+func (c *core) handOver(le *lease, now driver.Instant, contextsPending bool) *hold {
 	w := le.successor(now)
 	if w == nil {
 		return nil
 	}
-	g := le.gate
-	g.queue.remove(w)
-	le.run.length++
-	h := le.newHold(w.locker, le.next, now)
-	h.unseen = true
-	le.next++
+	q := le.queue
+	q.waiters.remove(w)
+	le.run.handOvers++
+	h := le.newHold(w.locker, le.nextToken, now)
+	h.unaccepted = true
+	le.nextToken++
 	c.schedule(le)
-	if ending {
-		h.after = make(chan struct{})
+	if contextsPending {
+		h.prevDone = make(chan struct{})
 	}
 	w.ready <- h
 	return h
 }
 
-// handsOver reports whether holds under these options may pass from one to the next without the store: not where the
-// store has to know of each.
-func (c *config) handsOver() bool {
+// allowsHandOver reports whether the lease of a hold with these options may be handed over within
+// the process. It may not where the store has to know of each hold.
+func (c *config) allowsHandOver() bool {
 	return c.exclusive() && !c.fair && !c.inheritable && c.minHold == 0 && c.owner == ""
 }
 
-// follows reports whether a hold under c may take over the lease of one under had.
-func (c *config) follows(had *config) bool {
-	return c.handsOver() && c.ttl == had.ttl && c.lockDelay == had.lockDelay && c.label == had.label
+// canTakeOver reports whether a hold with options c may take over the
+// lease of a hold with options prev.
+func (c *config) canTakeOver(prev *config) bool {
+	return c.allowsHandOver() && c.ttl == prev.ttl && c.lockDelay == prev.lockDelay && c.label == prev.label
 }
 
-// mayGoOn reports whether one more hold may have the lease.
-func (le *lease) mayGoOn(now driver.Instant) bool {
-	if le.next >= le.end || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.handsOver() {
+// canHandOver reports whether the lease may serve one more hold.
+func (le *lease) canHandOver(now driver.Instant) bool {
+	if le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.allowsHandOver() {
 		return false
 	}
 	select {
 	case <-le.wanted:
 	default:
-		if le.wanted != nil && le.hold.locker.core.outside[le.name] == 0 {
+		if le.wanted != nil && le.hold.locker.core.storeWaiters[le.name] == 0 {
 			return true
 		}
 	}
-	if le.run.wantedAt.IsZero() {
-		le.run.wantedAt, le.run.length = now, 0
+	if le.run.contendedSince.IsZero() {
+		le.run.contendedSince, le.run.handOvers = now, 0
 	}
-	return le.run.length < maxRun && now.Sub(le.run.wantedAt) < maxRunTime
+	return le.run.handOvers < maxRunHandOvers && now.Sub(le.run.contendedSince) < maxRunTime
 }
 
-// block is how many tokens the next lease, which l takes, should reserve: one for each who waits and could have it, and twice as
-// many as the last lease used if it used them all, so that a long run costs the store few words.
-func (g *gate) block(l *Locker) int {
-	most, n := maxBlock, 1
-	if g.wanted { // the last run was cut short for another process
-		most = maxRun + 1
+// tokenBlockSize returns the number of tokens that the next lease, for l, should reserve: one for
+// each waiter that could take the lease over, and at least twice as many as the last lease used
+// if it used them all, so that a long run costs the store few requests.
+func (q *nameQueue) tokenBlockSize(l *Locker) int {
+	limit, n := maxTokenBlock, 1
+	if q.contended { // the next run will probably be bounded, too
+		limit = maxRunHandOvers + 1
 	}
-	for w := g.queue.first; w != nil && n < most; w = w.next {
-		if !w.locker.conf.follows(&l.conf) {
+	for w := q.waiters.first; w != nil && n < limit; w = w.next {
+		if !w.locker.conf.canTakeOver(&l.conf) {
 			return n
 		}
 		n++
 	}
-	return min(max(n, g.used), most)
+	return min(max(n, q.tokenDemand), limit)
 }
 
-// note learns from a lease that goes back to the store.
-func (g *gate) note(le *lease) {
-	if g == nil {
+// recordUse records how a lease that goes back to the store was used; q may be nil.
+func (q *nameQueue) recordUse(le *lease) {
+	if q == nil {
 		return
 	}
 	first := le.granted.Grant().Token
-	g.wanted = !le.run.wantedAt.IsZero()
-	g.used = int(le.next - first)
-	if le.next >= le.end {
-		g.used *= 2
+	q.contended = !le.run.contendedSince.IsZero()
+	q.tokenDemand = int(le.nextToken - first)
+	if le.nextToken >= le.endToken {
+		q.tokenDemand *= 2
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Goroutines of one process queue in it, first in first out, and one of them at a time asks the store.
+// Goroutines of one process queue in it, first in first out, and only the one at the
+// head sends requests to the store.
 func TestOneContenderPerProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -27,7 +28,7 @@ func TestOneContenderPerProcess(t *testing.T) {
 		for i := range waiters {
 			wg.Go(func() {
 				lock := acquire(t, l, "a")
-				order = append(order, i) // the lock guards it
+				order = append(order, i) // guarded by the lock
 				release(t, lock)
 			})
 			synctest.Wait() // they arrive in order
@@ -48,7 +49,8 @@ func TestOneContenderPerProcess(t *testing.T) {
 	})
 }
 
-// Each hold of a local run has a token of its own, greater than the one before, and none is given twice by the store.
+// Each hold of a local run has a token of its own, greater than the one before, and the
+// store grants none of them again.
 func TestLocalTokensIncrease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -70,7 +72,8 @@ func TestLocalTokensIncrease(t *testing.T) {
 						t.Errorf("token %d after %d", lock.Token(), last)
 					}
 					last = lock.Token()
-					time.Sleep(time.Nanosecond) // so that the others come and wait, and the store's clock stands
+					// Let the others queue, while the store's clock hardly moves.
+					time.Sleep(time.Nanosecond)
 					release(t, lock)
 				}
 			})
@@ -103,7 +106,7 @@ func TestLocalRunEndsForOtherProcess(t *testing.T) {
 		time.Sleep(time.Second)
 		before := holds.Load()
 		lock := acquire(t, b, "a")
-		if n := holds.Load() - before; n > 10 { // 5 ms, and what was under way
+		if n := holds.Load() - before; n > 10 { // those of 5 ms, and those already begun
 			t.Errorf("another process got the lock after %d more holds here", n)
 		}
 		release(t, lock)
@@ -115,7 +118,7 @@ func TestLocalRunEndsForOtherProcess(t *testing.T) {
 	})
 }
 
-// Fair waiters all stand in the store's queue, so that the order of arrival holds across processes.
+// Fair waiters all wait in the store's queue, so the order of arrival holds across processes.
 func TestFairAcrossProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -140,7 +143,7 @@ func TestFairAcrossProcesses(t *testing.T) {
 	})
 }
 
-// A waiter that gives up in the moment in which it gets the turn, or a hold, passes it on.
+// A waiter that gives up just when it becomes the head, or gets a hold, passes that on.
 func TestCancelRacesHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -160,7 +163,7 @@ func TestCancelRacesHandOver(t *testing.T) {
 			synctest.Wait()
 			wg.Go(func() { release(t, held) })
 			wg.Go(cancel)
-			wg.Wait() // the fourth got through: else the bubble is stuck, which the test reports
+			wg.Wait() // the fourth was served; otherwise the bubble deadlocks
 			if st, err := store.Open().Status(t.Context(), "a"); err != nil || len(st.Holders)+len(st.Waiters) > 0 {
 				t.Fatalf("left behind: %+v, %v", st, err)
 			}
@@ -168,14 +171,15 @@ func TestCancelRacesHandOver(t *testing.T) {
 	})
 }
 
-// A goroutine whose context ends just as it gets the turn passes it on. Its context tells of the end by Err alone, so that the turn
-// comes first for certain.
+// A goroutine whose context ends just when it becomes the head makes the next waiter the head.
+// Its context reports the end by Err alone, so that becoming the head certainly comes first.
 func TestTurnComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, new(memlock.Store).Open())
-		other := l.With(snib.TTL(time.Minute)) // so that it is the turn that is handed over, and not the hold
+		// With another TTL the hold is not handed over: the waiter becomes the head.
+		other := l.With(snib.TTL(time.Minute))
 		held := acquire(t, l, "a")
-		ctx := &quietEnd{Context: t.Context()}
+		ctx := &silentContext{Context: t.Context()}
 		late, next := make(chan error, 1), make(chan *snib.Lock, 1)
 		go func() {
 			_, err := other.Acquire(ctx, "a")
@@ -187,24 +191,24 @@ func TestTurnComesTooLate(t *testing.T) {
 		ctx.ended.Store(true)
 		release(t, held)
 		wantErr(t, "Acquire", <-late, context.Canceled)
-		release(t, <-next) // else the bubble is stuck, which the test reports
+		release(t, <-next) // otherwise the bubble deadlocks
 	})
 }
 
-// quietEnd is a context that ends without closing Done.
-type quietEnd struct {
+// silentContext is a context that ends without closing Done.
+type silentContext struct {
 	context.Context
 	ended atomic.Bool
 }
 
-func (c *quietEnd) Err() error {
+func (c *silentContext) Err() error {
 	if c.ended.Load() {
 		return context.Canceled
 	}
 	return c.Context.Err()
 }
 
-// The turn is passed on when the store does not grant, and when a hold is lost.
+// The next waiter becomes the head when the store does not grant, and when a hold is lost.
 func TestTurnIsPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -226,20 +230,21 @@ func TestTurnIsPassedOn(t *testing.T) {
 
 		d.acquire, d.renew = nil, unreachable
 		lost := acquire(t, l, "a")
-		next := acquire(t, l, "a") // waits for the loss, and then for the store
-		if !closed(lost.Lost()) {
+		next := acquire(t, l, "a") // becomes the head after the loss, and waits for the store
+		if !isClosed(lost.Lost()) {
 			t.Error("two holds at a time")
 		}
 		d.renew = nil
 		wantErr(t, "Release of the lost one", lost.Release(), snib.ErrLost)
-		if closed(next.Lost()) {
+		if isClosed(next.Lost()) {
 			t.Error("the late release ended the next hold")
 		}
 		release(t, next)
 	})
 }
 
-// Holds that the store has to know of each are not handed over without it.
+// A lease is not handed over locally if the store has to know of each hold, or to a
+// hold with another TTL or delay.
 func TestNoLocalHandOver(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -258,9 +263,9 @@ func TestNoLocalHandOver(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newSpy(new(memlock.Store))
-				d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-					l, err := ask()
-					return &generous{l}, err
+				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+					l, err := send()
+					return &manyTokensLease{l}, err
 				}
 				l := open(t, d)
 				first := acquire(t, l.With(tt.first...), "a")
@@ -277,13 +282,13 @@ func TestNoLocalHandOver(t *testing.T) {
 	}
 }
 
-// Goroutines that queue one after the other share what they wait with, but not each other's options.
+// Goroutines that queue one after the other reuse a waiter, but not its options.
 func TestWaiterIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-			l, err := ask()
-			return &generous{l}, err
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := send()
+			return &manyTokensLease{l}, err
 		}
 		l := open(t, d)
 		held := acquire(t, l, "a")
@@ -304,10 +309,10 @@ func TestWaiterIsUsedAgain(t *testing.T) {
 	})
 }
 
-// generous is a lease with many tokens, whatever was asked for.
-type generous struct{ driver.Lease }
+// manyTokensLease is a lease with many tokens, whatever was requested.
+type manyTokensLease struct{ driver.Lease }
 
-func (l *generous) Grant() driver.Grant {
+func (l *manyTokensLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
 	g.Tokens = 100
 	return g

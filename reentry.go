@@ -5,24 +5,24 @@ import (
 	"fmt"
 )
 
-// heldKey is the key of the holds that a context carries.
+// heldKey is the context key of the holds that a context carries.
 type heldKey struct{}
 
-// carried is a list of holds, the innermost first.
-type carried struct {
+// A carriedHold is an element of the list of holds that a context carries, innermost first.
+type carriedHold struct {
 	hold *hold
-	next *carried
+	next *carriedHold
 }
 
-// carry returns a context that carries h beside what ctx carries.
+// carry returns a context that carries h in addition to the holds of ctx.
 func carry(ctx context.Context, h *hold) context.Context {
-	outer, _ := ctx.Value(heldKey{}).(*carried)
-	return context.WithValue(ctx, heldKey{}, &carried{hold: h, next: outer})
+	outer, _ := ctx.Value(heldKey{}).(*carriedHold)
+	return context.WithValue(ctx, heldKey{}, &carriedHold{hold: h, next: outer})
 }
 
-// carried returns the living hold on name that ctx carries, or nil.
-func (c *core) carried(ctx context.Context, name string) *hold {
-	list, _ := ctx.Value(heldKey{}).(*carried)
+// findCarried returns the living hold on name that ctx carries, or nil.
+func (c *core) findCarried(ctx context.Context, name string) *hold {
+	list, _ := ctx.Value(heldKey{}).(*carriedHold)
 	for ; list != nil; list = list.next {
 		h := list.hold
 		if h.locker.core != c || h.lease.name != name {
@@ -38,30 +38,31 @@ func (c *core) carried(ctx context.Context, name string) *hold {
 	return nil
 }
 
-// reenter adds a lock to a hold that ctx carries.
-func (l *Locker) reenter(ctx context.Context, h *hold) (*Lock, error) {
+// joinByContext adds a Lock to h, a hold that ctx carries.
+func (l *Locker) joinByContext(ctx context.Context, h *hold) (*Lock, error) {
 	if !l.conf.reentrant {
 		return nil, fmt.Errorf("%w: it would wait for itself; see Reentrant", ErrNested)
 	}
-	if err := l.conf.joins(&h.locker.conf); err != nil {
+	if err := l.conf.checkJoin(&h.locker.conf); err != nil {
 		return nil, err
 	}
 	c := l.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := h.over(); err != nil {
+	if err := h.endCause(); err != nil {
 		return nil, err // it ended just now
 	}
-	h.count++
+	h.lockCount++
 	return l.newLock(ctx, h), nil
 }
 
-// joins reports why a lock that is asked for under c can't be one more of a hold under had.
-func (c *config) joins(had *config) error {
+// checkJoin returns why an acquisition with options c can't join a hold
+// with options existing, or nil.
+func (c *config) checkJoin(existing *config) error {
 	switch {
-	case had.slots != c.slots:
-		return fmt.Errorf("%w: held with %d slots and asked for with %d", ErrKind, had.slots, c.slots)
-	case had.shared && !c.shared:
+	case existing.slots != c.slots:
+		return fmt.Errorf("%w: held with %d slots and asked for with %d", ErrKind, existing.slots, c.slots)
+	case existing.shared && !c.shared:
 		return fmt.Errorf("%w: as shared, so it would wait for itself to hold it alone", ErrNested)
 	}
 	return nil

@@ -45,8 +45,8 @@ func TestReentrant(t *testing.T) {
 		}
 		_, err = l.TryAcquire(t.Context(), "a")
 		wantErr(t, "TryAcquire while the inner one holds", err, snib.ErrHeld)
-		time.Sleep(3 * ttl) // it goes on being renewed after a nested release
-		if closed(inner.Lost()) {
+		time.Sleep(3 * ttl) // it is still renewed after the outer release
+		if isClosed(inner.Lost()) {
 			t.Error("lost after the outer's release")
 		}
 		release(t, inner)
@@ -70,7 +70,7 @@ func TestReentryChecksTheKind(t *testing.T) {
 	release(t, alone)
 }
 
-// Another Locker's holds are not those of this one, and neither are holds that have ended.
+// A Locker ignores carried holds of other Lockers, and holds that have ended.
 func TestCarriedHoldsMustBeOursAndAlive(t *testing.T) {
 	a, b := open(t, memlock.New()), open(t, memlock.New())
 	lock := acquire(t, a, "a")
@@ -95,14 +95,14 @@ func TestDo(t *testing.T) {
 			defer func() { recover() }()
 			_ = l.Do(t.Context(), "a", func(context.Context, *snib.Lock) error { panic("body") })
 		}()
-		release(t, acquire(t, l, "a")) // freed by the panic's way out
+		release(t, acquire(t, l, "a")) // released by Do despite the panic
 
 		ctx, cancel := context.WithCancel(t.Context())
 		err := l.Do(ctx, "a", func(ctx context.Context, lock *snib.Lock) error {
 			cancel()
 			<-ctx.Done()
-			time.Sleep(2 * ttl) // winding down takes its time, and the lock is kept meanwhile
-			if closed(lock.Lost()) {
+			time.Sleep(2 * ttl) // the lock is kept while the function winds down
+			if isClosed(lock.Lost()) {
 				t.Error("the hold was lost while a cancelled body wound down")
 			}
 			return ctx.Err()
@@ -136,17 +136,17 @@ func TestAcquireAll(t *testing.T) {
 		wantErr(t, "Acquire inside", err, snib.ErrNested)
 		wantErr(t, "Release", ls.Release(), nil)
 		wantErr(t, "cause", context.Cause(ls.Context()), snib.ErrReleased)
-		if closed(ls.Lost()) {
+		if isClosed(ls.Lost()) {
 			t.Error("Lost after Release")
 		}
 
-		// All or none.
+		// AcquireAll acquires all or none.
 		b := acquire(t, l, "b")
 		_, err = l.With(snib.NoWait()).AcquireAll(t.Context(), "a", "b")
 		wantErr(t, "AcquireAll", err, snib.ErrHeld)
 		release(t, acquire(t, l, "a"))
 
-		// MaxWait bounds the wait for all of them together.
+		// MaxWait bounds the wait for all of the locks together.
 		began := time.Now()
 		time.AfterFunc(6*time.Second, func() { release(t, b) })
 		c := acquire(t, l, "c")
@@ -158,7 +158,7 @@ func TestAcquireAll(t *testing.T) {
 		release(t, c)
 		b = acquire(t, l, "b")
 
-		// A hold that is lost while the rest is waited for ends the wait.
+		// The loss of a hold ends the wait for the others.
 		broken := make(chan error)
 		go func() {
 			_, err := l.AcquireAll(t.Context(), "a", "b")
@@ -184,18 +184,18 @@ func TestAcquireAll(t *testing.T) {
 	})
 }
 
-// Everybody takes names in the same order, whatever the order in which they are given.
+// Names are acquired in sorted order, whatever the order of the arguments.
 func TestAcquireAllOrder(t *testing.T) {
 	d := newSpy(new(memlock.Store))
-	var asked []string
-	d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-		asked = append(asked, req.Name)
-		return ask()
+	var requested []string
+	d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		requested = append(requested, req.Name)
+		return send()
 	}
 	ls, err := open(t, d).AcquireAll(t.Context(), "c", "a", "b", "a")
 	wantErr(t, "AcquireAll", err, nil)
 	wantErr(t, "Release", ls.Release(), nil)
-	if got, want := strings.Join(asked, " "), "a b c"; got != want {
+	if got, want := strings.Join(requested, " "), "a b c"; got != want {
 		t.Errorf("asked for %s, want %s", got, want)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// What reviews found, kept from coming back.
+// Regression tests for defects that reviews found.
 
-// A Trace that takes its time neither delays a loss nor keeps holds from being renewed.
+// A slow Trace neither delays a loss nor prevents renewals.
 func TestSlowTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -41,16 +41,16 @@ func TestSlowTrace(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		for _, lock := range locks[:holds-1] {
-			if closed(lock.Lost()) {
+			if isClosed(lock.Lost()) {
 				t.Fatalf("lost though the store renewed it: %v", context.Cause(lock.Context()))
 			}
 		}
 		wantErr(t, "Close", l.Close(), nil)
-		time.Sleep(time.Hour) // the Trace comes to its end
+		time.Sleep(time.Hour) // let the Trace finish
 	})
 }
 
-// All acquisitions of one owner share a hold: it ends with the last of them.
+// All acquisitions of one owner share a hold, which ends with the last of them.
 func TestOwnerSharesOneHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -60,7 +60,7 @@ func TestOwnerSharesOneHold(t *testing.T) {
 		_, err := other.TryAcquire(t.Context(), "a")
 		wantErr(t, "TryAcquire while one of two is held", err, snib.ErrHeld)
 		time.Sleep(2 * ttl)
-		if closed(two.Lost()) {
+		if isClosed(two.Lost()) {
 			t.Errorf("the second was lost with the release of the first: %v", context.Cause(two.Context()))
 		}
 		release(t, two)
@@ -68,7 +68,7 @@ func TestOwnerSharesOneHold(t *testing.T) {
 	})
 }
 
-// An acquisition of an owner that is given up does not free what the owner holds.
+// An acquisition of an owner that gives up does not release what the owner holds.
 func TestOwnerGivesUpOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -76,12 +76,12 @@ func TestOwnerGivesUpOne(t *testing.T) {
 		l, other := open(t, d, snib.Owner("x")), open(t, store.Open())
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls atomic.Int64
-		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-			if calls.Add(1) == 1 { // it asks first and is answered last
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if calls.Add(1) == 1 { // the first request is answered last
 				time.Sleep(time.Second)
 				defer cancel()
 			}
-			return ask()
+			return send()
 		}
 		first := make(chan error)
 		go func() {
@@ -97,7 +97,7 @@ func TestOwnerGivesUpOne(t *testing.T) {
 	})
 }
 
-// The loss of any lease of an owner ends the hold that they share.
+// The loss of any lease of an owner ends the hold that its acquisitions share.
 func TestOwnerLoss(t *testing.T) {
 	for _, which := range []string{"first", "second"} {
 		t.Run(which, func(t *testing.T) {
@@ -106,14 +106,14 @@ func TestOwnerLoss(t *testing.T) {
 				l := open(t, d, snib.Owner("x"))
 				onLost := make(map[string]func(error))
 				var calls atomic.Int64
-				d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 					if calls.Add(1) == 1 {
 						onLost["second"] = req.OnLost
-						time.Sleep(time.Second) // it asks first and is answered last
+						time.Sleep(time.Second) // the first request is answered last
 					} else {
 						onLost["first"] = req.OnLost
 					}
-					return ask()
+					return send()
 				}
 				got := make(chan *snib.Lock)
 				go func() { got <- acquire(t, l, "a") }()
@@ -121,7 +121,7 @@ func TestOwnerLoss(t *testing.T) {
 				locks := []*snib.Lock{acquire(t, l, "a"), <-got}
 				onLost[which](driver.ErrLost)
 				for i, lock := range locks {
-					if !closed(lock.Lost()) {
+					if !isClosed(lock.Lost()) {
 						t.Errorf("lock %d is not lost", i)
 					}
 				}
@@ -148,15 +148,15 @@ func TestOwnerChecksKindAndToken(t *testing.T) {
 	fenced := open(t, d, snib.Owner("y"), snib.RequireFencing(driver.FencingClock))
 	first := acquire(t, fenced, "b")
 	release(t, first)
-	d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-		l, err := ask()
-		return &oldToken{l, first.Token() - 1}, err
+	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		l, err := send()
+		return &oldTokenLease{l, first.Token() - 1}, err
 	}
 	_, err = fenced.Acquire(t.Context(), "b")
 	wantErr(t, "a token that went back, for an owner", err, snib.ErrRegressed)
 }
 
-// Who stands in the store's queue beside that of the process is not passed for ever by a local run.
+// A local run ends for waiters that wait in the store, outside the local queue.
 func TestLocalRunEndsForThoseOutside(t *testing.T) {
 	for _, opt := range []snib.Option{snib.Owner("x"), snib.Fair()} {
 		synctest.Test(t, func(t *testing.T) {
@@ -187,14 +187,15 @@ func TestLocalRunEndsForThoseOutside(t *testing.T) {
 	}
 }
 
-// Tokens are reserved for those only who can have the lease: unused ones run ahead of the store's clock.
+// Tokens are reserved only for waiters that can take the lease over: unused tokens put the
+// store's tokens ahead of its clock.
 func TestReservesNoTokensInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		var asked []int
-		d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-			asked = append(asked, req.Tokens)
-			return ask()
+		var requested []int
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			requested = append(requested, req.Tokens)
+			return send()
 		}
 		l := open(t, d)
 		held := acquire(t, l, "a")
@@ -209,15 +210,15 @@ func TestReservesNoTokensInVain(t *testing.T) {
 		}
 		release(t, held)
 		wg.Wait()
-		for i, n := range asked {
+		for i, n := range requested {
 			if n > 1 {
-				t.Errorf("request %d of %d reserved %d tokens", i, len(asked), n)
+				t.Errorf("request %d of %d reserved %d tokens", i, len(requested), n)
 			}
 		}
 	})
 }
 
-// The next holder in the process begins when the contexts of the one before have ended.
+// The next holder in the process begins only after the contexts of the previous hold have ended.
 func TestHandOverAfterContextsEnd(t *testing.T) {
 	l := open(t, memlock.New())
 	one := acquire(t, l, "a")
@@ -251,14 +252,14 @@ func TestHandOverAfterContextsEnd(t *testing.T) {
 	wg.Wait()
 }
 
-// Release and the context agree about how a hold ended, also when it is lost in the same moment.
+// Release and the context agree about how a hold ended, even if it is lost at the same moment.
 func TestReleaseAndCauseAgree(t *testing.T) {
 	for range 5 {
 		l, err := snib.New(memlock.New())
 		wantErr(t, "New", err, nil)
 		slow, quick := acquire(t, l, "slow"), acquire(t, l, "quick")
 		ctx := quick.Context()
-		for range 50_000 { // its end takes a while, and comes first
+		for range 50_000 { // its contexts take long to end, and end first
 			_, cancel := context.WithCancel(slow.Context())
 			defer cancel()
 		}
@@ -288,12 +289,12 @@ func TestLeakedLocksAreReported(t *testing.T) {
 		select {
 		case <-leaks:
 			found++
-		case <-time.After(10 * time.Millisecond): // the collector runs when it likes
+		case <-time.After(10 * time.Millisecond): // the time of a collection is not known
 		}
 	}
 }
 
-// A hold that nobody had, because its waiter gave up in the moment of the hand-over, is not told to traces.
+// If a waiter gives up at the hand-over, nobody had the hold, and no Trace is called.
 func TestGiveUpAtHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acquired, released atomic.Int64
@@ -301,9 +302,9 @@ func TestGiveUpAtHandOver(t *testing.T) {
 			Acquired: func(snib.Event) { acquired.Add(1) }, Released: func(snib.Event) { released.Add(1) },
 		}
 		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-			l, err := ask()
-			return &generous{l}, err
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := send()
+			return &manyTokensLease{l}, err
 		}
 		l := open(t, d, snib.Tracing(trace))
 		for range 100 {
@@ -317,7 +318,7 @@ func TestGiveUpAtHandOver(t *testing.T) {
 			})
 			synctest.Wait()
 			release(t, held)
-			cancel() // before the waiter has run, most of the times
+			cancel() // mostly before the waiter has run
 			wg.Wait()
 		}
 		if acquired.Load() != released.Load() {
@@ -326,7 +327,7 @@ func TestGiveUpAtHandOver(t *testing.T) {
 	})
 }
 
-// Durations without end don't overflow into the past.
+// Infinite durations don't overflow into the past.
 func TestEndlessDurations(t *testing.T) {
 	const endless = time.Duration(math.MaxInt64)
 	synctest.Test(t, func(t *testing.T) {

@@ -14,29 +14,31 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// errDown is what a driver answers while its store is unavailable.
+// errDown is what a driver returns while its store is unavailable.
 var errDown = fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 
-// errFull is what it answers while it has no connection left.
+// errFull is what a driver returns while its store has no connection left.
 var errFull = fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
 
-// down makes a driver's store unavailable until a moment.
-func down(until time.Time, answer error) func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
-	return func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+// unavailableUntil makes a driver return answer until the given time.
+func unavailableUntil(until time.Time, answer error) func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+	return func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 		if time.Now().Before(until) {
 			return nil, answer
 		}
-		return ask()
+		return send()
 	}
 }
 
-// An acquisition that may wait survives an outage of the store of up to RetryTimeout, and any time
-// in which it is full; one that must not wait does not.
+// An acquisition that may wait survives an outage of the store of up to RetryTimeout, and any
+// time for which the store is full. One that must not wait does not.
 func TestOutage(t *testing.T) {
 	tests := []struct {
-		name       string
-		down, wait time.Duration // how long the store is unavailable; MaxWait, or the deadline if that is negative
-		answer     error         // while it is; errDown by default
+		name string
+		// down is how long the store is unavailable. wait is MaxWait, or the
+		// negated timeout of the context.
+		down, wait time.Duration
+		answer     error // error of the driver meanwhile; errDown by default
 		noWait     bool
 		want       error
 		never      error // what the error must not match
@@ -53,7 +55,7 @@ func TestOutage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newSpy(new(memlock.Store))
-				d.acquire = down(time.Now().Add(tt.down), cmp.Or(tt.answer, errDown))
+				d.acquire = unavailableUntil(time.Now().Add(tt.down), cmp.Or(tt.answer, errDown))
 				l, ctx := open(t, d), t.Context()
 				switch {
 				case tt.noWait:
@@ -82,7 +84,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// MaxWait behind a holder is ErrHeld, in the queue of the process and in that of the store.
+// MaxWait behind a holder is ErrHeld, in the local queue and in that of the store.
 func TestMaxWaitIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
@@ -98,11 +100,11 @@ func TestMaxWaitIsHeld(t *testing.T) {
 	})
 }
 
-// A goroutine that queues behind another one, which asks a store that is unavailable, is not told that the lock is held.
+// A goroutine that queues while the store is unavailable to the head does not get ErrHeld.
 func TestOutageBehindAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
-		d.acquire = down(time.Now().Add(time.Hour), errDown)
+		d.acquire = unavailableUntil(time.Now().Add(time.Hour), errDown)
 		l := open(t, d)
 		go func() { _, _ = l.Acquire(t.Context(), "a") }()
 		synctest.Wait()
@@ -114,7 +116,7 @@ func TestOutageBehindAnother(t *testing.T) {
 	})
 }
 
-// A store that hangs is told apart from a caller that gives up.
+// A store that hangs and a caller that gives up lead to different errors.
 func TestNoAnswer(t *testing.T) {
 	hangs := func(ctx context.Context, _ driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
 		<-ctx.Done()
@@ -145,16 +147,16 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// A context error inside a driver is not passed on to a caller whose own context lives.
+// A context error inside a driver is not returned to a caller whose own context lives.
 func TestForeignContextError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newSpy(new(memlock.Store))
 		calls := 0
-		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 			if calls++; calls == 1 {
 				return nil, fmt.Errorf("reading: %w", context.Canceled)
 			}
-			return ask()
+			return send()
 		}
 		release(t, acquire(t, open(t, d), "a"))
 		if calls != 2 {
@@ -169,8 +171,8 @@ func TestForeignContextError(t *testing.T) {
 	})
 }
 
-// A lease is handed over in the process only while the store's last confirmation is fresh. The store of this test tells
-// of a Break in renewals only.
+// A lease is handed over within the process only while the store's last confirmation is fresh.
+// The store of this test reports a Break in renewals only.
 func TestStaleHandOver(t *testing.T) {
 	for _, held := range []time.Duration{0, 20 * time.Millisecond, ttl / 4} {
 		t.Run(held.String(), func(t *testing.T) {
@@ -182,7 +184,7 @@ func TestStaleHandOver(t *testing.T) {
 					return d.Driver.Acquire(ctx, req)
 				}
 				ours, theirs := open(t, d), open(t, store.Open())
-				first, got := behind(t, ours, "a")
+				first, got := acquireWithWaiters(t, ours, "a")
 				if err := store.Open().Break(t.Context(), "a", first.Owner(), first.Token()); err != nil {
 					t.Fatal(err)
 				}
@@ -191,7 +193,9 @@ func TestStaleHandOver(t *testing.T) {
 				time.Sleep(held)
 				err := first.Release()
 				next := <-got
-				if held == 0 { // the window of 10 ms: a resource that checks tokens refuses the next hold
+				// This is within confirmInterval: a resource that checks
+				// tokens refuses the next hold.
+				if held == 0 {
 					return
 				}
 				wantErr(t, "Release of a hold whose lease the store had ended", err, snib.ErrLost)
@@ -203,8 +207,9 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
-// behind returns a hold with tokens for more, and what the goroutine gets that waits behind it.
-func behind(t *testing.T, l *snib.Locker, name string) (*snib.Lock, <-chan *snib.Lock) {
+// acquireWithWaiters returns a hold with reserved tokens, and a channel that receives the hold of
+// the goroutine that waits behind it.
+func acquireWithWaiters(t *testing.T, l *snib.Locker, name string) (*snib.Lock, <-chan *snib.Lock) {
 	t.Helper()
 	before := acquire(t, l, name)
 	got := make(chan *snib.Lock, 2)
@@ -222,15 +227,15 @@ func behind(t *testing.T, l *snib.Locker, name string) (*snib.Lock, <-chan *snib
 	return <-got, got
 }
 
-// The confirmation costs one renewal for each interval, not for each hand-over; a store that does not give it gets the
-// lease back.
+// The confirmation costs one renewal for each interval, not for each hand-over. Without a
+// confirmation the lease is released in the store.
 func TestConfirmation(t *testing.T) {
 	tests := []struct {
 		name     string
 		renew    func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal
-		pause    time.Duration // for which each hold is held
+		pause    time.Duration // how long the first hold lasts
 		renewals int           // during the hand-overs
-		releases int           // of which the store is told
+		releases int           // in the store
 	}{
 		{name: "Fresh", renewals: 0, releases: 2},
 		{name: "Old", pause: 20 * time.Millisecond, renewals: 1, releases: 2},
@@ -241,7 +246,7 @@ func TestConfirmation(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newSpy(new(memlock.Store))
 				d.renew = tt.renew
-				first, got := behind(t, open(t, d), "a")
+				first, got := acquireWithWaiters(t, open(t, d), "a")
 				time.Sleep(tt.pause)
 				release(t, first)
 				next := <-got

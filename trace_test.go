@@ -20,34 +20,35 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// A recorder keeps what a Trace is told, by the name of its function.
+// A recorder keeps the events that a Trace reports, by hook.
 type recorder struct {
-	mu   sync.Mutex
-	told map[string][]snib.Event
+	mu     sync.Mutex
+	events map[string][]snib.Event
 }
 
 func (r *recorder) trace() *snib.Trace {
-	r.told = map[string][]snib.Event{}
-	note := func(what string) func(snib.Event) {
+	r.events = map[string][]snib.Event{}
+	record := func(what string) func(snib.Event) {
 		return func(e snib.Event) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.told[what] = append(r.told[what], e)
+			r.events[what] = append(r.events[what], e)
 		}
 	}
 	return &snib.Trace{
-		WaitStarted: note("started"), WaitEnded: note("ended"), Acquired: note("acquired"), Renewed: note("renewed"),
-		Lost: note("lost"), Released: note("released"),
+		WaitStarted: record("started"), WaitEnded: record("ended"), Acquired: record("acquired"), Renewed: record("renewed"),
+		Lost: record("lost"), Released: record("released"),
 	}
 }
 
-func (r *recorder) of(what string) []snib.Event {
+func (r *recorder) eventsOf(what string) []snib.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.told[what])
+	return slices.Clone(r.events[what])
 }
 
-// A metric of what is held now counts each hold that was told of without Joined up, and its end down.
+// A metric of current holds can count up for each Acquired without Joined, and
+// down for each Released or Lost.
 func TestTraceTellsEachHoldOnce(t *testing.T) {
 	type step = func(t *testing.T, l *snib.Locker) (release func())
 	tests := []struct {
@@ -91,9 +92,9 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 				var r recorder
 				tt.run(t, open(t, memlock.New(), snib.Tracing(r.trace())))()
 				synctest.Wait()
-				count := func(what string, is func(snib.Event) bool) (n int) {
-					for _, e := range r.of(what) {
-						if is(e) {
+				count := func(what string, matches func(snib.Event) bool) (n int) {
+					for _, e := range r.eventsOf(what) {
+						if matches(e) {
 							n++
 						}
 					}
@@ -114,14 +115,15 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 	}
 }
 
-// An Acquire of an owner whose first one is still on its way finds the hold when the store has answered.
+// If an owner acquires twice concurrently, the request that is answered
+// last joins the hold of the other.
 func TestTraceTellsOfMergedHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
 		d := newSpy(new(memlock.Store))
-		d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 			time.Sleep(time.Second)
-			return ask()
+			return send()
 		}
 		l := open(t, d, snib.Tracing(r.trace()), snib.Owner("me"))
 		var both sync.WaitGroup
@@ -136,37 +138,38 @@ func TestTraceTellsOfMergedHolds(t *testing.T) {
 					t.Errorf("one of the two: %v", err)
 				}
 			})
-			time.Sleep(time.Millisecond) // and the second asks when the first waits for the answer
+			time.Sleep(time.Millisecond) // the second request is sent while the first is pending
 		}
 		both.Wait()
 		held := 0
-		for _, e := range r.of("acquired") {
+		for _, e := range r.eventsOf("acquired") {
 			if !e.Joined {
 				held++
 			}
 		}
-		if ends := len(r.of("released")) + len(r.of("lost")); held != 1 || ends != 1 {
-			t.Errorf("%d holds began and %d ended, want one:\n%+v", held, ends, r.told)
+		if ends := len(r.eventsOf("released")) + len(r.eventsOf("lost")); held != 1 || ends != 1 {
+			t.Errorf("%d holds began and %d ended, want one:\n%+v", held, ends, r.events)
 		}
 	})
 }
 
-// lateContext is found to be alive only after a while, once it is slow.
-type lateContext struct {
+// slowContext is a context whose Err takes a minute once slow is closed.
+type slowContext struct {
 	context.Context
 	slow chan struct{}
 }
 
-func (c *lateContext) Err() error {
+func (c *slowContext) Err() error {
 	select {
 	case <-c.slow:
-		time.Sleep(time.Minute) // in a bubble: long enough for the hold to be lost meanwhile
+		time.Sleep(time.Minute) // fake time: long enough for the hold to be lost
 	default:
 	}
 	return c.Context.Err()
 }
 
-// A hold that was handed to a waiter, and was over before that one took it, was nobody's.
+// A hold that was handed to a waiter, and was over before the waiter
+// accepted it, is not reported.
 func TestTraceIsNotToldOfHoldsThatNobodyHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
@@ -181,14 +184,14 @@ func TestTraceIsNotToldOfHoldsThatNobodyHad(t *testing.T) {
 			second <- lock
 		}()
 		synctest.Wait()
-		ctx := &lateContext{t.Context(), make(chan struct{})}
+		ctx := &slowContext{t.Context(), make(chan struct{})}
 		failed := make(chan error)
 		go func() {
 			_, err := l.With(snib.Tracing(r.trace()), snib.MaxHold(time.Second)).Acquire(ctx, "a")
 			failed <- err
 		}()
 		synctest.Wait()
-		release(t, first) // so the second asks the store, for itself and for the third
+		release(t, first) // the second acquires from the store, with a token for the third
 		lock := <-second
 		close(ctx.slow)
 		release(t, lock)
@@ -197,7 +200,7 @@ func TestTraceIsNotToldOfHoldsThatNobodyHad(t *testing.T) {
 			t.Fatalf("the store was asked %d times, want 2: the third hold was not handed over", acquires)
 		}
 		synctest.Wait()
-		if lost, released := r.of("lost"), r.of("released"); len(lost)+len(released) > 0 {
+		if lost, released := r.eventsOf("lost"), r.eventsOf("released"); len(lost)+len(released) > 0 {
 			t.Errorf("the trace was told of the end of a hold that it was not told of: lost %+v, released %+v", lost, released)
 		}
 	})
@@ -228,7 +231,7 @@ func TestTraceTellsTheKindOfLoss(t *testing.T) {
 				}
 				<-lock.Lost()
 				synctest.Wait()
-				if lost := r.of("lost"); len(lost) != 1 || lost[0].Loss != tt.want {
+				if lost := r.eventsOf("lost"); len(lost) != 1 || lost[0].Loss != tt.want {
 					t.Errorf("told %+v, want one loss by %q", lost, tt.want)
 				}
 				if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
@@ -243,17 +246,18 @@ func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
 		d := newSpy(new(memlock.Store))
-		d.renew = func(_ context.Context, _ []driver.Lease, ask func() []driver.Renewal) []driver.Renewal {
+		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
 			time.Sleep(5 * time.Second)
-			return ask()
+			return send()
 		}
 		lock := acquire(t, open(t, d, snib.TTL(ttl), snib.Tracing(r.trace())), "a")
 		time.Sleep(ttl/3 + 6*time.Second)
-		renewed := r.of("renewed")
+		renewed := r.eventsOf("renewed")
 		if len(renewed) != 1 {
 			t.Fatalf("told of %d renewals, want 1: %+v", len(renewed), renewed)
 		}
-		// It is asked for after a third of the TTL, or up to 2 s earlier, and answered 5 s later.
+		// The renewal is sent after a third of the TTL, or up to 2 s
+		// earlier, and answered 5 s later.
 		e := renewed[0]
 		if e.Margin < ttl*2/3-6*time.Second || e.Margin > ttl*2/3-3*time.Second || e.TTL != ttl || e.Left <= e.Margin {
 			t.Errorf("margin %v of %v, then %v left; want about 15s of 30s, and more left", e.Margin, e.TTL, e.Left)
@@ -262,14 +266,15 @@ func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
 	})
 }
 
-// What a Trace reads of the clock is all that a driver has to know of it, and never older than the request: else the lease would be too short.
+// The clock reading for a Trace also serves the driver, as Request.Begun. It is never from before
+// a delay of the request, or the lease would be too short.
 func TestTraceSparesTheDriverAReading(t *testing.T) {
 	slow := &snib.Trace{WaitStarted: func(snib.Event) { time.Sleep(20 * time.Second) }}
 	tests := []struct {
 		name string
 		opts []snib.Option
-		busy bool // somebody of this process holds the lock for 20 s
-		told bool // when the request began
+		busy bool // another goroutine holds the lock for 20 s
+		told bool // the request has Begun
 	}{
 		{name: "Untraced"},
 		{name: "Traced", opts: []snib.Option{snib.Tracing(&snib.Trace{WaitEnded: func(snib.Event) {}})}, told: true},
@@ -285,14 +290,14 @@ func TestTraceSparesTheDriverAReading(t *testing.T) {
 					first := acquire(t, l, "a")
 					time.AfterFunc(20*time.Second, func() { _ = first.Release() }) // the test's Acquire fails if this does
 				}
-				var begun, asked driver.Instant
-				d.acquire = func(_ context.Context, req driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-					begun, asked = req.Begun, driver.Now()
-					return ask()
+				var begun, received driver.Instant
+				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+					begun, received = req.Begun, driver.Now()
+					return send()
 				}
 				lock := acquire(t, l, "a")
-				if begun.IsZero() == tt.told || (tt.told && begun != asked) {
-					t.Errorf("the request began at %v (told: %v) and reached the driver at %v; want it told: %v", begun, !begun.IsZero(), asked, tt.told)
+				if begun.IsZero() == tt.told || (tt.told && begun != received) {
+					t.Errorf("the request began at %v (told: %v) and reached the driver at %v; want it told: %v", begun, !begun.IsZero(), received, tt.told)
 				}
 				if left := lock.Validity(); left < ttl*9/10 {
 					t.Errorf("the hold is valid for %v, want about %v", left, ttl)
@@ -311,13 +316,13 @@ func TestTraceGetsTheContextOfAcquire(t *testing.T) {
 	wantErr(t, "Acquire", err, nil)
 	release(t, lock)
 	for _, what := range []string{"started", "ended", "acquired"} {
-		if told := r.of(what); len(told) != 1 || told[0].Context == nil || told[0].Context.Value(key{}) != "here" {
+		if told := r.eventsOf(what); len(told) != 1 || told[0].Context == nil || told[0].Context.Value(key{}) != "here" {
 			t.Errorf("%s: %+v, want the context that Acquire was called with", what, told)
 		}
 	}
 }
 
-// What watches the logs looks for these messages and keys.
+// Log watchers depend on these messages and keys.
 func TestLogKeys(t *testing.T) {
 	want := map[string]string{
 		"wait ended":    "DEBUG backend lock wait",
@@ -340,7 +345,7 @@ func TestLogKeys(t *testing.T) {
 				t.Fatalf("no line %q in\n%s", message, log.String())
 			}
 			runtime.GC()                 // for the leak
-			time.Sleep(time.Millisecond) // until the keeper, or the collector, has come to it
+			time.Sleep(time.Millisecond) // let the keeper or the collector run
 		}
 	}
 	release(t, acquire(t, l, "a"))
@@ -352,9 +357,9 @@ func TestLogKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("lock lost")
-	d.acquire = func(_ context.Context, _ driver.Request, ask func() (driver.Lease, error)) (driver.Lease, error) {
-		l, err := ask()
-		return &oldToken{l, lock.Token()}, err
+	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		l, err := send()
+		return &oldTokenLease{l, lock.Token()}, err
 	}
 	release(t, acquire(t, l, "broken"))
 
@@ -369,7 +374,7 @@ func TestLogKeys(t *testing.T) {
 			delete(fields, every)
 		}
 		if message != "lock lost" {
-			delete(fields, "err") // any may have one: the renewal that was refused does
+			delete(fields, "err") // optional: the refused renewal has one
 		}
 		got[message] = level + " " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
 		if strings.Contains(line, lock.Owner()) {
@@ -381,7 +386,7 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a bytes.Buffer for several goroutines.
+// lockedBuffer is a bytes.Buffer for concurrent use.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

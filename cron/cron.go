@@ -1,30 +1,34 @@
-// Package cron runs a scheduled job once for each tick of its schedule, although several hosts have the schedule: each of them
-// calls [Runner.Run] at each tick, and one of them runs the job.
+// Package cron runs a scheduled job once per tick, although several hosts have the same schedule.
+// Each host calls [Runner.Run] at each tick, and one of them runs the job.
 //
 //	runner, err := cron.New(locker, 30*time.Second) // for a schedule of a minute
 //	…
 //	ran, err := runner.Run(ctx, "report", func(ctx context.Context, lock *snib.Lock) error { … })
 //
-// A lock alone does not do that: the clocks of hosts differ, and a job that takes less time than they differ by has given the lock
-// up before the last host asks for it, which then runs the job again. So the lock stays taken for a minimum time, the
-// minHold of [New], by the store's clock.
+// A lock alone does not achieve that. The clocks of the hosts differ, and a short job may have
+// released its lock before the last host requests it; that host would run the job again. So the
+// lock stays taken for a minimum time, the minHold of [New], by the store's clock.
 //
 // # How long
 //
-// minHold has to be longer than any two hosts can be apart in asking for one tick: by their clocks, their load, and the way to the store. And
-// it has to be shorter than the interval between two ticks by as much, or the next tick is skipped. Half the interval is the
-// best that there is, and the right choice unless ticks are irregular. A host that has no answer within minHold gives up, and
-// so does one whose store does not answer within [driver.AnswerTimeout].
+// minHold must be longer than the time between the first and the last host's request for the
+// same tick. That time depends on their clocks, their load, and their connections to the
+// store. And minHold must be shorter than the interval between two ticks by as much, or the
+// next tick is skipped. Half the interval is the best choice, unless ticks are irregular. A
+// host that gets no answer within minHold gives up, and so does a host whose store does not
+// answer within [driver.AnswerTimeout].
 //
 // # What is promised
 //
-// While that holds, no tick is run twice, and each is run that finds the lock free and the store in reach. A tick is not run at all
-// if the run before is still going on, or if nobody gets through to the store.
+// Under these conditions no tick is run twice, and each tick is run for which the lock is free
+// and the store is reachable. A tick is not run at all if the previous run is still going on, or
+// if no host reaches the store.
 //
-// When the host dies that runs a tick, those that were turned away do not come back to it. One that asks only after the lease of
-// the dead host is over, which is at once on some backends, runs the tick again; [snib.LockDelay] prevents that where it matters
-// more than the ticks that are skipped for it. And as with any lock, what a paused host must not do late has to be refused at the
-// resource: see package fence.
+// If a host dies while it runs a tick, the hosts that were refused do not run it again. But a
+// host whose request comes only after the lease of the dead host is over, which is at once on
+// some backends, runs the tick again. [snib.LockDelay] prevents that, where it matters more than
+// the ticks that are skipped because of it. As with any lock, the resource must refuse what a
+// paused host does too late: see package fence.
 package cron
 
 import (
@@ -37,17 +41,20 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// ErrLate means that the store has not answered within minHold. Whoever got the tick then could be the second one, so nobody does.
+// ErrLate means that the store has not answered within minHold. The host that got the tick then
+// might be the second one, so no host runs it.
 const ErrLate driver.Sentinel = "the store has not answered within minHold"
 
-// A Runner runs jobs once per tick. It is safe for concurrent use; one is enough for all jobs of the same minHold.
+// A Runner runs jobs once per tick. It is safe for concurrent use. One Runner is enough for
+// all jobs with the same minHold.
 type Runner struct {
 	locker  *snib.Locker
 	minHold time.Duration
 }
 
-// New returns a Runner that locks with locker, and keeps each tick's lock taken for at least minHold. A duration that is not positive
-// is an [snib.ErrInvalid]. The other options of locker apply; it must ask for neither [snib.Shared] nor [snib.Slots].
+// New returns a Runner that locks with locker, and keeps the lock of each tick taken for at least
+// minHold. A minHold that is not positive is an [snib.ErrInvalid]. The other options of locker
+// apply; it must use neither [snib.Shared] nor [snib.Slots].
 func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 	switch {
 	case locker == nil:
@@ -58,15 +65,17 @@ func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 	return &Runner{locker.With(snib.NoWait(), snib.MinHold(minHold)), minHold}, nil
 }
 
-// Run runs fn, or reports false if the tick belongs to another host, or if the run before goes on. Call it at each tick of the schedule, on
-// each host, with the same name.
+// Run runs fn, or returns false if the tick belongs to another host, or if the previous run is
+// still going on. Call it at each tick of the schedule, on each host, with the same name.
 //
-// Fn's context ends with ctx, or with the hold, as in [snib.Locker.Do]. Errors are those of [Runner.Take], or what fn
-// returned. If the hold was lost while fn ran, the error matches [snib.ErrLost]: then the tick may be run by another host, too.
+// The context passed to fn ends with ctx or with the hold, as in [snib.Locker.Do]. Errors are
+// those of [Runner.Take], or what fn returned. If the hold was lost while fn ran, the error
+// matches [snib.ErrLost]; another host may then run the tick, too.
 func (r *Runner) Run(ctx context.Context, name string, fn func(ctx context.Context, lock *snib.Lock) error) (ran bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := time.AfterFunc(r.minHold, func() { cancel(ErrLate) }) // not a deadline: fn has all the time that it wants
+	// This is not a deadline of ctx, because it must not bound fn.
+	late := time.AfterFunc(r.minHold, func() { cancel(ErrLate) })
 	defer late.Stop()
 	err = r.locker.Do(ctx, name, func(ctx context.Context, lock *snib.Lock) error {
 		if !late.Stop() {
@@ -81,9 +90,10 @@ func (r *Runner) Run(ctx context.Context, name string, fn func(ctx context.Conte
 	return ran, err
 }
 
-// Take is for schedulers that call the job themselves, between Take and Release: it takes the tick's lock, and answers [snib.ErrHeld] at once
-// if the tick belongs to another host, or the run before goes on. Other errors are [ErrLate], and those of [snib.Locker.TryAcquire]; with any of them
-// the job must not run.
+// Take acquires the lock of a tick, for schedulers that run the job themselves, between Take and
+// Release. If the tick belongs to another host, or the previous run is still going on, it returns
+// [snib.ErrHeld] at once. Other errors are [ErrLate] and those of [snib.Locker.TryAcquire]. After
+// any error the job must not run.
 func (r *Runner) Take(ctx context.Context, name string) (*snib.Lock, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.minHold, ErrLate)
 	defer cancel()

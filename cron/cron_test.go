@@ -19,7 +19,8 @@ const interval = time.Minute
 
 var errJob = errors.New("the job failed")
 
-// host returns what another host has: a Runner with a Locker of its own on the same store, with a way to it that can be cut.
+// host returns what another host has: a Runner with its own Locker on the same store, and its
+// connection to the store, which a test can cut.
 func host(t *testing.T, s *memlock.Store) (*cron.Runner, *fault.Driver) {
 	t.Helper()
 	return hostWith(t, s, interval/2)
@@ -40,7 +41,8 @@ func hostWith(t *testing.T, s *memlock.Store, minHold time.Duration) (*cron.Runn
 	return r, d
 }
 
-// Three hosts whose clocks differ run each tick once, while they differ by less than minHold, which is half the interval.
+// Three hosts whose clocks differ run each tick once, as long as they differ by less than
+// minHold, which is half the interval.
 func TestOncePerTick(t *testing.T) {
 	const ticks = 60
 	tests := []struct {
@@ -56,7 +58,8 @@ func TestOncePerTick(t *testing.T) {
 		{name: "LongJob", skew: 20 * time.Millisecond, job: interval - time.Second, runs: ticks},
 		{name: "GreatSkew", skew: interval/4 - time.Millisecond, job: time.Millisecond, runs: ticks},
 		{name: "JobOverTwoTicks", skew: 20 * time.Millisecond, job: 2*interval - time.Second, runs: ticks / 2},
-		{name: "TooMuchSkew", skew: interval/4 + time.Millisecond, job: time.Millisecond, runs: ticks * 3 / 2}, // it has to be less than half the interval in all
+		// The total skew must be less than half the interval, and is not.
+		{name: "TooMuchSkew", skew: interval/4 + time.Millisecond, job: time.Millisecond, runs: ticks * 3 / 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -88,7 +91,7 @@ func TestOncePerTick(t *testing.T) {
 					hosts.Go(func() {
 						time.Sleep(time.Duration(i) * tt.skew)
 						for range ticks {
-							hosts.Go(func() { // as schedulers do: the next tick does not wait for a long job
+							hosts.Go(func() { // the next tick does not wait for a long job
 								if _, err := r.Run(t.Context(), "report", job); err != nil {
 									t.Error(err)
 								}
@@ -106,7 +109,8 @@ func TestOncePerTick(t *testing.T) {
 	}
 }
 
-// Take excludes the others in the same way, for minHold from the grant, and Release does not shorten it.
+// Take excludes other hosts in the same way, for minHold from the grant.
+// Release does not shorten that.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -135,11 +139,12 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// A store that does not answer is not waited for until the tick is long over, and nobody runs it then.
+// Run and Take do not wait for a store that hangs until the tick is long
+// over. No host runs the tick then.
 func TestLate(t *testing.T) {
-	requests := []struct {
+	methods := []struct {
 		name string
-		ask  func(context.Context, *cron.Runner) error
+		call func(context.Context, *cron.Runner) error
 	}{
 		{"Run", func(ctx context.Context, r *cron.Runner) error {
 			ran, err := r.Run(ctx, "report", func(context.Context, *snib.Lock) error { return nil })
@@ -161,7 +166,7 @@ func TestLate(t *testing.T) {
 		{2 * time.Second, cron.ErrLate, 2 * time.Second},
 		{time.Minute, snib.ErrUnavailable, driver.AnswerTimeout},
 	}
-	for _, r := range requests {
+	for _, r := range methods {
 		for _, tt := range tests {
 			t.Run(r.name+"/"+tt.minHold.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -170,7 +175,7 @@ func TestLate(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 3*interval)
 					defer cancel()
 					began := time.Now()
-					if err := r.ask(ctx, runner); !errors.Is(err, tt.want) || time.Since(began) != tt.after {
+					if err := r.call(ctx, runner); !errors.Is(err, tt.want) || time.Since(began) != tt.after {
 						t.Errorf("%v after %v, want %v after %v", err, time.Since(began), tt.want, tt.after)
 					}
 				})
@@ -179,7 +184,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// What Run answers.
+// Run reports whether it ran the job, and returns the job's error.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -197,7 +202,7 @@ func TestRun(t *testing.T) {
 		run("ok", returns(nil), true, nil)
 		run("ok", returns(errJob), false, nil) // the same tick
 		run("error", returns(errJob), true, errJob)
-		run("held", returns(snib.ErrHeld), true, snib.ErrHeld) // the job's own
+		run("held", returns(snib.ErrHeld), true, snib.ErrHeld) // returned by the job
 		run("", returns(nil), false, snib.ErrInvalid)
 		run("long", func(ctx context.Context, _ *snib.Lock) error { time.Sleep(2 * interval); return ctx.Err() }, true, nil)
 		run("lost", func(ctx context.Context, _ *snib.Lock) error {

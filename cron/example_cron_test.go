@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Two hosts have the same schedule; one of them runs the tick.
+// Two hosts have the same schedule. One of them runs the tick.
 func Example() {
 	var store memlock.Store // in production a store that all hosts reach
 	for _, host := range []string{"first", "second"} {

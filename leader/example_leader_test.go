@@ -10,7 +10,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// One of many processes does what must be done by one. Here it is done after a while, with an error that says so.
+// One of many processes does the work that only one may do. Here the work ends after the first
+// term, with an error that says so.
 func ExampleRun() {
 	locker, err := snib.New(memlock.New()) // in production a store that all candidates reach
 	if err != nil {

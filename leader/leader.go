@@ -16,40 +16,47 @@ const (
 	defaultPause = time.Second
 	maxPause     = 24 * time.Hour
 
-	// maxDoublings bounds the pause after campaigns that failed: 2^4 times the one of [Pause].
+	// maxDoublings bounds the pause after failed campaigns to 2^4 times [Pause].
 	maxDoublings = 4
 )
 
-// Run campaigns for the leadership under a name, and calls fn when it has got it, again and again until ctx is done. The name is that
-// of a lock of locker, whose options apply: its TTL is how long nobody leads after a leader has died. It must ask for neither
+// Run campaigns for the leadership under a name, and calls fn when this process leads. It does so
+// again and again until ctx is done. The name is that of a lock of locker, whose options apply:
+// its TTL is how long nobody leads after a leader has died. The locker must use neither
 // [snib.Shared] nor [snib.Slots], or there are as many leaders as there can be holds.
 //
-// While fn runs, this process leads. Fn's context ends with ctx, or before the store can make another one the leader; [context.Cause] says
-// why, as in [snib.Locker.Do]. As long as fn winds down after the end of ctx, this process goes on leading.
+// While fn runs, this process leads. The context passed to fn ends with ctx, or before the store
+// can make another process the leader; [context.Cause] says why, as in [snib.Locker.Do]. While fn
+// winds down after the end of ctx, this process still leads.
 //
-//   - When fn returns nil, Run resigns and campaigns again, after a pause in which others get their turn.
-//   - When fn returns an error, Run resigns and returns it. An fn that wants to go on in spite of an error returns nil.
-//   - When the leadership was lost by the time that fn returned, Run campaigns again, after a pause, whatever fn returned.
-//   - When fn panics, or ends its goroutine, Run resigns on the way.
+//   - When fn returns nil, Run resigns and campaigns again, after a pause in
+//     which others get their turn.
+//   - When fn returns an error, Run resigns and returns the error. An fn that wants to continue in
+//     spite of an error returns nil.
+//   - When the leadership was lost by the time that fn returned, Run campaigns again, after a
+//     pause, whatever fn returned.
+//   - When fn panics, or ends its goroutine, Run resigns on the way out.
 //
-// While the store is out of reach, Run tries again, with pauses that grow to 16 times that of [Pause]. [OnError] tells of it.
+// While the store is out of reach, Run retries, with pauses that grow to 16 times [Pause], and
+// reports each error to [OnError].
 //
-// Run returns what fn returned, or the cause of ctx once that is done. It does not go on after an error which will not pass
-// by itself: [snib.ErrInvalid], [snib.ErrKind], [snib.ErrNested], [snib.ErrClosed].
+// Run returns what fn returned, or the cause of ctx once ctx is done. It also returns on
+// errors that a retry does not cure: [snib.ErrInvalid], [snib.ErrKind],
+// [snib.ErrNested], [snib.ErrClosed].
 func Run(ctx context.Context, locker *snib.Locker, name string, fn func(ctx context.Context, lock *snib.Lock) error, opts ...Option) error {
 	c := candidate{locker: locker, name: name, fn: fn, pause: defaultPause, onError: func(error) {}}
 	if err := c.configure(opts); err != nil {
 		return err
 	}
-	failed := 0 // campaigns in a row, for want of a store
+	failed := 0 // campaigns in a row that failed because of the store
 	for {
-		result, err := c.stand(ctx)
+		outcome, err := c.campaign(ctx)
 		switch {
-		case result == over:
+		case outcome == finished:
 			return err
 		case ctx.Err() != nil:
 			return cmp.Or(err, context.Cause(ctx))
-		case result == defeated && err != nil:
+		case outcome == notElected && err != nil:
 			failed++
 		default:
 			failed = 0
@@ -57,7 +64,7 @@ func Run(ctx context.Context, locker *snib.Locker, name string, fn func(ctx cont
 		if err != nil {
 			c.onError(err)
 		}
-		if !c.rest(ctx, failed) {
+		if !c.wait(ctx, failed) {
 			return context.Cause(ctx)
 		}
 	}
@@ -66,8 +73,9 @@ func Run(ctx context.Context, locker *snib.Locker, name string, fn func(ctx cont
 // An Option changes how [Run] campaigns.
 type Option struct{ set func(*candidate) error }
 
-// Pause sets the mean pause between the end of a term, or of a campaign that failed, and the next campaign; one second by default. Pauses are
-// spread over half to one and a half of it. One that is not positive, or longer than a day, is an [snib.ErrInvalid].
+// Pause sets the mean pause between the end of a term, or of a failed campaign, and the next
+// campaign. The default is one second. Each pause is random, from half to one and a half times d.
+// A d that is not positive, or longer than a day, is an [snib.ErrInvalid].
 func Pause(d time.Duration) Option {
 	return Option{func(c *candidate) error {
 		if d <= 0 || d > maxPause {
@@ -78,8 +86,9 @@ func Pause(d time.Duration) Option {
 	}}
 }
 
-// OnError has f called with each error that [Run] goes on after: the store's, which is out of reach, and those of a term
-// that ended because the leadership was lost, which match [snib.ErrLost]. Run waits for f.
+// OnError sets a function that is called with each error after which [Run] continues: errors of a
+// store that is out of reach, and errors of terms that ended because the leadership was lost,
+// which match [snib.ErrLost]. Run waits for f.
 func OnError(f func(error)) Option {
 	return Option{func(c *candidate) error {
 		if f == nil {
@@ -114,43 +123,52 @@ func (c *candidate) configure(opts []Option) error {
 	return nil
 }
 
-// A result is how a campaign came out.
-type result int
+// An outcome is the outcome of a campaign.
+type outcome int
 
 const (
-	over     result = iota // Run is to return
-	defeated               // it never led; the error is the store's, or nil if others lead
-	served                 // it led, and may again; the error is how it lost the leadership
+	// finished means that Run must return the error.
+	finished outcome = iota
+
+	// notElected means that this process did not lead. The error is the store's, or nil if another
+	// process leads.
+	notElected
+
+	// served means that this process led, and may campaign again. The error, if any, says how it
+	// lost the leadership.
+	served
 )
 
-// stand campaigns once, and leads if that succeeds.
-func (c *candidate) stand(ctx context.Context) (result, error) {
+// campaign campaigns once, and leads if that succeeds.
+func (c *candidate) campaign(ctx context.Context) (outcome, error) {
 	var led, lost bool
-	var failure error // of fn
+	var failure error // returned by fn
 	err := c.locker.Do(ctx, c.name, func(term context.Context, lock *snib.Lock) error {
 		led = true
 		failure = c.fn(term, lock)
-		lost = lock.Validity() <= 0 // by the clock: after a pause, fn may return before anybody has been told
+		// Compare clocks: after the process was paused, fn may return
+		// before the loss was reported.
+		lost = lock.Validity() <= 0
 		return failure
 	})
 	switch {
 	case led && (lost || failure == nil):
 		return served, err
-	case led || permanent(err):
-		return over, err
-	case errors.Is(err, snib.ErrHeld): // with snib.MaxWait, or snib.NoWait
-		return defeated, nil
+	case led || isPermanent(err):
+		return finished, err
+	case errors.Is(err, snib.ErrHeld): // with snib.MaxWait or snib.NoWait
+		return notElected, nil
 	}
-	return defeated, err
+	return notElected, err
 }
 
-// permanent reports whether it is of no use to campaign again.
-func permanent(err error) bool {
+// isPermanent reports whether another campaign would fail with the same error.
+func isPermanent(err error) bool {
 	return errors.Is(err, snib.ErrInvalid) || errors.Is(err, snib.ErrKind) || errors.Is(err, snib.ErrNested) || errors.Is(err, snib.ErrClosed)
 }
 
-// rest pauses, longer for each campaign that has failed, and reports whether to go on.
-func (c *candidate) rest(ctx context.Context, failed int) bool {
+// wait pauses, longer after each failed campaign, and reports whether to continue.
+func (c *candidate) wait(ctx context.Context, failed int) bool {
 	pause := c.pause << min(max(failed-1, 0), maxDoublings)
 	timer := time.NewTimer(pause/2 + rand.N(pause))
 	defer timer.Stop()
@@ -162,12 +180,14 @@ func (c *candidate) rest(ctx context.Context, failed int) bool {
 	}
 }
 
-// Current tells who leads, or reports false if nobody does. It is what the store knows: a leader that has died stands there until its lease
-// has lapsed, and the answer may be out of date when it comes. So it is for people, and for finding the leader; nothing must be decided by it.
+// Current returns the leader, or false if nobody leads. The answer is what the store knows: a
+// leader that has died remains until its lease has lapsed, and the answer may be out of date when
+// it arrives. Use it to show or to find the leader; never base a decision on it.
 //
-// The inspector is the driver that the Locker was made with. The name is as the store has it, [snib.Prefix] included. A name that is no
-// exclusive lock is an [snib.ErrKind]. Whoever knows the owner that stands in the answer can release the lock, so it does not
-// belong into logs.
+// The inspector is the driver that the Locker was made with. The name is the one in
+// the store, including [snib.Prefix]. If the name is not an exclusive lock, the
+// error matches [snib.ErrKind]. Anyone who knows the owner in the answer can
+// release the lock, so do not log it.
 func Current(ctx context.Context, i driver.Inspector, name string) (leader driver.Holding, ok bool, err error) {
 	if i == nil {
 		return leader, false, fmt.Errorf("leader: %w Inspector: it is nil", snib.ErrInvalid)

@@ -25,7 +25,8 @@ const (
 
 var errJob = errors.New("the job failed")
 
-// host returns what another host has: a Locker of its own on the same store, with a way to it that can be cut.
+// host returns what another host has: its own Locker on the same store, and its connection to
+// the store, which a test can cut.
 func host(t *testing.T, s *memlock.Store, opts ...snib.Option) (*snib.Locker, *fault.Driver) {
 	t.Helper()
 	d := fault.Wrap(s.Open(), fault.Plan{})
@@ -37,7 +38,7 @@ func host(t *testing.T, s *memlock.Store, opts ...snib.Option) (*snib.Locker, *f
 	return l, d
 }
 
-// start campaigns in the background; the result is what Run returns.
+// start campaigns in the background. The channel receives what Run returns.
 func start(ctx context.Context, l *snib.Locker, fn func(context.Context, *snib.Lock) error, opts ...leader.Option) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- leader.Run(ctx, l, name, fn, opts...) }()
@@ -50,7 +51,7 @@ func lead(ctx context.Context, _ *snib.Lock) error {
 	return ctx.Err()
 }
 
-// isFree reports whether somebody else can take the leadership at once.
+// isFree reports whether another process can become the leader at once.
 func isFree(t *testing.T, s *memlock.Store) bool {
 	t.Helper()
 	l, _ := host(t, s)
@@ -67,7 +68,8 @@ func isFree(t *testing.T, s *memlock.Store) bool {
 	return true
 }
 
-// Of three that campaign, one leads at a time; each leads in turn when they resign, with a greater token each time.
+// Of three candidates one leads at a time. Each leads in turn when the others resign,
+// with a greater token each time.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -88,7 +90,7 @@ func TestTurns(t *testing.T) {
 				last = lock.Token()
 				mu.Unlock()
 				select {
-				case <-time.After(2 * ttl): // renewals count
+				case <-time.After(2 * ttl): // long enough to depend on renewals
 				case <-ctx.Done():
 				}
 				mu.Lock()
@@ -110,7 +112,7 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// A leader that is cut off is told, with the cause, before another one leads; and it campaigns again.
+// A leader that is cut off gets the cause before another one leads, and campaigns again.
 func TestLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -120,15 +122,15 @@ func TestLoss(t *testing.T) {
 		var terms int
 		var told, led time.Time
 		var cause error
-		var survived []error
+		var reported []error
 		first := start(ctx, a, func(ctx context.Context, _ *snib.Lock) error {
 			terms++
 			<-ctx.Done()
 			if terms == 1 {
 				told, cause = time.Now(), context.Cause(ctx)
 			}
-			return errJob // it could not do its work any more
-		}, leader.OnError(func(err error) { survived = append(survived, err) }))
+			return errJob // the work failed because of the loss
+		}, leader.OnError(func(err error) { reported = append(reported, err) }))
 		synctest.Wait()
 
 		b, _ := host(t, s)
@@ -153,15 +155,15 @@ func TestLoss(t *testing.T) {
 		if terms != 2 {
 			t.Errorf("the first led for %d terms, want 2", terms)
 		}
-		if !slices.ContainsFunc(survived, func(err error) bool { return errors.Is(err, errJob) && errors.Is(err, snib.ErrLost) }) {
-			t.Errorf("OnError was told %v, want also what fn returned, as lost", survived)
+		if !slices.ContainsFunc(reported, func(err error) bool { return errors.Is(err, errJob) && errors.Is(err, snib.ErrLost) }) {
+			t.Errorf("OnError was told %v, want also what fn returned, as lost", reported)
 		}
 		cancel()
 		<-first
 	})
 }
 
-// What the end of fn means.
+// Run handles each way in which fn can end.
 func TestEnds(t *testing.T) {
 	tests := []struct {
 		name  string
@@ -177,7 +179,7 @@ func TestEnds(t *testing.T) {
 			return errJob
 		}, terms: 3, want: errJob},
 		{name: "Error", fn: func(int) error { return errJob }, terms: 1, want: errJob},
-		{name: "ForeignLoss", fn: func(int) error { return snib.ErrLost }, terms: 1, want: snib.ErrLost}, // of another lock
+		{name: "ForeignLoss", fn: func(int) error { return snib.ErrLost }, terms: 1, want: snib.ErrLost}, // the loss of another lock
 		{name: "ForeignHeld", fn: func(int) error { return snib.ErrHeld }, terms: 1, want: snib.ErrHeld},
 		{name: "Panic", fn: func(int) error { panic("ouch") }, terms: 1, panic: "ouch"},
 		{name: "Goexit", fn: func(int) error { runtime.Goexit(); return nil }, terms: 1},
@@ -213,7 +215,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// While a leader winds down after the end of ctx, it goes on leading, past its TTL.
+// While a leader winds down after the end of ctx, it still leads, longer than its TTL.
 func TestWindsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -242,12 +244,12 @@ func TestWindsDown(t *testing.T) {
 	})
 }
 
-// When ctx ends, Run returns: in the campaign, in a pause, and with what fn returned.
+// When ctx ends, Run returns: during a campaign, during a pause, and with the error of fn.
 func TestStops(t *testing.T) {
 	stop := errors.New("shutting down")
 	tests := []struct {
 		name string
-		held bool // by another one
+		held bool // by another host
 		fn   func(context.Context, *snib.Lock) error
 		want error
 	}{
@@ -279,7 +281,8 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// While the store is out of reach there are few tries, spread out, and each is told; once it is back, somebody leads soon.
+// While the store is out of reach there are few attempts, spread out, and each is reported. Once
+// the store is back, somebody leads soon.
 func TestStoreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, net := host(t, new(memlock.Store))
@@ -329,7 +332,7 @@ func TestStoreGone(t *testing.T) {
 	})
 }
 
-// A success makes the pauses short again, and others that lead are no error.
+// A success makes the pauses short again, and another leader is not an error.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -368,7 +371,7 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// What will not pass by itself ends Run at once.
+// Permanent errors end Run at once.
 func TestRefuses(t *testing.T) {
 	never := func(context.Context, *snib.Lock) error { return errors.New("fn was called") }
 	l, _ := host(t, new(memlock.Store))
@@ -424,13 +427,13 @@ func TestRefuses(t *testing.T) {
 
 func TestCurrent(t *testing.T) {
 	s := new(memlock.Store)
-	look := s.Open()
-	if _, ok, err := leader.Current(t.Context(), look, name); ok || err != nil {
+	inspector := s.Open()
+	if _, ok, err := leader.Current(t.Context(), inspector, name); ok || err != nil {
 		t.Errorf("Current = %v, %v before anybody leads", ok, err)
 	}
 	l, net := host(t, s, snib.Label("10.0.0.3:8080"))
 	err := leader.Run(t.Context(), l, name, func(ctx context.Context, lock *snib.Lock) error {
-		got, ok, err := leader.Current(ctx, look, name)
+		got, ok, err := leader.Current(ctx, inspector, name)
 		if !ok || err != nil || got.Token != lock.Token() || got.Holder.Label != "10.0.0.3:8080" {
 			return fmt.Errorf("Current = %+v, %v, %w, want token %d", got, ok, err, lock.Token())
 		}
@@ -442,7 +445,7 @@ func TestCurrent(t *testing.T) {
 	if _, _, err := leader.Current(t.Context(), nil, name); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Current without an Inspector = %v, want ErrInvalid", err)
 	}
-	if _, _, err := leader.Current(t.Context(), look, ""); !errors.Is(err, snib.ErrInvalid) {
+	if _, _, err := leader.Current(t.Context(), inspector, ""); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Current of no name = %v, want ErrInvalid", err)
 	}
 	net.Sever(fault.Fail)
@@ -455,7 +458,7 @@ func TestCurrent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok, err := leader.Current(t.Context(), look, name); ok || !errors.Is(err, snib.ErrKind) {
+		if _, ok, err := leader.Current(t.Context(), inspector, name); ok || !errors.Is(err, snib.ErrKind) {
 			t.Errorf("Current of what several can hold = %v, %v, want ErrKind", ok, err)
 		}
 		lock.Release()

@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// TestConformance runs the suite in fake time, where checks are exact.
+// TestConformance runs the suite in fake time, where its checks are exact.
 func TestConformance(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Bubble: true, Fresh: func(*testing.T) drivertest.Harness {
 		s := new(memlock.Store)
@@ -21,8 +21,8 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
-// TestConformanceSevered runs the suite through package fault, which must not cost the driver an ability, for the sake
-// of the cases that cut it off from its store.
+// TestConformanceSevered runs the suite through package fault, for the cases that cut the driver
+// off from its store. The wrapper must not cost the driver an ability.
 func TestConformanceSevered(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Bubble: true, Fresh: func(*testing.T) drivertest.Harness {
 		s := new(memlock.Store)
@@ -38,7 +38,7 @@ func TestConformanceSevered(t *testing.T) {
 	}})
 }
 
-// TestConformanceWallClock runs the suite as it runs for stores outside of the process.
+// TestConformanceWallClock runs the suite in real time, as for stores outside of the process.
 func TestConformanceWallClock(t *testing.T) {
 	s := new(memlock.Store)
 	drivertest.Run(t, drivertest.Harness{
@@ -47,7 +47,7 @@ func TestConformanceWallClock(t *testing.T) {
 	})
 }
 
-// killer makes Harness.Kill for a store: a lease that nobody renews any more is what a killed process leaves behind.
+// killer returns Harness.Kill for a store: a killed process leaves a lease that nobody renews.
 func killer(s *memlock.Store) func(*testing.T, driver.Request) func() {
 	return func(t *testing.T, req driver.Request) func() {
 		return jobtest.Keep(t, s.Open(), req)

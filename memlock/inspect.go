@@ -21,7 +21,7 @@ func (d *Driver) Status(_ context.Context, name string) (driver.Status, error) {
 		return driver.Status{Name: name}, nil
 	}
 	k.expire(now)
-	s.settle(k, now)
+	s.grantWaiters(k, now)
 	return k.status(now), nil
 }
 
@@ -68,12 +68,12 @@ func (d *Driver) Break(_ context.Context, name, owner string, token uint64) erro
 		return driver.ErrLost
 	}
 	k.expire(now)
-	defer s.settle(k, now)
-	for _, h := range k.holders {
-		if h.req.Owner == owner && h.token == token {
-			k.remove(h, lost)
-			for _, tell := range h.onLost {
-				tell(driver.ErrLost)
+	defer s.grantWaiters(k, now)
+	for _, l := range k.holders {
+		if l.req.Owner == owner && l.token == token {
+			k.remove(l, lost)
+			for _, onLost := range l.onLost {
+				onLost(driver.ErrLost)
 			}
 			return nil
 		}
@@ -81,14 +81,14 @@ func (d *Driver) Break(_ context.Context, name, owner string, token uint64) erro
 	return driver.ErrLost
 }
 
-// status describes the lock.
+// status returns the status of the lock.
 func (k *lock) status(now driver.Instant) driver.Status {
 	st := driver.Status{Name: k.name, Slots: k.slots}
-	for _, h := range k.holders {
-		st.Shared = h.req.Shared
+	for _, l := range k.holders {
+		st.Shared = l.req.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: h.req.Owner, Token: h.token, Holder: h.req.Holder,
-			Held: now.Sub(h.since), Left: h.end.Left(now),
+			Owner: l.req.Owner, Token: l.token, Holder: l.req.Holder,
+			Held: now.Sub(l.since), Left: l.end.Left(now),
 		})
 	}
 	for i, w := range k.queue {

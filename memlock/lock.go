@@ -8,14 +8,14 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A lock is one name that somebody holds or waits for. It is guarded by the store's mutex.
+// A lock is a name that somebody holds or waits for. It is guarded by the store's mutex.
 type lock struct {
 	store   *Store
 	name    string
-	slots   int     // size of the semaphore, 0 if it is none
-	holders []*hold // held or kept
+	slots   int      // size of the semaphore, or 0 if it is no semaphore
+	holders []*lease // in state held or kept
 	queue   []*waiter
-	timer   *time.Timer // while somebody waits: set to the end of the lease that ends first
+	timer   *time.Timer // fires when the next lease ends, while somebody waits
 }
 
 // A waiter is a request in a queue.
@@ -25,10 +25,10 @@ type waiter struct {
 	lock    *lock
 	req     driver.Request
 	since   driver.Instant
-	granted chan *lease // of one; nil if the request never queued
+	granted chan *handle // capacity 1; nil if the request never queued
 }
 
-// admits reports whether the present holders leave room for req.
+// admits reports whether the current holders leave room for req.
 func (k *lock) admits(req driver.Request) bool {
 	if req.Slots > 0 {
 		return len(k.holders) < req.Slots
@@ -39,11 +39,12 @@ func (k *lock) admits(req driver.Request) bool {
 	return len(k.holders) == 0
 }
 
-// heldBy returns the hold that the owner of a request has already, on the same side of the lock, or nil.
-func (k *lock) heldBy(req driver.Request) *hold {
-	for _, h := range k.holders {
-		if h.state == held && h.req.Owner == req.Owner && h.req.Shared == req.Shared {
-			return h
+// leaseOf returns the lease that the owner of req already has, on the
+// same side of the lock, or nil.
+func (k *lock) leaseOf(req driver.Request) *lease {
+	for _, l := range k.holders {
+		if l.state == held && l.req.Owner == req.Owner && l.req.Shared == req.Shared {
+			return l
 		}
 	}
 	return nil
@@ -52,44 +53,46 @@ func (k *lock) heldBy(req driver.Request) *hold {
 // expire ends the leases whose time is over.
 func (k *lock) expire(now driver.Instant) {
 	for i := len(k.holders) - 1; i >= 0; i-- {
-		if h := k.holders[i]; h.end.Reached(now) {
-			k.remove(h, lost)
+		if l := k.holders[i]; l.end.Reached(now) {
+			k.remove(l, lost)
 		}
 	}
 }
 
-// remove ends h, if that has not been done before. What its holder has released is not lost any more.
-func (k *lock) remove(h *hold, to state) {
-	if i := slices.Index(k.holders, h); i >= 0 {
+// remove ends l in the given state, unless it has already ended. A lease that its holder has
+// released becomes released, never lost.
+func (k *lock) remove(l *lease, to state) {
+	if i := slices.Index(k.holders, l); i >= 0 {
 		k.holders = slices.Delete(k.holders, i, i+1)
-		if h.state == kept {
+		if l.state == kept {
 			to = released
 		}
-		h.state = to
+		l.state = to
 	}
 }
 
-// unqueue takes w out of the queue.
-func (k *lock) unqueue(w *waiter) {
+// removeWaiter removes w from the queue.
+func (k *lock) removeWaiter(w *waiter) {
 	if i := slices.Index(k.queue, w); i >= 0 {
 		k.queue = slices.Delete(k.queue, i, i+1)
 	}
 }
 
-// tellWanted tells each holder when a driver that is not its own has a waiter.
-func (k *lock) tellWanted() {
-	for _, h := range k.holders {
-		other := func(w *waiter) bool { return w.driver != h.driver }
-		if !h.isWanted && slices.ContainsFunc(k.queue, other) {
-			h.isWanted = true
-			close(h.wanted)
+// signalWanted closes the wanted channel of each lease for which another driver has a waiter.
+func (k *lock) signalWanted() {
+	for _, l := range k.holders {
+		other := func(w *waiter) bool { return w.driver != l.driver }
+		if !l.isWanted && slices.ContainsFunc(k.queue, other) {
+			l.isWanted = true
+			close(l.wanted)
 		}
 	}
 }
 
-// wakeAt arms the timer that grants on expiry, as long as somebody waits for one. The nap is bounded, because timers
-// stand still while the machine sleeps and the leases' clock does not.
-func (k *lock) wakeAt(s *Store, now driver.Instant) {
+// armTimer arms the timer that grants the lock when a lease expires, as long as somebody waits.
+// The timeout is bounded, because Go's timers stand still while the machine sleeps, but the
+// clock of the leases does not.
+func (k *lock) armTimer(s *Store, now driver.Instant) {
 	if len(k.queue) == 0 || len(k.holders) == 0 {
 		if k.timer != nil {
 			k.timer.Stop()
@@ -97,8 +100,8 @@ func (k *lock) wakeAt(s *Store, now driver.Instant) {
 		return
 	}
 	sleep := time.Second
-	for _, h := range k.holders {
-		sleep = min(sleep, h.end.Left(now))
+	for _, l := range k.holders {
+		sleep = min(sleep, l.end.Left(now))
 	}
 	if k.timer != nil {
 		k.timer.Reset(sleep)
@@ -109,6 +112,6 @@ func (k *lock) wakeAt(s *Store, now driver.Instant) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		k.expire(now)
-		s.settle(k, now)
+		s.grantWaiters(k, now)
 	})
 }

@@ -1,15 +1,16 @@
-// Package memlock keeps locks in the memory of one process. It is exact and strict: what the contract in package driver
-// allows a store to leave open, memlock does not. Use it in tests, in examples, and where all contenders live in one
-// process.
+// Package memlock keeps locks in the memory of one process. It is exact and strict: where the
+// contract in package driver leaves a store a choice, memlock does not use it. Use it in tests,
+// in examples, and where all contenders live in one process.
 //
 // # Keys
 //
-// A lock is an entry of a map under its name, as it is. Entries exist only while somebody holds or waits.
+// A lock is an entry in a map, under its unchanged name. An entry exists only while somebody
+// holds the lock or waits for it.
 //
 // # Waiting
 //
-// Waiters queue in order of arrival, whatever they ask for; a release, an expiry or a cancelled waiter grants to the
-// next ones in the same moment. Nothing polls.
+// Waiters queue in order of arrival, whatever kind of lock they request. A release, an expiry or
+// a cancelled waiter grants the lock to the next waiters at the same moment. Nothing polls.
 //
 // # Liveness
 //
@@ -17,12 +18,14 @@
 //
 // # Fencing
 //
-// Tokens follow [driver.NextToken], from one counter for all names of a [Store]. The store forgets with its process,
-// so that across a restart tokens are ordered by the clock alone: [driver.FencingClock].
+// Tokens follow [driver.NextToken], from one counter for all names of a [Store]. The
+// store is lost with its process, so across a restart tokens are ordered by the clock
+// alone: [driver.FencingClock].
 //
 // # Failover
 //
-// There is none. Drivers of one Store stand for several processes, which is what tests need.
+// There is none. Several drivers on one Store stand for several
+// processes, which is what tests need.
 //
 // # Options
 //
@@ -45,18 +48,18 @@ var (
 
 // A Store holds locks. The zero Store is empty and ready for use. It is safe for concurrent use.
 type Store struct {
-	mu    sync.Mutex
-	locks map[string]*lock
-	last  uint64 // the last token granted or reserved
-	sweep int    // the number of locks at which expired ones are looked for
+	mu        sync.Mutex
+	locks     map[string]*lock
+	lastToken uint64 // the greatest token granted or reserved
+	sweepAt   int    // number of locks at which expired ones are removed
 }
 
-// Open returns a new driver on the store: what another process would have.
+// Open returns a new driver on the store. It stands for another process.
 func (s *Store) Open() *Driver {
 	return &Driver{store: s, closed: make(chan struct{})}
 }
 
-// A Driver takes leases in a Store.
+// A Driver acquires leases in a Store.
 type Driver struct {
 	store *Store
 
@@ -97,19 +100,19 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	l, w, err := d.tryOrQueue(ctx, req)
+	h, w, err := d.tryOrQueue(ctx, req)
 	switch {
 	case err != nil:
 		return nil, err
-	case l != nil:
-		return l, nil
+	case h != nil:
+		return h, nil
 	}
 	select {
-	case l := <-w.granted:
+	case h := <-w.granted:
 		if ctx.Err() == nil {
-			return l, nil
+			return h, nil
 		}
-		w.granted <- l // for withdraw
+		w.granted <- h // for withdraw
 	case <-ctx.Done():
 	case <-d.closed:
 	}
@@ -120,8 +123,9 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return nil, driver.ErrClosed
 }
 
-// tryOrQueue grants at once if that is possible, and else puts a waiter into the queue, unless the request is NoWait.
-func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*lease, *waiter, error) {
+// tryOrQueue grants the request at once if possible. Otherwise it adds a waiter to the queue, or
+// returns ErrHeld if the request is NoWait.
+func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*handle, *waiter, error) {
 	s, now := d.store, req.Begun
 	if now.IsZero() {
 		now = driver.Now()
@@ -132,12 +136,12 @@ func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*lease, *w
 		return nil, nil, driver.ErrClosed
 	}
 	k := s.lock(req.Name, now)
-	defer s.settle(k, now)
+	defer s.grantWaiters(k, now)
 	if err := k.checkKind(req); err != nil {
 		return nil, nil, err
 	}
-	if h := k.heldBy(req); h != nil {
-		return d.again(h, req, now), nil, nil
+	if l := k.leaseOf(req); l != nil {
+		return d.regrant(l, req, now), nil, nil
 	}
 	w := &waiter{ctx: ctx, driver: d, lock: k, req: req, since: now}
 	if len(k.queue) == 0 && k.admits(req) {
@@ -146,7 +150,7 @@ func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*lease, *w
 	if req.NoWait {
 		return nil, nil, driver.ErrHeld
 	}
-	w.granted = make(chan *lease, 1)
+	w.granted = make(chan *handle, 1)
 	k.queue = append(k.queue, w)
 	return nil, w, nil
 }
@@ -167,105 +171,107 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	defer s.mu.Unlock()
 	answers := make([]driver.Renewal, len(due))
 	for i, one := range due {
-		l := one.(*lease)
+		h := one.(*handle)
 		switch {
 		case ctx.Err() != nil:
 			answers[i].Err = context.Cause(ctx)
 		case d.isClosed():
 			answers[i].Err = driver.ErrClosed
-		case l.state != held || l.end.Reached(now):
+		case h.state != held || h.end.Reached(now):
 			answers[i].Err = driver.ErrLost
 		default:
-			l.end = now.Add(l.req.TTL)
+			h.end = now.Add(h.req.TTL)
 			answers[i].Start = now
 		}
 	}
 	return answers
 }
 
-// Close implements [driver.Driver]. Leases taken through d lapse at the end of their TTL.
+// Close implements [driver.Driver]. Leases acquired through d lapse at the end of their TTL.
 func (d *Driver) Close() error {
 	d.closing.Do(func() {
-		d.store.mu.Lock() // so that no grant to this driver is under way
+		d.store.mu.Lock() // no grant to this driver may be in progress
 		defer d.store.mu.Unlock()
 		close(d.closed)
 	})
 	return nil
 }
 
-// A hold is what the store knows of a grant. It is guarded by the store's mutex.
-type hold struct {
-	driver   *Driver // of the process that has it
+// A lease is the store's record of a grant. It is guarded by the store's mutex.
+type lease struct {
+	driver   *Driver // the driver that it was granted to last
 	lock     *lock
 	req      driver.Request
 	token    uint64
 	tokens   int
 	since    driver.Instant
-	onLost   []func(error) // Request.OnLost of all requests that got this hold
+	onLost   []func(error) // Request.OnLost of all requests that got this lease
 	state    state
 	end      driver.Instant
 	wanted   chan struct{}
 	isWanted bool // wanted is closed
 }
 
-// A lease implements [driver.Lease]. An owner that asks again gets another lease on the same hold, with a Start of its
-// own.
-type lease struct {
-	*hold
+// A handle implements [driver.Lease]. An owner that acquires again gets another handle for the
+// same lease, with a Start of its own.
+type handle struct {
+	*lease
 	grant driver.Grant
 }
 
-// A state is where a hold stands between its holder and the store.
+// A state is the state of a lease.
 type state uint8
 
 const (
 	held     state = iota
-	kept           // released by its holder, and kept by the store until its MinHold is over
-	released       // by its holder
-	lost           // by expiry or by force
+	kept           // released by its holder, but taken until its MinHold is over
+	released       // released by its holder
+	lost           // ended by expiry or by force
 )
 
 // Grant implements [driver.Lease].
-func (l *lease) Grant() driver.Grant { return l.grant }
+func (h *handle) Grant() driver.Grant { return h.grant }
 
 // Release implements [driver.Lease].
-func (l *lease) Release(ctx context.Context) error {
+func (h *handle) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s, now := l.lock.store, driver.Now()
+	s, now := h.lock.store, driver.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.lock.expire(now)
-	if l.state == held {
-		if until := l.since.Add(l.req.MinHold); l.req.MinHold > 0 && !until.Reached(now) {
-			l.state, l.end = kept, until
+	h.lock.expire(now)
+	if h.state == held {
+		if until := h.since.Add(h.req.MinHold); h.req.MinHold > 0 && !until.Reached(now) {
+			h.state, h.end = kept, until
 		} else {
-			l.lock.remove(l.hold, released)
+			h.lock.remove(h.lease, released)
 		}
-		s.settle(l.lock, now)
+		s.grantWaiters(h.lock, now)
 	}
-	if l.state == lost {
+	if h.state == lost {
 		return driver.ErrLost
 	}
 	return nil
 }
 
-// withdraw takes back a request that is no longer waited for, granted in the meantime or not.
+// withdraw takes back a request that nobody waits for any more. If it was granted in the
+// meantime, withdraw releases its lease.
 func (s *Store) withdraw(w *waiter) {
 	now := driver.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case l := <-w.granted:
-		w.lock.remove(l.hold, released)
+	case h := <-w.granted:
+		w.lock.remove(h.lease, released)
 	default:
-		w.lock.unqueue(w)
+		w.lock.removeWaiter(w)
 	}
-	s.settle(w.lock, now)
+	s.grantWaiters(w.lock, now)
 }
 
-// lock returns the lock of the given name, without leases that have ended.
+// lock returns the lock of the given name, after removing expired leases from it. It
+// creates the lock if there is none.
 func (s *Store) lock(name string, now driver.Instant) *lock {
 	if k := s.locks[name]; k != nil {
 		k.expire(now)
@@ -280,74 +286,77 @@ func (s *Store) lock(name string, now driver.Instant) *lock {
 	return k
 }
 
-// sweepExpired forgets the locks whose holders never released them, whenever the map has doubled since it last did:
-// holders that come and go under ever new names must not fill the memory.
+// sweepExpired removes locks whose leases have all expired, whenever the map has
+// doubled since the last sweep. Otherwise holders that never release, each under a
+// new name, would fill the memory.
 func (s *Store) sweepExpired(now driver.Instant) {
-	if len(s.locks) < s.sweep {
+	if len(s.locks) < s.sweepAt {
 		return
 	}
 	for _, k := range s.locks {
 		k.expire(now)
-		s.settle(k, now)
+		s.grantWaiters(k, now)
 	}
-	s.sweep = max(1024, 2*len(s.locks))
+	s.sweepAt = max(1024, 2*len(s.locks))
 }
 
-// settle grants what has become possible and forgets a lock that nobody holds or waits for.
-func (s *Store) settle(k *lock, now driver.Instant) {
+// grantWaiters grants the lock to the waiters whose turn it is, and deletes a lock
+// that nobody holds or waits for.
+func (s *Store) grantWaiters(k *lock, now driver.Instant) {
 	for len(k.queue) > 0 {
 		w := k.queue[0]
-		if w.ctx.Err() == nil && !w.driver.isClosed() { // else it withdraws by itself
-			h := k.heldBy(w.req) // the same owner may have asked twice
-			if h == nil && !k.admits(w.req) {
+		if w.ctx.Err() == nil && !w.driver.isClosed() { // otherwise the waiter withdraws by itself
+			l := k.leaseOf(w.req) // the same owner may wait twice
+			if l == nil && !k.admits(w.req) {
 				break
 			}
-			if h != nil {
-				w.granted <- w.driver.again(h, w.req, now)
+			if l != nil {
+				w.granted <- w.driver.regrant(l, w.req, now)
 			} else {
 				w.granted <- s.grant(w, now)
 			}
 		}
 		k.queue = k.queue[1:]
 	}
-	k.tellWanted()
-	k.wakeAt(s, now)
+	k.signalWanted()
+	k.armTimer(s, now)
 	if len(k.holders) == 0 && len(k.queue) == 0 && s.locks[k.name] == k {
 		delete(s.locks, k.name)
 	}
 }
 
-// grant gives w's request its lease.
-func (s *Store) grant(w *waiter, now driver.Instant) *lease {
-	h := &hold{
+// grant grants w's request a new lease.
+func (s *Store) grant(w *waiter, now driver.Instant) *handle {
+	l := &lease{
 		driver: w.driver, lock: w.lock, req: w.req, wanted: make(chan struct{}),
-		token: driver.NextToken(s.last, time.Now()), tokens: max(w.req.Tokens, 1), since: now, end: now.Add(w.req.TTL),
+		token: driver.NextToken(s.lastToken, time.Now()), tokens: max(w.req.Tokens, 1), since: now, end: now.Add(w.req.TTL),
 	}
-	h.tell(w.req)
-	s.last = h.token + uint64(h.tokens) - 1
-	w.lock.slots, w.lock.holders = w.req.Slots, append(w.lock.holders, h)
-	return h.lease(now)
+	l.addOnLost(w.req)
+	s.lastToken = l.token + uint64(l.tokens) - 1
+	w.lock.slots, w.lock.holders = w.req.Slots, append(w.lock.holders, l)
+	return l.newHandle(now)
 }
 
-// again grants a hold to its owner once more, with a fresh TTL.
-func (d *Driver) again(h *hold, req driver.Request, now driver.Instant) *lease {
-	h.driver, h.req.TTL, h.end = d, req.TTL, now.Add(req.TTL)
-	h.tell(req)
-	return h.lease(now)
+// regrant grants a lease to its owner again, with a fresh TTL.
+func (d *Driver) regrant(l *lease, req driver.Request, now driver.Instant) *handle {
+	l.driver, l.req.TTL, l.end = d, req.TTL, now.Add(req.TTL)
+	l.addOnLost(req)
+	return l.newHandle(now)
 }
 
-// tell notes who is to be told when the hold is broken.
-func (h *hold) tell(req driver.Request) {
+// addOnLost adds the request's OnLost to those that are called when the lease is broken.
+func (l *lease) addOnLost(req driver.Request) {
 	if req.OnLost != nil {
-		h.onLost = append(h.onLost, req.OnLost)
+		l.onLost = append(l.onLost, req.OnLost)
 	}
 }
 
-func (h *hold) lease(start driver.Instant) *lease {
-	return &lease{h, driver.Grant{Token: h.token, Tokens: h.tokens, Start: start, Wanted: h.wanted}}
+// newHandle returns a handle for a grant at start.
+func (l *lease) newHandle(start driver.Instant) *handle {
+	return &handle{l, driver.Grant{Token: l.token, Tokens: l.tokens, Start: start, Wanted: l.wanted}}
 }
 
-// checkKind reports a request that does not fit the kind of lock that the name is in use as.
+// checkKind returns an error if the name is in use as another kind of lock than requested.
 func (k *lock) checkKind(req driver.Request) error {
 	if len(k.holders)+len(k.queue) == 0 || k.slots == req.Slots {
 		k.slots = req.Slots

@@ -11,7 +11,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// Each host does this; at each full minute one of them writes the report. Here it is written at once.
+// Each host runs this program. At each full minute one of them writes the
+// report; here it is written at once.
 func ExampleNewLocker() {
 	snibLocker, err := snib.New(memlock.New(), snib.Prefix("jobs/")) // in production a store that all hosts reach
 	if err != nil {

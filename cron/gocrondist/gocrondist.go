@@ -1,5 +1,6 @@
-// Package gocrondist lets several hosts share the jobs of the scheduler github.com/go-co-op/gocron/v2: [NewLocker] runs each tick of
-// each job on one of the hosts, and [Elector] runs all jobs on one of them.
+// Package gocrondist lets several hosts share the jobs of the scheduler
+// github.com/go-co-op/gocron/v2. With [NewLocker], one of the hosts runs each tick of each job.
+// With an [Elector], one of the hosts runs all jobs.
 //
 //	locker, err := gocrondist.NewLocker(snibLocker, 30*time.Second) // for jobs that run each minute
 //	…
@@ -7,18 +8,21 @@
 //
 // # Which one
 //
-// The Locker spreads the jobs over the hosts, and runs a tick once whichever host comes first: see package cron for the conditions.
+// The Locker spreads the jobs over the hosts: the host that comes first runs the tick. Package
+// cron describes under which conditions a tick is run once.
 //
-// The Elector needs no word to the store for a tick, and no condition on the time between ticks. But when the leadership passes on, hosts whose
-// clocks differ may both run the tick of that moment, or neither.
+// The Elector sends no request to the store for a tick, and does not depend on the time
+// between ticks. But when the leadership changes, hosts whose clocks differ may both run the
+// tick of that moment, or neither.
 //
 // # What the scheduler does not do
 //
-// It gives jobs no context that ends with the lock, and no fencing token. A job that has to know better uses [cron.Runner] itself, or
-// [Elector.Lock].
+// The scheduler gives jobs no context that ends with the lock, and no fencing token. A job that
+// needs them uses [cron.Runner] itself, or [Elector.Lock].
 //
-// The hosts have to agree on the ticks: of a job that runs every five minutes from when its host was started, each host has ticks of
-// its own, and then each runs it. Use times of the day, or gocron.WithStartAt.
+// The hosts must agree on the ticks. If a job runs every five minutes from the start
+// of its host, each host has its own ticks, and each host runs the job. Use times of
+// the day, or gocron.WithStartAt.
 package gocrondist
 
 import (
@@ -35,54 +39,59 @@ import (
 	"github.com/sniblock/snib/leader"
 )
 
-// NewLocker returns a Locker for gocron.WithDistributedLocker, or for jobs with an interval of their own gocron.WithDistributedJobLocker.
-// Arguments and errors are those of [cron.New]: minHold is best half the shortest interval between two ticks of a job.
+// NewLocker returns a Locker for gocron.WithDistributedLocker or, for jobs with an interval of
+// their own, gocron.WithDistributedJobLocker. Arguments and errors are those of [cron.New]. The
+// best minHold is half the shortest interval between two ticks of a job.
 //
-// The lock of a job has its name, gocron.WithName, which must be the same on all hosts, and another one for each job. The
-// default, the name of its function, is neither for function literals.
+// The name of a job's lock is that of the job, gocron.WithName. It must be the
+// same on all hosts, and differ from job to job. For function literals, the
+// default, the function's name, is neither.
 func NewLocker(l *snib.Locker, minHold time.Duration) (gocron.Locker, error) {
 	r, err := cron.New(l, minHold)
 	if err != nil {
 		return nil, err
 	}
-	return locker{r}, nil
+	return tickLocker{r}, nil
 }
 
-type locker struct{ runner *cron.Runner }
+type tickLocker struct{ runner *cron.Runner }
 
-// Lock implements gocron.Locker. With an error the job is skipped.
-func (l locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+// Lock implements gocron.Locker. If it returns an error, the job is skipped.
+func (l tickLocker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	lock, err := l.runner.Take(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	return hold{lock}, nil
+	return tickLock{lock}, nil
 }
 
-type hold struct{ lock *snib.Lock }
+type tickLock struct{ lock *snib.Lock }
 
-// Unlock implements gocron.Lock. Its context is that of the job, which may have been cancelled: the lock is given up all the same.
-func (h hold) Unlock(context.Context) error { return h.lock.Release() }
+// Unlock implements gocron.Lock. It ignores the job's context, which may have been cancelled, and
+// releases the lock all the same.
+func (h tickLock) Unlock(context.Context) error { return h.lock.Release() }
 
-// ErrNotLeader is what [Elector.IsLeader] answers on hosts that do not lead.
+// ErrNotLeader is what [Elector.IsLeader] returns on hosts that do not lead.
 const ErrNotLeader driver.Sentinel = "another host leads, or none"
 
-// An Elector is a candidate for leadership, for gocron.WithDistributedElector. It campaigns while [Elector.Run] runs. It is safe for
-// concurrent use.
+// An Elector is a candidate for leadership, for gocron.WithDistributedElector. It campaigns while
+// [Elector.Run] runs. It is safe for concurrent use.
 type Elector struct {
 	locker *snib.Locker
 	name   string
 	opts   []leader.Option
-	lock   atomic.Pointer[snib.Lock] // of the last term, which may have ended; nil before the first
+	lock   atomic.Pointer[snib.Lock] // from the last term, which may have ended; nil before the first
 }
 
-// NewElector returns a candidate for the leadership under a name. What is wrong with the arguments is said by Run.
+// NewElector returns a candidate for the leadership under a name. If an argument is
+// invalid, Run returns the error.
 func NewElector(l *snib.Locker, name string, opts ...leader.Option) *Elector {
 	return &Elector{locker: l, name: name, opts: opts}
 }
 
-// Run campaigns, and leads, until ctx is done, and then resigns; its errors are those of [leader.Run]. Shut the scheduler
-// down before, or jobs go on while another host leads already.
+// Run campaigns, and leads, until ctx is done, and then resigns. Its errors are those
+// of [leader.Run]. Shut the scheduler down before ctx ends; otherwise jobs go on
+// while another host already leads.
 func (e *Elector) Run(ctx context.Context) error {
 	return leader.Run(ctx, e.locker, e.name, func(ctx context.Context, lock *snib.Lock) error {
 		e.lock.Store(lock)
@@ -91,8 +100,8 @@ func (e *Elector) Run(ctx context.Context) error {
 	}, e.opts...)
 }
 
-// IsLeader implements gocron.Elector: it returns nil if this host leads, by its own clock, and else an error that matches
-// [ErrNotLeader]. It does not ask the store.
+// IsLeader implements gocron.Elector. It returns nil if this host leads by its own clock, and
+// otherwise an error that matches [ErrNotLeader]. It sends no request to the store.
 func (e *Elector) IsLeader(context.Context) error {
 	if e.Lock() == nil {
 		return fmt.Errorf("gocrondist: %q: %w", e.name, ErrNotLeader)
@@ -100,8 +109,8 @@ func (e *Elector) IsLeader(context.Context) error {
 	return nil
 }
 
-// Lock returns the hold by which this host leads, or nil if it does not. Jobs find there a context that ends with the leadership, and the
-// fencing token.
+// Lock returns the hold by which this host leads, or nil if it does not lead. From the hold, jobs
+// get a context that ends with the leadership, and the fencing token.
 func (e *Elector) Lock() *snib.Lock {
 	lock := e.lock.Load()
 	if lock == nil || lock.Validity() <= 0 {

@@ -18,12 +18,13 @@ import (
 
 const (
 	hosts    = 3
-	skew     = 20 * time.Millisecond // from one host's clock to the next one's
+	skew     = 20 * time.Millisecond // between the clocks of successive hosts
 	interval = time.Second
 	ttl      = 30 * time.Second
 )
 
-// host returns what another host has: a Locker of its own on the same store, with a way to it that can be cut.
+// host returns what another host has: its own Locker on the same store, and its connection to
+// the store, which a test can cut.
 func host(t *testing.T, s *memlock.Store) (*snib.Locker, *fault.Driver) {
 	t.Helper()
 	d := fault.Wrap(s.Open(), fault.Plan{})
@@ -35,7 +36,7 @@ func host(t *testing.T, s *memlock.Store) (*snib.Locker, *fault.Driver) {
 	return l, d
 }
 
-// A logbook has who ran each tick, in order: a tick is counted from the first one.
+// A logbook records which hosts ran each tick, in order. Ticks are counted from the first one.
 type logbook struct {
 	mu    sync.Mutex
 	first time.Time
@@ -53,21 +54,22 @@ func (b *logbook) run(host int) {
 	b.runs[tick] = append(b.runs[tick], host)
 }
 
-// of returns who ran a tick.
-func (b *logbook) of(tick int) []int {
+// hostsOf returns the hosts that ran a tick.
+func (b *logbook) hostsOf(tick int) []int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.runs[tick]
 }
 
-// until waits until half an interval after a tick. No job runs then, which matters at the end of a test: while gocron's Shutdown waits for
-// one it does not sleep, and in a bubble no time passes meanwhile.
-func (b *logbook) until(tick int) {
+// waitAfter waits until half an interval after a tick. No job runs then, which matters at
+// the end of a test: gocron's Shutdown waits for a running job without sleeping, so
+// in a bubble no time would pass.
+func (b *logbook) waitAfter(tick int) {
 	time.Sleep(time.Until(b.first.Add(time.Duration(tick)*interval + interval/2)))
 }
 
-// schedule starts the scheduler of a host, whose job runs a millisecond in each interval, later by the host's skew. It is shut down
-// when the test ends.
+// schedule starts the scheduler of a host, whose job runs for a millisecond in each interval,
+// delayed by the host's skew. The scheduler is shut down at the end of the test.
 func (b *logbook) schedule(t *testing.T, host int, with gocron.SchedulerOption) {
 	t.Helper()
 	s, err := gocron.NewScheduler(with)
@@ -87,7 +89,7 @@ func (b *logbook) schedule(t *testing.T, host int, with gocron.SchedulerOption) 
 	})
 }
 
-// Three schedulers run each tick once.
+// Of three schedulers, exactly one runs each tick.
 func TestLocker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ticks = 60
@@ -101,16 +103,17 @@ func TestLocker(t *testing.T) {
 			}
 			b.schedule(t, i, gocron.WithDistributedLocker(locker))
 		}
-		b.until(ticks - 1)
+		b.waitAfter(ticks - 1)
 		for tick := range ticks {
-			if got := b.of(tick); len(got) != 1 {
+			if got := b.hostsOf(tick); len(got) != 1 {
 				t.Errorf("tick %d was run by the hosts %v, want one", tick, got)
 			}
 		}
 	})
 }
 
-// A job that is cut short, as by Shutdown, gives its lock up with a context that is over.
+// A job that is cut short, for example by Shutdown, releases its lock
+// with a context that has ended.
 func TestUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s memlock.Store
@@ -144,7 +147,8 @@ func TestNewLocker(t *testing.T) {
 	}
 }
 
-// One of three schedulers runs all ticks. When it is cut off from the store, it stops, and within the TTL another one goes on.
+// One of three schedulers runs all ticks. When it is cut off from the store it stops, and within
+// the TTL another one continues.
 func TestElector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const before, after = 20, 20 // ticks
@@ -166,9 +170,9 @@ func TestElector(t *testing.T) {
 			b.schedule(t, i, gocron.WithDistributedElector(e))
 			nets, electors = append(nets, net), append(electors, e)
 		}
-		b.until(before - 1)
+		b.waitAfter(before - 1)
 		for tick := range before {
-			if got := b.of(tick); len(got) != 1 || got[0] != 0 {
+			if got := b.hostsOf(tick); len(got) != 1 || got[0] != 0 {
 				t.Errorf("tick %d was run by the hosts %v, want the first", tick, got)
 			}
 		}
@@ -181,14 +185,14 @@ func TestElector(t *testing.T) {
 		}
 		time.Sleep(ttl / 10)
 		gap := int(time.Since(b.first)/interval) + 1
-		b.until(gap + after - 1)
+		b.waitAfter(gap + after - 1)
 		for tick := gap; tick < gap+after; tick++ {
-			if got := b.of(tick); len(got) != 1 || got[0] == 0 {
+			if got := b.hostsOf(tick); len(got) != 1 || got[0] == 0 {
 				t.Errorf("tick %d was run by the hosts %v, want one of the others", tick, got)
 			}
 		}
-		for tick := before; tick < gap; tick++ { // not run, perhaps, but not twice
-			if got := b.of(tick); len(got) > 1 {
+		for tick := before; tick < gap; tick++ { // perhaps not run, but not run twice
+			if got := b.hostsOf(tick); len(got) > 1 {
 				t.Errorf("tick %d was run by the hosts %v", tick, got)
 			}
 		}

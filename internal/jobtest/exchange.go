@@ -13,10 +13,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// A Contender takes one lock, by whatever means, and returns what gives it up. No two calls have the same owner.
+// A Contender acquires one lock, by whatever means, and returns a function that releases it. No
+// two calls have the same owner.
 type Contender func(ctx context.Context, owner string) (release func(context.Context) error, err error)
 
-// By is the contender who takes the lock of a name through a driver.
+// By returns a contender that acquires the lock of a name through a driver.
 func By(d driver.Driver, name string) Contender {
 	return func(ctx context.Context, owner string) (func(context.Context) error, error) {
 		l, err := d.Acquire(ctx, driver.Request{Name: name, Owner: owner, TTL: time.Minute})
@@ -27,10 +28,10 @@ func By(d driver.Driver, name string) Contender {
 	}
 }
 
-// An Opener returns a contender with connections of its own, and what closes them.
+// An Opener returns a contender with its own connections, and a function that closes them.
 type Opener func(context.Context) (Contender, func(), error)
 
-// Cycle measures how long it takes to take and give up a lock that nobody else wants.
+// Cycle measures how long it takes to acquire and release a lock without contention.
 func Cycle(b *testing.B, open Opener) {
 	take, end, err := open(b.Context())
 	if err != nil {
@@ -48,7 +49,7 @@ func Cycle(b *testing.B, open Opener) {
 	}
 }
 
-// Contended measures cycles that 64 goroutines of one process want at once.
+// Contended measures a cycle that 64 goroutines of one process run concurrently.
 func Contended(b *testing.B, cycle func(context.Context) error) {
 	b.SetParallelism((goroutines + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0))
 	b.RunParallel(func(pb *testing.PB) {
@@ -63,19 +64,22 @@ func Contended(b *testing.B, cycle func(context.Context) error) {
 
 const goroutines = 64
 
-// A Hold is one hold of a process, by the wall clock that all processes of the machine have, in ns.
+// A Hold is one hold of a process. Its times are in nanoseconds of the wall clock, which all
+// processes of the machine share.
 type Hold struct {
-	Got  int64 // the lock was granted
-	Left int64 // its release was called
+	Got  int64 // when the lock was granted
+	Left int64 // when its release was called
 }
 
-// holding is for how long a lock is held in an exchange: long enough for the other process to wait for it again.
-const holding = 3 * time.Millisecond
+// holdTime is how long a process holds the lock in an exchange: long enough for the other
+// process to wait for it again.
+const holdTime = 3 * time.Millisecond
 
-// rounds is how often each process has the lock in an exchange.
+// rounds is how often each process acquires the lock in an exchange.
 const rounds = 300
 
-// HandOver measures from the call of a release to the grant in another process: a child that start starts, which does [Answer].
+// HandOver measures the time from the call of a release to the grant in another process. That
+// process is a child which start starts, and which calls [Answer].
 func HandOver(b *testing.B, open Opener, start func() *livetest.Child) {
 	var took []time.Duration
 	for b.Loop() {
@@ -90,7 +94,8 @@ func HandOver(b *testing.B, open Opener, start func() *livetest.Child) {
 	report(b, took)
 }
 
-// Answer is the part of the child in [HandOver]: both take and give up the lock many times.
+// Answer is the child's part of [HandOver]. Parent and child each acquire
+// and release the lock many times.
 func Answer(ctx context.Context, open Opener) error {
 	take, end, err := open(ctx)
 	if err != nil {
@@ -107,7 +112,8 @@ func Answer(ctx context.Context, open Opener) error {
 	return err
 }
 
-// exchange exchanges a lock with a child, and returns how long the hand-overs took, see [HandOvers].
+// exchange exchanges a lock with a child, and returns how long the
+// hand-overs took, as [HandOvers] does.
 func exchange(b *testing.B, take Contender, child *livetest.Child) []time.Duration {
 	b.Helper()
 	child.Expect("ready")
@@ -127,7 +133,7 @@ func exchange(b *testing.B, take Contender, child *livetest.Child) []time.Durati
 	return took
 }
 
-// repeat takes and gives up a lock many times.
+// repeat acquires and releases a lock many times.
 func repeat(ctx context.Context, take Contender, owner string, rounds int) (holds []Hold, err error) {
 	for i := range rounds {
 		release, err := take(ctx, owner+strconv.Itoa(i))
@@ -135,7 +141,7 @@ func repeat(ctx context.Context, take Contender, owner string, rounds int) (hold
 			return nil, err
 		}
 		h := Hold{Got: time.Now().UnixNano()}
-		time.Sleep(holding)
+		time.Sleep(holdTime)
 		h.Left = time.Now().UnixNano()
 		if err := release(ctx); err != nil {
 			return nil, err
@@ -145,8 +151,9 @@ func repeat(ctx context.Context, take Contender, owner string, rounds int) (hold
 	return holds, nil
 }
 
-// HandOvers returns, of the holds of two processes, how long it took from the call of a release in one to the grant in the
-// other, in order; and how many grants came before the release.
+// HandOvers compares the holds of two processes. It returns how long each hand-over took,
+// from the call of a release in one process to the grant in the other, sorted, and how many
+// grants came before the release.
 func HandOvers(one, two []Hold) (took []time.Duration, overlaps int) {
 	type hold struct {
 		Hold
@@ -172,7 +179,7 @@ func HandOvers(one, two []Hold) (took []time.Duration, overlaps int) {
 	return took, overlaps
 }
 
-// report reports hand-overs, which are in order no more where there were several exchanges, as the result of a benchmark.
+// report reports hand-overs, of one or several exchanges, as the result of a benchmark.
 func report(b *testing.B, took []time.Duration) {
 	b.Helper()
 	if len(took) == 0 {
@@ -182,5 +189,5 @@ func report(b *testing.B, took []time.Duration) {
 	us := func(percent int) float64 { return float64(took[(len(took)-1)*percent/100].Nanoseconds()) / 1e3 }
 	b.ReportMetric(us(50), "p50-µs")
 	b.ReportMetric(us(95), "p95-µs")
-	b.ReportMetric(0, "ns/op") // of whole exchanges
+	b.ReportMetric(0, "ns/op") // hides the time of whole exchanges
 }

@@ -12,47 +12,50 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// StaleHandOver checks that a lease which the store has ended is not handed on inside a process. Goroutines of one Locker
-// queue for a lock; end has the store end the lease of the first one; another process and the next goroutine get the lock,
-// whichever is first. Then the first goroutine releases: it must learn that its hold was lost; and tokens must rise in the
-// order of the grants. open returns a driver of its own on the same store; the first one is that of the goroutines.
+// StaleHandOver checks that a lease which the store has ended is not handed over inside a
+// process. Goroutines of one Locker queue for a lock. end makes the store end the lease of
+// the first one. Then another process and the next goroutine get the lock, in any order.
+// When the first goroutine releases, it must learn that its hold was lost, and tokens must
+// rise in the order of the grants. open returns a new driver on the same store; the
+// goroutines use the first one.
 func StaleHandOver(t *testing.T, open func() driver.Driver, end func(name, owner string, token uint64)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
 	ours, theirs := locker(t, open()), locker(t, open())
-	first, second := queued(ctx, t, ours)
+	first, second := acquireQueued(ctx, t, ours)
 	end(first.Name(), first.Owner(), first.Token())
 
-	other := make(chan acquired, 1)
+	other := make(chan acquisition, 1)
 	go func() {
 		lock, err := theirs.Acquire(ctx, first.Name())
-		other <- acquired{lock, err, time.Now()}
+		other <- acquisition{lock, err, time.Now()}
 	}()
 	last := first.Token()
-	grant := func(who string, a acquired) {
+	checkGrant := func(who string, acquired acquisition) {
 		t.Helper()
 		switch {
-		case a.err != nil:
-			t.Fatalf("Acquire by %s after the lease was ended = %v", who, a.err)
-		case a.Token() <= last:
-			t.Errorf("token of %s = %d, want more than %d, which was granted before", who, a.Token(), last)
+		case acquired.err != nil:
+			t.Fatalf("Acquire by %s after the lease was ended = %v", who, acquired.err)
+		case acquired.Token() <= last:
+			t.Errorf("token of %s = %d, want more than %d, which was granted before", who, acquired.Token(), last)
 		}
-		if err := a.Release(); err != nil {
+		if err := acquired.Release(); err != nil {
 			t.Errorf("Release by %s = %v", who, err)
 		}
-		last = a.Token()
+		last = acquired.Token()
 	}
-	// If the loss is told, the next goroutine asks the store at once, and may be there before the other process.
+	// If the driver reports the loss, the next goroutine sends its request at once, and may be
+	// served before the other process.
 	select {
-	case a := <-other:
-		grant("the other process", a)
+	case acquired := <-other:
+		checkGrant("the other process", acquired)
 		other = nil
-	case a := <-second:
-		grant("the next goroutine", a)
+	case acquired := <-second:
+		checkGrant("the next goroutine", acquired)
 		second = nil
 	}
-	// The Locker may take the lease for alive as long as the store has confirmed it within 10 ms.
+	// The Locker may hand the lease over while the last confirmation is at most 10 ms old.
 	livetest.Await(t, "end of the time for which a confirmation counts", func() error {
 		if since := time.Since(first.at); since < 20*time.Millisecond {
 			return errors.New("it is too early")
@@ -63,38 +66,39 @@ func StaleHandOver(t *testing.T, open func() driver.Driver, end func(name, owner
 		t.Errorf("Release of a hold whose lease the store had ended = %v, want ErrLost", err)
 	}
 	select {
-	case a := <-other:
-		grant("the other process", a)
-	case a := <-second:
-		grant("the next goroutine", a)
+	case acquired := <-other:
+		checkGrant("the other process", acquired)
+	case acquired := <-second:
+		checkGrant("the next goroutine", acquired)
 	}
 }
 
-// An acquired is what an Acquire returned.
-type acquired struct {
+// An acquisition is the result of an Acquire.
+type acquisition struct {
 	*snib.Lock
 	err error
 	at  time.Time
 }
 
-// queued returns a hold, behind which another goroutine of the same Locker waits, and what that one gets. The lease of the
-// hold was granted when both waited, so it has a token for each if the backend reserves tokens.
-func queued(ctx context.Context, t *testing.T, l *snib.Locker) (first acquired, second <-chan acquired) {
+// acquireQueued returns a hold behind which another goroutine of the same Locker waits, and a
+// channel for the result of that goroutine. The lease of the hold was granted while both waited,
+// so it has a token for each if the backend reserves tokens.
+func acquireQueued(ctx context.Context, t *testing.T, l *snib.Locker) (first acquisition, second <-chan acquisition) {
 	t.Helper()
 	const waiters = 2
 	for i := range 100 {
 		name := fmt.Sprint("stale hand-over ", i)
-		seen := 0
-		lock, err := l.With(snib.Tracing(&snib.Trace{Released: func(e snib.Event) { seen = e.Queued }})).Acquire(ctx, name)
+		queued := 0
+		lock, err := l.With(snib.Tracing(&snib.Trace{Released: func(e snib.Event) { queued = e.Queued }})).Acquire(ctx, name)
 		if err != nil {
 			t.Fatalf("Acquire = %v", err)
 		}
-		started, got := make(chan struct{}, waiters), make(chan acquired, waiters)
+		started, got := make(chan struct{}, waiters), make(chan acquisition, waiters)
 		waiting := l.With(snib.Tracing(&snib.Trace{WaitStarted: func(snib.Event) { started <- struct{}{} }}))
 		for range waiters {
 			go func() {
 				lock, err := waiting.Acquire(ctx, name)
-				got <- acquired{lock, err, time.Now()}
+				got <- acquisition{lock, err, time.Now()}
 			}()
 			<-started
 		}
@@ -104,16 +108,16 @@ func queued(ctx context.Context, t *testing.T, l *snib.Locker) (first acquired, 
 		if first = <-got; first.err != nil {
 			t.Fatalf("Acquire by a local waiter = %v", first.err)
 		}
-		if seen == waiters {
+		if queued == waiters {
 			return first, got
 		}
-		_ = first.Release() // the hold was released before both had come to the queue
+		_ = first.Release() // the hold was released before both had queued
 		if one := <-got; one.err == nil {
 			_ = one.Release()
 		}
 	}
 	t.Fatal("the waiters never queued in time")
-	return acquired{}, nil
+	return acquisition{}, nil
 }
 
 func locker(t *testing.T, d driver.Driver) *snib.Locker {

@@ -1,5 +1,6 @@
-// Package jobtest has what tests of backends do with a driver: wait for a lock, keep one, measure; and what they let other
-// processes do, in a [livetest.Child]: hold a lock, and contend for one that guards a file.
+// Package jobtest has what tests of backends do with a driver: they wait for a lock, keep one,
+// and measure. It also has the jobs that they give to other processes, in a [livetest.Child]:
+// hold a lock, and contend for a lock that guards a file.
 package jobtest
 
 import (
@@ -21,8 +22,8 @@ type Job struct {
 	Role string // "hold" or "contend"
 	Req  driver.Request
 
-	// Rounds is how often a contender takes the lock, with Req.Owner and the number of the round as its owner. File is
-	// what the lock guards.
+	// Rounds is how often a contender acquires the lock. The owner is Req.Owner followed by the
+	// number of the round. File is the file that the lock guards.
 	Rounds int
 	File   string
 }
@@ -39,8 +40,9 @@ func (j Job) Do(ctx context.Context, d driver.Driver) error {
 	}
 }
 
-// hold takes the lock, says "held" and the token, and renews it until the process is told to end. It says "lost" when a
-// renewal does, and then "late" and what a release answers.
+// hold acquires the lock, says "held" and the token, and renews the lease until the
+// process is told to end. When a renewal reports a loss, hold says "lost", and then
+// "late" and the result of a release.
 func (j Job) hold(ctx context.Context, d driver.Driver) error {
 	l, err := d.Acquire(ctx, j.Req)
 	if err != nil {
@@ -63,7 +65,8 @@ func (j Job) hold(ctx context.Context, d driver.Driver) error {
 	}
 }
 
-// contend takes and releases the lock many times, appends its token to the file each time, and says "done".
+// contend acquires and releases the lock many times, appends its token to the
+// file each time, and says "done".
 func (j Job) contend(ctx context.Context, d driver.Driver) error {
 	for i := range j.Rounds {
 		req := j.Req
@@ -80,8 +83,8 @@ func (j Job) contend(ctx context.Context, d driver.Driver) error {
 	return nil
 }
 
-// Append adds a token to a file in such a way that one gets lost if two do so at the same time, and none if one of them is
-// killed: it replaces the whole file.
+// Append appends a token to a file. If two processes do so at the same time, a token gets lost;
+// if one of them is killed, none does. For that, Append replaces the whole file.
 func Append(file string, token uint64) error {
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -94,7 +97,8 @@ func Append(file string, token uint64) error {
 	return os.Rename(next, file)
 }
 
-// Rising checks that a file has at least so many tokens, each greater than the one before.
+// Rising checks that a file has at least the given number of tokens,
+// each greater than the one before.
 func Rising(t testing.TB, file string, least int) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// A recorder is a test that keeps to itself whether it failed.
+// A recorder is a test that only records whether it failed.
 type recorder struct {
 	testing.TB
 	failed bool
@@ -27,8 +27,8 @@ func (r *recorder) Helper()               {}
 func (r *recorder) Errorf(string, ...any) { r.failed = true }
 func (r *recorder) Fatalf(string, ...any) { r.failed = true; runtime.Goexit() }
 
-// rising reports whether a file passes.
-func rising(t *testing.T, file string, least int) bool {
+// passesRising reports whether a file passes Rising.
+func passesRising(t *testing.T, file string, least int) bool {
 	return !fails(t, func(t testing.TB) { jobtest.Rising(t, file, least) })
 }
 
@@ -46,7 +46,7 @@ func TestRising(t *testing.T) {
 	for text, want := range map[string]bool{
 		"1\n2\n9\n":    true,
 		"1\n2\n9\n11":  true,
-		"1\n2\n":       false, // one is lost
+		"1\n2\n":       false, // one token is lost
 		"1\n2\n2\n":    false,
 		"3\n2\n9\n":    false,
 		"0\n2\n9\n":    false, // no token
@@ -56,13 +56,13 @@ func TestRising(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := rising(t, file, 3); got != want {
+		if got := passesRising(t, file, 3); got != want {
 			t.Errorf("Rising of 3 tokens in %q passes: %v, want %v", text, got, want)
 		}
 	}
 }
 
-// Contenders leave a file that passes, and one of them without a lock spoils it for the others.
+// Contenders leave a file that passes. A token that is appended without the lock makes it fail.
 func TestContend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	d := memlock.New()
@@ -82,12 +82,12 @@ func TestContend(t *testing.T) {
 	if err := jobtest.Append(file, 1); err != nil {
 		t.Fatal(err)
 	}
-	if rising(t, file, n*rounds) {
+	if passesRising(t, file, n*rounds) {
 		t.Error("Rising passes with a token that is too low at the end")
 	}
 }
 
-// A holder renews, and releases when it is told to end.
+// A holder renews its lease, and releases it when it is told to end.
 func TestHold(t *testing.T) { synctest.Test(t, testHold) }
 
 func testHold(t *testing.T) {

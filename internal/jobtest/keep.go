@@ -8,8 +8,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Keep takes a lock and renews it, as a holder does, until abandon is called: what is left then is what a process leaves that
-// was killed.
+// Keep acquires a lock and renews it, as a holder does, until abandon is called. Then the lease
+// is what a killed process leaves.
 func Keep(t testing.TB, d driver.Driver, req driver.Request) (abandon func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

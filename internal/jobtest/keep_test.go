@@ -12,7 +12,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// A lock that is kept outlives its TTL; when it is abandoned, it is not free before that is over.
+// A lock that is kept outlives its TTL. When it is abandoned, it is
+// not free before its TTL is over.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)

@@ -11,9 +11,10 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// Lapse checks that a hold which the Locker ended by itself, before its first renewal, does not
-// keep the lock taken for as long as the session lives: neither if nobody releases it, nor if its
-// Release had to wait for the LockDelay. open returns a driver of its own on the same store.
+// Lapse checks that a hold which the Locker ended by itself, before its first renewal,
+// does not keep the lock taken for as long as the session lives. That holds if nobody
+// releases it, and if its Release had to skip the store because of a LockDelay. open
+// returns a new driver on the same store.
 func Lapse(t *testing.T, open func() driver.Driver) {
 	t.Helper()
 	const maxHold, delay = 10 * time.Millisecond, 50 * time.Millisecond
@@ -46,7 +47,7 @@ func Lapse(t *testing.T, open func() driver.Driver) {
 			if err := next.Release(); err != nil {
 				t.Errorf("Release = %v", err)
 			}
-			_ = lost.Release() // it is lost
+			_ = lost.Release() // returns ErrLost
 		})
 	}
 }

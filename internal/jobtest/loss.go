@@ -10,13 +10,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// AcquireTold acquires a lease, and returns with it a channel on which its loss is told.
+// AcquireTold acquires a lease. It returns the lease, and a channel that receives its loss.
 func AcquireTold(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, <-chan error) {
 	t.Helper()
-	told := make(chan error, 2) // one more than is right
+	losses := make(chan error, 2) // one more than expected
 	req.OnLost = func(err error) {
 		select {
-		case told <- err:
+		case losses <- err:
 		default:
 		}
 	}
@@ -26,17 +26,17 @@ func AcquireTold(t testing.TB, d driver.Driver, req driver.Request) (driver.Leas
 	if err != nil {
 		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
 	}
-	return l, told
+	return l, losses
 }
 
-// AwaitLoss waits until a loss is told, and returns after how long.
-func AwaitLoss(t testing.TB, told <-chan error, within time.Duration) time.Duration {
+// AwaitLoss waits until the loss is reported, and returns how long that took.
+func AwaitLoss(t testing.TB, losses <-chan error, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
-	case err := <-told:
+	case err := <-losses:
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("OnLost was called with %v, want ErrLost", err)
 		}

@@ -11,18 +11,18 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// A Waiter is an Acquire in a goroutine of its own.
+// A Waiter is a call of Acquire in a goroutine of its own.
 type Waiter struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	// When Done is closed:
+	// Set when Done is closed.
 	Lease driver.Lease
 	Err   error
 	At    time.Time // when Acquire returned
 }
 
-// Acquiring begins an Acquire, which ends with the test at the latest.
+// Acquiring starts an Acquire, which ends with the test at the latest.
 func Acquiring(t testing.TB, d driver.Driver, req driver.Request) *Waiter {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -35,7 +35,7 @@ func Acquiring(t testing.TB, d driver.Driver, req driver.Request) *Waiter {
 	return w
 }
 
-// Waiting is Acquiring that returns when the store has the waiter in its queue.
+// Waiting is like Acquiring, but returns only when the waiter is in the store's queue.
 func Waiting(t testing.TB, d interface {
 	driver.Driver
 	driver.Inspector
@@ -54,10 +54,10 @@ func Waiting(t testing.TB, d interface {
 	return w
 }
 
-// Cancel ends the context of the Acquire.
+// Cancel cancels the context of the Acquire.
 func (w *Waiter) Cancel() { w.cancel() }
 
-// Done is closed when the Acquire has returned.
+// Done returns a channel that is closed when the Acquire has returned.
 func (w *Waiter) Done() <-chan struct{} { return w.done }
 
 // Running checks that the Acquire has not returned.
@@ -70,7 +70,7 @@ func (w *Waiter) Running(t testing.TB, when string) {
 	}
 }
 
-// End returns the error with which the Acquire ends, which it must before long.
+// End waits for the end of the Acquire, which must come soon, and returns its error.
 func (w *Waiter) End(t testing.TB) error {
 	t.Helper()
 	select {
@@ -81,7 +81,7 @@ func (w *Waiter) End(t testing.TB) error {
 	return w.Err
 }
 
-// Get returns the lease with which the Acquire must end.
+// Get waits for the end of the Acquire, which must succeed, and returns its lease.
 func (w *Waiter) Get(t testing.TB) driver.Lease {
 	t.Helper()
 	if err := w.End(t); err != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// A waiter stands in the queue, and tells how its Acquire ends.
+// A waiter is in the queue, and returns the result of its Acquire.
 func TestWaiter(t *testing.T) {
 	s := new(memlock.Store)
 	holder, other := s.Open(), s.Open()
-	ask := func(owner string) driver.Request {
+	request := func(owner string) driver.Request {
 		return driver.Request{Name: "a", Owner: owner, TTL: time.Hour}
 	}
-	held := jobtest.Acquiring(t, holder, ask("holder")).Get(t)
-	given := jobtest.Waiting(t, other, ask("given up"))
-	next := jobtest.Waiting(t, other, ask("next"))
-	given.Cancel()
-	if err := given.End(t); !errors.Is(err, context.Canceled) {
+	held := jobtest.Acquiring(t, holder, request("holder")).Get(t)
+	cancelled := jobtest.Waiting(t, other, request("given up"))
+	next := jobtest.Waiting(t, other, request("next"))
+	cancelled.Cancel()
+	if err := cancelled.End(t); !errors.Is(err, context.Canceled) {
 		t.Errorf("End = %v, want that it was cancelled", err)
 	}
-	if !fails(t, func(t testing.TB) { given.Get(t) }) {
+	if !fails(t, func(t testing.TB) { cancelled.Get(t) }) {
 		t.Error("Get of an Acquire that failed does not fail")
 	}
 	next.Running(t, "while another holds")

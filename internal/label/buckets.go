@@ -2,21 +2,21 @@ package label
 
 import "github.com/sniblock/snib"
 
-// Waits are the upper bounds of the buckets for waits, in seconds.
+// Waits returns the upper bounds of the buckets for waits, in seconds.
 func Waits() []float64 { return []float64{.001, .005, .01, .05, .1, .5, 1, 5} }
 
-// Holds are those for holds, in seconds.
+// Holds returns the upper bounds of the buckets for holds, in seconds.
 func Holds() []float64 { return []float64{.001, .01, .1, 1, 10, 60, 600, 3600} }
 
-// Latencies are those for calls to a store, in seconds.
+// Latencies returns the upper bounds of the buckets for requests to a store, in seconds.
 func Latencies() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5}
 }
 
-// Margins are those for what is left of a lease, as parts of it.
+// Margins returns the upper bounds of the buckets for margins, as fractions of the lease.
 func Margins() []float64 { return []float64{.05, .1, .2, 1.0 / 3, .4, .5, .6, .7} }
 
-// Lengths are those for queues.
+// Lengths returns the upper bounds of the buckets for queue lengths.
 func Lengths() []float64 { return []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000} }
 
 // Late reports whether a renewal was answered within the last third of its lease.

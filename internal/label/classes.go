@@ -12,13 +12,14 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Other is the class of the names that belong to no class of their own.
+// Other is the class of the names that have no class of their own.
 const Other = "other"
 
-// DefaultMax is how many classes there are at most if nothing else is asked for.
+// DefaultMax is the default for the greatest number of classes.
 const DefaultMax = 200
 
-// Class is the class of a lock's name by default: the part before the first separator that is followed by a digit.
+// Class is the default classification: it returns the part of a lock's name before the first
+// separator that is followed by a digit.
 func Class(name string) string {
 	for i := 0; i+1 < len(name); i++ {
 		if next := name[i+1]; '0' <= next && next <= '9' && isSeparator(name[i]) {
@@ -28,7 +29,7 @@ func Class(name string) string {
 	return name
 }
 
-// isSeparator reports whether b is a space or punctuation of ASCII.
+// isSeparator reports whether b is an ASCII space or punctuation character.
 func isSeparator(b byte) bool {
 	switch {
 	case b < ' ', b > '~', '0' <= b && b <= '9', 'A' <= b && b <= 'Z', 'a' <= b && b <= 'z':
@@ -37,55 +38,60 @@ func isSeparator(b byte) bool {
 	return true
 }
 
-// maxLength bounds what is read of a text for a label, in bytes.
+// maxLength bounds how much of a text becomes a label value, in bytes.
 const maxLength = 128
 
-// Clean makes a text fit to be the value of a label: Prometheus takes UTF-8 only, and an empty value for none.
+// Clean makes text a valid label value: Prometheus requires UTF-8, and treats an
+// empty value as a missing label.
 func Clean(text string) string {
-	text = strings.ToValidUTF8(text[:min(len(text), maxLength)], string(utf8.RuneError)) // also where a character was cut
+	// This also replaces a character that was cut in two.
+	text = strings.ToValidUTF8(text[:min(len(text), maxLength)], string(utf8.RuneError))
 	if text == "" {
 		return Other
 	}
 	return text
 }
 
-// Classes find the counts for a name, those of its class. There are at most so many, and those of [Other].
+// Classes finds the counts for a name, which are those of its class. It bounds the number of
+// classes; further ones share the counts of [Other].
 //
-// Each event of a hold asks, so the way from a name to the counts is remembered for some names: in a table of fixed size, where
-// the hash of a name says which entry it may have. It bounds both memory and how often a costly function is asked.
+// Each event of a hold looks up a name, so Classes caches the counts of some names, in a table of
+// fixed size that is indexed by the hash of the name. This bounds both the memory and the number
+// of calls of a costly classification function.
 type Classes[Counts any] struct {
-	of    func(name string) string
-	fresh func(class string) *Counts
-	most  int
+	classOf   func(name string) string
+	newCounts func(class string) *Counts
+	limit     int
 
 	seed   maphash.Seed
-	known  [1 << 10]atomic.Pointer[known[Counts]]
+	known  [1 << 10]atomic.Pointer[knownName[Counts]]
 	folded atomic.Uint64
 
 	mu      sync.Mutex
 	byClass map[string]*Counts
-	other   *Counts // nil until there is one
+	other   *Counts // nil until it is needed
 }
 
-// known is a name whose class was found.
-type known[Counts any] struct {
+// A knownName is a name in the cache, with the counts of its class.
+type knownName[Counts any] struct {
 	name   string
 	counts *Counts
 }
 
-// NewClasses returns the classes that a function makes of names; nil is [Class], and most 0 is [DefaultMax]. fresh returns new counts
-// for a class. A negative number is a [snib.ErrInvalid].
-func NewClasses[Counts any](of func(name string) string, most int, fresh func(class string) *Counts) (*Classes[Counts], error) {
-	if of == nil {
-		of = Class
+// NewClasses returns Classes for the classes that classOf assigns to names. A nil classOf is
+// [Class], and a limit of 0 is [DefaultMax]. newCounts returns new counts for a class. A negative
+// limit is an [snib.ErrInvalid].
+func NewClasses[Counts any](classOf func(name string) string, limit int, newCounts func(class string) *Counts) (*Classes[Counts], error) {
+	if classOf == nil {
+		classOf = Class
 	}
 	switch {
-	case most < 0:
-		return nil, fmt.Errorf("%w MaxResources: %d is negative", snib.ErrInvalid, most)
-	case most == 0:
-		most = DefaultMax
+	case limit < 0:
+		return nil, fmt.Errorf("%w MaxResources: %d is negative", snib.ErrInvalid, limit)
+	case limit == 0:
+		limit = DefaultMax
 	}
-	return &Classes[Counts]{of: of, fresh: fresh, most: most, seed: maphash.MakeSeed(), byClass: map[string]*Counts{}}, nil
+	return &Classes[Counts]{classOf: classOf, newCounts: newCounts, limit: limit, seed: maphash.MakeSeed(), byClass: map[string]*Counts{}}, nil
 }
 
 // Name returns the counts for the class of a name.
@@ -94,20 +100,20 @@ func (c *Classes[Counts]) Name(name string) *Counts {
 	if k := slot.Load(); k != nil && k.name == name {
 		return k.counts
 	}
-	counts := c.Class(c.of(name))
-	if len(name) <= driver.MaxName { // longer ones are refused, and must not take up memory
-		slot.Store(&known[Counts]{name, counts})
+	counts := c.Class(c.classOf(name))
+	if len(name) <= driver.MaxName { // longer names are refused, and must not take up memory
+		slot.Store(&knownName[Counts]{name, counts})
 	}
 	return counts
 }
 
-// Of returns the class of a name, which need not be among those that are counted.
-func (c *Classes[Counts]) Of(name string) string { return Clean(c.of(name)) }
+// Of returns the class of a name, which need not be one of those with counts.
+func (c *Classes[Counts]) Of(name string) string { return Clean(c.classOf(name)) }
 
-// Most is the greatest number of classes beside [Other].
-func (c *Classes[Counts]) Most() int { return c.most }
+// Most returns the greatest number of classes, not counting [Other].
+func (c *Classes[Counts]) Most() int { return c.limit }
 
-// Class returns the counts of a class, or those of [Other] if there are too many.
+// Class returns the counts of a class, or those of [Other] if there are too many classes.
 func (c *Classes[Counts]) Class(class string) *Counts {
 	class = Clean(class)
 	c.mu.Lock()
@@ -115,9 +121,9 @@ func (c *Classes[Counts]) Class(class string) *Counts {
 	if counts := c.byClass[class]; counts != nil {
 		return counts
 	}
-	if class != Other && len(c.byClass) < c.most {
-		class = strings.Clone(class) // not all of the name that it was cut from
-		counts := c.fresh(class)
+	if class != Other && len(c.byClass) < c.limit {
+		class = strings.Clone(class) // do not keep the whole name in memory
+		counts := c.newCounts(class)
 		c.byClass[class] = counts
 		return counts
 	}
@@ -125,15 +131,15 @@ func (c *Classes[Counts]) Class(class string) *Counts {
 		c.folded.Add(1)
 	}
 	if c.other == nil {
-		c.other = c.fresh(Other)
+		c.other = c.newCounts(Other)
 	}
 	return c.other
 }
 
-// Folded is how often a name was found to belong to [Other] because there were too many classes.
+// Folded returns how often a name was counted under [Other] because there were too many classes.
 func (c *Classes[Counts]) Folded() uint64 { return c.folded.Load() }
 
-// All returns the counts of each class.
+// All returns the counts of all classes.
 func (c *Classes[Counts]) All() []*Counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package label has the values of the labels under which metrics count what a snib.Trace is told: classes of names, bounded in
-// number, and words for why something failed. The collectors for Prometheus and for OpenTelemetry share it, so that a dashboard
-// works with both.
+// Package label provides the label values under which metrics count the events of a snib.Trace:
+// classes of names, bounded in number, and words for why something failed. The collectors for
+// Prometheus and for OpenTelemetry share it, so that a dashboard works with both.
 package label
 
 import (
@@ -17,27 +17,27 @@ type Reason int
 // The reasons.
 const (
 	Busy      Reason = iota // somebody else held the lock
-	Canceled                // the caller gave up
-	Timeout                 // the caller's deadline came
-	Invalid                 // a mistake of the caller's
+	Canceled                // the caller cancelled its context
+	Timeout                 // the caller's deadline passed
+	Invalid                 // an error of the caller
 	Closed                  // the Locker was closed
 	Regressed               // the fencing token went back
-	Backend                 // the store, or the way to it
-	Reasons   int    = iota // how many there are
+	Backend                 // the store, or the connection to it
+	Reasons   int    = iota // the number of reasons
 )
 
-// An Outcome says what a renewal came to.
+// An Outcome is the result of a renewal.
 type Outcome int
 
 // The outcomes.
 const (
 	OK       Outcome = iota
 	Refused          // the lease is over
-	Failed           // not known; it is tried again while there is time
+	Failed           // not known; the renewal is retried while there is time
 	Outcomes int     = iota
 )
 
-// An Op is what a store was asked for.
+// An Op is an operation on a store.
 type Op int
 
 // The operations.
@@ -48,7 +48,7 @@ const (
 	Ops int = iota
 )
 
-// The words are stable: alerts and dashboards name them.
+// The strings are stable: alerts and dashboards refer to them.
 
 func (r Reason) String() string {
 	return [Reasons]string{"busy", "canceled", "timeout", "invalid", "closed", "regressed", "backend"}[r]
@@ -61,14 +61,15 @@ func (o Op) String() string { return [Ops]string{"acquire", "renew", "release"}[
 // A Cause is the index of a [snib.Loss].
 type Cause int
 
-// Causes is how many there are. The last is for a loss that a later snib may know.
+// Causes is the number of causes. The last one stands for a loss that a
+// later version of snib may add.
 const Causes = 5
 
 func (c Cause) String() string {
 	return [Causes]string{string(snib.LossExpired), string(snib.LossRefused), string(snib.LossMaxHold), string(snib.LossClosed), "unknown"}[c]
 }
 
-// CauseOf returns the cause that stands for a loss.
+// CauseOf returns the cause for a loss.
 func CauseOf(loss snib.Loss) Cause {
 	for c := range Cause(Causes) {
 		if c.String() == string(loss) {
@@ -78,35 +79,35 @@ func CauseOf(loss snib.Loss) Cause {
 	return Causes - 1
 }
 
-// ReasonOf says why an Acquire with that context failed.
+// ReasonOf returns why an Acquire with the context ctx failed with err.
 func ReasonOf(ctx context.Context, err error) Reason {
-	if errors.Is(err, snib.ErrUnavailable) { // also if the caller gave up then
+	if errors.Is(err, snib.ErrUnavailable) { // even if the caller gave up during the outage
 		return Backend
 	}
 	if ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // whatever the cause is
 		err = ctx.Err()
 	}
-	is := func(targets ...error) bool {
+	isAny := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case is(snib.ErrHeld):
+	case isAny(snib.ErrHeld):
 		return Busy
-	case is(context.Canceled):
+	case isAny(context.Canceled):
 		return Canceled
-	case is(context.DeadlineExceeded):
+	case isAny(context.DeadlineExceeded):
 		return Timeout
-	case is(snib.ErrInvalid, snib.ErrKind, snib.ErrNested):
+	case isAny(snib.ErrInvalid, snib.ErrKind, snib.ErrNested):
 		return Invalid
-	case is(snib.ErrClosed):
+	case isAny(snib.ErrClosed):
 		return Closed
-	case is(snib.ErrRegressed):
+	case isAny(snib.ErrRegressed):
 		return Regressed
 	}
 	return Backend
 }
 
-// OutcomeOf says what a renewal with that error came to.
+// OutcomeOf returns the outcome of a renewal with the error err.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:

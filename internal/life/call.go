@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// Moment is how long a call may go on when the context of its caller is done: mostly it is
-	// over within a millisecond, and its outcome is better known than guessed. A call that is cut
-	// off costs a connection. The rest of CancelTimeout is for what the caller does then.
+	// Moment is how long a call may go on after the context of its caller is done. Most
+	// calls are over within a millisecond, and knowing the outcome is better than
+	// guessing it. A call that is cut off costs a connection. The rest of CancelTimeout
+	// is for what the caller does afterwards.
 	Moment = driver.CancelTimeout / 2
 
-	// Longest is how long a call may take. A server that takes longer is as good as gone.
+	// Longest is the timeout of a call. A server that takes longer counts as unavailable.
 	Longest = driver.AnswerTimeout
 
-	// Withdrawal bounds the calls that take back what a failed request may have left.
+	// Withdrawal is the timeout for cleaning up what a failed request may have left.
 	Withdrawal = time.Second
 )
 
-// Detached returns a context for calls of the server on behalf of a caller whose context is ctx:
-// it ends a [Moment] later, so that what was sent is mostly answered and the connection, which is
-// the user's, lives on; and [Longest] from now at the latest. Its cause then matches
-// [driver.ErrUnavailable], because the server has not answered, and the cause of ctx if that is
-// done.
+// Detached returns a context for a call of the server on behalf of a caller whose context is ctx.
+// It is done one [Moment] after ctx, so that most calls still get their answer and the
+// connection, which belongs to the user, survives. It is done [Longest] from now at the latest.
+// Its cause then matches [driver.ErrUnavailable], because the server has not answered, and also
+// the cause of ctx if ctx is done.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	limit := time.AfterFunc(Longest, func() {
+	callCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	longest := time.AfterFunc(Longest, func() {
 		cancel(fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, Longest))
 	})
 	stop := context.AfterFunc(ctx, func() {
-		late := time.AfterFunc(Moment, func() { cancel(unanswered(ctx)) })
-		context.AfterFunc(inner, func() { late.Stop() })
+		moment := time.AfterFunc(Moment, func() { cancel(noAnswerError(ctx)) })
+		context.AfterFunc(callCtx, func() { moment.Stop() })
 	})
-	return inner, func() { stop(); limit.Stop(); cancel(nil) }
+	return callCtx, func() { stop(); longest.Stop(); cancel(nil) }
 }
 
-// unanswered is the error of a call that was not answered before the context of its caller was
-// done.
-func unanswered(ctx context.Context) error {
+// noAnswerError is the error of a call without an answer by the time its caller gave up.
+func noAnswerError(ctx context.Context) error {
 	return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 }

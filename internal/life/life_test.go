@@ -12,14 +12,14 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// End tells all who hang on a span, waits for its goroutines, and lets none begin.
+// End ends all contexts of a span, waits for its goroutines, and lets no new one begin.
 func TestSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := life.New()
 		caller, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
-		during, drop := s.During(caller)
-		defer drop()
+		during, stop := s.During(caller)
+		defer stop()
 		var ended atomic.Bool
 		if !s.Go(func() {
 			<-s.Done()
@@ -34,7 +34,7 @@ func TestSpan(t *testing.T) {
 		calls := 0
 		last := func() {
 			calls++
-			synctest.Wait() // those who hang on the span have heard
+			synctest.Wait() // the contexts of the span are done
 			if ended.Load() || !s.Over() || s.Go(func() {}) {
 				t.Errorf("when it is called last, all have ended: %v, over: %v", ended.Load(), s.Over())
 			}
@@ -53,17 +53,18 @@ func TestSpan(t *testing.T) {
 	})
 }
 
-// A driver that was closed, or can't work, does nothing; who has no more time hears of that first.
+// A driver that was closed or can't work does nothing. The end of the
+// caller's context is reported first.
 func TestReady(t *testing.T) {
-	errEnough, errBad := errors.New("enough"), errors.New("bad")
+	errEnough, errBroken := errors.New("enough"), errors.New("bad")
 	tests := []struct {
-		name       string
-		done, over bool
-		bad, want  error
+		name          string
+		ctxDone, over bool
+		broken, want  error
 	}{
 		{name: "Ready"},
-		{name: "Done", done: true, over: true, bad: errBad, want: errEnough},
-		{name: "Bad", over: true, bad: errBad, want: errBad},
+		{name: "Done", ctxDone: true, over: true, broken: errBroken, want: errEnough},
+		{name: "Bad", over: true, broken: errBroken, want: errBroken},
 		{name: "Over", over: true, want: driver.ErrClosed},
 	}
 	for _, tt := range tests {
@@ -72,27 +73,27 @@ func TestReady(t *testing.T) {
 			defer cancel(nil)
 			s := life.New()
 			defer s.End(nil)
-			if tt.done {
+			if tt.ctxDone {
 				cancel(errEnough)
 			}
 			if tt.over {
 				s.End(nil)
 			}
-			if got := s.Ready(ctx, tt.bad); !errors.Is(got, tt.want) {
+			if got := s.Ready(ctx, tt.broken); !errors.Is(got, tt.want) {
 				t.Errorf("Ready = %v, want %v", got, tt.want)
 			}
 		})
 	}
 }
 
-// The context of a caller ends a call that hangs on a span as well, with its own cause.
+// The caller's context also ends a context from During, with its own cause.
 func TestDuring(t *testing.T) {
 	errEnough := errors.New("enough")
 	s := life.New()
 	defer s.End(nil)
 	caller, cancel := context.WithCancelCause(t.Context())
-	during, drop := s.During(caller)
-	defer drop()
+	during, stop := s.During(caller)
+	defer stop()
 	cancel(errEnough)
 	<-during.Done()
 	if got := context.Cause(during); !errors.Is(got, errEnough) {
@@ -100,15 +101,15 @@ func TestDuring(t *testing.T) {
 	}
 }
 
-// A call outlives its caller's context by a moment, and no call lasts for ever. What ends it says
-// that the server has not answered.
+// A call outlives its caller's context by one Moment, and is over after Longest at the latest.
+// Its cause says that the server has not answered.
 func TestDetached(t *testing.T) {
 	errEnough := errors.New("enough")
 	tests := []struct {
 		name   string
 		caller time.Duration // until its context is done
 		want   time.Duration
-		enough bool // the cause names that of the caller
+		enough bool // the cause matches that of the caller
 	}{
 		{"Cancelled", time.Second, time.Second + life.Moment, true},
 		{"CancelledBefore", 0, life.Moment, true},
@@ -121,8 +122,8 @@ func TestDetached(t *testing.T) {
 				began := time.Now()
 				caller, cancel := context.WithTimeoutCause(t.Context(), tt.caller, errEnough)
 				defer cancel()
-				ctx, drop := life.Detached(caller)
-				defer drop()
+				ctx, stop := life.Detached(caller)
+				defer stop()
 				<-ctx.Done()
 				if got := time.Since(began); got != tt.want {
 					t.Errorf("it ends after %v, want %v", got, tt.want)
@@ -136,14 +137,15 @@ func TestDetached(t *testing.T) {
 	}
 }
 
-// A call and what its caller does after it end within the time in which Acquire returns.
+// A call, and what its caller does afterwards, are over within the time
+// in which Acquire must return.
 func TestMoment(t *testing.T) {
 	if life.Moment >= driver.CancelTimeout {
 		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", life.Moment, driver.CancelTimeout)
 	}
 }
 
-// Who polls takes turns with all others who do.
+// All pollers that share a Pace take turns.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p life.Pace
@@ -173,35 +175,35 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// Each nth time it runs, and never twice at once.
+// The function runs every nth time, and never twice at once.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := life.New()
 		var e life.Every
 		runs := 0
 		busy := make(chan struct{})
-		note := func(times int) {
+		count := func(times int) {
 			for range times {
 				e.Note(3, s, func() { runs++; <-busy })
 			}
 			synctest.Wait()
 		}
-		note(2)
+		count(2)
 		if runs != 0 {
 			t.Errorf("%d runs after 2 of 3 times", runs)
 		}
-		note(5)
+		count(5)
 		if runs != 1 {
 			t.Errorf("%d runs at once, want 1", runs)
 		}
 		close(busy)
 		synctest.Wait()
-		note(1)
+		count(1)
 		if runs != 2 {
 			t.Errorf("%d runs, want the one that is due", runs)
 		}
 		s.End(nil)
-		note(3)
+		count(3)
 		if runs != 2 {
 			t.Errorf("%d runs, the last of them after the end of the span", runs)
 		}

@@ -9,65 +9,69 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A Line is the connection of a session, which the server ends when it is silent for too long. One goroutine has it: it makes
-// the calls for which others wait. Only that one uses Due and Make.
+// A Line is the connection of a session that the server ends after a silence. One goroutine owns
+// the line and makes the calls for which others wait. Only that goroutine uses Due and Make.
 type Line struct {
-	idle  time.Duration   // the silence that ends the session
-	life  context.Context // done when the line is over, with the reason
-	end   context.CancelCauseFunc
-	heard time.Time // before the last call that was answered
+	sessionTimeout time.Duration   // the server ends the session after this silence
+	ctx            context.Context // done when the line is over; the cause says why
+	cancel         context.CancelCauseFunc
+	lastSuccess    time.Time // when the last successful call was sent
 }
 
-// NewLine returns the line of a connection that is there now.
-func NewLine(idle time.Duration) *Line {
-	l := &Line{idle: idle, heard: time.Now()}
-	l.life, l.end = context.WithCancelCause(context.Background())
+// NewLine returns a line for a connection that has just been made.
+func NewLine(sessionTimeout time.Duration) *Line {
+	l := &Line{sessionTimeout: sessionTimeout, lastSuccess: time.Now()}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
 
-// Context is done when the line is over, with the reason as its cause.
-func (l *Line) Context() context.Context { return l.life }
+// Context returns a context that is done when the line is over. Its cause says why.
+func (l *Line) Context() context.Context { return l.ctx }
 
-// End says that the line is over, and why. Calls end, and who waits for one hears of it.
-func (l *Line) End(why error) { l.end(why) }
+// End ends the line for the given reason. It cancels the current call, and everybody who
+// waits for a call gets the reason.
+func (l *Line) End(why error) { l.cancel(why) }
 
-// Due is when the line has been silent for so long that something must be asked.
-func (l *Line) Due() time.Time { return l.heard.Add(l.idle / 3) }
+// Due returns when the line will have been silent for so long that a call must be made.
+func (l *Line) Due() time.Time { return l.lastSuccess.Add(l.sessionTimeout / 3) }
 
-// A Call is something to be done on a line.
+// A Call is a function to run on a line.
 type Call struct {
 	ctx  context.Context
 	run  func(context.Context) error
 	sent driver.Instant
-	done chan error // of one
+	done chan error // capacity 1
 }
 
-// NewCall returns a call of run for a caller whose context is ctx. It does not end with that: a call that is cut off costs
-// the connection, and with it all locks.
+// NewCall returns a call of run for a caller whose context is ctx. The call does not end with
+// ctx: a call that is cut off costs the connection, and with it all locks.
 func NewCall(ctx context.Context, run func(context.Context) error) *Call {
 	return &Call{ctx: context.WithoutCancel(ctx), run: run, done: make(chan error, 1)}
 }
 
-// A DoubtError says that what the server holds for us is not known: its connection must end.
+// A DoubtError says that it is not known what the server holds for us.
+// The connection must be closed.
 type DoubtError struct{ Err error }
 
 func (e DoubtError) Error() string { return e.Err.Error() }
 
 func (e DoubtError) Unwrap() error { return e.Err }
 
-// Make makes a call, with a context that ends when the session may have ended. It returns an error if the connection can't be
-// trusted any more: after a [DoubtError], or if broken says so of the call's context and error.
+// Make makes a call, with a context that ends when the session may have ended. It returns an
+// error if the connection can't be trusted any more: after a [DoubtError], or if broken returns
+// true for the call's context and error.
 func (l *Line) Make(c *Call, broken func(context.Context, error) bool) error {
-	// The server may end the session from heard + idle on. A tenth before, its holders must know.
-	ctx, cancel := context.WithDeadline(c.ctx, l.heard.Add(l.idle*9/10))
+	// The server may end the session sessionTimeout after lastSuccess. The holders must know
+	// a tenth of that time earlier.
+	ctx, cancel := context.WithDeadline(c.ctx, l.lastSuccess.Add(l.sessionTimeout*9/10))
 	defer cancel()
-	stop := context.AfterFunc(l.life, cancel)
-	defer stop()
+	detach := context.AfterFunc(l.ctx, cancel)
+	defer detach()
 	began := time.Now()
 	c.sent = driver.Now()
 	err := c.run(ctx)
 	if err == nil {
-		l.heard = began
+		l.lastSuccess = began
 	}
 	c.done <- err
 	if errors.As(err, new(DoubtError)) || broken(ctx, err) {
@@ -76,23 +80,24 @@ func (l *Line) Make(c *Call, broken func(context.Context, error) bool) error {
 	return nil
 }
 
-// Wait waits for the answer to a call that whoever has the line will make, and returns a moment before it was sent. When ctx is
-// done it gives up, a [Moment] later, with an error that matches [driver.ErrUnavailable] and the
-// cause of ctx. The call goes on, and the caller has to undo its outcome.
+// Wait waits for the answer to a call that the owner of the line makes. It returns a time just
+// before the call was sent. If ctx ends, Wait gives up one [Moment] later, with an error that
+// matches [driver.ErrUnavailable] and the cause of ctx. If the line ends during that Moment, the
+// error is the cause of ctx. The call may go on, and the caller has to undo its outcome.
 func (l *Line) Wait(ctx context.Context, c *Call) (driver.Instant, error) {
 	select {
 	case err := <-c.done:
 		return c.sent, err
-	case <-l.life.Done():
-		return driver.Instant{}, fmt.Errorf("%w: its session is over: %w", driver.ErrLost, context.Cause(l.life))
+	case <-l.ctx.Done():
+		return driver.Instant{}, fmt.Errorf("%w: its session is over: %w", driver.ErrLost, context.Cause(l.ctx))
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-c.done:
 		return c.sent, err
-	case <-l.life.Done():
+	case <-l.ctx.Done():
 	case <-time.After(Moment):
-		return driver.Instant{}, unanswered(ctx)
+		return driver.Instant{}, noAnswerError(ctx)
 	}
 	return driver.Instant{}, context.Cause(ctx)
 }

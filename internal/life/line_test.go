@@ -13,7 +13,8 @@ import (
 
 const idle = 30 * time.Second
 
-// A line lasts for as long as the server can't have ended its session, and is of use.
+// A line lasts as long as the server can't have ended its session, and
+// the connection can be trusted.
 func TestLine(t *testing.T) {
 	errRefused, errBroken := errors.New("refused"), errors.New("broken")
 	hang := func(ctx context.Context) error { <-ctx.Done(); return errBroken }
@@ -25,29 +26,29 @@ func TestLine(t *testing.T) {
 		calls []func(context.Context) error
 		took  time.Duration
 		due   time.Duration // from the beginning of all
-		over  error
+		err   error
 	}{
 		{name: "Answered", calls: []func(context.Context) error{answer(time.Second, nil)}, took: time.Second, due: idle / 3},
 		{name: "CountsFromSend", calls: []func(context.Context) error{answer(time.Second, nil), answer(2*time.Second, nil)},
 			took: 3 * time.Second, due: time.Second + idle/3},
 		{name: "RefusalsDontCount", calls: []func(context.Context) error{answer(time.Second, errRefused), answer(time.Second, errRefused)},
 			took: 2 * time.Second, due: idle / 3},
-		{name: "Hangs", calls: []func(context.Context) error{hang}, took: idle * 9 / 10, due: idle / 3, over: errBroken},
+		{name: "Hangs", calls: []func(context.Context) error{hang}, took: idle * 9 / 10, due: idle / 3, err: errBroken},
 		{name: "HangsAfterAnAnswer", calls: []func(context.Context) error{answer(time.Second, nil), answer(time.Second, nil), hang},
-			took: time.Second + idle*9/10, due: time.Second + idle/3, over: errBroken},
-		{name: "Doubt", calls: []func(context.Context) error{answer(0, life.DoubtError{Err: errRefused})}, due: idle / 3, over: errRefused},
+			took: time.Second + idle*9/10, due: time.Second + idle/3, err: errBroken},
+		{name: "Doubt", calls: []func(context.Context) error{answer(0, life.DoubtError{Err: errRefused})}, due: idle / 3, err: errRefused},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				l := life.NewLine(idle)
-				var over error
+				var err error
 				for _, run := range tt.calls {
-					over = l.Make(life.NewCall(t.Context(), run), func(_ context.Context, err error) bool { return errors.Is(err, errBroken) })
+					err = l.Make(life.NewCall(t.Context(), run), func(_ context.Context, err error) bool { return errors.Is(err, errBroken) })
 				}
-				if !errors.Is(over, tt.over) {
-					t.Errorf("the last call ends with %v, want %v", over, tt.over)
+				if !errors.Is(err, tt.err) {
+					t.Errorf("the last call ends with %v, want %v", err, tt.err)
 				}
 				if got := time.Since(began); got != tt.took {
 					t.Errorf("the calls took %v, want %v", got, tt.took)
@@ -60,8 +61,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Who waits for a call hears of its answer, of the end of the line, or within a moment that there is no more time: the call
-// goes on then.
+// Wait returns the answer of the call, or the reason for the end of the line. If the caller's
+// context ends, it returns within a Moment, and the call goes on.
 func TestLineWait(t *testing.T) {
 	errEnough, errGone := errors.New("enough"), errors.New("gone")
 	tests := []struct {

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// A Pace keeps all who poll for something apart from one another. Its zero value is ready, and safe for concurrent use.
+// A Pace limits the rate at which its users poll, all of them together. The zero value is ready
+// to use. It is safe for concurrent use.
 type Pace struct {
 	mu   sync.Mutex
 	next time.Time
 }
 
-// Wait waits for the caller's turn: turns are at least one interval apart, and the first is an interval from now. It returns
-// [context.Cause] if ctx is done before, and the turn is lost.
+// Wait waits for the caller's turn. Turns are at least one interval apart, and the first is one
+// interval from now. If ctx is done earlier, Wait returns [context.Cause], and the turn is lost.
 func (p *Pace) Wait(ctx context.Context, interval time.Duration) error {
 	p.mu.Lock()
 	if now := time.Now(); p.next.Before(now) {
@@ -32,14 +33,15 @@ func (p *Pace) Wait(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// Every does something in the background once in so many times. Its zero value is ready, and safe for concurrent use.
+// An Every runs a function in the background once in n times. The zero value is ready to use.
+// It is safe for concurrent use.
 type Every struct {
 	count   atomic.Int64
 	running atomic.Bool
 }
 
-// Note counts, and each nth time runs fn in a goroutine of the span, unless it runs still: then the next time has it run. It
-// does nothing when the span is over.
+// Note counts a call, and every nth time runs fn in a goroutine of s. If fn is still running
+// then, a later call runs it. If the span is over, Note does not run fn.
 func (e *Every) Note(n int64, s *Span, fn func()) {
 	if e.count.Add(1) < n || !e.running.CompareAndSwap(false, true) {
 		return

@@ -7,37 +7,37 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "the lease of a hold that was lost does not last with its session",
 		file:   "lock.go", run: "TestLostLeaseOfSession",
-		old: "	h.lapseLater()\n", new: "",
+		old: "	h.releaseAtExpiry()\n", new: "",
 	},
 	{
 		breaks: "the lease of a hold that was lost lasts for its TTL and the delay, also in a session",
 		file:   "lock.go", run: "TestLostLeaseOfSession/Delay",
-		old: "le.start.Add(le.ttl + h.locker.conf.lockDelay)", new: "le.start.Add(le.ttl)",
+		old: "le.confirmedAt.Add(le.ttl + h.locker.conf.lockDelay)", new: "le.confirmedAt.Add(le.ttl)",
 	},
 	{
 		breaks: "what an owner holds again is not released with its lost hold",
 		file:   "lock.go", run: "TestLostLeaseOfOwner",
-		old: "if !ended && !c.isOwned(le.owner, le.name) {", new: "if !ended {",
+		old: "if !ended && !c.hasOwnerHold(le.owner, le.name) {", new: "if !ended {",
 	},
 	{
 		breaks: "a lease is handed over only if the store has just confirmed it",
 		file:   "queue.go", run: "TestStaleHandOver",
-		old: "case now.Sub(le.start) < confirmInterval:", new: "case true:",
+		old: "case now.Sub(le.confirmedAt) < confirmInterval:", new: "case true:",
 	},
 	{
 		breaks: "a lease that the store does not confirm goes back to the store",
 		file:   "queue.go", run: "TestConfirmation",
-		old: "return h.cause == nil && le.start != before", new: "return h.cause == nil && (true || le.start != before)",
+		old: "return h.cause == nil && le.confirmedAt != before", new: "return h.cause == nil && (true || le.confirmedAt != before)",
 	},
 	{
 		breaks: "one confirmation serves all hand-overs of an interval",
 		file:   "queue.go", run: "TestConfirmation",
-		old: "case now.Sub(le.start) < confirmInterval:", new: "case false:",
+		old: "case now.Sub(le.confirmedAt) < confirmInterval:", new: "case false:",
 	},
 	{
 		breaks: "a request that may wait survives a short outage",
 		file:   "request.go", run: "TestOutage",
-		old: "if !again || ctx", new: "if again = false; !again || ctx",
+		old: "if !shouldRetry || ctx", new: "if shouldRetry = false; !shouldRetry || ctx",
 	},
 	{
 		breaks: "an outage does not keep an acquisition for ever",
@@ -47,7 +47,7 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "a store that is full is waited for, as a holder is",
 		file:   "internal/retry/retry.go", run: "TestOutage$/Full", pkg: ".",
-		old: "	case full:\n		o.began = asked\n", new: "",
+		old: "	case full:\n		o.began = sentAt\n", new: "",
 	},
 	{
 		breaks: "those who wait for an overloaded store do not keep it overloaded",
@@ -62,21 +62,21 @@ var coreSafetyMutants = []mutant{
 	{
 		breaks: "a local waiter learns of the outage that it waits for",
 		file:   "request.go", run: "TestOutageBehindAnother",
-		old: "		l.core.noteOutage(g, err)\n", new: "",
+		old: "		l.core.setOutage(q, err)\n", new: "",
 	},
 	{
 		breaks: "a request that must not wait is bounded",
 		file:   "request.go", run: "TestNoAnswer",
-		old: "within(ctx, driver.AnswerTimeout)", new: "within(ctx, time.Hour)",
+		old: "withLazyTimeout(ctx, driver.AnswerTimeout)", new: "withLazyTimeout(ctx, time.Hour)",
 	},
 	{
 		breaks: "nobody is told of a cancellation that nobody made",
 		file:   "request.go", run: "TestForeignContextError",
-		old: "return unanswered(driver.AnswerTimeout)", new: "return err",
+		old: "return noAnswerError(driver.AnswerTimeout)", new: "return err",
 	},
 	{
 		breaks: "a deadline ends with its parent",
 		file:   "deadline.go", run: "TestNoAnswer|TestDeadline",
-		old: "context.WithDeadline(d.parent, d.at)", new: "context.WithDeadline(context.Background(), d.at)",
+		old: "context.WithDeadline(d.parent, d.deadline)", new: "context.WithDeadline(context.Background(), d.deadline)",
 	},
 }

@@ -21,7 +21,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "an error of a leader's function is not taken for one of the campaign",
 		file:   "leader/leader.go", run: "TestEnds",
-		old: "case led || permanent(err):", new: "case permanent(err):",
+		old: "case led || isPermanent(err):", new: "case isPermanent(err):",
 	},
 	{
 		breaks: "candidates that failed together don't try again together",
@@ -46,7 +46,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "that another one leads is no error",
 		file:   "leader/leader.go", run: "TestPauses",
-		old: "return defeated, nil", new: "return defeated, err",
+		old: "return notElected, nil", new: "return notElected, err",
 	},
 	{
 		breaks: "a candidate stops at once, also in a pause",
@@ -101,7 +101,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "a candidate that others keep waiting does not campaign more and more rarely",
 		file:   "leader/leader.go", run: "TestPauses",
-		old: "case result == defeated && err != nil:", new: "case result == defeated:",
+		old: "case outcome == notElected && err != nil:", new: "case outcome == notElected:",
 	},
 	{
 		breaks: "an error of a job is not taken for a tick that another host runs",
@@ -136,7 +136,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "who has lost the leadership with the server campaigns again",
 		file:   "leader/leader.go", pkg: "redislock", run: "TestLeadersOutliveTheServer",
-		old: "		return served, err\n", new: "		return over, err\n",
+		old: "		return served, err\n", new: "		return finished, err\n",
 	},
 	{
 		breaks: "no tick is run by two hosts, with a real server as well",

@@ -30,8 +30,8 @@ var mutants = []mutant{
 	{
 		breaks: "a late answer does not revive",
 		file:   "keeper.go", run: "TestRenewalNeverRevives",
-		old: "			over = append(over, c.lose(le, le.overdue(now)))\n			continue",
-		new: "			if !le.renewing {\n				over = append(over, c.lose(le, le.overdue(now)))\n				continue\n			}\n			break",
+		old: "			ended = append(ended, c.lose(le, le.expiryError(now)))\n			continue",
+		new: "			if !le.renewing {\n				ended = append(ended, c.lose(le, le.expiryError(now)))\n				continue\n			}\n			break",
 	},
 	{
 		breaks: "a hanging renewal does not keep the others waiting",
@@ -67,22 +67,22 @@ var mutants = []mutant{
 	{
 		breaks: "a refused renewal ends the hold",
 		file:   "keeper.go", run: "TestStoreSaysLost",
-		old: "	if errors.Is(err, ErrLost) {\n		c.gone(le, err)", new: "	if false {\n		c.gone(le, err)",
+		old: "	if errors.Is(err, ErrLost) {\n		c.handleLost(le, err)", new: "	if false {\n		c.handleLost(le, err)",
 	},
 	{
 		breaks: "the end of a session ends its holds",
 		file:   "keeper.go", run: "TestSessionLoss",
-		old: "	le.ended = err\n	if le.merged", new: "	return\n	if le.merged",
+		old: "	le.lostErr = err\n	if le.mergedInto", new: "	return\n	if le.mergedInto",
 	},
 	{
 		breaks: "a lease that was lost before its grant arrived is no hold",
 		file:   "keeper.go", run: "TestSessionLoss",
-		old: "case le.ended != nil: // the", new: "case false: // the",
+		old: "case le.lostErr != nil: // the", new: "case false: // the",
 	},
 	{
 		breaks: "the loss of a lease that was merged into another ends the hold of both",
 		file:   "owner.go", run: "TestOwnerLoss",
-		old: "	le.merged = had\n", new: "",
+		old: "	le.mergedInto = existing\n", new: "",
 	},
 	{
 		breaks: "a grant that comes after its end is no hold",
@@ -92,7 +92,7 @@ var mutants = []mutant{
 	{
 		breaks: "a grant that is not used is given back",
 		file:   "locker.go", run: "TestLateGrant|TestTokenRegression",
-		old: "	if err != nil && granted != nil && !c.isOwned(req.Owner, name) {", new: "	if false {",
+		old: "	if err != nil && granted != nil && !c.hasOwnerHold(req.Owner, name) {", new: "	if false {",
 	},
 	{
 		breaks: "a grant without a token is no success",
@@ -102,22 +102,22 @@ var mutants = []mutant{
 	{
 		breaks: "a token that went back is reported",
 		file:   "locker.go", run: "TestTokenRegression",
-		old: "	return token <= seen\n", new: "	return token < seen\n",
+		old: "	return token <= last\n", new: "	return token < last\n",
 	},
 	{
 		breaks: "release works after the context of its acquire has ended",
 		file:   "locker.go", run: "TestHoldOutlives|TestReleaseTimeout",
-		old: "within(context.Background(), timeout)", new: "within(context.Background(), 0)",
+		old: "withLazyTimeout(context.Background(), timeout)", new: "withLazyTimeout(context.Background(), 0)",
 	},
 	{
 		breaks: "release is bounded",
 		file:   "locker.go", run: "TestReleaseTimeout",
-		old: "within(context.Background(), timeout)", new: "within(context.Background(), 100*timeout)",
+		old: "withLazyTimeout(context.Background(), timeout)", new: "withLazyTimeout(context.Background(), 100*timeout)",
 	},
 	{
 		breaks: "a deadline without a timer is over in time",
 		file:   "deadline.go", run: "TestDeadlineIsAContext",
-		old: "	case !time.Now().Before(d.at):\n		d.err = context.DeadlineExceeded\n", new: "",
+		old: "	case !time.Now().Before(d.deadline):\n		d.err = context.DeadlineExceeded\n", new: "",
 	},
 	{
 		breaks: "why a deadline is over does not change",
@@ -127,22 +127,22 @@ var mutants = []mutant{
 	{
 		breaks: "a deadline that is over is done",
 		file:   "deadline.go", run: "TestDeadlineIsAContext",
-		old: "		stop(d.err)\n", new: "		_ = stop\n",
+		old: "		cancel(d.err)\n", new: "		_ = cancel\n",
 	},
 	{
 		breaks: "the end of a deadline wakes who waits for it",
 		file:   "deadline.go", run: "TestDeadlineWakes",
-		old: "		d.stop()\n", new: "		_ = d.stop\n",
+		old: "		d.cancelTimer()\n", new: "		_ = d.cancelTimer\n",
 	},
 	{
 		breaks: "the hold outlives the context of its acquire",
 		file:   "lock.go", run: "TestHoldOutlives",
-		old: "l.hold.open(context.WithoutCancel(l.parent))", new: "l.hold.open(l.parent)",
+		old: "l.hold.newContext(context.WithoutCancel(l.parent))", new: "l.hold.newContext(l.parent)",
 	},
 	{
 		breaks: "release counts once",
 		file:   "lock.go", run: "TestReentrant",
-		old: "	l.releasing.Do(func() {", new: "	func(f func()) { f() }(func() {",
+		old: "	l.releaseOnce.Do(func() {", new: "	func(f func()) { f() }(func() {",
 	},
 	{
 		breaks: "the context ends before Lost is closed",
@@ -152,7 +152,7 @@ var mutants = []mutant{
 	{
 		breaks: "the context ends before Lost is found closed",
 		file:   "lock.go", run: "TestContextEndsBeforeLost",
-		old: "		if h.told {", new: "		if h.isLost() {",
+		old: "		if h.lossSignaled {", new: "		if h.isLost() {",
 	},
 	{
 		breaks: "a released context ends",
@@ -162,17 +162,17 @@ var mutants = []mutant{
 	{
 		breaks: "one goroutine of a process asks the store",
 		file:   "queue.go", run: "TestOneContender",
-		old: "	case g == nil:\n", new: "	case g != nil && !noWait:\n		c.mu.Unlock()\n		return nil, nil, nil\n	case g == nil:\n",
+		old: "	case q == nil:\n", new: "	case q != nil && !noWait:\n		c.mu.Unlock()\n		return nil, nil, nil\n	case q == nil:\n",
 	},
 	{
 		breaks: "the queue is first in first out",
 		file:   "queue.go", run: "TestOneContender",
-		old: "if w := g.queue.first; w.locker", new: "if w := g.queue.last; w.locker",
+		old: "if w := q.waiters.first; w.locker", new: "if w := q.waiters.last; w.locker",
 	},
 	{
 		breaks: "a waiter that is used again has its new options",
 		file:   "queue.go", run: "TestWaiterIsUsedAgain",
-		old: "g.spare, w.locker = w.next, l", new: "g.spare = w.next",
+		old: "q.freeList, w.locker = w.next, l", new: "q.freeList = w.next",
 	},
 	{
 		breaks: "closing ends the waits in the process",
@@ -182,47 +182,47 @@ var mutants = []mutant{
 	{
 		breaks: "the next hold has the next token",
 		file:   "queue.go", run: "TestLocalTokens",
-		old: "	le.next++\n", new: "",
+		old: "	le.nextToken++\n", new: "",
 	},
 	{
 		breaks: "a lease hands out no more tokens than it reserved",
 		file:   "queue.go", run: "TestLocalTokens",
-		old: "le.next >= le.end || le.deadline", new: "le.deadline",
+		old: "le.nextToken >= le.endToken || le.deadline", new: "le.deadline",
 	},
 	{
 		breaks: "a run ends when another process waits",
 		file:   "queue.go", run: "TestLocalRunEnds",
-		old: "return le.run.length < maxRun && now.Sub(le.run.wantedAt) < maxRunTime", new: "return true",
+		old: "return le.run.handOvers < maxRunHandOvers && now.Sub(le.run.contendedSince) < maxRunTime", new: "return true",
 	},
 	{
 		breaks: "holds that the store must know of are not handed over",
 		file:   "queue.go", run: "TestNoLocalHandOver",
-		old: "!le.hold.locker.conf.handsOver()", new: "false",
+		old: "!le.hold.locker.conf.allowsHandOver()", new: "false",
 	},
 	{
 		breaks: "a hold is not handed over to another TTL",
 		file:   "queue.go", run: "TestNoLocalHandOver",
-		old: " && c.ttl == had.ttl", new: "",
+		old: " && c.ttl == prev.ttl", new: "",
 	},
 	{
 		breaks: "a waiter that gives up passes the turn on",
 		file:   "queue.go", run: "TestTurnComesTooLate",
-		old: "		if h == nil {\n			c.pass(g)\n		}", new: "",
+		old: "		if h == nil {\n			c.advanceLocked(q)\n		}", new: "",
 	},
 	{
 		breaks: "a waiter that gives up leaves the queue",
 		file:   "queue.go", run: "TestWaitErrors|TestCancelRaces",
-		old: "		g.queue.remove(w)\n", new: "",
+		old: "		q.waiters.remove(w)\n", new: "",
 	},
 	{
 		breaks: "a lost hold passes the turn on",
 		file:   "keeper.go", run: "TestTurnIsPassedOn",
-		old: "		c.pass(le.gate)\n", new: "",
+		old: "		c.advanceLocked(le.queue)\n", new: "",
 	},
 	{
 		breaks: "a failed acquire passes the turn on",
 		file:   "locker.go", run: "TestTurnIsPassedOn",
-		old: "if g != nil && (err != nil || !l.conf.exclusive()) {", new: "if g != nil && !l.conf.exclusive() {",
+		old: "if q != nil && (err != nil || !l.conf.exclusive()) {", new: "if q != nil && !l.conf.exclusive() {",
 	},
 	{
 		breaks: "fair waiters stand in the store's queue",
@@ -232,42 +232,42 @@ var mutants = []mutant{
 	{
 		breaks: "an owner that asks again gets the same hold",
 		file:   "owner.go", run: "TestOwnerShares|TestOwnerIsIdempotent",
-		old: "	h.count++\n	return h, nil", new: "	return h, nil",
+		old: "	h.lockCount++\n	return h, nil", new: "	return h, nil",
 	},
 	{
 		breaks: "an acquisition that is given up does not free what its owner holds",
 		file:   "locker.go", run: "TestOwnerGivesUpOne",
-		old: " && !c.isOwned(req.Owner, name) {", new: " {",
+		old: " && !c.hasOwnerHold(req.Owner, name) {", new: " {",
 	},
 	{
 		breaks: "a local run ends for those who stand beside its queue",
 		file:   "queue.go", run: "TestLocalRunEndsForThoseOutside",
-		old: " && le.hold.locker.core.outside[le.name] == 0", new: "",
+		old: " && le.hold.locker.core.storeWaiters[le.name] == 0", new: "",
 	},
 	{
 		breaks: "tokens are reserved for those who can use them",
 		file:   "queue.go", run: "TestReservesNoTokens",
-		old: "		if !w.locker.conf.follows(&l.conf) {", new: "		if false {",
+		old: "		if !w.locker.conf.canTakeOver(&l.conf) {", new: "		if false {",
 	},
 	{
 		breaks: "the next holder begins when the contexts of the last one have ended",
 		file:   "queue.go", run: "TestHandOverAfterContextsEnd",
-		old: "	if ending {\n", new: "	if false {\n",
+		old: "	if contextsPending {\n", new: "	if false {\n",
 	},
 	{
 		breaks: "a slow trace delays nothing",
 		file:   "keeper.go", run: "TestSlowTrace",
-		old: "		go func() {\n			for _, t := range tell {", new: "		func() {\n			for _, t := range tell {",
+		old: "		go func() {\n			for _, report := range reports {", new: "		func() {\n			for _, report := range reports {",
 	},
 	{
 		breaks: "the cause of a context is that of its hold",
 		file:   "lock.go", run: "TestReleaseAndCauseAgree",
-		old: "		if h.isLost() { // who ended", new: "		if false { // who ended",
+		old: "		if h.isLost() {", new: "		if false { // who ended",
 	},
 	{
 		breaks: "leaked locks of several names are found",
 		file:   "locks.go", run: "TestLeakedLocks",
-		old: "losing.Do(func() { close(lost) })", new: "losing.Do(func() { close(lost); _ = ls })",
+		old: "lostOnce.Do(func() { close(lost) })", new: "lostOnce.Do(func() { close(lost); _ = ls })",
 	},
 	{
 		breaks: "durations without end do not overflow",
@@ -282,7 +282,7 @@ var mutants = []mutant{
 	{
 		breaks: "the upgrade of a shared hold does not wait for itself",
 		file:   "reentry.go", run: "TestReentryChecks",
-		old: "	case had.shared && !c.shared:", new: "	case false:",
+		old: "	case existing.shared && !c.shared:", new: "	case false:",
 	},
 	{
 		breaks: "carried holds that have ended are none",
@@ -312,12 +312,12 @@ var mutants = []mutant{
 	{
 		breaks: "the loss of one name ends the wait for the others",
 		file:   "locks.go", run: "TestAcquireAll",
-		old: "		waiting.endWith(lock.hold)\n", new: "",
+		old: "		waitScope.endWith(lock.hold)\n", new: "",
 	},
 	{
 		breaks: "memlock grants no token twice",
 		file:   "memlock/memlock.go", pkg: ".", run: "TestLocalTokens|TestAcquireAndRelease",
-		old: "driver.NextToken(s.last, time.Now())", new: "driver.NextToken(s.last, time.Now()) / 2 * 2",
+		old: "driver.NextToken(s.lastToken, time.Now())", new: "driver.NextToken(s.lastToken, time.Now()) / 2 * 2",
 	},
 	{
 		breaks: "the lease clock counts sleep",
@@ -875,8 +875,8 @@ var mutants = []mutant{
 	{
 		breaks: "mysqllock: holders know of the end of their session before the server ends it",
 		file:   "internal/life/line.go", pkg: "mysqllock", run: "TestConformanceSession/(Sever|Session)",
-		old: "l.heard.Add(l.idle*9/10)",
-		new: "l.heard.Add(l.idle*9)",
+		old: "l.lastSuccess.Add(l.sessionTimeout*9/10)",
+		new: "l.lastSuccess.Add(l.sessionTimeout*9)",
 	},
 	{
 		breaks: "mysqllock: Tx answers ErrHeld for a lock that is taken",
@@ -929,7 +929,7 @@ var mutants = []mutant{
 	{
 		breaks: "internal/life: Close waits for a driver's goroutines",
 		file:   "internal/life/life.go", run: "TestSpan",
-		old: "\t\ts.running.Wait()\n",
+		old: "		s.goroutines.Wait()\n",
 		new: "",
 	},
 	{
@@ -947,14 +947,14 @@ var mutants = []mutant{
 	{
 		breaks: "internal/life: no call of a session outlasts what is known of it",
 		file:   "internal/life/line.go", run: "TestLine$",
-		old: "l.heard.Add(l.idle*9/10)",
-		new: "l.heard.Add(l.idle)",
+		old: "l.lastSuccess.Add(l.sessionTimeout*9/10)",
+		new: "l.lastSuccess.Add(l.sessionTimeout)",
 	},
 	{
 		breaks: "internal/life: a session lives from when a call was sent that was answered, and not from the answer",
 		file:   "internal/life/line.go", run: "TestLine$",
-		old: "		l.heard = began\n",
-		new: "		l.heard = began.Add(time.Since(began))\n",
+		old: "		l.lastSuccess = began\n",
+		new: "		l.lastSuccess = began.Add(time.Since(began))\n",
 	},
 	{
 		breaks: "internal/life: a session of which it is not known what it holds is over",
@@ -995,7 +995,7 @@ var mutants = []mutant{
 	{
 		breaks: "a lease passes to a hold with another delay",
 		file:   "queue.go", run: "TestNoLocalHandOver/OtherDelay",
-		old: " && c.lockDelay == had.lockDelay",
+		old: " && c.lockDelay == prev.lockDelay",
 		new: "",
 	},
 	{

@@ -6,17 +6,17 @@ var metricsMutants = []mutant{
 	{
 		breaks: "a hold that nobody had is told to no trace",
 		file:   "queue.go", run: "TestTraceIsNotToldOfHoldsThatNobodyHad",
-		old: "	h.unseen = true\n", new: "",
+		old: "	h.unaccepted = true\n", new: "",
 	},
 	{
 		breaks: "a hold that was handed over is told of when it ends",
 		file:   "queue.go", pkg: "metrics", run: "TestWaitsAndHolds",
-		old: "	h.unseen = false\n", new: "",
+		old: "	h.unaccepted = false\n", new: "",
 	},
 	{
 		breaks: "the trace is told how many wait",
 		file:   "queue.go", run: "TestTraceTellsEachHoldOnce",
-		old: "	return g.queue.length\n", new: "	return 0\n",
+		old: "	return q.waiters.length\n", new: "	return 0\n",
 	},
 	{
 		breaks: "one more lock of a hold is told as such",
@@ -36,12 +36,12 @@ var metricsMutants = []mutant{
 	{
 		breaks: "a lease that was waited for in the queue does not count from before the wait",
 		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
-		old: "	if g == nil || !g.passed {", new: "	if g == nil || g != nil {",
+		old: "	if q == nil || !q.headWaited {", new: "	if q == nil || q != nil {",
 	},
 	{
 		breaks: "a slow trace does not shorten the lease",
 		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
-		old: "	l.conf.traces.waitStarted.tell(&e)\n	began := driver.Now()", new: "	began := driver.Now()\n	l.conf.traces.waitStarted.tell(&e)\n	_ = began",
+		old: "	l.conf.traces.waitStarted.call(&e)\n	began := driver.Now()", new: "	began := driver.Now()\n	l.conf.traces.waitStarted.call(&e)\n	_ = began",
 	},
 	{
 		breaks: "a Trace does not read the clock for itself alone",
@@ -71,7 +71,7 @@ var metricsMutants = []mutant{
 	{
 		breaks: "a million names are no million series",
 		file:   "internal/label/classes.go", pkg: "metrics", run: "TestMillionNames",
-		old: "class != Other && len(c.byClass) < c.most", new: "class != Other",
+		old: "class != Other && len(c.byClass) < c.limit", new: "class != Other",
 	},
 	{
 		breaks: "a name is counted under its own class",

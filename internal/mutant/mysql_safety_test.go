@@ -21,7 +21,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "internal/life: the end of a call says that the server has not answered, and not that somebody cancelled",
 		file:   "internal/life/call.go", run: "TestDetached",
-		old: "func() { cancel(unanswered(ctx)) }", new: "func() { cancel(nil) }",
+		old: "func() { cancel(noAnswerError(ctx)) }", new: "func() { cancel(nil) }",
 	},
 	{
 		breaks: "mysqllock: a release that timed out in a session is made up for",

@@ -1,3 +1,4 @@
-// Package readme keeps the README true. Its shell blocks are run, its Go blocks stand line for line in an example that
-// is run, and its links, and those of the other pages, lead somewhere.
+// Package readme keeps the README true. It runs the README's shell blocks. It checks that each Go
+// block is part of an example that is run, line for line. And it checks that the links of the
+// README and of the other pages lead somewhere.
 package readme

@@ -18,7 +18,7 @@ import (
 // A block is a fenced block of Markdown.
 type block struct {
 	lang string
-	line int // of its first line
+	line int // number of its first line
 	text string
 }
 
@@ -38,20 +38,21 @@ func blocks(markdown string) []block {
 	return found
 }
 
-// stands reports whether the lines of text follow one another in source, whatever their indentation.
-func stands(text, source string) bool {
-	flat := func(s string) string {
+// containsLines reports whether source contains the lines of text one after the
+// other, regardless of indentation.
+func containsLines(text, source string) bool {
+	flatten := func(s string) string {
 		lines := strings.Split(strings.TrimSpace(s), "\n")
 		for i, line := range lines {
 			lines[i] = strings.TrimSpace(line)
 		}
 		return "\n" + strings.Join(lines, "\n") + "\n"
 	}
-	return strings.Contains(flat(source), flat(text))
+	return strings.Contains(flatten(source), flatten(text))
 }
 
-// files returns the repository's Markdown and Go files by their paths. That it reads them all also tells the cache of
-// "go test" what the results here depend on.
+// files returns the repository's Markdown and Go files by their paths. Because it reads them all,
+// the test cache knows that the result depends on them.
 func files(t *testing.T, root string) (pages, sources map[string]string) {
 	t.Helper()
 	pages, sources = map[string]string{}, map[string]string{}
@@ -102,7 +103,7 @@ func TestGoBlocks(t *testing.T) {
 		switch b.lang {
 		case "go":
 			n++
-			if !slices.ContainsFunc(examples(sources), func(source string) bool { return stands(b.text, source) }) {
+			if !slices.ContainsFunc(examples(sources), func(source string) bool { return containsLines(b.text, source) }) {
 				t.Errorf("README.md:%d: the lines of this block stand in no example_*_test.go whose output is checked", b.line)
 			}
 		case "sh":
@@ -126,8 +127,9 @@ func examples(sources map[string]string) []string {
 	return found
 }
 
-// TestShellBlocks runs what the README shows, in the repository, with an empty home folder and a fresh snib. Make only
-// says what it would do: this test is a part of that.
+// TestShellBlocks runs the shell blocks of the README in the repository, with an
+// empty home directory and a freshly built snib. Make only prints what it would do,
+// because this test is a part of it.
 func TestShellBlocks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the README shows commands of a POSIX shell")
@@ -144,7 +146,7 @@ func TestShellBlocks(t *testing.T) {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SNIB_") })
 	env = append(env, "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "MAKEFLAGS=n",
 		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} { // they hang on HOME
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} { // their defaults depend on HOME
 		out, err := exec.CommandContext(ctx, "go", "env", name).Output()
 		if err != nil {
 			t.Fatalf("go env %s: %v", name, err)
@@ -163,7 +165,7 @@ func TestShellBlocks(t *testing.T) {
 		if err != nil {
 			t.Errorf("README.md:%d: %v\n%s%s", b.line, err, b.text, out)
 		}
-		// What echo is shown to say, it says.
+		// The output must contain what the echo commands print.
 		for _, m := range regexp.MustCompile(`-- echo (?:"([^"]*)"|(\w+))`).FindAllStringSubmatch(b.text, -1) {
 			if want := m[1] + m[2]; !strings.Contains(string(out), want+"\n") {
 				t.Errorf("README.md:%d: the output lacks %q:\n%s", b.line, want, out)
@@ -198,7 +200,7 @@ func links(markdown string) []string {
 	return found
 }
 
-// The checks can fail.
+// The tests below show that the checks can fail.
 
 func TestBlocks(t *testing.T) {
 	got := blocks("text\n```go\na\n\tb\n```\n\n```sh\nc\n```\n")
@@ -222,7 +224,7 @@ func TestStands(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := stands(tt.text, source); got != tt.want {
+			if got := containsLines(tt.text, source); got != tt.want {
 				t.Errorf("stands(%q) = %v, want %v", tt.text, got, tt.want)
 			}
 		})

@@ -1,4 +1,4 @@
-// Package retry is about when a store that could not serve a request is asked again.
+// Package retry decides when to retry a request that a store could not serve.
 package retry
 
 import (
@@ -9,36 +9,36 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Pauses double from the first to the longest. That is longer for a server that may be well and
-// needs nothing but fewer clients: it has no connection left, or takes so long that it may be
-// overloaded.
+// Pauses double from the first to the longest. The longest pause is longer for a server that
+// may be well and only needs fewer clients: one that has no connection left, or that takes so
+// long that it may be overloaded.
 const (
 	firstPause       = 100 * time.Millisecond
 	longestPause     = 2 * time.Second
 	longestPauseBusy = 8 * time.Second
 )
 
-// An Outage is a series of requests that a store could not serve. The zero value is one that has
-// yet to begin.
+// An Outage is a series of requests that a store could not serve. The zero value is
+// an outage that has not begun.
 type Outage struct {
-	began time.Time     // when the first of them was sent
-	pause time.Duration // the last one, without its jitter
+	began time.Time     // when the first request was sent
+	pause time.Duration // the last pause, without jitter
 }
 
-// Again reports whether a request that was sent at asked, and failed with err, is to be sent again,
-// and after which pause. It is if the store is unavailable, for [driver.RetryTimeout]; a store that
-// is only full has answered, which begins a new outage. Pauses grow and have jitter: a thousand
-// processes that wait for an overloaded store must not keep it overloaded.
-func (o *Outage) Again(asked time.Time, err error) (pause time.Duration, ok bool) {
+// Again reports whether to retry a request that was sent at sentAt and failed with err, and after
+// which pause. A request is retried while the store is unavailable, for [driver.RetryTimeout]. A
+// store that is only full has answered, so the outage begins anew. Pauses grow and have jitter: a
+// thousand processes that wait for an overloaded store must not keep it overloaded.
+func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok bool) {
 	if !errors.Is(err, driver.ErrUnavailable) {
 		return 0, false
 	}
-	took, full, longest := time.Since(asked), errors.Is(err, driver.ErrFull), longestPause
+	took, full, longest := time.Since(sentAt), errors.Is(err, driver.ErrFull), longestPause
 	switch {
-	case o.pause == 0, took > 2*driver.AnswerTimeout: // it has answered in between
-		*o = Outage{began: asked, pause: firstPause / 2}
+	case o.pause == 0, took > 2*driver.AnswerTimeout: // the store has answered in between
+		*o = Outage{began: sentAt, pause: firstPause / 2}
 	case full:
-		o.began = asked
+		o.began = sentAt
 	}
 	if full || took > driver.AnswerTimeout/2 {
 		longest = longestPauseBusy
@@ -50,15 +50,16 @@ func (o *Outage) Again(asked time.Time, err error) (pause time.Duration, ok bool
 	return o.pause/2 + rand.N(o.pause), true
 }
 
-// Rest returns the moment until which a poller must not ask again. The request that it sent at
-// asked was answered with err. The pauses are those of Again, but at most longest, and they do not
-// end while the outage lasts. It ends when err is nil.
-func (o *Outage) Rest(asked time.Time, err error, longest time.Duration) time.Time {
+// Rest returns the time until which a poller must not send another request. Its last
+// request was sent at sentAt, and answered with err. The pauses are those of Again, but at
+// most longest, and they continue as long as the outage lasts. A nil err ends the outage,
+// and Rest returns the zero time.
+func (o *Outage) Rest(sentAt time.Time, err error, longest time.Duration) time.Time {
 	if err == nil {
 		*o = Outage{}
 		return time.Time{}
 	}
-	pause, ok := o.Again(asked, err)
+	pause, ok := o.Again(sentAt, err)
 	if !ok {
 		pause = longest
 	}

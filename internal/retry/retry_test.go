@@ -10,17 +10,17 @@ import (
 	"github.com/sniblock/snib/internal/retry"
 )
 
-// A store that does not answer is given up after RetryTimeout; one that is full is not, and one
-// that answers in between begins anew.
+// Requests to a store that does not answer are retried for RetryTimeout. Requests to a full one
+// are retried longer, and an answer in between starts the time anew.
 func TestOutage(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
 	const never = 5 * time.Minute
 	tests := []struct {
 		name       string
-		takes      time.Duration // each request
+		takes      time.Duration // duration of each request
 		answer     func(after time.Duration) error
-		begin, end time.Duration // between which it is given up
+		begin, end time.Duration // retries end between these times
 	}{
 		{"Silent", 0, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 6*time.Second},
 		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 17*time.Second},
@@ -41,9 +41,9 @@ func TestOutage(t *testing.T) {
 				var outage retry.Outage
 				began := time.Now()
 				for time.Since(began) < never {
-					asked := time.Now()
+					sentAt := time.Now()
 					time.Sleep(tt.takes)
-					pause, ok := outage.Again(asked, tt.answer(time.Since(began)))
+					pause, ok := outage.Again(sentAt, tt.answer(time.Since(began)))
 					if !ok {
 						break
 					}
@@ -57,15 +57,15 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Pauses grow from a tenth of a second to a few, and no two who pause do so alike. They grow
-// further for a server that is full, or slow.
+// Pauses grow from a tenth of a second to a few seconds, and have jitter. They grow further for
+// a server that is full or slow.
 func TestPause(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
 	tests := []struct {
-		after int // failures
+		after int // number of failures
 		err   error
-		takes time.Duration // each
+		takes time.Duration // duration of each request
 		mean  time.Duration
 	}{
 		{0, silent, 0, 100 * time.Millisecond},
@@ -80,44 +80,44 @@ func TestPause(t *testing.T) {
 	}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			seen := map[time.Duration]bool{}
+			pauses := map[time.Duration]bool{}
 			for range 100 {
 				var outage retry.Outage
 				for range tt.after {
-					ask(&outage, tt.err, tt.takes)
+					fail(&outage, tt.err, tt.takes)
 				}
-				pause, ok := ask(&outage, tt.err, tt.takes)
+				pause, ok := fail(&outage, tt.err, tt.takes)
 				if !ok || pause < tt.mean/2 || pause >= tt.mean*3/2 {
 					t.Errorf("after %d times %v: pause %v, %v, want about %v", tt.after, tt.err, pause, ok, tt.mean)
 				}
-				seen[pause] = true
+				pauses[pause] = true
 			}
-			if len(seen) < 50 {
-				t.Errorf("after %d times %v: %d different pauses in 100", tt.after, tt.err, len(seen))
+			if len(pauses) < 50 {
+				t.Errorf("after %d times %v: %d different pauses in 100", tt.after, tt.err, len(pauses))
 			}
 		})
 	}
 }
 
-// A poller asks less and less often, down to the rate that it names. It starts again when the store
-// has answered.
+// A poller sends fewer and fewer requests, down to the rate that it sets. It starts
+// anew once the store has answered.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = time.Second
 		silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 		var outage retry.Outage
 		for round := range 2 {
-			asked, began := 0, time.Now()
+			requests, began := 0, time.Now()
 			for time.Since(began) < 2*driver.RetryTimeout {
 				rest := time.Until(outage.Rest(time.Now(), silent, longest))
-				if first := asked == 0; rest <= 0 || rest > longest || first && rest > longest/5 {
-					t.Fatalf("round %d: rest %v after %d requests", round, rest, asked+1)
+				if first := requests == 0; rest <= 0 || rest > longest || first && rest > longest/5 {
+					t.Fatalf("round %d: rest %v after %d requests", round, rest, requests+1)
 				}
-				asked++
+				requests++
 				time.Sleep(rest)
 			}
-			if least := int(2 * driver.RetryTimeout / longest); asked < least || asked > least+20 {
-				t.Errorf("round %d: asked %d times, want little more than %d", round, asked, least)
+			if least := int(2 * driver.RetryTimeout / longest); requests < least || requests > least+20 {
+				t.Errorf("round %d: asked %d times, want little more than %d", round, requests, least)
 			}
 			if !outage.Rest(time.Now(), nil, longest).IsZero() {
 				t.Error("it rests although the store has answered")
@@ -126,8 +126,8 @@ func TestRest(t *testing.T) {
 	})
 }
 
-// ask makes a request that fails.
-func ask(o *retry.Outage, err error, takes time.Duration) (time.Duration, bool) {
+// fail makes a request that fails, and returns the result of Again.
+func fail(o *retry.Outage, err error, takes time.Duration) (time.Duration, bool) {
 	asked := time.Now()
 	time.Sleep(takes)
 	return o.Again(asked, err)
