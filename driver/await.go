@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// Await is the waiting loop of drivers whose store notifies: it calls try until that grants, fails, or ctx is done.
+// Await is the waiting loop of drivers whose store sends notifications: it calls try until try
+// succeeds, try fails, or ctx is done.
 //
-// The caller subscribes to hints before it calls Await, so that no notification falls between try and sleep. A try that
-// finds the lock taken returns [ErrHeld] (wrapped or not) and how long to sleep at most, such as the rest of the
-// holder's lease; a hint only shortens the sleep, so a lost one costs time and not liveness. Sleeps that are not
-// positive become a millisecond.
+// The caller subscribes to hints before it calls Await, so that no notification is missed
+// between try and the sleep. A try that finds the lock taken returns [ErrHeld] (wrapped or not)
+// and the longest time to sleep, such as the rest of the holder's lease. A hint only shortens
+// the sleep, so a lost hint costs time and not liveness. A sleep that is not positive becomes a
+// millisecond.
 //
-// When ctx is done Await returns [context.Cause], after try, if it runs, has returned.
+// When ctx is done, Await returns [context.Cause]; if try is running, it waits for try to
+// return first.
 func Await[T any](ctx context.Context, hints <-chan struct{}, try func(context.Context) (T, time.Duration, error)) (T, error) {
 	var none T
 	timer := time.NewTimer(0)

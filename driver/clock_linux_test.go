@@ -6,25 +6,28 @@ import (
 	"time"
 )
 
-// A machine has clocks that are read one after the other, and things happen to it in between.
+// A machine simulates clocks that are read one after the other, and events that happen between
+// the readings.
 type machine struct {
-	ran     time.Duration // by Go's clock
-	slept   time.Duration
-	stepped time.Duration // the wall clock, by hand
-	asked   int           // how often the boot clock was read
-	events  []event       // one before each reading to come; nil for nothing
-	shown   time.Duration // by the last call of check
+	ran       time.Duration // time by Go's clock
+	slept     time.Duration
+	stepped   time.Duration // how far the wall clock was set by hand
+	bootReads int           // how often the boot clock was read
+	events    []event       // one before each of the next readings; nil for nothing
+	lastShown time.Duration // the result of the last call of check
 }
 
-// An event happens to a machine between two readings, while somebody may use the same cache.
+// An event happens to a machine between two readings, while another goroutine may use the same
+// cache.
 type event func(m *machine, c *bootCache)
 
 func run(d time.Duration) event   { return func(m *machine, _ *bootCache) { m.ran += d } }
 func sleep(d time.Duration) event { return func(m *machine, _ *bootCache) { m.slept += d } }
 func step(d time.Duration) event  { return func(m *machine, _ *bootCache) { m.stepped += d } }
 
-// another goroutine reads the clock after e, and everything is as it would be for itself.
-func another(e event) event {
+// readByAnother returns e followed by a reading of the clock in another goroutine, which no
+// events disturb.
+func readByAnother(e event) event {
 	return func(m *machine, c *bootCache) {
 		e(m, c)
 		rest := m.events
@@ -34,8 +37,8 @@ func another(e event) event {
 	}
 }
 
-// booted is what the boot clock shows in truth.
-func (m *machine) booted() time.Duration { return 3*time.Hour + m.ran + m.slept }
+// bootTime returns the true time of the boot clock.
+func (m *machine) bootTime() time.Duration { return 3*time.Hour + m.ran + m.slept }
 
 // now reads the clock as Now does.
 func (m *machine) now(c *bootCache) Instant {
@@ -50,34 +53,35 @@ func (m *machine) now(c *bootCache) Instant {
 			e(m, c)
 		}
 	}
-	clocks := func() (passed, wall time.Duration) {
+	readClocks := func() (elapsed, wall time.Duration) {
 		next()
 		wall = 1e9*time.Second + m.ran + m.slept + m.stepped
 		next()
 		return m.ran, wall
 	}
-	return c.now(clocks, func() time.Duration {
+	return c.now(readClocks, func() time.Duration {
 		next()
-		m.asked++
-		return m.booted()
+		m.bootReads++
+		return m.bootTime()
 	})
 }
 
 // check reads the clock and compares it with the truth.
 func (m *machine) check(t *testing.T, c *bootCache, what ...any) (ok bool) {
 	t.Helper()
-	from := max(m.booted()-2*tolerance, m.shown) // it does not go back either
+	from := max(m.bootTime()-2*tolerance, m.lastShown) // nor may it go back
 	got := time.Duration(m.now(c).mono) - origin
-	if got < from || got > m.booted() {
-		t.Errorf("%v: the clock shows %v, want %v to %v", what, got, from, m.booted())
+	if got < from || got > m.bootTime() {
+		t.Errorf("%v: the clock shows %v, want %v to %v", what, got, from, m.bootTime())
 		return false
 	}
-	m.shown = got
+	m.lastShown = got
 	return true
 }
 
-// No sleep is missed, and no reading is later than its moment, whatever happens between any two readings of a clock: all ways in
-// which up to three things can happen in the course of three calls.
+// TestBootCache checks that no sleep is missed and no reading is later than its moment,
+// whatever happens between any two readings of a clock. It tries all ways in which up to three
+// events can happen in the course of three calls.
 func TestBootCache(t *testing.T) {
 	const slots = 15 // a call reads five clocks at most
 	events := []struct {
@@ -87,7 +91,7 @@ func TestBootCache(t *testing.T) {
 		{"run 10µs", run(10 * time.Microsecond)}, {"run 500µs", run(500 * time.Microsecond)}, {"run 10ms", run(10 * time.Millisecond)},
 		{"sleep 500µs", sleep(500 * time.Microsecond)}, {"sleep 10ms", sleep(10 * time.Millisecond)},
 		{"step 10ms", step(10 * time.Millisecond)}, {"step -7ms", step(-7 * time.Millisecond)},
-		{"sleep 10ms, another", another(sleep(10 * time.Millisecond))},
+		{"sleep 10ms, another", readByAnother(sleep(10 * time.Millisecond))},
 	}
 	try := func(at, which [3]int) bool {
 		m, c := new(machine), new(bootCache)
@@ -103,7 +107,7 @@ func TestBootCache(t *testing.T) {
 		return true
 	}
 	for a := range slots {
-		for b := range a + 1 { // b and c may be where a is, which leaves out one or two
+		for b := range a + 1 { // b and c may equal a, which leaves out one or two events
 			for c := range b + 1 {
 				for n := range len(events) * len(events) * len(events) {
 					if !try([3]int{a, b, c}, [3]int{n % len(events), n / len(events) % len(events), n / len(events) / len(events)}) {
@@ -115,7 +119,7 @@ func TestBootCache(t *testing.T) {
 	}
 }
 
-// The boot clock is asked as rarely as it may be.
+// The boot clock is read no more often than necessary.
 func TestBootCacheAsks(t *testing.T) {
 	const call = time.Microsecond
 	tests := []struct {
@@ -139,19 +143,20 @@ func TestBootCacheAsks(t *testing.T) {
 				tt.then(m, c)
 			}
 			m.ran += tt.wait
-			m.asked = 0
+			m.bootReads = 0
 			for range 100 {
 				m.ran += call
 				m.check(t, c)
 			}
-			if m.asked != tt.want {
-				t.Errorf("the boot clock was read %d times in 100 calls, want %d", m.asked, tt.want)
+			if m.bootReads != tt.want {
+				t.Errorf("the boot clock was read %d times in 100 calls, want %d", m.bootReads, tt.want)
 			}
 		})
 	}
 }
 
-// A sleep that somebody makes up for by setting the wall clock back is seen when the machine has run for maxAge.
+// A sleep that is hidden by setting the wall clock back is noticed once the machine has run for
+// maxAge.
 func TestBootCacheAge(t *testing.T) {
 	m, c := new(machine), new(bootCache)
 	m.check(t, c)
@@ -161,7 +166,7 @@ func TestBootCacheAge(t *testing.T) {
 	m.check(t, c, "a sleep that the wall clock does not show")
 }
 
-// A bubble that comes beyond the present leaves nothing behind that others rely on.
+// A bubble whose time passes the present leaves nothing behind that others rely on.
 func TestNowBesideOldBubble(t *testing.T) {
 	before := Now()
 	synctest.Test(t, func(*testing.T) {
@@ -178,7 +183,7 @@ func TestNowBesideOldBubble(t *testing.T) {
 	}
 }
 
-// Outside a bubble the clock runs with the real one.
+// Outside a bubble, the clock runs at the speed of the real one.
 func TestNowRuns(t *testing.T) {
 	const pause = 5 * time.Millisecond
 	began, start := time.Now(), Now()
@@ -188,18 +193,18 @@ func TestNowRuns(t *testing.T) {
 	}
 }
 
-// Now shows what the boot clock does, whether it asks it or not.
+// Now returns the time of the boot clock, whether or not it reads that clock.
 func TestNowIsTheBootClock(t *testing.T) {
 	for range 1000 {
-		from := bootClock() - 2*tolerance
+		from := readBootClock() - 2*tolerance
 		got := time.Duration(Now().mono) - origin
-		if most := bootClock(); got < from || got > most {
+		if most := readBootClock(); got < from || got > most {
 			t.Fatalf("Now shows %v, want %v to %v", got, from, most)
 		}
 	}
 }
 
-// Where there are two readings, the one that ends a lease first counts.
+// If there are two readings, the one that ends a lease first counts.
 func TestTwoReadings(t *testing.T) {
 	start := Instant{mono: int64(time.Hour), wall: int64(time.Hour)}
 	end := start.Add(time.Minute)

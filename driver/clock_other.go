@@ -9,6 +9,7 @@ func Now() Instant {
 	now := time.Now()
 	return Instant{
 		mono: int64(origin + now.Sub(epoch)),
-		wall: int64(origin + now.Round(0).Sub(epoch.Round(0))), // Round strips the monotonic reading
+		// Round strips the monotonic reading.
+		wall: int64(origin + now.Round(0).Sub(epoch.Round(0))),
 	}
 }

@@ -1,10 +1,12 @@
-// Package driver is the contract between snib and the stores that it locks in.
+// Package driver is the contract between snib and the stores that keep its locks.
 //
-// A backend implements [Driver], [Lease] and [Inspector]; users never call them, package snib does. The sentences with
-// MUST below are checked by the conformance suite in driver/drivertest, case by case.
+// A backend implements [Driver], [Lease] and [Inspector]. Package snib calls them; its users
+// never do. The conformance suite in driver/drivertest checks the sentences with MUST below,
+// case by case.
 //
-// The contract grows by fields of [Request], [Grant], [Renewal] and [Info] whose zero values mean "as before", and
-// never by optional interfaces, so that a wrapper (fault injection, metrics, a network) does not lose an ability.
+// The contract grows by fields of [Request], [Grant], [Renewal] and [Info] whose zero values
+// mean "as before", and never by optional interfaces, so that a wrapper (fault injection,
+// metrics, a network) does not lose an ability.
 package driver
 
 import (
@@ -16,90 +18,106 @@ import (
 
 // A Driver takes leases in one store. It is safe for concurrent use.
 //
-// A driver is not reentrant: two requests with different owners MUST exclude each other also when they come through the
-// same driver, the same connection and the same session.
+// A driver is not reentrant: two requests with different owners MUST exclude each other also
+// when they come through the same driver, the same connection and the same session.
 //
-// Errors are returned raw: the core adds operation, name and backend. An error MUST NOT contain a secret.
+// Errors are returned raw: the core adds operation, name and backend. An error MUST NOT contain
+// a secret.
 type Driver interface {
-	// Info says what this driver promises. It is constant, and known without asking the store.
+	// Info returns what this driver promises. It is constant, and known without asking the
+	// store.
 	Info() Info
 
-	// Acquire takes a lease, waiting by the backend's own means until it is granted or ctx is done. With
-	// [Request.NoWait] it answers [ErrHeld] at once if the lock is taken.
+	// Acquire takes a lease. It waits by the backend's own means until the lease is granted or
+	// ctx is done. With [Request.NoWait] it returns [ErrHeld] at once if the lock is taken.
 	//
-	// Acquire MUST NOT grant once ctx is done. It then returns an error that matches [context.Cause] within
-	// [CancelTimeout], also when the store hangs. The error matches [ErrUnavailable] as well if the last thing that
-	// Acquire knew of the store was an outage, or that it grants nothing to anybody.
+	// Acquire MUST NOT grant once ctx is done. It then returns an error that matches
+	// [context.Cause] within [CancelTimeout], also when the store hangs. The error matches
+	// [ErrUnavailable] as well if the store, when Acquire last knew its state, was out of reach
+	// or granted nothing to anybody.
 	//
-	// When Acquire fails for whatever reason it MUST have withdrawn the request: neither a lease nor a place in a queue
-	// stays behind, even if that takes a detached, bounded call of its own. If the store does not answer within
-	// CancelTimeout, that call goes on in the background. What a dead store keeps from being withdrawn lapses within
-	// one TTL.
+	// When Acquire fails for whatever reason it MUST have withdrawn the request: neither a
+	// lease nor a place in a queue stays behind, even if that takes a detached, bounded call of
+	// its own. If the store does not answer within CancelTimeout, that call goes on in the
+	// background. If the store is dead and the request can't be withdrawn, it lapses within one
+	// TTL.
 	//
 	// A failure that a later attempt may not see (a refused or reset connection, no answer, too
 	// many connections, a server that starts) matches ErrUnavailable, and [ErrFull] as well if
-	// there are too many connections. The core retries it for [RetryTimeout], or without a limit,
-	// if the request may wait. A connection from a pool that turns out to be stale is no failure:
-	// the driver uses another one, at once.
+	// there are too many connections. If the request may wait, the core retries after such a
+	// failure: for [RetryTimeout], or without a limit after ErrFull. A pooled connection that
+	// turns out to be stale is no failure: the driver uses another one, at once.
 	//
-	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease, it is granted again with
-	// the same token, for the TTL of the new request and with a Start of its own; where the tenure is a lease, through
-	// whatever driver. So an acquisition whose answer was lost is simply asked again.
+	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease,
+	// it is granted again with the same token, for the TTL of the new request and with a Start
+	// of its own; where the tenure is a lease, through any driver. So if the answer to an
+	// acquisition is lost, the caller simply acquires again.
 	//
-	// After Close it returns [ErrClosed], as do the calls that waited at that moment.
+	// After Close, Acquire returns [ErrClosed]. So do the calls that are waiting when Close is
+	// called.
 	Acquire(ctx context.Context, req Request) (Lease, error)
 
-	// Renew asks the store to let each lease last one TTL from now, and gives one answer for each, in order. A batch is
-	// one round trip where the backend can do it. All leases come from this driver.
+	// Renew asks the store to extend each lease to one TTL from now. It returns one answer for
+	// each lease, in order. A batch is one round trip where the backend can do it. All leases
+	// come from this driver.
 	//
-	// Renew MUST NOT revive: a lease that has ended, by expiry, release or force, is answered with [ErrLost], also when
-	// nobody has taken the lock since. Any other error means that the outcome is not known; the caller asks again while
-	// there is time. Renew MUST return soon after ctx is done.
+	// Renew MUST NOT revive: a lease that has ended, by expiry, release or force, is answered
+	// with [ErrLost], also when nobody has taken the lock since. Any other error means that the
+	// outcome is not known; the caller renews again while there is time. Renew MUST return soon
+	// after ctx is done.
 	Renew(ctx context.Context, due []Lease) []Renewal
 
-	// Close frees what the driver holds of the store's client side. Leases that were not released lapse by themselves
-	// or, where the tenure is a session, end. Close may be called more than once.
+	// Close frees the resources that the driver uses on the client side. Leases that were not
+	// released lapse by themselves or, where the tenure is a session, end. Close may be called
+	// more than once.
 	Close() error
 }
 
 // A Lease is the store's grant behind a hold.
 type Lease interface {
-	// Grant is what the store said when it granted the lease. It does not change.
+	// Grant returns what the store said when it granted the lease. It does not change.
 	Grant() Grant
 
-	// Release gives the lease up. It MUST NOT free a lock that meanwhile belongs to another owner. A lease that had
-	// ended before is answered with [ErrLost]. Calling it again is harmless; after a first success it answers nil.
+	// Release gives the lease up. It MUST NOT free a lock that meanwhile belongs to another
+	// owner. A lease that had ended before is answered with [ErrLost]. Calling Release again is
+	// harmless; after a first success it returns nil.
 	Release(ctx context.Context) error
 }
 
-// An Inspector answers the questions of people about a store. Every driver implements it, and every wrapper of drivers
-// forwards it.
+// An Inspector answers people's questions about a store. Every driver implements it, and every
+// wrapper of drivers forwards it.
 type Inspector interface {
-	// Status tells who holds a lock and who waits for it. A lock that nobody holds has a Status without Holders.
+	// Status returns who holds a lock and who waits for it. A lock that nobody holds has a
+	// Status without Holders.
 	Status(ctx context.Context, name string) (Status, error)
 
-	// List calls yield for each lock that is held or waited for and whose name starts with prefix, in the order of
-	// names where the store has one, until yield returns false. It MUST NOT hold the store up, and where the store
-	// gives locks in pages it takes memory for a page and not for all. What is taken or freed meanwhile is seen or not; a store
-	// that is being reorganised may show a lock twice.
+	// List calls yield for each lock that is held or waited for and whose name starts with
+	// prefix, in the order of names where the store has one, until yield returns false. It MUST
+	// NOT hold the store up. Where the store returns locks in pages, List takes memory for one
+	// page and not for all locks. A lock that is taken or freed meanwhile may or may not be
+	// seen; a store that is being reorganised may show a lock twice.
 	List(ctx context.Context, prefix string, yield func(Status) bool) error
 
-	// Break frees the hold of the given owner and token by force: compare and free, in one atomic step. If that hold
-	// has ended in the meantime it answers [ErrLost] and frees nothing. The former holder's next renewal is refused.
+	// Break frees the hold of the given owner and token by force: it compares and frees in one
+	// atomic step. If that hold has ended in the meantime, Break returns [ErrLost] and frees
+	// nothing. The former holder's next renewal is refused.
 	Break(ctx context.Context, name, owner string, token uint64) error
 }
 
-// A Request says what to acquire. The zero values of all fields but Name, Owner and TTL ask for the plain case: an
-// exclusive lock, waited for.
+// A Request says what to acquire. The zero values of all fields but Name, Owner and TTL ask for
+// the plain case: an exclusive lock, and to wait for it.
 type Request struct {
-	// Name of the lock: 1 to 512 bytes of UTF-8 without NUL, checked by the core ([CheckName]). A driver escapes or
-	// hashes what its store can't take; it MUST NOT reject a name, fold its case, or let two names share a lock.
+	// Name of the lock: 1 to 512 bytes of UTF-8 without NUL, checked by the core ([CheckName]).
+	// A driver escapes or hashes what its store can't take; it MUST NOT reject a name, fold its
+	// case, or let two names share a lock.
 	Name string
 
-	// Owner identifies this acquisition, unique over all processes and time unless the caller chose it.
+	// Owner identifies this acquisition. It is unique over all processes and time unless the
+	// caller chose it.
 	Owner string
 
-	// TTL is how long the lease outlives a holder that died. It is positive and within Info's range.
+	// TTL is how long the lease outlives a holder that died. It is positive and within Info's
+	// range.
 	TTL time.Duration
 
 	// NoWait asks for ErrHeld instead of waiting.
@@ -108,54 +126,59 @@ type Request struct {
 	// Fair asks for strict order of arrival among all waiters of the name, over all processes.
 	Fair bool
 
-	// Shared asks for the read side: many shared leases, or one that is not shared. Waiting for the write side MUST NOT
-	// starve behind a stream of readers.
+	// Shared asks for the read side: many shared leases, or one that is not shared. Waiting for
+	// the write side MUST NOT starve behind a stream of readers.
 	Shared bool
 
-	// Slots, if positive, makes the name a semaphore of that many leases. All contenders must name the same number
-	// while anybody holds it; another number, or a request of another kind, is [ErrKind].
+	// Slots, if positive, makes the name a semaphore of that many leases. While anybody holds
+	// it, all contenders must give the same number; another number, or a request of another
+	// kind, is [ErrKind].
 	Slots int
 
-	// MinHold keeps the lock taken, after Release, until it has been held this long by the store's clock. Release
-	// itself does not wait.
+	// MinHold keeps the lock taken, after Release, until it has been held this long by the
+	// store's clock. Release itself does not wait.
 	MinHold time.Duration
 
-	// Tokens is how many consecutive fencing tokens the caller can use, for holds that it hands over by itself under
-	// this one lease. 0 and 1 ask for one. A driver that can't reserve grants one.
+	// Tokens is how many consecutive fencing tokens the caller can use, for holds that it hands
+	// over by itself under this one lease. 0 and 1 ask for one. A driver that can't reserve
+	// tokens grants one.
 	Tokens int
 
 	// Inherit asks for Grant.File, where the backend has it.
 	Inherit bool
 
-	// Detached asks for a lease that outlives the process that took it: only its TTL, Release or Break ends it. A
-	// backend that frees the leases of dead processes early MUST NOT do so with this one. ErrInvalid where the tenure
-	// is a session.
+	// Detached asks for a lease that outlives the process that took it: only its TTL, Release
+	// or Break ends it. A backend that frees the leases of dead processes early MUST NOT do so
+	// with this one. It is [ErrInvalid] where the tenure is a session.
 	Detached bool
 
-	// Begun is a moment just before the call of Acquire, if the caller has read the clock for itself; else it is zero. A driver may take
-	// it for Grant.Start if it grants at once, which spares it a reading. What delays the call on its way MUST set it to zero.
+	// Begun is a moment just before the call of Acquire, if the caller has already read the
+	// clock; else it is zero. A driver that grants at once may use it as Grant.Start, which
+	// saves a reading of the clock. A wrapper that delays the call MUST set it to zero.
 	Begun Instant
 
-	// OnLost, if not nil, is called at most once, when the driver learns, other than by an answer of Renew or Release,
-	// that the store or the session has ended the lease: by force, by expiry, or with its connection. The error matches
-	// [ErrLost]. A Release is no loss. With [Info.TellsLoss] the driver MUST call it soon after a Break.
+	// OnLost, if not nil, is called at most once, when the driver learns, other than by an
+	// answer of Renew or Release, that the store or the session has ended the lease: by force,
+	// by expiry, or with its connection. The error matches [ErrLost]. A Release is no loss.
+	// With [Info.TellsLoss] the driver MUST call it soon after a Break.
 	//
-	// The call may come before Acquire has returned. OnLost returns at once and does not call the driver, so the driver
-	// may call it with a mutex of its own held. If an owner asks again for what it holds, each of its requests is told.
+	// The call may come before Acquire has returned. OnLost returns at once and does not call
+	// the driver, so the driver may call it while it holds a mutex of its own. If an owner
+	// acquires again what it holds, OnLost of each of its requests is called.
 	OnLost func(error) `json:"-"` // tests send requests to other processes
 
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
 
-	// LockDelay is the last part of TTL, for which the lock stays taken after the end of a hold
-	// that was lost. The core sees to that, and most drivers ignore it. A driver that ends a lease
-	// before its TTL because a connection was lost, and would then free the lock, frees it after
-	// this time.
+	// LockDelay is the last part of TTL: for this time the lock stays taken after the end of a
+	// hold that was lost. The core takes care of that, and most drivers ignore LockDelay. A
+	// driver that ends a lease before its TTL because a connection was lost, and would then
+	// free the lock, frees it only after this time.
 	LockDelay time.Duration
 }
 
-// Check reports, as an error that matches [ErrInvalid], what is wrong with a request whatever the backend. The name is the core's
-// affair: [CheckName].
+// Check reports, as an error that matches [ErrInvalid], what is wrong with a request on any
+// backend. It does not check the name; the core does, with [CheckName].
 func (r Request) Check() error {
 	switch {
 	case r.TTL <= 0:
@@ -168,43 +191,47 @@ func (r Request) Check() error {
 	return nil
 }
 
-// A Holder describes a holding or waiting process to people. Nothing in it is used to decide anything.
+// A Holder describes a holding or waiting process to people. No decision depends on it.
 type Holder struct {
 	Host  string
 	PID   int
 	Label string // free text, such as the command that runs under the lock
 }
 
-// A Grant is what the store gave. Its zero values are those of a driver that knows nothing of the field.
+// A Grant is what the store gave. A field that the driver knows nothing of has its zero value.
 type Grant struct {
-	// Token is the fencing token, at least 1 unless Info.Fencing is FencingNone. It MUST be greater than every token
-	// granted before for the same name, through any driver, and greater than the reserved ones.
+	// Token is the fencing token, at least 1 unless Info.Fencing is FencingNone. It MUST be
+	// greater than every token granted before for the same name, through any driver, and
+	// greater than the reserved ones.
 	Token uint64
 
 	// Tokens is how many consecutive tokens, from Token on, belong to this lease. 0 means 1.
 	Tokens int
 
-	// Start is our clock just before the request was sent that led to the grant: a moment at or before that at which
-	// the store's TTL began to run. It MUST NOT be later.
+	// Start is our clock just before the request was sent that led to the grant: a moment at or
+	// before the one at which the store's TTL began to run. It MUST NOT be later.
 	Start Instant
 
-	// TTL is the lease's length counted from Start, if the store made it other than asked for (a session's timeout).
-	// Zero means Request.TTL.
+	// TTL is the lease's length counted from Start, if the store chose another length than the
+	// request asked for (a session's timeout). Zero means Request.TTL.
 	TTL time.Duration
 
 	// Wanted is closed once another process waits for this lock; nil if the backend can't tell.
 	Wanted <-chan struct{}
 
-	// File keeps the lock taken, when a child process inherits it, until the last process that has it is gone; nil
-	// unless Request.Inherit was set and the backend can do it. It belongs to the lease, which closes it.
+	// File keeps the lock taken when a child process inherits it, until the last process that
+	// has it is gone. It is nil unless Request.Inherit was set and the backend can do it. It
+	// belongs to the lease, which closes it.
 	File *os.File
 }
 
 // A Renewal is the answer to the renewal of one lease. Its zero value is not a success.
 type Renewal struct {
-	// Start is our clock just before the request was sent, as in Grant. Set if, and only if, Err is nil.
+	// Start is our clock just before the request was sent, as in Grant. It is set if, and only
+	// if, Err is nil.
 	Start Instant
 
-	// Err is nil if the lease lasts its TTL from Start; it matches ErrLost if the lease has ended for certain.
+	// Err is nil if the lease lasts its TTL from Start; it matches ErrLost if the lease has
+	// certainly ended.
 	Err error
 }

@@ -107,7 +107,8 @@ func TestAwait(t *testing.T) {
 			return 7, 0, nil
 		}
 		began := time.Now()
-		time.AfterFunc(time.Second, func() { hints <- struct{}{} }) // shortens the first sleep; the second has its length
+		// The hint shortens the first sleep; the second has its full length.
+		time.AfterFunc(time.Second, func() { hints <- struct{}{} })
 		got, err := driver.Await(t.Context(), hints, try)
 		if want := time.Second + time.Minute; got != 7 || err != nil || time.Since(began) != want {
 			t.Errorf("Await = %d, %v after %v, want 7, nil after %v", got, err, time.Since(began), want)

@@ -2,7 +2,8 @@ package driver
 
 import "time"
 
-// Info states what a driver promises. The core refuses, when a Locker is built, what is asked for beyond it.
+// Info states what a driver promises. When a Locker is built, the core refuses options that
+// need more than that.
 type Info struct {
 	// Backend names the store in errors, logs and metrics: "sqlite", "redis".
 	Backend string
@@ -11,29 +12,32 @@ type Info struct {
 	Fencing  Fencing
 	Fairness Fairness
 
-	Shared bool // Request.Shared is understood
-	Slots  bool // Request.Slots is understood
+	Shared bool // the driver supports Request.Shared
+	Slots  bool // the driver supports Request.Slots
 
-	// TellsLoss means that the holder is told at once when its lease is broken by force (Request.OnLost), without
-	// waiting for its next renewal.
+	// TellsLoss means that the holder is told at once when its lease is broken by force
+	// (Request.OnLost), without waiting for its next renewal.
 	TellsLoss bool
 
-	// SessionTTL, where the tenure is a session, is how long the session at least outlives a client that has died or was cut off. Zero means
-	// that it may end at once, as with a database connection.
+	// SessionTTL, where the tenure is a session, is the least time for which the session
+	// outlives a client that has died or was cut off. Zero means that it may end at once, as
+	// with a database connection.
 	SessionTTL time.Duration
 
-	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means that there is no such bound.
+	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound.
 	MinTTL, MaxTTL time.Duration
 
-	// Assumptions say in words what the promises rest on, a sentence each: "fsync is honest".
+	// Assumptions state what the promises rest on, one sentence each: "fsync is honest".
 	Assumptions []string
 
-	// Faults says what becomes of a lock when something goes wrong. A driver states all of them, or none.
+	// Faults says what happens to a lock when something goes wrong. A driver states all of
+	// them, or none.
 	Faults Faults
 }
 
-// Faults says in words, for people who choose a store, what becomes of a lock under each kind of fault: a clause on one line, of
-// at most [MaxFault] bytes, in lower case and without a full stop. Empty means that the driver does not say.
+// Faults says, for people who choose a store, what happens to a lock under each kind of fault:
+// a clause on one line, of at most [MaxFault] bytes, in lower case and without a full stop.
+// Empty means that the driver does not say.
 type Faults struct {
 	Pause     string // a holder stops for longer than its lease, and then goes on
 	Crash     string // a holder's process or host dies
@@ -42,10 +46,10 @@ type Faults struct {
 	ClockJump string // a wall clock is set
 }
 
-// MaxFault is how many bytes a clause of [Faults] has at most.
+// MaxFault is the greatest length of a clause of [Faults] in bytes.
 const MaxFault = 200
 
-// Tenure is what ends a grant whose holder has died.
+// Tenure is what ends the grant of a holder that has died.
 type Tenure uint8
 
 const (
@@ -64,15 +68,15 @@ func (t Tenure) String() string {
 type Fencing uint8
 
 const (
-	// FencingNone means that tokens are absent or say nothing.
+	// FencingNone means that there are no tokens, or that they say nothing.
 	FencingNone Fencing = iota
 
-	// FencingClock means tokens that are unique and ordered while the store remembers; across a loss of its memory they
-	// are ordered if clocks are right to within half the outage.
+	// FencingClock means that tokens are unique and ordered while the store remembers; across a
+	// loss of its memory they are ordered if clocks are right to within half the outage.
 	FencingClock
 
-	// FencingDurable means tokens that are ordered as long as a majority, or the durable store, keeps what it
-	// acknowledged.
+	// FencingDurable means that tokens are ordered as long as a majority, or the durable store,
+	// keeps what it acknowledged.
 	FencingDurable
 )
 
@@ -93,7 +97,7 @@ type Fairness uint8
 const (
 	FairNever     Fairness = iota // never promised: Request.Fair is refused
 	FairOnRequest                 // if all waiters of the name set Request.Fair
-	FairAlways                    // whatever is asked for
+	FairAlways                    // whether or not a request sets Fair
 )
 
 func (f Fairness) String() string {
@@ -107,7 +111,8 @@ func (f Fairness) String() string {
 	}
 }
 
-// A Status tells what a store knows of one lock. Times are relative to the moment of the answer, by the store's clock.
+// A Status is what a store knows of one lock. Times are relative to the moment of the answer,
+// by the store's clock.
 type Status struct {
 	Name    string
 	Shared  bool // held, or first waited for, on the read side
@@ -124,11 +129,11 @@ type Holding struct {
 	Held   time.Duration // since the grant; 0 where the store does not know
 	Left   time.Duration // until the lease ends if it is not renewed
 
-	// Endless means that nothing but Release or Break ends the hold: its key in the store has no end, which is nothing that this
-	// driver does. Left is some long time then.
+	// Endless means that only Release or Break ends the hold, because its key in the store has
+	// no expiry. This driver never creates such a key. Left is then some long time.
 	Endless bool
 
-	// Inherited means that the process that took the lease is gone, and that processes which
+	// Inherited means that the process that took the lease is gone, and that processes that
 	// inherited its Grant.File keep the lock taken until the last of them is gone. Left says
 	// nothing then. Heirs are those of these processes that can be seen.
 	Inherited bool
@@ -142,6 +147,7 @@ type Waiting struct {
 	Holder Holder
 	Waited time.Duration // since the request
 
-	// Silent is how long ago the waiter last gave the store a sign of life. Zero means that the store can't tell.
+	// Silent is how long ago the waiter last gave the store a sign of life. Zero means that the
+	// store can't tell.
 	Silent time.Duration
 }

@@ -9,8 +9,9 @@ import (
 // MaxName is the greatest length of a lock's name in bytes.
 const MaxName = 512
 
-// CheckName reports, as an error that matches [ErrInvalid], why name can't be the name of a lock. A good name has 1 to
-// [MaxName] bytes of valid UTF-8 without NUL. Nothing else about it matters: case, spaces and punctuation count.
+// CheckName reports, as an error that matches [ErrInvalid], why name can't be the name of a
+// lock. A valid name has 1 to [MaxName] bytes of valid UTF-8 without NUL. Nothing is folded or
+// trimmed: case, spaces and punctuation count.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -4,15 +4,17 @@ import "time"
 
 // The timeouts of an acquisition are the same on every backend.
 const (
-	// AnswerTimeout bounds the wait for one answer of the store. A request with NoWait that gets no answer for so long
-	// fails with [ErrUnavailable].
+	// AnswerTimeout bounds the wait for one answer of the store. A request with NoWait that
+	// gets no answer within it fails with [ErrUnavailable].
 	AnswerTimeout = 5 * time.Second
 
-	// RetryTimeout is how long a request that may wait is retried while the store is unavailable. Then it fails with
-	// [ErrUnavailable]. The time in which the store answers [ErrFull] does not count.
+	// RetryTimeout is how long a request that may wait is retried while the store is
+	// unavailable. After that the request fails with [ErrUnavailable]. The time in which the
+	// store answers [ErrFull] does not count.
 	RetryTimeout = time.Minute
 
-	// CancelTimeout is how long after the end of its context an Acquire may take to return, whatever the store does. If
-	// the store does not confirm the withdrawal in that time, the driver withdraws the request in the background.
+	// CancelTimeout is how long after the end of its context an Acquire may take to return,
+	// whatever the store does. If the store does not confirm the withdrawal in that time, the
+	// driver withdraws the request in the background.
 	CancelTimeout = 50 * time.Millisecond
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// invalid checks that an error is an ErrInvalid that says something.
-func invalid(t *testing.T, what string, err error, text string) {
+// mustBeInvalid checks that an error is an ErrInvalid that contains a text.
+func mustBeInvalid(t *testing.T, what string, err error, text string) {
 	t.Helper()
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), text) {
 		t.Errorf("%s = %v, want ErrInvalid that says %q", what, err, text)
@@ -34,7 +34,8 @@ func modeOf(t *testing.T, path string) fs.FileMode {
 	return info.Mode().Perm()
 }
 
-// Nobody else may open the files of marks, whatever the umask is, unless the caller says so.
+// Only the owner may open the files of marks, whatever the umask is, unless the caller allows
+// more.
 func TestModes(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	ctx, dir := t.Context(), t.TempDir()
@@ -63,7 +64,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// A link in the place of the marks, or one that leads nowhere, is refused, and what it leads to is not touched.
+// A link in the place of the marks, or one that leads nowhere, is refused, and its target is
+// not touched.
 func TestLinks(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	victim, path := filepath.Join(dir, "victim"), filepath.Join(dir, "state")
@@ -92,7 +94,7 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := fence.File{Path: dangling}.Open(ctx, hold{"state", 7, "a"})
-	invalid(t, "Open of a link that leads nowhere", err, "leads nowhere")
+	mustBeInvalid(t, "Open of a link that leads nowhere", err, "leads nowhere")
 
 	h := openFile(t, path, 7, "a")
 	if err := os.Symlink(victim, path); err != nil { // after the path was resolved
@@ -101,19 +103,20 @@ func TestLinks(t *testing.T) {
 	if data, err := h.Read(ctx); err == nil {
 		t.Errorf("Read through a link that came later = %q", data)
 	}
-	invalid(t, "Write over a link that came later", h.Write(ctx, []byte("x")), "no regular file")
+	mustBeInvalid(t, "Write over a link that came later", h.Write(ctx, []byte("x")), "no regular file")
 	folder := filepath.Join(dir, "folder")
 	if err := os.Symlink(dir, folder); err != nil {
 		t.Fatal(err)
 	}
-	openFile(t, filepath.Join(folder, "new"), 7, "a") // a folder may be a link, also of a file that is not there yet
+	// A folder may be a link, also that of a file that does not exist yet.
+	openFile(t, filepath.Join(folder, "new"), 7, "a")
 	_, err = fence.File{Path: filepath.Join(dir, "new")}.Open(ctx, hold{"state", 6, "old"})
 	if !errors.Is(err, fence.ErrStale) {
 		t.Errorf("Open of the same file by another name = %v, want ErrStale", err)
 	}
 }
 
-// Who removes or empties the marks lets no old hold in.
+// If the marks are removed or emptied, no old hold is let in.
 func TestMarksAreGone(t *testing.T) {
 	for how, destroy := range map[string]func(string) error{
 		"Removed": os.Remove,
@@ -130,10 +133,10 @@ func TestMarksAreGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			for who, h := range map[string]*fence.FileHandle{"old": stale, "last": later} {
-				invalid(t, "Write of the "+who+" hold", h.Write(ctx, []byte("late")), "is gone or empty")
+				mustBeInvalid(t, "Write of the "+who+" hold", h.Write(ctx, []byte("late")), "is gone or empty")
 			}
 			_, err := fence.File{Path: path}.Open(ctx, hold{"state", 7, "old"})
-			invalid(t, "Open", err, "adopted")
+			mustBeInvalid(t, "Open", err, "adopted")
 			if data, err := os.ReadFile(path); err != nil || string(data) != "one" {
 				t.Errorf("the file has %q, %v", data, err)
 			}
@@ -147,7 +150,8 @@ func TestMarksAreGone(t *testing.T) {
 	}
 }
 
-// Who waits for marks that are replaced meanwhile goes on with those that have the path, and is let in by them only.
+// If the marks are replaced while a hold waits for them, it goes on with the new ones, and only
+// they decide.
 func TestMarksAreReplaced(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	g := fence.Dir{Path: dir}
@@ -159,7 +163,7 @@ func TestMarksAreReplaced(t *testing.T) {
 		if err := os.Rename(name, name+".old"); err != nil {
 			return err
 		}
-		return g.Do(ctx, mark(t, 9, "c"), nil) // makes another file
+		return g.Do(ctx, mark(t, 9, "c"), nil) // creates another file
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,10 +173,10 @@ func TestMarksAreReplaced(t *testing.T) {
 	}
 }
 
-// waitForOpen waits until two of our descriptors lead to the file.
+// waitForOpen waits until two of our file descriptors refer to the file.
 func waitForOpen(t *testing.T, path string) {
 	t.Helper()
-	for late := time.Now().Add(10 * time.Second); time.Now().Before(late); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		links, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Skip("the system does not tell which files are open")

@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// guarded serves what the lock "account/42" guards.
-func guarded(t *testing.T, s fence.Server, next http.HandlerFunc) *httptest.Server {
+// newServer starts a server for what the lock "account/42" guards.
+func newServer(t *testing.T, s fence.Server, next http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	if s.Lock == nil {
 		s.Lock = func(*http.Request) string { return "account/42" }
@@ -48,31 +48,32 @@ func put(t *testing.T, url string, m fence.Mark, body string) (int, string) {
 	return res.StatusCode, string(text)
 }
 
-// begin sends the beginning of a request over a connection of its own.
-func begin(t *testing.T, srv *httptest.Server, m fence.Mark, length int) net.Conn {
+// beginRequest sends the beginning of a request over a connection of its own.
+func beginRequest(t *testing.T, srv *httptest.Server, m fence.Mark, length int) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	request(conn, m, length)
+	sendHeader(conn, m, length)
 	return conn
 }
 
-// request sends the header of a request.
-func request(conn net.Conn, m fence.Mark, length int) {
+// sendHeader sends the header of a request.
+func sendHeader(conn net.Conn, m fence.Mark, length int) {
 	_, _ = fmt.Fprintf(conn, "PUT / HTTP/1.1\r\nHost: x\r\n%s: %s\r\nContent-Length: %d\r\n\r\n", fence.Header, m.Header(), length)
 }
 
-// A holder that sends its body byte by byte, or never, keeps the next holder out for no time, and is told that it was too slow.
+// A holder that sends its body byte by byte, or never, does not keep the next holder out, and
+// is told that it was too slow.
 func TestSlowBody(t *testing.T) {
 	bodies := make(chan string, 10)
-	srv := guarded(t, fence.Server{Timeout: 500 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
+	srv := newServer(t, fence.Server{Timeout: 500 * time.Millisecond}, func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		bodies <- fmt.Sprint(string(body), err)
 	})
-	conn := begin(t, srv, mark(t, 7, "slow"), 100)
+	conn := beginRequest(t, srv, mark(t, 7, "slow"), 100)
 	_, _ = io.WriteString(conn, "a")
 	if status, text := put(t, srv.URL, mark(t, 8, "next"), "whole"); status != http.StatusOK {
 		t.Errorf("the next holder is answered %d %s", status, text)
@@ -96,9 +97,9 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// Bodies of more than MaxBody claim nothing.
+// A body longer than MaxBody claims nothing.
 func TestLongBody(t *testing.T) {
-	srv := guarded(t, fence.Server{MaxBody: 10}, func(http.ResponseWriter, *http.Request) {})
+	srv := newServer(t, fence.Server{MaxBody: 10}, func(http.ResponseWriter, *http.Request) {})
 	if status, text := put(t, srv.URL, mark(t, 8, "long"), strings.Repeat("x", 11)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body of 11 bytes is answered %d %s, want 413", status, text)
 	}
@@ -107,7 +108,8 @@ func TestLongBody(t *testing.T) {
 	}
 }
 
-// A handler that reads a body of any length, writes to a client that does not read, or waits, does so within the time.
+// A handler that reads a body of any length, writes to a client that does not read, or waits,
+// ends within Timeout.
 func TestSlowHandlers(t *testing.T) {
 	tests := []struct {
 		name string
@@ -128,7 +130,7 @@ func TestSlowHandlers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			entered := make(chan struct{}, 2)
 			slow := mark(t, 7, "slow")
-			srv := guarded(t, fence.Server{Timeout: 500 * time.Millisecond, MaxBody: tt.max}, func(w http.ResponseWriter, r *http.Request) {
+			srv := newServer(t, fence.Server{Timeout: 500 * time.Millisecond, MaxBody: tt.max}, func(w http.ResponseWriter, r *http.Request) {
 				if m, _ := fence.FromContext(r.Context()); m == slow {
 					entered <- struct{}{}
 					tt.next(w, r)
@@ -138,9 +140,10 @@ func TestSlowHandlers(t *testing.T) {
 			if tt.max < 0 {
 				length = 100
 			}
-			begin(t, srv, slow, length)
+			beginRequest(t, srv, slow, length)
 			<-entered
-			for status := 0; status != http.StatusOK; { // 503 while the time of the first one is not over
+			// The answer is 503 until the timeout of the first request.
+			for status := 0; status != http.StatusOK; {
 				var text string
 				if status, text = put(t, srv.URL, mark(t, 8, "next"), ""); status != http.StatusOK && status != http.StatusServiceUnavailable {
 					t.Fatalf("the next holder is answered %d %s", status, text)
@@ -150,20 +153,22 @@ func TestSlowHandlers(t *testing.T) {
 	}
 }
 
-// Each request has its own time, also on a connection that is used again, and the time for the body is not that of the handler.
+// Each request has its own timeout, also on a reused connection, and the time for the body does
+// not count as time of the handler.
 func TestTimeoutOfEachRequest(t *testing.T) {
 	const timeout = 400 * time.Millisecond
-	srv := guarded(t, fence.Server{Timeout: timeout}, func(_ http.ResponseWriter, r *http.Request) {
+	srv := newServer(t, fence.Server{Timeout: timeout}, func(_ http.ResponseWriter, r *http.Request) {
 		entered := time.Now()
 		select {
 		case <-r.Context().Done():
 			if took := time.Since(entered); took < timeout-10*time.Millisecond {
 				t.Errorf("the context of the handler ended after %v", took)
 			}
-		case <-time.After(timeout * 3 / 4): // which is over the time that began with the request
+		// This goes past the timeout if counted from the beginning of the request.
+		case <-time.After(timeout * 3 / 4):
 		}
 	})
-	conn := begin(t, srv, mark(t, 7, "a"), 1)
+	conn := beginRequest(t, srv, mark(t, 7, "a"), 1)
 	answers := bufio.NewReader(conn)
 	time.Sleep(timeout / 2) // of the time for the body
 	_, _ = io.WriteString(conn, "a")
@@ -178,16 +183,17 @@ func TestTimeoutOfEachRequest(t *testing.T) {
 		}
 		if want == http.StatusOK {
 			_, _ = io.Copy(io.Discard, res.Body)
-			time.Sleep(timeout)                                              // until all times of the request are over
+			time.Sleep(timeout)                                              // until all timeouts of the request are over
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") // without a mark
 		}
 	}
 }
 
-// One wild token does not close the resource, and the client is not told which lock guards it; the log is.
+// One wild token does not close the resource. The client is not told which lock guards it; the
+// log is.
 func TestWildToken(t *testing.T) {
 	var log strings.Builder
-	srv := guarded(t, fence.Server{MaxToken: fence.ClockToken, Log: slog.New(slog.NewTextHandler(&log, nil))}, func(http.ResponseWriter, *http.Request) {})
+	srv := newServer(t, fence.Server{MaxToken: fence.ClockToken, Log: slog.New(slog.NewTextHandler(&log, nil))}, func(http.ResponseWriter, *http.Request) {})
 	now := uint64(time.Now().UnixMicro())
 	for _, token := range []uint64{1<<63 - 1, 1 << 53, now + uint64((26 * time.Hour).Microseconds())} {
 		if status, text := put(t, srv.URL, mark(t, token, "wild"), ""); status != http.StatusBadRequest || strings.Contains(text, "account") {
@@ -209,9 +215,10 @@ func TestWildToken(t *testing.T) {
 	}
 }
 
-// Without MaxToken, what backends give without a clock is let in: revisions of etcd and zxids of ZooKeeper.
+// Without MaxToken, the tokens of backends without a clock are let in: revisions of etcd and
+// zxids of ZooKeeper.
 func TestTokensWithoutClock(t *testing.T) {
-	srv := guarded(t, fence.Server{}, func(http.ResponseWriter, *http.Request) {})
+	srv := newServer(t, fence.Server{}, func(http.ResponseWriter, *http.Request) {})
 	for _, token := range []uint64{3 << 16, 7<<32 | 12, 1 << 39 << 16, 1 << 23 << 32} {
 		if status, text := put(t, srv.URL, mark(t, token, "a"), ""); status != http.StatusOK {
 			t.Errorf("token %d is answered %d %s", token, status, text)
@@ -222,19 +229,19 @@ func TestTokensWithoutClock(t *testing.T) {
 // A resource that does not exist has no lock, and leaves no mark.
 func TestNoResource(t *testing.T) {
 	none := func(*http.Request) string { return "" }
-	srv := guarded(t, fence.Server{Lock: none}, func(http.ResponseWriter, *http.Request) { t.Error("let through") })
+	srv := newServer(t, fence.Server{Lock: none}, func(http.ResponseWriter, *http.Request) { t.Error("let through") })
 	if status, text := put(t, srv.URL, mark(t, 7, "a"), ""); status != http.StatusNotFound {
 		t.Errorf("answered %d %s, want 404", status, text)
 	}
 }
 
-// The mark goes to the host of the first request, and not to where that host leads.
+// The mark goes to the host of the first request, and not to hosts to which that one redirects.
 func TestRedirect(t *testing.T) {
 	seen := make(map[string]string)
-	note := func(name string) http.HandlerFunc {
+	record := func(name string) http.HandlerFunc {
 		return func(_ http.ResponseWriter, r *http.Request) { seen[name] = r.Header.Get(fence.Header) }
 	}
-	other := httptest.NewServer(note("other"))
+	other := httptest.NewServer(record("other"))
 	defer other.Close()
 	var mux http.ServeMux
 	first := httptest.NewServer(&mux)
@@ -242,7 +249,7 @@ func TestRedirect(t *testing.T) {
 	mux.Handle("/away", http.RedirectHandler("/further", http.StatusTemporaryRedirect))
 	mux.Handle("/further", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	mux.Handle("/near", http.RedirectHandler("/here", http.StatusTemporaryRedirect))
-	mux.HandleFunc("/here", note("here"))
+	mux.HandleFunc("/here", record("here"))
 	h := hold{"account/42", 7, "a"}
 	client := http.Client{Transport: fence.Transport{Hold: h}}
 	for _, path := range []string{"/away", "/near"} {

@@ -12,14 +12,15 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Columns guards rows by two columns of their own, instead of a table beside them: for a table of which each row is guarded by a lock.
-// Each row remembers its own last mark.
+// Columns guards rows by two columns of the rows themselves, instead of a separate table. It is
+// for tables of which each row is guarded by a lock of its own. Each row remembers its own last
+// mark.
 //
-// One statement covers one row. For transactions over several, [SQL] is right.
+// One statement covers one row. For transactions over several rows use [SQL].
 type Columns struct {
 	Dialect Dialect
-	Table   string // a schema and a dot may stand before it
-	Key     string // the column by which a row is named; it has to be unique
+	Table   string // may be qualified by a schema and a dot
+	Key     string // the column that identifies a row; must be unique
 	Token   string // "fence" if empty
 	Owner   string // "fence_owner" if empty
 }
@@ -30,10 +31,10 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// ErrNoRow means that there is no such row; a row that refuses the hold is something else.
+// ErrNoRow means that the row does not exist, as opposed to a row that refuses the hold.
 const ErrNoRow driver.Sentinel = "no such row"
 
-func (c Columns) names() (token, owner string) {
+func (c Columns) columnNames() (token, owner string) {
 	token, owner = c.Token, c.Owner
 	if token == "" {
 		token = "fence"
@@ -45,7 +46,7 @@ func (c Columns) names() (token, owner string) {
 }
 
 func (c Columns) check() error {
-	token, owner := c.names()
+	token, owner := c.columnNames()
 	return errors.Join(c.Dialect.check(), checkIdentifier("table", c.Table, true), checkIdentifier("column", c.Key, false),
 		checkIdentifier("column", token, false), checkIdentifier("column", owner, false))
 }
@@ -55,7 +56,7 @@ func (c Columns) Schema() ([]string, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	token, owner := c.names()
+	token, owner := c.columnNames()
 	number, text := "bigint", "text"
 	switch c.Dialect {
 	case MySQL:
@@ -67,33 +68,35 @@ func (c Columns) Schema() ([]string, error) {
 	return []string{add + token + " " + number + " NOT NULL DEFAULT 0", add + owner + " " + text + " NOT NULL DEFAULT ''"}, nil
 }
 
-// Clauses returns what to put into an UPDATE of one's own: assignments for its SET, with the arguments token and owner, and a condition for
-// its WHERE, with the arguments token, token and owner, all as in [Mark]. Set's arguments are numbered from first, and where's follow;
-// only PostgreSQL cares.
+// Clauses returns the parts for an UPDATE of your own: assignments for its SET, with the
+// arguments token and owner, and a condition for its WHERE, with the arguments token, token and
+// owner, all as in [Mark]. The arguments of set are numbered from first, and those of where
+// follow; the numbers matter to PostgreSQL only.
 //
-// An UPDATE that changes no row was refused; or there is no such row; or it is MySQL, where a row that already was as it should be
-// does not count. [Columns.Verdict] tells which.
+// If an UPDATE changes no row, the hold was refused; or the row does not exist; or the row
+// already had these values, which MySQL does not count as a change. [Columns.Verdict] tells
+// which.
 func (c Columns) Clauses(first int) (set, where string, err error) {
 	if err = c.check(); err != nil {
 		return "", "", err
 	}
-	token, owner := c.names()
+	token, owner := c.columnNames()
 	p := c.Dialect.param
 	set = token + " = " + p(first) + ", " + owner + " = " + p(first+1)
 	where = "(" + token + " < " + p(first+2) + " OR " + token + " = " + p(first+3) + " AND " + owner + " = " + p(first+4) + ")"
 	return set, where, nil
 }
 
-// Claim claims the row whose key is that, before it is read. The error is a *[RefusedError] if a later hold has claimed it or
-// written to it, and [ErrNoRow] if there is none.
+// Claim claims the row with the given key, before it is read. The error is a *[RefusedError] if
+// a later hold has claimed the row or written to it, and [ErrNoRow] if there is no such row.
 func (c Columns) Claim(ctx context.Context, q Querier, m Mark, key any) error {
 	return c.Update(ctx, q, m, key, nil)
 }
 
-// Update sets columns of the row whose key is that. Used without [Columns.Claim] it is the weaker form, which checks writes only. Errors are
-// those of Claim.
+// Update sets columns of the row with the given key. Used without [Columns.Claim] it is the
+// weaker form, which checks writes only. Its errors are those of Claim.
 func (c Columns) Update(ctx context.Context, q Querier, m Mark, key any, values map[string]any) error {
-	query, args, err := c.update(m, key, values)
+	query, args, err := c.updateStatement(m, key, values)
 	if err != nil {
 		return err
 	}
@@ -107,8 +110,8 @@ func (c Columns) Update(ctx context.Context, q Querier, m Mark, key any, values 
 	return c.Verdict(ctx, q, m, key)
 }
 
-// update returns the statement of Update, with its arguments.
-func (c Columns) update(m Mark, key any, values map[string]any) (query string, args []any, err error) {
+// updateStatement returns the statement of Update, with its arguments.
+func (c Columns) updateStatement(m Mark, key any, values map[string]any) (query string, args []any, err error) {
 	if err = m.Check(); err != nil {
 		return "", nil, err
 	}
@@ -118,7 +121,7 @@ func (c Columns) update(m Mark, key any, values map[string]any) (query string, a
 	}
 	var b strings.Builder
 	b.WriteString("UPDATE " + c.Table + " SET ")
-	token, owner := c.names()
+	token, owner := c.columnNames()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if err = checkIdentifier("column", name, false); err != nil {
 			return "", nil, err
@@ -133,18 +136,21 @@ func (c Columns) update(m Mark, key any, values map[string]any) (query string, a
 	return b.String(), append(args, int64(m.Token), m.Owner, int64(m.Token), int64(m.Token), m.Owner, key), nil
 }
 
-// Verdict tells why an UPDATE changed no row: it returns a *[RefusedError] if the row refuses the hold, [ErrNoRow] if there is no such row, and nil if
-// the hold is the last one that the row has let in, so that the row is as the UPDATE would have left it, or what else was in its WHERE
-// did not hold.
+// Verdict tells why an UPDATE changed no row. It returns a *[RefusedError] if the row refuses
+// the hold, and [ErrNoRow] if there is no such row. It returns nil if the hold is the last one
+// that the row has let in: then the row already is as the UPDATE would have left it, or another
+// condition of the UPDATE's WHERE did not hold.
 func (c Columns) Verdict(ctx context.Context, q Querier, m Mark, key any) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	token, owner := c.names()
+	token, owner := c.columnNames()
 	last := Mark{Lock: m.Lock}
 	query := "SELECT " + token + ", " + owner + " FROM " + c.Table + " WHERE " + c.Key + " = " + c.Dialect.param(1)
 	if c.Dialect == MySQL {
-		query += " FOR UPDATE" // the UPDATE saw what has been committed; without this, the transaction's first reading would count
+		// The UPDATE saw what has been committed. Without this, the SELECT would see the state
+		// of the transaction's first read.
+		query += " FOR UPDATE"
 	}
 	err := q.QueryRowContext(ctx, query, key).Scan(&last.Token, &last.Owner)
 	switch {

@@ -1,8 +1,9 @@
 // Package fence checks fencing tokens at the resource that a lock protects.
 //
-// A lock can't stop a holder that was paused, or a request that was delayed, from writing late: its lease runs out, another one gets the
-// lock and writes, and then the first one goes on as if nothing had happened. Only the resource can refuse that. It remembers the
-// [Mark] of the last hold that it let in, and lets in another one if its token is greater:
+// A lock can't stop a holder that was paused, or a request that was delayed, from writing late:
+// its lease ends, another holder gets the lock and writes, and then the first one goes on as if
+// nothing had happened. Only the resource can refuse that. It remembers the [Mark] of the last
+// hold that it let in, and lets in another hold only if its token is greater:
 //
 //	lock, err := locker.Acquire(ctx, "account/42")
 //	…
@@ -12,29 +13,33 @@
 //
 // # Claim before you read
 //
-// Open claims the resource: it raises the mark, before the first read. That matters to whoever reads, modifies and writes. If
-// only writes were checked, an older hold could still write between the read and the write of the newer one, both
-// writes would be accepted, and one of them lost. The method Do of the guards, used without Open, is that weaker form, and is enough
+// Open claims the resource: it raises the mark, before the first read. That matters to a holder
+// that reads, modifies and writes. If only writes were checked, an older hold could still write
+// between the read and the write of the newer one. Both writes would be accepted, and one of
+// them lost. The method Do of the guards, used without Open, is that weaker form. It is enough
 // for writes that do not depend on what was read.
 //
-// Once all claim, what a resource accepts is always a sequence of whole holds, one after the other: even when the lock was given twice. Tokens
-// that are in order make the newest hold the one that goes on.
+// If all holders claim, a resource always accepts a sequence of whole holds, one after the
+// other, even if two holders were given the lock at once. If the tokens are in order, the
+// newest hold is the one that goes on.
 //
 // # Which guard
 //
-//   - [SQL]: rows of PostgreSQL, MySQL, MariaDB or SQLite, over database/sql. [Columns] is for statements of one's own. Where lock and data
-//     lie in the same database, the transaction locks of pglock and mysqllock need no token at all.
-//   - [Server] and [Transport]: what lies behind HTTP.
+//   - [SQL]: rows of PostgreSQL, MySQL, MariaDB or SQLite, over database/sql. [Columns] is for
+//     statements of your own. If the lock and the data are in the same database, the
+//     transaction locks of pglock and mysqllock need no token at all.
+//   - [Server] and [Transport]: a resource behind HTTP.
 //   - [File]: a file on one machine.
-//   - [Memory]: what lives in this process.
+//   - [Memory]: a resource in this process.
 //   - [Mark.Key]: receivers that know idempotency keys, such as queues, mail and payments.
 //
 // # Who is to be trusted
 //
-// A mark is no secret, and proves nothing: it orders holds that are honest. Who may reach a guard may claim what it guards with a token of
-// their own choice, and close it to all who come with lesser ones. So access to the resource, and to where the marks are kept, is to be
-// controlled as without a guard: authentication before a [Server], the rights of a table for [SQL], the mode of the folder for [File] and
-// [Dir].
+// A mark is no secret, and proves nothing: it orders holds that are honest. Anyone who may
+// reach a guard may claim what it guards with a token of their own choice, and so shut out
+// everyone who comes with a lesser one. So control access to the resource, and to the place
+// where the marks are kept, as you would without a guard: by authentication before a [Server],
+// the rights of a table for [SQL], the mode of the folder for [File] and [Dir].
 //
 // A guard is as strong as the tokens: see [driver.Fencing], and snib.RequireFencing.
 package fence

@@ -16,31 +16,38 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// File guards a file that processes of one machine read and replace. The last mark stands beside it, in a file of the same name and the
-// ending ".fence", which is locked (flock) during each operation; who writes the file without asking the guard is not stopped.
+// File guards a file that processes of one machine read and replace. The last mark is kept next
+// to it, in a file with the same name and the ending ".fence", which is locked (flock) during
+// each operation. A process that writes the file without the guard is not stopped.
 //
-// Whoever may open the file of marks, if only to read it, can lock it and so keep all others out, and whoever may write to the folder can
-// replace it: both are for the users of the guard only. A file that exists without its marks is refused, because a hold that
-// is long over would be let in. If somebody removes both, the guard begins anew.
+// Anyone who may open the file of marks, if only to read it, can lock it and so keep all others
+// out, and anyone who may write to the folder can replace it: allow both to the users of the
+// guard only. A file that exists without its marks is refused, because otherwise a hold that is
+// long over would be let in. If somebody removes both, the guard starts again without a mark.
 //
-// To mend a mark that is too great, remove the file of marks once no hold is under way, and open the file with Adopt.
+// To repair a mark that is too great, remove the file of marks while no hold is active, and
+// open the file with Adopt.
 //
-// Network file systems are not supported: their locks, and the order of their writes, are their own affair.
+// Network file systems are not supported: their locks, and the order of their writes, may
+// differ.
 type File struct {
-	// Path of the file, which need not exist yet. A symbolic link stands for what it points to, which has to exist.
+	// Path of the file, which need not exist yet. A symbolic link stands for its target, which
+	// has to exist.
 	Path string
 
-	// Mode is the permissions of a new file; an old one keeps its own. Zero means 0644.
+	// Mode is the permissions of a new file; an existing one keeps its own. Zero means 0644.
 	Mode fs.FileMode
 
-	// MarkMode is the permissions of a new file of marks. Zero means 0600; others who share the guarded file need 0660 and its group.
+	// MarkMode is the permissions of a new file of marks. Zero means 0600; if other users share
+	// the guarded file, they need 0660 and its group.
 	MarkMode fs.FileMode
 
-	// Adopt begins to guard a file that exists and has no marks.
+	// Adopt allows a file that exists and has no marks: the guard then creates them.
 	Adopt bool
 }
 
-// Open claims the file. The error matches [driver.ErrInvalid] if the file exists and its marks don't, unless Adopt is set.
+// Open claims the file. The error matches [driver.ErrInvalid] if the file exists and its marks
+// do not, unless Adopt is set.
 func (g File) Open(ctx context.Context, hold Hold) (*FileHandle, error) {
 	m, err := Of(hold)
 	if err != nil {
@@ -51,18 +58,19 @@ func (g File) Open(ctx context.Context, hold Hold) (*FileHandle, error) {
 		return nil, err
 	}
 	marks := markFile{path: path + ".fence", lock: m.Lock, mode: cmp.Or(g.MarkMode, 0o600)}
-	begin := marks
-	begin.mayBegin = func() error { return g.mayBegin(path) }
-	if err = begin.do(ctx, m, nil); err != nil {
+	initial := marks
+	initial.checkNew = func() error { return g.checkNew(path) }
+	if err = initial.do(ctx, m, nil); err != nil {
 		return nil, err
 	}
-	marks.mayBegin = func() error {
+	marks.checkNew = func() error {
 		return fmt.Errorf("%w: %s is gone or empty, which has the marks of a file", driver.ErrInvalid, marks.path)
 	}
 	return &FileHandle{path: path, mode: cmp.Or(g.Mode, 0o644), marks: marks, mark: m}, nil
 }
 
-// resolve returns the path of what a path points to. The file need not exist, but its folder, and what a link leads to, do.
+// resolve returns path without symbolic links. The file need not exist, but its folder, and the
+// target of a link, must.
 func resolve(path string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -75,8 +83,8 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), err
 }
 
-// mayBegin returns an error unless the marks of a file may begin: it is new, or adopted.
-func (g File) mayBegin(path string) error {
+// checkNew returns an error unless a file without marks may get some: it is new, or adopted.
+func (g File) checkNew(path string) error {
 	if g.Adopt {
 		return nil
 	}
@@ -90,8 +98,8 @@ func (g File) mayBegin(path string) error {
 		driver.ErrInvalid, path, path)
 }
 
-// A FileHandle is a hold's way to a file that it has claimed. Each method fails with a *[RefusedError], and has not touched the file,
-// once a later hold has claimed it.
+// A FileHandle gives a hold access to a file that it has claimed. Once a later hold has claimed
+// the file, each method fails with a *[RefusedError], and has not touched the file.
 type FileHandle struct {
 	path  string
 	mode  fs.FileMode // of a new file
@@ -99,7 +107,8 @@ type FileHandle struct {
 	mark  Mark
 }
 
-// Read returns what the file contains. The error matches [fs.ErrNotExist] if there is no such file.
+// Read returns the contents of the file. The error matches [fs.ErrNotExist] if there is no such
+// file.
 func (h *FileHandle) Read(ctx context.Context) (data []byte, err error) {
 	err = h.marks.do(ctx, h.mark, func(context.Context) error {
 		data, err = readFile(h.path)
@@ -116,9 +125,10 @@ func (h *FileHandle) Write(ctx context.Context, data []byte) error {
 	})
 }
 
-// Replace replaces the file's contents by what write writes: whole and for good, or not at all if there is an error. Readers see the old
-// file or the new one. It keeps the file's permissions; those of a new file are [File.Mode]. Write runs before it is certain that the hold is
-// still the last one, and while others are let in, so it may take its time.
+// Replace replaces the file's contents by what write writes: completely and durably, or not at
+// all if there is an error. Readers see the old file or the new one. The file keeps its
+// permissions; a new file gets [File.Mode]. The function write runs before it is certain that
+// the hold is still the last one, and while others are let in, so it may take its time.
 func (h *FileHandle) Replace(ctx context.Context, write func(io.Writer) error) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(h.path), "."+filepath.Base(h.path)+".*")
 	if err != nil {
@@ -154,7 +164,7 @@ func (h *FileHandle) Replace(ctx context.Context, write func(io.Writer) error) (
 	})
 }
 
-// readFile reads a file, but no link.
+// readFile reads a file, but follows no link.
 func readFile(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
 	if err != nil {
@@ -164,13 +174,15 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// Dir keeps the marks of many locks in a folder, durably, for guards of what several processes of one machine reach: a [Server], for
-// example. It makes a file of 8 KiB for each lock, which stays: names that strangers may make up fill the disk.
+// Dir keeps the marks of many locks in a folder, durably. It is for guards of a resource that
+// several processes of one machine reach: a [Server], for example. It makes a file of 8 KiB for
+// each lock, and never removes it: if strangers may make up names, they can fill the disk.
 //
-// Nobody else may read these files or write to the folder, for the reasons that [File] has. A file that is gone is that of a new lock:
-// keep the folder from programs that tidy up, and restore it from a backup only together with what it guards.
+// Nobody else may read these files or write to the folder, for the reasons given at [File]. If
+// a file is missing, its lock is treated as new. So keep programs that tidy up away from the
+// folder, and restore it from a backup only together with what it guards.
 type Dir struct {
-	Path string      // has to exist
+	Path string      // must exist
 	Mode fs.FileMode // of new files; zero means 0600
 }
 
@@ -185,7 +197,7 @@ func (g Dir) Do(ctx context.Context, m Mark, fn func(context.Context) error) err
 	if err := m.Check(); err != nil {
 		return err
 	}
-	f := markFile{path: g.File(m.Lock), lock: m.Lock, mode: cmp.Or(g.Mode, 0o600), mayBegin: func() error { return nil }}
+	f := markFile{path: g.File(m.Lock), lock: m.Lock, mode: cmp.Or(g.Mode, 0o600), checkNew: func() error { return nil }}
 	return f.do(ctx, m, fn)
 }
 
@@ -202,24 +214,25 @@ func syncDir(path string) error {
 	return dir.Sync()
 }
 
-// A markFile keeps the last mark of one lock. It has two places of slotSize bytes, which are written in turns, so that a write
-// which is cut short leaves the other one as it was; each is a checksum and a mark in JSON.
+// A markFile keeps the last mark of one lock. It has two slots of slotSize bytes, which are
+// written in turns, so that an interrupted write leaves the other slot as it was. Each slot is
+// a checksum and a mark in JSON.
 type markFile struct {
 	path     string
-	lock     string // whose marks they are
+	lock     string // the lock whose marks they are
 	mode     fs.FileMode
-	mayBegin func() error // returns an error unless there need not be a mark yet
+	checkNew func() error // returns an error if a mark must exist already
 }
 
 const slotSize = 4096
 
-// do is [Guard.Do].
+// do implements [Guard.Do].
 func (f markFile) do(ctx context.Context, m Mark, fn func(context.Context) error) error {
-	file, err := f.open(ctx)
+	file, err := f.openLocked(ctx)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // which unlocks it
+	defer file.Close() // this unlocks it
 	last, slot, err := f.read(file)
 	if err != nil {
 		return err
@@ -238,16 +251,17 @@ func (f markFile) do(ctx context.Context, m Mark, fn func(context.Context) error
 	return fn(ctx)
 }
 
-// open opens and locks the file that has the path then.
-func (f markFile) open(ctx context.Context) (*os.File, error) {
+// openLocked opens and locks the file. If the path meanwhile leads to another file, it starts
+// again with that one.
+func (f markFile) openLocked(ctx context.Context) (*os.File, error) {
 	for {
-		file, err := f.openOnce()
+		file, err := f.openOrCreate()
 		if err != nil {
 			return nil, err
 		}
 		if err = flock(ctx, file); err == nil {
-			var same bool
-			if same, err = f.has(file); same {
+			var current bool
+			if current, err = f.isCurrent(file); current {
 				return file, nil
 			}
 		}
@@ -258,14 +272,16 @@ func (f markFile) open(ctx context.Context) (*os.File, error) {
 	}
 }
 
-// openOnce opens the file, and makes it if it may begin.
-func (f markFile) openOnce() (*os.File, error) {
+// openOrCreate opens the file. If the file does not exist, it creates it, unless checkNew
+// refuses that.
+func (f markFile) openOrCreate() (*os.File, error) {
 	file, err := os.OpenFile(f.path, os.O_RDWR|noFollow, 0)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return file, err
 	}
-	if refused := f.mayBegin(); refused != nil {
-		if file, err = os.OpenFile(f.path, os.O_RDWR|noFollow, 0); errors.Is(err, fs.ErrNotExist) { // nobody made it just now
+	if refused := f.checkNew(); refused != nil {
+		// The error is final only if nobody created the file just now.
+		if file, err = os.OpenFile(f.path, os.O_RDWR|noFollow, 0); errors.Is(err, fs.ErrNotExist) {
 			return nil, refused
 		}
 		return file, err
@@ -277,30 +293,31 @@ func (f markFile) openOnce() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = file.Chmod(f.mode); err != nil { // whatever the umask
+	if err = file.Chmod(f.mode); err != nil { // independent of the umask
 		file.Close()
 		return nil, err
 	}
 	return file, nil
 }
 
-// has reports whether the path leads to this file, and to no link.
-func (f markFile) has(file *os.File) (bool, error) {
-	ours, err := file.Stat()
+// isCurrent reports whether the path leads to this file, and not over a link. It returns an error
+// if this is no regular file.
+func (f markFile) isCurrent(file *os.File) (bool, error) {
+	opened, err := file.Stat()
 	if err != nil {
 		return false, err
 	}
-	if !ours.Mode().IsRegular() {
+	if !opened.Mode().IsRegular() {
 		return false, fmt.Errorf("%w: %s is no regular file", driver.ErrInvalid, f.path)
 	}
-	theirs, err := os.Lstat(f.path)
+	current, err := os.Lstat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil && os.SameFile(ours, theirs), err
+	return err == nil && os.SameFile(opened, current), err
 }
 
-// read returns the last mark, and the place where it stands.
+// read returns the last mark, and the slot in which it is.
 func (f markFile) read(file *os.File) (last Mark, slot int, err error) {
 	for i := range 2 {
 		buf := make([]byte, slotSize)
@@ -313,7 +330,7 @@ func (f markFile) read(file *os.File) (last Mark, slot int, err error) {
 		}
 	}
 	if last == (Mark{}) {
-		return last, 1, f.fresh(file)
+		return last, 1, f.checkEmpty(file)
 	}
 	if last.Lock != f.lock {
 		return last, slot, fmt.Errorf("%w: %s is guarded by the lock %q, not by %q", driver.ErrInvalid, f.path, last.Lock, f.lock)
@@ -321,14 +338,15 @@ func (f markFile) read(file *os.File) (last Mark, slot int, err error) {
 	return last, slot, nil
 }
 
-// fresh returns an error unless the file is new, and may begin: what is in it may be somebody else's, or a mark that has been damaged.
-func (f markFile) fresh(file *os.File) error {
+// checkEmpty returns an error unless the file is empty and may get its first mark. If it is not
+// empty, its contents may belong to somebody else, or be a damaged mark.
+func (f markFile) checkEmpty(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Size() == 0 {
-		return f.mayBegin()
+		return f.checkNew()
 	}
 	return fmt.Errorf("%w: no fencing mark can be read in %s; if the file is one of marks, remove it once no hold is under way",
 		driver.ErrInvalid, f.path)

@@ -81,8 +81,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// A mark that was not written to the end leaves the one before as it was: also if what arrived, and what had been there, look like a mark
-// together.
+// A mark that was not written completely leaves the one before as it was, also if the new bytes
+// and the old ones together look like a mark.
 func TestTornMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	marks := func() []byte {
@@ -96,9 +96,9 @@ func TestTornMark(t *testing.T) {
 	openFile(t, path, 7, "a")
 	openFile(t, path, 8, "b")
 	before := marks()
-	openFile(t, path, 9, "c") // goes to the place of 7
+	openFile(t, path, 9, "c") // goes to the slot of 7
 	after := marks()
-	place := 0 // of the last mark
+	place := 0 // where the last mark begins
 	for before[place] == after[place] {
 		place++
 	}
@@ -119,7 +119,7 @@ func TestTornMark(t *testing.T) {
 	}
 }
 
-// What is no file of marks is not touched.
+// A file that is no file of marks is not touched.
 func TestForeignMarkFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	for _, content := range []string{"x", strings.Repeat("{}\n", 5000)} {

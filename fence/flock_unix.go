@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// noFollow has the system refuse a symbolic link in the place of a file.
+// noFollow makes the system refuse to open a symbolic link.
 const noFollow = syscall.O_NOFOLLOW
 
-// flock locks a file until it is closed. It asks again and again, up to 40 times a second, because a wait in the system could not be
-// given up.
+// flock locks a file until it is closed. It polls, with pauses that grow from 1 to 25 ms, because
+// a wait in the system could not be cancelled.
 func flock(ctx context.Context, file *os.File) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 25*time.Millisecond) {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

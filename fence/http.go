@@ -18,18 +18,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The headers in which marks go over HTTP. There is no standard for them.
+// The headers that carry marks over HTTP. There is no standard for them.
 const (
-	// Header is that of requests. Its value is the percent-encoded name of the lock, the token and the owner:
+	// Header is the header of requests. Its value is the percent-encoded name of the lock, the
+	// token and the owner:
 	//
 	//	Fencing-Token: account%2F42;token=1763700000000000;owner=9f86d081884c7d659a2feaa0c55ad015
 	Header = "Fencing-Token"
 
-	// HeaderHighest is that of answers with status 409: the greatest token that has been there.
+	// HeaderHighest is the header of answers with status 409: the greatest token that has been
+	// there.
 	HeaderHighest = "Fencing-Token-Highest"
 )
 
-// maxHeader bounds the value of [Header]: a name of the greatest length, each byte of it encoded, and what follows.
+// maxHeader is the greatest length of the value of [Header]: a name of the greatest length,
+// each byte of it encoded, the token and the owner.
 const maxHeader = 3*driver.MaxName + len(";token=") + 19 + len(";owner=") + ownerDigits
 
 // Header returns the mark as the value of [Header].
@@ -37,7 +40,8 @@ func (m Mark) Header() string {
 	return url.QueryEscape(m.Lock) + ";token=" + strconv.FormatUint(m.Token, 10) + ";owner=" + m.Owner
 }
 
-// ParseHeader is the inverse of [Mark.Header], and takes nothing else: the error says what is wrong, and matches [driver.ErrInvalid].
+// ParseHeader is the inverse of [Mark.Header], and accepts nothing else: the error says what is
+// wrong, and matches [driver.ErrInvalid].
 func ParseHeader(value string) (Mark, error) {
 	bad := func(why string) (Mark, error) {
 		return Mark{}, fmt.Errorf("%w header %s: %s; want NAME;token=NUMBER;owner=DIGITS", driver.ErrInvalid, Header, why)
@@ -71,12 +75,12 @@ func ParseHeader(value string) (Mark, error) {
 	return m, nil
 }
 
-// A Transport adds the hold's mark to each request. Give it to an [http.Client] of one hold:
+// A Transport adds the hold's mark to each request. Use it in an [http.Client] for one hold:
 //
 //	client := &http.Client{Transport: fence.Transport{Hold: lock}}
 //
-// A [Server] that answers claims what it guards with the first request, also if that one only reads. A redirect to another host, or from
-// https to http, is followed without the mark.
+// With the first request, also if that one only reads, the [Server] claims what it guards. A
+// redirect to another host, or from https to http, is followed without the mark.
 type Transport struct {
 	Hold Hold
 	Base http.RoundTripper // [http.DefaultTransport] if nil
@@ -103,7 +107,8 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return base.RoundTrip(r)
 }
 
-// staysWithHost reports whether a request goes where the first one of a series of redirects went.
+// staysWithHost reports whether a request goes to the host of the first request in a series of
+// redirects, and not from https to http.
 func staysWithHost(r *http.Request) bool {
 	first := r
 	for first.Response != nil && first.Response.Request != nil {
@@ -112,7 +117,8 @@ func staysWithHost(r *http.Request) bool {
 	return r.URL.Host == first.URL.Host && (r.URL.Scheme == first.URL.Scheme || r.URL.Scheme == "https")
 }
 
-// CheckResponse returns a *[RefusedError] if a [Server] refused the hold, and else nil.
+// CheckResponse returns a *[RefusedError] if a [Server] refused the hold, and nil if the response
+// is no refusal. Any other error means that the refusal can't be read, or that h has no mark.
 func CheckResponse(h Hold, r *http.Response) error {
 	if r.StatusCode != http.StatusConflict || r.Header.Get(HeaderHighest) == "" {
 		return nil
@@ -130,70 +136,81 @@ func CheckResponse(h Hold, r *http.Response) error {
 
 // The defaults of a [Server].
 const (
-	DefaultMaxToken = 1<<56 - 1        // above whatever a backend of snib gives
+	DefaultMaxToken = 1<<56 - 1        // above the tokens of all backends of snib
 	DefaultMaxBody  = 1 << 20          // bytes
-	DefaultTimeout  = 10 * time.Second // for a body to arrive, and then for the rest
+	DefaultTimeout  = 10 * time.Second // for a body to arrive, and again for the rest
 )
 
-// ClockToken is a [Server.MaxToken] for tokens that come from a clock, as those of all backends but etcdlock and zklock do: the present time in
-// microseconds, and 25 hours more for clocks that differ.
+// ClockToken is a [Server.MaxToken] for tokens that come from a clock, as those of all backends
+// but etcdlock and zklock do: the present time in microseconds, and 25 hours more for clocks
+// that differ.
 func ClockToken() uint64 { return driver.NextToken(0, time.Now().Add(25*time.Hour)) }
 
-// A Server lets requests through that carry the mark of the last hold on the lock, or of a later one. To others it answers
+// A Server lets requests through that carry the mark of the last hold on the lock, or of a
+// later one. To others it answers
 //
 //   - 428 Precondition Required without [Header],
-//   - 400 Bad Request if that is malformed, is about another lock than the one that guards this resource, or has a token above MaxToken,
+//   - 400 Bad Request if the header is malformed, names another lock than the one that guards
+//     this resource, or has a token above MaxToken,
 //   - 404 Not Found if Lock returns "",
 //   - 408 Request Timeout and 413 Content Too Large if the body is too slow or too long,
-//   - 409 Conflict, with [HeaderHighest], if a later hold has been there, or another one with the same token,
-//   - 503 Service Unavailable if another request is let in for all of Timeout, and
+//   - 409 Conflict, with [HeaderHighest], if a later hold has been there, or another one with
+//     the same token,
+//   - 503 Service Unavailable if other requests are let in for all of Timeout, and
 //   - 500 Internal Server Error if the guard itself fails,
 //
-// each with the reason in the body, but not with the name of the lock. Requests under one lock go through one at a time, and a request that
-// reads is a claim as well.
+// each with the reason in the body, but not with the name of the lock. Requests under one lock
+// go through one at a time, and a request that only reads is a claim as well.
 //
-// A mark is no secret, and proves nothing: whoever may send a request may claim the resource with any token up to MaxToken, and all holds with
-// lesser ones are refused from then on. So authentication and authorization stand before the Server:
+// A mark is no secret, and proves nothing: anyone who may send a request may claim the resource
+// with any token up to MaxToken, and all holds with lesser tokens are refused from then on. So
+// put authentication and authorization before the Server:
 //
 //	mux.Handle("/accounts/", authenticated(server.Wrap(accounts)))
 //
-// A mark that is too great, because a client lied or the lock's store lost its memory, is mended where the Guard keeps it, once no hold is
-// under way: delete or lower the row of the lock in the table of [SQL], remove the lock's file in the folder of [Dir] ([Dir.File]), or
-// start the process anew with [Memory].
+// A mark can be too great because a client lied or the lock's store lost its memory. Repair it
+// where the Guard keeps it, while no hold is active: delete or lower the row of the lock in the
+// table of [SQL], remove the lock's file in the folder of [Dir] ([Dir.File]), or restart the
+// process with [Memory].
 type Server struct {
-	// Guard keeps the marks. It must last as long as the resource does: [Memory] is for resources in this process, [SQL] and
-	// [Dir] for others.
+	// Guard keeps the marks. It must last as long as the resource does: [Memory] is for
+	// resources in this process, [SQL] and [Dir] for others.
 	Guard Guard
 
-	// Lock returns the name of the lock that guards what a request is about, or "" if there is no such resource. The client has
-	// no say in that: else it could show the mark of any lock that it has. Guards remember each name for ever, so what a client may make
-	// up, such as a number in the path, is looked up first.
+	// Lock returns the name of the lock that guards the resource of a request, or "" if there
+	// is no such resource. The client must not choose the lock: else it could show the mark of
+	// any lock that it holds. Guards remember each name for ever, so if a client can make up a
+	// part of the name, such as a number in the path, look it up first.
 	Lock func(*http.Request) string
 
-	// MaxToken returns the greatest token that a hold can have. It bounds the harm of a mark that is wrong: with [ClockToken] the
-	// resource is closed for some hours at most. If it is nil, DefaultMaxToken counts.
+	// MaxToken returns the greatest token that a hold can have. It limits the harm of a wrong
+	// mark: with [ClockToken] the resource is closed for about a day at most. If MaxToken is
+	// nil, the limit is DefaultMaxToken.
 	MaxToken func() uint64
 
-	// MaxBody is the length of the longest body, in bytes. The body is read before the request is let in, so a client that is slow to
-	// send keeps nobody out. Zero means DefaultMaxBody. If it is negative, the handler reads the body itself, of any length, and
-	// has Timeout for it.
+	// MaxBody is the length of the longest body, in bytes. The body is read before the request
+	// is let in, so a client that sends slowly keeps nobody out. Zero means DefaultMaxBody. If
+	// MaxBody is negative, the handler reads the body itself, of any length, and within
+	// Timeout.
 	MaxBody int64
 
-	// Timeout bounds for how long a request keeps the next hold out: the context of the handler ends then, and so do reading the body and
-	// writing the answer. A handler that does not heed its context is not stopped, because what it does could not be undone. The body
-	// may take as long before. Zero means DefaultTimeout, and less than zero no bound.
+	// Timeout limits how long a request keeps the next hold out: after it the context of the
+	// handler ends, and so do reading the body and writing the answer. A handler that ignores
+	// its context is not stopped, because its effects could not be undone. The body may take as
+	// long before. Zero means DefaultTimeout, and a negative value no limit.
 	Timeout time.Duration
 
-	// Log is told of conflicts, of failures of the guard, and of marks for the wrong lock or above MaxToken; nobody is if it is nil.
+	// Log receives conflicts, failures of the guard, and marks for the wrong lock or above
+	// MaxToken. If Log is nil, nothing is logged.
 	Log *slog.Logger
 }
 
-// Wrap returns a handler that lets through to next.
+// Wrap returns a handler that passes the requests that are let in to next.
 func (s Server) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m, status, err := s.mark(r)
+		m, status, err := s.readMark(r)
 		if err == nil {
-			status, err = s.receive(w, r)
+			status, err = s.readBody(w, r)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), status)
@@ -208,7 +225,7 @@ func (s Server) Wrap(next http.Handler) http.Handler {
 		served := false
 		err = s.Guard.Do(ctx, m, func(ctx context.Context) error {
 			served = true
-			s.hurry(w)
+			s.setDeadlines(w)
 			next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, markKey{}, m)))
 			return nil
 		})
@@ -222,8 +239,8 @@ const errTimeout driver.Sentinel = "the time for a guarded request is over"
 
 func (s Server) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout) }
 
-// mark reads what the request says, and the status with which to answer if that is no good.
-func (s Server) mark(r *http.Request) (Mark, int, error) {
+// readMark returns the mark of the request, or an error and the status with which to answer.
+func (s Server) readMark(r *http.Request) (Mark, int, error) {
 	values := r.Header.Values(Header)
 	switch len(values) {
 	case 0:
@@ -259,15 +276,16 @@ func (s Server) warn(r *http.Request, m Mark, why string, args ...any) {
 	}
 }
 
-// receive reads the body, before the request keeps anybody out.
-func (s Server) receive(w http.ResponseWriter, r *http.Request) (status int, err error) {
+// readBody reads the body before the request is let in, and keeps nobody out while it does.
+// With an error it returns the status with which to answer.
+func (s Server) readBody(w http.ResponseWriter, r *http.Request) (status int, err error) {
 	most := cmp.Or(s.MaxBody, DefaultMaxBody)
 	if most < 0 || r.Body == nil || r.Body == http.NoBody {
 		return 0, nil
 	}
 	conn := http.NewResponseController(w)
 	if timeout := s.timeout(); timeout > 0 {
-		_ = conn.SetReadDeadline(time.Now().Add(timeout)) // a writer that can't is one of a test, or of a middleware
+		_ = conn.SetReadDeadline(time.Now().Add(timeout)) // a writer of tests may be unable to
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	switch {
@@ -283,42 +301,45 @@ func (s Server) receive(w http.ResponseWriter, r *http.Request) (status int, err
 	return 0, nil
 }
 
-// hurry bounds how long the client may take to send and to receive while the request is let in. The server lifts the bounds when it has
-// answered.
-func (s Server) hurry(w http.ResponseWriter) {
+// setDeadlines limits the time that the client may take to send and to receive while the
+// request is let in. The server removes the limits when it has answered.
+func (s Server) setDeadlines(w http.ResponseWriter) {
 	if s.timeout() < 0 {
 		return
 	}
-	conn, late := http.NewResponseController(w), time.Now().Add(s.timeout())
-	_ = conn.SetWriteDeadline(late) // as in receive
+	conn, deadline := http.NewResponseController(w), time.Now().Add(s.timeout())
+	_ = conn.SetWriteDeadline(deadline) // as in readBody
 	if s.MaxBody < 0 {
-		_ = conn.SetReadDeadline(late)
+		_ = conn.SetReadDeadline(deadline)
 	}
 }
 
-// refuse answers for a guard that did not let the request in, or could not.
+// refuse answers if the guard did not let the request in, or failed. If served is true, next has
+// answered already.
 func (s Server) refuse(w http.ResponseWriter, r *http.Request, m Mark, err error, served bool) {
 	var refused *RefusedError
-	known := errors.As(err, &refused)
-	if s.Log != nil && (!known || errors.Is(err, ErrConflict)) {
+	isRefusal := errors.As(err, &refused)
+	if s.Log != nil && (!isRefusal || errors.Is(err, ErrConflict)) {
 		s.Log.ErrorContext(r.Context(), "fence", "lock", m.Lock, "token", m.Token, "error", err)
 	}
 	switch {
-	case served: // next has answered, and the guard could not keep what it did
+	case served: // next has answered, but the guard could not commit what it did
 		panic(http.ErrAbortHandler)
-	case known:
+	case isRefusal:
 		w.Header().Set(HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
 		http.Error(w, refused.reason(), http.StatusConflict)
 	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		http.Error(w, "another request is let in", http.StatusServiceUnavailable)
 	default:
-		http.Error(w, "the guard of the resource failed", http.StatusInternalServerError) // err may tell what is nobody's business
+		// The text of err may be confidential.
+		http.Error(w, "the guard of the resource failed", http.StatusInternalServerError)
 	}
 }
 
 type markKey struct{}
 
-// FromContext returns the mark with which a request was let through, for use in a handler behind [Server.Wrap].
+// FromContext returns the mark with which a request was let through, for use in a handler
+// behind [Server.Wrap].
 func FromContext(ctx context.Context) (Mark, bool) {
 	m, ok := ctx.Value(markKey{}).(Mark)
 	return m, ok

@@ -14,14 +14,15 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// server serves what the lock "account/42" guards, and counts the requests that get through.
-func server(t *testing.T, log *slog.Logger) (url string, served *[]fence.Mark) {
+// newCountingServer starts a server for what the lock "account/42" guards, and records the
+// marks of the requests that get through.
+func newCountingServer(t *testing.T, log *slog.Logger) (url string, served *[]fence.Mark) {
 	t.Helper()
 	served = new([]fence.Mark)
 	s := fence.Server{Guard: new(fence.Memory), Lock: func(*http.Request) string { return "account/42" }, Log: log}
 	srv := httptest.NewServer(s.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		m, _ := fence.FromContext(r.Context())
-		*served = append(*served, m) // one request at a time: the race detector looks on
+		*served = append(*served, m) // one request at a time, which the race detector checks
 	})))
 	t.Cleanup(srv.Close)
 	return srv.URL, served
@@ -29,7 +30,7 @@ func server(t *testing.T, log *slog.Logger) (url string, served *[]fence.Mark) {
 
 func TestTransport(t *testing.T) {
 	var log strings.Builder
-	url, served := server(t, slog.New(slog.NewTextHandler(&log, nil)))
+	url, served := newCountingServer(t, slog.New(slog.NewTextHandler(&log, nil)))
 	get := func(h fence.Hold) error {
 		t.Helper()
 		client := http.Client{Transport: fence.Transport{Hold: h}}
@@ -71,9 +72,9 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// What is no good header is never let through, and is told why.
+// A request without exactly one valid header is not let through, and the answer says why.
 func TestServerRefuses(t *testing.T) {
-	url, served := server(t, nil)
+	url, served := newCountingServer(t, nil)
 	good := mark(t, 7, "a").Header()
 	elsewhere := fence.Mark{Lock: "account/43", Token: 7, Owner: mark(t, 7, "a").Owner}.Header()
 	tests := []struct {
@@ -144,7 +145,7 @@ func (brokenGuard) Do(context.Context, fence.Mark, func(context.Context) error) 
 	return errors.New("the disk is full")
 }
 
-// A header that is taken is the one that its mark is written as.
+// A value that is accepted is exactly the header of its mark.
 func FuzzParseHeader(f *testing.F) {
 	f.Add(mark(f, 7, "a").Header())
 	f.Add("a;token=1;owner=00000000000000000000000000000000")

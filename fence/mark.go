@@ -12,29 +12,31 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A Hold is what a guard has to know of a hold on a lock. A *snib.Lock is one.
+// A Hold is what a guard needs to know of a hold on a lock. A *snib.Lock is one.
 type Hold interface {
 	Name() string
 	Token() uint64
 	Owner() string
 }
 
-// A Mark is what a resource knows of a hold. It is no secret: it names the owner by a digest, with which nobody can release the lock.
+// A Mark is what a resource knows of a hold. It is no secret: it identifies the owner by a
+// digest, which can't be used to release the lock.
 type Mark struct {
 	Lock  string `json:"lock"`  // the lock's name
 	Token uint64 `json:"token"` // the fencing token, from 1 to 2^63-1
-	Owner string `json:"owner"` // of whoever holds it: 32 hexadecimal digits
+	Owner string `json:"owner"` // the owner's digest: 32 hexadecimal digits
 }
 
-// Of returns the mark of a hold. It fails with [driver.ErrInvalid] if the hold has no fencing token, as on a backend whose strength is
-// [driver.FencingNone].
+// Of returns the mark of a hold. The error matches [driver.ErrInvalid] if the hold has no
+// fencing token, as on a backend whose strength is [driver.FencingNone].
 func Of(h Hold) (Mark, error) {
 	sum := sha256.Sum256([]byte(h.Owner()))
 	m := Mark{Lock: h.Name(), Token: h.Token(), Owner: hex.EncodeToString(sum[:16])}
 	return m, m.Check()
 }
 
-// Check says why a mark can't be that of a hold, as an error that matches [driver.ErrInvalid]. Guards refuse such marks.
+// Check reports, as an error that matches [driver.ErrInvalid], why a mark can't be that of a
+// hold. Guards refuse such marks.
 func (m Mark) Check() error {
 	switch {
 	case m.Token == 0:
@@ -58,10 +60,12 @@ func isHex(s string) bool {
 	return true
 }
 
-// After is the rule by which a resource decides: a hold is let in if its token is greater than the last one's, or if it is the last one
-// itself. Else the error is a *[RefusedError]. The zero Mark is that of a resource that has seen nobody.
+// After is the rule by which a resource decides: it lets a hold in if its token is greater than
+// the last one's, or if it is the last hold itself. Otherwise the error is a *[RefusedError].
+// The zero Mark as last stands for a resource that has not let in any hold.
 //
-// The owner matters: without it, a second hold that got the same token from a broken lock would pass for the first one.
+// The owner matters: without it, a second hold that got the same token from a broken lock would
+// pass for the first one.
 func (m Mark) After(last Mark) error {
 	if m.Token > last.Token || m.Token == last.Token && m.Owner == last.Owner {
 		return nil
@@ -69,68 +73,74 @@ func (m Mark) After(last Mark) error {
 	return &RefusedError{Mark: m, Last: last}
 }
 
-// Key returns an idempotency key for a receiver that drops what it has seen before, such as a queue, or a payment service. Sequence tells the
-// requests of one hold apart; the same hold makes the same key for the same sequence, so it may send a request again when the answer was
-// lost.
+// Key returns an idempotency key for a receiver that drops what it has seen before, such as a
+// queue or a payment service. The number sequence distinguishes the requests of one hold. The
+// same hold makes the same key for the same sequence, so it may send a request again when the
+// answer was lost.
 //
-// The next hold makes other keys. Who takes over must not repeat what the former holder may have sent under a key of its own: note the
-// key where the next holder reads it, before the request is sent, and let that one send it again under the key that was noted.
+// The next hold makes other keys. It must not repeat, under a key of its own, what the former
+// holder may have sent. So store the key where the next holder reads it, before the request is
+// sent; the next holder then sends the request again under the stored key.
 func (m Mark) Key(sequence uint64) string {
 	return url.PathEscape(m.Lock) + ":" + strconv.FormatUint(m.Token, 10) + ":" + m.Owner[:min(8, len(m.Owner))] + ":" + strconv.FormatUint(sequence, 10)
 }
 
-// The reasons for which a resource refuses a hold.
+// The reasons why a resource refuses a hold.
 const (
-	// ErrStale means that a later hold has been there. Whatever was computed under the lock is out of date, and must be thrown away.
+	// ErrStale means that a later hold has been there. Whatever was computed under the lock is
+	// out of date, and must be thrown away.
 	ErrStale driver.Sentinel = "stale fencing token"
 
-	// ErrConflict means that another hold has been there with the same token. That never happens while the lock's store
-	// keeps its promises, so it is worth an alarm.
+	// ErrConflict means that another hold has been there with the same token. That never
+	// happens while the lock's store keeps its promises, so it is worth an alarm.
 	ErrConflict driver.Sentinel = "two holds have the same fencing token"
 )
 
-// A RefusedError says which hold a resource refused, and which one it let in last. It matches [ErrStale] or [ErrConflict].
+// A RefusedError says which hold a resource refused, and which one it let in last. It matches
+// [ErrStale] or [ErrConflict].
 type RefusedError struct {
 	Mark Mark
 	Last Mark
 }
 
 func (e *RefusedError) Error() string {
-	if e.conflict() {
+	if e.isConflict() {
 		return fmt.Sprintf("lock %q, %s", e.Mark.Lock, e.reason())
 	}
 	return fmt.Sprintf("lock %q: %s", e.Mark.Lock, e.reason())
 }
 
-// reason is the error without the name of the lock.
+// reason returns the text of the error without the name of the lock.
 func (e *RefusedError) reason() string {
-	if e.conflict() {
+	if e.isConflict() {
 		return fmt.Sprintf("token %d: %v: the store of the lock has broken its promise", e.Mark.Token, ErrConflict)
 	}
 	return fmt.Sprintf("%v: %d, and %d has been here", ErrStale, e.Mark.Token, e.Last.Token)
 }
 
-// Is reports whether target is the reason.
+// Is reports whether target is the reason: [ErrStale] or [ErrConflict].
 func (e *RefusedError) Is(target error) bool {
-	return target == ErrConflict && e.conflict() || target == ErrStale && !e.conflict()
+	return target == ErrConflict && e.isConflict() || target == ErrStale && !e.isConflict()
 }
 
-func (e *RefusedError) conflict() bool { return e.Mark.Token == e.Last.Token }
+func (e *RefusedError) isConflict() bool { return e.Mark.Token == e.Last.Token }
 
-// A Guard lets holds at a resource by the rule of [Mark.After], and keeps the last mark of each lock at least as durable as the
-// resource itself.
+// A Guard lets holds in to a resource by the rule of [Mark.After]. It keeps the last mark of
+// each lock at least as durably as the resource itself.
 type Guard interface {
-	// Do lets a hold in, or answers with a *[RefusedError]. While fn runs, no later hold is let in. Fn may be nil.
+	// Do lets a hold in and runs fn, or returns a *[RefusedError]. While fn runs, no later hold
+	// is let in. Fn may be nil.
 	Do(ctx context.Context, m Mark, fn func(context.Context) error) error
 }
 
-// A Handle is a hold's way to a resource that it has claimed.
+// A Handle gives a hold access to a resource that it has claimed.
 type Handle struct {
 	guard Guard
 	mark  Mark
 }
 
-// Open claims what g guards: once it has returned, holds with lesser tokens are refused. Read only after that.
+// Open claims what g guards: once it has returned, holds with lesser tokens are refused. Read
+// the resource only after that.
 func Open(ctx context.Context, g Guard, h Hold) (*Handle, error) {
 	m, err := Of(h)
 	if err != nil {
@@ -145,8 +155,8 @@ func Open(ctx context.Context, g Guard, h Hold) (*Handle, error) {
 // Mark returns the hold's mark.
 func (h *Handle) Mark() Mark { return h.mark }
 
-// Do runs fn if the hold is still the last one, and while no later one is let in. Else the error is a *[RefusedError], and fn has not
-// run.
+// Do runs fn if the hold is still the last one; while fn runs, no later hold is let in.
+// Otherwise the error is a *[RefusedError], and fn has not run.
 func (h *Handle) Do(ctx context.Context, fn func(context.Context) error) error {
 	return h.guard.Do(ctx, h.mark, fn)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// hold is a hold as a guard sees it.
+// A hold is a fence.Hold with given values.
 type hold struct {
 	name  string
 	token uint64
@@ -96,8 +96,9 @@ func TestKey(t *testing.T) {
 // A rule decides whether a hold is let in.
 type rule func(m, last fence.Mark) bool
 
-// What a resource accepts is a sequence of whole holds, whatever the tokens are: in order, out of order, or the same twice. Each
-// condition of the rule is needed for that: without it the same test finds a counterexample.
+// A resource accepts a sequence of whole holds, whatever the tokens are: in order, out of
+// order, or the same twice. Each condition of the rule is necessary: without it the same test
+// finds a counterexample.
 func TestAcceptedIsSerial(t *testing.T) {
 	after := func(m, last fence.Mark) bool { return m.After(last) == nil }
 	tests := []struct {
@@ -128,8 +129,9 @@ func TestAcceptedIsSerial(t *testing.T) {
 	}
 }
 
-// interleave lets three holders read, modify and write twice, each after a claim unless claim is false, in a random order of
-// steps. It returns how the accepted operations are not a sequence of whole holds, or how the last hold is kept from going on.
+// interleave lets three holders read, modify and write twice, each after a claim unless claim
+// is false, in a random order of steps. It returns how the accepted operations are not a
+// sequence of whole holds, or how the last hold is refused, or "" if all is well.
 func interleave(r *rand.Rand, admit rule, claim bool) string {
 	tokens := []uint64{1, 2, 3}
 	switch r.IntN(3) {

@@ -5,21 +5,23 @@ import (
 	"sync"
 )
 
-// Memory guards what lives in this process, and goes with it. The zero value is ready to use. It is safe for concurrent use.
+// Memory guards a resource in this process; its marks are lost with the process. The zero value
+// is ready to use. It is safe for concurrent use.
 //
-// It remembers each lock's name for as long as it lives, in some hundred bytes: names that strangers may make up fill the memory.
+// Memory remembers each lock's name for as long as it lives, in some hundred bytes: if
+// strangers may make up names, they can fill the memory.
 type Memory struct {
-	mu    sync.Mutex
-	seats map[string]*seat
+	mu      sync.Mutex
+	entries map[string]*entry
 }
 
-// A seat is where the holds of one lock come in, one at a time.
-type seat struct {
-	free chan struct{} // of one; has a value while nobody is in
-	last Mark          // belongs to whoever is in
+// An entry lets in the holds of one lock, one at a time.
+type entry struct {
+	free chan struct{} // capacity 1; has a value while no hold is in
+	last Mark          // belongs to the hold that is in
 }
 
-// Open claims what lives in this process; see [Open].
+// Open claims the resource; see [Open].
 func (g *Memory) Open(ctx context.Context, h Hold) (*Handle, error) { return Open(ctx, g, h) }
 
 // Do implements [Guard].
@@ -27,7 +29,7 @@ func (g *Memory) Do(ctx context.Context, m Mark, fn func(context.Context) error)
 	if err := m.Check(); err != nil {
 		return err
 	}
-	s := g.seat(m.Lock)
+	s := g.entry(m.Lock)
 	select {
 	case <-s.free:
 	case <-ctx.Done():
@@ -44,17 +46,17 @@ func (g *Memory) Do(ctx context.Context, m Mark, fn func(context.Context) error)
 	return fn(ctx)
 }
 
-func (g *Memory) seat(lock string) *seat {
+func (g *Memory) entry(lock string) *entry {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.seats[lock]
+	s := g.entries[lock]
 	if s == nil {
-		if g.seats == nil {
-			g.seats = make(map[string]*seat)
+		if g.entries == nil {
+			g.entries = make(map[string]*entry)
 		}
-		s = &seat{free: make(chan struct{}, 1)}
+		s = &entry{free: make(chan struct{}, 1)}
 		s.free <- struct{}{}
-		g.seats[lock] = s
+		g.entries[lock] = s
 	}
 	return s
 }

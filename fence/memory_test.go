@@ -15,7 +15,8 @@ import (
 
 var _ fence.Hold = (*snib.Lock)(nil)
 
-// guards are those that need no server. Each is tried on all that a Guard promises.
+// guards returns the guards that need no server. Each is tested for everything that a Guard
+// promises.
 func guards(t *testing.T) map[string]fence.Guard {
 	return map[string]fence.Guard{"Memory": new(fence.Memory), "Dir": fence.Dir{Path: t.TempDir()}}
 }
@@ -67,7 +68,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// While an operation runs, a later hold is not let in; and it need not wait for ever.
+// While an operation runs, a later hold is not let in; its wait ends with its context.
 func TestGuardsExclude(t *testing.T) {
 	for name, g := range guards(t) {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestGuardsExclude(t *testing.T) {
 	}
 }
 
-// A real hold that is paused past its TTL is refused, although nobody told it.
+// A real hold that was broken is refused, although nobody told it.
 func TestPausedHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)

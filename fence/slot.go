@@ -9,16 +9,16 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeSlot writes a mark as a line: the checksum of its JSON, and that.
+// encodeSlot returns a mark as a line: the checksum of its JSON, and the JSON.
 func encodeSlot(m Mark) []byte {
 	text, err := json.Marshal(m)
 	if err != nil {
-		panic(err) // a struct of strings and a number
+		panic(err) // impossible for a struct of strings and a number
 	}
 	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text)
 }
 
-// decodeSlot is the inverse, and reports whether there is a mark at all.
+// decodeSlot is the inverse of encodeSlot. It reports whether there is a valid mark.
 func decodeSlot(slot []byte) (m Mark, ok bool) {
 	line, _, found := bytes.Cut(slot, []byte{'\n'})
 	if !found || len(line) < 9 {

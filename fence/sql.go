@@ -9,10 +9,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A Dialect is how a database wants its SQL.
+// A Dialect is the SQL dialect of a database.
 type Dialect uint8
 
-// The dialects. MariaDB's is that of MySQL.
+// The dialects. MariaDB uses that of MySQL.
 const (
 	Postgres Dialect = iota + 1
 	MySQL
@@ -34,8 +34,9 @@ func (d Dialect) check() error {
 	return nil
 }
 
-// checkIdentifier refuses names that would have to be quoted: nothing but lower-case ASCII letters, digits and underscores, not a digit
-// first, and in what can be qualified, one dot.
+// checkIdentifier rejects names that would have to be quoted. It accepts lower-case ASCII
+// letters, digits and underscores, but no digit first, and one dot in a name that can be
+// qualified.
 func checkIdentifier(what, name string, qualified bool) error {
 	parts := []string{name}
 	if qualified {
@@ -53,15 +54,17 @@ func checkIdentifier(what, name string, qualified bool) error {
 	return nil
 }
 
-// SQL guards whatever lies in the database of DB. It has a table with a row for each lock, and what is done under a hold is done in a transaction
-// that changes, or locks, this row first: so the transactions of a stale hold and of a later one follow each other, and all
-// statements after the first are covered. Any level of isolation will do.
+// SQL guards everything in the database of DB. It has a table with a row for each lock. Work
+// under a hold is done in a transaction that first changes, or locks, this row: so the
+// transactions of a stale hold and of a later one follow each other, and all statements after
+// the first are covered. Any isolation level will do.
 //
-// It works through poolers, and with any driver of database/sql for the dialect. For other clients, [SQL.Statement] has the statements.
+// SQL works through poolers, and with any driver of database/sql for the dialect. For other
+// clients, [SQL.Statement] returns the statements.
 type SQL struct {
 	DB      *sql.DB
 	Dialect Dialect
-	Table   string // "snib_fence" if empty; a schema and a dot may stand before it
+	Table   string // "snib_fence" if empty; may be qualified by a schema and a dot
 }
 
 func (g SQL) table() string {
@@ -78,7 +81,7 @@ func (g SQL) check() error {
 	return checkIdentifier("table", g.table(), true)
 }
 
-// Schema returns the statement that creates the table, if there is none.
+// Schema returns the statement that creates the table if it does not exist.
 func (g SQL) Schema() (string, error) {
 	if err := g.check(); err != nil {
 		return "", err
@@ -96,7 +99,7 @@ func (g SQL) Schema() (string, error) {
 	return "CREATE TABLE IF NOT EXISTS " + g.table() + " (" + columns + ")" + options, nil
 }
 
-// Create creates the table if there is none.
+// Create creates the table if it does not exist.
 func (g SQL) Create(ctx context.Context) error {
 	text, err := g.Schema()
 	if err != nil {
@@ -106,10 +109,12 @@ func (g SQL) Create(ctx context.Context) error {
 	return err
 }
 
-// Statement returns the two statements with which a transaction has to begin. The first one has three arguments, the lock's name, the token
-// and the owner of a [Mark]; it raises the mark in the table to that, if it is less, and in any case locks it until the
-// transaction ends. The second one has the name as its argument, and reads the last token and owner: those have to be the mark's own, or the
-// transaction must not go on.
+// Statement returns the two statements with which a transaction must begin. The first one,
+// raise, has three arguments: the lock's name, and the token and the owner of a [Mark]. It
+// raises the mark in the table to that mark if the stored token is less, and in any case locks
+// the row until the transaction ends. The second one, read, has the name as its argument, and
+// returns the last token and owner: if they are not those of the mark, the transaction must not
+// go on.
 func (g SQL) Statement() (raise, read string, err error) {
 	if err = g.check(); err != nil {
 		return "", "", err
@@ -119,8 +124,8 @@ func (g SQL) Statement() (raise, read string, err error) {
 	insert := "INSERT INTO " + t + " (lock_name, token, owner) VALUES (" + p(1) + ", " + p(2) + ", " + p(3) + ")"
 	read = "SELECT token, owner FROM " + t + " WHERE lock_name = " + p(1)
 	if g.Dialect == MySQL {
-		// The columns are assigned from left to right, and the owner has to see the old token. The read locks, so that it sees
-		// what has been committed since the transaction began.
+		// MySQL assigns columns from left to right, and owner has to see the old token. The
+		// read locks, so that it sees what has been committed since the transaction began.
 		return insert + " ON DUPLICATE KEY UPDATE owner = IF(token < VALUES(token), VALUES(owner), owner), token = GREATEST(token, VALUES(token))",
 			read + " FOR UPDATE", nil
 	}
@@ -130,8 +135,8 @@ func (g SQL) Statement() (raise, read string, err error) {
 		" owner = CASE WHEN " + last + ".token < excluded.token THEN excluded.owner ELSE " + last + ".owner END", read, nil
 }
 
-// Admit lets a hold in for the rest of a transaction, which the caller began and which has read nothing yet. With an error the transaction
-// must be rolled back.
+// Admit lets a hold in for the rest of a transaction, which the caller began and which has read
+// nothing yet. If Admit returns an error, the transaction must be rolled back.
 func (g SQL) Admit(ctx context.Context, tx *sql.Tx, m Mark) error {
 	if err := m.Check(); err != nil {
 		return err
@@ -140,26 +145,27 @@ func (g SQL) Admit(ctx context.Context, tx *sql.Tx, m Mark) error {
 	if err != nil {
 		return err
 	}
-	if _, err = tx.ExecContext(ctx, raise, g.name(m), int64(m.Token), m.Owner); err != nil {
+	if _, err = tx.ExecContext(ctx, raise, g.lockName(m), int64(m.Token), m.Owner); err != nil {
 		return err
 	}
 	last := Mark{Lock: m.Lock}
-	if err = tx.QueryRowContext(ctx, read, g.name(m)).Scan(&last.Token, &last.Owner); err != nil {
+	if err = tx.QueryRowContext(ctx, read, g.lockName(m)).Scan(&last.Token, &last.Owner); err != nil {
 		return err
 	}
 	return m.After(last)
 }
 
-// name returns the lock's name as the column has it: in MySQL as bytes, which no collation folds.
-func (g SQL) name(m Mark) any {
+// lockName returns the lock's name as the column has it: in MySQL as bytes, which no collation
+// folds.
+func (g SQL) lockName(m Mark) any {
 	if g.Dialect == MySQL {
 		return []byte(m.Lock)
 	}
 	return m.Lock
 }
 
-// Tx runs fn in a transaction that the hold is let in to, and commits it if fn returns nil. Used without [SQL.Open] it is the
-// weaker form, which checks writes only.
+// Tx lets the hold in to a new transaction and runs fn in it. It commits the transaction if fn
+// returns nil. Used without [SQL.Open] it is the weaker form, which checks writes only.
 func (g SQL) Tx(ctx context.Context, opts *sql.TxOptions, m Mark, fn func(*sql.Tx) error) error {
 	tx, err := g.DB.BeginTx(ctx, opts)
 	if err != nil {
@@ -177,7 +183,7 @@ func (g SQL) Tx(ctx context.Context, opts *sql.TxOptions, m Mark, fn func(*sql.T
 	return tx.Commit()
 }
 
-// Do implements [Guard], with a transaction that is open while fn runs; [FromTx] has it.
+// Do implements [Guard], with a transaction that is open while fn runs; [FromTx] returns it.
 func (g SQL) Do(ctx context.Context, m Mark, fn func(context.Context) error) error {
 	return g.Tx(ctx, nil, m, func(tx *sql.Tx) error {
 		if fn == nil {
@@ -195,7 +201,7 @@ func FromTx(ctx context.Context) (*sql.Tx, bool) {
 	return tx, ok
 }
 
-// Open claims what lies in the database under that lock.
+// Open claims what the hold's lock guards in the database.
 func (g SQL) Open(ctx context.Context, h Hold) (*SQLHandle, error) {
 	claimed, err := Open(ctx, g, h)
 	if err != nil {
@@ -204,14 +210,14 @@ func (g SQL) Open(ctx context.Context, h Hold) (*SQLHandle, error) {
 	return &SQLHandle{Handle: claimed, guard: g}, nil
 }
 
-// A SQLHandle is a hold's way to a database that it has claimed.
+// A SQLHandle gives a hold access to a database that it has claimed.
 type SQLHandle struct {
 	*Handle
 	guard SQL
 }
 
-// Tx runs fn in a transaction of the hold, and commits it if fn returns nil. Once a later hold has claimed, it fails with a
-// *[RefusedError], and fn has not run.
+// Tx runs fn in a transaction of the hold, and commits it if fn returns nil. Once a later hold
+// has claimed the database, Tx fails with a *[RefusedError], and fn has not run.
 func (h *SQLHandle) Tx(ctx context.Context, opts *sql.TxOptions, fn func(*sql.Tx) error) error {
 	return h.guard.Tx(ctx, opts, h.mark, fn)
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// Nothing that would need quotes becomes part of a statement. What the statements do is tested on real databases, in internal/guarded.
+// A name that would need quotes never becomes part of a statement. The tests in
+// internal/guarded run the statements on real databases.
 func TestIdentifiers(t *testing.T) {
 	for _, bad := range []string{"a b", "a;b", `a"b`, "a'", "a`", "1a", "A", "ä", "a-b", "a.b.c", ".a", "a.", strings.Repeat("a", 64), "a\x00"} {
 		t.Run(bad, func(t *testing.T) {

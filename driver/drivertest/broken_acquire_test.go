@@ -15,12 +15,12 @@ func infoMutants() []mutant {
 	return []mutant{
 		{
 			name: "Info counts what is held", fails: []string{"Info/Constant"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				held := 0
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(*lease) { held++ }
 					b.info = func(i driver.Info) driver.Info {
-						w.locked(func() { i.Assumptions = append(slices.Clone(i.Assumptions), fmt.Sprint("held: ", held)) })
+						w.withLock(func() { i.Assumptions = append(slices.Clone(i.Assumptions), fmt.Sprint("held: ", held)) })
 						return i
 					}
 				}
@@ -28,16 +28,16 @@ func infoMutants() []mutant {
 		},
 		{
 			name: "a fault is passed over in silence", fails: []string{"Info/Faults"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.info = func(i driver.Info) driver.Info { i.Faults.Failover = ""; return i }
 				}
 			},
 		},
 		{
 			name: "the greatest TTL is excluded", fails: []string{"Info/TTLRange"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						if req.TTL >= b.Info().MaxTTL {
 							return nil, driver.ErrInvalid
@@ -49,8 +49,8 @@ func infoMutants() []mutant {
 		},
 		{
 			name: "errors show the URL", fails: []string{"Info/NoSecret"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						l, err := b.acquire(ctx, req)
 						if err != nil {
@@ -68,13 +68,13 @@ func exclusionMutants() []mutant {
 	return []mutant{
 		{
 			name: "a driver is reentrant", fails: []string{"Exclusion/SameDriver"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					mine := make(map[string]*lease)
 					b.onGrant = func(l *lease) { mine[l.req.Name] = l }
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						var l *lease
-						w.locked(func() { l = mine[req.Name] })
+						w.withLock(func() { l = mine[req.Name] })
 						if l != nil && l.released.Load() == 0 && req.NoWait && !req.Shared && req.Slots == 0 {
 							return l, nil
 						}
@@ -85,24 +85,24 @@ func exclusionMutants() []mutant {
 		},
 		{
 			name: "a driver trusts what it remembers of a lock", fails: []string{"Exclusion/OtherDriver"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					cached := make(map[string]bool)
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						select {
 						case <-l.grant.Wanted:
 						default:
-							w.locked(func() { cached[l.req.Name] = !l.req.Shared && l.req.Slots == 0 })
+							w.withLock(func() { cached[l.req.Name] = !l.req.Shared && l.req.Slots == 0 })
 						}
 						return l.release(ctx)
 					}
 					b.onClose = func() error {
-						w.locked(func() { clear(cached) })
+						w.withLock(func() { clear(cached) })
 						return b.inner.Close()
 					}
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						known := false
-						w.locked(func() { known = cached[req.Name] })
+						w.withLock(func() { known = cached[req.Name] })
 						if req.NoWait && known {
 							return b.fake(req), nil
 						}
@@ -113,9 +113,9 @@ func exclusionMutants() []mutant {
 		},
 		{
 			name: "a release frees the last hold of another process too", fails: []string{"Exclusion/Names"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				var last *lease
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) {
 						last = l
 					}
@@ -133,9 +133,9 @@ func exclusionMutants() []mutant {
 		},
 		{
 			name: "an owner that asks again is counted", fails: []string{"Exclusion/SameOwner", "Answer/AcquireLost"},
-			also: "an acquisition whose answer was lost is one that is asked for again",
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			whySeveral: "an acquisition whose answer was lost is one that is asked for again",
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					count := make(map[string]int)
 					b.onGrant = func(l *lease) {
 						count[l.req.Name+l.req.Owner]++
@@ -155,8 +155,8 @@ func exclusionMutants() []mutant {
 		},
 		{
 			name: "an owner that asks again gets its old lease", fails: []string{"Exclusion/SameOwner"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					first := make(map[string]driver.Instant)
 					b.onGrant = func(l *lease) {
 						key := fmt.Sprint(l.req.Name, l.req.Owner, l.grant.Token)
@@ -170,8 +170,8 @@ func exclusionMutants() []mutant {
 		},
 		{
 			name: "an owner that asks again keeps its old TTL", fails: []string{"Exclusion/SameOwnerFreshTTL"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					mine := make(map[string]*lease)
 					b.onGrant = func(l *lease) {
 						mine[l.req.Name+l.req.Owner] = l
@@ -181,7 +181,7 @@ func exclusionMutants() []mutant {
 						l := mine[req.Name+req.Owner]
 						w.mu.Unlock()
 						if l != nil && l.released.Load() == 0 && !l.ended() {
-							again := &lease{Lease: l.Lease, b: b, req: req, grant: l.grant, begun: time.Now(), since: l.since}
+							again := &lease{Lease: l.Lease, b: b, req: req, grant: l.grant, requestedAt: time.Now(), grantedAt: l.grantedAt}
 							again.grant.Start = driver.Now()
 							return again, nil
 						}
@@ -192,9 +192,9 @@ func exclusionMutants() []mutant {
 		},
 		{
 			name: "an owner is not known to other processes", fails: []string{"Exclusion/SameOwnerElsewhere"},
-			make: func(w *world) func(*broken) {
-				home := make(map[string]*broken)
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				home := make(map[string]*brokenDriver)
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						w.mu.Lock()
 						if home[req.Name+req.Owner] == nil {
@@ -213,13 +213,13 @@ func exclusionMutants() []mutant {
 	}
 }
 
-// renamed is a mutant that maps names before they reach the store.
-func renamed(name string, change func(string) string, also string, fails ...string) mutant {
+// mapNames returns a mutant that maps names before they reach the store.
+func mapNames(name string, change func(string) string, whySeveral string, fails ...string) mutant {
 	return mutant{
-		name: name, fails: fails, also: also,
-		make: func(w *world) func(*broken) {
+		name: name, fails: fails, whySeveral: whySeveral,
+		make: func(w *world) func(*brokenDriver) {
 			original := make(map[string]string)
-			return func(b *broken) {
+			return func(b *brokenDriver) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					w.mu.Lock()
 					original[change(req.Name)] = req.Name
@@ -257,8 +257,8 @@ func nameMutants() []mutant {
 	}
 	rejects := mutant{
 		name: "names with a leading dot are rejected", fails: []string{"Names/Unusual"},
-		make: func(w *world) func(*broken) {
-			return func(b *broken) {
+		make: func(w *world) func(*brokenDriver) {
+			return func(b *brokenDriver) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					if strings.HasPrefix(req.Name, ".") {
 						return nil, driver.ErrInvalid
@@ -270,15 +270,15 @@ func nameMutants() []mutant {
 	}
 	return []mutant{
 		rejects,
-		renamed("case is folded", lower, "in a List too, names differ by their case only",
+		mapNames("case is folded", lower, "in a List too, names differ by their case only",
 			"Names/Case", "Inspect/ListPrefix"),
-		renamed("trailing space is cut off", func(s string) string { return strings.TrimRight(s, " \t\r\n") }, "",
+		mapNames("trailing space is cut off", func(s string) string { return strings.TrimRight(s, " \t\r\n") }, "",
 			"Names/Space"),
-		renamed("a slash becomes an underscore", func(s string) string { return strings.ReplaceAll(s, "/", "_") }, "",
+		mapNames("a slash becomes an underscore", func(s string) string { return strings.ReplaceAll(s, "/", "_") }, "",
 			"Names/Escaping"),
-		renamed("accents are composed", func(s string) string { return strings.ReplaceAll(s, "e\u0301", "\u00e9") }, "",
+		mapNames("accents are composed", func(s string) string { return strings.ReplaceAll(s, "e\u0301", "\u00e9") }, "",
 			"Names/Unicode"),
-		renamed("names are cut off at 255 bytes", func(s string) string { return s[:min(len(s), 255)] }, "",
+		mapNames("names are cut off at 255 bytes", func(s string) string { return s[:min(len(s), 255)] }, "",
 			"Names/Longest"),
 	}
 }
@@ -287,8 +287,8 @@ func tryMutants() []mutant {
 	return []mutant{
 		{
 			name: "NoWait waits a little", fails: []string{"Try/Held"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						l, err := b.acquire(ctx, req)
 						st := w.status(req.Name)
@@ -302,9 +302,9 @@ func tryMutants() []mutant {
 		},
 		{
 			name: "NoWait does not find a lock that was never used", fails: []string{"Try/Free"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				used := make(map[string]bool)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) {
 						used[l.req.Name] = true
 					}
@@ -323,13 +323,14 @@ func tryMutants() []mutant {
 	}
 }
 
-// clientSide is a mutant whose store ends no lease: a timer in the holder's process does.
-func clientSide(name, fails string, stop func(b *broken, f func())) mutant {
+// expireInProcess returns a mutant whose store ends no lease: a timer in the holder's process
+// does.
+func expireInProcess(name, fails string, stop func(b *brokenDriver, f func())) mutant {
 	return mutant{
 		name: name, fails: []string{fails, "Sever/DeadWaiter"},
-		also: "a lease that was granted to a process out of reach has no timer at all",
-		make: func(w *world) func(*broken) {
-			return func(b *broken) {
+		whySeveral: "a lease that was granted to a process out of reach has no timer at all",
+		make: func(w *world) func(*brokenDriver) {
+			return func(b *brokenDriver) {
 				timers := make(map[*lease]*time.Timer)
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					lasting := req
@@ -341,12 +342,12 @@ func clientSide(name, fails string, stop func(b *broken, f func())) mutant {
 					l := got.(*lease)
 					w.mu.Lock()
 					defer w.mu.Unlock()
-					for other, timer := range timers { // the same owner may have asked again
+					for other, timer := range timers { // the same owner may have acquired again
 						if other.grant.Token == l.grant.Token {
 							timer.Stop()
 						}
 					}
-					d := w.store.Open() // which no cut of the network and no Close touches
+					d := w.store.Open() // not affected by Sever or Close
 					timers[l] = time.AfterFunc(req.TTL, func() {
 						_ = d.Break(context.Background(), req.Name, req.Owner, l.grant.Token)
 					})
@@ -392,9 +393,9 @@ func waitMutants() []mutant {
 	return []mutant{
 		{
 			name: "waiters poll", fails: []string{"Wait/Release"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				freed := make(map[string]time.Time)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						w.mu.Lock()
 						freed[l.req.Name] = time.Now()
@@ -425,14 +426,14 @@ func waitMutants() []mutant {
 		},
 		{
 			name: "waiters sleep through an expiry", fails: []string{"Wait/Expiry", "Wait/KilledHolder"},
-			also: "what a killed holder leaves behind is a lease that expires",
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			whySeveral: "what a killed holder leaves behind is a lease that expires",
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						before := w.status(req.Name)
 						l, err := b.acquire(ctx, req)
 						if err == nil && len(before.Holders) > 0 && l.(*lease).waited &&
-							time.Since(l.(*lease).begun) >= before.Holders[0].Left {
+							time.Since(l.(*lease).requestedAt) >= before.Holders[0].Left {
 							return withhold(ctx, l)
 						}
 						return l, err
@@ -440,18 +441,19 @@ func waitMutants() []mutant {
 				}
 			},
 		},
-		clientSide("the lease of a killed holder stays", "Wait/KilledHolder",
-			func(b *broken, f func()) { b.onKill = f }),
+		expireInProcess("the lease of a killed holder stays", "Wait/KilledHolder",
+			func(b *brokenDriver, f func()) { b.onKill = f }),
 	}
 }
 
-// ghosts is a mutant in which some waits that were given up stay in the queue: the next release is lost on them.
-func ghosts(name, fails string, becomes func(w *world, req driver.Request, waited time.Duration) bool) mutant {
+// leaveGhosts returns a mutant in which some waiters that gave up stay in the queue: the next
+// release is lost on them. The function becomes decides which.
+func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, waited time.Duration) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*broken) {
+		make: func(w *world) func(*brokenDriver) {
 			ghost := make(map[string]bool)
-			return func(b *broken) {
+			return func(b *brokenDriver) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					start := time.Now()
 					l, err := b.acquire(ctx, req)
@@ -482,8 +484,8 @@ func cancelMutants() []mutant {
 	return []mutant{
 		{
 			name: "a cancelled wait does not tell the cause", fails: []string{"Cancel/Cause"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						early := ctx.Err() != nil
 						l, err := b.acquire(ctx, req)
@@ -497,8 +499,8 @@ func cancelMutants() []mutant {
 		},
 		{
 			name: "a free lock is granted without a look at the context", fails: []string{"Cancel/Before"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						if ctx.Err() == nil {
 							return b.acquire(ctx, req)
@@ -515,8 +517,8 @@ func cancelMutants() []mutant {
 		},
 		{
 			name: "a lock is taken and then the context looked at", fails: []string{"Cancel/Before"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						if ctx.Err() == nil {
 							return b.acquire(ctx, req)
@@ -528,18 +530,18 @@ func cancelMutants() []mutant {
 				}
 			},
 		},
-		ghosts("a waiter that gave up gets the lock", "Cancel/LeavesNothing",
+		leaveGhosts("a waiter that gave up gets the lock", "Cancel/LeavesNothing",
 			func(w *world, req driver.Request, waited time.Duration) bool {
 				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) == 0
 			}),
-		ghosts("a waiter that gave up jams the queue", "Cancel/DoesNotJam",
+		leaveGhosts("a waiter that gave up jams the queue", "Cancel/DoesNotJam",
 			func(w *world, req driver.Request, waited time.Duration) bool {
 				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
 			}),
 		{
 			name: "a grant that meets a cancellation is left behind", fails: []string{"Cancel/RacesGrant"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 						defer cancel(nil)
@@ -564,8 +566,8 @@ func cancelMutants() []mutant {
 		},
 		{
 			name: "a grant that comes after the cancellation counts", fails: []string{"Cancel/RacesGrant"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						start, early := time.Now(), ctx.Err() != nil
 						l, err := b.acquire(ctx, req)
@@ -580,14 +582,15 @@ func cancelMutants() []mutant {
 	}
 }
 
-// lifo is a mutant that serves the last waiter first, if its request is of a kind: others that are granted pass it on.
-func lifo(name, fails string, kind func(driver.Request) bool) mutant {
+// serveLastFirst returns a mutant that serves the last waiter first, if its request is of a
+// kind: waiters that are granted earlier release the lock again.
+func serveLastFirst(name, fails string, kind func(driver.Request) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*broken) {
+		make: func(w *world) func(*brokenDriver) {
 			came := 0
 			waiting := make(map[string][]int)
-			return func(b *broken) {
+			return func(b *brokenDriver) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					if !kind(req) || req.NoWait {
 						return b.acquire(ctx, req)
@@ -618,13 +621,14 @@ func lifo(name, fails string, kind func(driver.Request) bool) mutant {
 	}
 }
 
-// barging is a mutant that lets newcomers take a lock that is being released, if their request is of a kind.
-func barging(name, fails string, kind func(driver.Request) bool) mutant {
+// allowBarging returns a mutant that lets newcomers take a lock that is being released, if
+// their request is of a kind.
+func allowBarging(name, fails string, kind func(driver.Request) bool) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*broken) {
+		make: func(w *world) func(*brokenDriver) {
 			loose := make(map[string]*lease)
-			return func(b *broken) {
+			return func(b *brokenDriver) {
 				b.onRelease = func(ctx context.Context, l *lease) error {
 					if !kind(l.req) || len(w.status(l.req.Name).Waiters) == 0 || l.released.Load() > 0 {
 						return l.release(ctx)
@@ -663,10 +667,10 @@ func fairMutants() []mutant {
 	onRequest := func(req driver.Request) bool { return req.Fair && !req.Shared && req.Slots == 0 }
 	always := func(req driver.Request) bool { return !req.Fair && !req.Shared && req.Slots == 0 && !req.NoWait }
 	return []mutant{
-		lifo("the last that asked for fairness is the first", "Fair/Order", onRequest),
-		lifo("the last that came is the first", "Fair/AlwaysOrder", always),
-		barging("newcomers slip in though all asked for fairness", "Fair/NoBarging", onRequest),
-		barging("newcomers slip in", "Fair/AlwaysNoBarging", always),
+		serveLastFirst("the last that asked for fairness is the first", "Fair/Order", onRequest),
+		serveLastFirst("the last that came is the first", "Fair/AlwaysOrder", always),
+		allowBarging("newcomers slip in though all asked for fairness", "Fair/NoBarging", onRequest),
+		allowBarging("newcomers slip in", "Fair/AlwaysNoBarging", always),
 	}
 }
 
@@ -674,8 +678,8 @@ func closeMutants() []mutant {
 	return []mutant{
 		{
 			name: "waiters notice Close after a second", fails: []string{"Close/WakesWaiters"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					closed := false
 					b.onClose = func() error {
 						w.mu.Lock()
@@ -688,7 +692,7 @@ func closeMutants() []mutant {
 					}
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						over := false
-						w.locked(func() { over = closed })
+						w.withLock(func() { over = closed })
 						if over {
 							return nil, driver.ErrClosed
 						}
@@ -699,11 +703,12 @@ func closeMutants() []mutant {
 		},
 		{
 			name: "waiters end with any error on Close", fails: []string{"Close/WakesWaiters"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						l, err := b.acquire(ctx, req)
-						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 { // else it came later
+						// Without a holder, the request came after Close.
+						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 {
 							return nil, errors.New("use of closed network connection")
 						}
 						return l, err
@@ -713,9 +718,9 @@ func closeMutants() []mutant {
 		},
 		{
 			name: "a waiter that Close ended gets the lock", fails: []string{"Close/WithdrawsWaiters"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				ghost := make(map[string]bool)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						l, err := b.acquire(ctx, req)
 						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 {
@@ -738,16 +743,16 @@ func closeMutants() []mutant {
 		},
 		{
 			name: "a closed driver says something odd", fails: []string{"Close/EndsAcquire"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					closed := false
 					b.onClose = func() error {
-						w.locked(func() { closed = true })
+						w.withLock(func() { closed = true })
 						return b.inner.Close()
 					}
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						over := false
-						w.locked(func() { over = closed })
+						w.withLock(func() { over = closed })
 						if over {
 							return nil, errors.New("invalid memory address")
 						}
@@ -758,8 +763,8 @@ func closeMutants() []mutant {
 		},
 		{
 			name: "the second Close fails", fails: []string{"Close/Twice"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					closed := false
 					b.onClose = func() error {
 						if closed {
@@ -771,7 +776,7 @@ func closeMutants() []mutant {
 				}
 			},
 		},
-		clientSide("the lease of a closed driver stays", "Close/LeaseLapses", func(b *broken, f func()) {
+		expireInProcess("the lease of a closed driver stays", "Close/LeaseLapses", func(b *brokenDriver, f func()) {
 			b.onClose = func() error {
 				f()
 				return b.inner.Close()
@@ -779,8 +784,8 @@ func closeMutants() []mutant {
 		}),
 		{
 			name: "Close frees detached leases", fails: []string{"Close/DetachedStays"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					var all []*lease
 					b.onGrant = func(l *lease) {
 						all = append(all, l)
@@ -796,18 +801,18 @@ func closeMutants() []mutant {
 		},
 		{
 			name: "the store frees detached leases of dead processes", fails: []string{"Close/DetachedSurvivesKill"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
 				}
 			},
 		},
 		{
 			name: "a goroutine goes on after Close", fails: []string{"Close/LeavesNoGoroutine"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				stop := make(chan struct{})
 				w.t.Cleanup(func() { close(stop) })
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(*lease) { go func() { <-stop }() }
 				}
 			},

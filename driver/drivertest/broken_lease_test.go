@@ -12,20 +12,20 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// granting is a mutant that shapes grants.
-func granting(name, fails string, shape func(*lease)) mutant {
+// mutateGrant returns a mutant that changes grants.
+func mutateGrant(name, fails string, shape func(*lease)) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*broken) { return func(b *broken) { b.onGrant = shape } },
+		make: func(*world) func(*brokenDriver) { return func(b *brokenDriver) { b.onGrant = shape } },
 	}
 }
 
-// asking is a mutant that shapes requests.
-func asking(name, fails string, shape func(*world, driver.Request) driver.Request) mutant {
+// mutateRequest returns a mutant that changes requests.
+func mutateRequest(name, fails string, shape func(*world, driver.Request) driver.Request) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*broken) {
-			return func(b *broken) {
+		make: func(w *world) func(*brokenDriver) {
+			return func(b *brokenDriver) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					return b.acquireAs(ctx, req, shape(w, req))
 				}
@@ -34,35 +34,35 @@ func asking(name, fails string, shape func(*world, driver.Request) driver.Reques
 	}
 }
 
-// failing names more clauses that m fails, and why.
-func (m mutant) failing(also string, fails ...string) mutant {
-	m.also, m.fails = also, append(m.fails, fails...)
+// alsoFailing returns m with more clauses that it fails, and why it fails them.
+func (m mutant) alsoFailing(whySeveral string, fails ...string) mutant {
+	m.whySeveral, m.fails = whySeveral, append(m.fails, fails...)
 	return m
 }
 
-// renewing is a mutant that shapes the answers of renewals, one by one.
-func renewing(name, fails string, shape func(context.Context, *lease, driver.Renewal) driver.Renewal) mutant {
+// mutateRenewal returns a mutant that changes the answers of renewals, one by one.
+func mutateRenewal(name, fails string, shape func(context.Context, *lease, driver.Renewal) driver.Renewal) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*broken) { return func(b *broken) { b.renewEach(shape) } },
+		make: func(*world) func(*brokenDriver) { return func(b *brokenDriver) { b.renewEach(shape) } },
 	}
 }
 
-// releasing is a mutant with a Release of its own.
-func releasing(name, fails string, release func(context.Context, *lease) error) mutant {
+// mutateRelease returns a mutant with a Release of its own.
+func mutateRelease(name, fails string, release func(context.Context, *lease) error) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*broken) { return func(b *broken) { b.onRelease = release } },
+		make: func(*world) func(*brokenDriver) { return func(b *brokenDriver) { b.onRelease = release } },
 	}
 }
 
-// others returns the holds of l's lock that are not l's.
+// others returns the holds of l's lock except l's own.
 func (l *lease) others() []driver.Holding {
 	return slices.DeleteFunc(l.b.world.status(l.req.Name).Holders,
 		func(h driver.Holding) bool { return h.Owner == l.req.Owner && h.Token == l.grant.Token })
 }
 
-// breakOthers frees what others hold of l's lock.
+// breakOthers breaks the holds that others have of l's lock.
 func (l *lease) breakOthers() {
 	d := l.b.world.store.Open()
 	defer d.Close()
@@ -73,26 +73,26 @@ func (l *lease) breakOthers() {
 
 func leaseMutants() []mutant {
 	return []mutant{
-		asking("the store rounds TTLs down", "Lease/NotEarly", func(_ *world, req driver.Request) driver.Request {
+		mutateRequest("the store rounds TTLs down", "Lease/NotEarly", func(_ *world, req driver.Request) driver.Request {
 			if !req.Detached {
 				req.TTL -= req.TTL / 20
 			}
 			return req
-		}).failing("that a holder that is cut off knows first is the same promise", "Sever/HolderKnowsFirst"),
+		}).alsoFailing("that a holder that is cut off knows first is the same promise", "Sever/HolderKnowsFirst"),
 		{
 			name: "NoWait sees no expiry until a sweeper came", fails: []string{"Lease/NotLate"},
-			make: func(w *world) func(*broken) {
-				stale := make(map[string]time.Time) // when the sweeper would come for a lock
+			make: func(w *world) func(*brokenDriver) {
+				stale := make(map[string]time.Time) // when the sweeper would free a lock
 				forget := func(name string) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					delete(stale, name)
 				}
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) {
 						delete(stale, l.req.Name)
 						if !l.req.Shared && l.req.Slots == 0 {
-							stale[l.req.Name] = l.since.Add(l.req.TTL + time.Second)
+							stale[l.req.Name] = l.grantedAt.Add(l.req.TTL + time.Second)
 						}
 					}
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
@@ -125,15 +125,15 @@ func leaseMutants() []mutant {
 				}
 			},
 		},
-		granting("Start is read after the answer came", "Lease/Start", func(l *lease) {
+		mutateGrant("Start is read after the answer came", "Lease/Start", func(l *lease) {
 			if l.req.TTL > 10*time.Second && l.req.MinHold == 0 {
 				l.grant.Start = l.grant.Start.Add(5 * time.Millisecond)
 			}
 		}),
-		granting("Start is when the wait began", "Lease/StartAfterWait", func(l *lease) {
-			l.grant.Start = l.grant.Start.Add(l.begun.Sub(l.since))
+		mutateGrant("Start is when the wait began", "Lease/StartAfterWait", func(l *lease) {
+			l.grant.Start = l.grant.Start.Add(l.requestedAt.Sub(l.grantedAt))
 		}),
-		renewing("a renewal changes the grant", "Lease/GrantIsConstant",
+		mutateRenewal("a renewal changes the grant", "Lease/GrantIsConstant",
 			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				if sound.Err == nil {
 					l.grant.Start = sound.Start
@@ -142,8 +142,8 @@ func leaseMutants() []mutant {
 			}),
 		{
 			name: "OnLost is called by Release", fails: []string{"Lease/LostOnlyIfLost"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						err := l.release(ctx)
 						if err == nil && l.released.Load() == 1 && l.req.OnLost != nil {
@@ -157,9 +157,9 @@ func leaseMutants() []mutant {
 	}
 }
 
-// revives is a mutant whose renewal takes the lock again if that can be had.
-func revives(name, fails string, when func(*lease) bool) mutant {
-	return renewing(name, fails, func(ctx context.Context, l *lease, sound driver.Renewal) driver.Renewal {
+// reviveOnRenew returns a mutant whose renewal takes the lock again if it is free.
+func reviveOnRenew(name, fails string, when func(*lease) bool) mutant {
+	return mutateRenewal(name, fails, func(ctx context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 		if sound.Err == nil || l.Lease == nil || l.req.Shared || l.req.Slots > 0 || !when(l) {
 			return sound
 		}
@@ -176,11 +176,11 @@ func revives(name, fails string, when func(*lease) bool) mutant {
 
 func renewMutants() []mutant {
 	type answers = []driver.Renewal
-	batch := func(name string, change func([]driver.Lease, answers) answers) mutant {
+	mutateBatch := func(name string, change func([]driver.Lease, answers) answers) mutant {
 		return mutant{
 			name: name, fails: []string{"Renew/Batch"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
 						got := b.renew(ctx, due)
 						if len(due) > 1 {
@@ -195,8 +195,8 @@ func renewMutants() []mutant {
 	return []mutant{
 		{
 			name: "a second renewal is not told to the store", fails: []string{"Renew/Extends"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
 						if len(due) == 1 {
 							if l := due[0].(*lease); l.renewed.Load() == 1 && l.req.TTL < 10*time.Second {
@@ -209,10 +209,10 @@ func renewMutants() []mutant {
 				}
 			},
 		},
-		renewing("a renewal adds a TTL to what is left", "Renew/DoesNotAdd",
+		mutateRenewal("a renewal adds a TTL to what is left", "Renew/DoesNotAdd",
 			func(ctx context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				if sound.Err == nil && l.renewed.Load() > 1 {
-					req := l.req // asked again, for the sum
+					req := l.req // acquired again, for the sum of the TTLs
 					req.TTL = time.Duration(l.renewed.Load()) * l.req.TTL
 					if again, err := l.b.inner.Acquire(ctx, req); err == nil {
 						l.Lease = again
@@ -220,21 +220,21 @@ func renewMutants() []mutant {
 				}
 				return sound
 			}),
-		renewing("a renewal answers with the Start of the grant", "Renew/Start",
+		mutateRenewal("a renewal answers with the Start of the grant", "Renew/Start",
 			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				if sound.Err == nil {
 					sound.Start = l.grant.Start
 				}
 				return sound
 			}),
-		renewing("a refused renewal has a Start", "Renew/Start",
+		mutateRenewal("a refused renewal has a Start", "Renew/Start",
 			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				if sound.Err != nil {
 					sound.Start = driver.Now()
 				}
 				return sound
 			}),
-		batch("a batch is answered in the order of names", func(due []driver.Lease, got answers) answers {
+		mutateBatch("a batch is answered in the order of names", func(due []driver.Lease, got answers) answers {
 			order := make([]int, len(due))
 			for i := range order {
 				order[i] = i
@@ -248,10 +248,10 @@ func renewMutants() []mutant {
 			}
 			return sorted
 		}),
-		batch("a batch is answered for its good leases", func(_ []driver.Lease, got answers) answers {
+		mutateBatch("a batch is answered for its good leases", func(_ []driver.Lease, got answers) answers {
 			return slices.DeleteFunc(got, func(r driver.Renewal) bool { return r.Err != nil })
 		}),
-		batch("one lost lease loses its batch", func(_ []driver.Lease, got answers) answers {
+		mutateBatch("one lost lease loses its batch", func(_ []driver.Lease, got answers) answers {
 			if i := slices.IndexFunc(got, func(r driver.Renewal) bool { return r.Err != nil }); i >= 0 {
 				return slices.Repeat(got[i:i+1], len(got))
 			}
@@ -259,9 +259,9 @@ func renewMutants() []mutant {
 		}),
 		{
 			name: "a released lease is renewed back to life", fails: []string{"Renew/NotReleased"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
-					sound := revives("", "", func(l *lease) bool { return l.released.Load() > 0 }).make(nil)
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
+					sound := reviveOnRenew("", "", func(l *lease) bool { return l.released.Load() > 0 }).make(nil)
 					sound(b)
 					each := b.onRenew
 					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
@@ -273,12 +273,12 @@ func renewMutants() []mutant {
 				}
 			},
 		},
-		revives("an expired lease is renewed back to life", "Renew/NotExpired",
+		reviveOnRenew("an expired lease is renewed back to life", "Renew/NotExpired",
 			func(l *lease) bool { return l.released.Load() == 0 && l.ended() }),
 		{
 			name: "a renewal looks at the name only", fails: []string{"Renew/NotAnothers"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					cut := false
 					b.onSever = func() { cut = true }
 					b.renewEach(func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
@@ -295,19 +295,19 @@ func renewMutants() []mutant {
 
 func releaseMutants() []mutant {
 	return []mutant{
-		releasing("a late release frees whoever holds", "Release/LateIsHarmless", func(ctx context.Context, l *lease) error {
+		mutateRelease("a late release frees whoever holds", "Release/LateIsHarmless", func(ctx context.Context, l *lease) error {
 			if l.released.Load() == 0 && l.ended() {
 				l.breakOthers()
 			}
 			return l.release(ctx)
 		}),
-		releasing("a late release says nothing", "Release/SaysLost", func(ctx context.Context, l *lease) error {
+		mutateRelease("a late release says nothing", "Release/SaysLost", func(ctx context.Context, l *lease) error {
 			if err := l.release(ctx); !errors.Is(err, driver.ErrLost) || !l.ended() {
 				return err
 			}
 			return nil
 		}),
-		releasing("a second release says that the lock is lost", "Release/Twice", func(ctx context.Context, l *lease) error {
+		mutateRelease("a second release says that the lock is lost", "Release/Twice", func(ctx context.Context, l *lease) error {
 			if l.released.Load() > 0 && l.req.MinHold == 0 {
 				return driver.ErrLost
 			}
@@ -315,9 +315,9 @@ func releaseMutants() []mutant {
 		}),
 		{
 			name: "a second release frees whoever holds", fails: []string{"Release/TwiceIsHarmless", "Answer/ReleaseLost"},
-			also: "a release whose answer was lost is said twice",
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			whySeveral: "a release whose answer was lost is said twice",
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						if l.released.Load() > 0 {
 							l.breakOthers()
@@ -330,14 +330,14 @@ func releaseMutants() []mutant {
 	}
 }
 
-// tokens is a mutant that makes tokens of its own. What a token should be is decided with all grants of the name so
-// far.
-func tokens(name string, fails []string, token func(l *lease, before []*lease) uint64) mutant {
+// mutateToken returns a mutant that makes tokens of its own. The function token sees all grants
+// of the name so far.
+func mutateToken(name string, fails []string, token func(l *lease, before []*lease) uint64) mutant {
 	return mutant{
 		name: name, fails: fails,
-		make: func(w *world) func(*broken) {
+		make: func(w *world) func(*brokenDriver) {
 			granted := make(map[string][]*lease)
-			return func(b *broken) {
+			return func(b *brokenDriver) {
 				b.onGrant = func(l *lease) {
 					before := granted[l.req.Name]
 					granted[l.req.Name] = append(before, l)
@@ -355,14 +355,14 @@ func fencingMutants() []mutant {
 	last := func(before []*lease) *lease { return before[len(before)-1] }
 	restarted := mutant{
 		name: "a restart begins at 1 again", fails: []string{"Fencing/AcrossRestart"},
-		make: func(w *world) func(*broken) {
+		make: func(w *world) func(*brokenDriver) {
 			down := uint64(0)
 			w.restart = func() { down = uint64(time.Now().UnixMicro()) }
-			return func(b *broken) { b.onGrant = func(l *lease) { l.grant.Token -= down } }
+			return func(b *brokenDriver) { b.onGrant = func(l *lease) { l.grant.Token -= down } }
 		},
 	}
 	return []mutant{
-		tokens("the third hold of a driver has the token of the second", []string{"Fencing/Increases"},
+		mutateToken("the third hold of a driver has the token of the second", []string{"Fencing/Increases"},
 			func(l *lease, before []*lease) uint64 {
 				n := len(before)
 				if plain(l) && n >= 2 && before[n-1].b == l.b && before[n-2].b == l.b && before[n-1].released.Load() > 0 {
@@ -370,7 +370,7 @@ func fencingMutants() []mutant {
 				}
 				return l.grant.Token
 			}),
-		tokens("a driver's first token comes from a replica that lags", []string{"Fencing/AcrossDrivers"},
+		mutateToken("a driver's first token comes from a replica that lags", []string{"Fencing/AcrossDrivers"},
 			func(l *lease, before []*lease) uint64 {
 				mine := slices.ContainsFunc(before, func(other *lease) bool { return other.b == l.b })
 				if plain(l) && !mine && len(before) >= 2 && last(before).b == before[0].b && last(before).released.Load() > 0 {
@@ -378,33 +378,34 @@ func fencingMutants() []mutant {
 				}
 				return l.grant.Token
 			}),
-		tokens("an expired hold does not count", []string{"Fencing/AfterExpiry"}, func(l *lease, before []*lease) uint64 {
+		mutateToken("an expired hold does not count", []string{"Fencing/AfterExpiry"}, func(l *lease, before []*lease) uint64 {
 			if plain(l) && last(before).released.Load() == 0 && last(before).ended() {
 				return last(before).grant.Token
 			}
 			return l.grant.Token
 		}),
-		tokens("the counter lapses when idle", []string{"Fencing/AfterIdle"}, func(l *lease, before []*lease) uint64 {
-			if time.Since(last(before).since) > 10*time.Minute {
+		mutateToken("the counter lapses when idle", []string{"Fencing/AfterIdle"}, func(l *lease, before []*lease) uint64 {
+			if time.Since(last(before).grantedAt) > 10*time.Minute {
 				return 1
 			}
 			return l.grant.Token
 		}),
 		restarted,
-		asking("tokens are promised and not reserved", "Fencing/Reserved", func(_ *world, req driver.Request) driver.Request {
+		mutateRequest("tokens are promised and not reserved", "Fencing/Reserved", func(_ *world, req driver.Request) driver.Request {
 			req.Tokens = 1
 			return req
-		}).and(func(l *lease) { l.grant.Tokens = l.req.Tokens }),
-		granting("more tokens are reserved than asked for", "Fencing/Reserved", func(l *lease) { l.grant.Tokens += 10 }),
+		}).shapingGrants(func(l *lease) { l.grant.Tokens = l.req.Tokens }),
+		mutateGrant("more tokens are reserved than asked for", "Fencing/Reserved", func(l *lease) { l.grant.Tokens += 10 }),
 	}
 }
 
-// and adds a shape of grants, which sees the request as it was asked.
-func (m mutant) and(shape func(*lease)) mutant {
+// shapingGrants returns m with a change of grants, which sees the request as the caller made
+// it.
+func (m mutant) shapingGrants(shape func(*lease)) mutant {
 	inner := m.make
-	m.make = func(w *world) func(*broken) {
+	m.make = func(w *world) func(*brokenDriver) {
 		setUp := inner(w)
-		return func(b *broken) {
+		return func(b *brokenDriver) {
 			setUp(b)
 			acquire := b.onAcquire
 			b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
@@ -423,8 +424,8 @@ func fileMutants() []mutant {
 	return []mutant{
 		{
 			name: "every lease has a File", fails: []string{"File/OnlyOnRequest"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) {
 						if l.grant.File == nil {
 							l.grant.File, _ = os.Open(os.DevNull)
@@ -436,8 +437,8 @@ func fileMutants() []mutant {
 		},
 		{
 			name: "Release leaves the File open", fails: []string{"File/EndsWithLease"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						if f := l.grant.File; f != nil {
 							w.t.Cleanup(func() { f.Close() })
@@ -454,8 +455,8 @@ func answerMutants() []mutant {
 	return []mutant{
 		{
 			name: "a renewal that is asked again comes too late", fails: []string{"Answer/RenewLost"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					at := make(map[*lease]time.Time)
 					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
 						if len(due) != 1 {
@@ -475,12 +476,13 @@ func answerMutants() []mutant {
 }
 
 func severMutants() []mutant {
-	// deaf is a mutant that hangs in a call once it was severed, whatever becomes of the context.
-	deaf := func(name, fails string, set func(b *broken, ctx func(context.Context) context.Context)) mutant {
+	// ignoreContext returns a mutant that hangs in a call while it is severed, even if the
+	// context ends.
+	ignoreContext := func(name, fails string, set func(b *brokenDriver, ctx func(context.Context) context.Context)) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					var cut atomic.Bool
 					b.onSever, b.onHeal = func() { cut.Store(true) }, func() { cut.Store(false) }
 					set(b, func(ctx context.Context) context.Context {
@@ -496,8 +498,8 @@ func severMutants() []mutant {
 	return []mutant{
 		{
 			name: "the store ends the leases of a severed driver early", fails: []string{"Sever/HolderKnowsFirst"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					var all []*lease
 					b.onGrant = func(l *lease) { all = append(all, l) }
 					b.onSever = func() {
@@ -512,44 +514,44 @@ func severMutants() []mutant {
 				}
 			},
 		},
-		deaf("Acquire waits for a dead store", "Sever/AcquireReturns",
-			func(b *broken, mute func(context.Context) context.Context) {
+		ignoreContext("Acquire waits for a dead store", "Sever/AcquireReturns",
+			func(b *brokenDriver, detach func(context.Context) context.Context) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					if req.TTL < 10*time.Second {
-						ctx = mute(ctx)
+						ctx = detach(ctx)
 					}
 					return b.acquire(ctx, req)
 				}
 			}),
-		deaf("a wait that is given up goes on for a dead store", "Sever/CancelWaiter",
-			func(b *broken, mute func(context.Context) context.Context) {
+		ignoreContext("a wait that is given up goes on for a dead store", "Sever/CancelWaiter",
+			func(b *brokenDriver, detach func(context.Context) context.Context) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					l, err := b.acquire(ctx, req)
-					if mute(ctx) != ctx && req.TTL < 10*time.Second && len(b.world.status(req.Name).Holders) > 0 {
+					if detach(ctx) != ctx && req.TTL < 10*time.Second && len(b.world.status(req.Name).Holders) > 0 {
 						time.Sleep(driver.CancelTimeout + time.Millisecond)
 					}
 					return l, err
 				}
 			}),
-		asking("a lease begins when its holder asks for more", "Sever/DeadWaiter",
+		mutateRequest("a lease begins when its holder asks for more", "Sever/DeadWaiter",
 			func(w *world, req driver.Request) driver.Request {
 				if len(w.status(req.Name).Holders) > 0 && !req.NoWait && req.Slots == 0 && req.TTL < 10*time.Second {
 					req.TTL = time.Hour
 				}
 				return req
 			}),
-		deaf("Renew waits for a dead store", "Sever/RenewReturns",
-			func(b *broken, mute func(context.Context) context.Context) {
-				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal { return b.renew(mute(ctx), due) }
+		ignoreContext("Renew waits for a dead store", "Sever/RenewReturns",
+			func(b *brokenDriver, detach func(context.Context) context.Context) {
+				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal { return b.renew(detach(ctx), due) }
 			}),
-		deaf("Release waits for a dead store", "Sever/ReleaseReturns",
-			func(b *broken, mute func(context.Context) context.Context) {
-				b.onRelease = func(ctx context.Context, l *lease) error { return l.release(mute(ctx)) }
+		ignoreContext("Release waits for a dead store", "Sever/ReleaseReturns",
+			func(b *brokenDriver, detach func(context.Context) context.Context) {
+				b.onRelease = func(ctx context.Context, l *lease) error { return l.release(detach(ctx)) }
 			}),
 		{
 			name: "a driver does not get over a cut", fails: []string{"Sever/Healed"},
-			make: func(*world) func(*broken) {
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					var cut atomic.Bool
 					b.onSever = func() { cut.Store(true) }
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {

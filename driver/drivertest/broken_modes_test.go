@@ -10,13 +10,13 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// acquiring is a mutant with an Acquire of its own.
-func acquiring(name, fails string,
-	acquire func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error)) mutant {
+// mutateAcquire returns a mutant with an Acquire of its own.
+func mutateAcquire(name, fails string,
+	acquire func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error)) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*broken) {
-			return func(b *broken) {
+		make: func(w *world) func(*brokenDriver) {
+			return func(b *brokenDriver) {
 				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 					return acquire(ctx, w, b, req)
 				}
@@ -29,8 +29,8 @@ func sharedMutants() []mutant {
 	return []mutant{
 		{
 			name: "a driver has one reader at a time", fails: []string{"Shared/ReadersTogether"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					reading := make(map[string]bool)
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						w.mu.Lock()
@@ -56,8 +56,8 @@ func sharedMutants() []mutant {
 				}
 			},
 		},
-		acquiring("a reader is let in to a writer", "Shared/WriterExcludesReaders",
-			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+		mutateAcquire("a reader is let in to a writer", "Shared/WriterExcludesReaders",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				st := w.status(req.Name)
 				if req.Shared && req.NoWait && st.Slots == 0 && len(st.Holders) > 0 && !st.Shared {
 					return b.fake(req), nil
@@ -66,9 +66,9 @@ func sharedMutants() []mutant {
 			}),
 		{
 			name: "the first reader that leaves lets a writer in", fails: []string{"Shared/ReadersExcludeWriter"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				left := make(map[string]bool)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onRelease = func(ctx context.Context, l *lease) error {
 						w.mu.Lock()
 						left[l.req.Name] = l.req.Shared
@@ -87,8 +87,8 @@ func sharedMutants() []mutant {
 				}
 			},
 		},
-		acquiring("a writer is not woken by the last of several readers", "Shared/WriterWaits",
-			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+		mutateAcquire("a writer is not woken by the last of several readers", "Shared/WriterWaits",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				before := w.status(req.Name)
 				l, err := b.acquire(ctx, req)
 				if err == nil && !req.Shared && before.Shared && len(before.Holders) > 1 {
@@ -98,9 +98,9 @@ func sharedMutants() []mutant {
 			}),
 		{
 			name: "a writer that is done wakes one reader", fails: []string{"Shared/ReadersResume"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				woken := make(map[string]bool)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						before := w.status(req.Name)
 						l, err := b.acquire(ctx, req)
@@ -119,8 +119,8 @@ func sharedMutants() []mutant {
 				}
 			},
 		},
-		acquiring("readers do not see a writer that waits", "Shared/WriterNotStarved",
-			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+		mutateAcquire("readers do not see a writer that waits", "Shared/WriterNotStarved",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				if req.NoWait || req.Shared || !w.status(req.Name).Shared {
 					return b.acquire(ctx, req)
 				}
@@ -136,9 +136,9 @@ func sharedMutants() []mutant {
 			}),
 		{
 			name: "readers wait for a writer that gave up", fails: []string{"Shared/WriterGivesUp"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				gaveUp := make(map[string]bool)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						before := w.status(req.Name)
 						behind := len(before.Waiters) > 0 && !before.Waiters[0].Shared && before.Shared
@@ -157,7 +157,7 @@ func sharedMutants() []mutant {
 				}
 			},
 		},
-		renewing("readers share one TTL", "Shared/DeadReader",
+		mutateRenewal("readers share one TTL", "Shared/DeadReader",
 			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				expired := errors.Is(sound.Err, driver.ErrLost) && l.released.Load() == 0 && l.ended()
 				if expired && l.req.Shared && len(l.others()) > 0 {
@@ -165,7 +165,7 @@ func sharedMutants() []mutant {
 				}
 				return sound
 			}),
-		tokens("readers that join have the token of the first", []string{"Shared/UniqueTokens"},
+		mutateToken("readers that join have the token of the first", []string{"Shared/UniqueTokens"},
 			func(l *lease, before []*lease) uint64 {
 				if last := before[len(before)-1]; l.req.Shared && last.req.Shared && last.released.Load() == 0 {
 					return last.grant.Token
@@ -176,9 +176,9 @@ func sharedMutants() []mutant {
 }
 
 func slotsMutants() []mutant {
-	ended := releasing("a release gives up all slots of the driver", "Slots/ReleaseFreesOne", nil)
-	ended.make = func(w *world) func(*broken) {
-		return func(b *broken) {
+	ended := mutateRelease("a release gives up all slots of the driver", "Slots/ReleaseFreesOne", nil)
+	ended.make = func(w *world) func(*brokenDriver) {
+		return func(b *brokenDriver) {
 			var all []*lease
 			b.onGrant = func(l *lease) {
 				all = append(all, l)
@@ -196,8 +196,8 @@ func slotsMutants() []mutant {
 		}
 	}
 	return []mutant{
-		acquiring("a semaphore of three has room for two", "Slots/Together",
-			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+		mutateAcquire("a semaphore of three has room for two", "Slots/Together",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				if req.Slots == 3 && len(w.status(req.Name).Holders) == 2 {
 					return nil, driver.ErrHeld
 				}
@@ -205,8 +205,8 @@ func slotsMutants() []mutant {
 			}),
 		{
 			name: "a driver that has a slot gets another", fails: []string{"Slots/Full"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					has := make(map[string]bool)
 					b.onGrant = func(l *lease) {
 						has[l.req.Name] = l.req.Slots > 0
@@ -223,8 +223,8 @@ func slotsMutants() []mutant {
 				}
 			},
 		},
-		acquiring("who waits for a slot is not woken", "Slots/WaiterIsServed",
-			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+		mutateAcquire("who waits for a slot is not woken", "Slots/WaiterIsServed",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				before := w.status(req.Name)
 				l, err := b.acquire(ctx, req)
 				if err == nil && req.Slots > 0 && len(before.Holders) == req.Slots {
@@ -233,22 +233,22 @@ func slotsMutants() []mutant {
 				return l, err
 			}),
 		ended,
-		asking("a semaphore lives as long as any of its holders", "Slots/DeadHolder",
+		mutateRequest("a semaphore lives as long as any of its holders", "Slots/DeadHolder",
 			func(w *world, req driver.Request) driver.Request {
 				if req.Slots > 0 {
 					req.TTL = time.Hour
 				}
 				return req
 			}),
-		asking("the size of a semaphore is that of who came first", "Slots/OtherSize",
+		mutateRequest("the size of a semaphore is that of who came first", "Slots/OtherSize",
 			func(w *world, req driver.Request) driver.Request {
 				if st := w.status(req.Name); st.Slots > 0 && req.Slots > 0 {
 					req.Slots = st.Slots
 				}
 				return req
 			}),
-		acquiring("another kind is just held", "Slots/OtherKind",
-			func(ctx context.Context, w *world, b *broken, req driver.Request) (driver.Lease, error) {
+		mutateAcquire("another kind is just held", "Slots/OtherKind",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				if st := w.status(req.Name); len(st.Holders) > 0 && (st.Slots > 0) != (req.Slots > 0) {
 					return nil, driver.ErrHeld
 				}
@@ -256,9 +256,9 @@ func slotsMutants() []mutant {
 			}),
 		{
 			name: "a name keeps its kind for ever", fails: []string{"Slots/KindEnds"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				kind := make(map[string]int)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						w.mu.Lock()
 						n, ok := kind[req.Name]
@@ -274,7 +274,7 @@ func slotsMutants() []mutant {
 				}
 			},
 		},
-		tokens("slots have the token of the first", []string{"Slots/UniqueTokens"},
+		mutateToken("slots have the token of the first", []string{"Slots/UniqueTokens"},
 			func(l *lease, before []*lease) uint64 {
 				if last := before[len(before)-1]; l.req.Slots > 0 && last.released.Load() == 0 {
 					return last.grant.Token
@@ -286,26 +286,26 @@ func slotsMutants() []mutant {
 
 func minHoldMutants() []mutant {
 	return []mutant{
-		asking("a MinHold within the TTL is ignored", "MinHold/StaysTaken",
+		mutateRequest("a MinHold within the TTL is ignored", "MinHold/StaysTaken",
 			func(_ *world, req driver.Request) driver.Request {
 				if req.MinHold <= req.TTL {
 					req.MinHold = 0
 				}
 				return req
 			}),
-		asking("MinHold is capped by the TTL", "MinHold/OutlastsTTL",
+		mutateRequest("MinHold is capped by the TTL", "MinHold/OutlastsTTL",
 			func(_ *world, req driver.Request) driver.Request {
 				req.MinHold = min(req.MinHold, req.TTL)
 				return req
 			}),
-		releasing("Release waits for the end of MinHold", "MinHold/ReleaseDoesNotWait",
+		mutateRelease("Release waits for the end of MinHold", "MinHold/ReleaseDoesNotWait",
 			func(ctx context.Context, l *lease) error {
 				if l.released.Load() == 0 && l.req.MinHold < l.req.TTL {
-					time.Sleep(time.Until(l.since.Add(l.req.MinHold)))
+					time.Sleep(time.Until(l.grantedAt.Add(l.req.MinHold)))
 				}
 				return l.release(ctx)
 			}),
-		renewing("what MinHold keeps is renewed", "MinHold/IsReleased",
+		mutateRenewal("what MinHold keeps is renewed", "MinHold/IsReleased",
 			func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
 				if sound.Err != nil && l.released.Load() > 0 && l.req.MinHold > 0 {
 					return driver.Renewal{Start: driver.Now()}
@@ -314,8 +314,8 @@ func minHoldMutants() []mutant {
 			}),
 		{
 			name: "MinHold counts from the release", fails: []string{"MinHold/Past"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						shaped := req
 						if req.MinHold < req.TTL { // else the lease would lapse before
@@ -337,12 +337,12 @@ func minHoldMutants() []mutant {
 }
 
 func wantedMutants() []mutant {
-	// deaf is a mutant that does not pass Wanted on.
-	deaf := func(name, fails string, whenAwaited bool) mutant {
+	// hideWanted returns a mutant that does not pass Wanted on.
+	hideWanted := func(name, fails string, whenAwaited bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) {
 						if awaited := len(w.status(l.req.Name).Waiters) > 0; awaited == whenAwaited {
 							l.grant.Wanted = make(chan struct{})
@@ -353,22 +353,22 @@ func wantedMutants() []mutant {
 		}
 	}
 	return []mutant{
-		granting("Wanted is closed from the start", "Wanted/Alone", func(l *lease) {
+		mutateGrant("Wanted is closed from the start", "Wanted/Alone", func(l *lease) {
 			wanted := make(chan struct{})
 			close(wanted)
 			l.grant.Wanted = wanted
 		}),
-		deaf("who comes later is not told of", "Wanted/OtherProcess", false),
-		deaf("who waited before is not told of", "Wanted/AlreadyWaiting", true),
+		hideWanted("who comes later is not told of", "Wanted/OtherProcess", false),
+		hideWanted("who waited before is not told of", "Wanted/AlreadyWaiting", true),
 	}
 }
 
-// showing is a mutant that shapes what Status says.
-func showing(name, fails string, shape func(*driver.Status)) mutant {
+// mutateStatus returns a mutant that changes the results of Status.
+func mutateStatus(name, fails string, shape func(*driver.Status)) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*broken) {
-			return func(b *broken) {
+		make: func(*world) func(*brokenDriver) {
+			return func(b *brokenDriver) {
 				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
 					st, err := b.inner.Status(ctx, name)
 					if err == nil {
@@ -381,13 +381,13 @@ func showing(name, fails string, shape func(*driver.Status)) mutant {
 	}
 }
 
-// listing is a mutant with a List of its own.
-func listing(name, fails string,
-	list func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error) mutant {
+// mutateList returns a mutant with a List of its own.
+func mutateList(name, fails string,
+	list func(ctx context.Context, b *brokenDriver, prefix string, yield func(driver.Status) bool) error) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*broken) {
-			return func(b *broken) {
+		make: func(*world) func(*brokenDriver) {
+			return func(b *brokenDriver) {
 				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 					return list(ctx, b, prefix, yield)
 				}
@@ -397,12 +397,12 @@ func listing(name, fails string,
 }
 
 func inspectMutants() []mutant {
-	used := func(name, fails string, set func(w *world, b *broken, used map[string]*lease)) mutant {
+	withGranted := func(name, fails string, set func(w *world, b *brokenDriver, withGranted map[string]*lease)) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				all := make(map[string]*lease)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) {
 						all[l.req.Name] = l
 					}
@@ -412,7 +412,7 @@ func inspectMutants() []mutant {
 		}
 	}
 	return []mutant{
-		used("Status finds no lock that was never used", "Inspect/Free", func(w *world, b *broken, used map[string]*lease) {
+		withGranted("Status finds no lock that was never used", "Inspect/Free", func(w *world, b *brokenDriver, used map[string]*lease) {
 			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
 				if used[name] == nil {
 					return driver.Status{}, errors.New("no such row")
@@ -420,28 +420,28 @@ func inspectMutants() []mutant {
 				return b.inner.Status(ctx, name)
 			}
 		}),
-		showing("the label of a holder is cut off", "Inspect/Held", func(st *driver.Status) {
+		mutateStatus("the label of a holder is cut off", "Inspect/Held", func(st *driver.Status) {
 			for i, h := range st.Holders {
 				st.Holders[i].Holder.Label = h.Holder.Label[:min(len(h.Holder.Label), 8)]
 			}
 		}),
-		showing("Left is what was left at first", "Inspect/Held", func(st *driver.Status) {
+		mutateStatus("Left is what was left at first", "Inspect/Held", func(st *driver.Status) {
 			for i := range st.Holders {
 				st.Holders[i].Left += st.Holders[i].Held
 				st.Holders[i].Held = 0
 			}
 		}),
-		showing("every hold is shown as endless", "Inspect/Held", func(st *driver.Status) {
+		mutateStatus("every hold is shown as endless", "Inspect/Held", func(st *driver.Status) {
 			for i := range st.Holders {
 				st.Holders[i].Endless = true
 			}
 		}),
-		showing("who waits is shown as silent since long ago", "Inspect/Waiters", func(st *driver.Status) {
+		mutateStatus("who waits is shown as silent since long ago", "Inspect/Waiters", func(st *driver.Status) {
 			for i, w := range st.Waiters {
 				st.Waiters[i].Silent = w.Waited + time.Minute
 			}
 		}),
-		used("Status shows an expired holder", "Inspect/Expired", func(w *world, b *broken, used map[string]*lease) {
+		withGranted("Status shows an expired holder", "Inspect/Expired", func(w *world, b *brokenDriver, used map[string]*lease) {
 			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
 				st, err := b.inner.Status(ctx, name)
 				if l := used[name]; err == nil && l != nil && len(st.Holders) == 0 && l.released.Load() == 0 && l.ended() {
@@ -450,11 +450,11 @@ func inspectMutants() []mutant {
 				return st, err
 			}
 		}),
-		showing("waiters are shown the last one first", "Inspect/Waiters", func(st *driver.Status) {
+		mutateStatus("waiters are shown the last one first", "Inspect/Waiters", func(st *driver.Status) {
 			slices.Reverse(st.Waiters)
 		}),
-		showing("the size of a semaphore is not shown", "Inspect/Modes", func(st *driver.Status) { st.Slots = 0 }),
-		used("List shows locks that nobody has", "Inspect/List", func(w *world, b *broken, used map[string]*lease) {
+		mutateStatus("the size of a semaphore is not shown", "Inspect/Modes", func(st *driver.Status) { st.Slots = 0 }),
+		withGranted("List shows locks that nobody has", "Inspect/List", func(w *world, b *brokenDriver, used map[string]*lease) {
 			b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 				for name := range used {
 					if st := w.status(name); strings.HasPrefix(name, prefix) && !yield(st) {
@@ -464,15 +464,15 @@ func inspectMutants() []mutant {
 				return nil
 			}
 		}),
-		listing("List shows names in their escaped form", "Inspect/ListNames",
-			func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error {
+		mutateList("List shows names in their escaped form", "Inspect/ListNames",
+			func(ctx context.Context, b *brokenDriver, prefix string, yield func(driver.Status) bool) error {
 				return b.inner.List(ctx, prefix, func(st driver.Status) bool {
 					st.Name = strings.ReplaceAll(st.Name, "\x1b", `\x1b`)
 					return yield(st)
 				})
 			}),
-		listing("an underscore in a prefix stands for anything", "Inspect/ListPrefix",
-			func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error {
+		mutateList("an underscore in a prefix stands for anything", "Inspect/ListPrefix",
+			func(ctx context.Context, b *brokenDriver, prefix string, yield func(driver.Status) bool) error {
 				matches := func(name string) bool {
 					for i := range len(prefix) {
 						if i >= len(name) || prefix[i] != '_' && prefix[i] != name[i] {
@@ -483,15 +483,16 @@ func inspectMutants() []mutant {
 				}
 				return b.inner.List(ctx, "", func(st driver.Status) bool { return !matches(st.Name) || yield(st) })
 			}),
-		listing("List does not stop", "Inspect/ListStops",
-			func(ctx context.Context, b *broken, prefix string, yield func(driver.Status) bool) error {
+		mutateList("List does not stop", "Inspect/ListStops",
+			func(ctx context.Context, b *brokenDriver, prefix string, yield func(driver.Status) bool) error {
 				return b.inner.List(ctx, prefix, func(st driver.Status) bool { yield(st); return true })
 			}),
 		{
 			name: "List locks the store", fails: []string{"Inspect/ListHoldsNothingUp"},
-			make: func(*world) func(*broken) {
-				busy := make(chan struct{}, 1) // a mutex would keep the bubble's clock from going on
-				return func(b *broken) {
+			make: func(*world) func(*brokenDriver) {
+				// A mutex would keep the bubble's clock from advancing.
+				busy := make(chan struct{}, 1)
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						select {
 						case busy <- struct{}{}:
@@ -513,12 +514,12 @@ func inspectMutants() []mutant {
 }
 
 func breakMutants() []mutant {
-	// breaking is a mutant that breaks other holds than it was told to.
-	breaking := func(name, fails string, which func(h driver.Holding, owner string, token uint64) bool) mutant {
+	// mutateBreak returns a mutant that breaks other holds than it was told to.
+	mutateBreak := func(name, fails string, which func(h driver.Holding, owner string, token uint64) bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
 						err := error(driver.ErrLost)
 						for _, h := range w.status(name).Holders {
@@ -535,9 +536,9 @@ func breakMutants() []mutant {
 	return []mutant{
 		{
 			name: "a Break wakes nobody", fails: []string{"Break/Frees"},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				broke := make(map[string]bool)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
 						w.mu.Lock()
 						broke[name] = true
@@ -557,20 +558,20 @@ func breakMutants() []mutant {
 				}
 			},
 		},
-		asking("nobody is told of a Break", "Break/TellsHolder", func(_ *world, req driver.Request) driver.Request {
+		mutateRequest("nobody is told of a Break", "Break/TellsHolder", func(_ *world, req driver.Request) driver.Request {
 			req.OnLost = nil
 			return req
 		}),
-		revives("a hold that was broken is renewed back to life", "Break/EndsTheLease",
+		reviveOnRenew("a hold that was broken is renewed back to life", "Break/EndsTheLease",
 			func(l *lease) bool { return l.released.Load() == 0 && !l.ended() }),
-		breaking("Break does not compare the owner", "Break/ComparesOwner",
+		mutateBreak("Break does not compare the owner", "Break/ComparesOwner",
 			func(h driver.Holding, _ string, token uint64) bool { return h.Token == token }),
-		breaking("Break does not compare the token", "Break/ComparesToken",
+		mutateBreak("Break does not compare the token", "Break/ComparesToken",
 			func(h driver.Holding, owner string, _ uint64) bool { return h.Owner == owner }),
 		{
 			name: "Break of nothing is a success", fails: []string{"Break/Free"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
 						if len(w.status(name).Holders) == 0 {
 							return nil
@@ -582,8 +583,8 @@ func breakMutants() []mutant {
 		},
 		{
 			name: "Break frees all holds of a lock", fails: []string{"Break/OneOfMany"},
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
 						err := b.inner.Break(ctx, name, owner, token)
 						for _, h := range w.status(name).Holders {
@@ -600,17 +601,18 @@ func breakMutants() []mutant {
 }
 
 func churnMutants() []mutant {
-	// lucky is a mutant that lets the fortieth request of a kind for a name in, whoever holds.
-	lucky := func(name, fails string, kind func(driver.Request) bool) mutant {
+	// admitFortieth returns a mutant that admits the fortieth request of a kind for a name, and
+	// all later ones, whoever holds the lock.
+	admitFortieth := func(name, fails string, kind func(driver.Request) bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(w *world) func(*broken) {
+			make: func(w *world) func(*brokenDriver) {
 				calls := make(map[string]int)
-				return func(b *broken) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						in := false
 						if kind(req) && !req.NoWait {
-							w.locked(func() { calls[req.Name]++; in = calls[req.Name] >= 40 })
+							w.withLock(func() { calls[req.Name]++; in = calls[req.Name] >= 40 })
 							in = in && len(w.status(req.Name).Holders) > 2*req.Slots/3
 						}
 						if in {
@@ -623,9 +625,9 @@ func churnMutants() []mutant {
 		}
 	}
 	ghost := mutant{name: "the fifth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"}}
-	ghost.make = func(w *world) func(*broken) {
+	ghost.make = func(w *world) func(*brokenDriver) {
 		n := 0
-		return ghosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
+		return leaveGhosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			n++
@@ -633,11 +635,11 @@ func churnMutants() []mutant {
 		}).make(w)
 	}
 	return []mutant{
-		lucky("under load two hold", "Churn/Counter",
+		admitFortieth("under load two hold", "Churn/Counter",
 			func(req driver.Request) bool { return !req.Shared && req.Slots == 0 }),
-		lucky("under load readers are let in to a writer", "Churn/Shared",
+		admitFortieth("under load readers are let in to a writer", "Churn/Shared",
 			func(req driver.Request) bool { return req.Shared }),
-		lucky("under load a semaphore is overfull", "Churn/Slots",
+		admitFortieth("under load a semaphore is overfull", "Churn/Slots",
 			func(req driver.Request) bool { return req.Slots > 0 }),
 		ghost,
 	}

@@ -11,65 +11,68 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// sessionTTL is how long a session outlives its process; it renews itself three times as often.
+// sessionTTL is how long a session outlives its process. The session renews itself three times
+// within it.
 const sessionTTL = 3 * time.Second
 
-// A session is a sound driver whose leases live and die together: memlock's, kept alive by one heartbeat.
+// A session is a sound driver whose leases end together: leases of memlock, kept alive by one
+// heartbeat.
 type session struct {
 	*memlock.Driver
 
-	tellOne bool  // broken: of the leases of a lost session only one learns of it
-	tell    error // what they learn
+	lossReachesOne bool  // a mutation: when a session is lost, only one of its leases is told
+	lossErr        error // the error that they are told
 
-	mu       sync.Mutex
-	leases   map[*sessionLease]bool
-	cut      bool
-	over     bool // closed or killed
-	deadline time.Time
-	beat     *time.Timer
+	mu             sync.Mutex
+	leases         map[*sessionLease]bool
+	severed        bool
+	ended          bool // closed or killed
+	deadline       time.Time
+	heartbeatTimer *time.Timer
 }
 
 type sessionLease struct {
 	driver.Lease
-	s    *session
-	tell func(error) // Request.OnLost
+	s      *session
+	onLost func(error) // Request.OnLost
 }
 
 func newSession(w *world) driver.Driver {
 	s := &session{
 		Driver: w.store.Open(), leases: make(map[*sessionLease]bool), deadline: time.Now().Add(sessionTTL),
-		tell: fmt.Errorf("%w: the session is over", driver.ErrLost),
+		lossErr: fmt.Errorf("%w: the session is over", driver.ErrLost),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.beat = time.AfterFunc(0, s.heartbeat)
-	w.t.Cleanup(func() { s.beat.Stop() })
+	s.heartbeatTimer = time.AfterFunc(0, s.heartbeat)
+	w.t.Cleanup(func() { s.heartbeatTimer.Stop() })
 	return s
 }
 
-// heartbeat renews all leases, or ends them a little before the store does.
+// heartbeat renews all leases. If the session is severed, it ends them a little before the
+// store does.
 func (s *session) heartbeat() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const margin = 100 * time.Millisecond
 	switch {
-	case s.over:
+	case s.ended:
 		return
-	case !s.cut:
+	case !s.severed:
 		for l := range s.leases {
 			s.Driver.Renew(context.Background(), []driver.Lease{l.Lease})
 		}
 		s.deadline = time.Now().Add(sessionTTL)
 	case time.Until(s.deadline) <= margin:
 		for l := range s.leases {
-			l.tell(s.tell)
+			l.onLost(s.lossErr)
 			delete(s.leases, l)
-			if s.tellOne {
+			if s.lossReachesOne {
 				clear(s.leases)
 			}
 		}
 	}
-	s.beat.Reset(min(sessionTTL/3, max(time.Until(s.deadline)-margin, margin)))
+	s.heartbeatTimer.Reset(min(sessionTTL/3, max(time.Until(s.deadline)-margin, margin)))
 }
 
 func (s *session) Info() driver.Info {
@@ -83,13 +86,13 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		return nil, fmt.Errorf("%w: a session can't be outlived", driver.ErrInvalid)
 	}
 	req.TTL = sessionTTL
-	tell := req.OnLost
-	if tell == nil {
-		tell = func(error) {}
+	onLost := req.OnLost
+	if onLost == nil {
+		onLost = func(error) {}
 	}
 	req.OnLost = func(err error) {
-		if !s.isCut() {
-			tell(err)
+		if !s.isSevered() {
+			onLost(err)
 		}
 	}
 	l, err := s.Driver.Acquire(ctx, req)
@@ -98,7 +101,7 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sl := &sessionLease{Lease: l, s: s, tell: tell}
+	sl := &sessionLease{Lease: l, s: s, onLost: onLost}
 	s.leases[sl] = true
 	return sl, nil
 }
@@ -120,28 +123,28 @@ func (s *session) Close() error {
 	return s.Driver.Close()
 }
 
-// end stops the heartbeat, and reports whether the store can be told.
+// end stops the heartbeat, and reports whether the store could be told.
 func (s *session) end() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tell := !s.over && !s.cut
-	s.over = true
-	s.beat.Stop()
-	return tell
+	reachable := !s.ended && !s.severed
+	s.ended = true
+	s.heartbeatTimer.Stop()
+	return reachable
 }
 
 func (s *session) kill() { s.end() }
 
-func (s *session) isCut() bool {
+func (s *session) isSevered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cut
+	return s.severed
 }
 
-func (s *session) sever(cut bool) {
+func (s *session) sever(severed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cut = cut
+	s.severed = severed
 }
 
 func (l *sessionLease) Grant() driver.Grant {
@@ -162,21 +165,21 @@ func sessionMutants() []mutant {
 	return []mutant{
 		{
 			name: "of the leases of a lost session only the first is told", fails: []string{name}, base: newSession,
-			make: func(w *world) func(*broken) {
-				return func(b *broken) { b.base.(*session).tellOne = true }
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) { b.base.(*session).lossReachesOne = true }
 			},
 		},
 		{
 			name: "a lost session is told as just any error", fails: []string{name, "Sever/HolderKnowsFirst"},
-			also: "a holder that is cut off is told in the same way", base: newSession,
-			make: func(w *world) func(*broken) {
-				return func(b *broken) { b.base.(*session).tell = errors.New("connection reset by peer") }
+			whySeveral: "a holder that is cut off is told in the same way", base: newSession,
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) { b.base.(*session).lossErr = errors.New("connection reset by peer") }
 			},
 		},
 		{
 			name: "Close leaves the session to its timeout", fails: []string{"Session/CloseEnds"}, base: newSession,
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onClose = func() error {
 						b.base.(*session).end()
 						return b.inner.Close()
@@ -186,16 +189,16 @@ func sessionMutants() []mutant {
 		},
 		{
 			name: "a session ends with its process", fails: []string{"Close/SessionOutlivesKill"}, base: newSession,
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
 				}
 			},
 		},
 		{
 			name: "a detached lease is granted within a session", fails: []string{"Close/DetachedRefused"}, base: newSession,
-			make: func(w *world) func(*broken) {
-				return func(b *broken) {
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
 					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
 						req.Detached = false
 						return b.acquire(ctx, req)

@@ -19,14 +19,15 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// A mutant is a driver that breaks one promise. The test of the suite is that the clauses for this promise fail, and
-// that no others do.
+// A mutant is a driver that breaks one promise. The test of the suite is that the clauses for
+// this promise fail, and that no others do.
 type mutant struct {
-	name  string
-	fails []string // the clauses that must fail
-	also  string   // why more than one clause fails
-	base  func(*world) driver.Driver
-	make  func(*world) func(*broken) // called for each store, and the result for each driver on it
+	name       string
+	fails      []string // the clauses that must fail
+	whySeveral string   // why more than one clause fails
+	base       func(*world) driver.Driver
+	// Called for each store; its result is called for each driver on the store.
+	make func(*world) func(*brokenDriver)
 }
 
 // mutants returns all mutants.
@@ -39,7 +40,7 @@ func mutants() []mutant {
 	)
 }
 
-// TestEveryClauseHasAMutant checks that no clause is there that nothing fails.
+// TestEveryClauseHasAMutant checks that each clause is failed by some mutant.
 func TestEveryClauseHasAMutant(t *testing.T) {
 	known := make(map[string]bool)
 	for _, c := range clauses() {
@@ -53,7 +54,7 @@ func TestEveryClauseHasAMutant(t *testing.T) {
 	}
 	caught := make(map[string]bool)
 	for _, m := range mutants() {
-		if len(m.fails) > 1 && m.also == "" {
+		if len(m.fails) > 1 && m.whySeveral == "" {
 			t.Errorf("mutant %q fails %d clauses and does not say why", m.name, len(m.fails))
 		}
 		for _, name := range m.fails {
@@ -70,8 +71,8 @@ func TestEveryClauseHasAMutant(t *testing.T) {
 	}
 }
 
-// TestSoundDrivers checks that the drivers that mutants are made of fail no clause, and that each clause is asked of
-// one of them.
+// TestSoundDrivers checks that the drivers that mutants are made of fail no clause, and that
+// each clause is run on one of them.
 func TestSoundDrivers(t *testing.T) {
 	asked := make(map[string]bool)
 	for _, m := range []mutant{{name: "lease"}, {name: "session", base: newSession}} {
@@ -93,8 +94,8 @@ func TestSoundDrivers(t *testing.T) {
 	}
 }
 
-// TestMutants checks that each mutant fails its clauses and nothing else; but for the Churn ones, which do everything
-// at once, and notice this or that by luck.
+// TestMutants checks that each mutant fails its clauses and no others. The Churn clauses may
+// fail as well: they do everything at once, and notice other faults by luck.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.name, func(t *testing.T) {
@@ -111,14 +112,14 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// An outcome is what a clause said of a driver.
+// An outcome is the result of a clause for one driver.
 type outcome struct {
 	failed  bool
 	skipped string
 	log     string
 }
 
-// verdicts runs all clauses against m.
+// verdicts runs all clauses against m, and returns their outcomes by name.
 func (m mutant) verdicts(t *testing.T) map[string]outcome {
 	all := make(map[string]outcome)
 	for _, c := range clauses() {
@@ -127,10 +128,10 @@ func (m mutant) verdicts(t *testing.T) map[string]outcome {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, m)
 			done := make(chan struct{})
-			go func() { // which Fatalf of the recorder ends
+			go func() { // Fatalf of the recorder ends this goroutine
 				defer close(done)
 				defer rec.finish()
-				c.try(&rec, t, w.harness(), &skipped)
+				c.runTrial(&rec, t, w.harness(), &skipped)
 			}()
 			<-done
 		})
@@ -139,7 +140,7 @@ func (m mutant) verdicts(t *testing.T) map[string]outcome {
 	return all
 }
 
-// A recorder is a tb that takes note.
+// A recorder is a tb that records what is reported.
 type recorder struct {
 	mu       sync.Mutex
 	failed   bool
@@ -175,7 +176,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// finish runs the clean-up of a case.
+// finish runs the cleanups of a case.
 func (r *recorder) finish() {
 	if p := recover(); p != nil {
 		r.Errorf("panic: %v", p)
@@ -190,10 +191,10 @@ type world struct {
 	t       *testing.T
 	mutant  mutant
 	store   *memlock.Store
-	setUp   func(*broken)
-	restart func() // hook of a mutant
+	setUp   func(*brokenDriver)
+	restart func() // set by a mutant; called by Harness.Restart
 
-	mu sync.Mutex // for the state of mutants
+	mu sync.Mutex // guards the state of mutants
 }
 
 func newWorld(t *testing.T, m mutant) *world {
@@ -207,7 +208,7 @@ func newWorld(t *testing.T, m mutant) *world {
 	return w
 }
 
-// harness can do everything.
+// harness returns a harness with all functions.
 func (w *world) harness() Harness {
 	return Harness{
 		Bubble: true,
@@ -221,7 +222,7 @@ func (w *world) harness() Harness {
 			return b.kill
 		},
 		Sever: func(_ *testing.T, d driver.Driver) func() {
-			b := d.(*broken)
+			b := d.(*brokenDriver)
 			b.sever()
 			return b.heal
 		},
@@ -233,10 +234,10 @@ func (w *world) harness() Harness {
 	}
 }
 
-// open returns a driver as the mutant breaks it.
-func (w *world) open() *broken {
+// open returns a driver that the mutant breaks.
+func (w *world) open() *brokenDriver {
 	inner := w.mutant.base(w)
-	b := &broken{world: w, inner: fault.Wrap(inner, fault.Plan{}), base: inner}
+	b := &brokenDriver{world: w, inner: fault.Wrap(inner, fault.Plan{}), base: inner}
 	w.t.Cleanup(func() { b.inner.Close() })
 	if w.setUp != nil {
 		w.setUp(b)
@@ -244,31 +245,32 @@ func (w *world) open() *broken {
 	return b
 }
 
-// locked calls f with the lock of the mutants' state.
-func (w *world) locked(f func()) {
+// withLock calls f with the lock of the mutants' state held.
+func (w *world) withLock(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-// status asks the store itself, whatever the mutant makes of it.
+// status returns the status in the store itself, not changed by the mutant.
 func (w *world) status(name string) driver.Status {
 	d := w.store.Open()
 	defer d.Close()
-	st, _ := d.Status(context.Background(), name) // memlock's fails on a closed driver only
+	st, _ := d.Status(context.Background(), name) // memlock's Status fails only on a closed driver
 	return st
 }
 
-// A broken driver is a sound one with hooks, through which a mutant breaks it. Hooks that are nil change nothing.
-type broken struct {
-	world *world
-	inner *fault.Driver
-	base  driver.Driver // inside of inner
-	cut   atomic.Bool   // nothing comes from the store
+// A brokenDriver is a sound driver with hooks, through which a mutant breaks it. Hooks that are
+// nil change nothing.
+type brokenDriver struct {
+	world   *world
+	inner   *fault.Driver
+	base    driver.Driver // the driver inside inner
+	severed atomic.Bool   // cut off: no message arrives from the store
 
 	info      func(driver.Info) driver.Info
 	onAcquire func(context.Context, driver.Request) (driver.Lease, error)
-	onGrant   func(*lease) // shapes a new lease; called with world.mu held
+	onGrant   func(*lease) // changes a new lease; called with world.mu held
 	onRenew   func(context.Context, []driver.Lease) []driver.Renewal
 	onRelease func(context.Context, *lease) error
 	onStatus  func(context.Context, string) (driver.Status, error)
@@ -280,20 +282,20 @@ type broken struct {
 	onHeal    func()
 }
 
-// A lease is what broken drivers grant.
+// A lease is what brokenDrivers grant.
 type lease struct {
-	driver.Lease // of the sound driver; nil if the store knows nothing of it
-	b            *broken
+	driver.Lease // of the sound driver; nil if the store does not know the lease
+	b            *brokenDriver
 	req          driver.Request
 	grant        driver.Grant
-	begun        time.Time    // when it was asked for
-	since        time.Time    // when it was granted
-	waited       bool         // it was not granted at once
-	renewed      atomic.Int32 // calls of Renew that ended well
-	released     atomic.Int32 // calls of Release that ended well, or are about to
+	requestedAt  time.Time    // when Acquire was called
+	grantedAt    time.Time    // when Acquire returned
+	waited       bool         // the lease was not granted at once
+	renewed      atomic.Int32 // calls of Renew that succeeded
+	released     atomic.Int32 // calls of Release that succeeded, or are about to
 }
 
-func (b *broken) Info() driver.Info {
+func (b *brokenDriver) Info() driver.Info {
 	info := b.inner.Info()
 	info.MaxTTL = 24 * time.Hour // so that there is something to check
 	if b.info != nil {
@@ -302,7 +304,7 @@ func (b *broken) Info() driver.Info {
 	return info
 }
 
-func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+func (b *brokenDriver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	if b.onAcquire != nil {
 		return b.onAcquire(ctx, req)
 	}
@@ -310,17 +312,18 @@ func (b *broken) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 }
 
 // acquire is the sound Acquire.
-func (b *broken) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+func (b *brokenDriver) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	return b.acquireAs(ctx, req, req)
 }
 
-// acquireAs acquires what was asked for in another shape.
-func (b *broken) acquireAs(ctx context.Context, req, shaped driver.Request) (driver.Lease, error) {
-	l := &lease{b: b, req: req, begun: time.Now()}
-	if tell := shaped.OnLost; tell != nil && !b.isSession() { // a session tells by its own clock
+// acquireAs acquires with a changed request; req is the original one.
+func (b *brokenDriver) acquireAs(ctx context.Context, req, shaped driver.Request) (driver.Lease, error) {
+	l := &lease{b: b, req: req, requestedAt: time.Now()}
+	// A session tells by its own clock.
+	if onLost := shaped.OnLost; onLost != nil && !b.isSession() {
 		shaped.OnLost = func(err error) {
-			if !b.cut.Load() {
-				tell(err)
+			if !b.severed.Load() {
+				onLost(err)
 			}
 		}
 	}
@@ -328,8 +331,8 @@ func (b *broken) acquireAs(ctx context.Context, req, shaped driver.Request) (dri
 	if err != nil {
 		return nil, err
 	}
-	l.Lease, l.grant, l.since = inner, inner.Grant(), time.Now()
-	l.waited = l.since.After(l.begun)
+	l.Lease, l.grant, l.grantedAt = inner, inner.Grant(), time.Now()
+	l.waited = l.grantedAt.After(l.requestedAt)
 	if req.Inherit {
 		if l.grant.File, err = os.Open(os.DevNull); err != nil {
 			return nil, err
@@ -343,10 +346,10 @@ func (b *broken) acquireAs(ctx context.Context, req, shaped driver.Request) (dri
 	return l, nil
 }
 
-// fake grants what the store knows nothing of.
-func (b *broken) fake(req driver.Request) driver.Lease {
+// fake returns a lease that the store does not know.
+func (b *brokenDriver) fake(req driver.Request) driver.Lease {
 	now := time.Now()
-	return &lease{b: b, req: req, begun: now, since: now, grant: driver.Grant{
+	return &lease{b: b, req: req, requestedAt: now, grantedAt: now, grant: driver.Grant{
 		Token: driver.NextToken(0, now.Add(time.Minute)), Start: driver.Now(),
 	}}
 }
@@ -376,10 +379,10 @@ func (l *lease) release(ctx context.Context) error {
 	return err
 }
 
-// ended reports whether the lease is over by time.
-func (l *lease) ended() bool { return !time.Now().Before(l.since.Add(l.req.TTL)) }
+// ended reports whether the lease's TTL is over.
+func (l *lease) ended() bool { return !time.Now().Before(l.grantedAt.Add(l.req.TTL)) }
 
-func (b *broken) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+func (b *brokenDriver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	if b.onRenew != nil {
 		return b.onRenew(ctx, due)
 	}
@@ -387,7 +390,7 @@ func (b *broken) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 }
 
 // renew is the sound Renew.
-func (b *broken) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+func (b *brokenDriver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	var inner []driver.Lease
 	var at []int
@@ -408,8 +411,8 @@ func (b *broken) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renewEach makes a Renew of what becomes of each answer.
-func (b *broken) renewEach(change func(ctx context.Context, l *lease, sound driver.Renewal) driver.Renewal) {
+// renewEach sets onRenew to a sound Renew whose answers are changed one by one.
+func (b *brokenDriver) renewEach(change func(ctx context.Context, l *lease, sound driver.Renewal) driver.Renewal) {
 	b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
 		answers := b.renew(ctx, due)
 		for i, l := range due {
@@ -419,35 +422,35 @@ func (b *broken) renewEach(change func(ctx context.Context, l *lease, sound driv
 	}
 }
 
-func (b *broken) Close() error {
+func (b *brokenDriver) Close() error {
 	if b.onClose != nil {
 		return b.onClose()
 	}
 	return b.inner.Close()
 }
 
-func (b *broken) Status(ctx context.Context, name string) (driver.Status, error) {
+func (b *brokenDriver) Status(ctx context.Context, name string) (driver.Status, error) {
 	if b.onStatus != nil {
 		return b.onStatus(ctx, name)
 	}
 	return b.inner.Status(ctx, name)
 }
 
-func (b *broken) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+func (b *brokenDriver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	if b.onList != nil {
 		return b.onList(ctx, prefix, yield)
 	}
 	return b.inner.List(ctx, prefix, yield)
 }
 
-func (b *broken) Break(ctx context.Context, name, owner string, token uint64) error {
+func (b *brokenDriver) Break(ctx context.Context, name, owner string, token uint64) error {
 	if b.onBreak != nil {
 		return b.onBreak(ctx, name, owner, token)
 	}
 	return b.inner.Break(ctx, name, owner, token)
 }
 
-func (b *broken) kill() {
+func (b *brokenDriver) kill() {
 	if k, ok := b.base.(interface{ kill() }); ok {
 		k.kill()
 	}
@@ -456,14 +459,14 @@ func (b *broken) kill() {
 	}
 }
 
-func (b *broken) isSession() bool {
+func (b *brokenDriver) isSession() bool {
 	_, ok := b.base.(*session)
 	return ok
 }
 
-func (b *broken) sever() {
+func (b *brokenDriver) sever() {
 	b.inner.Sever(fault.Hang)
-	b.cut.Store(true)
+	b.severed.Store(true)
 	if s, ok := b.base.(interface{ sever(bool) }); ok {
 		s.sever(true)
 	}
@@ -472,9 +475,9 @@ func (b *broken) sever() {
 	}
 }
 
-func (b *broken) heal() {
+func (b *brokenDriver) heal() {
 	b.inner.Heal()
-	b.cut.Store(false)
+	b.severed.Store(false)
 	if s, ok := b.base.(interface{ sever(bool) }); ok {
 		s.sever(false)
 	}
@@ -483,9 +486,10 @@ func (b *broken) heal() {
 	}
 }
 
-// withhold keeps a grant back for a long time: nothing woke the waiter up, until at last a timer did.
+// withhold keeps a grant back for a long time, as if nothing woke the waiter up until at last a
+// timer did.
 func withhold(ctx context.Context, l driver.Lease) (driver.Lease, error) {
-	timer := time.NewTimer(2 * patience)
+	timer := time.NewTimer(2 * waitTimeout)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -29,9 +29,10 @@ func churnClauses() []clause {
 				t.churn(1, func(rnd *rand.Rand) job {
 					j := job{req: t.req(""), weight: 1, writes: true}
 					if rnd.IntN(3) > 0 {
-						j.patience = time.Duration(1 + rnd.Int64N(int64(t.prompt())))
+						j.giveUpAfter = time.Duration(1 + rnd.Int64N(int64(t.wakeLimit())))
 					}
-					j.hold = time.Duration(rnd.Int64N(int64(t.prompt() / 8))) // so that others change their minds
+					// This gives others time to give up.
+					j.hold = time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))
 					return j
 				})
 			},
@@ -46,7 +47,7 @@ func churnClauses() []clause {
 					if rnd.IntN(3) == 0 {
 						return job{req: t.req(""), weight: most, writes: true}
 					}
-					return job{req: t.reader(""), weight: 1, hold: time.Duration(rnd.Int64N(int64(t.prompt() / 8)))}
+					return job{req: t.sharedReq(""), weight: 1, hold: time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))}
 				})
 			},
 		},
@@ -56,38 +57,39 @@ func churnClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				t.churn(3, func(rnd *rand.Rand) job {
-					return job{req: t.slot("", 3), weight: 1, hold: time.Duration(rnd.Int64N(int64(t.prompt() / 8)))}
+					return job{req: t.slotReq("", 3), weight: 1, hold: time.Duration(rnd.Int64N(int64(t.wakeLimit() / 8)))}
 				})
 			},
 		},
 	}
 }
 
-// A job is what one turn of a churn does.
+// A job is one acquisition of a churn.
 type job struct {
-	req      driver.Request // but for the owner
-	weight   int32          // of the place that it takes
-	writes   bool           // it is alone, so that it may write
-	patience time.Duration  // after which it gives up; 0 means that it must be served
-	hold     time.Duration
+	req         driver.Request // without the owner's suffix
+	weight      int32          // how much of the lock it takes
+	writes      bool           // it holds the lock alone, so that it may write
+	giveUpAfter time.Duration  // how long it waits; 0 means that it must be served
+	hold        time.Duration
 }
 
-// A register is what the lock guards: it is read and written in two steps, so that two writers lose an update. All of
-// it is atomic, because the race detector does not see the order that a store makes.
-type register struct {
-	most   int32 // that the weights of those inside may come to
-	inside atomic.Int32
-	n      atomic.Int64
-	writes atomic.Int64 // what n must be in the end
-	token  atomic.Uint64
+// A guardedCounter is what the lock guards. It is read and written in two steps, so that two
+// writers at once lose an update. All fields are atomic, because the race detector does not see
+// the order that a store makes.
+type guardedCounter struct {
+	maxWeight int32 // the greatest sum of the weights of those inside
+	inside    atomic.Int32
+	value     atomic.Int64
+	writes    atomic.Int64 // what value must be in the end
+	token     atomic.Uint64
 
-	mu    sync.Mutex
-	wrong []string
+	mu       sync.Mutex
+	failures []string
 }
 
-func (r *register) use(j job, token uint64) {
+func (r *guardedCounter) use(j job, token uint64) {
 	defer r.inside.Add(-j.weight)
-	if r.inside.Add(j.weight) > r.most {
+	if r.inside.Add(j.weight) > r.maxWeight {
 		r.fail("there are more holders at once than the lock allows")
 	}
 	if !j.writes {
@@ -97,65 +99,66 @@ func (r *register) use(j job, token uint64) {
 	if last := r.token.Swap(token); token > 0 && token <= last {
 		r.fail("token %d after %d", token, last)
 	}
-	n := r.n.Load()
+	n := r.value.Load()
 	runtime.Gosched()
 	time.Sleep(j.hold)
-	r.n.Store(n + 1)
+	r.value.Store(n + 1)
 	r.writes.Add(1)
 }
 
-func (r *register) fail(format string, args ...any) {
+func (r *guardedCounter) fail(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
-// churn lets goroutines of several drivers contend.
+// churn lets goroutines of several drivers contend for the lock.
 func (t *trial) churn(most int32, next func(rnd *rand.Rand) job) {
 	t.Helper()
 	drivers := []driver.Driver{t.open(), t.open(), t.open()}
 	seed := rand.Uint64()
-	goroutines, turns := 9, 5
+	goroutines, jobs := 9, 5
 	if t.h.Bubble {
-		turns = 12
+		jobs = 12
 	}
-	reg := register{most: most}
+	reg := guardedCounter{maxWeight: most}
 	var wg sync.WaitGroup
 	for i := range goroutines {
 		wg.Add(1)
 		t.running.Go(func() {
 			defer wg.Done()
 			rnd := rand.New(rand.NewPCG(seed, uint64(i)))
-			for turn := range turns {
+			for n := range jobs {
 				j := next(rnd)
-				j.req.Owner += fmt.Sprint(i, " ", turn)
-				t.turn(drivers[i%len(drivers)], &reg, j)
+				j.req.Owner += fmt.Sprint(i, " ", n)
+				t.runJob(drivers[i%len(drivers)], &reg, j)
 			}
 		})
 	}
 	wg.Wait()
-	if len(reg.wrong) > 0 {
-		t.Errorf("seed %d: %d things went wrong, such as: %s", seed, len(reg.wrong), reg.wrong[0])
+	if len(reg.failures) > 0 {
+		t.Errorf("seed %d: %d things went wrong, such as: %s", seed, len(reg.failures), reg.failures[0])
 	}
-	if got, want := reg.n.Load(), reg.writes.Load(); got != want {
+	if got, want := reg.value.Load(), reg.writes.Load(); got != want {
 		t.Errorf("seed %d: %d updates are left of %d", seed, got, want)
 	}
 	t.mustBeFree(drivers[0], fmt.Sprintf("when all is done (seed %d)", seed))
 }
 
-// turn is one acquisition, with or without a change of mind.
-func (t *trial) turn(d driver.Driver, reg *register, j job) {
+// runJob does one acquisition, which may give up.
+func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	defer cancel(nil)
-	limit, why := 2*patience, errors.New("no turn in a long time") // less than the TTL, by which all would be well again
-	if j.patience > 0 {
-		limit, why = j.patience, errGone
+	// The limit is less than the TTL: after that, an expiry would hide what went wrong.
+	limit, why := 2*waitTimeout, errors.New("no turn in a long time")
+	if j.giveUpAfter > 0 {
+		limit, why = j.giveUpAfter, errGone
 	}
 	stop := time.AfterFunc(limit, func() { cancel(why) })
 	defer stop.Stop()
 	l, err := d.Acquire(ctx, j.req)
 	switch {
-	case err != nil && j.patience > 0 && ctx.Err() != nil:
+	case err != nil && j.giveUpAfter > 0 && ctx.Err() != nil:
 		return
 	case err != nil:
 		reg.fail("Acquire = %v", err)

@@ -1,4 +1,5 @@
-// Package drivertest is the conformance suite for drivers: the sentences with MUST in package driver, as tests.
+// Package drivertest is the conformance suite for drivers: the sentences with MUST in package
+// driver, as tests.
 //
 // A backend's whole test is a call of [Run] with a [Harness]:
 //
@@ -10,19 +11,22 @@
 //		})
 //	}
 //
-// Each case is a subtest, Group/Name. A failure prints why the clause is there. A case that the driver or the harness
-// can't run is skipped with the reason: what the driver does not promise is not asked of it.
+// Each case is a subtest, Group/Name. A failure prints why the clause exists. A case that the
+// driver or the harness can't run is skipped with the reason: a driver is not tested for what
+// it does not promise.
 //
 // # One store for all
 //
-// Cases use names of their own, different in each run, so one store serves them all, and a store that lives on between
-// runs does no harm. Only Names/Unusual takes fixed names, such as ".": it waits for them if it must. A harness whose
-// cases are better off with a store each sets [Harness.Fresh].
+// Cases use names of their own, different in each run, so one store serves them all, and a
+// store that lives on between runs does no harm. Only Names/Unusual takes fixed names, such as
+// ".": if necessary, it waits for them. A harness whose cases work better with a store each
+// sets [Harness.Fresh].
 //
 // # Time
 //
-// On the wall clock, cases that depend on a lease's end take a few [Harness.TTL] each; rounds that were upset by a slow
-// machine are repeated. In-process drivers set [Harness.Bubble]: they are exact, and so are the checks.
+// On the wall clock, cases that depend on a lease's end take a few [Harness.TTL] each; a round
+// that was disturbed by a slow machine is repeated. In-process drivers set [Harness.Bubble]:
+// their time is exact, and so are the checks.
 package drivertest
 
 import (
@@ -33,45 +37,50 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A Harness tells the suite how to get at a backend. Open is required; cases that need another function which is nil
-// are skipped.
+// A Harness gives the suite access to a backend. Open is required; a case that needs another
+// function is skipped if that function is nil.
 //
-// The functions get the T of the case, the same one for all calls in it, and may fail it or register clean-up.
+// The functions get the T of the case, the same one for all calls in it. They may fail it or
+// register a cleanup.
 type Harness struct {
-	// Open returns a new driver on the store that the cases share. Several in one case stand for several processes:
-	// they share no more than processes do. The suite closes them.
+	// Open returns a new driver on the store that the cases share. Several drivers in one case
+	// stand for several processes: they share no more than processes do. The suite closes them.
 	Open func(t *testing.T) driver.Driver
 
-	// TTL is the shortest lease that the backend keeps to with ease: long against a round trip, short enough to wait
-	// for. The default is 200 ms, or 1 s in a bubble.
+	// TTL is the shortest lease that the backend keeps reliably: long compared with a round
+	// trip, short enough to wait for. The default is 200 ms, or 1 s in a bubble.
 	TTL time.Duration
 
-	// Slack is how late the store may be in ending a lease or in answering, without being wrong, on
-	// a machine that has time; where timers are late, it may be ten times as much later. A tenth of
-	// it is what a waiter may take to wake up after a release. The default is 1 s, or 50 ms in a
-	// bubble.
+	// Slack is how late the store may be in ending a lease or in answering, without being
+	// wrong, on a machine that is not overloaded; where timers are late, ten times their
+	// lateness is added. A tenth of Slack is what a waiter may take to wake up after a release.
+	// The default is 1 s, or 50 ms in a bubble.
 	Slack time.Duration
 
-	// Secret, if not empty, stands in the configuration of the driver, such as the password in its URL. No error may
-	// contain it.
+	// Secret, if not empty, is part of the driver's configuration, such as the password in its
+	// URL. No error may contain it.
 	Secret string
 
-	// Sever cuts d off from the store, which lives on, in such a way that nothing tells either of them. Heal ends it.
+	// Sever cuts d off from the store, which lives on, in such a way that nothing tells either
+	// of them. Heal ends it.
 	Sever func(t *testing.T, d driver.Driver) (heal func())
 
-	// Kill makes another process acquire req, which is free, and returns when it has it. That process renews the
-	// lease until kill ends it without a chance to clean up, as kill -9 does.
+	// Kill makes another process acquire req, which is free, and returns when that process has
+	// it. The process renews the lease until kill ends it without a chance to clean up, as kill
+	// -9 does.
 	Kill func(t *testing.T, req driver.Request) (kill func())
 
-	// Restart stops the store and starts it again. Drivers opened before are not used afterwards.
+	// Restart stops the store and starts it again. Drivers opened before are not used
+	// afterwards.
 	Restart func(t *testing.T)
 
-	// Bubble runs each case in a bubble of testing/synctest, with fake time. Everything that a driver touches must then
-	// be made in the bubble, so such a harness sets Fresh.
+	// Bubble runs each case in a bubble of testing/synctest, with fake time. Everything that a
+	// driver uses must then be made in the bubble, so such a harness sets Fresh.
 	Bubble bool
 
-	// Fresh, if set, returns the harness for one case. It is called when the case begins, inside its bubble if there is
-	// one; all fields but Bubble and Fresh are then taken from its result.
+	// Fresh, if set, returns the harness for one case. It is called when the case begins,
+	// inside its bubble if there is one; all fields but Bubble and Fresh are then taken from
+	// its result.
 	Fresh func(t *testing.T) Harness
 }
 
@@ -81,11 +90,11 @@ func Run(t *testing.T, h Harness) {
 		t.Run(c.name, func(t *testing.T) {
 			var skipped string
 			if h.Bubble {
-				synctest.Test(t, func(t *testing.T) { c.try(t, t, h, &skipped) })
+				synctest.Test(t, func(t *testing.T) { c.runTrial(t, t, h, &skipped) })
 			} else {
-				c.try(t, t, h, &skipped)
+				c.runTrial(t, t, h, &skipped)
 			}
-			if skipped != "" { // in a bubble the skip of the inner T does not show
+			if skipped != "" { // in a bubble, the skip of the inner T does not show
 				t.Skip(skipped)
 			}
 		})
@@ -95,15 +104,17 @@ func Run(t *testing.T, h Harness) {
 // A clause is one sentence of the contract.
 type clause struct {
 	name string // Group/Name
-	why  string // printed when it fails: what goes wrong for users of a driver that breaks it
-	gate gate   // nil means that every driver is asked
+	// Printed when it fails: what goes wrong for users of a driver that breaks it.
+	why  string
+	gate gate // nil means that the clause applies to every driver
 	run  func(t *trial)
 }
 
-// A gate returns why a clause can't be asked of a driver, or "" if it can.
+// A gate returns why a clause does not apply to a driver, or "" if it applies.
 type gate func(driver.Info, Harness) string
 
-// clauses returns all clauses in the order in which they are run: the later ones rely on what the earlier ones check.
+// clauses returns all clauses in the order in which they are run: the later ones rely on what
+// the earlier ones check.
 func clauses() []clause {
 	var all []clause
 	for _, group := range [][]clause{
@@ -118,7 +129,8 @@ func clauses() []clause {
 	return all
 }
 
-// needs joins gates: the first that is shut decides.
+// needs returns a gate that is open if all gates are. The first gate that is shut gives the
+// reason.
 func needs(gates ...gate) gate {
 	return func(info driver.Info, h Harness) string {
 		for _, g := range gates {
@@ -130,7 +142,7 @@ func needs(gates ...gate) gate {
 	}
 }
 
-// when makes a gate of a condition and of what to say where it does not hold.
+// when returns a gate that is open if a condition holds, and else gives why as the reason.
 func when(open func(driver.Info, Harness) bool, why string) gate {
 	return func(info driver.Info, h Harness) string {
 		if open(info, h) {

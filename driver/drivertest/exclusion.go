@@ -62,8 +62,8 @@ func infoClauses() []clause {
 					if ttl == "MaxTTL" {
 						req.TTL = cmp.Or(t.info.MaxTTL, req.TTL)
 					}
-					w := t.begin(d, req)
-					if t.finish(w, patience); w.err != nil {
+					w := t.startAcquire(d, req)
+					if t.waitReturned(w, waitTimeout); w.err != nil {
 						t.Errorf("Acquire with a TTL of %v, %s, = %v; want a lease", req.TTL, ttl, w.err)
 					}
 				}
@@ -125,12 +125,12 @@ func exclusionClauses() []clause {
 				req := t.req("a")
 				first := t.acquire(d1, req)
 				t.sleep(t.h.TTL / 4) // so that the first Start is old
-				asked := driver.Now()
+				before := driver.Now()
 				again := t.acquire(d1, req)
 				if got, want := again.Grant().Token, first.Grant().Token; got != want {
 					t.Errorf("Token for the same owner = %d, want %d as before", got, want)
 				}
-				if early := asked.Sub(again.Grant().Start); early > t.h.TTL/8 {
+				if early := before.Sub(again.Grant().Start); early > t.h.TTL/8 {
 					t.Errorf("Start for the same owner lies %v before the second Acquire, whose TTL is a fresh one", early)
 				}
 				t.mustBeHeld(d2, t.req("b"), "after the holder asked again")
@@ -145,15 +145,16 @@ func exclusionClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.rounds(func() bool {
-					req := t.short("a")
+					req := t.shortReq("a")
 					l := t.acquire(d1, req)
 					t.sleep(req.TTL * 6 / 10)
 					again := t.acquire(d1, req)
 					if again.Grant().Token != l.Grant().Token {
-						return false // it had lapsed, or Exclusion/SameOwner says so too
+						// The lease had lapsed, or Exclusion/SameOwner fails too.
+						return false
 					}
 					t.sleep(req.TTL * 6 / 10)
-					_, err := t.try(d2, t.req("b"))
+					_, err := t.tryAcquire(d2, t.req("b"))
 					if again.Grant().Start.Add(req.TTL * 9 / 10).Reached(driver.Now()) {
 						return false
 					}

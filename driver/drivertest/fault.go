@@ -25,7 +25,7 @@ func answerClauses() []clause {
 			why:  "a renewal whose answer was lost is asked again while there is time",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				f := fault.Wrap(d1, dropFirst(fault.Renew))
+				f := fault.Wrap(d1, dropFirstAnswer(fault.Renew))
 				l := t.acquire(f, t.req("a"))
 				if got := t.renew(f, l)[0]; !errors.Is(got.Err, fault.ErrInjected) {
 					t.Fatalf("Renew whose answer is lost = %v", got.Err)
@@ -42,13 +42,13 @@ func answerClauses() []clause {
 				"what is a stranger's by then",
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				f := fault.Wrap(d1, dropFirst(fault.Release))
+				f := fault.Wrap(d1, dropFirstAnswer(fault.Release))
 				l := t.acquire(f, t.req("a"))
-				if err := l.Release(t.bounded()); !errors.Is(err, fault.ErrInjected) {
+				if err := l.Release(t.boundedContext()); !errors.Is(err, fault.ErrInjected) {
 					t.Fatalf("Release whose answer is lost = %v", err)
 				}
 				next := t.acquire(d2, t.req("b"))
-				if err := l.Release(t.bounded()); err != nil && !errors.Is(err, driver.ErrLost) {
+				if err := l.Release(t.boundedContext()); err != nil && !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Release after one whose answer was lost = %v, want nil or ErrLost", err)
 				}
 				t.mustBeHeld(d3, t.req("c"), "after the release was said again")
@@ -60,15 +60,15 @@ func answerClauses() []clause {
 	}
 }
 
-func dropFirst(op fault.Op) fault.Plan {
+func dropFirstAnswer(op fault.Op) fault.Plan {
 	return fault.Plan{Rules: []fault.Rule{{Op: op, Call: 1, Effect: fault.Drop}}}
 }
 
 func acquireAnswerLost(t *trial) {
 	d1, d2 := t.open(), t.open()
-	f := fault.Wrap(d1, dropFirst(fault.Acquire))
+	f := fault.Wrap(d1, dropFirstAnswer(fault.Acquire))
 	req := t.req("a")
-	if err := t.failed(t.begin(f, req)); !errors.Is(err, fault.ErrInjected) {
+	if err := t.mustFail(t.startAcquire(f, req)); !errors.Is(err, fault.ErrInjected) {
 		t.Fatalf("Acquire whose answer is lost = %v", err)
 	}
 	st := t.status(d2)
@@ -113,11 +113,11 @@ func severClauses() []clause {
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				t.waiting(d2, t.short("cut off"))
-				next := t.waiting(d3, t.req("b"))
+				t.startWaiting(d2, t.shortReq("cut off"))
+				next := t.startWaiting(d3, t.req("b"))
 				t.Cleanup(t.h.Sever(t.T, d2))
 				t.release(l)
-				t.grantedWithin(next, t.h.TTL+patience)
+				t.mustBeGrantedWithin(next, t.h.TTL+waitTimeout)
 			},
 		},
 		{
@@ -125,7 +125,7 @@ func severClauses() []clause {
 			why:  "Renew returns soon after its context is done: the next try, and the other leases, wait for it",
 			gate: canSever(),
 			run: func(t *trial) {
-				t.returnsInTime("Renew", func(ctx context.Context, d driver.Driver, l driver.Lease) error {
+				t.mustReturnInTime("Renew", func(ctx context.Context, d driver.Driver, l driver.Lease) error {
 					return d.Renew(ctx, []driver.Lease{l})[0].Err
 				})
 			},
@@ -135,7 +135,7 @@ func severClauses() []clause {
 			why:  "Release returns soon after its context is done: a program that shuts down does not hang on a dead store",
 			gate: canSever(),
 			run: func(t *trial) {
-				t.returnsInTime("Release", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
+				t.mustReturnInTime("Release", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
 					return l.Release(ctx)
 				})
 			},
@@ -149,126 +149,128 @@ func severClauses() []clause {
 	}
 }
 
-// acquireReturns has a few requests end by their contexts, the first on a connection that is still
-// to be made. The least lateness counts: a busy machine is late now and then, a driver that waits
-// is late each time. On one that is late each time so far there are some more.
+// acquireReturns starts a few requests that end by their contexts, the first one on a
+// connection that is not made yet. The least lateness counts: a busy machine is late now and
+// then, a driver that waits is late each time. If all requests were late so far, there are some
+// more, up to maxRounds.
 func acquireReturns(t *trial) {
 	d1, d2 := t.open(), t.open()
 	t.Cleanup(t.h.Sever(t.T, d1))
-	var late []time.Duration
-	for i := 0; i < 5 || i < moreRounds && slices.Min(late) > driver.CancelTimeout; i++ {
-		t.lock = t.name(fmt.Sprint("lock ", i))
+	var lateness []time.Duration
+	for i := 0; i < 5 || i < maxRounds && slices.Min(lateness) > driver.CancelTimeout; i++ {
+		t.lockName = t.name(fmt.Sprint("lock ", i))
 		t.release(t.acquire(d2, t.req("earlier")))
-		ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
-		w := t.beginWith(ctx, d1, t.short("a"))
+		ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
+		w := t.startAcquireWith(ctx, d1, t.shortReq("a"))
 		<-ctx.Done()
-		over := time.Now()
-		_ = t.failed(w) // with what, is another clause's matter
+		ended := time.Now()
+		_ = t.mustFail(w) // another clause checks the error
 		cancel()
-		late = append(late, w.clock.Sub(over))
+		lateness = append(lateness, w.returnedTime.Sub(ended))
 	}
-	if least := slices.Min(late); least > driver.CancelTimeout {
-		t.Errorf("Acquire returned %v after its contexts were done, want at most %v", late, driver.CancelTimeout)
+	if least := slices.Min(lateness); least > driver.CancelTimeout {
+		t.Errorf("Acquire returned %v after its contexts were done, want at most %v", lateness, driver.CancelTimeout)
 	}
-	t.takes(d2, t.req("b"), t.h.TTL+patience)
+	t.acquireByPolling(d2, t.req("b"), t.h.TTL+waitTimeout)
 }
 
-// moreRounds is how often a case that counts the least lateness tries on a busy machine.
-const moreRounds = 15
+// maxRounds is how often a case that counts the least lateness tries on a busy machine.
+const maxRounds = 15
 
-// cancelWaiter gives up waits in the queue of a store that hangs.
+// cancelWaiter cancels waiters in the queue of a store that hangs.
 func cancelWaiter(t *trial) {
 	d2 := t.open()
-	var late []time.Duration
-	for i := 0; i < 3 || i < moreRounds && slices.Min(late) > driver.CancelTimeout; i++ {
-		t.lock = t.name(fmt.Sprint("lock ", i))
+	var lateness []time.Duration
+	for i := 0; i < 3 || i < maxRounds && slices.Min(lateness) > driver.CancelTimeout; i++ {
+		t.lockName = t.name(fmt.Sprint("lock ", i))
 		d1 := t.open()
 		l := t.acquire(d2, t.req("a"))
-		w := t.waiting(d1, t.short("b"))
+		w := t.startWaiting(d1, t.shortReq("b"))
 		heal := t.h.Sever(t.T, d1)
-		over := time.Now()
+		ended := time.Now()
 		w.cancel(errGone)
-		_ = t.failed(w)
-		late = append(late, w.clock.Sub(over))
+		_ = t.mustFail(w)
+		lateness = append(lateness, w.returnedTime.Sub(ended))
 		heal()
 		t.release(l)
-		t.takes(d2, t.req("c"), t.h.TTL+patience)
+		t.acquireByPolling(d2, t.req("c"), t.h.TTL+waitTimeout)
 	}
-	if least := slices.Min(late); least > driver.CancelTimeout {
-		t.Errorf("waits returned %v after their contexts were done, want at most %v", late, driver.CancelTimeout)
+	if least := slices.Min(lateness); least > driver.CancelTimeout {
+		t.Errorf("waits returned %v after their contexts were done, want at most %v", lateness, driver.CancelTimeout)
 	}
 }
 
 func holderKnowsFirst(t *trial) {
 	d1, d2 := t.open(), t.open()
 	var req driver.Request
-	var told <-chan error
+	var losses <-chan error
 	var l driver.Lease
 	var renewed driver.Renewal
 	t.rounds(func() bool {
-		req = t.short("a")
-		told = losses(&req)
+		req = t.shortReq("a")
+		losses = recordLosses(&req)
 		l = t.acquire(d1, req)
 		renewed = t.renew(d1, l)[0]
 		return renewed.Err == nil
 	})
-	end := renewed.Start.Add(length(l, req))
+	end := renewed.Start.Add(leaseLength(l, req))
 	t.Cleanup(t.h.Sever(t.T, d1))
-	_, at := t.takes(d2, t.req("b"), length(l, req)+patience)
+	_, at := t.acquireByPolling(d2, t.req("b"), leaseLength(l, req)+waitTimeout)
 	select {
-	case err := <-told: // before, or in the same moment
+	case err := <-losses: // before, or in the same moment
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("OnLost was called with %v, want ErrLost", err)
 		}
 	default:
-		if early := end.Left(at); early > jitter {
+		if early := end.Left(at); early > maxRounding {
 			t.Errorf("granted to another %v before the end of a lease whose holder is cut off, and was not told", early)
 		}
 	}
 }
 
-// returnsInTime checks that a call on a lease returns soon after its context is done, with the store out of reach.
-func (t *trial) returnsInTime(what string, call func(context.Context, driver.Driver, driver.Lease) error) {
+// mustReturnInTime checks that a call on a lease returns soon after its context is done, with
+// the store out of reach.
+func (t *trial) mustReturnInTime(what string, call func(context.Context, driver.Driver, driver.Lease) error) {
 	t.Helper()
 	d := t.open()
 	l := t.acquire(d, t.req("a"))
 	t.Cleanup(t.h.Sever(t.T, d))
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+	ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
 	defer cancel()
 	start := time.Now()
 	answer := make(chan error, 1)
 	t.running.Go(func() { answer <- call(ctx, d, l) })
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
 	select {
 	case err := <-answer:
 		if err == nil {
 			t.Errorf("%s without a store = nil, want an error", what)
 		}
-		if late := time.Since(start) - t.prompt(); late > t.slack() {
+		if late := time.Since(start) - t.wakeLimit(); late > t.slack() {
 			t.Errorf("%s returned %v after its context was done", what, late)
 		}
 	case <-timer.C:
-		t.Errorf("%s did not return within %v after its context was done", what, patience)
+		t.Errorf("%s did not return within %v after its context was done", what, waitTimeout)
 	}
 }
 
 func healed(t *trial) {
 	d1, d2 := t.open(), t.open()
-	req := t.short("a")
+	req := t.shortReq("a")
 	l := t.acquire(d1, req)
 	heal := t.h.Sever(t.T, d1)
-	next, _ := t.takes(d2, t.req("b"), length(l, req)+patience)
+	next, _ := t.acquireByPolling(d2, t.req("b"), leaseLength(l, req)+waitTimeout)
 	heal()
 	// A driver may need a moment, and a failed call or two, to notice that the store is back.
 	again := t.req("c")
 	again.Name = t.name("after the cut")
-	t.eventually("lease after the cut", patience, func() error {
-		w := t.begin(d1, again)
-		t.finish(w, patience)
+	t.eventually("lease after the cut", waitTimeout, func() error {
+		w := t.startAcquire(d1, again)
+		t.waitReturned(w, waitTimeout)
 		return w.err
 	})
-	t.eventually("ErrLost from Renew after the cut", patience, func() error {
+	t.eventually("ErrLost from Renew after the cut", waitTimeout, func() error {
 		got := t.renew(d1, l)[0]
 		switch {
 		case got.Err == nil:
@@ -283,30 +285,30 @@ func healed(t *trial) {
 	}
 }
 
-// noSecret provokes errors and reads them.
+// noSecret provokes errors and searches them for the secret.
 func noSecret(t *trial) {
 	d1, d2 := t.open(), t.open()
 	var all []error
 	l := t.acquire(d1, t.req("a"))
-	_, err := t.try(d2, t.req("b"))
+	_, err := t.tryAcquire(d2, t.req("b"))
 	all = append(all, err)
 	if t.info.Slots {
-		_, err := t.try(d2, t.slot("c", 3))
+		_, err := t.tryAcquire(d2, t.slotReq("c", 3))
 		all = append(all, err)
 	}
-	w := t.waiting(d2, t.req("d"))
+	w := t.startWaiting(d2, t.req("d"))
 	w.cancel(errGone)
-	all = append(all, t.failed(w))
+	all = append(all, t.mustFail(w))
 	t.release(l)
-	all = append(all, t.renew(d1, l)[0].Err, t.inspector(d2).Break(t.bounded(), t.lock, "nobody", 1))
+	all = append(all, t.renew(d1, l)[0].Err, t.inspector(d2).Break(t.boundedContext(), t.lockName, "nobody", 1))
 	if t.h.Sever != nil {
 		heal := t.h.Sever(t.T, d1)
-		ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
-		all = append(all, t.failed(t.beginWith(ctx, d1, t.req("e"))))
+		ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
+		all = append(all, t.mustFail(t.startAcquireWith(ctx, d1, t.req("e"))))
 		cancel()
 		heal()
 	}
-	all = append(all, d2.Close(), t.failed(t.begin(d2, t.req("f"))))
+	all = append(all, d2.Close(), t.mustFail(t.startAcquire(d2, t.req("f"))))
 	for _, err := range all {
 		if err != nil && strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), t.h.Secret) {
 			t.Errorf("an error contains the secret of the configuration: %q",

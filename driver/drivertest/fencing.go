@@ -16,7 +16,7 @@ func fencingClauses() []clause {
 				d := t.open()
 				var last uint64
 				for i := range 10 {
-					last = t.next(d, last, fmt.Sprint("a", i))
+					last = t.nextToken(d, last, fmt.Sprint("a", i))
 				}
 			},
 		},
@@ -28,11 +28,11 @@ func fencingClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				var last uint64
 				for i := range 5 {
-					last = t.next(d1, last, fmt.Sprint("a", i))
-					last = t.next(d1, last, fmt.Sprint("b", i))
-					last = t.next(d2, last, fmt.Sprint("c", i))
+					last = t.nextToken(d1, last, fmt.Sprint("a", i))
+					last = t.nextToken(d1, last, fmt.Sprint("b", i))
+					last = t.nextToken(d2, last, fmt.Sprint("c", i))
 				}
-				t.next(t.open(), last, "late comer")
+				t.nextToken(t.open(), last, "late comer")
 			},
 		},
 		{
@@ -41,9 +41,9 @@ func fencingClauses() []clause {
 			gate: needs(fencing(), leaseTenure()),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				old := t.acquire(d1, req).Grant().Token
-				t.lapse(d2, req)
+				t.waitForExpiry(d2, req)
 				if got := t.acquire(d2, t.req("b")).Grant().Token; got <= old {
 					t.Errorf("Token after an expiry = %d, want more than %d", got, old)
 				}
@@ -55,13 +55,13 @@ func fencingClauses() []clause {
 			gate: fencing(),
 			run: func(t *trial) {
 				d := t.open()
-				last := t.next(d, 0, "a")
+				last := t.nextToken(d, 0, "a")
 				idle := 3 * t.h.TTL
 				if t.h.Bubble {
 					idle *= 1000
 				}
 				t.sleep(idle)
-				t.next(d, last, "b")
+				t.nextToken(d, last, "b")
 			},
 		},
 		{
@@ -70,12 +70,12 @@ func fencingClauses() []clause {
 			gate: needs(fencing(), canRestart()),
 			run: func(t *trial) {
 				d := t.open()
-				last := t.next(d, 0, "a")
+				last := t.nextToken(d, 0, "a")
 				if err := d.Close(); err != nil {
 					t.Fatalf("Close = %v", err)
 				}
 				t.h.Restart(t.T)
-				t.next(t.open(), last, "b")
+				t.nextToken(t.open(), last, "b")
 			},
 		},
 		{
@@ -87,7 +87,9 @@ func fencingClauses() []clause {
 				var last uint64
 				for i := range 3 {
 					req := t.req(fmt.Sprint("a", i))
-					req.Tokens = 4096 // the most that the core asks for: no clock catches up with them by chance
+					// 4096 is the most that the core asks for: no clock catches up with them by
+					// chance.
+					req.Tokens = 4096
 					l := t.acquire(d1, req)
 					g := l.Grant()
 					if g.Tokens < 0 || g.Tokens > req.Tokens {
@@ -97,15 +99,16 @@ func fencingClauses() []clause {
 						t.Fatalf("Token = %d, want more than %d", g.Token, last)
 					}
 					t.release(l)
-					last = t.next(d2, g.Token+uint64(max(g.Tokens, 1))-1, fmt.Sprint("b", i))
+					last = t.nextToken(d2, g.Token+uint64(max(g.Tokens, 1))-1, fmt.Sprint("b", i))
 				}
 			},
 		},
 	}
 }
 
-// next takes and releases a lease, whose token must be greater than last, and returns its token.
-func (t *trial) next(d driver.Driver, last uint64, owner string) uint64 {
+// nextToken takes and releases a lease, whose token must be greater than last, and returns its
+// token.
+func (t *trial) nextToken(d driver.Driver, last uint64, owner string) uint64 {
 	t.Helper()
 	l := t.acquire(d, t.req(owner))
 	got := l.Grant().Token

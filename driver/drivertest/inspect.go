@@ -19,8 +19,8 @@ func inspectClauses() []clause {
 				check := func(when string) {
 					t.Helper()
 					st := t.status(d)
-					if st.Name != t.lock || len(st.Holders) > 0 || len(st.Waiters) > 0 {
-						t.Errorf("Status of a lock that %s = %+v, want only the name %q", when, st, t.lock)
+					if st.Name != t.lockName || len(st.Holders) > 0 || len(st.Waiters) > 0 {
+						t.Errorf("Status of a lock that %s = %+v, want only the name %q", when, st, t.lockName)
 					}
 				}
 				check("was never used")
@@ -39,7 +39,7 @@ func inspectClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.short("a"))
+				t.acquire(d1, t.shortReq("a"))
 				t.sleep(t.h.TTL)
 				t.eventually("Status without the holder whose lease ended", t.slack(), func() error {
 					if st := t.status(d2); len(st.Holders) > 0 {
@@ -61,18 +61,18 @@ func inspectClauses() []clause {
 				"the driver has locks of one kind only"),
 			run: func(t *trial) {
 				d, d2 := t.open(), t.open()
-				t.lock = t.name("shared")
+				t.lockName = t.name("shared")
 				if t.info.Shared {
-					t.acquire(d, t.reader("a"))
-					t.acquire(d2, t.reader("b"))
+					t.acquire(d, t.sharedReq("a"))
+					t.acquire(d2, t.sharedReq("b"))
 					if st := t.status(d); !st.Shared || st.Slots != 0 || len(st.Holders) != 2 {
 						t.Errorf("Status with two readers = %+v, want Shared and two Holders", st)
 					}
 				}
-				t.lock = t.name("slots")
+				t.lockName = t.name("slots")
 				if t.info.Slots {
-					t.acquire(d, t.slot("a", 3))
-					t.acquire(d, t.slot("b", 3))
+					t.acquire(d, t.slotReq("a", 3))
+					t.acquire(d, t.slotReq("b", 3))
 					if st := t.status(d); st.Shared || st.Slots != 3 || len(st.Holders) != 2 {
 						t.Errorf("Status with two of three slots taken = %+v, want Slots 3 and two Holders", st)
 					}
@@ -94,9 +94,9 @@ func inspectClauses() []clause {
 				gone.Name, elsewhere.Name = t.name("list/gone"), t.name("other")
 				t.release(t.acquire(d1, gone))
 				t.acquire(d1, elsewhere)
-				t.lists(d2, t.name("list/"), want...)
-				t.lists(d2, t.name("list/c d"), want[2])
-				t.lists(d2, t.name("nothing"))
+				t.mustList(d2, t.name("list/"), want...)
+				t.mustList(d2, t.name("list/c d"), want[2])
+				t.mustList(d2, t.name("nothing"))
 			},
 		},
 		{
@@ -104,16 +104,16 @@ func inspectClauses() []clause {
 			why:  "what a driver escapes it unescapes: people see, and copy, the names that callers use",
 			run: func(t *trial) {
 				d := t.open()
-				for _, name := range unusual() {
-					t.lock = t.name(name)
+				for _, name := range unusualNames() {
+					t.lockName = t.name(name)
 					l := t.acquire(d, t.req("a"))
 					var got []string
-					err := t.inspector(d).List(t.bounded(), t.id, func(st driver.Status) bool {
+					err := t.inspector(d).List(t.boundedContext(), t.id, func(st driver.Status) bool {
 						got = append(got, st.Name)
 						return true
 					})
-					if err != nil || !slices.Contains(got, t.lock) {
-						t.Errorf("List while %q is held = %q, %v", t.lock, got, err)
+					if err != nil || !slices.Contains(got, t.lockName) {
+						t.Errorf("List while %q is held = %q, %v", t.lockName, got, err)
 					}
 					t.release(l)
 				}
@@ -131,7 +131,7 @@ func inspectClauses() []clause {
 					t.acquire(d, req)
 				}
 				for _, tail := range tails {
-					t.lists(d, t.name("p"+tail), t.name("p"+tail+"end"))
+					t.mustList(d, t.name("p"+tail), t.name("p"+tail+"end"))
 				}
 			},
 		},
@@ -146,7 +146,7 @@ func inspectClauses() []clause {
 					t.acquire(d, req)
 				}
 				seen := 0
-				err := t.inspector(d).List(t.bounded(), t.name("stop "), func(driver.Status) bool {
+				err := t.inspector(d).List(t.boundedContext(), t.name("stop "), func(driver.Status) bool {
 					seen++
 					return seen < 2
 				})
@@ -164,12 +164,12 @@ func inspectClauses() []clause {
 				free := t.req("b")
 				free.Name = t.name("free")
 				seen := 0
-				err := t.inspector(d2).List(t.bounded(), t.lock, func(driver.Status) bool {
+				err := t.inspector(d2).List(t.boundedContext(), t.lockName, func(driver.Status) bool {
 					seen++
-					w := t.begin(d1, free)
-					select { // no Fatalf while the store is in the middle of something
+					w := t.startAcquire(d1, free)
+					select { // Fatalf must not end the goroutine in the middle of a List
 					case <-w.done:
-					case <-time.After(patience):
+					case <-time.After(waitTimeout):
 						t.Errorf("Acquire waits for a List")
 						return false
 					}
@@ -196,7 +196,7 @@ func showsHolder(t *trial) {
 	aged := t.h.TTL / 4
 	st := t.status(d2)
 	most := driver.Now().Sub(before)
-	if st.Name != t.lock || st.Shared || st.Slots != 0 || len(st.Holders) != 1 || len(st.Waiters) != 0 {
+	if st.Name != t.lockName || st.Shared || st.Slots != 0 || len(st.Holders) != 1 || len(st.Waiters) != 0 {
 		t.Fatalf("Status of a lock with one holder = %+v", st)
 	}
 	h := st.Holders[0]
@@ -209,7 +209,7 @@ func showsHolder(t *trial) {
 	if h.Held < aged/2 || h.Held > most+t.slack() {
 		t.Errorf("Held = %v after %v", h.Held, most)
 	}
-	ttl := length(l, req)
+	ttl := leaseLength(l, req)
 	if h.Left <= 0 || h.Left > ttl-aged/2 {
 		t.Errorf("Left = %v with a TTL of %v", h.Left, ttl)
 	}
@@ -222,20 +222,20 @@ func showsWaiters(t *trial) {
 	d1, d2, d3 := t.open(), t.open(), t.open()
 	t.acquire(d1, t.req("a"))
 	var want []string
-	var waits []*wait
+	var waits []*waiter
 	for i, d := range []driver.Driver{d2, d3, d2} {
 		req := t.req(fmt.Sprint("b", i))
-		req.Fair = t.fair()
+		req.Fair = t.canBeFair()
 		req.Shared = t.info.Shared && i == 2
 		req.Holder = driver.Holder{Host: "host.example", PID: i + 1, Label: "label"}
-		waits = append(waits, t.waiting(d, req))
+		waits = append(waits, t.startWaiting(d, req))
 		want = append(want, req.Owner)
 	}
 	check := func(when string) {
 		t.Helper()
 		var got []string
 		for _, w := range t.status(d1).Waiters {
-			i := slices.IndexFunc(waits, func(x *wait) bool { return x.req.Owner == w.Owner })
+			i := slices.IndexFunc(waits, func(x *waiter) bool { return x.req.Owner == w.Owner })
 			if i < 0 || w.Holder != waits[i].req.Holder || w.Shared != waits[i].req.Shared {
 				t.Errorf("Status %s shows a waiter %+v that never asked", when, w)
 			}
@@ -244,7 +244,7 @@ func showsWaiters(t *trial) {
 			}
 			got = append(got, w.Owner)
 		}
-		if !t.fair() {
+		if !t.canBeFair() {
 			slices.Sort(got)
 		}
 		if !slices.Equal(got, want) {
@@ -254,9 +254,9 @@ func showsWaiters(t *trial) {
 	check("with three waiters")
 	givenUp := time.Now()
 	waits[1].cancel(errGone)
-	_ = t.failed(waits[1])
+	_ = t.mustFail(waits[1])
 	want = slices.Delete(want, 1, 2)
-	t.withdrawn(waits[1], givenUp, func() error {
+	t.mustBeWithdrawn(waits[1], givenUp, func() error {
 		if st := t.status(d1); len(st.Waiters) != len(want) {
 			return fmt.Errorf("Status shows waiters: %+v", st.Waiters)
 		}
@@ -265,11 +265,11 @@ func showsWaiters(t *trial) {
 	check("after one of three gave up")
 }
 
-// lists checks what List yields for a prefix.
-func (t *trial) lists(d driver.Driver, prefix string, want ...string) {
+// mustList checks what List yields for a prefix.
+func (t *trial) mustList(d driver.Driver, prefix string, want ...string) {
 	t.Helper()
 	var got []string
-	err := t.inspector(d).List(t.bounded(), prefix, func(st driver.Status) bool {
+	err := t.inspector(d).List(t.boundedContext(), prefix, func(st driver.Status) bool {
 		if len(st.Holders)+len(st.Waiters) == 0 {
 			t.Errorf("List shows a lock that nobody holds or waits for: %+v", st)
 		}
@@ -290,11 +290,11 @@ func breakClauses() []clause {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				req := t.req("a")
 				l := t.acquire(d1, req)
-				w := t.waiting(d2, t.req("b"))
-				if err := t.inspector(d3).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
+				w := t.startWaiting(d2, t.req("b"))
+				if err := t.inspector(d3).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
-				next := t.granted(w)
+				next := t.mustBeGranted(w)
 				if t.info.Fencing > driver.FencingNone && next.Grant().Token <= l.Grant().Token {
 					t.Errorf("Token after Break = %d, want more than %d", next.Grant().Token, l.Grant().Token)
 				}
@@ -306,15 +306,16 @@ func breakClauses() []clause {
 			gate: tellsLoss(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				for _, owner := range []string{"a", "b"} { // the second one on connections that are there already
-					t.lock = t.name(owner)
+				// The second owner uses connections that exist already.
+				for _, owner := range []string{"a", "b"} {
+					t.lockName = t.name(owner)
 					req := t.req(owner)
-					told := losses(&req)
+					losses := recordLosses(&req)
 					l := t.acquire(d1, req)
-					if err := t.inspector(d2).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
+					if err := t.inspector(d2).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
-					t.mustTell(told, t.slack(), "after a Break")
+					t.mustReportLoss(losses, t.slack(), "after a Break")
 				}
 			},
 		},
@@ -325,11 +326,11 @@ func breakClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				req := t.req("a")
 				l := t.acquire(d1, req)
-				if err := t.inspector(d2).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); err != nil {
+				if err := t.inspector(d2).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				t.mustBeLost(d1, l, "of a hold that was broken")
-				if err := l.Release(t.bounded()); !errors.Is(err, driver.ErrLost) {
+				if err := l.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Release of a hold that was broken = %v, want ErrLost", err)
 				}
 			},
@@ -340,7 +341,7 @@ func breakClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				t.breaksNothing(d2, t.req("b").Owner, l.Grant().Token)
+				t.mustBreakNothing(d2, t.req("b").Owner, l.Grant().Token)
 			},
 		},
 		{
@@ -353,8 +354,8 @@ func breakClauses() []clause {
 				old := t.acquire(d1, req)
 				t.release(old)
 				l := t.acquire(d1, req)
-				t.breaksNothing(d2, req.Owner, old.Grant().Token)
-				t.breaksNothing(d2, req.Owner, l.Grant().Token+1)
+				t.mustBreakNothing(d2, req.Owner, old.Grant().Token)
+				t.mustBreakNothing(d2, req.Owner, l.Grant().Token+1)
 			},
 		},
 		{
@@ -365,7 +366,7 @@ func breakClauses() []clause {
 				req := t.req("a")
 				l := t.acquire(d, req)
 				t.release(l)
-				if err := t.inspector(d).Break(t.bounded(), t.lock, req.Owner, l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+				if err := t.inspector(d).Break(t.boundedContext(), t.lockName, req.Owner, l.Grant().Token); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Break of a hold that was released = %v, want ErrLost", err)
 				}
 			},
@@ -377,14 +378,14 @@ func breakClauses() []clause {
 				"the driver has locks of one holder only"),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				ask := func(owner string) driver.Request {
+				newReq := func(owner string) driver.Request {
 					if t.info.Shared {
-						return t.reader(owner)
+						return t.sharedReq(owner)
 					}
-					return t.slot(owner, 3)
+					return t.slotReq(owner, 3)
 				}
-				broken, spared := t.acquire(d1, ask("a")), t.acquire(d2, ask("b"))
-				err := t.inspector(d3).Break(t.bounded(), t.lock, ask("a").Owner, broken.Grant().Token)
+				broken, spared := t.acquire(d1, newReq("a")), t.acquire(d2, newReq("b"))
+				err := t.inspector(d3).Break(t.boundedContext(), t.lockName, newReq("a").Owner, broken.Grant().Token)
 				if err != nil {
 					t.Fatalf("Break = %v", err)
 				}
@@ -397,10 +398,11 @@ func breakClauses() []clause {
 	}
 }
 
-// breaksNothing checks that Break refuses what is not the present hold, and leaves that alone.
-func (t *trial) breaksNothing(d driver.Driver, owner string, token uint64) {
+// mustBreakNothing checks that Break refuses what is not the present hold, and leaves that hold
+// alone.
+func (t *trial) mustBreakNothing(d driver.Driver, owner string, token uint64) {
 	t.Helper()
-	if err := t.inspector(d).Break(t.bounded(), t.lock, owner, token); !errors.Is(err, driver.ErrLost) {
+	if err := t.inspector(d).Break(t.boundedContext(), t.lockName, owner, token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of another owner or token = %v, want ErrLost", err)
 	}
 	t.mustBeHeld(d, t.req("probe"), "after Break of another owner or token")

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// leakClause is the clause after which, all else being cleaned up, goroutines are counted.
+// leakClause is the clause after which goroutines are counted, when everything else is cleaned
+// up.
 const leakClause = "Close/LeavesNoGoroutine"
 
-// goroutines returns the stacks of all goroutines by their ids; in a bubble, of those in the same bubble.
+// goroutines returns the stacks of all goroutines by their ids; in a bubble, of those in the
+// same bubble.
 func goroutines() map[string]string {
 	buf := make([]byte, 1<<16)
 	for {
@@ -22,17 +24,17 @@ func goroutines() map[string]string {
 	}
 	all := make(map[string]string)
 	stacks := strings.Split(string(buf), "\n\n")
-	where := bubble(stacks[0]) // the first one is our own
+	where := bubbleOf(stacks[0]) // the first one is our own
 	for _, stack := range stacks {
-		if id, _, ok := strings.Cut(stack, " ["); ok && bubble(stack) == where {
+		if id, _, ok := strings.Cut(stack, " ["); ok && bubbleOf(stack) == where {
 			all[id] = stack
 		}
 	}
 	return all
 }
 
-// bubble returns in which bubble of synctest a goroutine runs, "" for none.
-func bubble(stack string) string {
+// bubbleOf returns the synctest bubble in which a goroutine runs, "" for none.
+func bubbleOf(stack string) string {
 	head, _, _ := strings.Cut(stack, "\n")
 	_, name, _ := strings.Cut(head, "synctest bubble ")
 	return name
@@ -42,26 +44,27 @@ func bubble(stack string) string {
 func (t *trial) checkLeaks(before map[string]string) {
 	t.Helper()
 	var left []string
-	for late := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		left = left[:0]
 		for id, stack := range goroutines() {
-			if _, old := before[id]; !old && !ours(stack) {
+			if _, old := before[id]; !old && !isTestGoroutine(stack) {
 				left = append(left, stack)
 			}
 		}
 		if len(left) == 0 {
 			return
 		}
-		if time.Now().After(late) {
+		if time.Now().After(deadline) {
 			break
 		}
-		t.sleep(10 * time.Millisecond) // a goroutine's end can't be waited for from outside
+		t.sleep(10 * time.Millisecond) // nothing tells when a goroutine ends
 	}
 	t.Errorf("%d goroutines are left after Close:\n\n%s", len(left), strings.Join(left, "\n\n"))
 }
 
-// ours reports whether a goroutine belongs to package testing: other tests may run meanwhile.
-func ours(stack string) bool {
+// isTestGoroutine reports whether a goroutine belongs to package testing: other tests may run
+// meanwhile.
+func isTestGoroutine(stack string) bool {
 	_, creator, _ := strings.Cut(stack, "created by ")
 	return creator == "" || strings.HasPrefix(creator, "testing.") || strings.HasPrefix(creator, "runtime.") ||
 		strings.HasPrefix(creator, "internal/synctest.")

@@ -24,11 +24,11 @@ func leaseClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				t.acquire(d1, req)
 				t.sleep(req.TTL)
 				t.eventually("lease for NoWait after the end of another's", t.slack(), func() error {
-					_, err := t.try(d2, t.req("b"))
+					_, err := t.tryAcquire(d2, t.req("b"))
 					return err
 				})
 			},
@@ -38,7 +38,7 @@ func leaseClauses() []clause {
 			why:  "Start is our clock just before the request: later, and the holder relies on a lease that has ended",
 			run: func(t *trial) {
 				d := t.open()
-				t.startsWithin("of a grant", func() driver.Instant {
+				t.checkStart("of a grant", func() driver.Instant {
 					l := t.acquire(d, t.req("a"))
 					defer t.release(l)
 					return l.Grant().Start
@@ -50,13 +50,13 @@ func leaseClauses() []clause {
 			why:  "Start belongs to the request that led to the grant: counted from before a long wait, the lease is over",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("b")
+				req := t.shortReq("b")
 				l := t.acquire(d1, t.req("a"))
-				w := t.waiting(d2, req)
+				w := t.startWaiting(d2, req)
 				t.sleep(2 * req.TTL) // the wait outlasts the waiter's own TTL
 				released := driver.Now()
 				t.release(l)
-				if left := ends(t.granted(w), req).Left(released); left <= 0 {
+				if left := leaseEnd(t.mustBeGranted(w), req).Left(released); left <= 0 {
 					t.Errorf("the lease that was waited for ended, by Start and TTL, %v before it could be granted", -left)
 				}
 			},
@@ -87,11 +87,11 @@ func leaseClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				req := t.req("a")
-				told := losses(&req)
+				losses := recordLosses(&req)
 				t.release(t.acquire(d, req))
 				t.sleep(t.h.TTL / 10)
 				select {
-				case err := <-told:
+				case err := <-losses:
 					t.Errorf("OnLost after Release was called with %v", err)
 				default:
 				}
@@ -100,13 +100,14 @@ func leaseClauses() []clause {
 	}
 }
 
-// startsWithin checks a Start against the moments around the call that gives it.
-func (t *trial) startsWithin(what string, call func() driver.Instant) {
+// checkStart checks a Start against the times just before and just after the call that gives
+// it.
+func (t *trial) checkStart(what string, call func() driver.Instant) {
 	t.Helper()
-	t.sleep(t.h.TTL / 20) // so that what may be left from an earlier call is old
+	t.sleep(t.h.TTL / 20) // so that a Start left from an earlier call is old
 	before := driver.Now()
 	start := call()
-	if early := before.Sub(start); early > jitter {
+	if early := before.Sub(start); early > maxRounding {
 		t.Errorf("Start %s lies %v before the call, want it just before the request was sent", what, early)
 	}
 	if late := start.Sub(driver.Now()); late > 0 {
@@ -114,23 +115,23 @@ func (t *trial) startsWithin(what string, call func() driver.Instant) {
 	}
 }
 
-// notEarly looks at a lease just before its end, and then until it is over.
+// notEarly requests a lock just before the end of its lease, and then until the lease is over.
 func notEarly(t *trial) {
 	d1, d2 := t.open(), t.open()
 	t.rounds(func() bool {
-		req := t.short("a")
+		req := t.shortReq("a")
 		l := t.acquire(d1, req)
-		end := ends(l, req)
+		end := leaseEnd(l, req)
 		t.sleep(end.Left(driver.Now()) - req.TTL/10)
-		_, err := t.try(d2, t.req("b"))
+		_, err := t.tryAcquire(d2, t.req("b"))
 		if end.Reached(driver.Now()) {
 			return false
 		}
 		if !errors.Is(err, driver.ErrHeld) {
 			t.Fatalf("Acquire a tenth of the TTL before its end = %v, want ErrHeld", err)
 		}
-		_, at := t.takes(d2, t.req("c"), req.TTL+patience)
-		if early := end.Left(at); early > jitter {
+		_, at := t.acquireByPolling(d2, t.req("c"), req.TTL+waitTimeout)
+		if early := end.Left(at); early > maxRounding {
 			t.Fatalf("granted to another %v before Start+TTL of the holder", early)
 		}
 		return true
@@ -152,7 +153,7 @@ func renewClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.rounds(func() bool {
-					req := t.short("a")
+					req := t.shortReq("a")
 					l := t.acquire(d1, req)
 					for range 5 {
 						if t.renew(d1, l)[0].Err != nil {
@@ -160,7 +161,7 @@ func renewClauses() []clause {
 						}
 					}
 					renewed := driver.Now()
-					_, at := t.takes(d2, t.req("b"), req.TTL+patience)
+					_, at := t.acquireByPolling(d2, t.req("b"), req.TTL+waitTimeout)
 					if late := at.Sub(renewed) - req.TTL; late > t.slack() {
 						t.Errorf("after five renewals at once, granted to another %v later than a TTL", late)
 					}
@@ -174,7 +175,7 @@ func renewClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				l := t.acquire(d, t.req("a"))
-				t.startsWithin("of a renewal", func() driver.Instant {
+				t.checkStart("of a renewal", func() driver.Instant {
 					got := t.renew(d, l)[0]
 					if got.Err != nil {
 						t.Fatalf("Renew = %v", got.Err)
@@ -210,9 +211,9 @@ func renewClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				l := t.acquire(d1, req)
-				t.lapse(d2, req)
+				t.waitForExpiry(d2, req)
 				t.mustBeLost(d1, l, "of a lease that has expired, with the lock free,")
 				t.release(t.acquire(d2, t.req("b")))
 				t.mustBeLost(d1, l, "of a lease that has expired, after another hold came and went,")
@@ -225,9 +226,9 @@ func renewClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				l := t.acquire(d1, req)
-				t.lapse(d2, req)
+				t.waitForExpiry(d2, req)
 				other := t.acquire(d2, t.req("b"))
 				t.mustBeLost(d1, l, "of a lease that has expired, with the lock held by another,")
 				if err := t.renew(d2, other)[0].Err; err != nil {
@@ -241,9 +242,9 @@ func renewClauses() []clause {
 func renewalExtends(t *trial) {
 	d1, d2 := t.open(), t.open()
 	t.rounds(func() bool {
-		req := t.short("a")
+		req := t.shortReq("a")
 		l := t.acquire(d1, req)
-		end := ends(l, req)
+		end := leaseEnd(l, req)
 		for range 3 {
 			t.sleep(req.TTL * 6 / 10)
 			got := t.renew(d1, l)[0]
@@ -253,10 +254,10 @@ func renewalExtends(t *trial) {
 			if got.Err != nil {
 				t.Fatalf("Renew in time = %v, want nil", got.Err)
 			}
-			end = got.Start.Add(length(l, req))
+			end = got.Start.Add(leaseLength(l, req))
 		}
 		t.sleep(end.Left(driver.Now()) - req.TTL/10)
-		_, err := t.try(d2, t.req("b"))
+		_, err := t.tryAcquire(d2, t.req("b"))
 		if end.Reached(driver.Now()) {
 			return false
 		}
@@ -269,7 +270,7 @@ func renewalExtends(t *trial) {
 
 func renewsBatch(t *trial) {
 	d := t.open()
-	if got := d.Renew(t.bounded(), nil); len(got) != 0 {
+	if got := d.Renew(t.boundedContext(), nil); len(got) != 0 {
 		t.Errorf("Renew of nothing gave %d answers", len(got))
 	}
 	due := make([]driver.Lease, 40)
@@ -310,11 +311,11 @@ func releaseClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				l := t.acquire(d1, req)
-				t.lapse(d3, req)
+				t.waitForExpiry(d3, req)
 				next := t.acquire(d2, t.req("b"))
-				_ = l.Release(t.bounded()) // the answer is another clause's matter
+				_ = l.Release(t.boundedContext()) // another clause checks the answer
 				t.mustBeHeld(d3, t.req("c"), "after a late release by the holder before")
 				if err := t.renew(d2, next)[0].Err; err != nil {
 					t.Errorf("Renew after a late release by the holder before = %v, want nil", err)
@@ -327,13 +328,13 @@ func releaseClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d := t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				l := t.acquire(d, req)
-				t.lapse(d, req)
-				if err := l.Release(t.bounded()); !errors.Is(err, driver.ErrLost) {
+				t.waitForExpiry(d, req)
+				if err := l.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Release of an expired lease = %v, want ErrLost", err)
 				}
-				if err := l.Release(t.bounded()); !errors.Is(err, driver.ErrLost) {
+				if err := l.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Release of an expired lease, again, = %v, want ErrLost", err)
 				}
 			},
@@ -356,7 +357,7 @@ func releaseClauses() []clause {
 				l := t.acquire(d1, t.req("a"))
 				t.release(l)
 				next := t.acquire(d2, t.req("b"))
-				_ = l.Release(t.bounded()) // the answer is another clause's matter
+				_ = l.Release(t.boundedContext()) // another clause checks the answer
 				t.mustBeHeld(d3, t.req("c"), "after the second release by the holder before")
 				if err := t.renew(d2, next)[0].Err; err != nil {
 					t.Errorf("Renew after the second release by the holder before = %v, want nil", err)
@@ -382,13 +383,13 @@ func sessionClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.req("a"))
-				w := t.waiting(d2, t.req("b"))
+				w := t.startWaiting(d2, t.req("b"))
 				closed := time.Now()
 				if err := d1.Close(); err != nil {
 					t.Fatalf("Close = %v", err)
 				}
-				t.granted(w)
-				if took := w.clock.Sub(closed); took > t.slack() {
+				t.mustBeGranted(w)
+				if took := w.returnedTime.Sub(closed); took > t.slack() {
 					t.Errorf("granted %v after the holder's driver was closed", took)
 				}
 			},
@@ -399,40 +400,40 @@ func sessionClauses() []clause {
 func sessionLost(t *trial) {
 	d1, d2 := t.open(), t.open()
 	const n = 3
-	var told [n]<-chan error
-	var waits [n]*wait
+	var losses [n]<-chan error
+	var waits [n]*waiter
 	var longest time.Duration
-	ask := func(owner string, i int) driver.Request {
-		req := t.short(fmt.Sprint(owner, i))
+	newReq := func(owner string, i int) driver.Request {
+		req := t.shortReq(fmt.Sprint(owner, i))
 		req.Name = t.name(fmt.Sprint("lock ", i))
 		return req
 	}
 	for i := range n {
-		req := ask("a", i)
-		told[i] = losses(&req)
+		req := newReq("a", i)
+		losses[i] = recordLosses(&req)
 		l := t.acquire(d1, req)
-		waits[i] = t.waiting(d2, ask("b", i))
-		longest = max(longest, length(l, req))
+		waits[i] = t.startWaiting(d2, newReq("b", i))
+		longest = max(longest, leaseLength(l, req))
 	}
 	t.Cleanup(t.h.Sever(t.T, d1))
-	deadline := time.NewTimer(longest + patience)
+	deadline := time.NewTimer(longest + waitTimeout)
 	defer deadline.Stop()
 	for i := range n {
 		select {
-		case err := <-told[i]:
+		case err := <-losses[i]:
 			if !errors.Is(err, driver.ErrLost) {
 				t.Errorf("OnLost of lease %d of %d was called with %v, want ErrLost", i+1, n, err)
 			}
 		case <-waits[i].done:
 			t.Fatalf("lock %d of %d was given to another, and OnLost has not told its holder", i+1, n)
 		case <-deadline.C:
-			t.Fatalf("OnLost of lease %d of %d was not called %v after the session was cut off", i+1, n, longest+patience)
+			t.Fatalf("OnLost of lease %d of %d was not called %v after the session was cut off", i+1, n, longest+waitTimeout)
 		}
 	}
 	for i, w := range waits {
-		t.grantedWithin(w, longest+patience)
+		t.mustBeGrantedWithin(w, longest+waitTimeout)
 		select {
-		case err := <-told[i]:
+		case err := <-losses[i]:
 			t.Errorf("OnLost of lease %d of %d was called a second time, with %v", i+1, n, err)
 		default:
 		}

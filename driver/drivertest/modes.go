@@ -16,9 +16,9 @@ func sharedClauses() []clause {
 			gate: shared(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				a := t.acquire(d1, t.reader("a"))
-				b := t.acquire(d1, t.reader("b"))
-				c := t.acquire(d2, t.reader("c"))
+				a := t.acquire(d1, t.sharedReq("a"))
+				b := t.acquire(d1, t.sharedReq("b"))
+				c := t.acquire(d2, t.sharedReq("c"))
 				t.release(b)
 				for i, got := range t.renew(d1, a) {
 					if got.Err != nil {
@@ -36,9 +36,9 @@ func sharedClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("writer"))
-				t.mustBeHeld(d2, t.reader("reader"), "by a reader while a writer holds")
+				t.mustBeHeld(d2, t.sharedReq("reader"), "by a reader while a writer holds")
 				t.release(l)
-				t.acquire(d2, t.reader("later reader"))
+				t.acquire(d2, t.sharedReq("later reader"))
 			},
 		},
 		{
@@ -47,7 +47,7 @@ func sharedClauses() []clause {
 			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				a, b := t.acquire(d1, t.reader("a")), t.acquire(d2, t.reader("b"))
+				a, b := t.acquire(d1, t.sharedReq("a")), t.acquire(d2, t.sharedReq("b"))
 				t.mustBeHeld(d3, t.req("writer"), "by a writer while two readers hold")
 				t.release(a)
 				t.mustBeHeld(d3, t.req("writer"), "by a writer while one reader holds")
@@ -61,12 +61,12 @@ func sharedClauses() []clause {
 			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				a, b := t.acquire(d1, t.reader("a")), t.acquire(d2, t.reader("b"))
-				w := t.waiting(d3, t.req("writer"))
+				a, b := t.acquire(d1, t.sharedReq("a")), t.acquire(d2, t.sharedReq("b"))
+				w := t.startWaiting(d3, t.req("writer"))
 				t.release(a)
-				t.stillWaiting(w, "by a writer while a reader holds")
+				t.mustBeWaiting(w, "by a writer while a reader holds")
 				t.release(b)
-				t.granted(w)
+				t.mustBeGranted(w)
 			},
 		},
 		{
@@ -76,12 +76,12 @@ func sharedClauses() []clause {
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("writer"))
-				waits := []*wait{
-					t.waiting(d1, t.reader("a")), t.waiting(d2, t.reader("b")), t.waiting(d3, t.reader("c")),
+				waits := []*waiter{
+					t.startWaiting(d1, t.sharedReq("a")), t.startWaiting(d2, t.sharedReq("b")), t.startWaiting(d3, t.sharedReq("c")),
 				}
 				t.release(l)
 				for _, w := range waits {
-					t.granted(w) // and not released before the next one is
+					t.mustBeGranted(w) // without a release in between
 				}
 			},
 		},
@@ -97,13 +97,13 @@ func sharedClauses() []clause {
 			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				t.acquire(d1, t.reader("a"))
-				writer := t.waiting(d2, t.req("writer"))
-				reader := t.begin(d3, t.reader("b"))
-				t.settle(reader) // it waits, or is let in: both are right
+				t.acquire(d1, t.sharedReq("a"))
+				writer := t.startWaiting(d2, t.req("writer"))
+				reader := t.startAcquire(d3, t.sharedReq("b"))
+				t.settle(reader) // it waits, or is granted: both are right
 				writer.cancel(errGone)
-				_ = t.failed(writer)
-				t.granted(reader)
+				_ = t.mustFail(writer)
+				t.mustBeGranted(reader)
 			},
 		},
 		{
@@ -112,11 +112,11 @@ func sharedClauses() []clause {
 			gate: needs(shared(), leaseTenure()),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				req := t.reader("dead")
+				req := t.sharedReq("dead")
 				req.TTL = t.h.TTL
 				dead := t.acquire(d1, req)
-				l := t.acquire(d2, t.reader("alive"))
-				t.lapse(d3, req)
+				l := t.acquire(d2, t.sharedReq("alive"))
+				t.waitForExpiry(d3, req)
 				t.mustBeLost(d1, dead, "of a reader that has expired, with another reader alive,")
 				t.mustBeHeld(d3, t.req("writer"), "by a writer while a reader is alive")
 				t.release(l)
@@ -129,22 +129,24 @@ func sharedClauses() []clause {
 			gate: needs(shared(), fencing()),
 			run: func(t *trial) {
 				ds := []driver.Driver{t.open(), t.open(), t.open()}
-				t.rising(t.acquire(ds[0], t.req("writer")), true,
-					func(i int) driver.Lease { return t.acquire(ds[i], t.reader(fmt.Sprint(i))) })
+				t.mustRise(t.acquire(ds[0], t.req("writer")), true,
+					func(i int) driver.Lease { return t.acquire(ds[i], t.sharedReq(fmt.Sprint(i))) })
 			},
 		},
 	}
 }
 
-// reader is req for the read side.
-func (t *trial) reader(owner string) driver.Request {
+// sharedReq is like req, for the read side.
+func (t *trial) sharedReq(owner string) driver.Request {
 	req := t.req(owner)
 	req.Shared = true
 	return req
 }
 
-// rising checks that the leases that hold gives together have greater tokens than first, and than each other in turn.
-func (t *trial) rising(first driver.Lease, release bool, hold func(i int) driver.Lease) {
+// mustRise calls hold three times. It checks that each lease has a greater token than the one
+// before, and that all are greater than the token of first. If release is set, first is
+// released before.
+func (t *trial) mustRise(first driver.Lease, release bool, hold func(i int) driver.Lease) {
 	t.Helper()
 	last := first.Grant().Token
 	if release {
@@ -159,15 +161,16 @@ func (t *trial) rising(first driver.Lease, release bool, hold func(i int) driver
 	}
 }
 
-// writerNotStarved lets readers come, each before the one before it goes, until a writer gets its turn.
+// writerNotStarved lets readers come, each before the one before it leaves, until the writer
+// holds them back.
 func writerNotStarved(t *trial) {
 	d1, d2, d3 := t.open(), t.open(), t.open()
 	drivers := []driver.Driver{d1, d3}
-	present := t.acquire(d1, t.reader("reader 0"))
-	writer := t.waiting(d2, t.req("writer"))
+	present := t.acquire(d1, t.sharedReq("reader 0"))
+	writer := t.startWaiting(d2, t.req("writer"))
 	start := time.Now()
 	for i := 1; ; i++ {
-		next, err := t.try(drivers[i%2], t.reader(fmt.Sprint("reader ", i)))
+		next, err := t.tryAcquire(drivers[i%2], t.sharedReq(fmt.Sprint("reader ", i)))
 		t.release(present)
 		if errors.Is(err, driver.ErrHeld) {
 			break // held back: the stream has a gap now
@@ -181,7 +184,7 @@ func writerNotStarved(t *trial) {
 		}
 		t.sleep(t.h.TTL / 100)
 	}
-	t.granted(writer)
+	t.mustBeGranted(writer)
 }
 
 func slotsClauses() []clause {
@@ -192,9 +195,9 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.slot("a", 3))
-				t.acquire(d1, t.slot("b", 3))
-				t.acquire(d2, t.slot("c", 3))
+				t.acquire(d1, t.slotReq("a", 3))
+				t.acquire(d1, t.slotReq("b", 3))
+				t.acquire(d2, t.slotReq("c", 3))
 			},
 		},
 		{
@@ -203,12 +206,12 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.slot("a", 2))
-				l := t.acquire(d2, t.slot("b", 2))
-				t.mustBeHeld(d2, t.slot("c", 2), "of a semaphore that is full")
+				t.acquire(d1, t.slotReq("a", 2))
+				l := t.acquire(d2, t.slotReq("b", 2))
+				t.mustBeHeld(d2, t.slotReq("c", 2), "of a semaphore that is full")
 				t.release(l)
-				t.acquire(d1, t.slot("d", 2))
-				t.mustBeHeld(d2, t.slot("e", 2), "of a semaphore that is full again")
+				t.acquire(d1, t.slotReq("d", 2))
+				t.mustBeHeld(d2, t.slotReq("e", 2), "of a semaphore that is full again")
 			},
 		},
 		{
@@ -217,11 +220,11 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				t.acquire(d1, t.slot("a", 2))
-				l := t.acquire(d2, t.slot("b", 2))
-				w := t.waiting(d3, t.slot("c", 2))
+				t.acquire(d1, t.slotReq("a", 2))
+				l := t.acquire(d2, t.slotReq("b", 2))
+				w := t.startWaiting(d3, t.slotReq("c", 2))
 				t.release(l)
-				t.granted(w)
+				t.mustBeGranted(w)
 			},
 		},
 		{
@@ -230,14 +233,14 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				a, b := t.acquire(d1, t.slot("a", 2)), t.acquire(d1, t.slot("b", 2))
+				a, b := t.acquire(d1, t.slotReq("a", 2)), t.acquire(d1, t.slotReq("b", 2))
 				t.release(a)
 				if err := t.renew(d1, b)[0].Err; err != nil {
 					t.Errorf("Renew after the release of another slot = %v, want nil", err)
 				}
 				t.mustBeLost(d1, a, "of a slot that was released")
-				t.acquire(d2, t.slot("c", 2))
-				t.mustBeHeld(d3, t.slot("d", 2), "of a semaphore of which one slot of two was released and taken")
+				t.acquire(d2, t.slotReq("c", 2))
+				t.mustBeHeld(d3, t.slotReq("d", 2), "of a semaphore of which one slot of two was released and taken")
 			},
 		},
 		{
@@ -246,11 +249,11 @@ func slotsClauses() []clause {
 			gate: needs(slots(), leaseTenure()),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				t.acquire(d1, t.slot("alive", 2))
-				dead := t.slot("dead", 2)
+				t.acquire(d1, t.slotReq("alive", 2))
+				dead := t.slotReq("dead", 2)
 				dead.TTL = t.h.TTL
 				t.acquire(d2, dead)
-				t.takes(d3, t.slot("next", 2), dead.TTL+patience)
+				t.acquireByPolling(d3, t.slotReq("next", 2), dead.TTL+waitTimeout)
 			},
 		},
 		{
@@ -259,9 +262,9 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.slot("a", 3))
+				t.acquire(d1, t.slotReq("a", 3))
 				for _, n := range []int{1, 2, 4} {
-					t.mustBeOtherKind(d2, t.slot(fmt.Sprint("b", n), n), fmt.Sprintf("of %d slots of a semaphore of 3", n))
+					t.mustBeOtherKind(d2, t.slotReq(fmt.Sprint("b", n), n), fmt.Sprintf("of %d slots of a semaphore of 3", n))
 				}
 			},
 		},
@@ -271,15 +274,15 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				l := t.acquire(d1, t.slot("a", 3))
+				l := t.acquire(d1, t.slotReq("a", 3))
 				t.mustBeOtherKind(d2, t.req("b"), "of a semaphore as a lock")
 				if t.info.Shared {
-					t.mustBeOtherKind(d2, t.reader("c"), "of a semaphore as a shared lock")
+					t.mustBeOtherKind(d2, t.sharedReq("c"), "of a semaphore as a shared lock")
 				}
 				t.release(l)
-				t.lock = t.name("the other way round")
+				t.lockName = t.name("the other way round")
 				t.acquire(d1, t.req("d"))
-				t.mustBeOtherKind(d2, t.slot("e", 3), "of a lock as a semaphore")
+				t.mustBeOtherKind(d2, t.slotReq("e", 3), "of a lock as a semaphore")
 			},
 		},
 		{
@@ -288,10 +291,10 @@ func slotsClauses() []clause {
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				t.release(t.acquire(d1, t.slot("a", 3)))
-				t.release(t.acquire(d2, t.slot("b", 5)))
+				t.release(t.acquire(d1, t.slotReq("a", 3)))
+				t.release(t.acquire(d2, t.slotReq("b", 5)))
 				t.release(t.acquire(d1, t.req("c")))
-				t.release(t.acquire(d2, t.slot("d", 2)))
+				t.release(t.acquire(d2, t.slotReq("d", 2)))
 			},
 		},
 		{
@@ -300,26 +303,27 @@ func slotsClauses() []clause {
 			gate: needs(slots(), fencing()),
 			run: func(t *trial) {
 				ds := []driver.Driver{t.open(), t.open(), t.open()}
-				t.rising(t.acquire(ds[0], t.slot("first", 4)), false,
-					func(i int) driver.Lease { return t.acquire(ds[i], t.slot(fmt.Sprint(i), 4)) })
+				t.mustRise(t.acquire(ds[0], t.slotReq("first", 4)), false,
+					func(i int) driver.Lease { return t.acquire(ds[i], t.slotReq(fmt.Sprint(i), 4)) })
 			},
 		},
 	}
 }
 
-// slot is req for a semaphore of n.
-func (t *trial) slot(owner string, n int) driver.Request {
+// slotReq is like req, for a semaphore of n.
+func (t *trial) slotReq(owner string, n int) driver.Request {
 	req := t.req(owner)
 	req.Slots = n
 	return req
 }
 
-// mustBeOtherKind checks that req does not go with what holds the name, waiting or not.
+// mustBeOtherKind checks that req, waiting or not, is refused because the name is in use as
+// another kind of lock.
 func (t *trial) mustBeOtherKind(d driver.Driver, req driver.Request, what string) {
 	t.Helper()
 	for _, noWait := range []bool{true, false} {
 		req.NoWait = noWait
-		if err := t.failed(t.begin(d, req)); !errors.Is(err, driver.ErrKind) {
+		if err := t.mustFail(t.startAcquire(d, req)); !errors.Is(err, driver.ErrKind) {
 			t.Fatalf("Acquire %s, NoWait %v, = %v, want ErrKind", what, noWait, err)
 		}
 		if st := t.status(d); len(st.Waiters) > 0 {
@@ -348,7 +352,7 @@ func minHoldClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				keepsTaken(t, func() driver.Request {
-					req := t.short("a")
+					req := t.shortReq("a")
 					req.MinHold = 3 * req.TTL
 					return req
 				})
@@ -390,7 +394,7 @@ func minHoldClauses() []clause {
 				req := t.req("a")
 				req.MinHold = t.h.TTL / 2
 				l := t.acquire(d1, req)
-				t.sleep(req.MinHold + t.prompt())
+				t.sleep(req.MinHold + t.wakeLimit())
 				t.release(l)
 				t.mustBeFree(d2, "after the release of a lock held for longer than MinHold")
 			},
@@ -398,23 +402,23 @@ func minHoldClauses() []clause {
 	}
 }
 
-// keepsTaken checks when a lock that is released at once goes to another.
-func keepsTaken(t *trial, ask func() driver.Request) {
+// keepsTaken checks when a lock that is released at once becomes free for another.
+func keepsTaken(t *trial, newReq func() driver.Request) {
 	d1, d2 := t.open(), t.open()
-	t.rounds(func() bool { return keptTaken(t, d1, d2, ask()) })
+	t.rounds(func() bool { return minHoldRound(t, d1, d2, newReq()) })
 }
 
-func keptTaken(t *trial, d1, d2 driver.Driver, req driver.Request) (inTime bool) {
+func minHoldRound(t *trial, d1, d2 driver.Driver, req driver.Request) (inTime bool) {
 	l := t.acquire(d1, req)
 	since := driver.Now()
-	if err := l.Release(t.bounded()); err != nil {
-		if ends(l, req).Reached(driver.Now()) {
+	if err := l.Release(t.boundedContext()); err != nil {
+		if leaseEnd(l, req).Reached(driver.Now()) {
 			return false
 		}
 		t.Fatalf("Release = %v, want nil", err)
 	}
-	_, at := t.takes(d2, t.req("next"), req.MinHold+patience)
-	if held := at.Sub(l.Grant().Start); held < req.MinHold-jitter {
+	_, at := t.acquireByPolling(d2, t.req("next"), req.MinHold+waitTimeout)
+	if held := at.Sub(l.Grant().Start); held < req.MinHold-maxRounding {
 		t.Errorf("granted to another %v after the grant, want MinHold, %v, at least", held, req.MinHold)
 	}
 	if late := at.Sub(since) - req.MinHold; late > t.slack() {
@@ -430,7 +434,7 @@ func wantedClauses() []clause {
 			why:  "a holder that is told of others when there are none hands over through the store for nothing",
 			run: func(t *trial) {
 				d := t.open()
-				l := t.acquire(d, t.block("a"))
+				l := t.acquire(d, t.tokenBlockReq("a"))
 				wanted := t.wanted(l)
 				if err := t.renew(d, l)[0].Err; err != nil {
 					t.Fatalf("Renew = %v", err)
@@ -448,9 +452,9 @@ func wantedClauses() []clause {
 			why:  "a process that keeps a lock among its own callers stops when another waits: else that one starves",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				wanted := t.wanted(t.acquire(d1, t.block("a")))
-				t.waiting(d2, t.req("b"))
-				if !t.closedSoon(wanted) {
+				wanted := t.wanted(t.acquire(d1, t.tokenBlockReq("a")))
+				t.startWaiting(d2, t.req("b"))
+				if !t.closesSoon(wanted) {
 					t.Errorf("Wanted is not closed %v after another driver began to wait", t.h.TTL+t.slack())
 				}
 			},
@@ -461,22 +465,22 @@ func wantedClauses() []clause {
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				second, third := t.block("b"), t.block("c")
-				second.Fair, third.Fair = t.fair(), t.fair()
-				w2, w3 := t.waiting(d2, second), t.waiting(d3, third)
+				second, third := t.tokenBlockReq("b"), t.tokenBlockReq("c")
+				second.Fair, third.Fair = t.canBeFair(), t.canBeFair()
+				w2, w3 := t.startWaiting(d2, second), t.startWaiting(d3, third)
 				t.release(l)
-				timer := time.NewTimer(patience)
+				timer := time.NewTimer(waitTimeout)
 				defer timer.Stop()
 				var next driver.Lease
-				select { // either may be first where the driver is not fair
+				select { // either may be first if the driver is not fair
 				case <-w2.done:
-					next = t.granted(w2)
+					next = t.mustBeGranted(w2)
 				case <-w3.done:
-					next = t.granted(w3)
+					next = t.mustBeGranted(w3)
 				case <-timer.C:
-					t.Fatalf("no waiter was granted within %v", patience)
+					t.Fatalf("no waiter was granted within %v", waitTimeout)
 				}
-				if !t.closedSoon(t.wanted(next)) {
+				if !t.closesSoon(t.wanted(next)) {
 					t.Errorf("Wanted is not closed %v after a grant with another driver waiting", t.h.TTL+t.slack())
 				}
 			},
@@ -484,14 +488,15 @@ func wantedClauses() []clause {
 	}
 }
 
-// block is req of a caller who hands holds over by itself: some drivers tell only those of others.
-func (t *trial) block(owner string) driver.Request {
+// tokenBlockReq is like req, for a caller that hands holds over by itself: some drivers report
+// waiters only to such callers.
+func (t *trial) tokenBlockReq(owner string) driver.Request {
 	req := t.req(owner)
 	req.Tokens = 10
 	return req
 }
 
-// wanted returns a lease's Wanted, and skips the case where the backend can't tell.
+// wanted returns a lease's Wanted, and skips the case if the backend can't tell.
 func (t *trial) wanted(l driver.Lease) <-chan struct{} {
 	t.Helper()
 	wanted := l.Grant().Wanted
@@ -501,8 +506,8 @@ func (t *trial) wanted(l driver.Lease) <-chan struct{} {
 	return wanted
 }
 
-// fair reports whether Request.Fair can be asked for.
-func (t *trial) fair() bool { return t.info.Fairness != driver.FairNever }
+// canBeFair reports whether the driver supports Request.Fair.
+func (t *trial) canBeFair() bool { return t.info.Fairness != driver.FairNever }
 
 func fileClauses() []clause {
 	return []clause{

@@ -15,8 +15,8 @@ func nameClauses() []clause {
 			why:  "a driver escapes or hashes what its store can't take: it never rejects a name",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				for _, name := range unusual() {
-					t.lock = name
+				for _, name := range unusualNames() {
+					t.lockName = name
 					l := t.acquire(d1, t.req("a")) // waits if another run of the suite has it
 					t.mustBeHeld(d2, t.req("b"), fmt.Sprintf("of %q", name))
 					if st := t.status(d2); st.Name != name || len(st.Holders) != 1 {
@@ -32,28 +32,28 @@ func nameClauses() []clause {
 			run: func(t *trial) {
 				pad := strings.Repeat("n", driver.MaxName-len(t.id)-1)
 				wide := strings.Repeat("語", (driver.MaxName-len(t.id)-1)/len("語"))
-				t.distinct(pad+"1", pad+"2", pad, "1"+pad, "2"+pad, wide, wide+"x")
+				t.mustBeDistinct(pad+"1", pad+"2", pad, "1"+pad, "2"+pad, wide, wide+"x")
 			},
 		},
 		{
 			name: "Names/Case",
 			why:  "case counts: stores whose collation folds it make two locks one",
 			run: func(t *trial) {
-				t.distinct("Invoice", "invoice", "INVOICE", "straße", "strasse", "STRASSE", "İ", "i", "ı", "I", "a%2Fb", "a%2fb")
+				t.mustBeDistinct("Invoice", "invoice", "INVOICE", "straße", "strasse", "STRASSE", "İ", "i", "ı", "I", "a%2Fb", "a%2fb")
 			},
 		},
 		{
 			name: "Names/Space",
 			why:  "spaces count, also at the end, where SQL comparisons like to ignore them",
 			run: func(t *trial) {
-				t.distinct("a", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\u00a0", "a b", "ab", "a  b")
+				t.mustBeDistinct("a", "a ", "a  ", " a", "a\t", "a\n", "a\r\n", "a\u00a0", "a b", "ab", "a  b")
 			},
 		},
 		{
 			name: "Names/Escaping",
 			why:  "the mapping from names to keys is one to one: no name may look like the escaped form of another",
 			run: func(t *trial) {
-				t.distinct("a/b", "a_b", "a-b", "a.b", "a:b", "a%2Fb", "a%252Fb", `a\b`, `a\\b`, `a\/b`,
+				t.mustBeDistinct("a/b", "a_b", "a-b", "a.b", "a:b", "a%2Fb", "a%252Fb", `a\b`, `a\\b`, `a\/b`,
 					"a//b", "a/./b", "a/b/", "a/c/../b", "/a/b", "a+b", "a&b", "a=2Fb", "a~1b", "a__b", "a*b", "a?b",
 					"a[b]", "{a}b", "a{b}", "a", "%", "%%", "_", "'a'", `"a"`, "`a`", "a--", "a#b", "a;b", "YS9i", "a2f62")
 			},
@@ -62,15 +62,15 @@ func nameClauses() []clause {
 			name: "Names/Unicode",
 			why:  "names are bytes: two ways to write a letter are two names",
 			run: func(t *trial) {
-				t.distinct("caf\u00e9", "cafe\u0301", "cafe", "\u212b", "\u00c5", "A\u030a", "A", "ﬁ", "fi", "ａ",
+				t.mustBeDistinct("caf\u00e9", "cafe\u0301", "cafe", "\u212b", "\u00c5", "A\u030a", "A", "ﬁ", "fi", "ａ",
 					"x\u200by", "x\ufeffy", "xy", "Ω", "\u2126")
 			},
 		},
 	}
 }
 
-// unusual returns whole names, as they are, that stores are known to stumble over.
-func unusual() []string {
+// unusualNames returns complete names that stores are known to have trouble with.
+func unusualNames() []string {
 	return []string{
 		".", "..", "...", ".hidden", "/", "//", "/etc/passwd", "../up", "a/", "~", "-", "--", "-rf", "CON", "nul.txt",
 		" ", "  ", "\t", "\n", "\r\n", "a\nb", "\x01", "\x1b[31m", "\x7f", "\u0080", "\u2028", "\ufeff", "\ufffd",
@@ -81,17 +81,18 @@ func unusual() []string {
 	}
 }
 
-// distinct checks that names, each with the trial's id before it, are different locks: all of them can be held at once.
-func (t *trial) distinct(names ...string) {
+// mustBeDistinct checks that names, each prefixed with the trial's id, are different locks: all
+// of them can be held at once.
+func (t *trial) mustBeDistinct(names ...string) {
 	t.Helper()
 	d1, d2 := t.open(), t.open()
 	for i, name := range names {
 		req, other := t.req(fmt.Sprint("a", i)), t.req(fmt.Sprint("b", i))
 		req.Name, other.Name = t.name(name), t.name(name)
-		w := t.begin(d1, req)
+		w := t.startAcquire(d1, req)
 		select {
 		case <-w.done:
-		case <-time.After(patience):
+		case <-time.After(waitTimeout):
 			t.Fatalf("Acquire of %q waits, while others hold %q", name, names[:i])
 		}
 		if w.err != nil {

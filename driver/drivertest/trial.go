@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A tb is the part of [testing.TB] that cases report to. The tests of the suite itself put a recorder there, to see a
-// clause fail without failing.
+// A tb is the part of [testing.TB] that cases report to. The tests of the suite itself pass a
+// recorder, to see a clause fail without failing themselves.
 type tb interface {
 	Helper()
 	Cleanup(func())
@@ -29,14 +29,33 @@ type tb interface {
 }
 
 const (
-	// jitter is what a store may round: many count in whole milliseconds.
-	jitter = time.Millisecond
+	// maxRounding is by how much a store may round a time: many count in whole milliseconds.
+	maxRounding = time.Millisecond
 
-	// patience is how long a case waits for what must happen, where its lateness is another clause's matter.
-	patience = 10 * time.Second
+	// waitTimeout is how long a case waits for an event that must happen, where another clause
+	// checks how late it may be.
+	waitTimeout = 10 * time.Second
 )
 
-// A trial is one run of one clause. Its methods that can fail the case are for the case's own goroutine.
+// A trial is one run of one clause. Methods that can fail the case must be called from the
+// case's own goroutine.
+//
+// The helpers of trial share a few words:
+//
+//   - Requests come from req, shortReq (its lease ends within the case), sharedReq, slotReq and
+//     tokenBlockReq. All are for the trial's lockName.
+//   - startAcquire begins a call of Acquire and returns it as a waiter. startWaiting does so
+//     for a request that must wait, and returns once the store has it in its queue. settle
+//     tells which of the two a waiter did: return, or enter the queue.
+//   - waitReturned, mustBeGranted, mustFail and mustBeWaiting are about the outcome of a
+//     waiter.
+//   - acquire waits in the store; tryAcquire does not wait; acquireByPolling repeats
+//     tryAcquire, and so finds out when a lock became free.
+//   - waitForExpiry lets a lease lapse: it returns when the store does not show the holder any
+//     more.
+//   - rounds repeats a check that is worth something only if the machine was fast enough.
+//   - slack is how late the store may be, wakeLimit how late a waiter may be woken, and
+//     lateness how late this machine was so far.
 type trial struct {
 	tb
 	T       *testing.T // for the functions of the harness
@@ -44,18 +63,19 @@ type trial struct {
 	info    driver.Info
 	skipped *string
 
-	id    string // begins all names and owners of this trial
-	lock  string // the name that req asks for
-	probe int    // owners used up by mustBeFree
+	id       string // begins all names and owners of this trial
+	lockName string // the name of the lock that req asks for
+	probes   int    // how many owners checkFree has used
 
-	ctx     context.Context // ends with the case
-	spare   driver.Driver   // the one that was asked for its Info, until open hands it out
-	running sync.WaitGroup  // goroutines of the case
-	late    atomic.Int64    // by how much a timer was late, at the most
+	ctx context.Context // ends with the case
+	// The driver that returned info; open returns it first.
+	unusedDriver driver.Driver
+	running      sync.WaitGroup // goroutines of the case
+	maxLate      atomic.Int64   // the greatest lateness of a timer so far, in nanoseconds
 }
 
-// try runs the clause. A reason for which it could not be run goes to skipped.
-func (c clause) try(report tb, t *testing.T, h Harness, skipped *string) {
+// runTrial runs the clause. If it could not be run, the reason is stored in skipped.
+func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
 	if h.Fresh != nil {
 		bubble := h.Bubble
 		h = h.Fresh(t)
@@ -63,8 +83,8 @@ func (c clause) try(report tb, t *testing.T, h Harness, skipped *string) {
 	}
 	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped}
 	tr.id = rand.Text()[:10] + " "
-	tr.lock = tr.name("lock")
-	if c.name == leakClause { // registered first, so that it runs when everything else is cleaned up
+	tr.lockName = tr.name("lock")
+	if c.name == leakClause { // registered first, so that it runs after all other cleanups
 		before := goroutines()
 		tr.Cleanup(func() { tr.checkLeaks(before) })
 	}
@@ -78,10 +98,10 @@ func (c clause) try(report tb, t *testing.T, h Harness, skipped *string) {
 	tr.Cleanup(tr.join)
 	tr.Cleanup(cancel)
 	if !h.Bubble {
-		tr.running.Go(tr.watchMachine)
+		tr.running.Go(tr.measureLateness)
 	}
-	tr.spare = tr.open()
-	tr.info = tr.spare.Info()
+	tr.unusedDriver = tr.open()
+	tr.info = tr.unusedDriver.Info()
 	if tr.h.TTL < tr.info.MinTTL {
 		tr.Fatalf("Harness.TTL is %v, below the driver's least of %v", tr.h.TTL, tr.info.MinTTL)
 	}
@@ -93,26 +113,26 @@ func (c clause) try(report tb, t *testing.T, h Harness, skipped *string) {
 	c.run(tr)
 }
 
-// watchMachine notes by how much timers are late, until the case ends.
-func (t *trial) watchMachine() {
+// measureLateness records how late timers are, until the case ends.
+func (t *trial) measureLateness() {
 	const pause = 2 * time.Millisecond
 	for began := time.Now(); t.ctx.Err() == nil; began = time.Now() {
-		time.Sleep(pause) // no timer of a driver is any more exact
-		t.late.Store(max(t.late.Load(), int64(time.Since(began)-pause)))
+		time.Sleep(pause) // a driver's timers are no more exact
+		t.maxLate.Store(max(t.maxLate.Load(), int64(time.Since(began)-pause)))
 	}
 }
 
-// lateness is by how much timers of this process were late so far, at the most: so much of a
-// lateness is the machine's and not the driver's.
-func (t *trial) lateness() time.Duration { return time.Duration(t.late.Load()) }
+// lateness returns the greatest lateness of this process's timers so far. That much lateness is
+// due to the machine and not to the driver.
+func (t *trial) lateness() time.Duration { return time.Duration(t.maxLate.Load()) }
 
-// slack is how late the store may be: Slack, and on a machine that is late what a few words
-// between driver and store take there.
+// slack returns how late the store may be: Slack, and ten times the lateness of the machine,
+// for the messages between driver and store.
 func (t *trial) slack() time.Duration { return t.h.Slack + 10*t.lateness() }
 
-// closedSoon reports whether a channel is closed within a TTL and the slack, which grows while the
-// machine is late.
-func (t *trial) closedSoon(ch <-chan struct{}) bool {
+// closesSoon reports whether a channel is closed within a TTL and the slack, which grows while
+// the machine is late.
+func (t *trial) closesSoon(ch <-chan struct{}) bool {
 	for began := time.Now(); ; {
 		left := t.h.TTL + t.slack() - time.Since(began)
 		if left <= 0 {
@@ -128,13 +148,14 @@ func (t *trial) closedSoon(ch <-chan struct{}) bool {
 	}
 }
 
-// join waits for the case's goroutines, when the drivers are closed and the contexts done.
+// join waits for the case's goroutines after the drivers were closed and the contexts
+// cancelled.
 func (t *trial) join() {
 	done := make(chan struct{})
 	go func() { t.running.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(waitTimeout):
 		t.Errorf("calls do not return, although their contexts are done and their drivers closed")
 	}
 }
@@ -159,8 +180,8 @@ func (t *trial) skip(format string, args ...any) {
 // open returns a driver of its own on the case's store: another process.
 func (t *trial) open() driver.Driver {
 	t.Helper()
-	if d := t.spare; d != nil {
-		t.spare = nil
+	if d := t.unusedDriver; d != nil {
+		t.unusedDriver = nil
 		return d
 	}
 	d := t.h.Open(t.T)
@@ -171,97 +192,98 @@ func (t *trial) open() driver.Driver {
 	return d
 }
 
-// name returns a name of this trial's own.
+// name returns a name that only this trial uses.
 func (t *trial) name(s string) string { return t.id + s }
 
 // req returns a plain request for the trial's lock, with a lease that outlives the case.
 func (t *trial) req(owner string) driver.Request {
-	req := driver.Request{Name: t.lock, Owner: t.id + owner, TTL: max(30*time.Second, 10*t.h.TTL)}
+	req := driver.Request{Name: t.lockName, Owner: t.id + owner, TTL: max(30*time.Second, 10*t.h.TTL)}
 	if most := t.info.MaxTTL; most > 0 {
 		req.TTL = min(req.TTL, most)
 	}
 	return req
 }
 
-// short is req with a lease whose end the case can wait for.
-func (t *trial) short(owner string) driver.Request {
+// shortReq is like req, with a lease whose end the case can wait for.
+func (t *trial) shortReq(owner string) driver.Request {
 	req := t.req(owner)
 	req.TTL = t.h.TTL
 	return req
 }
 
-// bounded returns a context for a call that must not take for ever.
-func (t *trial) bounded() context.Context {
+// boundedContext returns a context for a call that must not hang for ever.
+func (t *trial) boundedContext() context.Context {
 	hung := errors.New("drivertest: no answer for a long time")
-	ctx, cancel := context.WithTimeoutCause(t.ctx, 3*patience+5*t.h.TTL, hung)
+	ctx, cancel := context.WithTimeoutCause(t.ctx, 3*waitTimeout+5*t.h.TTL, hung)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// acquire takes a lease that must be granted, if need be after the end of a short one.
+// acquire takes a lease that must be granted, if necessary after a short lease has ended.
 func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
-	return t.grantedWithin(t.begin(d, req), t.h.TTL+patience)
+	return t.mustBeGrantedWithin(t.startAcquire(d, req), t.h.TTL+waitTimeout)
 }
 
-// insist makes a call again that the store did not answer in time, on a machine that is late
-// itself: that proves nothing, or only after a while.
-func (t *trial) insist(call func() error) error {
+// retryIfLate calls call, and repeats it for up to waitTimeout while it returns ErrUnavailable
+// and the machine itself is late: then a missing answer proves nothing.
+func (t *trial) retryIfLate(call func() error) error {
 	for began := time.Now(); ; {
 		err := call()
-		if !errors.Is(err, driver.ErrUnavailable) || t.lateness() <= driver.CancelTimeout || time.Since(began) >= patience {
+		if !errors.Is(err, driver.ErrUnavailable) || t.lateness() <= driver.CancelTimeout || time.Since(began) >= waitTimeout {
 			return err
 		}
 	}
 }
 
-// try asks for a lease without waiting.
-func (t *trial) try(d driver.Driver, req driver.Request) (driver.Lease, error) {
+// tryAcquire requests a lease without waiting.
+func (t *trial) tryAcquire(d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	var w *wait
-	err := t.insist(func() error {
-		w = t.begin(d, req)
-		t.finish(w, patience)
+	var w *waiter
+	err := t.retryIfLate(func() error {
+		w = t.startAcquire(d, req)
+		t.waitReturned(w, waitTimeout)
 		return w.err
 	})
 	return w.lease, err
 }
 
-// mustBeHeld checks that req is refused at present.
+// mustBeHeld checks that req is refused because the lock is held.
 func (t *trial) mustBeHeld(d driver.Driver, req driver.Request, when string) {
 	t.Helper()
-	if _, err := t.try(d, req); !errors.Is(err, driver.ErrHeld) {
+	if _, err := t.tryAcquire(d, req); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
 	}
 }
 
-// mustBeFree checks that the trial's lock can be had at once.
+// mustBeFree checks that the trial's lock is granted at once.
 func (t *trial) mustBeFree(d driver.Driver, when string) {
 	t.Helper()
-	if err := t.free(d); err != nil {
+	if err := t.checkFree(d); err != nil {
 		t.Fatalf("%v, %s", err, when)
 	}
 }
 
-// withdrawn checks that nothing is left of a request that was given up at some time: at once; or soon, where the store took so long to
-// answer that the driver may not have waited for it.
-func (t *trial) withdrawn(w *wait, givenUp time.Time, look func() error) {
+// mustBeWithdrawn checks that nothing is left of a request that was given up at givenUp.
+// Nothing may be left at once; or soon, where the store took so long to answer that the driver
+// may not have waited for it. The function check returns an error while something is left.
+func (t *trial) mustBeWithdrawn(w *waiter, givenUp time.Time, check func() error) {
 	t.Helper()
-	if w.clock.Sub(givenUp) > min(t.prompt(), driver.CancelTimeout/2) {
-		t.eventually("withdrawal by a store that is slow to answer", t.slack(), look)
+	if w.returnedTime.Sub(givenUp) > min(t.wakeLimit(), driver.CancelTimeout/2) {
+		t.eventually("withdrawal by a store that is slow to answer", t.slack(), check)
 		return
 	}
-	if err := look(); err != nil {
+	if err := check(); err != nil {
 		t.Fatalf("after Acquire returned %v: %v", w.err, err)
 	}
 }
 
-// free returns nil if the trial's lock can be had at once.
-func (t *trial) free(d driver.Driver) error {
+// checkFree returns nil if the trial's lock is granted at once.
+func (t *trial) checkFree(d driver.Driver) error {
 	t.Helper()
-	t.probe++
-	l, err := t.try(d, t.req(fmt.Sprint("probe", t.probe)))
+	t.probes++
+	l, err := t.tryAcquire(d, t.req(fmt.Sprint("probe", t.probes)))
 	if err != nil {
 		return fmt.Errorf("Acquire with NoWait = %w, want a lease", err)
 	}
@@ -269,26 +291,26 @@ func (t *trial) free(d driver.Driver) error {
 	return nil
 }
 
-// release gives a lease up that must still be there.
+// release releases a lease that must still exist.
 func (t *trial) release(l driver.Lease) {
 	t.Helper()
 	calls := 0
-	err := t.insist(func() error {
+	err := t.retryIfLate(func() error {
 		calls++
-		return l.Release(t.bounded())
+		return l.Release(t.boundedContext())
 	})
-	freed := calls > 1 && errors.Is(err, driver.ErrLost) // by one that went unanswered
+	freed := calls > 1 && errors.Is(err, driver.ErrLost) // by an earlier call that went unanswered
 	if err != nil && !freed {
 		t.Fatalf("Release = %v, want nil", err)
 	}
 }
 
-// renew renews leases of d.
+// renew renews leases of d. It returns one answer for each.
 func (t *trial) renew(d driver.Driver, due ...driver.Lease) []driver.Renewal {
 	t.Helper()
 	var got []driver.Renewal
-	_ = t.insist(func() error { // each answer is the caller's to judge
-		got = d.Renew(t.bounded(), due)
+	_ = t.retryIfLate(func() error { // the caller judges each answer
+		got = d.Renew(t.boundedContext(), due)
 		if len(got) != len(due) {
 			t.Fatalf("Renew of %d leases gave %d answers, want one each", len(due), len(got))
 		}
@@ -308,18 +330,18 @@ func (t *trial) mustBeLost(d driver.Driver, l driver.Lease, when string) {
 	}
 }
 
-// status asks for the status of the trial's lock.
+// status returns the status of the trial's lock.
 func (t *trial) status(d driver.Driver) driver.Status {
 	t.Helper()
-	return t.statusOf(d, t.lock)
+	return t.statusOf(d, t.lockName)
 }
 
 func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
 	t.Helper()
 	in := t.inspector(d)
 	var st driver.Status
-	err := t.insist(func() (err error) {
-		st, err = in.Status(t.bounded(), name)
+	err := t.retryIfLate(func() (err error) {
+		st, err = in.Status(t.boundedContext(), name)
 		return err
 	})
 	if err != nil {
@@ -337,25 +359,25 @@ func (t *trial) inspector(d driver.Driver) driver.Inspector {
 	return in
 }
 
-// losses has the driver tell of the loss of the lease that req asks for, on a channel.
-func losses(req *driver.Request) <-chan error {
-	told := make(chan error, 2) // one more than is right
+// recordLosses sets req.OnLost, and returns a channel with the errors that it is called with.
+func recordLosses(req *driver.Request) <-chan error {
+	losses := make(chan error, 2) // one more than is right
 	req.OnLost = func(err error) {
 		select {
-		case told <- err:
+		case losses <- err:
 		default:
 		}
 	}
-	return told
+	return losses
 }
 
-// mustTell checks that a loss is told within a time.
-func (t *trial) mustTell(told <-chan error, within time.Duration, when string) {
+// mustReportLoss checks that OnLost is called within a time.
+func (t *trial) mustReportLoss(losses <-chan error, within time.Duration, when string) {
 	t.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
-	case err := <-told:
+	case err := <-losses:
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("OnLost %s was called with %v, want ErrLost", when, err)
 		}
@@ -364,72 +386,78 @@ func (t *trial) mustTell(told <-chan error, within time.Duration, when string) {
 	}
 }
 
-// ends returns when the holder of a fresh lease must stop to rely on it.
-func ends(l driver.Lease, req driver.Request) driver.Instant {
-	return l.Grant().Start.Add(length(l, req))
+// leaseEnd returns the time until which the holder of a fresh lease may rely on it.
+func leaseEnd(l driver.Lease, req driver.Request) driver.Instant {
+	return l.Grant().Start.Add(leaseLength(l, req))
 }
 
-// length is the length of a lease.
-func length(l driver.Lease, req driver.Request) time.Duration {
+// leaseLength returns the length of a lease: that of the grant, or that of the request.
+func leaseLength(l driver.Lease, req driver.Request) time.Duration {
 	return cmp.Or(l.Grant().TTL, req.TTL)
 }
 
-// prompt is how soon a waiter must be told of a release.
-func (t *trial) prompt() time.Duration { return t.h.Slack / 10 }
+// wakeLimit is how soon a waiter must be woken by a release.
+func (t *trial) wakeLimit() time.Duration { return t.h.Slack / 10 }
 
-// poll is the pause between two looks at what can't be waited for.
-func (t *trial) poll() time.Duration { return min(t.h.Slack/5, max(t.h.TTL/20, time.Millisecond)) }
+// pause is the time between two checks of a state that can't be waited for.
+func (t *trial) pause() time.Duration { return min(t.h.Slack/5, max(t.h.TTL/20, time.Millisecond)) }
 
-// sleep lets time pass, in a bubble at once. Cases sleep so that leases lapse or get old, and between two looks at what
-// can't be waited for; never in the hope that something has happened by then.
+// sleep lets time pass, in a bubble at once. Cases sleep so that leases lapse or get old, and
+// between two checks of a state that can't be waited for. They never sleep in the hope that
+// something has happened by then.
 func (t *trial) sleep(d time.Duration) { time.Sleep(d) }
 
-// takes tries, without waiting in the store, until it is granted, and returns when that was.
-func (t *trial) takes(d driver.Driver, req driver.Request, within time.Duration) (driver.Lease, driver.Instant) {
+// acquireByPolling repeats tryAcquire until the lease is granted, which must be within the
+// given time. It returns the lease and the time of the grant.
+func (t *trial) acquireByPolling(d driver.Driver, req driver.Request, within time.Duration) (driver.Lease, driver.Instant) {
 	t.Helper()
 	var l driver.Lease
 	t.eventually("lease", within, func() (err error) {
-		l, err = t.try(d, req)
+		l, err = t.tryAcquire(d, req)
 		return err
 	})
 	return l, driver.Now()
 }
 
-// lapse lets the lease of req, granted just now and not renewed, come to its end by the store's clock.
-func (t *trial) lapse(d driver.Driver, req driver.Request) {
+// waitForExpiry lets the lease of req lapse by the store's clock. The lease was granted just
+// now and is not renewed. It returns when Status does not show the holder any more, or after
+// waitTimeout.
+func (t *trial) waitForExpiry(d driver.Driver, req driver.Request) {
 	t.Helper()
 	t.sleep(req.TTL)
-	for late := time.Now().Add(patience); time.Now().Before(late); t.sleep(t.poll()) {
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); t.sleep(t.pause()) {
 		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.Owner == req.Owner }) {
 			return
 		}
 	}
 }
 
-// eventually repeats try until it succeeds.
-func (t *trial) eventually(what string, within time.Duration, try func() error) {
+// eventually repeats check until it succeeds, and fails the case if that takes longer than
+// within.
+func (t *trial) eventually(what string, within time.Duration, check func() error) {
 	t.Helper()
-	for late := time.Now().Add(within); ; {
-		err := try()
+	for deadline := time.Now().Add(within); ; {
+		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(late) {
+		if time.Now().After(deadline) {
 			t.Fatalf("no %s within %v: %v", what, within, err)
 		}
-		t.sleep(t.poll())
+		t.sleep(t.pause())
 	}
 }
 
-// rounds runs a round whose outcome depends on being in time, on a new name each time, until it
-// says that it was. After three rounds each has twice the TTL of the one before it. A machine that
-// is too slow every time proves nothing: the case is skipped then.
+// rounds runs a check whose outcome depends on timing, on a new lock name in each round, until
+// round reports that it was in time. From the fourth round on, each has twice the TTL of the
+// one before it, up to MaxTTL. A machine that is too slow in all rounds proves nothing: the
+// case is then skipped.
 func (t *trial) rounds(round func() (inTime bool)) {
 	t.Helper()
 	ttl := t.h.TTL
 	defer func() { t.h.TTL = ttl }()
 	for i := range 8 {
-		t.lock = t.name(fmt.Sprint("round ", i))
+		t.lockName = t.name(fmt.Sprint("round ", i))
 		if round() {
 			return
 		}
@@ -440,32 +468,33 @@ func (t *trial) rounds(round func() (inTime bool)) {
 	t.skip("the machine is too slow for a TTL of %v: nothing happened in time", t.h.TTL)
 }
 
-// A wait is an Acquire in a goroutine of its own. Its results are set once done is closed.
-type wait struct {
+// A waiter is a call of Acquire in a goroutine of its own. Its results are set once done is
+// closed.
+type waiter struct {
 	driver driver.Driver
 	req    driver.Request
 	cancel context.CancelCauseFunc
 
-	done  chan struct{}
-	lease driver.Lease
-	err   error
-	at    driver.Instant // when it returned
-	clock time.Time      // the same, by the plain clock, which is exact in a bubble
+	done         chan struct{}
+	lease        driver.Lease
+	err          error
+	returned     driver.Instant // when it returned
+	returnedTime time.Time      // the same, by the plain clock, which is exact in a bubble
 }
 
-// begin calls Acquire in a goroutine.
-func (t *trial) begin(d driver.Driver, req driver.Request) *wait {
-	return t.beginWith(t.bounded(), d, req)
+// startAcquire calls Acquire in a goroutine.
+func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
+	return t.startAcquireWith(t.boundedContext(), d, req)
 }
 
-func (t *trial) beginWith(ctx context.Context, d driver.Driver, req driver.Request) *wait {
+func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
-	w := &wait{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
+	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
 	t.running.Go(func() {
 		defer cancel(nil)
 		defer close(w.done)
 		w.lease, w.err = d.Acquire(ctx, req)
-		w.at, w.clock = driver.Now(), time.Now()
+		w.returned, w.returnedTime = driver.Now(), time.Now()
 		if w.err == nil && w.lease == nil {
 			w.err = errors.New("drivertest: neither a lease nor an error")
 		}
@@ -473,23 +502,25 @@ func (t *trial) beginWith(ctx context.Context, d driver.Driver, req driver.Reque
 	return w
 }
 
-// waiting is begin for a request that must wait: it returns when the store has it in its queue.
-func (t *trial) waiting(d driver.Driver, req driver.Request) *wait {
+// startWaiting is startAcquire for a request that must wait: it returns when the store has it
+// in its queue.
+func (t *trial) startWaiting(d driver.Driver, req driver.Request) *waiter {
 	t.Helper()
-	w := t.begin(d, req)
+	w := t.startAcquire(d, req)
 	if t.settle(w) {
 		t.Fatalf("Acquire of a lock that is held = %v, %v; want it to wait", w.lease, w.err)
 	}
 	return w
 }
 
-// settle returns when w has returned, or is in the store's queue, and reports which.
-func (t *trial) settle(w *wait) (returned bool) {
+// settle waits until w has returned, or is in the store's queue, and reports whether it has
+// returned.
+func (t *trial) settle(w *waiter) (returned bool) {
 	t.Helper()
 	if t.h.Bubble {
 		synctest.Wait()
 	}
-	for late := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitTimeout); ; {
 		select {
 		case <-w.done:
 			return true
@@ -502,15 +533,15 @@ func (t *trial) settle(w *wait) (returned bool) {
 		if slices.ContainsFunc(st.Waiters, func(other driver.Waiting) bool { return other.Owner == w.req.Owner }) {
 			return false
 		}
-		if time.Now().After(late) {
-			t.Fatalf("Status shows no waiter %q after %v: %+v", w.req.Owner, patience, st)
+		if time.Now().After(deadline) {
+			t.Fatalf("Status shows no waiter %q after %v: %+v", w.req.Owner, waitTimeout, st)
 		}
-		t.sleep(time.Millisecond) // a waiter in the store tells nobody that it waits
+		t.sleep(time.Millisecond) // the store does not tell when a waiter enters its queue
 	}
 }
 
-// finish waits for w to return.
-func (t *trial) finish(w *wait, within time.Duration) {
+// waitReturned waits for w to return.
+func (t *trial) waitReturned(w *waiter, within time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(within)
 	defer timer.Stop()
@@ -521,33 +552,33 @@ func (t *trial) finish(w *wait, within time.Duration) {
 	}
 }
 
-// granted returns the lease of a wait that must end with one.
-func (t *trial) granted(w *wait) driver.Lease {
+// mustBeGranted returns the lease of a waiter that must get one.
+func (t *trial) mustBeGranted(w *waiter) driver.Lease {
 	t.Helper()
-	return t.grantedWithin(w, patience)
+	return t.mustBeGrantedWithin(w, waitTimeout)
 }
 
-func (t *trial) grantedWithin(w *wait, within time.Duration) driver.Lease {
+func (t *trial) mustBeGrantedWithin(w *waiter, within time.Duration) driver.Lease {
 	t.Helper()
-	t.finish(w, within)
+	t.waitReturned(w, within)
 	if w.err != nil {
 		t.Fatalf("Acquire = %v, want a lease", w.err)
 	}
 	return w.lease
 }
 
-// failed returns the error of a wait that must end with one.
-func (t *trial) failed(w *wait) error {
+// mustFail returns the error of a waiter that must fail.
+func (t *trial) mustFail(w *waiter) error {
 	t.Helper()
-	t.finish(w, patience)
+	t.waitReturned(w, waitTimeout)
 	if w.err == nil {
 		t.Fatalf("Acquire gave a lease, want an error")
 	}
 	return w.err
 }
 
-// stillWaiting checks that w has not returned.
-func (t *trial) stillWaiting(w *wait, when string) {
+// mustBeWaiting checks that w has not returned.
+func (t *trial) mustBeWaiting(w *waiter, when string) {
 	t.Helper()
 	if t.h.Bubble {
 		synctest.Wait()

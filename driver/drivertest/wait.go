@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// errGone is the cause with which cases cancel waits. Its text is none of a context's own.
+// errGone is the cause with which cases cancel waiters. No context has this text of its own.
 const errGone driver.Sentinel = "drivertest: the caller went away"
 
 func tryClauses() []clause {
@@ -53,12 +53,12 @@ func waitClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				l := t.acquire(d1, req)
 				since := driver.Now()
-				w := t.begin(d2, t.req("b"))
-				t.grantedWithin(w, length(l, req)+patience)
-				if late := w.at.Sub(since) - length(l, req); late > t.slack() {
+				w := t.startAcquire(d2, t.req("b"))
+				t.mustBeGrantedWithin(w, leaseLength(l, req)+waitTimeout)
+				if late := w.returned.Sub(since) - leaseLength(l, req); late > t.slack() {
 					t.Errorf("granted %v after the end of the holder's lease", late)
 				}
 			},
@@ -70,22 +70,23 @@ func waitClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				t.rounds(func() bool {
-					req := t.short("a")
+					req := t.shortReq("a")
 					kill := t.h.Kill(t.T, req)
-					w := t.begin(d, t.req("b"))
-					lapsed := t.settle(w) // the holder was late to renew
+					w := t.startAcquire(d, t.req("b"))
+					lapsed := t.settle(w) // true if the holder was late to renew
 					kill()
 					if lapsed {
-						t.release(t.granted(w))
+						t.release(t.mustBeGranted(w))
 						return false
 					}
 					killed := driver.Now()
-					l := t.grantedWithin(w, req.TTL+2*patience) // a session may have a TTL of its own
+					// A session may have a TTL of its own.
+					l := t.mustBeGrantedWithin(w, req.TTL+2*waitTimeout)
 					ttl := req.TTL
 					if t.info.Tenure == driver.TenureSession {
 						ttl = max(ttl, l.Grant().TTL)
 					}
-					if late := w.at.Sub(killed) - ttl; late > t.slack() {
+					if late := w.returned.Sub(killed) - ttl; late > t.slack() {
 						t.Errorf("granted %v later than a TTL after the holder was killed", late)
 					}
 					return true
@@ -95,28 +96,30 @@ func waitClauses() []clause {
 	}
 }
 
-// wakesOnRelease measures several hand-overs, of which the median counts: a hiccup of the machine proves nothing. On one that is busy all
-// the while each word with the store takes long, so two cycles in which nobody is in the way are allowed for besides.
+// wakesOnRelease measures several hand-overs. Their median counts, because a single delay of
+// the machine proves nothing. On a busy machine each exchange with the store takes long, so the
+// limit also allows for two cycles of an uncontended lock.
 func wakesOnRelease(t *trial) {
 	d1, d2 := t.open(), t.open()
 	var took, cycles []time.Duration
 	for i := range 5 {
-		t.lock = t.name(fmt.Sprint("alone ", i))
+		t.lockName = t.name(fmt.Sprint("alone ", i))
 		began := time.Now()
 		t.release(t.acquire(d2, t.req("b")))
 		cycles = append(cycles, time.Since(began))
-		t.lock = t.name(fmt.Sprint("hand-over ", i))
+		t.lockName = t.name(fmt.Sprint("hand-over ", i))
 		l := t.acquire(d1, t.req("a"))
-		w := t.waiting(d2, t.req("b"))
-		t.sleep(t.prompt() / 3 * time.Duration(i)) // hits a polling loop at different moments of its sleep
+		w := t.startWaiting(d2, t.req("b"))
+		// This hits a polling loop at different moments of its sleep.
+		t.sleep(t.wakeLimit() / 3 * time.Duration(i))
 		released := time.Now()
 		t.release(l)
-		t.release(t.granted(w))
-		took = append(took, w.clock.Sub(released))
+		t.release(t.mustBeGranted(w))
+		took = append(took, w.returnedTime.Sub(released))
 	}
 	slices.Sort(took)
 	slices.Sort(cycles)
-	if most := t.prompt() + 2*cycles[2]; took[2] > most {
+	if most := t.wakeLimit() + 2*cycles[2]; took[2] > most {
 		t.Errorf("hand-overs from one driver to another took %v, and cycles without a waiter %v; want at most %v", took, cycles, most)
 	}
 }
@@ -129,13 +132,13 @@ func cancelClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.req("a"))
-				w := t.waiting(d2, t.req("b"))
+				w := t.startWaiting(d2, t.req("b"))
 				cancelled := time.Now()
 				w.cancel(errGone)
-				if err := t.failed(w); !errors.Is(err, errGone) {
+				if err := t.mustFail(w); !errors.Is(err, errGone) {
 					t.Errorf("Acquire = %v, want the cause %q", err, errGone)
 				}
-				if took := w.clock.Sub(cancelled); took > t.slack() {
+				if took := w.returnedTime.Sub(cancelled); took > t.slack() {
 					t.Errorf("Acquire returned %v after its context was done", took)
 				}
 			},
@@ -151,7 +154,7 @@ func cancelClauses() []clause {
 					cancel(errGone)
 					req := t.req("a")
 					req.NoWait = noWait
-					if err := t.failed(t.beginWith(ctx, d1, req)); !errors.Is(err, errGone) {
+					if err := t.mustFail(t.startAcquireWith(ctx, d1, req)); !errors.Is(err, errGone) {
 						t.Errorf("Acquire with NoWait %v = %v, want the cause %q", noWait, err, errGone)
 					}
 					t.mustBeFree(d2, "after an Acquire whose context was done")
@@ -164,12 +167,12 @@ func cancelClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				w := t.waiting(d2, t.req("b"))
-				t.sleep(t.prompt()) // it has waited for a while
+				w := t.startWaiting(d2, t.req("b"))
+				t.sleep(t.wakeLimit()) // it has waited for a while
 				cancelled := time.Now()
 				w.cancel(errGone)
-				_ = t.failed(w)
-				t.withdrawn(w, cancelled, func() error {
+				_ = t.mustFail(w)
+				t.mustBeWithdrawn(w, cancelled, func() error {
 					if st := t.status(d1); len(st.Waiters) > 0 {
 						return fmt.Errorf("Status shows waiters: %+v", st.Waiters)
 					}
@@ -185,13 +188,13 @@ func cancelClauses() []clause {
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				gone := t.waiting(d2, t.req("b"))
-				next := t.waiting(d3, t.req("c"))
-				t.sleep(t.prompt()) // they have waited for a while
+				gone := t.startWaiting(d2, t.req("b"))
+				next := t.startWaiting(d3, t.req("c"))
+				t.sleep(t.wakeLimit()) // they have waited for a while
 				gone.cancel(errGone)
-				_ = t.failed(gone)
+				_ = t.mustFail(gone)
 				t.release(l)
-				t.granted(next)
+				t.mustBeGranted(next)
 			},
 		},
 		{
@@ -203,20 +206,21 @@ func cancelClauses() []clause {
 	}
 }
 
-// cancelRacesGrant lets the one come just before the other, in both orders, without giving the waiter time to notice.
+// cancelRacesGrant cancels a waiter just before or just after a release, in turns, without
+// giving the waiter time to notice.
 func cancelRacesGrant(t *trial) {
 	d1, d2 := t.open(), t.open()
 	for i := range 20 {
-		t.lock = t.name(fmt.Sprint("race ", i))
+		t.lockName = t.name(fmt.Sprint("race ", i))
 		l := t.acquire(d1, t.req("a"))
-		w := t.waiting(d2, t.req("b"))
+		w := t.startWaiting(d2, t.req("b"))
 		first, givenUp := i%2 == 0, time.Now()
 		if first {
 			w.cancel(errGone)
 		}
 		t.release(l)
 		w.cancel(errGone)
-		t.finish(w, patience)
+		t.waitReturned(w, waitTimeout)
 		switch {
 		case w.err == nil && first:
 			t.Fatalf("round %d: granted after the context was done", i)
@@ -225,7 +229,7 @@ func cancelRacesGrant(t *trial) {
 			t.release(w.lease)
 			t.mustBeFree(d1, fmt.Sprintf("in round %d, after the release of a grant that came just before the end of its context", i))
 		default:
-			t.withdrawn(w, givenUp, func() error { return t.free(d1) })
+			t.mustBeWithdrawn(w, givenUp, func() error { return t.checkFree(d1) })
 		}
 	}
 }
@@ -265,16 +269,16 @@ func fairClauses() []clause {
 
 func servedInOrder(t *trial, fair bool) {
 	drivers := []driver.Driver{t.open(), t.open(), t.open()}
-	ask := func(owner string) driver.Request {
+	newReq := func(owner string) driver.Request {
 		req := t.req(owner)
 		req.Fair = fair
 		return req
 	}
-	l := t.acquire(drivers[0], ask("holder"))
+	l := t.acquire(drivers[0], newReq("holder"))
 	served := make(chan int, 6)
-	waits := make([]*wait, cap(served))
+	waits := make([]*waiter, cap(served))
 	for i := range waits {
-		waits[i] = t.waiting(drivers[i%len(drivers)], ask(fmt.Sprint("waiter ", i)))
+		waits[i] = t.startWaiting(drivers[i%len(drivers)], newReq(fmt.Sprint("waiter ", i)))
 		t.running.Go(func() { <-waits[i].done; served <- i })
 	}
 	for want := range waits {
@@ -284,10 +288,10 @@ func servedInOrder(t *trial, fair bool) {
 			if got != want {
 				t.Fatalf("waiter %d was served, want %d", got, want)
 			}
-		case <-time.After(patience):
-			t.Fatalf("waiter %d was not served within %v", want, patience)
+		case <-time.After(waitTimeout):
+			t.Fatalf("waiter %d was not served within %v", want, waitTimeout)
 		}
-		l = t.granted(waits[want])
+		l = t.mustBeGranted(waits[want])
 	}
 }
 
@@ -296,16 +300,17 @@ func noBarging(t *trial, fair bool) {
 	holder, first, newcomer := t.req("a"), t.req("b"), t.req("c")
 	holder.Fair, first.Fair, newcomer.Fair = fair, fair, fair
 	l := t.acquire(d1, holder)
-	w := t.waiting(d2, first)
+	w := t.startWaiting(d2, first)
 	t.release(l)
-	// In the same goroutine, so that the waiter has had no time to notice the release. It must have been given the lock
-	// nonetheless: the newcomer waits until its patience is over.
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.prompt(), errGone)
+	// The newcomer runs in the same goroutine, so that the waiter has had no time to notice the
+	// release. The waiter must have been given the lock nonetheless: the newcomer waits until
+	// its context ends.
+	ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
 	defer cancel()
 	if _, err := d1.Acquire(ctx, newcomer); err == nil {
 		t.Fatalf("a newcomer was granted before the waiter that came first")
 	}
-	t.granted(w)
+	t.mustBeGranted(w)
 }
 
 func closeClauses() []clause {
@@ -316,15 +321,15 @@ func closeClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.req("a"))
-				w := t.waiting(d2, t.req("b"))
+				w := t.startWaiting(d2, t.req("b"))
 				closed := time.Now()
 				if err := d2.Close(); err != nil {
 					t.Fatalf("Close = %v", err)
 				}
-				if err := t.failed(w); !errors.Is(err, driver.ErrClosed) {
+				if err := t.mustFail(w); !errors.Is(err, driver.ErrClosed) {
 					t.Errorf("Acquire whose driver was closed meanwhile = %v, want ErrClosed", err)
 				}
-				if took := w.clock.Sub(closed); took > t.slack() {
+				if took := w.returnedTime.Sub(closed); took > t.slack() {
 					t.Errorf("Acquire returned %v after Close", took)
 				}
 			},
@@ -335,14 +340,14 @@ func closeClauses() []clause {
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				w := t.waiting(d2, t.req("b"))
+				w := t.startWaiting(d2, t.req("b"))
 				closed := time.Now()
 				if err := d2.Close(); err != nil {
 					t.Fatalf("Close = %v", err)
 				}
-				_ = t.failed(w)
+				_ = t.mustFail(w)
 				t.release(l)
-				t.withdrawn(w, closed, func() error { return t.free(d1) })
+				t.mustBeWithdrawn(w, closed, func() error { return t.checkFree(d1) })
 			},
 		},
 		{
@@ -357,7 +362,7 @@ func closeClauses() []clause {
 				for _, noWait := range []bool{false, true} {
 					req := t.req("a")
 					req.NoWait = noWait
-					if err := t.failed(t.begin(d, req)); !errors.Is(err, driver.ErrClosed) {
+					if err := t.mustFail(t.startAcquire(d, req)); !errors.Is(err, driver.ErrClosed) {
 						t.Errorf("Acquire with NoWait %v after Close = %v, want ErrClosed", noWait, err)
 					}
 				}
@@ -382,13 +387,13 @@ func closeClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.short("a")
+				req := t.shortReq("a")
 				t.acquire(d1, req)
 				since := driver.Now()
 				if err := d1.Close(); err != nil {
 					t.Fatalf("Close = %v", err)
 				}
-				_, at := t.takes(d2, t.req("b"), req.TTL+patience)
+				_, at := t.acquireByPolling(d2, t.req("b"), req.TTL+waitTimeout)
 				if late := at.Sub(since) - req.TTL; late > t.slack() {
 					t.Errorf("granted %v after the end of a lease whose driver was closed", late)
 				}
@@ -400,7 +405,7 @@ func closeClauses() []clause {
 				"another",
 			gate: leaseTenure(),
 			run: func(t *trial) {
-				t.detached(func(req driver.Request) (gone func()) {
+				t.mustOutliveProcess(func(req driver.Request) (gone func()) {
 					d := t.open()
 					t.acquire(d, req)
 					return func() { _ = d.Close() }
@@ -412,7 +417,7 @@ func closeClauses() []clause {
 			why:  "only its TTL, Release or Break ends a Detached lease: that its process died is no reason",
 			gate: needs(leaseTenure(), canKill()),
 			run: func(t *trial) {
-				t.detached(func(req driver.Request) (gone func()) { return t.h.Kill(t.T, req) })
+				t.mustOutliveProcess(func(req driver.Request) (gone func()) { return t.h.Kill(t.T, req) })
 			},
 		},
 		{
@@ -422,9 +427,10 @@ func closeClauses() []clause {
 				"a session may end with its connection")),
 			run: func(t *trial) {
 				d := t.open()
-				kill := t.h.Kill(t.T, t.short("a"))
+				kill := t.h.Kill(t.T, t.shortReq("a"))
 				kill()
-				t.sleep(t.info.SessionTTL / 4) // it may have been renewed a third of that before
+				// The session may have been renewed a third of its TTL before.
+				t.sleep(t.info.SessionTTL / 4)
 				t.mustBeHeld(d, t.req("b"), "soon after its holder was killed")
 			},
 		},
@@ -435,7 +441,7 @@ func closeClauses() []clause {
 			run: func(t *trial) {
 				req := t.req("a")
 				req.Detached = true
-				if err := t.failed(t.begin(t.open(), req)); !errors.Is(err, driver.ErrInvalid) {
+				if err := t.mustFail(t.startAcquire(t.open(), req)); !errors.Is(err, driver.ErrInvalid) {
 					t.Errorf("Acquire of a Detached lease in a session = %v, want ErrInvalid", err)
 				}
 			},
@@ -448,18 +454,20 @@ func closeClauses() []clause {
 	}
 }
 
-// detached checks that a Detached lease, taken in a process that goes away, lasts for its TTL.
-func (t *trial) detached(hold func(driver.Request) (gone func())) {
+// mustOutliveProcess checks that a Detached lease, taken in a process that goes away, lasts for
+// its TTL. The function hold takes the lease, and gone ends the process.
+func (t *trial) mustOutliveProcess(hold func(driver.Request) (gone func())) {
 	t.Helper()
 	d := t.open()
 	t.rounds(func() bool {
-		req := t.short("a")
+		req := t.shortReq("a")
 		req.Detached = true
 		end := driver.Now().Add(req.TTL)
 		gone := hold(req)
 		gone()
-		t.sleep(end.Left(driver.Now()) - req.TTL/4) // time for the store to notice that the process is gone
-		_, err := t.try(d, t.req("b"))
+		// The store gets time to notice that the process is gone.
+		t.sleep(end.Left(driver.Now()) - req.TTL/4)
+		_, err := t.tryAcquire(d, t.req("b"))
 		if end.Reached(driver.Now()) {
 			return false
 		}
@@ -470,26 +478,26 @@ func (t *trial) detached(hold func(driver.Request) (gone func())) {
 	})
 }
 
-// useAndClose does a little of everything. That all goroutines are gone is checked after the clean-up.
+// useAndClose does a little of everything. The cleanup checks that all goroutines are gone.
 func useAndClose(t *trial) {
 	d1, d2 := t.open(), t.open()
 	for i := range 5 {
-		t.lock = t.name(fmt.Sprint("leak ", i))
+		t.lockName = t.name(fmt.Sprint("leak ", i))
 		l := t.acquire(d1, t.req("a"))
-		next, gone := t.waiting(d2, t.req("b")), t.waiting(d2, t.req("c"))
+		next, gone := t.startWaiting(d2, t.req("b")), t.startWaiting(d2, t.req("c"))
 		t.renew(d1, l)
 		gone.cancel(errGone)
-		_ = t.failed(gone)
+		_ = t.mustFail(gone)
 		t.release(l)
-		t.granted(next)
+		t.mustBeGranted(next)
 	}
-	t.lock = t.name("leak, last")
+	t.lockName = t.name("leak, last")
 	t.acquire(d1, t.req("a"))
-	w := t.waiting(d2, t.req("waits as it is closed"))
+	w := t.startWaiting(d2, t.req("waits as it is closed"))
 	for _, d := range []driver.Driver{d2, d1} {
 		if err := d.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
 	}
-	_ = t.failed(w)
+	_ = t.mustFail(w)
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A line is the network as a call finds it.
-type line struct {
-	how    Effect          // Pass if it is up
-	cut    <-chan struct{} // closed when it goes down
-	healed <-chan struct{} // closed when it comes up again
+// A networkState is the state of the network when a call looks at it.
+type networkState struct {
+	effect  Effect          // Pass if the network is up
+	severed <-chan struct{} // closed when the network goes down
+	healed  <-chan struct{} // closed when the network comes up again
 }
 
-func (d *Driver) line() line {
+func (d *Driver) state() networkState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return line{d.how, d.cut, d.healed}
+	return networkState{d.effect, d.severed, d.healed}
 }
 
-// count numbers a call of op and returns its rule.
+// count counts a call of op and returns its rule.
 func (d *Driver) count(op Op) Rule {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -28,35 +28,35 @@ func (d *Driver) count(op Op) Rule {
 	return d.plan.rule(op, d.calls[op])
 }
 
-// do is call for operations that answer with nothing but an error.
+// do is like call, for operations that return nothing but an error.
 func do(ctx context.Context, d *Driver, op Op, inner func(context.Context) error) error {
 	_, err := call(ctx, d, op, func(ctx context.Context) (struct{}, error) { return struct{}{}, inner(ctx) })
 	return err
 }
 
-// call carries inner out as the rule for it and the state of the network say.
+// call runs inner as the rule for it and the state of the network say.
 func call[T any](ctx context.Context, d *Driver, op Op, inner func(context.Context) (T, error)) (T, error) {
 	var none T
 	rule := d.count(op)
 	if err := d.pause(ctx, rule.Before); err != nil {
 		return none, err
 	}
-	at := d.line()
-	if at.how != Pass {
-		return none, d.dead(ctx, at)
+	state := d.state()
+	if state.effect != Pass {
+		return none, d.failCall(ctx, state)
 	}
 	switch rule.Effect {
 	case Fail:
 		return none, rule.Err
 	case Hang, Deaf:
-		return none, d.dead(ctx, line{how: rule.Effect, healed: at.healed})
+		return none, d.failCall(ctx, networkState{effect: rule.Effect, healed: state.healed})
 	}
-	if ctx.Err() != nil { // the inner driver would hear of that a moment later, and grant in between
+	if ctx.Err() != nil { // the inner driver would notice a moment later, and grant in between
 		return none, context.Cause(ctx)
 	}
-	got, err := transmit(ctx, d, at, inner)
-	if late := d.pause(ctx, rule.After); late != nil {
-		return none, late
+	got, err := transmit(ctx, d, state, inner)
+	if delayErr := d.pause(ctx, rule.After); delayErr != nil {
+		return none, delayErr
 	}
 	if rule.Effect == Drop {
 		return none, rule.Err
@@ -64,69 +64,71 @@ func call[T any](ctx context.Context, d *Driver, op Op, inner func(context.Conte
 	return got, err
 }
 
-// transmit calls inner in a goroutine of its own, which a cut of the network leaves behind.
-func transmit[T any](ctx context.Context, d *Driver, at line, inner func(context.Context) (T, error)) (T, error) {
+// transmit calls inner in a goroutine of its own, and does not wait for it once the network is
+// severed.
+func transmit[T any](ctx context.Context, d *Driver, state networkState, inner func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		got T
 		err error
 	}
-	far := d.remote(ctx)
-	stop := context.AfterFunc(ctx, far.withdraw)
+	remote := d.remoteContext(ctx)
+	stop := context.AfterFunc(ctx, remote.propagateCancel)
 	answers := make(chan answer, 1)
 	go func() {
-		got, err := inner(far)
+		got, err := inner(remote)
 		answers <- answer{got, err}
 		stop()
-		far.cancel(nil) // frees what it holds
+		remote.cancel(nil) // releases the context's resources
 	}()
 	select {
 	case a := <-answers:
-		if at = d.line(); at.how == Pass {
+		if state = d.state(); state.effect == Pass {
 			return a.got, a.err
 		}
-	case <-at.cut:
-		at = d.line()
+	case <-state.severed:
+		state = d.state()
 	}
-	d.whenUp(func() { far.cancel(ErrSevered) })
+	d.whenHealed(func() { remote.cancel(ErrSevered) })
 	var none T
-	return none, d.dead(ctx, at)
+	return none, d.failCall(ctx, state)
 }
 
-// A remote is a caller's context as the inner driver sees it: while the network is down, that the caller gave up does
-// not get through.
-type remote struct {
+// A remoteContext is a caller's context as the inner driver sees it: while the network is down,
+// it does not end when the caller gives up.
+type remoteContext struct {
 	context.Context
 	cancel context.CancelCauseFunc
 	caller context.Context
 	driver *Driver
 }
 
-func (d *Driver) remote(caller context.Context) *remote {
+func (d *Driver) remoteContext(caller context.Context) *remoteContext {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(caller))
-	return &remote{ctx, cancel, caller, d}
+	return &remoteContext{ctx, cancel, caller, d}
 }
 
-// withdraw lets the inner driver know that the caller gave up.
-func (r *remote) withdraw() {
-	r.driver.whenUp(func() { r.cancel(context.Cause(r.caller)) })
+// propagateCancel tells the inner driver that the caller gave up; while the network is down,
+// that waits for Heal.
+func (r *remoteContext) propagateCancel() {
+	r.driver.whenHealed(func() { r.cancel(context.Cause(r.caller)) })
 }
 
-// Err does not wait until withdraw was called in another goroutine: a driver that asks must hear of a cancellation that
-// came before.
-func (r *remote) Err() error {
-	if r.Context.Err() == nil && r.caller.Err() != nil && r.driver.line().how == Pass {
-		r.withdraw()
+// Err does not wait until propagateCancel was called in another goroutine: a driver that checks
+// the context must see a cancellation that came before.
+func (r *remoteContext) Err() error {
+	if r.Context.Err() == nil && r.caller.Err() != nil && r.driver.state().effect == Pass {
+		r.propagateCancel()
 	}
 	return r.Context.Err()
 }
 
-func (r *remote) Deadline() (time.Time, bool) { return r.caller.Deadline() }
+func (r *remoteContext) Deadline() (time.Time, bool) { return r.caller.Deadline() }
 
-// whenUp runs f now or, if the network is down, when it is up again.
-func (d *Driver) whenUp(f func()) {
+// whenHealed runs f now or, if the network is down, when it is up again.
+func (d *Driver) whenHealed(f func()) {
 	d.mu.Lock()
-	if d.how != Pass {
-		d.stranded = append(d.stranded, f)
+	if d.effect != Pass {
+		d.pendingCleanup = append(d.pendingCleanup, f)
 		d.mu.Unlock()
 		return
 	}
@@ -134,31 +136,33 @@ func (d *Driver) whenUp(f func()) {
 	f()
 }
 
-// dead is the end of a call on a line that is down.
-func (d *Driver) dead(ctx context.Context, at line) error {
+// failCall ends a call that does not reach the store: it waits as long as the effect says, and
+// returns the error.
+func (d *Driver) failCall(ctx context.Context, state networkState) error {
 	done := ctx.Done()
-	switch at.how {
+	switch state.effect {
 	case Deaf:
 		done = nil
-	case Fail, Pass: // Pass: it came up again just now, but not for a call that was under way
+	// Pass: the network came up again just now, but not for a call that was under way.
+	case Fail, Pass:
 		return ErrSevered
 	}
 	select {
 	case <-done:
 		return context.Cause(ctx)
-	case <-at.healed:
+	case <-state.healed:
 		return ErrSevered
 	case <-d.closed:
 		return driver.ErrClosed
 	}
 }
 
-// pause sleeps for as long as a rule says.
-func (d *Driver) pause(ctx context.Context, long time.Duration) error {
-	if long <= 0 {
+// pause waits for the delay of a rule. It returns an error if ctx or the driver ends before.
+func (d *Driver) pause(ctx context.Context, delay time.Duration) error {
+	if delay <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(long)
+	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -1,9 +1,10 @@
-// Package fault wraps a driver so that its store seems slow, failing, silent or gone. What is built on drivers is
-// tested with it.
+// Package fault wraps a driver so that its store seems slow, failing, silent or gone. It is
+// used to test what is built on drivers.
 //
-// A [Plan] says which calls meet with which fault, by number or by chance. The fate of the k-th call of an operation is
-// a function of the plan and of k alone: it does not depend on how goroutines interleave, so a failure found with a
-// seed comes back with it. [Driver.Sever] cuts the wrapped driver off from its store, which lives on, until
+// A [Plan] says which calls get which fault, by number or at random. The fault of the k-th call
+// of an operation is a function of the plan and of k alone: it does not depend on how
+// goroutines interleave, so a failure that was found with a seed can be reproduced with it.
+// [Driver.Sever] cuts the wrapped driver off from its store, which lives on, until
 // [Driver.Heal].
 package fault
 
@@ -19,7 +20,7 @@ import (
 )
 
 const (
-	// ErrInjected is the error of a call that a rule failed, unless the rule names another.
+	// ErrInjected is the error of a call that a rule failed, unless the rule gives another.
 	ErrInjected driver.Sentinel = "injected fault"
 
 	// ErrSevered is the error of a call that found the network down.
@@ -36,40 +37,42 @@ const (
 	Inspect               // Status, List and Break of driver.Inspector
 )
 
-// An Effect is what becomes of a call.
+// An Effect is what happens to a call.
 type Effect uint8
 
 const (
-	Pass Effect = iota // it is passed on; a rule's delays are all that happens
-	Fail               // it never reaches the store: an error at once
+	Pass Effect = iota // the call is passed on; only a rule's delays apply
+	Fail               // the call never reaches the store: an error at once
 	Drop               // the store does it, but the answer is lost: an error instead
-	Hang               // it never reaches the store, and returns when its context is done
-	Deaf               // as Hang, but its context is ignored: it returns only on Heal or Close
+	Hang               // the call never reaches the store, and returns when its context is done
+	Deaf               // like Hang, but it ignores its context: it returns only on Heal or Close
 )
 
 // A Rule says what happens to some calls. The zero values of Op, Call and Rate mean "any".
 type Rule struct {
 	Op   Op
-	Call int     // only the call of this number among those of Op, counted from 1
+	Call int     // only the call with this number among those of Op, counted from 1
 	Rate float64 // only this share of the calls, between 0 and 1, picked by Plan.Seed
 
 	Effect Effect
 	Before time.Duration // delay before the call goes to the store
-	After  time.Duration // delay of the answer; if the caller's context ends in it, the answer is lost
+	After  time.Duration // delay of the answer, which is lost if the context ends meanwhile
 	Err    error         // of Fail and Drop; nil means ErrInjected
 }
 
-// A Plan is a list of rules, of which the first that matches a call decides. The zero Plan has no faults.
+// A Plan is a list of rules. The first rule that matches a call applies. The zero Plan has no
+// faults.
 type Plan struct {
-	Seed  uint64 // for rules with a Rate; tests that pick one at random print it
+	Seed  uint64 // for rules with a Rate; a test that picks a random seed prints it
 	Rules []Rule
 }
 
 // rule returns the rule for the k-th call of op.
 func (p Plan) rule(op Op, k int) Rule {
-	chance := rand.New(rand.NewPCG(p.Seed, uint64(op)<<56|uint64(k)))
+	rng := rand.New(rand.NewPCG(p.Seed, uint64(op)<<56|uint64(k)))
 	for _, r := range p.Rules {
-		x := chance.Float64() // drawn for each rule, so that one rule's match does not shift the chances of another
+		// Drawn for each rule, so that one rule's match does not shift the chances of another.
+		x := rng.Float64()
 		switch {
 		case r.Op != 0 && r.Op != op, r.Call != 0 && r.Call != k, r.Rate != 0 && x >= r.Rate:
 			continue
@@ -87,15 +90,15 @@ type Driver struct {
 	inner driver.Driver
 	plan  Plan
 
-	closing sync.Once
-	closed  chan struct{} // closed by Close
+	closeOnce sync.Once
+	closed    chan struct{} // closed by Close
 
-	mu       sync.Mutex // guards what follows
-	calls    [Inspect + 1]int
-	cut      chan struct{} // closed by Sever, remade by Heal
-	healed   chan struct{} // closed by Heal, remade by it
-	how      Effect        // Fail, Hang or Deaf while severed; else Pass
-	stranded []func()      // to run on Heal: each withdraws a call that a cut left behind
+	mu             sync.Mutex // guards what follows
+	calls          [Inspect + 1]int
+	severed        chan struct{} // closed by Sever, replaced by Heal
+	healed         chan struct{} // closed by Heal, which replaces it
+	effect         Effect        // Fail, Hang or Deaf while severed; else Pass
+	pendingCleanup []func()      // run by Heal: each ends a call that Sever cut off
 }
 
 var (
@@ -108,49 +111,50 @@ func Wrap(d driver.Driver, plan Plan) *Driver {
 	plan.Rules = slices.Clone(plan.Rules)
 	return &Driver{
 		inner: d, plan: plan,
-		closed: make(chan struct{}), cut: make(chan struct{}), healed: make(chan struct{}),
+		closed: make(chan struct{}), severed: make(chan struct{}), healed: make(chan struct{}),
 	}
 }
 
-// Calls returns how many calls of op there were so far.
+// Calls returns the number of calls of op so far.
 func (d *Driver) Calls(op Op) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls[op]
 }
 
-// Sever makes each call, also those under way, meet with a dead network until Heal: with Fail it gets ErrSevered at
-// once, with Hang it waits for its context, with Deaf it does not even do that. The store is not told: a lease stays in
-// it, and so does the place of a waiter, whose grant then reaches nobody and lapses.
+// Sever makes each call, also those under way, find the network down until Heal: with Fail it
+// gets ErrSevered at once, with Hang it waits for its context, with Deaf it does not even do
+// that. The store is not told: a lease stays in it, and so does the place of a waiter, whose
+// grant then reaches nobody and lapses.
 //
-// What a driver tells by Request.OnLost and Grant.Wanted is passed on nonetheless.
-func (d *Driver) Sever(how Effect) {
-	switch how {
+// What a driver reports by Request.OnLost and Grant.Wanted is passed on nonetheless.
+func (d *Driver) Sever(effect Effect) {
+	switch effect {
 	case Fail, Hang, Deaf:
 	default:
 		panic("fault: Sever takes Fail, Hang or Deaf")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.how == Pass {
-		close(d.cut)
+	if d.effect == Pass {
+		close(d.severed)
 	}
-	d.how = how
+	d.effect = effect
 }
 
-// Heal ends what Sever began. Calls that still hang, also those that hang by a rule, get ErrSevered, and what callers
-// left waiting in the store meanwhile is withdrawn.
+// Heal ends what Sever began. Calls that still hang, also those that hang by a rule, get
+// ErrSevered, and requests that callers left waiting in the store meanwhile are withdrawn.
 func (d *Driver) Heal() {
 	d.mu.Lock()
-	stranded := d.stranded
+	pending := d.pendingCleanup
 	close(d.healed)
-	d.healed, d.stranded = make(chan struct{}), nil
-	if d.how != Pass {
-		d.how, d.cut = Pass, make(chan struct{})
+	d.healed, d.pendingCleanup = make(chan struct{}), nil
+	if d.effect != Pass {
+		d.effect, d.severed = Pass, make(chan struct{})
 	}
 	d.mu.Unlock()
-	for _, withdraw := range stranded {
-		withdraw()
+	for _, cleanUp := range pending {
+		cleanUp()
 	}
 }
 
@@ -169,7 +173,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return &lease{driver: d, Lease: inner}, nil
 }
 
-// Renew implements [driver.Driver]. A fault hits all leases of the batch.
+// Renew implements [driver.Driver]. A fault affects all leases of the batch.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	inner := make([]driver.Lease, len(due))
 	for i, l := range due {
@@ -184,14 +188,14 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// Close implements [driver.Driver]. It frees all calls that hang, and goes through to the inner driver also while
-// severed.
+// Close implements [driver.Driver]. It ends all calls that hang, and closes the inner driver
+// also while severed.
 func (d *Driver) Close() error {
-	d.closing.Do(func() { close(d.closed) })
+	d.closeOnce.Do(func() { close(d.closed) })
 	return d.inner.Close()
 }
 
-// A lease is an inner lease whose releases meet with faults.
+// A lease is an inner lease whose releases may get faults.
 type lease struct {
 	driver.Lease
 	driver *Driver
@@ -215,7 +219,8 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 
 // List implements [driver.Inspector].
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	// The inner call may outlive this one while severed, and must not call yield then: so the answer is taken whole.
+	// The inner call may outlive this one while severed, and must not call yield then. So all
+	// results are collected first.
 	all, err := call(ctx, d, Inspect, func(ctx context.Context) ([]driver.Status, error) {
 		in, ok := d.inner.(driver.Inspector)
 		if !ok {

@@ -131,7 +131,8 @@ func TestRenewAndRelease(t *testing.T) {
 	}
 }
 
-// TestSeed checks that chance is a function of seed, operation and number, whatever the order of calls.
+// TestSeed checks that faults at random are a function of seed, operation and number, whatever
+// the order of calls.
 func TestSeed(t *testing.T) {
 	fates := func(seed uint64) (failed []int) {
 		d := fault.Wrap(memlock.New(), fault.Plan{Seed: seed, Rules: []fault.Rule{{Rate: 0.3, Effect: fault.Fail}}})
@@ -216,7 +217,8 @@ func TestSever(t *testing.T) {
 	}
 }
 
-// TestSeveredWaiter checks that the store does not hear of a waiter that gives up behind a dead network.
+// TestSeveredWaiter checks that the store does not learn of a waiter that gives up while the
+// network is down.
 func TestSeveredWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -248,7 +250,8 @@ func TestSeveredWaiter(t *testing.T) {
 	})
 }
 
-// TestHealWithdraws checks that what a cut left waiting is withdrawn when the network is back.
+// TestHealWithdraws checks that requests left waiting in the store are withdrawn when the
+// network is back.
 func TestHealWithdraws(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -275,7 +278,7 @@ func TestHealWithdraws(t *testing.T) {
 	})
 }
 
-// TestCancelledBeforeGrant checks that a cancellation that came first is seen by the inner driver in time.
+// TestCancelledBeforeGrant checks that the inner driver sees an earlier cancellation in time.
 func TestCancelledBeforeGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -326,7 +329,7 @@ func TestInspectorIsForwarded(t *testing.T) {
 	}
 }
 
-// What the store counts from is when the call comes to it, and not when it was sent.
+// A store counts from the moment when the call reaches it, and not from when it was sent.
 func TestDelayedCallsHaveNotBegunBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Before: 10 * time.Second}}})

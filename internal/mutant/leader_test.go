@@ -131,7 +131,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "writes in SQL are checked without a claim, too",
 		file:   "fence/sql.go", pkg: "examples/paused-client", run: "TestScenes/sqlite",
-		old: "	return m.After(last)\n}\n\n// name returns", new: "	return nil\n}\n\n// name returns",
+		old: "	return m.After(last)\n}", new: "	return nil\n}\n\n// name returns",
 	},
 	{
 		breaks: "who has lost the leadership with the server campaigns again",

@@ -322,42 +322,42 @@ var mutants = []mutant{
 	{
 		breaks: "the lease clock counts sleep",
 		file:   "driver/clock_linux.go", run: "TestBootCache$",
-		old: "return (wall - passed - r.apart).Abs() <= tolerance", new: "return true",
+		old: "return (wall - elapsed - r.wallOffset).Abs() <= tolerance", new: "return true",
 	},
 	{
 		breaks: "the lease clock counts a sleep while it is read",
 		file:   "driver/clock_linux.go", run: "TestBootCache$",
-		old: "after, _ := clocks()", new: "after, wall := clocks()",
+		old: "after, _ := readClocks()", new: "after, wall := readClocks()",
 	},
 	{
 		breaks: "the lease clock counts a sleep that the wall clock hides",
 		file:   "driver/clock_linux.go", run: "TestBootCacheAge",
-		old: " || passed-r.asked >= maxAge", new: "",
+		old: " || elapsed-r.readAt >= maxAge", new: "",
 	},
 	{
 		breaks: "the lease clock is not late after preemption",
 		file:   "driver/clock_linux.go", run: "TestBootCache$",
-		old: "if after-passed <= tolerance {", new: "if true {",
+		old: "if after-elapsed <= tolerance {", new: "if true {",
 	},
 	{
 		breaks: "the lease clock is not early",
 		file:   "driver/clock_linux.go", run: "TestBootCache$",
-		old: "booted - after, apart", new: "booted - passed, apart",
+		old: "bootTime - after, wallOffset", new: "bootTime - elapsed, wallOffset",
 	},
 	{
 		breaks: "the lease clock is the boot clock",
 		file:   "driver/clock_linux.go", run: "TestNowIsTheBootClock",
-		old: "return instant(passed + last.ahead)", new: "return instant(passed)",
+		old: "return newInstant(elapsed + last.bootOffset)", new: "return newInstant(elapsed)",
 	},
 	{
 		breaks: "the lease clock relies on no reading from a bubble",
 		file:   "driver/clock_linux.go", run: "TestNowBesideOldBubble",
-		old: "passed < r.asked || ", new: "",
+		old: "elapsed < r.readAt || ", new: "",
 	},
 	{
 		breaks: "the boot clock is asked rarely",
 		file:   "driver/clock_linux.go", run: "TestBootCacheAsks",
-		old: "		c.last.Store(&bootReading{ahead: booted - after, apart: wall - passed, asked: passed})\n", new: "		_ = wall\n",
+		old: "		c.last.Store(&bootReading{bootOffset: bootTime - after, wallOffset: wall - elapsed, readAt: elapsed})\n", new: "		_ = wall\n",
 	},
 	{
 		breaks: "a lease ends by the clock that says so first",

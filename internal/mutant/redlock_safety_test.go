@@ -53,7 +53,7 @@ var redlockSafetyMutants = []mutant{
 	{
 		breaks: "fence.Server: a client that does not read keeps nobody out",
 		file:   "fence/http.go", run: "TestSlowHandlers",
-		old: "	_ = conn.SetWriteDeadline(late) // as", new: "	// as",
+		old: "	_ = conn.SetWriteDeadline(deadline) // as", new: "	// as",
 	},
 	{
 		breaks: "fence.Server: the context of a handler ends",
@@ -88,7 +88,7 @@ var redlockSafetyMutants = []mutant{
 	{
 		breaks: "fence: the mode does not depend on the umask",
 		file:   "fence/file.go", run: "TestModes",
-		old: "cmp.Or(g.Mode, 0o600), mayBegin", new: "cmp.Or(g.Mode, 0o666), mayBegin",
+		old: "cmp.Or(g.Mode, 0o600), checkNew", new: "cmp.Or(g.Mode, 0o666), checkNew",
 	},
 	{
 		breaks: "fence: links are not followed",
@@ -108,12 +108,12 @@ var redlockSafetyMutants = []mutant{
 	{
 		breaks: "fence: empty marks are no new ones",
 		file:   "fence/file.go", run: "TestMarksAreGone",
-		old: "		return f.mayBegin()\n", new: "		return nil\n",
+		old: "		return f.checkNew()\n", new: "		return nil\n",
 	},
 	{
 		breaks: "fence: who got the lock of marks that were replaced asks those in their place",
 		file:   "fence/file.go", run: "TestMarksAreReplaced",
-		old: "	return err == nil && os.SameFile(ours, theirs), err", new: "	return err == nil && theirs != nil, err",
+		old: "	return err == nil && os.SameFile(opened, current), err", new: "	return err == nil && current != nil, err",
 	},
 	{
 		breaks: "Redlock: a holder hears of a Break",
