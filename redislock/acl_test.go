@@ -12,7 +12,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestACL uses the users of the page. Each can do what it is for, and nothing else.
+// TestACL uses the ACL users from the backend's documentation. Each can do what it is for, and
+// nothing else.
 func TestACL(t *testing.T) {
 	t.Parallel()
 	if !redistest.AtLeast(t, 7, 0) {
@@ -42,7 +43,8 @@ func TestACL(t *testing.T) {
 	d1, d2 := as("locks"), as("locks")
 	for _, mode := range modes {
 		name := "jobs/" + mode.name
-		req := func(owner string) driver.Request { return mode.as(ask(name, owner, time.Minute)) } // longer than the floor
+		// The TTL is longer than the floor.
+		req := func(owner string) driver.Request { return mode.as(request(name, owner, time.Minute)) }
 		blocker := req("holder")
 		blocker.Shared = false
 		l := take(t, d1, blocker)
@@ -80,14 +82,14 @@ func TestACL(t *testing.T) {
 	}
 	denied := func(d driver.Driver, name string) {
 		t.Helper()
-		req := ask(name, "intruder", time.Minute)
+		req := request(name, "intruder", time.Minute)
 		req.NoWait = true
 		if l, err := d.Acquire(t.Context(), req); err == nil || errors.Is(err, driver.ErrHeld) || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Acquire of %q = %v, %v, want what the server says of rights", name, l, err)
 		}
 	}
 	denied(d1, "other")
-	l := take(t, d1, ask("jobs/x", "holder", time.Minute))
+	l := take(t, d1, request("jobs/x", "holder", time.Minute))
 	watch := as("watch")
 	if st := status(t, watch, "jobs/x"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
 		t.Errorf("Status by watch = %+v", st)

@@ -16,45 +16,49 @@ import (
 )
 
 const (
-	// presence is how often a waiter asks again at the least. tradeScript forgets who is silent for three times as long.
-	presence = 5 * time.Second
+	// heartbeatInterval is the longest time between two requests of a waiter. The full script
+	// forgets a waiter that has been silent for three times as long.
+	heartbeatInterval = 5 * time.Second
 
-	// foreignPoll is how often the first in the queue looks whether a stranger has released, who will not tell.
-	foreignPoll = 200 * time.Millisecond
+	// foreignPollInterval is how often the head of the queue polls while a foreign client holds
+	// the lock: such a client does not announce a release.
+	foreignPollInterval = 200 * time.Millisecond
 
-	// outage is how long an acquisition goes on trying while the server does not answer.
-	outage = time.Minute
+	// retryTimeout is how long an acquisition is retried while the server does not answer.
+	retryTimeout = time.Minute
 
-	// hurry is how long it goes on if it must not wait.
-	hurry = time.Second
+	// noWaitRetryTimeout is the same for an acquisition that must not wait.
+	noWaitRetryTimeout = time.Second
 
-	// withdrawal is how long a failed acquisition waits for its request to be taken back. That goes on behind it.
-	withdrawal = driver.CancelTimeout / 2
+	// cleanupTimeout is how long a failed acquisition waits until its request has been
+	// withdrawn. The withdrawal itself goes on in the background.
+	cleanupTimeout = driver.CancelTimeout / 2
 )
 
-// An ask is one acquisition.
-type ask struct {
-	d     *Driver
-	req   driver.Request
-	keys  [4]string
-	slot  uint16
-	id    uint64 // random: who does not know it can send us no hint
-	tries int
-	asked bool           // a try may have reached the store
-	sent  driver.Instant // just before the last try that was answered
+// An attempt is one call of Acquire. Each request that it sends to acquire the lock is a round.
+type attempt struct {
+	d         *Driver
+	req       driver.Request
+	keys      [4]string
+	slot      uint16
+	id        uint64 // random: only those who know it can send us a hint
+	rounds    int
+	maybeSent bool           // a request may have reached the store
+	sent      driver.Instant // just before the last round that was answered
 
-	late <-chan struct{} // tells when the call that was given up is over; nil without one
+	// abandonedDone is signalled when the request that was given up is over. It is nil without one.
+	abandonedDone <-chan struct{}
 
-	heard driver.Instant // when it last asked because of a hint
-	pause time.Duration  // for which it ignores hints from then on
+	hintedAt  driver.Instant // end of the last pause after a hint
+	hintPause time.Duration  // how long to pause after the next hint
 
 	// Guarded by Driver.mu.
-	woken   chan struct{} // of one; nil until it may have to wait
-	wanted  bool          // another process waits for what we are about to learn that we hold
-	doubted bool          // and that may have been broken
+	woken       chan struct{} // capacity 1; nil until the attempt may have to wait
+	wanted      bool          // another process waits; noted before we learn of our grant
+	maybeBroken bool          // likewise: the hold may have been broken
 }
 
-// mode is how the scripts know what is asked for.
+// mode returns the code by which the scripts know the requested kind of lock.
 func mode(req driver.Request) string {
 	switch {
 	case req.Slots > 0:
@@ -65,18 +69,18 @@ func mode(req driver.Request) string {
 	return "x"
 }
 
-func (d *Driver) newAsk(req driver.Request) *ask {
+func (d *Driver) newAttempt(req driver.Request) *attempt {
 	var id [8]byte
 	_, _ = crand.Read(id[:]) // it never fails
-	a := &ask{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: binary.LittleEndian.Uint64(id[:])}
+	a := &attempt{d: d, req: req, keys: keysOf(req.Name), slot: d.slot(req.Name), id: binary.LittleEndian.Uint64(id[:])}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.asks[a.id] = a
+	d.attempts[a.id] = a
 	return a
 }
 
-// listen prepares to be woken.
-func (a *ask) listen() {
+// enableWake makes it possible to wake the attempt.
+func (a *attempt) enableWake() {
 	a.d.mu.Lock()
 	defer a.d.mu.Unlock()
 	if a.woken == nil {
@@ -84,14 +88,15 @@ func (a *ask) listen() {
 	}
 }
 
-// dismiss makes messages for an ask be ignored.
-func (d *Driver) dismiss(a *ask) {
+// removeAttempt makes the driver ignore later messages for a.
+func (d *Driver) removeAttempt(a *attempt) {
 	d.mu.Lock()
-	delete(d.asks, a.id)
+	delete(d.attempts, a.id)
 	d.mu.Unlock()
 }
 
-// millis is millis, remembered for the TTL that was asked for last: most are the same.
+// millis is like the function millis, but caches the text of the last TTL: most TTLs are the
+// same.
 func (d *Driver) millis(ttl time.Duration) string {
 	if last := d.lastTTL.Load(); last != nil && last.ttl == ttl {
 		return last.text
@@ -106,7 +111,8 @@ type ttlText struct {
 	text string
 }
 
-// millis rounds up: the store must not end a lease before its holder does.
+// millis returns d in milliseconds, rounded up: the store must not end a lease before its
+// holder does.
 func millis(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
@@ -122,15 +128,15 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if !d.enter() {
 		return nil, driver.ErrClosed
 	}
-	defer d.working.Done()
-	a := d.newAsk(req)
-	defer d.dismiss(a)
+	defer d.acquisitions.Done()
+	a := d.newAttempt(req)
+	defer d.removeAttempt(a)
 	var sub *subscription
 	if d.contended.has(req.Name) {
-		a.listen()
-		sub = d.listener.ready(a)
+		a.enableWake()
+		sub = d.listener.joinIfConnected(a)
 	}
-	l, err := a.try(ctx, sub != nil)
+	l, err := a.acquireOnce(ctx, sub != nil)
 	if err != nil {
 		l, err = a.wait(ctx, sub, err)
 	} else if sub != nil {
@@ -140,23 +146,24 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err == nil {
 		return l, nil
 	}
-	if a.asked && (a.tries > 1 || isDoubtful(err)) { // an earlier try may have left something
+	if a.maybeSent && (a.rounds > 1 || needsCleanup(err)) { // a round may have left something
 		a.withdraw()
 	}
 	return nil, err
 }
 
-// names are the locks for which others were seen to contend: a request for one of them takes a place in the queue at once. They are a
-// hint, which saves a round trip.
-type names struct {
+// A nameSet has the names of locks that other processes were seen to contend for. A request for
+// one of them enters the queue at once, which saves a round trip. The set decides nothing: it
+// may be wrong.
+type nameSet struct {
 	mu  sync.Mutex
 	set map[string]struct{}
 }
 
-// maxNames bounds the memory that they take. Past it all are forgotten.
+// maxNames bounds the memory of a nameSet. A set that is full is emptied.
 const maxNames = 1 << 12
 
-func (n *names) add(name string) {
+func (n *nameSet) add(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.set == nil || len(n.set) >= maxNames {
@@ -165,87 +172,90 @@ func (n *names) add(name string) {
 	n.set[name] = struct{}{}
 }
 
-func (n *names) has(name string) bool {
+func (n *nameSet) has(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, ok := n.set[name]
 	return ok
 }
 
-func (n *names) remove(name string) {
+func (n *nameSet) remove(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.set, name)
 }
 
-// isDoubtful reports whether something of a request may have stayed behind in the store.
-func isDoubtful(err error) bool {
+// needsCleanup reports whether the store may still have something of a request that failed with
+// err.
+func needsCleanup(err error) bool {
 	var grace *GraceError
 	return !errors.Is(err, driver.ErrHeld) && !errors.As(err, &grace) && !errors.Is(err, driver.ErrKind)
 }
 
-// blockOf is how many tokens to reserve: what was asked for, but not so many that tokens outgrow what Lua counts exactly.
-func blockOf(req driver.Request) int { return min(max(req.Tokens, 1), 1<<20) }
+// tokenBlockSize returns how many tokens to reserve: as many as were requested, but not so many
+// that tokens outgrow the integers that Lua represents exactly.
+func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), 1<<20) }
 
-// try asks once, in the cheapest way or, with queue, such that a place is taken if the lock is held.
-func (a *ask) try(ctx context.Context, queue bool) (*lease, error) {
-	a.tries++
-	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(blockOf(a.req))
-	request := a.describe(m, ttl)
-	o := a.d.sender.order()
-	defer a.d.sender.recycle(o)
-	o.keys, o.ttl = &a.keys, a.req.TTL
+// acquireOnce runs one round. With queue set, the request enters the queue if the lock is held;
+// otherwise it takes the cheapest way.
+func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
+	a.rounds++
+	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
+	request := a.encode(m, ttl)
+	cmd := a.d.sender.newCommand()
+	defer a.d.sender.recycle(cmd)
+	cmd.keys, cmd.ttl = &a.keys, a.req.TTL
 	if !queue && m == "x" && !a.d.isLong(a.req.TTL) {
-		o.code, o.n, o.args = "a", 4, [6]string{a.req.Owner, ttl, tokens, request}
-		if err := a.send(ctx, o); err != nil {
+		cmd.code, cmd.nargs, cmd.args = "a", 4, [6]string{a.req.Owner, ttl, tokens, request}
+		if err := a.send(ctx, cmd); err != nil {
 			return nil, err
 		}
-		if o.answer != "?" {
-			return a.read(ctx, o.answer)
+		if cmd.answer != "?" {
+			return a.parseAnswer(ctx, cmd.answer)
 		}
 		if !a.req.NoWait {
-			return nil, &HeldError{} // to be asked for with a place in the queue
+			return nil, &HeldError{} // wait sends it again with queue set
 		}
 	}
 	waits := "0"
 	if queue {
 		waits = "1"
 	}
-	o.code, o.n, o.args = "A", 6, [6]string{a.req.Owner, m, ttl, tokens, waits, request}
-	if err := a.send(ctx, o); err != nil {
+	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, m, ttl, tokens, waits, request}
+	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
 	}
-	return a.read(ctx, o.answer)
+	return a.parseAnswer(ctx, cmd.answer)
 }
 
-func (a *ask) send(ctx context.Context, o *order) error {
-	began := time.Now()
-	err := a.d.sender.do(ctx, a.slot, o)
+func (a *attempt) send(ctx context.Context, cmd *command) error {
+	start := time.Now()
+	err := a.d.sender.send(ctx, a.slot, cmd)
 	if err == nil {
-		a.sent = o.sent
+		a.sent = cmd.sent
 	}
-	a.asked = a.asked || !o.unsent
-	if o.lost {
-		a.late = o.done
-		if waited := time.Since(began); waited > patience {
-			return &silentError{waited, err}
+	a.maybeSent = a.maybeSent || !cmd.unsent
+	if cmd.abandoned {
+		a.abandonedDone = cmd.done
+		if waited := time.Since(start); waited > directTimeout {
+			return &unansweredError{waited, err}
 		}
 	}
 	return err
 }
 
-// read makes a lease or an error of an answer of the script.
-func (a *ask) read(ctx context.Context, answer string) (*lease, error) {
+// parseAnswer turns an answer of the script into a lease or an error.
+func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
 	switch word {
 	case "g":
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return a.granted(rest)
+		return a.newLease(rest)
 	case "q":
 		left, place, _ := strings.Cut(rest, " ")
-		return nil, &queued{left: parseMillis(left), place: place}
+		return nil, &queuedError{left: parseMillis(left), place: place}
 	case "h":
 		return nil, &HeldError{Left: parseMillis(rest)}
 	case "e":
@@ -253,7 +263,7 @@ func (a *ask) read(ctx context.Context, answer string) (*lease, error) {
 	case "k":
 		return nil, fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, rest, kindName(a.req))
 	}
-	return nil, answeredf("the script answered %q", answer)
+	return nil, badAnswerf("the script answered %q", answer)
 }
 
 func kindName(req driver.Request) string {
@@ -271,45 +281,46 @@ func parseMillis(s string) time.Duration {
 	return time.Duration(min(ms, maxTTL.Milliseconds())) * time.Millisecond
 }
 
-// queued is the answer to a request that has a place in the queue.
-type queued struct {
+// A queuedError is the answer to a request that has a place in the queue.
+type queuedError struct {
 	left  time.Duration
-	place string // "0", "1" for the first, "2" for the first behind a stranger
+	place string // "1" at the head of the queue, "2" there behind a foreign client, else "0"
 }
 
-func (*queued) Error() string { return "queued" }
+func (*queuedError) Error() string { return "queued" }
 
-// sleep is how long a waiter may wait for a message. Hints only shorten it.
-func (q *queued) sleep() time.Duration {
+// maxSleep returns how long a waiter may sleep until it sends again. Hints only shorten that.
+func (q *queuedError) maxSleep() time.Duration {
 	after := max(q.left, 0) + time.Millisecond
 	switch {
-	case q.place == "2" && (q.left < 0 || after > foreignPoll):
-		after = foreignPoll - rand.N(foreignPoll/4)
-	case q.left < 0: // without an end, or with one that grace puts off
-		after = presence
-	case q.place == "0": // if the first does not take what has ended, somebody must
+	case q.place == "2" && (q.left < 0 || after > foreignPollInterval):
+		after = foreignPollInterval - rand.N(foreignPollInterval/4)
+	case q.left < 0: // without an end, or with one that the grace period postpones
+		after = heartbeatInterval
+	case q.place == "0": // if the head of the queue does not take an expired lock, we must
 		after += 50*time.Millisecond + rand.N(50*time.Millisecond)
 	}
-	return min(after, presence)
+	return min(after, heartbeatInterval)
 }
 
-// wait asks until the lock is granted, ctx is done, or there is no hope. err is the answer to the first try.
-func (a *ask) wait(ctx context.Context, sub *subscription, err error) (*lease, error) {
+// wait sends requests until the lock is granted, ctx is done, or retrying is pointless. Err is
+// the error of the first round.
+func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*lease, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
+	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
 	defer func() { a.d.listener.leave(sub) }()
-	a.listen()
-	var trouble backoff
-	last := err // what was known of the store before the wait ended
+	a.enableWake()
+	var retries backoff
+	last := err // the state of the store before the wait ended
 	for {
 		if ctx.Err() != nil {
-			return nil, ended(ctx, err, last)
+			return nil, waitError(ctx, err, last)
 		}
 		last = err
-		pause, hope := a.rest(err, &trouble)
-		if !hope {
-			return nil, unavailable(err)
+		pause, retry := a.nextPause(err, &retries)
+		if !retry {
+			return nil, asUnavailable(err)
 		}
 		if sub == nil && pause == 0 && !a.req.NoWait {
 			if sub, err = a.d.listener.join(ctx, a); err != nil {
@@ -319,126 +330,131 @@ func (a *ask) wait(ctx context.Context, sub *subscription, err error) (*lease, e
 		a.sleep(ctx, pause)
 		if ctx.Err() == nil {
 			var l *lease
-			if l, err = a.try(ctx, sub != nil); err == nil {
+			if l, err = a.acquireOnce(ctx, sub != nil); err == nil {
 				return l, nil
 			}
 		}
 	}
 }
 
-// ended is the error of an acquisition whose context is done. If the store was out of reach, or granted nothing to anybody, it says so as
-// well. Err is that of the last try, which may only say that the context is done; then last is that of the one before.
-func ended(ctx context.Context, err, last error) error {
+// waitError returns the error of an acquisition whose context is done. If the store was
+// unavailable, the error says so as well. Err is that of the last round, and may only say that
+// the context is done; then last, the error of the round before it, counts.
+func waitError(ctx context.Context, err, last error) error {
 	cause := context.Cause(ctx)
-	var silent *silentError
-	if errors.As(err, &silent) {
+	var unanswered *unansweredError
+	if errors.As(err, &unanswered) {
 		return err
 	}
 	if err == cause { //nolint:errorlint // it says nothing else
 		err = last
 	}
-	if err = unavailable(err); errors.Is(err, driver.ErrUnavailable) {
+	if err = asUnavailable(err); errors.Is(err, driver.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return cause
 }
 
-// A silentError is that of a call which was not answered for long before the caller's context was done.
-type silentError struct {
+// An unansweredError is the error of a call that had been unanswered for long when the caller's
+// context ended.
+type unansweredError struct {
 	waited time.Duration
 	cause  error
 }
 
-func (e *silentError) Error() string {
+func (e *unansweredError) Error() string {
 	return fmt.Sprintf("%v: no answer within %v: %v", driver.ErrUnavailable, e.waited.Round(time.Millisecond), e.cause)
 }
 
-func (e *silentError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
+func (e *unansweredError) Unwrap() []error { return []error{driver.ErrUnavailable, e.cause} }
 
-// rest returns how long to sleep after a try that ended with err, and whether to try again at all.
-func (a *ask) rest(err error, trouble *backoff) (pause time.Duration, hope bool) {
-	var place *queued
+// nextPause returns how long to sleep after a round that ended with err, and whether to retry
+// at all.
+func (a *attempt) nextPause(err error, retries *backoff) (pause time.Duration, retry bool) {
+	var queued *queuedError
 	var grace *GraceError
 	switch {
-	case errors.As(err, &place):
-		*trouble = backoff{}
+	case errors.As(err, &queued):
+		*retries = backoff{}
 		a.d.contended.add(a.req.Name)
-		return place.sleep(), true
+		return queued.maxSleep(), true
 	case errors.As(err, &grace):
-		*trouble = backoff{}
-		return min(grace.Left+time.Millisecond, presence), !a.req.NoWait
+		*retries = backoff{}
+		return min(grace.Left+time.Millisecond, heartbeatInterval), !a.req.NoWait
 	case errors.Is(err, driver.ErrHeld):
-		*trouble = backoff{}
+		*retries = backoff{}
 		return 0, !a.req.NoWait
 	case errors.Is(err, driver.ErrKind) || !isTransient(err):
 		return 0, false
 	}
-	return trouble.next(a.req.NoWait)
+	return retries.next(a.req.NoWait)
 }
 
-// sleep waits until it is time to ask again, or for a hint. After each hint it waits a little, and longer each time: most waits end with
-// the first one, and whoever sends many must not make us ask as often.
-func (a *ask) sleep(ctx context.Context, d time.Duration) {
+// sleep waits for d, or until a hint arrives. After a hint it waits a little more, and longer
+// after each one: the first hint ends most waits, and a flood of hints must not cause as many
+// requests.
+func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		a.pause = 0
+		a.hintPause = 0
 		return
 	case <-ctx.Done():
 		return
 	case <-a.woken:
 	}
-	timer.Reset(max(0, a.heard.Add(a.pause).Left(driver.Now())))
+	timer.Reset(max(0, a.hintedAt.Add(a.hintPause).Left(driver.Now())))
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	a.heard, a.pause = driver.Now(), min(max(2*a.pause, minHintPause), maxHintPause)
+	a.hintedAt, a.hintPause = driver.Now(), min(max(2*a.hintPause, minHintPause), maxHintPause)
 }
 
-// backoff spaces the tries while the server does not answer.
+// backoff spaces the retries while the server does not answer.
 type backoff struct {
 	since time.Time
 	pause time.Duration
 }
 
-// next returns the pause before the next try, and whether there should be one.
+// next returns the pause before the next retry, and whether there should be one.
 func (b *backoff) next(noWait bool) (time.Duration, bool) {
 	if b.pause == 0 {
 		b.since, b.pause = time.Now(), time.Millisecond
-		return 1, true // at once, nearly: a connection that died is soon replaced
+		return 1, true // almost at once: a broken connection is soon replaced
 	}
-	limit := outage
+	limit := retryTimeout
 	if noWait {
-		limit = hurry
+		limit = noWaitRetryTimeout
 	}
 	b.pause = min(2*b.pause, 500*time.Millisecond)
 	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
 }
 
-// withdraw takes back what was asked for, granted in the meantime or not. It waits for the answer only for a while: what a dead store
-// keeps from being withdrawn lapses within one TTL.
-func (a *ask) withdraw() {
+// withdraw removes from the store whatever the attempt has left there: a place in the queue, or
+// a grant. It waits no longer than cleanupTimeout for the answer. What can't be withdrawn from
+// a dead store expires within one TTL.
+func (a *attempt) withdraw() {
 	d := a.d
-	ctx, cancel := context.WithTimeout(context.Background(), min(max(a.req.TTL, time.Second), outage))
+	ctx, cancel := context.WithTimeout(context.Background(), min(max(a.req.TTL, time.Second), retryTimeout))
 	done := make(chan struct{})
-	d.working.Add(1) // our caller has entered, so Close waits for more than nothing
+	d.acquisitions.Add(1) // Acquire has called enter, so the count is not zero
 	go func() {
-		defer d.working.Done()
+		defer d.acquisitions.Done()
 		defer close(done)
 		defer cancel()
-		if a.late != nil { // or what is to be withdrawn could come after its withdrawal
+		if a.abandonedDone != nil { // otherwise the withdrawal could overtake the request
 			select {
-			case <-a.late:
+			case <-a.abandonedDone:
 			case <-ctx.Done():
 			}
 		}
-		_, _ = d.insist(ctx, a.slot, &order{keys: &a.keys, code: "w", n: 3, args: [6]string{
+		_, _ = d.sendUntilAnswered(ctx, a.slot, &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
 			a.req.Owner, d.listener.process, strconv.FormatUint(a.id, 10),
 		}})
 	}()
-	timer := time.NewTimer(withdrawal)
+	timer := time.NewTimer(cleanupTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -446,21 +462,22 @@ func (a *ask) withdraw() {
 	}
 }
 
-// insist sends an order until it is answered. An answer that there is no such hold is "!" if an earlier try went unanswered, which may
-// have ended it.
-func (d *Driver) insist(ctx context.Context, slot uint16, o *order) (answer string, err error) {
-	var trouble backoff
+// sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout is
+// over. If the answer is that there is no such hold, but an earlier try went unanswered and may
+// have ended the hold, it returns "!".
+func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
+	var retries backoff
 	for {
-		if answer, err = d.sender.send(ctx, slot, o); err == nil {
-			if o.doubt && answer == "l" {
+		if answer, err = d.sender.sendCopy(ctx, slot, cmd); err == nil {
+			if cmd.maybeServed && answer == "l" {
 				return "!", nil
 			}
 			return answer, nil
 		}
-		var answered *ReplyError
-		o.doubt = o.doubt || !errors.As(err, &answered)
-		pause, hope := trouble.next(false)
-		if !isTransient(err) || !hope {
+		var replyErr *ReplyError
+		cmd.maybeServed = cmd.maybeServed || !errors.As(err, &replyErr)
+		pause, retry := retries.next(false)
+		if !isTransient(err) || !retry {
 			return "", err
 		}
 		timer := time.NewTimer(pause)

@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// idOf returns the id of a waiter's request, as somebody reads it who may read the store.
+// idOf returns the id of a waiter's request, as read by somebody who may read the store.
 func idOf(t *testing.T, n *redistest.Node, name, owner string) string {
 	t.Helper()
 	text, _ := n.Must("HGET", "snib.w:{"+name+"}", owner).(string)
@@ -24,7 +24,7 @@ func idOf(t *testing.T, n *redistest.Node, name, owner string) string {
 	return r.ID
 }
 
-// channels returns the channels that are listened to, as anybody finds them out.
+// channels returns the channels with subscribers, as anybody can find them out.
 func channels(t *testing.T, n *redistest.Node) []string {
 	t.Helper()
 	var all []string
@@ -38,14 +38,14 @@ func channels(t *testing.T, n *redistest.Node) []string {
 	return all
 }
 
-// TestForgedGrants publishes grants to a waiter: by somebody who may only publish, and so has to guess the waiter's id, and by
-// one who has read it. No message grants anything.
+// TestForgedGrants publishes grants to a waiter: from a sender that may only publish, and so
+// has to guess the waiter's id, and from one that has read it. No message grants anything.
 func TestForgedGrants(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l, told := jobtest.AcquireTold(t, d1, ask("job", "holder", time.Minute))
-	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	l, lost := jobtest.AcquireTold(t, d1, request("job", "holder", time.Minute))
+	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
 	var holder struct{ ID string }
 	record, _ := node.Must("GET", "snib.r:{job}").(string)
 	if err := json.Unmarshal([]byte(record), &holder); err != nil {
@@ -81,7 +81,7 @@ func TestForgedGrants(t *testing.T) {
 	time.Sleep(200 * time.Millisecond) // in which the waiter reads what was published last
 	pending(t, waiter, "the waiter", "after messages that nobody of ours has sent")
 	select {
-	case err := <-told:
+	case err := <-lost:
 		t.Errorf("the holder was told %v, and holds", err)
 	default:
 	}
@@ -97,14 +97,14 @@ func TestForgedGrants(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestFloodOfMessages sends messages to a waiter and a holder as fast as it can, with their true ids. They cost a few calls of the
-// store, and not one each.
+// TestFloodOfMessages sends messages to a waiter and a holder as fast as it can, with their
+// true ids. They cost a few calls to the store, and not one each.
 func TestFloodOfMessages(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d1, ask("job", "holder", time.Minute))
-	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	l := take(t, d1, request("job", "holder", time.Minute))
+	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
 	record, _ := node.Must("GET", "snib.r:{job}").(string)
 	var r struct{ ID string }
 	if err := json.Unmarshal([]byte(record), &r); err != nil {
@@ -140,7 +140,7 @@ func TestFloodOfMessages(t *testing.T) {
 	free(t, next)
 }
 
-// flood returns whom the i-th message is for, by its id, and what it says.
+// flood returns the id that the i-th message is for, and the word that it says.
 func flood(i int, waiter, holder string) (id, word string) {
 	if i%2 == 0 {
 		return waiter, "k"

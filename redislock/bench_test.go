@@ -12,7 +12,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// BenchmarkCycle takes and releases through the core: one goroutine, and many on names of their own.
+// BenchmarkCycle acquires and releases through the core: in one goroutine, and in many, each
+// with a name of its own.
 func BenchmarkCycle(b *testing.B) {
 	d := open(b, at(used(b, redistest.Single(b, redistest.Password(password))).Addr()))
 	l, err := snib.New(d)

@@ -9,46 +9,48 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// After hints that changed nothing the store is asked ever more seldom, so that a flood of messages is none of calls.
+// After hints that turned out to change nothing, the driver verifies less and less often, so
+// that a flood of messages does not become a flood of calls.
 const (
 	minHintPause = 5 * time.Millisecond
 	maxHintPause = 500 * time.Millisecond
 )
 
-// doubt has the store asked soon whether a lease still exists. It is called with Driver.mu held.
-func (d *Driver) doubt(l *lease) {
-	if d.doubted == nil {
-		d.doubted = make(map[*lease]struct{})
+// verifyLater makes the driver ask the store soon whether a lease still exists. The caller
+// holds Driver.mu.
+func (d *Driver) verifyLater(l *lease) {
+	if d.toVerify == nil {
+		d.toVerify = make(map[*lease]struct{})
 	}
-	d.doubted[l] = struct{}{}
-	if !d.checking && d.life.Err() == nil {
-		d.checking = true
-		go d.check()
+	d.toVerify[l] = struct{}{}
+	if !d.verifying && d.ctx.Err() == nil {
+		d.verifying = true
+		go d.verifyLoop()
 	}
 }
 
-// check asks the store about the leases that are in doubt until there are none.
-func (d *Driver) check() {
+// verifyLoop verifies the leases in toVerify until there are none.
+func (d *Driver) verifyLoop() {
 	for pause := minHintPause; ; pause = min(2*pause, maxHintPause) {
 		d.mu.Lock()
 		bySlot := make(map[uint16][]*lease)
-		for l := range d.doubted {
+		for l := range d.toVerify {
 			if d.leases[l.id] == l {
 				bySlot[l.slot] = append(bySlot[l.slot], l)
 			}
 		}
-		clear(d.doubted)
-		d.checking = len(bySlot) > 0 && d.life.Err() == nil
-		more := d.checking
+		clear(d.toVerify)
+		d.verifying = len(bySlot) > 0 && d.ctx.Err() == nil
+		more := d.verifying
 		d.mu.Unlock()
 		if !more {
 			return
 		}
 		for slot, all := range bySlot {
 			for len(all) > 0 {
-				batch := all[:min(len(all), maxOrders)]
+				batch := all[:min(len(all), maxBatch)]
 				all = all[len(batch):]
-				if d.examine(slot, batch) {
+				if d.verify(slot, batch) {
 					pause = minHintPause
 				}
 			}
@@ -56,37 +58,38 @@ func (d *Driver) check() {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-		case <-d.life.Done():
+		case <-d.ctx.Done():
 			timer.Stop()
 		}
 	}
 }
 
-// examine asks the store about leases of one slot, tells the holders of those that have ended, and reports whether there were any. Those
-// of which it learns nothing stay in doubt.
-func (d *Driver) examine(slot uint16, leases []*lease) (ended bool) {
-	ctx, cancel := context.WithTimeout(d.life, maxCall)
+// verify asks the store whether leases of one slot still exist. It tells the holders of those
+// that have ended, and reports whether there were any. Leases that it learns nothing about stay
+// in toVerify.
+func (d *Driver) verify(slot uint16, leases []*lease) (ended bool) {
+	ctx, cancel := context.WithTimeout(d.ctx, batchTimeout)
 	defer cancel()
-	orders := make([]*order, len(leases))
+	commands := make([]*command, len(leases))
 	for i, l := range leases {
-		orders[i] = &order{keys: &l.keys, code: "c", n: 3, args: [6]string{
+		commands[i] = &command{keys: &l.keys, code: "c", nargs: 3, args: [6]string{
 			l.req.Owner, strconv.FormatUint(l.grant.Token, 10), d.listener.channel(slot),
 		}}
 	}
-	d.sender.call(ctx, &line{slot: slot}, &flight{orders: orders})
+	d.sender.sendBatch(ctx, &slotQueue{slot: slot}, &batch{commands: commands})
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, l := range leases {
-		switch o := orders[i]; {
-		case d.leases[l.id] != l: // released, or known to be over
-		case o.err != nil:
-			var answered *ReplyError
-			if !errors.As(o.err, &answered) || isTransient(o.err) {
-				d.doubted[l] = struct{}{}
+		switch cmd := commands[i]; {
+		case d.leases[l.id] != l: // released, or known to have ended
+		case cmd.err != nil:
+			var replyErr *ReplyError
+			if !errors.As(cmd.err, &replyErr) || isTransient(cmd.err) {
+				d.toVerify[l] = struct{}{}
 			}
-		case o.answer == "w":
-			l.tell()
-		case o.answer == "l":
+		case cmd.answer == "w":
+			l.markWanted()
+		case cmd.answer == "l":
 			ended = true
 			delete(d.leases, l.id)
 			if l.req.OnLost != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// ttl is the suite's TTL: long against a round trip, also on a busy machine.
+// ttl is the suite's TTL: long compared with a round trip, even on a busy machine.
 const ttl = 300 * time.Millisecond
 
-// floor is the least grace in tests: short, and yet no shorter than the TTLs of most.
+// floor is the minimum grace period in tests: short, but no shorter than most tests' TTLs.
 const floor = 2 * time.Second
 
 const password = "correct-horse"
@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, harness(at(node.Addr())))
 }
 
-// TestConformanceSevered runs the suite on drivers each of which has a way to the server of its own, which can be cut.
+// TestConformanceSevered runs the suite on drivers that each have their own path to the server,
+// which can be cut.
 func TestConformanceSevered(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	h := harness(at(node.Addr()))
@@ -68,7 +69,7 @@ func TestConformanceCluster(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// usedCluster is used for all slots of a Cluster.
+// usedCluster is like used, for all slots of a Cluster.
 func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption) {
 	t.Helper()
 	client, err := rueidis.NewClient(o)
@@ -93,7 +94,8 @@ func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption
 	}
 }
 
-// used makes a server one that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
+// used makes a server look as if it had kept locks for a long time. Otherwise it would grant
+// nothing until it is older than the TTL.
 func used(t testing.TB, n *redistest.Node) *redistest.Node {
 	t.Helper()
 	n.Must("HSET", "snib.m", "r", runID(n), "c", 0, "x", 0)
@@ -123,7 +125,7 @@ func at(addr string) rueidis.ClientOption {
 func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
 	var d *redislock.Driver
-	livetest.Await(t, "driver", func() (err error) { // a busy machine may not answer within its timeout
+	livetest.Await(t, "driver", func() (err error) { // a busy machine may be too late
 		d, err = redislock.Open(o, append([]redislock.Option{redislock.GraceFloor(floor), redislock.AllowSplitBrain()}, opts...)...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Open = %v", err)
@@ -134,7 +136,8 @@ func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redis
 	return d
 }
 
-// hold acquires and renews by way of connections that kill cuts: what is left when a process is killed.
+// hold acquires and renews through connections that kill cuts, leaving what a killed process
+// leaves.
 func hold(t *testing.T, o rueidis.ClientOption, req driver.Request) (kill func()) {
 	t.Helper()
 	p := livetest.NewProxy(t, o.InitAddress[0])

@@ -16,35 +16,40 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A Conn is what the driver needs of a client of Redis. [New] and [Open] make one of rueidis; package redislock/goredis makes one of go-redis.
-// It is safe for concurrent use.
+// A Conn is what the driver needs from a Redis client. [New] and [Open] make one from a rueidis
+// client, and package redislock/goredis makes one from a go-redis client. It is safe for
+// concurrent use.
 //
-// A Conn repeats a call only if the server has refused it unseen, as with MOVED or NOSCRIPT, and leaves it to the driver to ask again
-// when an answer is lost: only the driver knows that its scripts bear it.
+// A Conn repeats a call only if the server has rejected it without running it, as with MOVED or
+// NOSCRIPT. When an answer is lost it leaves the retry to the driver: only the driver knows
+// that its scripts tolerate that.
 type Conn interface {
-	// Eval runs scripts, in one pipeline for each server, and returns as many replies. All keys of a call lie in one slot; calls
-	// for one slot run in order. It should return when ctx is done. It keeps nothing of calls.
+	// Eval runs scripts, in one pipeline for each server, and returns one reply for each call.
+	// All keys of a call lie in one slot. Calls for one slot run in order. Eval should return
+	// when ctx is done. It must not retain calls.
 	Eval(ctx context.Context, calls ...Call) []Reply
 
-	// Subscribe listens to a channel until ctx is done or the connection is lost, and says why. It calls ready once the server has
-	// confirmed the subscription, and message with each payload, in order and not at the same time. Sharded asks for
-	// SSUBSCRIBE.
+	// Subscribe listens to a channel until ctx is done or the connection is lost, and returns
+	// the reason. It calls ready once the server has confirmed the subscription, and message
+	// with each payload, in order and never concurrently. If sharded is set it uses SSUBSCRIBE.
 	Subscribe(ctx context.Context, channel string, sharded bool, ready func(), message func(payload string)) error
 
-	// Masters returns the servers that may be written to: one, or each of a Cluster's.
+	// Masters returns the servers that accept writes: one, or every master of a Cluster.
 	Masters(ctx context.Context) ([]Node, error)
 
-	// IsCluster reports whether the client speaks to a Cluster, and IsSentinel whether it asks Sentinels for the master.
+	// IsCluster reports whether the client talks to a Cluster. IsSentinel reports whether it
+	// asks Sentinels for the master.
 	IsCluster() bool
 	IsSentinel() bool
 
-	// Close frees what belongs to the Conn, and not a client that it was made from.
+	// Close frees what belongs to the Conn, but not the client that it was made from.
 	Close()
 }
 
 // A Node is one server.
 type Node interface {
-	// Do sends one command and returns the reply as string, int64, nil, []any of these, or map[string]any.
+	// Do sends one command and returns the reply as string, int64, nil, []any of these, or
+	// map[string]any.
 	Do(ctx context.Context, command ...string) (any, error)
 }
 
@@ -54,7 +59,7 @@ type Call struct {
 	Keys, Args []string
 }
 
-// A Reply is what a run of a script returned: an array of strings.
+// A Reply is the result of one run of a script: an array of strings, or an error.
 type Reply struct {
 	Lines []string
 	Err   error
@@ -71,26 +76,28 @@ func newScript(text string) *Script {
 	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// refusals are the errors with which a server says that it could not do anything for the moment.
-var refusals = [...]string{
+// transientCodes are the codes of errors by which a server says that it can't serve a call at
+// the moment.
+var transientCodes = [...]string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED", "NOSCRIPT", "OOM",
 }
 
-// refusalTexts are parts of such errors that have no code of their own: too many connections, and a script whose keys are on their way to
-// another node.
-var refusalTexts = [...]string{tooManyClients, "non local key"}
+// transientTexts are parts of transient errors that have no code of their own: too many
+// connections, and a script whose keys are moving to another node.
+var transientTexts = [...]string{tooManyClients, "non local key"}
 
-// tooManyClients is how a server refuses a connection because of its maxclients.
+// tooManyClients is in the error of a server that has reached its maxclients.
 const tooManyClients = "max number of clients reached"
 
-// refusal returns the code of an error reply that is a passing one, or "". Before Redis 7 it stands within the text of a script's error.
-func refusal(text string) string {
-	for _, code := range refusals {
+// transientCode returns the code of an error reply that is transient, or "". Before Redis 7 the
+// code stands within the text of a script's error.
+func transientCode(text string) string {
+	for _, code := range transientCodes {
 		if strings.HasPrefix(text, code+" ") || text == code || strings.Contains(text, "-"+code+" ") {
 			return code
 		}
 	}
-	for _, part := range refusalTexts {
+	for _, part := range transientTexts {
 		if strings.Contains(text, part) {
 			return part
 		}
@@ -98,39 +105,42 @@ func refusal(text string) string {
 	return ""
 }
 
-// A ReplyError is an error that the server answered. What a [Conn] returns of other types means that there was no answer.
+// A ReplyError is an error reply of the server. An error of another type that a [Conn] returns
+// means that there was no answer.
 type ReplyError struct{ Text string }
 
-// Error is the text, without what says in which script of ours the server met the error.
+// Error returns the text, without the part that says in which script the error occurred.
 func (e *ReplyError) Error() string {
-	if refusal(e.Text) == "OOM" {
+	if transientCode(e.Text) == "OOM" {
 		return "OOM: the server's memory is full (maxmemory)"
 	}
 	text, _, _ := strings.Cut(e.Text, " script: ")
 	return text
 }
 
-// isTransient reports whether asking again may help: the call was not answered, or the server was not ready.
+// isTransient reports whether a retry may succeed: the call was not answered, or the server was
+// not ready.
 func isTransient(err error) bool {
-	var answered *ReplyError
+	var replyErr *ReplyError
 	switch {
-	case errors.As(err, &answered):
-		return refusal(answered.Text) != ""
+	case errors.As(err, &replyErr):
+		return transientCode(replyErr.Text) != ""
 	case errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind), errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
 		return false
 	}
 	return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.As(err, new(*badAnswer))
 }
 
-// isMoving reports whether a server could not serve a call because some of its keys, and not all, are at another node by now.
+// isMoving reports whether a server could not serve a call because some, but not all, of its
+// keys have moved to another node.
 func isMoving(err error) bool {
-	var answered *ReplyError
-	return errors.As(err, &answered) && slices.Contains([]string{"TRYAGAIN", "ASK", "non local key"}, refusal(answered.Text))
+	var replyErr *ReplyError
+	return errors.As(err, &replyErr) && slices.Contains([]string{"TRYAGAIN", "ASK", "non local key"}, transientCode(replyErr.Text))
 }
 
-// unavailable makes an error match [driver.ErrUnavailable] if another try may not see it.
-func unavailable(err error) error {
-	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(*queued)) || !isTransient(err) {
+// asUnavailable makes a transient error match [driver.ErrUnavailable].
+func asUnavailable(err error) error {
+	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(*queuedError)) || !isTransient(err) {
 		return err
 	}
 	if isFull(err) {
@@ -139,47 +149,49 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 }
 
-// isFull reports whether a server refused a connection because it has too many.
+// isFull reports whether a server rejected a connection because it has too many.
 func isFull(err error) bool {
-	var answered *ReplyError
-	return errors.As(err, &answered) && refusal(answered.Text) == tooManyClients
+	var replyErr *ReplyError
+	return errors.As(err, &replyErr) && transientCode(replyErr.Text) == tooManyClients
 }
 
-// outOfReach is unavailable for the first contact, when it is not known yet that there is a server of ours at all. A server that hangs up
-// may have too many clients, or want TLS: nobody can tell.
-func outOfReach(err error) error {
+// connectError is asUnavailable for the first contact, when it is not yet known whether the
+// server is usable at all. A server that hangs up may have too many clients, or expect TLS: the
+// client can't tell.
+func connectError(err error) error {
 	var timeout net.Error
 	var unknown *net.DNSError
 	switch {
 	case errors.As(err, new(*ReplyError)):
 		if isTransient(err) {
-			return &unreachable{err}
+			return &unreachableError{err}
 		}
 	case errors.As(err, &unknown) && unknown.IsNotFound:
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
 		errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout():
-		return &unreachable{err}
+		return &unreachableError{err}
 	}
 	return err
 }
 
-// unreachable matches [driver.ErrUnavailable], and says only what it wraps: where there is no driver yet there is no lock that is withheld.
-type unreachable struct{ cause error }
+// An unreachableError matches [driver.ErrUnavailable] and has the text of its cause alone:
+// without a driver there is no lock that could be unavailable.
+type unreachableError struct{ cause error }
 
-func (e *unreachable) Error() string { return e.cause.Error() }
+func (e *unreachableError) Error() string { return e.cause.Error() }
 
-func (e *unreachable) Unwrap() []error {
+func (e *unreachableError) Unwrap() []error {
 	if isFull(e.cause) {
 		return []error{driver.ErrUnavailable, driver.ErrFull, e.cause}
 	}
 	return []error{driver.ErrUnavailable, e.cause}
 }
 
-// A badAnswer is one that no script of ours gives.
+// A badAnswer is an answer that none of our scripts gives.
 type badAnswer struct{ text string }
 
 func (e *badAnswer) Error() string { return e.text }
 
-func answeredf(format string, args ...any) error { return &badAnswer{fmt.Sprintf(format, args...)} }
+func badAnswerf(format string, args ...any) error { return &badAnswer{fmt.Sprintf(format, args...)} }

@@ -12,10 +12,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Forget ends the grace after a restart or a failover, on all servers: they are taken to know all leases. It is for an operator who knows that
-// nobody holds a lock that was forgotten; else two may hold it. In a Cluster it writes to each of the 16,384 slots.
+// Forget ends the grace period after a restart or a failover on all servers: they are assumed
+// to know all leases. It is for an operator who knows that nobody holds a lock that the servers
+// forgot; otherwise two processes may hold it. In a Cluster it writes to each of the 16,384
+// slots.
 func (d *Driver) Forget(ctx context.Context) error {
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
 	all := []uint16{0}
@@ -25,12 +27,12 @@ func (d *Driver) Forget(ctx context.Context) error {
 		}
 	}
 	var failed []error
-	for batch := range slices.Chunk(all, maxOrders) {
+	for batch := range slices.Chunk(all, maxBatch) {
 		calls := make([]Call, len(batch))
 		for i, slot := range batch {
-			calls[i] = Call{Script: d.forgetter, Keys: []string{d.sender.meta(slot), d.sender.long(slot)}}
+			calls[i] = Call{Script: d.forgetScript, Keys: []string{d.sender.metaKey(slot), d.sender.longLeasesKey(slot)}}
 		}
-		for i, r := range d.ask(ctx, calls...) {
+		for i, r := range d.eval(ctx, calls...) {
 			if r.Err != nil {
 				failed = append(failed, fmt.Errorf("%s: %w", calls[i].Keys[0], r.Err))
 			}
@@ -42,11 +44,12 @@ func (d *Driver) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Grace returns for how long the store would grant nothing if it restarted now with its memory, and 0 without failover-grace. In a Cluster
-// that is the least time; a slot in which long leases live may take longer.
+// Grace returns how long the store would grant nothing if it restarted now and kept its memory.
+// It is 0 without failover-grace. In a Cluster it is the minimum: a slot with long leases may
+// take longer.
 func (d *Driver) Grace(ctx context.Context) (time.Duration, error) {
 	switch {
-	case d.life.Err() != nil:
+	case d.ctx.Err() != nil:
 		return 0, driver.ErrClosed
 	case !d.conf.grace:
 		return 0, nil
@@ -63,7 +66,7 @@ func (d *Driver) Grace(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return 0, err
 		}
-		reply, err := m.Do(ctx, "ZRANGEBYSCORE", d.sender.long(0), strconv.FormatInt(now.UnixMicro(), 10), "+inf")
+		reply, err := m.Do(ctx, "ZRANGEBYSCORE", d.sender.longLeasesKey(0), strconv.FormatInt(now.UnixMicro(), 10), "+inf")
 		if err != nil {
 			return 0, fmt.Errorf("ZRANGEBYSCORE: %w", err)
 		}

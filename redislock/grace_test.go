@@ -18,13 +18,15 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// valid returns for how long a lease, renewed last or granted at start, may be relied on.
+// valid returns how long a lease can still be relied on if it was renewed last, or granted, at
+// start.
 func valid(l driver.Lease, ttl time.Duration) time.Duration {
 	return l.Grant().Start.Add(ttl).Left(driver.Now())
 }
 
-// TestFailover kills a master that holds a lock of which the replica has not heard. The new master grants it to nobody while it is valid,
-// unless failover-grace is off: then the test sees two hold it.
+// TestFailover kills a master that holds a lock of which the replica has not heard. The new
+// master does not grant the lock while that hold is valid, unless failover-grace is off: then
+// the test sees two holders.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -40,10 +42,10 @@ func TestFailover(t *testing.T) {
 				o := bySentinel(s)
 				o.Password = password
 				d1, d2 := open(t, o, redislock.FailoverGrace(grace)), open(t, o, redislock.FailoverGrace(grace))
-				req := func(owner string) driver.Request { return mode.as(ask("job", owner, ttl)) }
+				req := func(owner string) driver.Request { return mode.as(request("job", owner, ttl)) }
 				before := take(t, d1, req("before"))
 				free(t, before)
-				s.WaitForReplicas() // it has heard of the TTL
+				s.WaitForReplicas() // it knows of the TTL
 
 				master := s.Master()
 				replica := s.Nodes()[1]
@@ -87,15 +89,16 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestFailoverInOrder hands over from a master to its replica that has all: a holder goes on.
+// TestFailoverInOrder fails over from a master to a replica that has all its data: the hold
+// goes on.
 func TestFailoverInOrder(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second // in which a Sentinel can choose another master
 	s := redistest.Sentinel(t)
 	used(t, s.Master())
 	d1, d2 := open(t, bySentinel(s)), open(t, bySentinel(s))
-	l := take(t, d1, ask("job", "holder", ttl))
-	waiter := wait(t, d2, ask("job", "waiter", ttl), 1)
+	l := take(t, d1, request("job", "holder", ttl))
+	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
 	s.Failover()
 	if err := renewAgain(t, d1, l); err != nil {
 		t.Fatalf("Renew after a failover in order = %v", err)
@@ -112,27 +115,30 @@ func TestFailoverInOrder(t *testing.T) {
 	nothingLeft(t, s.Master())
 }
 
-// TestRestartWithoutMemory kills a server that forgets everything. It grants nothing until what it may have forgotten is over.
+// TestRestartWithoutMemory kills a server that forgets everything. It grants nothing until the
+// leases that it may have forgotten are over.
 func TestRestartWithoutMemory(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	// Redis counts its age in seconds of the clock on the wall: started just before one begins, it is a second old soon after.
+	// Redis counts its uptime in whole seconds of the wall clock: if it starts just before a
+	// second begins, it counts one second soon afterwards.
 	sinceSecond := func() time.Duration { return time.Duration(time.Now().Nanosecond()) }
 	time.Sleep((1850*time.Millisecond - sinceSecond()) % time.Second)
-	first := take(t, d1, ask("job", "first", ttl))
+	first := take(t, d1, request("job", "first", ttl))
 	node.Kill()
 	node.Restart()
 	time.Sleep((1150*time.Millisecond - sinceSecond()) % time.Second)
 	for _, mode := range modes {
-		left := withheld(t, d2, mode.as(ask("job", "second", ttl)), "after a restart without memory")
+		left := withheld(t, d2, mode.as(request("job", "second", ttl)), "after a restart without memory")
 		if left <= 0 || left > ttl+2*time.Second {
 			t.Errorf("%s: a restart without memory withholds the lock for %v, want at most %v", mode.name, left, ttl+2*time.Second)
 		}
 	}
-	withheld(t, d2, ask("never held", "second", ttl), "after a restart without memory") // nobody can know
-	waiter := begin(t, d2, ask("job", "second", ttl))
+	// The server can't know that it was never held.
+	withheld(t, d2, request("never held", "second", ttl), "after a restart without memory")
+	waiter := begin(t, d2, request("job", "second", ttl))
 	if err := renewAgain(t, d1, first); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Renew after a restart without memory = %v, want ErrLost", err)
 	}
@@ -147,7 +153,8 @@ func TestRestartWithoutMemory(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestRestartWithMemory kills a server that remembers. Holders keep what they have; others wait, as it can't be certain of all.
+// TestRestartWithMemory kills a server that keeps its data. Holders keep their locks. Others
+// wait, because the server can't be sure that it knows all leases.
 func TestRestartWithMemory(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second // in which a server can be killed and started
@@ -156,7 +163,7 @@ func TestRestartWithMemory(t *testing.T) {
 			t.Parallel()
 			node := used(t, redistest.Single(t, "appendonly yes", "appendfsync always"))
 			d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-			req := func(owner string) driver.Request { return mode.as(ask(mode.name, owner, ttl)) }
+			req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
 			l := take(t, d1, req("first"))
 			waiter := req("second")
 			waiter.Shared = false
@@ -166,7 +173,7 @@ func TestRestartWithMemory(t *testing.T) {
 			if err := renewAgain(t, d1, l); err != nil {
 				t.Errorf("Renew after a restart = %v", err)
 			}
-			withheld(t, d2, ask("another", "second", ttl), "after a restart")
+			withheld(t, d2, request("another", "second", ttl), "after a restart")
 			second := begin(t, d2, waiter)
 			if err := renew(t, d1, l); err != nil {
 				t.Errorf("Renew during the grace = %v", err)
@@ -185,14 +192,15 @@ func TestRestartWithMemory(t *testing.T) {
 	}
 }
 
-// TestPromotion promotes a replica by hand. Who asks it before is not answered, and then waits for the grace.
+// TestPromotion promotes a replica by hand. A request that comes before is not answered, and
+// then waits for the grace period.
 func TestPromotion(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
 	master := used(t, redistest.Single(t))
 	replica := redistest.Single(t, "replica-read-only yes")
 	d1 := open(t, at(master.Addr()))
-	d2 := open(t, at(replica.Addr())) // while it is one of its own: a replica is refused
+	d2 := open(t, at(replica.Addr())) // while it is still a master: a replica is rejected
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica.Must("REPLICAOF", host, port)
 	livetest.Await(t, "link", func() error {
@@ -201,11 +209,11 @@ func TestPromotion(t *testing.T) {
 		}
 		return nil
 	})
-	first := take(t, d1, ask("job", "first", ttl))
-	waiter := begin(t, d2, ask("job", "second", ttl))
-	time.Sleep(300 * time.Millisecond) // READONLY
+	first := take(t, d1, request("job", "first", ttl))
+	waiter := begin(t, d2, request("job", "second", ttl))
+	time.Sleep(300 * time.Millisecond) // which fails with READONLY
 	pending(t, waiter, "second", "at a replica")
-	replica.Must("REPLICAOF", "NO", "ONE") // and the master lives: nobody has told it
+	replica.Must("REPLICAOF", "NO", "ONE") // and the old master lives: nobody has told it
 	l, _ := granted(t, waiter, ttl+enough, "second")
 	if left := valid(first, ttl); left > 0 {
 		t.Errorf("granted while the first hold is valid for another %v", left)
@@ -216,21 +224,22 @@ func TestPromotion(t *testing.T) {
 	free(t, l)
 }
 
-// TestFlush deletes all keys behind everybody's back. Nobody can notice, so the lock is granted again; the holder is told at its next
-// renewal, and the tokens go on.
+// TestFlush deletes all keys. No waiter or holder can notice that by itself, so the lock is
+// granted again. The holder learns of it at its next renewal, and the tokens keep growing.
 func TestFlush(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	const ttl = 4 * time.Second // in which somebody comes to wait, and the keys are deleted
 	livetest.Await(t, "server that is older than the TTL", func() error {
-		if seconds, _ := strconv.Atoi(info(t, node, "server", "uptime_in_seconds")); seconds < 6 { // of which one may be too much
+		// Uptime may be a second too long.
+		if seconds, _ := strconv.Atoi(info(t, node, "server", "uptime_in_seconds")); seconds < 6 {
 			return fmt.Errorf("it is %d seconds old", seconds)
 		}
 		return nil
 	})
-	l := take(t, d1, ask("job", "first", ttl))
-	waiter := wait(t, d2, ask("job", "second", ttl), 1)
+	l := take(t, d1, request("job", "first", ttl))
+	waiter := wait(t, d2, request("job", "second", ttl), 1)
 	node.Must("FLUSHALL")
 	next, took := granted(t, waiter, enough, "a waiter whose queue is gone")
 	t.Logf("granted after %v", took)
@@ -242,7 +251,7 @@ func TestFlush(t *testing.T) {
 	}
 	free(t, next)
 	node.Must("FLUSHALL")
-	again := take(t, d1, ask("job", "third", ttl))
+	again := take(t, d1, request("job", "third", ttl))
 	if token(again) <= token(next) {
 		t.Errorf("token %d after %d", token(again), token(next))
 	}
@@ -250,14 +259,14 @@ func TestFlush(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestScriptFlush makes the server forget the scripts, again and again.
+// TestScriptFlush makes the server forget the scripts, repeatedly.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	flush := func() { node.Must("SCRIPT", "FLUSH") }
 	for _, mode := range modes {
-		req := func(owner string) driver.Request { return mode.as(ask("job"+mode.name, owner, time.Minute)) }
+		req := func(owner string) driver.Request { return mode.as(request("job"+mode.name, owner, time.Minute)) }
 		l := take(t, d1, req("first"))
 		flush()
 		if err := renew(t, d1, l); err != nil {
@@ -283,7 +292,7 @@ func TestScriptFlush(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestNotReady asks servers that say that they can't, for the moment.
+// TestNotReady sends requests to servers that report that they are not ready.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -331,10 +340,10 @@ func TestNotReady(t *testing.T) {
 			node := used(t, redistest.Single(t, tt.conf...))
 			d := open(t, at(node.Addr()))
 			const ttl = 30 * time.Second
-			held := take(t, d, ask("held", "holder", ttl))
+			held := take(t, d, request("held", "holder", ttl))
 			tt.refuse(t, node)
 			began := time.Now()
-			patient := begin(t, d, ask("job", "patient", ttl))
+			patient := begin(t, d, request("job", "patient", ttl))
 			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			if err := d.Renew(short, []driver.Lease{held})[0].Err; err == nil || errors.Is(err, driver.ErrLost) {
@@ -343,7 +352,7 @@ func TestNotReady(t *testing.T) {
 				t.Errorf("Renew = %v, want %s", err, tt.name)
 			}
 			if tt.heal != nil {
-				hurried := ask("job", "hurried", ttl)
+				hurried := request("job", "hurried", ttl)
 				hurried.NoWait = true
 				if l, err := d.Acquire(t.Context(), hurried); err == nil || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.name) {
 					t.Errorf("Acquire with NoWait = %v, %v, want %s", l, err, tt.name)
@@ -370,22 +379,24 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestCluster moves the slot of a lock that is held and waited for, and then kills its master.
+// TestCluster moves the slot of a lock that is held and waited for, and then kills the slot's
+// master.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	const ttl = 5 * time.Second // in which a slot can be moved
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
 	d1, d2 := open(t, o, redislock.Cluster()), open(t, o)
-	for _, name := range []string{"job", "a}b", "{tag}x", "snib.x"} { // any name works, and has its keys together
-		l := take(t, d1, ask(name, "first", ttl))
+	// Any name works, and all keys of a lock lie in one slot.
+	for _, name := range []string{"job", "a}b", "{tag}x", "snib.x"} {
+		l := take(t, d1, request(name, "first", ttl))
 		free(t, l)
-		shared := ask(name, "second", ttl)
+		shared := request(name, "second", ttl)
 		shared.Shared = true
 		free(t, take(t, d2, shared))
 	}
 	slot := c.SlotOf("job")
-	req := func(owner string) driver.Request { return ask("job", owner, ttl) }
+	req := func(owner string) driver.Request { return request("job", owner, ttl) }
 
 	l := take(t, d1, req("first"))
 	waiter := wait(t, d2, req("second"), 1)
@@ -404,7 +415,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("token %d after %d", token(next), token(l))
 	}
 
-	move := c.BeginMove(slot, c.MasterOtherThan(slot)) // ASK and TRYAGAIN
+	move := c.BeginMove(slot, c.MasterOtherThan(slot)) // causes ASK and TRYAGAIN
 	if err := renew(t, d2, next); err != nil {
 		t.Errorf("Renew while the slot is on its way = %v", err)
 	}
@@ -427,8 +438,8 @@ func TestCluster(t *testing.T) {
 	}
 	free(t, last)
 
-	// Its master dies. What the replica knows goes on.
-	long := ask("job", "long", 8*time.Second)
+	// The slot's master dies. What the replica knows stays valid.
+	long := request("job", "long", 8*time.Second)
 	l = take(t, d1, long)
 	c.WaitUntilWell()
 	waiter = wait(t, d2, req("fifth"), 1)
@@ -448,7 +459,8 @@ func TestCluster(t *testing.T) {
 		t.Errorf("token %d after %d", token(next), token(l))
 	}
 
-	// Nodes are down, one that all know to be, and one that has died just now. That keeps nobody from working.
+	// Two nodes are down: one that all the others know to be down, and one that has just died.
+	// The rest goes on.
 	for _, n := range c.Nodes() {
 		if n.Up() && info(t, n, "replication", "role") == "slave" {
 			n.Kill()

@@ -21,8 +21,9 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestHungServer stops the server for three TTLs, under 51 holds of all kinds. Each is told before the server could have given its lock
-// away, and soon after its own deadline.
+// TestHungServer stops the server for three TTLs while there are 51 holds of all kinds. Each
+// holder is told before the server could have given its lock away, and soon after its own
+// deadline.
 func TestHungServer(t *testing.T) {
 	const ttl = 2 * time.Second
 	node := used(t, redistest.Single(t))
@@ -66,13 +67,13 @@ func TestHungServer(t *testing.T) {
 		}
 		for _, h := range all {
 			if !h.renewed(time.Now()) {
-				node.Hang() // before any other is
+				node.Hang() // before any other lease is renewed
 				return nil
 			}
 		}
 		return errors.New("all were renewed")
 	})
-	time.Sleep(20 * time.Millisecond) // what had been answered has arrived
+	time.Sleep(20 * time.Millisecond) // in which answers under way arrive
 	stop := livetest.Lateness()
 	for _, h := range all {
 		h.end = time.Now().Add(h.lock.Validity())
@@ -89,7 +90,8 @@ func TestHungServer(t *testing.T) {
 		t.Errorf("Acquire came back %v after its context was done", took-300*time.Millisecond)
 	}
 
-	time.Sleep(time.Until(before.Add(3*ttl + 100*time.Millisecond))) // for so long the server hangs
+	// The server hangs until then.
+	time.Sleep(time.Until(before.Add(3*ttl + 100*time.Millisecond)))
 	machine := stop()
 	var late []time.Duration
 	checked := 0
@@ -106,7 +108,7 @@ func TestHungServer(t *testing.T) {
 			continue
 		}
 		checked++
-		if over := told.Sub(h.expires); over > machine { // of which we know nothing if it gives us no time
+		if over := told.Sub(h.expires); over > machine { // the excess may be the machine's
 			t.Errorf("%s was told %v after the server may have given it away, on a machine that was late by %v", h.name, over, machine)
 		}
 	}
@@ -141,18 +143,19 @@ func TestHungServer(t *testing.T) {
 type held struct {
 	lock    *snib.Lock
 	name    string
-	early   time.Time // its own deadline, before we looked at the server
-	end     time.Time // and when that hung
-	expires time.Time // at the server, or later
+	early   time.Time // deadline of the hold, before the server was examined
+	end     time.Time // deadline of the hold, when the server hung
+	expires time.Time // end of the lease at the server, or later
 	told    atomic.Pointer[time.Time]
 }
 
-// renewed reports whether it was renewed since early was noted.
+// renewed reports whether the hold was renewed since early was noted.
 func (h *held) renewed(now time.Time) bool {
 	return now.Add(h.lock.Validity()).Sub(h.early).Abs() > time.Millisecond
 }
 
-// TestHungServerBounded keeps asking a server that hangs. What is left of each attempt must not add up.
+// TestHungServerBounded sends requests to a server that hangs. What each attempt leaves behind
+// must not add up.
 func TestHungServerBounded(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
@@ -160,12 +163,12 @@ func TestHungServerBounded(t *testing.T) {
 	before := runtime.NumGoroutine()
 	machine := livetest.Lateness()
 	node.Hang()
-	const askers = 64
+	const workers = 64
 	stop := make(chan struct{})
-	var asking sync.WaitGroup
-	var times [askers][]time.Duration // that attempts took
-	for i := range askers {
-		asking.Go(func() {
+	var running sync.WaitGroup
+	var times [workers][]time.Duration // durations of the attempts
+	for i := range workers {
+		running.Go(func() {
 			for {
 				select {
 				case <-stop:
@@ -189,13 +192,13 @@ func TestHungServerBounded(t *testing.T) {
 		most = max(most, runtime.NumGoroutine())
 	}
 	close(stop)
-	asking.Wait()
+	running.Wait()
 	all := slices.Concat(times[:]...)
 	slices.Sort(all)
 	median, longest := all[len(all)/2], all[len(all)-1]
-	t.Logf("%d attempts by %d goroutines took %v, the longest %v; %d goroutines at the most, %d before", len(all), askers, median, longest, most, before)
-	if most > before+12*askers {
-		t.Errorf("%d goroutines at the most, for %d that ask", most, askers)
+	t.Logf("%d attempts by %d goroutines took %v, the longest %v; %d goroutines at the most, %d before", len(all), workers, median, longest, most, before)
+	if most > before+12*workers {
+		t.Errorf("%d goroutines at the most, for %d that ask", most, workers)
 	}
 	if late := machine(); median > time.Second || longest > 2*time.Second+10*late {
 		t.Errorf("attempts with a context of 50 ms took %v, and up to %v, on a machine that was late by %v", median, longest, late)
@@ -208,7 +211,8 @@ func TestHungServerBounded(t *testing.T) {
 	if err := lock.Release(); err != nil {
 		t.Error(err)
 	}
-	livetest.Await(t, "end of what could not be withdrawn", func() error { // which lapses within one TTL
+	// It lapses within one TTL.
+	livetest.Await(t, "end of what could not be withdrawn", func() error {
 		for _, key := range keys(t, node) {
 			if strings.HasPrefix(key, "name") {
 				return fmt.Errorf("the key %q is left", key)
@@ -218,7 +222,7 @@ func TestHungServerBounded(t *testing.T) {
 	})
 }
 
-// TestStall stops the server for 100 ms, several times. Everybody goes on.
+// TestStall stops the server for 100 ms, several times. All goroutines go on.
 func TestStall(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	l := locker(t, open(t, at(node.Addr())), snib.TTL(5*time.Second))
@@ -268,7 +272,7 @@ func TestStall(t *testing.T) {
 				if time.Now().After(deadline) {
 					t.Fatalf("round %d: goroutine %d hangs after a stall of 100 ms", round, i)
 				}
-				time.Sleep(time.Millisecond) // between two looks
+				time.Sleep(time.Millisecond) // between two checks
 			}
 		}
 		took, late := time.Since(resumed), machine()
@@ -282,8 +286,9 @@ func TestStall(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestKilledServer kills the server while some hold and others wait, and starts it again without its memory: the waiters get the lock, one
-// after the other, once it is certain that the holder does not have it any more.
+// TestKilledServer kills the server while there are a holder and waiters, and starts it again
+// without its memory. The waiters get the lock, one after the other, once it is certain that
+// the holder has lost it.
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
 	const ttl = 2 * time.Second
@@ -293,8 +298,8 @@ func TestKilledServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := wait(t, waiters[0], ask("job", "first", ttl), 1)
-	second := wait(t, waiters[1], ask("job", "second", ttl), 2)
+	first := wait(t, waiters[0], request("job", "first", ttl), 1)
+	second := wait(t, waiters[1], request("job", "second", ttl), 2)
 	node.Kill()
 	node.Restart()
 	var a, b driver.Lease
@@ -309,7 +314,7 @@ func TestKilledServer(t *testing.T) {
 		}
 		free(t, a)
 		b, _ = granted(t, second, enough, "second")
-	case r := <-second: // the queue is forgotten, too
+	case r := <-second: // the server has forgotten the queue, too
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -338,12 +343,14 @@ func TestKilledServer(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestHungServerReturns stops the server itself. Acquisitions return soon after their contexts are done, whatever ends these and whatever
-// they were doing, and one that must not wait fails for being unanswered. The least lateness counts: a busy machine is late now and then.
+// TestHungServerReturns stops the server itself. Acquisitions return soon after their contexts
+// end, whatever ends the contexts and whatever the acquisitions are doing. An acquisition that
+// must not wait fails because it is unanswered. The least lateness counts, because a busy
+// machine is late now and then.
 func TestHungServerReturns(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	take(t, other, ask("held", "holder", time.Minute))
+	take(t, other, request("held", "holder", time.Minute))
 	because := errors.New("enough")
 	for _, tt := range []struct {
 		name, lock string
@@ -351,24 +358,24 @@ func TestHungServerReturns(t *testing.T) {
 		hangFirst  bool
 	}{
 		{"First", "free", time.Second, true},
-		{"FirstLong", "free", time.Minute, true}, // asked for in another way
+		{"FirstLong", "free", time.Minute, true}, // sends the full script
 		{"Waiting", "held", time.Minute, false},
 		{"Asking", "held", time.Minute, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var late, noisy []time.Duration // the second on a machine that was late itself
+			var late, noisy []time.Duration // noisy: on a machine that was late itself
 			const rounds, most = 4, 15
 			for i := 0; i < most && len(late) < rounds; i++ {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				if tt.hangFirst {
 					node.Hang()
 				}
-				done := beginWith(ctx, d, ask(tt.lock, fmt.Sprint(tt.name, i), tt.ttl))
+				done := beginWith(ctx, d, request(tt.lock, fmt.Sprint(tt.name, i), tt.ttl))
 				if !tt.hangFirst {
 					queued(t, other, tt.lock, 1)
 					node.Hang()
 				}
-				time.Sleep(20 * time.Millisecond) // in which it sends what it has to say
+				time.Sleep(20 * time.Millisecond) // in which the request is sent
 				machine := livetest.Lateness()
 				over := time.Now()
 				cancel(because)
@@ -393,7 +400,7 @@ func TestHungServerReturns(t *testing.T) {
 				})
 			}
 			if len(late) == 0 {
-				late = noisy // of many one was in time
+				late = noisy // one of the many was in time
 			}
 			if least := slices.Min(late); least > driver.CancelTimeout {
 				t.Errorf("Acquire returned %v after its contexts were done, want at most %v", late, driver.CancelTimeout)
@@ -402,7 +409,7 @@ func TestHungServerReturns(t *testing.T) {
 	}
 	node.Hang()
 	defer node.Resume()
-	req := ask("free", "hurried", time.Minute)
+	req := request("free", "hurried", time.Minute)
 	req.NoWait = true
 	began := time.Now()
 	if l, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
@@ -413,12 +420,13 @@ func TestHungServerReturns(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 	defer cancel()
-	if l, err := d.Acquire(ctx, ask("free", "patient", time.Minute)); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+	if l, err := d.Acquire(ctx, request("free", "patient", time.Minute)); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire at a hung server = %v, %v, want ErrUnavailable and the end of its context", l, err)
 	}
 }
 
-// TestUnavailable asks servers that can't serve for the moment, or not any more: the error says why, and that nobody is known to hold the lock.
+// TestUnavailable sends requests to servers that can't serve at the moment, or not any more.
+// The error gives the reason, and says that nobody is known to hold the lock.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -433,16 +441,16 @@ func TestUnavailable(t *testing.T) {
 			fill(t, n)
 			p.Cut()
 			fill(t, n)
-		}, ""}, // the server says so and hangs up, which mostly is all that arrives
+		}, ""}, // the server says so and hangs up; usually only the latter arrives
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			node := used(t, redistest.Single(t))
 			proxy := livetest.NewProxy(t, node.Addr())
 			d := open(t, at(proxy.Addr()))
-			l := take(t, d, ask("held", "holder", floor))
+			l := take(t, d, request("held", "holder", floor))
 			tt.do(t, node, proxy)
-			req := ask("job", "hurried", floor)
+			req := request("job", "hurried", floor)
 			req.NoWait = true
 			_, err := d.Acquire(t.Context(), req)
 			if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "script") {
@@ -465,7 +473,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// fill connects until the server takes no more clients.
+// fill connects until the server accepts no more clients.
 func fill(t *testing.T, n *redistest.Node) {
 	t.Helper()
 	livetest.Await(t, "too many clients", func() error {
@@ -485,8 +493,8 @@ func fill(t *testing.T, n *redistest.Node) {
 	})
 }
 
-// A Release that the server could not carry out says that the store is unavailable, whether it
-// answered so or is gone.
+// TestReleaseUnavailable checks that a Release that the server could not carry out says that
+// the store is unavailable, whether the server answered so or is gone.
 func TestReleaseUnavailable(t *testing.T) {
 	for name, hinder := range map[string]func(*redistest.Node){
 		"Refused": func(n *redistest.Node) { n.Must("CONFIG", "SET", "min-replicas-to-write", "1") },

@@ -17,13 +17,14 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// enough is how long a test waits for what must happen soon.
+// enough is how long a test waits for something that must happen soon.
 const enough = 15 * time.Second
 
-// soonEnough is how long what comes at once may take on a machine that is busy. Who hears nothing asks again after 5 s, and no sooner.
+// soonEnough is how long something that happens at once may take on a busy machine. It is
+// shorter than the 5 s after which a waiter that gets no message sends its request again.
 const soonEnough = 3 * time.Second
 
-// locker returns a Locker on d. It is closed with the test, and d with it.
+// locker returns a Locker on d. Both are closed at the end of the test.
 func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 	t.Helper()
 	l, err := snib.New(d, opts...)
@@ -34,12 +35,12 @@ func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 	return l
 }
 
-// ask is a request for an exclusive lock.
-func ask(name, owner string, ttl time.Duration) driver.Request {
+// request returns a request for an exclusive lock.
+func request(name, owner string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: ttl}
 }
 
-// modes are the kinds of locks, as what they change in a request.
+// modes are the kinds of locks, each as the change that it makes to a request.
 var modes = []struct {
 	name string
 	as   func(driver.Request) driver.Request
@@ -50,7 +51,7 @@ var modes = []struct {
 	{"Slots", func(r driver.Request) driver.Request { r.Slots = 2; return r }, []snib.Option{snib.Slots(2)}},
 }
 
-// take acquires what is free, or is soon.
+// take acquires a lock that is free, or will be soon.
 func take(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), enough)
@@ -62,7 +63,7 @@ func take(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	return l
 }
 
-// refused checks that a lock is not to be had now, and returns the error.
+// refused checks that a lock is not free now, and returns the error.
 func refused(t testing.TB, d driver.Driver, req driver.Request, when string) error {
 	t.Helper()
 	req.NoWait = true
@@ -75,7 +76,8 @@ func refused(t testing.TB, d driver.Driver, req driver.Request, when string) err
 	return err
 }
 
-// withheld checks that the server grants nothing now although nobody is known to hold the lock, and returns for how long.
+// withheld checks that the server grants nothing now although nobody is known to hold the lock.
+// It returns how long that will last.
 func withheld(t testing.TB, d driver.Driver, req driver.Request, when string) time.Duration {
 	t.Helper()
 	req.NoWait = true
@@ -110,7 +112,8 @@ func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
 	return r.Err
 }
 
-// renewAgain renews one lease as the core does: again, until the server has answered. It returns nil or what matches ErrLost.
+// renewAgain renews one lease as the core does: it retries until the server answers. It returns
+// nil or an error that matches ErrLost.
 func renewAgain(t testing.TB, d driver.Driver, l driver.Lease) (answer error) {
 	t.Helper()
 	livetest.Await(t, "answer to a renewal", func() error {
@@ -125,14 +128,14 @@ func renewAgain(t testing.TB, d driver.Driver, l driver.Lease) (answer error) {
 	return answer
 }
 
-// A result is how an acquisition ended.
+// A result is the outcome of an acquisition.
 type result struct {
 	lease driver.Lease
 	err   error
 	at    time.Time
 }
 
-// begin acquires in another goroutine, until the test ends.
+// begin calls Acquire in another goroutine, until the test ends.
 func begin(t testing.TB, d driver.Driver, req driver.Request) <-chan result {
 	return beginWith(t.Context(), d, req)
 }
@@ -146,7 +149,8 @@ func beginWith(ctx context.Context, d driver.Driver, req driver.Request) <-chan 
 	return done
 }
 
-// wait acquires what is not free, in another goroutine, and returns when it stands in the queue as the n-th.
+// wait acquires a lock that is not free, in another goroutine, and returns once the request is
+// the n-th in the queue.
 func wait(t testing.TB, d driver.Driver, req driver.Request, n int) <-chan result {
 	t.Helper()
 	done := begin(t, d, req)
@@ -154,7 +158,7 @@ func wait(t testing.TB, d driver.Driver, req driver.Request, n int) <-chan resul
 	return done
 }
 
-// queued returns when n wait.
+// queued waits until n waiters are in the queue.
 func queued(t testing.TB, in driver.Driver, name string, n int) {
 	t.Helper()
 	livetest.Await(t, fmt.Sprintf("queue of %d for %q", n, name), func() error {
@@ -174,7 +178,7 @@ func status(t testing.TB, in driver.Driver, name string) driver.Status {
 	return st
 }
 
-// granted returns the lease of an acquisition, which must have it within a while, and how long that took.
+// granted returns the lease of an acquisition and how long that took. It must succeed in time.
 func granted(t testing.TB, done <-chan result, within time.Duration, who string) (driver.Lease, time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -214,7 +218,7 @@ func info(t testing.TB, n *redistest.Node, section, field string) string {
 	return ""
 }
 
-// commands returns how often each command was called, scripts being one.
+// commands returns how often each command was called, including those that scripts called.
 func commands(t testing.TB, n *redistest.Node) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -229,7 +233,8 @@ func commands(t testing.TB, n *redistest.Node) map[string]int {
 	return all
 }
 
-// keys returns all keys of a server but what the store knows of itself, of which there may be bounded many.
+// keys returns all keys of a server except those in which the store describes itself, whose
+// number is bounded.
 func keys(t testing.TB, n *redistest.Node) []string {
 	t.Helper()
 	var all []string
@@ -243,26 +248,26 @@ func keys(t testing.TB, n *redistest.Node) []string {
 	return all
 }
 
-// nothingLeft checks that all keys of locks go, in less time than those would need that are kept
-// the longest: the record of an exclusive hold, and the queue. On a busy machine what was given up
-// may still be on its way.
+// nothingLeft checks that all keys of locks disappear, and sooner than those that live longest
+// would expire: the record of an exclusive hold, and the queue. On a busy machine, requests of
+// acquisitions that were given up may still be under way.
 func nothingLeft(t testing.TB, n *redistest.Node) {
 	t.Helper()
-	livetest.Await(t, "end of all keys", func() error { return some(keys(t, n)) })
+	livetest.Await(t, "end of all keys", func() error { return errIfAny(keys(t, n)) })
 }
 
-func some(keys []string) error {
+func errIfAny(keys []string) error {
 	if len(keys) > 0 {
 		return fmt.Errorf("keys left: %q", keys)
 	}
 	return nil
 }
 
-// token is that of a lease.
+// token returns the token of a lease.
 func token(l driver.Lease) uint64 { return l.Grant().Token }
 
-// soon waits for a channel to be closed.
-func soon(t testing.TB, c <-chan struct{}, what string) {
+// awaitClosed waits until a channel is closed.
+func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 	t.Helper()
 	timer := time.NewTimer(enough)
 	defer timer.Stop()

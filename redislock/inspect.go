@@ -12,10 +12,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// seen is what lookScript says of a lock.
-type seen struct {
+// A snapshot is what the snapshot script reports about one lock.
+type snapshot struct {
 	Type     string   `json:"type"`
-	Left     int64    `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is none
+	Left     int64    `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
 	Now      string   `json:"now"`
 	Value    string   `json:"value"`
 	Recorded bool     `json:"recorded"`
@@ -25,51 +25,51 @@ type seen struct {
 	Requests []string `json:"requests"`
 }
 
-// Status implements [driver.Inspector]. A key of a stranger is shown as a hold whose token is 0, and one without an end as if it lasted
-// ten years more.
+// Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0. A
+// hold without an end is shown as if it lasted another ten years.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
-	all, err := d.look(ctx, []string{name})
+	all, err := d.readStatuses(ctx, []string{name})
 	if err != nil {
 		return driver.Status{}, err
 	}
 	return all[0].Status, nil
 }
 
-// A looked is a lock as it was seen.
-type looked struct {
+// A lockStatus is the Status of a lock, and what List needs besides.
+type lockStatus struct {
 	driver.Status
-	Recorded bool // it has a record, which may outlive the hold
+	Recorded bool // the lock has a record, which may outlive the hold
 }
 
-// look returns the status of each lock, all of one slot.
-func (d *Driver) look(ctx context.Context, names []string) ([]looked, error) {
-	if d.life.Err() != nil {
+// readStatuses returns the status of each lock. All of them lie in one slot.
+func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus, error) {
+	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
-	c := Call{Script: d.looker}
+	c := Call{Script: d.snapshotScript}
 	for _, name := range names {
 		keys := keysOf(name)
 		c.Keys = append(c.Keys, keys[:]...)
 	}
-	r := d.ask(ctx, c)[0]
+	r := d.eval(ctx, c)[0]
 	if r.Err != nil {
 		return nil, r.Err
 	}
 	if len(r.Lines) != len(names) {
 		return nil, fmt.Errorf("the script gave %d answers for %d locks", len(r.Lines), len(names))
 	}
-	all := make([]looked, len(names))
+	all := make([]lockStatus, len(names))
 	for i, name := range names {
-		var s seen
+		var s snapshot
 		if err := json.Unmarshal([]byte(r.Lines[i]), &s); err != nil {
 			return nil, fmt.Errorf("the script's answer for %q: %w", name, err)
 		}
-		all[i] = looked{s.status(name), s.Recorded}
+		all[i] = lockStatus{s.status(name), s.Recorded}
 	}
 	return all, nil
 }
 
-func (s seen) status(name string) driver.Status {
+func (s snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	now, _ := strconv.ParseInt(s.Now, 10, 64)
 	left := time.Duration(s.Left) * time.Millisecond
@@ -83,7 +83,7 @@ func (s seen) status(name string) driver.Status {
 		st.Slots, _ = strconv.Atoi(slots)
 		st.Shared = !isSemaphore
 		for _, text := range s.Records {
-			if end, r, ok := entry(text); ok && end > now {
+			if end, r, ok := parseEntry(text); ok && end > now {
 				st.Holders = append(st.Holders, r.holding(now, micros(end-now)))
 			}
 		}
@@ -95,11 +95,11 @@ func (s seen) status(name string) driver.Status {
 		} else {
 			st.Holders = []driver.Holding{{Owner: s.Value, Left: left}}
 		}
-		st.Holders[0].Endless = s.Left == -1 // where several hold, each has an end of its own
+		st.Holders[0].Endless = s.Left == -1 // with several holders, each hold has an end of its own
 	}
 
 	for i, text := range s.Requests {
-		stirred, r, ok := entry(text)
+		lastSeen, r, ok := parseEntry(text)
 		since, err := strconv.ParseFloat(s.Line[i], 64)
 		if !ok || err != nil {
 			continue
@@ -111,7 +111,7 @@ func (s seen) status(name string) driver.Status {
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
 			Owner: r.Owner, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
-			Silent: max(1, micros(now-stirred)),
+			Silent: max(1, micros(now-lastSeen)),
 		})
 	}
 	return st
@@ -121,14 +121,14 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 	return driver.Holding{Owner: r.Owner, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
 }
 
-// Break implements [driver.Inspector]. A stranger's hold has the token 0.
+// Break implements [driver.Inspector]. A hold of a foreign client has the token 0.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
 	keys := keysOf(name)
-	answer, err := d.insist(ctx, d.slot(name), &order{
-		keys: &keys, code: "b", n: 2, args: [6]string{owner, strconv.FormatUint(token, 10)},
+	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{
+		keys: &keys, code: "b", nargs: 2, args: [6]string{owner, strconv.FormatUint(token, 10)},
 	})
 	if err == nil && answer == "l" {
 		err = driver.ErrLost

@@ -18,7 +18,7 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestStatus looks at locks of all kinds, held and waited for, and breaks them.
+// TestStatus inspects locks of all kinds that are held and waited for, and breaks them.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	const ttl = 20 * time.Second
@@ -28,7 +28,7 @@ func TestStatus(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			req := func(owner string) driver.Request {
-				r := mode.as(ask(mode.name+"*?[x]\\", `owner "`+owner, ttl))
+				r := mode.as(request(mode.name+"*?[x]\\", `owner "`+owner, ttl))
 				r.Holder = who
 				return r
 			}
@@ -42,7 +42,7 @@ func TestStatus(t *testing.T) {
 			writer := req("w")
 			writer.Shared = false
 			waiter := wait(t, d2, writer, 1)
-			time.Sleep(20 * time.Millisecond) // so that there is something to see in the times
+			time.Sleep(20 * time.Millisecond) // so that the times are not zero
 			st := status(t, d1, req("").Name)
 			if st.Shared != req("").Shared || st.Slots != req("").Slots || len(st.Holders) != len(holds) {
 				t.Fatalf("Status = %+v, want %d holders", st, len(holds))
@@ -94,7 +94,7 @@ func TestStatus(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestStatusOfStrangers looks at keys that others have set.
+// TestStatusOfStrangers inspects foreign keys.
 func TestStatusOfStrangers(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -129,7 +129,7 @@ func list(t testing.TB, in driver.Inspector, prefix string) []string {
 	return names
 }
 
-// A forgetful client of a Cluster does not know one of the masters.
+// A forgetful client of a Cluster does not know one of the nodes.
 type forgetful struct {
 	rueidis.Client
 	of string
@@ -141,7 +141,8 @@ func (f forgetful) Nodes() map[string]rueidis.Client {
 	return nodes
 }
 
-// TestUnknownMaster: a part of the locks is not told as if it were all, and settings are not checked on a part of the servers only.
+// TestUnknownMaster checks that a list of only some of the locks is not reported as complete,
+// and that the settings of all servers are checked.
 func TestUnknownMaster(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
@@ -161,7 +162,7 @@ func TestUnknownMaster(t *testing.T) {
 	d.Close()
 }
 
-// TestListAmongMany finds 100 locks among a million other keys, without holding the server up.
+// TestListAmongMany lists 100 locks among a million other keys, without holding up the server.
 func TestListAmongMany(t *testing.T) {
 	node := used(t, redistest.Single(t, "enable-debug-command yes"))
 	node.Must("DEBUG", "POPULATE", 1_000_000, "other", 1)
@@ -170,21 +171,22 @@ func TestListAmongMany(t *testing.T) {
 	var want []string
 	for i := range 100 {
 		name := fmt.Sprintf("lock[*]%03d", i)
-		take(t, d, ask(name, "owner", time.Minute))
+		take(t, d, request(name, "owner", time.Minute))
 		want = append(want, name)
 	}
 	for _, name := range []string{"lock[*", "lock*", "lock", "lockx*]1", "LOCK[*]1", "no lock[*]1", "{no}lock[*]1"} {
-		take(t, d, ask(name, "owner", time.Minute))
+		take(t, d, request(name, "owner", time.Minute))
 	}
 	before := commands(t, node)
-	another := func() (worst func() time.Duration) { // somebody else, who has work to do
+	// Another client works meanwhile.
+	startOther := func() (worst func() time.Duration) {
 		stop, most := make(chan struct{}), make(chan time.Duration)
 		go func() {
-			var so time.Duration
+			var slowest time.Duration
 			for {
 				select {
 				case <-stop:
-					most <- so
+					most <- slowest
 					return
 				default:
 				}
@@ -192,15 +194,15 @@ func TestListAmongMany(t *testing.T) {
 				if _, err := d2.Status(t.Context(), "lock"); err != nil {
 					t.Error(err)
 				}
-				so = max(so, time.Since(began))
+				slowest = max(slowest, time.Since(began))
 			}
 		}()
 		return func() time.Duration { close(stop); return <-most }
 	}
-	undisturbed := another()
-	time.Sleep(time.Second) // in which that one is not disturbed
-	alone := undisturbed()
-	worst := another()
+	stopOther := startOther()
+	time.Sleep(time.Second) // in which the other client is not disturbed
+	alone := stopOther()
+	worst := startOther()
 	machine := livetest.Lateness()
 	began := time.Now()
 	got := list(t, d, "lock[*]")
@@ -225,7 +227,7 @@ func TestListAmongMany(t *testing.T) {
 		t.Errorf("List looked at 1,000,000 keys in %d steps", n)
 	}
 
-	// It ends when it is told to.
+	// List ends when yield returns false.
 	n := 0
 	if err := d.List(t.Context(), "lock", func(st driver.Status) bool {
 		n++

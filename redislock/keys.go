@@ -9,14 +9,16 @@ import (
 // slots is the number of hash slots of a Redis Cluster.
 const slots = 1 << 14
 
-// keysOf returns the keys of a lock: its own, whose name is the lock's, and beside it, in the same slot, its record, its
-// queue, and the requests of those who wait.
+// keysOf returns the keys of a lock: its own key, which is the lock's name, and in the same
+// slot its record, its queue, and the requests of its waiters.
 //
-// The slot is that of the name's hash tag, if it has one, so that name follows the prefix as it is. Else it is that of the
-// whole name, which becomes the tag; unless a brace in it would end the tag before its time: then a number of the same slot is
-// the tag.
+// The slot is that of the name's hash tag, if there is one; then the name follows the prefix
+// unchanged. Otherwise the slot is that of the whole name, which becomes the tag. A brace in
+// the name could end that tag too early; in this case the tag is a number that lies in the same
+// slot.
 //
-// A name that begins like our own keys does not become a key as it is, or it could be another lock's.
+// A name that begins like our own keys is not used as a key unchanged, because it could collide
+// with a key of another lock.
 func keysOf(name string) [4]string {
 	open, tag, after := "{", name, "}"
 	switch {
@@ -54,8 +56,8 @@ func nameIn(key string) (name string, ok bool) {
 	return name, name != "" && keysOf(name)[1][len("snib.r:"):] == rest
 }
 
-// hashTag returns the part of a key from which its slot is computed: what stands between the first brace and the next one
-// that closes, if there is anything, and else the key.
+// hashTag returns the part of a key that determines its slot: the text between the first "{"
+// and the next "}", if it is not empty, and otherwise the whole key.
 func hashTag(key string) string {
 	_, after, found := strings.Cut(key, "{")
 	if tag, _, closed := strings.Cut(after, "}"); found && closed && tag != "" {
@@ -64,7 +66,8 @@ func hashTag(key string) string {
 	return key
 }
 
-// slotOf returns the hash slot of a key (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
+// slotOf returns the hash slot of a key
+// (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/).
 func slotOf(key string) uint16 {
 	var crc uint16 // CRC-16/XMODEM
 	tag := hashTag(key)
@@ -81,10 +84,12 @@ func slotOf(key string) uint16 {
 	return crc % slots
 }
 
-// tagOf returns the hash tag that stands for a slot where no name can: the least number whose digits lie in it.
+// tagOf returns the hash tag that stands for a slot where a name can't: the least number whose
+// digits lie in the slot.
 func tagOf(slot uint16) string { return strconv.Itoa(leastNumbers()[slot]) }
 
-// leastNumbers returns the least number in each slot. To look for one takes a millisecond, and for all not much longer.
+// leastNumbers returns the least number in each slot. Finding one takes a millisecond, and
+// finding all not much longer.
 var leastNumbers = sync.OnceValue(func() *[slots]int {
 	least := new([slots]int)
 	for i := range least {

@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// TestSlots checks slots against what Redis says (CLUSTER KEYSLOT).
+// TestSlots checks slots against the answers of CLUSTER KEYSLOT.
 func TestSlots(t *testing.T) {
 	tests := []struct {
 		key  string
@@ -23,7 +23,7 @@ func TestSlots(t *testing.T) {
 		{"{user1000}.following", 3443},
 		{"{user1000}.followers", 3443},
 		{"user1000", 3443},
-		{"foo{}{bar}", 8363}, // an empty tag is none, and no second one is looked for
+		{"foo{}{bar}", 8363}, // an empty tag does not count, and ends the search
 		{"foo{{bar}}zap", 4015},
 		{"{bar", 4015},
 		{"foo{bar}{zap}", 5061},
@@ -35,7 +35,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// vectors are the wire format, version 1: they don't change.
+// vectors are the wire format, version 1. They don't change.
 var vectors = []struct {
 	name string
 	keys [4]string
@@ -49,7 +49,7 @@ var vectors = []struct {
 	{" ", [4]string{" ", "snib.r:{ }", "snib.q:{ }", "snib.w:{ }"}, 9314},
 	{"Größe ☃ 🔒", [4]string{"Größe ☃ 🔒", "snib.r:{Größe ☃ 🔒}", "snib.q:{Größe ☃ 🔒}", "snib.w:{Größe ☃ 🔒}"}, 13720},
 
-	// With a hash tag: after the prefix, as it is.
+	// With a hash tag: unchanged after the prefix.
 	{"{foo}", [4]string{"{foo}", "snib.r::{foo}", "snib.q::{foo}", "snib.w::{foo}"}, 12182},
 	{"{user1000}.following", [4]string{
 		"{user1000}.following", "snib.r::{user1000}.following", "snib.q::{user1000}.following", "snib.w::{user1000}.following",
@@ -57,11 +57,11 @@ var vectors = []struct {
 	{"a{foo}b}c", [4]string{"a{foo}b}c", "snib.r::a{foo}b}c", "snib.q::a{foo}b}c", "snib.w::a{foo}b}c"}, 12182},
 	{"foo{{bar}}zap", [4]string{"foo{{bar}}zap", "snib.r::foo{{bar}}zap", "snib.q::foo{{bar}}zap", "snib.w::foo{{bar}}zap"}, 4015},
 
-	// With a brace that opens and does not close: the name is the tag.
+	// With a brace that opens but does not close: the name is the tag.
 	{"a{b", [4]string{"a{b", "snib.r:{a{b}", "snib.q:{a{b}", "snib.w:{a{b}"}, 13340},
 	{"{", [4]string{"{", "snib.r:{{}", "snib.q:{{}", "snib.w:{{}"}, 4092},
 
-	// Like one of our own keys: the lock's key is apart.
+	// Like one of our own keys: the lock's own key gets a prefix.
 	{"snib.r:{foo}", [4]string{"snib.l::snib.r:{foo}", "snib.r::snib.r:{foo}", "snib.q::snib.r:{foo}", "snib.w::snib.r:{foo}"}, 12182},
 	{"snib.m", [4]string{"snib.l:{snib.m}", "snib.r:{snib.m}", "snib.q:{snib.m}", "snib.w:{snib.m}"}, 6724},
 
@@ -80,23 +80,23 @@ func TestKeys(t *testing.T) {
 		if got := slotOf(v.name); got != v.slot {
 			t.Errorf("slotOf(%q) = %d, want %d", v.name, got, v.slot)
 		}
-		if err := wrong(v.name); err != "" {
+		if err := checkKeys(v.name); err != "" {
 			t.Error(err)
 		}
 	}
 }
 
-// TestKeysOfLongNames takes names of the greatest length.
+// TestKeysOfLongNames checks the keys of names of the maximum length.
 func TestKeysOfLongNames(t *testing.T) {
 	for _, unit := range []string{"x", "{", "}", "{}", "ö", "🔒", "{a}"} {
 		name := strings.Repeat(unit, driver.MaxName/len(unit))
-		if err := wrong(name); err != "" {
+		if err := checkKeys(name); err != "" {
 			t.Error(err)
 		}
 	}
 }
 
-// TestTags finds a tag for each slot, because any may be a name's.
+// TestTags finds a tag for each slot, because a name may lie in any slot.
 func TestTags(t *testing.T) {
 	for slot := range uint16(slots) {
 		if tag := tagOf(slot); slotOf(tag) != slot || slotOf("snib.m:{"+tag+"}") != slot {
@@ -105,8 +105,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// TestKeysApart checks that no two locks share a key, whatever their names, and none has one of those in which the store keeps
-// what it knows of itself.
+// TestKeysApart checks that no two locks share a key, whatever their names, and that no lock
+// has a key in which the store describes itself.
 func TestKeysApart(t *testing.T) {
 	names := []string{
 		"x", ":x", "{x}", ":{x}", "}x", "{}x", "x}", "{x", "x{", "x{}", "{{x}}", "{x}}", "{x}:x", "{x}:{x}", "x}:x", "1}:x", "{1}:x", ":{1}:x",
@@ -133,8 +133,8 @@ func TestKeysApart(t *testing.T) {
 	}
 }
 
-// wrong says what is wrong with the keys of a name, or "".
-func wrong(name string) string {
+// checkKeys returns what is wrong with the keys of a name, or "".
+func checkKeys(name string) string {
 	keys := keysOf(name)
 	for i, key := range keys {
 		if slotOf(key) != slotOf(name) {
@@ -162,7 +162,7 @@ func FuzzKeys(f *testing.F) {
 		if driver.CheckName(a) != nil || !utf8.ValidString(a) {
 			return
 		}
-		if err := wrong(a); err != "" {
+		if err := checkKeys(a); err != "" {
 			t.Fatal(err)
 		}
 		if name, ok := nameIn(b); ok && keysOf(name)[1] != b && keysOf(name)[2] != b {

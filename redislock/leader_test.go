@@ -16,14 +16,15 @@ import (
 	"github.com/sniblock/snib/leader"
 )
 
-// A term is the time for which somebody leads.
+// A term is the time for which a candidate leads.
 type term struct {
 	token uint64
-	over  chan error // gets the cause of its end
+	over  chan error // receives the cause of its end
 }
 
-// TestLeadersOutliveTheServer kills the server, with all that it knows, under two that campaign. The leader is told before its lease is over; when the
-// server is back one of them leads again, with a greater token; and at no time both do.
+// TestLeadersOutliveTheServer kills the server, with all its data, while two candidates
+// campaign. The leader is told before its lease is over. When the server is back one of them
+// leads again, with a greater token. They never both lead at the same time.
 func TestLeadersOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
@@ -68,7 +69,7 @@ func TestLeadersOutliveTheServer(t *testing.T) {
 	}
 }
 
-// await receives what must come soon.
+// await receives a value that must come soon.
 func await[T any](t *testing.T, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -80,11 +81,12 @@ func await[T any](t *testing.T, from <-chan T, what string) T {
 	}
 }
 
-// TestTicksOutliveTheServer kills the server, with all that it knows, between the ticks of a schedule that two hosts have. No tick is run twice; none
-// is run without the server, and that is an error; and when it is back they go on.
+// TestTicksOutliveTheServer kills the server, with all its data, between the ticks of a
+// schedule that runs on two hosts. No tick is run twice. Without the server none is run, and
+// that is an error. When the server is back the ticks go on.
 func TestTicksOutliveTheServer(t *testing.T) {
 	t.Parallel()
-	const minHold = 2 * time.Second // by which a busy machine lets both runners ask
+	const minHold = 2 * time.Second // in which both runners ask, even on a busy machine
 	s := used(t, redistest.Single(t, redistest.Password(password)))
 	var runners [2]*cron.Runner
 	for i := range runners {

@@ -16,7 +16,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// TestNothingLeft does all that can be done with locks, many times. What is left is one key, which does not grow.
+// TestNothingLeft uses locks in every way, many times. One key is left, which does not grow.
 func TestNothingLeft(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -29,8 +29,8 @@ func TestNothingLeft(t *testing.T) {
 	for i := range 60 {
 		for _, mode := range modes {
 			name := fmt.Sprint(mode.name, i, []string{"", "}", "{tag}", "snib."}[i%4])
-			req := func(owner string) driver.Request { return mode.as(ask(name, owner, ttl)) }
-			all.Go(func() { // held, waited for, given up, handed over
+			req := func(owner string) driver.Request { return mode.as(request(name, owner, ttl)) }
+			all.Go(func() { // hold, wait, cancel, hand over
 				a, err := d1.Acquire(t.Context(), req("a"))
 				if err != nil {
 					t.Error(err)
@@ -55,14 +55,14 @@ func TestNothingLeft(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			all.Go(func() { // kept for a while, and broken
-				short := mode.as(ask("kept"+name, "a", ttl))
-				short.MinHold = 2 * time.Second // in which a busy machine has released it
+			all.Go(func() { // hold for MinHold; break
+				short := mode.as(request("kept"+name, "a", ttl))
+				short.MinHold = 2 * time.Second // longer than a busy machine takes to release it
 				a, err := d1.Acquire(t.Context(), short)
 				if err == nil {
 					err = a.Release(t.Context())
 				}
-				b, err2 := d2.Acquire(t.Context(), mode.as(ask("broken"+name, "b", ttl)))
+				b, err2 := d2.Acquire(t.Context(), mode.as(request("broken"+name, "b", ttl)))
 				if err2 == nil {
 					err2 = d1.Break(t.Context(), "broken"+name, "b", token(b))
 				}
@@ -70,7 +70,7 @@ func TestNothingLeft(t *testing.T) {
 					t.Error(err, err2)
 				}
 			})
-			all.Go(func() { // by the core, in turns
+			all.Go(func() { // through the core, in turn
 				err := l.With(mode.opts...).Do(t.Context(), "core"+name, func(context.Context, *snib.Lock) error { return nil })
 				if err != nil {
 					t.Error(err)
@@ -81,10 +81,11 @@ func TestNothingLeft(t *testing.T) {
 	all.Wait()
 	nothingLeft(t, node)
 
-	// Lost: the holder is cut off. The lock ends with its TTL; of an exclusive one the record stays for a bounded while.
+	// Lost holds: the holder is cut off. Each lock ends after its TTL. The record of an
+	// exclusive one stays for a bounded time.
 	cut := open(t, at(proxy.Addr()))
 	for _, mode := range modes {
-		take(t, cut, mode.as(ask("lost "+mode.name, "lost", 500*time.Millisecond)))
+		take(t, cut, mode.as(request("lost "+mode.name, "lost", 500*time.Millisecond)))
 	}
 	proxy.Sever()
 	time.Sleep(600 * time.Millisecond) // longer than the TTL
@@ -96,7 +97,7 @@ func TestNothingLeft(t *testing.T) {
 		}
 	}
 	for _, mode := range modes {
-		free(t, take(t, d1, mode.as(ask("lost "+mode.name, "next", ttl))))
+		free(t, take(t, d1, mode.as(request("lost "+mode.name, "next", ttl))))
 	}
 	nothingLeft(t, node)
 	if got := node.Must("DBSIZE"); got != int64(1) {
@@ -110,14 +111,16 @@ func TestNothingLeft(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOfKindConflict finds the name taken by something else in the middle of a wait. The request does not stay in the queue.
+// TestNothingLeftOfKindConflict makes the name a key of another kind during a wait. The request
+// does not stay in the queue.
 func TestNothingLeftOfKindConflict(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", "a stranger", "PX", 60_000)
-	waiter := wait(t, d, ask("job", "waiter", time.Minute), 1)
-	node.Must("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'something else')", 1, "job") // it does not come in between
+	waiter := wait(t, d, request("job", "waiter", time.Minute), 1)
+	// A script, so that the waiter can't come in between.
+	node.Must("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('LPUSH', KEYS[1], 'something else')", 1, "job")
 	select {
 	case r := <-waiter:
 		if r.err == nil || !strings.Contains(r.err.Error(), "list") {
@@ -131,9 +134,9 @@ func TestNothingLeftOfKindConflict(t *testing.T) {
 	}
 }
 
-// TestNothingLeftOfDead kills the holders of locks and those who wait for them, and makes a replica
-// the master. Nobody asks for the locks any more, so nobody passes over the dead: all keys have an
-// end, as the backend's page says.
+// TestNothingLeftOfDead kills the holders of locks and their waiters, and makes a replica the
+// master. Nobody acquires the locks any more, so nobody passes over the dead: all keys expire,
+// as the backend's documentation says.
 func TestNothingLeftOfDead(t *testing.T) {
 	t.Parallel()
 	const ttl = 20 * time.Second
@@ -143,16 +146,16 @@ func TestNothingLeftOfDead(t *testing.T) {
 	d := open(t, at(master.Addr()))
 	var dead []*livetest.Child
 	for _, mode := range modes {
-		req := func(owner string) driver.Request { return mode.as(ask(mode.name, owner, ttl)) }
+		req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
 		for i := range max(1, req("").Slots) {
-			p := another(t, master.Addr(), req(fmt.Sprint("holder ", i)))
+			p := startChild(t, master.Addr(), req(fmt.Sprint("holder ", i)))
 			p.Number("held")
 			dead = append(dead, p)
 		}
 		for i := range 2 {
 			waiter := req(fmt.Sprint("waiter ", i))
 			waiter.Shared = false
-			dead = append(dead, another(t, master.Addr(), waiter))
+			dead = append(dead, startChild(t, master.Addr(), waiter))
 			queued(t, d, mode.name, i+1)
 		}
 	}
@@ -179,13 +182,14 @@ func TestNothingLeftOfDead(t *testing.T) {
 			t.Errorf("%q of dead processes is kept for %d ms, want %v at most", key, ms, limit)
 		}
 	}
-	if want := 4 * len(modes); len(left) != want { // the lock, its record, its queue and the requests
+	// The lock, its record, its queue and the requests of each mode.
+	if want := 4 * len(modes); len(left) != want {
 		t.Errorf("the keys of dead processes are %q, want %d, or not all is proved", left, want)
 	}
 }
 
-// TestNothingLeftOfGivenUp gives acquisitions up at any moment, also when the lock was free. No withdrawal comes before what it
-// withdraws.
+// TestNothingLeftOfGivenUp cancels acquisitions at any moment, also when the lock was free. No
+// withdrawal overtakes the request that it withdraws.
 func TestNothingLeftOfGivenUp(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -194,7 +198,7 @@ func TestNothingLeftOfGivenUp(t *testing.T) {
 	for i := range 64 {
 		all.Go(func() {
 			for n := range 100 {
-				req := modes[n%3].as(ask(fmt.Sprint("name", i, n%3), fmt.Sprint(i, "-", n), time.Minute))
+				req := modes[n%3].as(request(fmt.Sprint("name", i, n%3), fmt.Sprint(i, "-", n), time.Minute))
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Duration(rand.N(4000))*time.Microsecond, cancel)
 				if l, err := d.Acquire(ctx, req); err == nil {

@@ -10,21 +10,24 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// scanCount is how many keys a server looks at in one step of a scan. It does nothing else meanwhile.
+// scanCount is how many keys a server examines in one step of a scan. It serves no other client
+// during a step.
 const scanCount = 500
 
-// List implements [driver.Inspector]. It finds the locks of snib: those of strangers can't be told from other strings, but [Driver.Status]
-// shows them, and [Driver.Strangers] those that were left behind. It scans the servers step by step, whatever else they keep, in the
-// order of their tables. A lock whose record or queue moves from one step to another may be missed or shown twice.
+// List implements [driver.Inspector]. It finds snib's locks. Foreign keys can't be told from
+// other strings; [Driver.Status] shows them, and [Driver.Strangers] lists abandoned ones. List
+// scans the servers step by step, including all other keys that they keep, in the order of
+// their hash tables. A lock whose record or queue is created, deleted or moved between two
+// steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	return d.scan(ctx, "snib.[rq]:*"+escapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
-		return d.listed(ctx, prefix, keys, yield)
+		return d.yieldLocks(ctx, prefix, keys, yield)
 	})
 }
 
-// listed yields the locks to which keys, records and queues, belong.
-func (d *Driver) listed(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
-	recorded := make(map[string]bool) // or known by its queue only
+// yieldLocks yields the locks that the given keys, of records and queues, belong to.
+func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string, yield func(driver.Status) bool) (more bool, err error) {
+	recorded := make(map[string]bool) // whether the name is known by its record
 	for _, key := range keys {
 		if name, ok := nameIn(key); ok && strings.HasPrefix(name, prefix) {
 			recorded[name] = recorded[name] || strings.HasPrefix(key, "snib.r:")
@@ -36,7 +39,7 @@ func (d *Driver) listed(ctx context.Context, prefix string, keys []string, yield
 	}
 	slices.Sort(names)
 	for names := range d.batches(names) {
-		all, err := d.look(ctx, names)
+		all, err := d.readStatuses(ctx, names)
 		if err != nil {
 			return false, err
 		}
@@ -52,7 +55,8 @@ func (d *Driver) listed(ctx context.Context, prefix string, keys []string, yield
 	return true, nil
 }
 
-// batches cuts keys into calls: at most maxOrders of one slot. The keys of a slot need not lie together.
+// batches splits keys into batches of at most maxBatch keys of one slot. The keys of a slot
+// need not be adjacent.
 func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	slots := make(map[uint16][]string)
 	for _, key := range keys {
@@ -60,7 +64,7 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	}
 	return func(yield func([]string) bool) {
 		for _, all := range slots {
-			for batch := range slices.Chunk(all, maxOrders) {
+			for batch := range slices.Chunk(all, maxBatch) {
 				if !yield(batch) {
 					return
 				}
@@ -69,9 +73,10 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 	}
 }
 
-// scan calls page for the keys that match a pattern, of each master and step by step, until it says that it is enough.
+// scan calls page for the keys that match a pattern, step by step on each master, until page
+// returns false or an error.
 func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, keys []string) (more bool, err error)) error {
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
 	masters, err := d.conn.Masters(ctx)
@@ -85,7 +90,7 @@ func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, key
 				return err
 			}
 			var keys []string
-			if cursor, keys, err = scanned(reply); err != nil {
+			if cursor, keys, err = parseScan(reply); err != nil {
 				return err
 			}
 			if more, err := page(m, keys); err != nil || !more {
@@ -99,12 +104,12 @@ func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, key
 	return nil
 }
 
-// escapeGlob makes a pattern of a text that stands for itself.
+// escapeGlob returns the pattern that matches s literally.
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
-func scanned(reply any) (cursor string, keys []string, err error) {
+func parseScan(reply any) (cursor string, keys []string, err error) {
 	if r, ok := reply.([]any); ok && len(r) == 2 {
 		cursor, isText := r[0].(string)
 		all, isList := r[1].([]any)

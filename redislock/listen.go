@@ -10,16 +10,18 @@ import (
 )
 
 const (
-	// linger is how long a subscription outlives its need.
-	linger = 5 * time.Second
+	// idleTimeout is how long a subscription is kept when it is not needed any more.
+	idleTimeout = 5 * time.Second
 
-	// longHold is how long the process may hold something before it listens for those who want it.
-	longHold = 50 * time.Millisecond
+	// subscribeDelay is how long the process may hold something before it subscribes for the
+	// messages to holders.
+	subscribeDelay = 50 * time.Millisecond
 )
 
-// A listener keeps the subscriptions of this process: to its own channel, on which holders hear that another process waits, and to those on
-// which the locks' slots tell waiters. On one server these are the same; in a Cluster each slot has its own, if the servers have
-// sharded pub/sub.
+// A listener keeps the subscriptions of this process: to its own channel, on which holders are
+// told that another process waits, and to the channels on which waiters are told. On one server
+// these are the same. In a Cluster whose servers have sharded pub/sub, each slot has a channel
+// for waiters.
 type listener struct {
 	d       *Driver
 	process string // the channel of this process
@@ -27,20 +29,20 @@ type listener struct {
 
 	mu        sync.Mutex
 	open      map[string]*subscription // by channel
-	ending    map[string]chan struct{} // closed when the last subscription to a channel has ended
-	scheduled bool                     // a look at whether something is held for long
+	ending    map[string]chan struct{} // by channel: closed when its last subscription has ended
+	scheduled bool                     // a timer runs that checks whether anything is still held
 }
 
-// A subscription is one channel that is listened to. It is guarded by listener.mu.
+// A subscription is a subscription to one channel. It is guarded by listener.mu.
 type subscription struct {
-	channel string
-	sharded bool
-	users   int
-	up      chan struct{} // closed while the server has confirmed it
-	isUp    bool
-	err     error // of the last attempt
-	failed  chan struct{}
-	cancel  context.CancelFunc
+	channel     string
+	sharded     bool
+	users       int
+	connected   chan struct{} // closed while the server has confirmed the subscription
+	isConnected bool
+	err         error // of the last attempt
+	failed      chan struct{}
+	cancel      context.CancelFunc
 }
 
 func (l *listener) init(d *Driver, sharded bool) {
@@ -49,7 +51,7 @@ func (l *listener) init(d *Driver, sharded bool) {
 	l.open, l.ending = make(map[string]*subscription), make(map[string]chan struct{})
 }
 
-// channel returns where waiters for a lock of the slot are told.
+// channel returns the channel on which waiters for a lock of the slot are told.
 func (l *listener) channel(slot uint16) string {
 	if !l.sharded {
 		return l.process
@@ -58,30 +60,31 @@ func (l *listener) channel(slot uint16) string {
 	return "snib.c:{" + tagOf(slot) + "}:" + id
 }
 
-// ready joins the subscription that a needs if it is up, and else returns nil.
-func (l *listener) ready(a *ask) *subscription {
+// joinIfConnected joins the subscription that a needs if it is connected; otherwise it returns
+// nil.
+func (l *listener) joinIfConnected(a *attempt) *subscription {
 	if a.req.NoWait {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.open[l.channel(a.slot)]
-	if s == nil || !s.isUp {
+	if s == nil || !s.isConnected {
 		return nil
 	}
 	s.users++
 	return s
 }
 
-// join returns the subscription that a needs once it is up.
-func (l *listener) join(ctx context.Context, a *ask) (*subscription, error) {
+// join returns the subscription that a needs once it is connected.
+func (l *listener) join(ctx context.Context, a *attempt) (*subscription, error) {
 	l.mu.Lock()
 	s := l.subscribe(l.channel(a.slot), l.sharded)
 	s.users++
-	up, failed := s.up, s.failed
+	connected, failed := s.connected, s.failed
 	l.mu.Unlock()
 	select {
-	case <-up:
+	case <-connected:
 		return s, nil
 	case <-failed:
 		l.leave(s)
@@ -102,51 +105,53 @@ func (l *listener) leave(s *subscription) {
 	}
 }
 
-// holding makes sure that the process hears of it when others want what it holds for longer than a moment.
-func (l *listener) holding() {
+// scheduleSubscription subscribes for the messages to holders if the process still holds
+// something after subscribeDelay.
+func (l *listener) scheduleSubscription() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.scheduled || l.open[l.process] != nil {
 		return
 	}
 	l.scheduled = true
-	time.AfterFunc(longHold, func() {
-		held := l.d.holds()
+	time.AfterFunc(subscribeDelay, func() {
+		held := l.d.hasLeases()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.scheduled = false
-		if held && l.d.life.Err() == nil {
+		if held && l.d.ctx.Err() == nil {
 			l.subscribe(l.process, false)
 		}
 	})
 }
 
-// subscribe returns the subscription to a channel, new or not. It is called with l.mu held.
+// subscribe returns the subscription to a channel, and starts it if there is none. The caller
+// holds l.mu.
 func (l *listener) subscribe(channel string, sharded bool) *subscription {
 	s := l.open[channel]
 	if s == nil {
-		ctx, cancel := context.WithCancel(l.d.life)
+		ctx, cancel := context.WithCancel(l.d.ctx)
 		s = &subscription{
 			channel: channel, sharded: sharded, cancel: cancel,
-			up: make(chan struct{}), failed: make(chan struct{}),
+			connected: make(chan struct{}), failed: make(chan struct{}),
 		}
 		l.open[channel] = s
 		before, ended := l.ending[channel], make(chan struct{})
 		l.ending[channel] = ended
 		go func() {
-			defer l.end(channel, ended)
+			defer l.markEnded(channel, ended)
 			if before != nil {
-				<-before // its end must not be taken for ours
+				<-before // or the end of that subscription could be taken for the end of this one
 			}
-			l.keep(ctx, s)
+			l.subscribeLoop(ctx, s)
 		}()
-		time.AfterFunc(linger, func() { l.retire(s) })
+		time.AfterFunc(idleTimeout, func() { l.closeIfIdle(s) })
 	}
 	return s
 }
 
-// end notes that a subscription has ended.
-func (l *listener) end(channel string, ended chan struct{}) {
+// markEnded notes that a subscription has ended.
+func (l *listener) markEnded(channel string, ended chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(ended)
@@ -155,44 +160,45 @@ func (l *listener) end(channel string, ended chan struct{}) {
 	}
 }
 
-// retire ends a subscription that nobody needs any more, or looks again later.
-func (l *listener) retire(s *subscription) {
-	held := s.channel == l.process && l.d.holds()
+// closeIfIdle closes a subscription that nobody needs any more; otherwise it checks again after
+// idleTimeout.
+func (l *listener) closeIfIdle(s *subscription) {
+	held := s.channel == l.process && l.d.hasLeases()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if (s.users > 0 || held) && l.d.life.Err() == nil {
-		time.AfterFunc(linger, func() { l.retire(s) })
+	if (s.users > 0 || held) && l.d.ctx.Err() == nil {
+		time.AfterFunc(idleTimeout, func() { l.closeIfIdle(s) })
 		return
 	}
 	delete(l.open, s.channel)
 	s.cancel()
 }
 
-// keep subscribes, again and again when the connection is lost.
-func (l *listener) keep(ctx context.Context, s *subscription) {
-	var trouble backoff
+// subscribeLoop subscribes, and subscribes again whenever the connection is lost.
+func (l *listener) subscribeLoop(ctx context.Context, s *subscription) {
+	var retries backoff
 	for ctx.Err() == nil {
 		err := l.d.conn.Subscribe(ctx, s.channel, s.sharded,
 			func() {
-				trouble = backoff{}
+				retries = backoff{}
 				l.mu.Lock()
-				if !s.isUp {
-					s.isUp = true
-					close(s.up)
+				if !s.isConnected {
+					s.isConnected = true
+					close(s.connected)
 				}
 				l.mu.Unlock()
-				l.d.catchUp(s.channel) // what was said before was not heard
+				l.d.catchUp(s.channel) // earlier messages were missed
 			},
-			l.d.hear)
+			l.d.onMessage)
 		l.mu.Lock()
-		if s.isUp {
-			s.isUp, s.up = false, make(chan struct{})
+		if s.isConnected {
+			s.isConnected, s.connected = false, make(chan struct{})
 		}
 		s.err = err
 		close(s.failed)
 		s.failed = make(chan struct{})
 		l.mu.Unlock()
-		pause, _ := trouble.next(false)
+		pause, _ := retries.next(false)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -208,63 +214,65 @@ func (l *listener) close() {
 	}
 }
 
-// hear takes a message: the id of a request, and a word. It may come from anybody who may publish, so it is a hint: the store is asked
-// whether a lock was granted, or a lease broken. Who can't guess the id causes nothing at all.
-func (d *Driver) hear(payload string) {
-	about, word, _ := strings.Cut(payload, " ")
-	id, err := strconv.ParseUint(about, 10, 64)
+// onMessage handles a message: the id of a request, and a word. Anybody with the right to
+// publish may send one, so it is only a hint: the driver asks the store whether a lock was
+// granted, or a lease broken. A sender that can't guess the id has no effect at all.
+func (d *Driver) onMessage(payload string) {
+	idText, word, _ := strings.Cut(payload, " ")
+	id, err := strconv.ParseUint(idText, 10, 64)
 	if err != nil {
-		return // not from a script of ours
+		return // not from one of our scripts
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a, l := d.asks[id], d.leases[id]
+	a, l := d.attempts[id], d.leases[id]
 	switch {
 	case l != nil && word == "w":
-		l.tell()
+		l.markWanted()
 	case l != nil && word == "b":
-		for _, other := range d.leases { // the owner may have asked more than once for what it holds
+		for _, other := range d.leases { // the owner may have acquired what it holds more than once
 			if other == l || other.req.Owner == l.req.Owner && other.keys[0] == l.keys[0] {
-				d.doubt(other)
+				d.verifyLater(other)
 			}
 		}
 	case a != nil && word == "w":
-		a.wanted = true // granted, and not known here yet
+		a.wanted = true // granted, but we do not know yet
 	case a != nil && word == "b":
-		a.doubted = true // likewise
+		a.maybeBroken = true // likewise
 	case a != nil && word == "k":
 		a.wake()
 	}
 }
 
-// wake makes an ask ask again.
-func (a *ask) wake() {
+// wake makes an attempt send its request again.
+func (a *attempt) wake() {
 	select {
 	case a.woken <- struct{}{}:
-	default: // it is about to ask again
+	default: // it is about to send anyway
 	}
 }
 
-// holds reports whether this process holds anything.
-func (d *Driver) holds() bool {
+// hasLeases reports whether this process holds anything.
+func (d *Driver) hasLeases() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.leases) > 0
 }
 
-// catchUp finds out what this process was not told while it did not listen: waiters ask again, and the store is asked about all that is
-// held. A server that has restarted without its memory ends those holds so.
+// catchUp makes up for the messages that this process missed while it was disconnected: waiters
+// send again, and all leases are verified. So the process learns that a server which restarted
+// without its memory has ended its holds.
 func (d *Driver) catchUp(channel string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, a := range d.asks {
+	for _, a := range d.attempts {
 		if d.listener.channel(a.slot) == channel {
 			a.wake()
 		}
 	}
 	if channel == d.listener.process {
 		for _, l := range d.leases {
-			d.doubt(l)
+			d.verifyLater(l)
 		}
 	}
 }

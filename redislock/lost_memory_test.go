@@ -16,7 +16,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestStaleHandOver breaks a hold, and checks that it is not handed on inside its process.
+// TestStaleHandOver breaks a hold, and checks that the hold is not handed over within its
+// process.
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -27,7 +28,8 @@ func TestStaleHandOver(t *testing.T) {
 	})
 }
 
-// TestStaleHandOverCluster is TestStaleHandOver in a Cluster, where a holder hears on another channel than a waiter.
+// TestStaleHandOverCluster is TestStaleHandOver in a Cluster, where holders and waiters are
+// told on different channels.
 func TestStaleHandOverCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
@@ -40,15 +42,15 @@ func TestStaleHandOverCluster(t *testing.T) {
 	})
 }
 
-// TestToldOfLostMemory restarts a server without its memory. Whoever held a lock is told as soon as the server is back, and not at the
-// next renewal.
+// TestToldOfLostMemory restarts a server without its memory. Each holder is told as soon as the
+// server is back, and not only at its next renewal.
 func TestToldOfLostMemory(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
-			_, told := jobtest.AcquireTold(t, d, mode.as(ask(mode.name, "holder", time.Minute)))
+			_, told := jobtest.AcquireTold(t, d, mode.as(request(mode.name, "holder", time.Minute)))
 			livetest.Await(t, "subscription of the holder", func() error {
 				if n, _ := node.Must("PUBSUB", "CHANNELS", "snib.c:*").([]any); len(n) == 0 {
 					return errors.New("there is none")
@@ -63,28 +65,30 @@ func TestToldOfLostMemory(t *testing.T) {
 	}
 }
 
-// TestShortTTLDoesNotDecide restarts a server without its memory, under a long lease. Requests with a short TTL wait for the floor of the
-// grace, and not only for their own TTL; then they have the lock.
+// TestShortTTLDoesNotDecide restarts a server without its memory, under a long lease. Requests
+// with a short TTL wait for the floor of the grace period, and not only for their own TTL. Then
+// they get the lock.
 func TestShortTTLDoesNotDecide(t *testing.T) {
 	t.Parallel()
 	const floor = 5 * time.Second
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr()), redislock.GraceFloor(floor)), open(t, at(node.Addr()), redislock.GraceFloor(floor))
-	first := take(t, d1, ask("job", "first", floor))
+	first := take(t, d1, request("job", "first", floor))
 	node.Kill()
 	node.Restart()
-	if left := withheld(t, d2, ask("job", "second", 100*time.Millisecond), "after a restart without memory"); left > floor+2*time.Second {
+	if left := withheld(t, d2, request("job", "second", 100*time.Millisecond), "after a restart without memory"); left > floor+2*time.Second {
 		t.Errorf("nothing is granted for %v, with a floor of %v", left, floor)
 	}
-	l, _ := granted(t, begin(t, d2, ask("job", "second", time.Second)), floor+enough, "second")
+	l, _ := granted(t, begin(t, d2, request("job", "second", time.Second)), floor+enough, "second")
 	if left := valid(first, floor); left > 0 {
 		t.Errorf("granted while the first hold is valid for another %v", left)
 	}
 	free(t, l)
 }
 
-// TestReleasedLeasesDoNotCount takes a long lease and releases it. After the next restart nobody waits for that, but for a long lease that
-// still lives everybody does, by no more than MaxTTL; until somebody has the store forget it.
+// TestReleasedLeasesDoNotCount acquires a long lease and releases it. After the next restart
+// nobody waits for that lease. For a long lease that still lives everybody waits, but no longer
+// than MaxTTL, until somebody calls Forget.
 func TestReleasedLeasesDoNotCount(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -107,7 +111,7 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 				livetest.Await(t, "answer of the server", func() error { _, err := d.Status(t.Context(), "job"); return err })
 			}
 			grace(100*time.Millisecond, "before the first lease")
-			l := take(t, d, mode.as(ask("job", "long", 20*time.Hour)))
+			l := take(t, d, mode.as(request("job", "long", 20*time.Hour)))
 			grace(20*time.Hour, "under a long lease")
 			if err := renew(t, d, l); err != nil {
 				t.Fatal(err)
@@ -115,44 +119,48 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 			free(t, l)
 			grace(100*time.Millisecond, "after its release")
 			restart()
-			free(t, take(t, d, mode.as(ask("job", "next", 200*time.Millisecond))))
+			free(t, take(t, d, mode.as(request("job", "next", 200*time.Millisecond))))
 			nothingLeft(t, node)
 
-			used(t, node) // for who asks for as much, the grace of before would last a minute
-			broken := take(t, d, mode.as(ask("job", "broken", 20*time.Hour)))
+			// Otherwise a request for as much would have a grace period of a minute.
+			used(t, node)
+			broken := take(t, d, mode.as(request("job", "broken", 20*time.Hour)))
 			if err := d.Break(t.Context(), "job", "broken", token(broken)); err != nil {
 				t.Fatal(err)
 			}
 			grace(100*time.Millisecond, "after a break")
 
-			take(t, d, mode.as(ask("job", "lives", 20*time.Hour)))
+			take(t, d, mode.as(request("job", "lives", 20*time.Hour)))
 			restart()
 			again()
-			if left := withheld(t, d, ask("another", "next", time.Second), "with a long lease"); left < 19*time.Hour {
+			if left := withheld(t, d, request("another", "next", time.Second), "with a long lease"); left < 19*time.Hour {
 				t.Errorf("a lease of 20 h lives, and the grace lasts %v", left)
 			}
 			bounded := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(10*time.Minute))
-			if left := withheld(t, bounded, ask("another", "next", time.Second), "with MaxTTL"); left > 10*time.Minute {
+			if left := withheld(t, bounded, request("another", "next", time.Second), "with MaxTTL"); left > 10*time.Minute {
 				t.Errorf("the grace lasts %v, with a MaxTTL of 10 min", left)
 			}
 			if err := d.Forget(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			free(t, take(t, d, ask("another", "next", time.Second)))
+			free(t, take(t, d, request("another", "next", time.Second)))
 			restart()
-			free(t, take(t, d, ask("another", "next", time.Second))) // it is forgotten for good
+			// Forget is permanent.
+			free(t, take(t, d, request("another", "next", time.Second)))
 		})
 	}
 }
 
-// TestLongLeaseIsKnownAfterRenewal renews a long lease past the end of its grant: the store still knows that it lives.
+// TestLongLeaseIsKnownAfterRenewal renews a long lease past the end of its grant. The store
+// still knows that it lives.
 func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
-	l := take(t, d, ask("job", "holder", ttl))
-	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 6) { // as often as a keeper may
+	l := take(t, d, request("job", "holder", ttl))
+	// As often as a keeper may.
+	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 6) {
 		if err := renew(t, d, l); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +172,7 @@ func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestLimits refuses what no limit may be, and states the longest TTL.
+// TestLimits checks that limits out of range are rejected, and the default of MaxTTL.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -184,7 +192,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMalformedQueue puts into a queue what nobody of ours writes. It keeps nobody from the lock, whatever it is.
+// TestMalformedQueue puts entries into a queue that snib never writes. None of them keeps
+// anybody from the lock.
 func TestMalformedQueue(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -218,10 +227,10 @@ func TestMalformedQueue(t *testing.T) {
 	}
 	for what, e := range entries {
 		name := "job " + what
-		l := take(t, d1, ask(name, "holder", time.Minute))
+		l := take(t, d1, request(name, "holder", time.Minute))
 		node.Must("ZADD", "snib.q:{"+name+"}", 1, "evil")
 		node.Must("HSET", "snib.w:{"+name+"}", "evil", e)
-		waiter := wait(t, d2, ask(name, "waiter", time.Minute), len(status(t, d1, name).Waiters)+1)
+		waiter := wait(t, d2, request(name, "waiter", time.Minute), len(status(t, d1, name).Waiters)+1)
 		if err := renew(t, d1, l); err != nil {
 			t.Errorf("%s: Renew = %v", what, err)
 		}
@@ -231,23 +240,24 @@ func TestMalformedQueue(t *testing.T) {
 			t.Errorf("%s: granted %v after the release", what, took)
 		}
 		free(t, next)
-		// Without anybody before it, it holds up nobody either.
+		// With nobody else in the queue, the entry holds up nobody either.
 		node.Must("ZADD", "snib.q:{"+name+"}", 1, "evil")
 		node.Must("HSET", "snib.w:{"+name+"}", "evil", e)
-		free(t, take(t, d2, ask(name, "next", time.Minute)))
+		free(t, take(t, d2, request(name, "next", time.Minute)))
 	}
 	nothingLeft(t, node)
 }
 
-// TestForeignChannel makes a record name a channel of somebody else. Our clients publish nothing there.
+// TestForeignChannel makes a record name a channel that is not ours. Our clients publish
+// nothing there.
 func TestForeignChannel(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d1, ask("job", "holder", time.Minute))
+	l := take(t, d1, request("job", "holder", time.Minute))
 	before := commands(t, node)["publish"]
 	node.Must("SET", "snib.r:{job}", fmt.Sprintf(`{"token":%d,"since":1,"owner":"holder","id":"1","mode":"x","ttl":60000,"tokens":1,"channel":"orders"}`, token(l)), "PX", 60000)
-	waiter := wait(t, d2, ask("job", "waiter", time.Minute), 1)
+	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
 	if n := commands(t, node)["publish"] - before; n != 0 {
 		t.Errorf("%d messages to a channel that is not ours", n)
 	}
@@ -256,17 +266,18 @@ func TestForeignChannel(t *testing.T) {
 	free(t, next)
 }
 
-// TestWildToken sets the last token where Lua counts no further. Nothing is granted, and the error says why.
+// TestWildToken sets the last token to a value that Lua can't count beyond. Nothing is granted,
+// and the error says why.
 func TestWildToken(t *testing.T) {
 	t.Parallel()
 	for _, wild := range []string{"9007199254740991", "9223372036854775807", "1e300", "nan", "inf"} {
 		node := used(t, redistest.Single(t))
 		d := open(t, at(node.Addr()))
-		l := take(t, d, ask("job", "holder", time.Minute))
+		l := take(t, d, request("job", "holder", time.Minute))
 		node.Must("HSET", "snib.m", "t", wild)
 		free(t, l) // what is held can be released
 		for _, mode := range modes {
-			req := mode.as(ask(mode.name, "holder", time.Minute))
+			req := mode.as(request(mode.name, "holder", time.Minute))
 			req.NoWait = true
 			got, err := d.Acquire(t.Context(), req)
 			if err == nil {

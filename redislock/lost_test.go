@@ -14,11 +14,11 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A wire is one server, a way to it that loses answers, and one that does not.
+// A wire is one server with two paths to it, one of which can lose answers.
 type wire struct {
 	node  *redistest.Node
 	proxy *livetest.Proxy
-	bad   *redislock.Driver // by way of the proxy
+	bad   *redislock.Driver // through the proxy
 	good  *redislock.Driver
 }
 
@@ -28,7 +28,7 @@ func newWire(t *testing.T) *wire {
 	w.proxy = livetest.NewProxy(t, w.node.Addr())
 	w.bad, w.good = open(t, at(w.proxy.Addr())), open(t, at(w.node.Addr()))
 	for _, mode := range modes { // so that the server knows all scripts
-		l := take(t, w.bad, mode.as(ask("warm", "warm", time.Minute)))
+		l := take(t, w.bad, mode.as(request("warm", "warm", time.Minute)))
 		if err := renew(t, w.bad, l); err != nil {
 			t.Fatal(err)
 		}
@@ -37,12 +37,14 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// share makes the driver's connection one that carries several commands at a time: then no deadline of a call closes it.
+// share makes the driver's connection carry several commands at a time, so that no call's
+// deadline closes it.
 func (w *wire) share(t *testing.T) {
 	t.Helper()
-	l := take(t, w.bad, ask("warm", "warm", time.Minute))
+	l := take(t, w.bad, request("warm", "warm", time.Minute))
 	defer free(t, l)
-	ctx, cancel := context.WithCancel(t.Context()) // without a deadline: the client then reads in a goroutine of its own
+	// Without a deadline the client reads in its own goroutine.
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range 4 {
 		if r := w.bad.Renew(ctx, []driver.Lease{l}); r[0].Err != nil {
@@ -51,7 +53,7 @@ func (w *wire) share(t *testing.T) {
 	}
 }
 
-// endings are what becomes of the connection that the answer was lost on, and of which kind it is.
+// endings are what happens to the connection whose answer was lost, and whether it is shared.
 var endings = []struct {
 	name   string
 	then   livetest.Ending
@@ -82,7 +84,7 @@ func TestLostAnswers(t *testing.T) {
 					t.Run(mode.name+"/"+tt.name, func(t *testing.T) {
 						name := mode.name + " " + tt.name
 						tt.run(t, w, ending.then, func(owner string) driver.Request {
-							return mode.as(ask(name, owner, 20*time.Second))
+							return mode.as(request(name, owner, 20*time.Second))
 						})
 						w.proxy.Heal()
 						nothingLeft(t, w.node)
@@ -93,8 +95,9 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// theOnly checks that the lease is what the store knows, and that nobody else gets in.
-func (w *wire) theOnly(t *testing.T, l driver.Lease, req driver.Request) {
+// checkSoleHolder checks that the lease is the one that the store knows, and that nobody else
+// gets the lock.
+func (w *wire) checkSoleHolder(t *testing.T, l driver.Lease, req driver.Request) {
 	t.Helper()
 	st := status(t, w.good, req.Name)
 	if len(st.Holders) != 1 || st.Holders[0].Owner != req.Owner || st.Holders[0].Token != token(l) {
@@ -109,17 +112,17 @@ func (w *wire) theOnly(t *testing.T, l driver.Lease, req driver.Request) {
 
 func lostAcquire(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
 	lost := w.proxy.LoseAnswers(1, then, req("").Name)
-	asking := begin(t, w.bad, req("a"))
-	soon(t, lost, "the loss")
-	var first uint64 // where the answer is long in coming, it is asked for again only after this
+	waiter := begin(t, w.bad, req("a"))
+	awaitClosed(t, lost, "the loss")
+	var first uint64 // if the answer is very late, the request is repeated only after this
 	if st := status(t, w.good, req("").Name); len(st.Holders) == 1 {
 		first = st.Holders[0].Token
 	}
-	l, _ := granted(t, asking, enough, "a, whose first answer was lost")
+	l, _ := granted(t, waiter, enough, "a, whose first answer was lost")
 	if token(l) != first {
 		t.Errorf("the token is %d, want %d as the store gave it at first", token(l), first)
 	}
-	w.theOnly(t, l, req("a"))
+	w.checkSoleHolder(t, l, req("a"))
 	if err := renew(t, w.bad, l); err != nil {
 		t.Errorf("Renew = %v", err)
 	}
@@ -133,7 +136,7 @@ func lostAcquire(t *testing.T, w *wire, then livetest.Ending, req func(string) d
 
 func lostQueue(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
 	blocker := req("a")
-	blocker.Shared = false // or there is nothing to wait for
+	blocker.Shared = false // otherwise there is nothing to wait for
 	l := take(t, w.good, blocker)
 	others := []driver.Lease{}
 	for i := 1; i < blocker.Slots; i++ {
@@ -141,7 +144,7 @@ func lostQueue(t *testing.T, w *wire, then livetest.Ending, req func(string) dri
 	}
 	lost := w.proxy.LoseAnswers(1, then, "snib.w:{"+req("").Name)
 	waiter := begin(t, w.bad, req("b"))
-	soon(t, lost, "the loss")
+	awaitClosed(t, lost, "the loss")
 	queued(t, w.good, blocker.Name, 1)
 	later := wait(t, w.good, req("c"), 2)
 	if then == livetest.ThenClose {
@@ -154,7 +157,7 @@ func lostQueue(t *testing.T, w *wire, then livetest.Ending, req func(string) dri
 			return errors.New("it has asked once, or lost its place")
 		})
 	} else {
-		time.Sleep(300 * time.Millisecond) // it may ask again or not
+		time.Sleep(300 * time.Millisecond) // in which it may send again, or not
 	}
 	queued(t, w.good, blocker.Name, 2)
 	free(t, l)
@@ -184,13 +187,13 @@ func lostRenew(t *testing.T, w *wire, then livetest.Ending, req func(string) dri
 	if r := w.bad.Renew(ctx, []driver.Lease{l})[0]; r.Err == nil && r.Start.IsZero() {
 		t.Errorf("Renew gave neither a start nor an error")
 	}
-	soon(t, lost, "the loss")
+	awaitClosed(t, lost, "the loss")
 	livetest.Await(t, "renewal", func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()
 		return w.bad.Renew(ctx, []driver.Lease{l})[0].Err
 	})
-	w.theOnly(t, l, req("a"))
+	w.checkSoleHolder(t, l, req("a"))
 	free(t, l)
 }
 
@@ -198,17 +201,17 @@ func lostRelease(t *testing.T, w *wire, then livetest.Ending, req func(string) d
 	l := take(t, w.bad, req("a"))
 	lost := w.proxy.LoseAnswers(1, then, req("").Name)
 	free(t, l)
-	soon(t, lost, "the loss")
+	awaitClosed(t, lost, "the loss")
 	next := take(t, w.good, req("b"))
-	free(t, l) // said again, it is harmless
-	w.theOnly(t, next, req("b"))
+	free(t, l) // repeated, it is harmless
+	w.checkSoleHolder(t, next, req("b"))
 	if err := renew(t, w.good, next); err != nil {
 		t.Errorf("Renew of the next hold = %v", err)
 	}
 	free(t, next)
 }
 
-// lostWithdraw loses the answer to a cancelled wait's withdrawal.
+// lostWithdraw loses the answer to the withdrawal of a cancelled wait.
 func lostWithdraw(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
 	blocker := req("a")
 	blocker.Shared = false
@@ -225,20 +228,21 @@ func lostWithdraw(t *testing.T, w *wire, then livetest.Ending, req func(string) 
 	if r := <-waiter; r.err == nil {
 		t.Fatalf("a cancelled Acquire = %v, nil", r.lease)
 	}
-	soon(t, lost, "the loss")
+	awaitClosed(t, lost, "the loss")
 	queued(t, w.good, blocker.Name, 0)
 	for _, l := range holds {
 		free(t, l)
 	}
 }
 
-// TestLostAnswersCore does the same to a user of the core: neither the caller nor the lock notices.
+// TestLostAnswersCore does the same to a user of the core. Neither the caller nor the lock
+// notices.
 func TestLostAnswersCore(t *testing.T) {
 	for _, ending := range endings[:2] {
 		t.Run(ending.name, func(t *testing.T) {
 			t.Parallel()
 			ttl, modes := 2*time.Second, modes
-			if ending.then == livetest.ThenHang { // it takes up to four seconds to give such a connection up
+			if ending.then == livetest.ThenHang { // giving up takes up to four seconds
 				ttl, modes = 7*time.Second, modes[1:2]
 			}
 			w := newWire(t)
@@ -251,11 +255,11 @@ func TestLostAnswersCore(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: Acquire = %v", name, err)
 				}
-				soon(t, lost, "the loss of an acquisition's answer")
+				awaitClosed(t, lost, "the loss of an acquisition's answer")
 
 				lost = w.proxy.LoseAnswers(1, ending.then, name)
-				soon(t, lost, "the loss of a renewal's answer")
-				held := time.NewTimer(ttl) // from here on the first lease would be over
+				awaitClosed(t, lost, "the loss of a renewal's answer")
+				held := time.NewTimer(ttl) // by then the first lease would be over
 				select {
 				case <-lock.Lost():
 					t.Errorf("%s: lost %v", name, context.Cause(lock.Context()))

@@ -14,8 +14,9 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestHalfMovedSlot stops the move of a slot half-way: some keys of its locks are at one node, some at the other. Holds go on, and what is
-// released meanwhile is free when the move is over.
+// TestHalfMovedSlot stops the move of a slot half-way: some keys of its locks are on one node,
+// and some on the other. Holds go on, and locks that are released meanwhile are free when the
+// move is over.
 func TestHalfMovedSlot(t *testing.T) {
 	t.Parallel()
 	const ttl = 10 * time.Second
@@ -26,7 +27,7 @@ func TestHalfMovedSlot(t *testing.T) {
 	names := []string{"job", "{job}2", "{job}3"}
 	var held []driver.Lease
 	for _, name := range names {
-		held = append(held, take(t, d1, ask(name, "holder of "+name, ttl)))
+		held = append(held, take(t, d1, request(name, "holder of "+name, ttl)))
 	}
 	slot := c.SlotOf("job")
 	move := c.BeginMove(slot, c.MasterOtherThan(slot))
@@ -44,7 +45,7 @@ func TestHalfMovedSlot(t *testing.T) {
 		}
 		cancel()
 	}
-	hurried := ask("job", "hurried", ttl)
+	hurried := request("job", "hurried", ttl)
 	hurried.NoWait = true
 	if l, err := d2.Acquire(t.Context(), hurried); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Acquire with NoWait while the slot is half-way = %v, %v, want ErrUnavailable", l, err)
@@ -65,7 +66,8 @@ func TestHalfMovedSlot(t *testing.T) {
 		}
 	}
 	for i, name := range names {
-		next, _ := granted(t, begin(t, d2, ask(name, "next", ttl)), ttl+enough, "who comes after the move") // which begins a grace
+		// The move begins a grace period.
+		next, _ := granted(t, begin(t, d2, request(name, "next", ttl)), ttl+enough, "who comes after the move")
 		if token(next) <= token(held[i]) {
 			t.Errorf("%s: token %d after %d", name, token(next), token(held[i]))
 		}

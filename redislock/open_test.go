@@ -25,7 +25,8 @@ import (
 // secret is a password that must not be shown.
 const secret = "tell-nobody-77"
 
-// TestOpenRefuses opens what can't be used. The error comes in time, says what is wrong, and shows no password.
+// TestOpenRefuses opens servers that can't be used. The error comes in time, says what is
+// wrong, and shows no password.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	const dial = 2 * time.Second
@@ -54,7 +55,7 @@ func TestOpenRefuses(t *testing.T) {
 		name string
 		o    rueidis.ClientOption
 		opts []redislock.Option
-		want []string // one of these stands in the error
+		want []string // the error contains one of these
 	}{
 		{name: "WrongPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = secret + "x" }), want: []string{"WRONGPASS"}},
 		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"NOAUTH"}},
@@ -130,7 +131,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestDenied opens with rights that are enough to look, and not to lock: Acquire says what is missing, at once.
+// TestDenied opens with the right to read, but not to lock. Acquire says at once which right is
+// missing.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t,
@@ -143,7 +145,7 @@ func TestDenied(t *testing.T) {
 		o.Username, o.Password = user, secret
 		d := open(t, o)
 		ctx, cancel := context.WithTimeout(t.Context(), enough)
-		l, err := d.Acquire(ctx, ask("job", user, time.Minute))
+		l, err := d.Acquire(ctx, request("job", user, time.Minute))
 		if user == "least" {
 			if err != nil {
 				t.Errorf("%s: Acquire = %v", user, err)
@@ -159,7 +161,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestWarnings opens what works, with settings that break promises. Each is told once.
+// TestWarnings opens servers with settings that break promises. Each is reported once.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -208,7 +210,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestNew makes a driver on the user's own client, and leaves it open.
+// TestNew makes a driver on the user's own client, which Close leaves open.
 func TestNew(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -221,13 +223,13 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	free(t, take(t, d, ask("job", "a", time.Minute)))
+	free(t, take(t, d, request("job", "a", time.Minute)))
 	for range 2 {
 		if err := d.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
 	}
-	if _, err := d.Acquire(t.Context(), ask("job", "b", time.Minute)); !errors.Is(err, driver.ErrClosed) {
+	if _, err := d.Acquire(t.Context(), request("job", "b", time.Minute)); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Acquire after Close = %v, want ErrClosed", err)
 	}
 	if err := client.Do(t.Context(), client.B().Ping().Build()).Error(); err != nil {
@@ -247,7 +249,7 @@ func bySentinel(s *redistest.SentinelSetup) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: s.Sentinels(), Sentinel: rueidis.SentinelOption{MasterSet: s.MasterName()}}
 }
 
-// fake starts what is not Redis.
+// fake starts a server that is not Redis.
 func fake(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -267,7 +269,8 @@ func fake(t *testing.T, serve func(net.Conn)) (addr string) {
 	return listener.Addr().String()
 }
 
-// fakeRedis starts what says that it is a Redis of some version, as old ones do: in RESP2, and without most commands.
+// fakeRedis starts a server that claims to be Redis of some version. Like an old one it talks
+// RESP2 and lacks most commands.
 func fakeRedis(t *testing.T, version string) (addr string) {
 	return fake(t, func(c net.Conn) {
 		defer c.Close()
@@ -324,9 +327,9 @@ func command(in *bufio.Reader) ([]string, error) {
 	return words, nil
 }
 
-// TestOpenFull opens a server that has no connection left: it is full, and not out of reach. A real
-// server ends the connection after its first answer, so that the answer may get lost. This one does
-// not.
+// TestOpenFull opens a server that has no connection left: it is full, and not unreachable. A
+// real server ends the connection after its first answer, so the answer may get lost. This one
+// does not.
 func TestOpenFull(t *testing.T) {
 	addr := fake(t, func(c net.Conn) {
 		defer c.Close()

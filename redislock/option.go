@@ -7,7 +7,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An Option changes what a driver does. The zero set is right for most.
+// An Option changes what a driver does. The defaults are right for most programs.
 type Option func(*config)
 
 type config struct {
@@ -18,7 +18,7 @@ type config struct {
 	topology   topology
 }
 
-// A topology is what must be found behind an address.
+// A topology is what must be found at an address.
 type topology uint8
 
 const (
@@ -39,12 +39,13 @@ const (
 	defaultFloor  = 30 * time.Second
 	defaultMaxTTL = time.Hour
 
-	// sentinelFloor is the least floor behind Sentinel. A master that was replaced, and restarts, is taken for the master by clients
-	// that reach it until the Sentinels have told it what it is: they do that after eight seconds, and look every second.
+	// sentinelFloor is the least floor behind Sentinel. When a master that was replaced
+	// restarts, clients that reach it take it for the master until the Sentinels have demoted
+	// it. They do that after eight seconds, and check every second.
 	sentinelFloor = 20 * time.Second
 )
 
-// check refuses limits that can't be.
+// check returns an error if a limit is out of range.
 func (c *config) check() error {
 	switch {
 	case c.maxTTL < minTTL || c.maxTTL > maxTTL:
@@ -55,30 +56,37 @@ func (c *config) check() error {
 	return nil
 }
 
-// FailoverGrace says whether a server that has restarted, or was promoted, grants nothing until the leases that it may have forgotten
-// are over. It is on by default; off, a failover can give a lock twice. The grace lasts as long as the longest lease that the server knows
-// to live, and [GraceFloor] at least. A new server is taken for one that has lost its memory.
+// FailoverGrace sets whether a server that has restarted or was promoted grants nothing until
+// the leases that it may have forgotten are over. It is on by default. When it is off, a
+// failover can give a lock to two holders. The grace period lasts as long as the longest lease
+// that the server knows to live, and at least as long as [GraceFloor]. A new server is treated
+// as one that has lost its memory.
 //
-// It asks the server for INFO. All processes that share locks should have the same setting.
+// The driver reads INFO for this. All processes that share locks should have the same setting.
 func FailoverGrace(on bool) Option { return func(c *config) { c.grace = on } }
 
-// GraceFloor sets the least time for which a server grants nothing after a restart or a failover, 30 seconds by default, and 20 seconds at
-// least behind Sentinel. Leases no longer than that are covered also if the server has forgotten everything. Set it to the longest TTL in
-// use. All processes that share locks should have the same setting.
+// GraceFloor sets the minimum time for which a server grants nothing after a restart or a
+// failover. The default is 30 seconds; behind Sentinel it is at least 20 seconds. Leases no
+// longer than the floor are covered even if the server has forgotten everything, so set it to
+// the longest TTL in use. All processes that share locks should have the same setting.
 func GraceFloor(d time.Duration) Option { return func(c *config) { c.floor = d } }
 
-// MaxTTL sets the longest TTL that may be asked for, an hour by default. It bounds the grace as well, so that one long lease does not
-// close the store for its length after a restart. All processes that share locks should have the same setting: one whose MaxTTL is shorter
-// passes over waiters that ask for more.
+// MaxTTL sets the longest TTL that may be requested. The default is an hour. It also bounds the
+// grace period, so that one long lease does not close the store for its whole length after a
+// restart. All processes that share locks should have the same setting: a process with a
+// shorter MaxTTL passes over waiters that request a longer TTL.
 func MaxTTL(d time.Duration) Option { return func(c *config) { c.maxTTL = d } }
 
-// AllowSplitBrain accepts a master behind Sentinel that writes without a replica. When it is cut off, or stops for a while, the Sentinels
-// choose another, and both grant the same locks until it learns of that. Without this option New and Open refuse such a master;
-// min-replicas-to-write 1 and a small min-replicas-max-lag, on all servers, are right.
+// AllowSplitBrain accepts a master behind Sentinel that writes without a replica. When such a
+// master is cut off, or pauses for a while, the Sentinels choose another one, and both grant
+// the same locks until the old master learns of it. Without this option New and Open reject
+// such a master. The right setting, on all servers, is min-replicas-to-write 1 and a small
+// min-replicas-max-lag.
 func AllowSplitBrain() Option { return func(c *config) { c.splitBrain = true } }
 
-// Single demands one server, alone or behind Sentinel: with a node of a Cluster, Open and New fail.
+// Single requires one server, alone or behind Sentinel. If the server is a node of a Cluster,
+// Open and New fail.
 func Single() Option { return func(c *config) { c.topology = single } }
 
-// Cluster demands a Cluster: without one, Open and New fail.
+// Cluster requires a Cluster. If there is none, Open and New fail.
 func Cluster() Option { return func(c *config) { c.topology = cluster } }

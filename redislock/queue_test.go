@@ -22,21 +22,22 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	moreAtATime()
+	raiseParallelism()
 	os.Exit(livetest.Main(m, job.do))
 }
 
-// moreAtATime has more tests run at a time than there are processors, unless it was said how many: they mostly wait for leases to end.
-func moreAtATime() {
+// raiseParallelism lets more tests run at a time than there are processors, unless a flag says
+// how many: they mostly wait for leases to end.
+func raiseParallelism() {
 	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if f := flag.Lookup("test.parallel"); !said && f != nil {
+	isSet := false
+	flag.Visit(func(f *flag.Flag) { isSet = isSet || f.Name == "test.parallel" })
+	if f := flag.Lookup("test.parallel"); !isSet && f != nil {
 		_ = f.Value.Set("6") // it is a number
 	}
 }
 
-// A job is what a child process does with a driver of its own.
+// A job is what a child process does with its own driver.
 type job struct {
 	jobtest.Job
 	Addr string
@@ -51,20 +52,20 @@ func (j job) do(ctx context.Context) error {
 	return j.Do(ctx, d)
 }
 
-// another starts a child process that holds a lock, or waits for it.
-func another(t testing.TB, addr string, req driver.Request) *livetest.Child {
+// startChild starts a child process that holds a lock, or waits for it.
+func startChild(t testing.TB, addr string, req driver.Request) *livetest.Child {
 	t.Helper()
 	return livetest.StartChild(t, job{jobtest.Job{Role: "hold", Req: req}, addr})
 }
 
-// TestDeadWaiters kills processes in the queue. A release passes over them at once.
+// TestDeadWaiters kills waiting processes. A release passes over them at once.
 func TestDeadWaiters(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	const ttl = 20 * time.Second
 	for _, mode := range modes {
-		req := func(owner string) driver.Request { return mode.as(ask(mode.name, owner, ttl)) }
+		req := func(owner string) driver.Request { return mode.as(request(mode.name, owner, ttl)) }
 		blocker := req("holder")
 		blocker.Shared = false
 		held := []driver.Lease{take(t, d1, blocker)}
@@ -73,7 +74,7 @@ func TestDeadWaiters(t *testing.T) {
 		}
 		var dead []*livetest.Child
 		for i := range 3 {
-			p := another(t, node.Addr(), req(fmt.Sprint("dead", i)))
+			p := startChild(t, node.Addr(), req(fmt.Sprint("dead", i)))
 			queued(t, d1, mode.name, i+1)
 			dead = append(dead, p)
 		}
@@ -95,18 +96,18 @@ func TestDeadWaiters(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestDeadHolder kills the holder's process. Who waits first has the lock within a TTL.
+// TestDeadHolder kills the holder's process. The first waiter has the lock within a TTL.
 func TestDeadHolder(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	const ttl = time.Second
-	holder := another(t, node.Addr(), ask("job", "holder", ttl))
+	holder := startChild(t, node.Addr(), request("job", "holder", ttl))
 	before := holder.Number("held")
 	var waiters []<-chan result
 	var drivers []driver.Driver
 	for i := range 3 {
 		drivers = append(drivers, open(t, at(node.Addr())))
-		waiters = append(waiters, wait(t, drivers[i], ask("job", fmt.Sprint("waiter", i), 10*time.Second), i+1))
+		waiters = append(waiters, wait(t, drivers[i], request("job", fmt.Sprint("waiter", i), 10*time.Second), i+1))
 	}
 	time.Sleep(ttl) // longer than the first lease, which is renewed
 	pending(t, waiters[0], "the first waiter", "while the holder lives")
@@ -132,19 +133,20 @@ func TestDeadHolder(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestCancelledWaiters ends waits. They leave the queue at once, and who waits behind them is not kept waiting.
+// TestCancelledWaiters cancels waiters. They leave the queue at once, and the waiters behind
+// them are not held up.
 func TestCancelledWaiters(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d, ask("job", "holder", time.Minute))
+	l := take(t, d, request("job", "holder", time.Minute))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var gone []<-chan result
 	for i := range 5 {
-		gone = append(gone, beginWith(ctx, d2, ask("job", fmt.Sprint("gone", i), time.Minute)))
+		gone = append(gone, beginWith(ctx, d2, request("job", fmt.Sprint("gone", i), time.Minute)))
 		queued(t, d, "job", i+1)
 	}
-	last := wait(t, d2, ask("job", "last", time.Minute), 6)
+	last := wait(t, d2, request("job", "last", time.Minute), 6)
 	because := errors.New("enough")
 	began := time.Now()
 	cancel(because)
@@ -156,11 +158,12 @@ func TestCancelledWaiters(t *testing.T) {
 	if took := time.Since(began); took > soonEnough {
 		t.Errorf("cancelled waits ended after %v", took)
 	}
-	queued(t, d, "job", 1) // they come back when they have left, unless the store is slow
-	// The first of a queue of readers and writers leaves: what it kept out gets in.
+	// Cancelled waiters have left the queue when they return, unless the store is slow.
+	queued(t, d, "job", 1)
+	// The first in a queue of readers and writers leaves. The waiters that it kept out get in.
 	r := take(t, d, driver.Request{Name: "rw", Owner: "reader", TTL: time.Minute, Shared: true})
 	writing, stop := context.WithCancel(t.Context())
-	writer := beginWith(writing, d2, ask("rw", "writer", time.Minute))
+	writer := beginWith(writing, d2, request("rw", "writer", time.Minute))
 	queued(t, d, "rw", 1)
 	second := wait(t, d2, driver.Request{Name: "rw", Owner: "second reader", TTL: time.Minute, Shared: true}, 2)
 	stop()
@@ -185,7 +188,7 @@ func TestOrder(t *testing.T) {
 	for range 5 {
 		drivers = append(drivers, open(t, at(node.Addr())))
 	}
-	l := take(t, drivers[0], ask("job", "holder", time.Minute))
+	l := take(t, drivers[0], request("job", "holder", time.Minute))
 	last := token(l)
 	const waiters = 15
 	type got struct {
@@ -194,7 +197,7 @@ func TestOrder(t *testing.T) {
 	}
 	order := make(chan got, waiters)
 	for i := range waiters {
-		done := wait(t, drivers[i*7%5], ask("job", fmt.Sprint("waiter", i), time.Minute), i+1)
+		done := wait(t, drivers[i*7%5], request("job", fmt.Sprint("waiter", i), time.Minute), i+1)
 		go func() {
 			r := <-done
 			if r.err != nil {
@@ -227,13 +230,14 @@ func TestOrder(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestCutSubscription cuts what a waiter listens with. It gets the lock all the same, and the next one, too.
+// TestCutSubscription cuts a waiter's subscription. The waiter gets the lock all the same, and
+// the next one, too.
 func TestCutSubscription(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
 		cut  func(*redistest.Node, *livetest.Proxy)
-		slow time.Duration // how long it may take, after the release
+		slow time.Duration // limit after the release
 	}{
 		{"Killed", func(n *redistest.Node, _ *livetest.Proxy) { n.Must("CLIENT", "KILL", "TYPE", "pubsub") }, soonEnough},
 		{"AllCut", func(_ *redistest.Node, p *livetest.Proxy) { p.Cut() }, soonEnough},
@@ -247,12 +251,12 @@ func TestCutSubscription(t *testing.T) {
 			node := used(t, redistest.Single(t))
 			proxy := livetest.NewProxy(t, node.Addr())
 			d1, d2 := open(t, at(node.Addr())), open(t, at(proxy.Addr()))
-			for round := range 3 { // when it listens for the first time, and again
+			for round := range 3 { // for the first subscription, and later ones
 				name := fmt.Sprint("job", round)
-				l := take(t, d1, ask(name, "holder", time.Minute))
-				waiter := wait(t, d2, ask(name, "waiter", time.Minute), 1)
+				l := take(t, d1, request(name, "holder", time.Minute))
+				waiter := wait(t, d2, request(name, "waiter", time.Minute), 1)
 				tt.cut(node, proxy)
-				free(t, l) // at the worst moment: nobody listens
+				free(t, l) // at the worst moment: nobody is subscribed
 				next, took := granted(t, waiter, enough, "a waiter whose subscription was cut")
 				t.Logf("granted after %v", took)
 				if took > tt.slow {
@@ -265,14 +269,15 @@ func TestCutSubscription(t *testing.T) {
 	}
 }
 
-// TestUnheardRelease frees a lock behind its waiter's back, as a stranger does. The timer of the wait notices.
+// TestUnheardRelease frees a lock without a message, as a foreign client does. The waiter's
+// timer notices.
 func TestUnheardRelease(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	node.Must("SET", "job", "a stranger", "PX", 3000)
 	began := time.Now()
-	waiter := wait(t, d, ask("job", "waiter", time.Minute), 1)
+	waiter := wait(t, d, request("job", "waiter", time.Minute), 1)
 	l, _ := granted(t, waiter, enough, "a waiter behind a stranger's key that expires")
 	if took := time.Since(began); took > 3*time.Second+soonEnough {
 		t.Errorf("granted %v after a key with 3 s to live", took)
@@ -280,7 +285,7 @@ func TestUnheardRelease(t *testing.T) {
 	free(t, l)
 
 	node.Must("SET", "job", "a stranger") // for ever
-	waiter = wait(t, d, ask("job", "waiter", time.Minute), 1)
+	waiter = wait(t, d, request("job", "waiter", time.Minute), 1)
 	node.Must("DEL", "job")
 	l, took := granted(t, waiter, enough, "a waiter behind a stranger's key that is deleted")
 	if took > soonEnough {
@@ -289,14 +294,15 @@ func TestUnheardRelease(t *testing.T) {
 	free(t, l)
 }
 
-// TestPatience leaves a waiter in the queue that has been silent for longer than it promised. A release passes over it.
+// TestPatience leaves a waiter in the queue that has been silent for too long. A release passes
+// over it.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2, d3 := open(t, at(node.Addr())), open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d1, ask("job", "holder", time.Minute))
-	silent := wait(t, d2, ask("job", "silent", time.Minute), 1)
-	next := wait(t, d3, ask("job", "next", time.Minute), 2)
+	l := take(t, d1, request("job", "holder", time.Minute))
+	silent := wait(t, d2, request("job", "silent", time.Minute), 1)
+	next := wait(t, d3, request("job", "next", time.Minute), 2)
 	entry, _ := node.Must("HGET", "snib.w:{job}", "silent").(string)
 	if len(entry) < 17 {
 		t.Fatalf("the request of a waiter is %q", entry)
@@ -310,12 +316,13 @@ func TestPatience(t *testing.T) {
 	}
 	pending(t, silent, "the silent one", "before it has asked again")
 	free(t, got)
-	back, _ := granted(t, silent, enough, "the silent one, when it asks again") // it lives, after all
+	// It lives, after all.
+	back, _ := granted(t, silent, enough, "the silent one, when it asks again")
 	free(t, back)
 	nothingLeft(t, node)
 }
 
-// TestWriters has readers come all the time. A writer gets in.
+// TestWriters keeps a stream of readers coming. A writer gets in.
 func TestWriters(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -337,7 +344,8 @@ func TestWriters(t *testing.T) {
 					}
 					inside.Add(1)
 					reads.Add(1)
-					time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond) // so that the readers overlap, always, and don't leave together
+					// The readers always overlap, and don't leave together.
+					time.Sleep(time.Duration(1+rand.IntN(20)) * time.Millisecond)
 					inside.Add(-1)
 					if err := l.Release(context.Background()); err != nil {
 						t.Error(err)
@@ -356,7 +364,7 @@ func TestWriters(t *testing.T) {
 	for i := range 10 {
 		before := reads.Load()
 		began, machine := time.Now(), livetest.Lateness()
-		l := take(t, d, ask("rw", fmt.Sprint("writer", i), time.Minute))
+		l := take(t, d, request("rw", fmt.Sprint("writer", i), time.Minute))
 		took, late := time.Since(began), machine()
 		if took > time.Second+late {
 			t.Errorf("writer %d waited %v, on a machine that was late by %v, and for %d readers", i, took, late, reads.Load()-before)
@@ -365,7 +373,7 @@ func TestWriters(t *testing.T) {
 			t.Errorf("writer %d beside %d readers", i, n)
 		}
 		free(t, l)
-		livetest.Await(t, "readers", func() error { // it does not keep them out for ever, either
+		livetest.Await(t, "readers", func() error { // it does not keep the readers out for ever, either
 			if reads.Load() < before+10 {
 				return errors.New("they stand still")
 			}
@@ -377,7 +385,8 @@ func TestWriters(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestTraffic counts what waiting costs: few commands for each process, however many wait in it; and one subscription, while it is needed.
+// TestTraffic counts the cost of waiting: few commands for each process, however many
+// goroutines wait in it, and one subscription while it is needed.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -387,34 +396,34 @@ func TestTraffic(t *testing.T) {
 		t.Errorf("%d subscriptions before anybody waits", got)
 	}
 	l := locker(t, d2, snib.TTL(time.Minute))
-	lock := take(t, d1, ask("job", "holder", time.Minute))
+	lock := take(t, d1, request("job", "holder", time.Minute))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var waiting sync.WaitGroup
-	waiting.Go(func() { <-beginWith(ctx, d2, ask("job", "waiter", time.Minute)) })
+	waiting.Go(func() { <-beginWith(ctx, d2, request("job", "waiter", time.Minute)) })
 	queued(t, d1, "job", 1)
 	measure := func(what string) {
-		time.Sleep(500 * time.Millisecond) // in which what began is over
-		const span = 6 * time.Second       // longer than a waiter is silent
+		time.Sleep(500 * time.Millisecond) // in which earlier requests end
+		const span = 6 * time.Second       // longer than a heartbeat interval
 		before, began := commands(t, node), time.Now()
 		time.Sleep(span)
 		after, took := commands(t, node), time.Since(began)
-		sum, said := 0, []string{}
+		sum, counts := 0, []string{}
 		for name, n := range after {
 			switch n -= before[name]; name {
 			case "info", "exists", "time", "hmget", "hget", "hset", "get", "set", "mget", "del", "zrange", "zrevrange", "zadd", "pttl", "pexpire", "type":
-				continue // ours, to look; and what scripts call
+				continue // our own readings, and what scripts call
 			default:
 				if n > 0 {
 					sum += n
-					said = append(said, fmt.Sprint(name, " ", n))
+					counts = append(counts, fmt.Sprint(name, " ", n))
 				}
 			}
 		}
 		perSecond := float64(sum) / took.Seconds()
-		t.Logf("%s: %.1f commands/s: %v", what, perSecond, said)
+		t.Logf("%s: %.1f commands/s: %v", what, perSecond, counts)
 		if perSecond > 10 {
-			t.Errorf("%s costs %.1f commands/s, want 10 at most: %v", what, perSecond, said)
+			t.Errorf("%s costs %.1f commands/s, want 10 at most: %v", what, perSecond, counts)
 		}
 	}
 	measure("one waiter, in two processes")
@@ -427,7 +436,7 @@ func TestTraffic(t *testing.T) {
 	}
 	queued(t, d1, "job", 2) // one contender for all of them
 	measure("1,000 more waiters in one of them")
-	if got := subscribers(t, node); got > 2 { // one for the waiters, and one for the holder, who wants to know of them
+	if got := subscribers(t, node); got > 2 { // one for the waiters, and one for the holder
 		t.Errorf("%d subscriptions for two processes", got)
 	}
 	cancel()
@@ -444,7 +453,7 @@ func TestTraffic(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// subscribers returns how many connections listen.
+// subscribers returns how many connections are subscribed.
 func subscribers(t testing.TB, n *redistest.Node) int {
 	t.Helper()
 	text, _ := n.Must("CLIENT", "LIST", "TYPE", "pubsub").(string)

@@ -19,57 +19,62 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// Bounds of a TTL, and of what [MaxTTL] may be. Redis counts milliseconds.
+// Bounds of a TTL, and of [MaxTTL]. Redis counts in milliseconds.
 const (
 	minTTL = 10 * time.Millisecond
 	maxTTL = 10 * 365 * 24 * time.Hour
 )
 
-// dialTimeout bounds what New and Open do.
+// dialTimeout bounds New, and by default Open.
 const dialTimeout = 5 * time.Second
 
-// silence is how long a connection may answer nothing before it is given up. The client's own default of 10 s outlasts most leases.
-const silence = 3 * time.Second
+// ioTimeout is how long a connection may leave a command unanswered before the client gives it
+// up. The client's own default of 10 s is longer than most leases.
+const ioTimeout = 3 * time.Second
 
-// refresh is how often the Sentinels are asked who is the master, in case that a failover was not heard of.
-const refresh = 10 * time.Second
+// sentinelRefreshInterval is how often the client asks the Sentinels for the master, in case it
+// missed a failover.
+const sentinelRefreshInterval = 10 * time.Second
 
-// A Driver takes leases in one Redis, alone, behind Sentinel or in a Cluster. It stands for one process: it has one place in each
-// lock's queue.
+// A Driver takes leases in one Redis: a single server, a master behind Sentinel, or a Cluster.
+// It stands for one process and has one place in each lock's queue.
 type Driver struct {
-	conn      Conn
-	conf      config
-	warnings  []string
-	info      driver.Info
-	sender    sender
-	extender  *Script
-	renewer   *Script
-	looker    *Script
-	finder    *Script
-	forgetter *Script
-	listener  listener
+	conn           Conn
+	conf           config
+	warnings       []string
+	info           driver.Info
+	sender         sender
+	extendScript   *Script
+	renewScript    *Script
+	snapshotScript *Script
+	endlessScript  *Script
+	forgetScript   *Script
+	listener       listener
 
-	contended names
+	contended nameSet
 	lastTTL   atomic.Pointer[ttlText]
 
-	mu       sync.Mutex
-	asks     map[uint64]*ask     // that wait, by their id
-	leases   map[uint64]*lease   // that are held, by the id of the request that got them
-	doubted  map[*lease]struct{} // which the store is to be asked about
-	checking bool                // somebody does that
+	mu        sync.Mutex
+	attempts  map[uint64]*attempt // by id
+	leases    map[uint64]*lease   // by the id of the request that was granted
+	toVerify  map[*lease]struct{} // leases that may have ended: the store will be asked
+	verifying bool                // verifyLoop runs
 
-	life    context.Context //nolint:containedctx // ends with Close
-	end     context.CancelFunc
-	closing sync.Once
-	working sync.WaitGroup // acquisitions, which take back what they asked for
+	ctx          context.Context //nolint:containedctx // ends with Close
+	cancel       context.CancelFunc
+	closeOnce    sync.Once
+	acquisitions sync.WaitGroup // calls of Acquire, including their withdrawals
 }
 
-// Open connects to a Redis and returns a driver on it, which Close disconnects. The client is set up for locks: one connection for all
-// commands, which carries many at a time, and no client-side caching.
+// Open connects to Redis and returns a driver that owns the connection: Close closes it. The
+// client is configured for locks: one connection, which pipelines all commands, and no
+// client-side caching.
 //
-// A MasterSet in o.Sentinel asks for Sentinel; a Cluster is recognised by itself, and so is a single server, unless [Cluster] or
-// [Single] says which it must be. Open fails within o.Dialer.Timeout, 5 s by default, when nothing answers, and when what answers is
-// not what was asked for or older than Redis 6.2. The error matches [driver.ErrUnavailable] if another try may succeed.
+// If o.Sentinel has a MasterSet, Open uses Sentinel. It detects by itself whether there is a
+// Cluster or a single server, unless [Cluster] or [Single] says which it must be. Open fails
+// within o.Dialer.Timeout, 5 s by default, if nothing answers, if the topology is not the
+// required one, or if the server is older than Redis 6.2. The error matches
+// [driver.ErrUnavailable] if another try may succeed.
 func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	conf := configure(opts)
 	o.DisableCache = true
@@ -79,25 +84,25 @@ func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 		o.Dialer.Timeout = dialTimeout
 	}
 	if o.Sentinel.MasterSet != "" && o.Sentinel.TopologyRefreshInterval == 0 {
-		o.Sentinel.TopologyRefreshInterval = refresh
+		o.Sentinel.TopologyRefreshInterval = sentinelRefreshInterval
 	}
 	if o.ConnWriteTimeout == 0 {
-		o.ConnWriteTimeout = silence
+		o.ConnWriteTimeout = ioTimeout
 	}
 	client, err := rueidis.NewClient(o)
 	if err != nil {
-		return nil, outOfReach(explain(err, o))
+		return nil, connectError(explain(err, o))
 	}
 	return start(&rueidisConn{client: client, owned: true}, conf)
 }
 
-// New returns a driver on the user's own client, which Close leaves open. It fails when the server does not answer within 5 s,
-// or is older than Redis 6.2.
+// New returns a driver on the user's own client, which Close leaves open. It fails if the
+// server does not answer within 5 s, or is older than Redis 6.2.
 func New(client rueidis.Client, opts ...Option) (*Driver, error) {
 	return NewConn(&rueidisConn{client: client}, opts...)
 }
 
-// NewConn returns a driver on another client than that of rueidis. Close closes the Conn.
+// NewConn returns a driver on a client other than rueidis. Close closes the Conn.
 func NewConn(conn Conn, opts ...Option) (*Driver, error) {
 	return start(conn, configure(opts))
 }
@@ -111,42 +116,44 @@ func start(conn Conn, conf config) (*Driver, error) {
 	err := conf.check()
 	var found findings
 	if err == nil {
-		found, err = survey(ctx, conn, conf)
+		found, err = probeServers(ctx, conn, conf)
 	}
 	if err != nil {
 		conn.Close()
-		return nil, outOfReach(err)
+		return nil, connectError(err)
 	}
 	d := &Driver{
 		conn: conn, conf: conf, warnings: found.warnings,
-		extender: newScript(extendScript), renewer: newScript(renewScript), looker: newScript(lookScript), finder: newScript(endlessScript),
-		asks: make(map[uint64]*ask), leases: make(map[uint64]*lease),
+		extendScript: newScript(extendScript), renewScript: newScript(renewScript), snapshotScript: newScript(snapshotScript), endlessScript: newScript(endlessScript),
+		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
 	}
-	d.life, d.end = context.WithCancel(context.Background())
-	d.info = describe(conf, found)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.info = newInfo(conf, found)
 	d.sender = sender{
-		conn: conn, quick: newScript(quickScript), trade: newScript(tradeScript), lines: make(map[uint16]*line),
-		floor: noGrace, max: millis(conf.maxTTL),
+		conn: conn, fastPath: newScript(fastPathScript), full: newScript(fullScript), queues: make(map[uint16]*slotQueue),
+		floor: noGrace, maxTTL: millis(conf.maxTTL),
 	}
-	d.sender.idle.New = func() any { return new(flight) }
-	d.sender.orders.New = func() any { return new(order) }
+	d.sender.batchPool.New = func() any { return new(batch) }
+	d.sender.commandPool.New = func() any { return new(command) }
 	if conf.grace {
 		d.sender.floor = millis(conf.floor)
 	}
-	d.forgetter = newScript(forgetScript)
-	d.sender.meta, d.sender.long = func(uint16) string { return "snib.m" }, func(uint16) string { return "snib.g" }
+	d.forgetScript = newScript(forgetScript)
+	d.sender.metaKey, d.sender.longLeasesKey = func(uint16) string { return "snib.m" }, func(uint16) string { return "snib.g" }
 	if conn.IsCluster() {
-		d.sender.meta = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }
-		d.sender.long = func(slot uint16) string { return "snib.g:{" + tagOf(slot) + "}" }
+		d.sender.metaKey = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }
+		d.sender.longLeasesKey = func(slot uint16) string { return "snib.g:{" + tagOf(slot) + "}" }
 	}
 	d.listener.init(d, found.sharded)
 	return d, nil
 }
 
-// isLong reports whether a lease with this TTL outlasts the floor of the grace: the store has to know of it after a restart.
+// isLong reports whether a lease with this TTL is longer than the floor of the grace period:
+// the store has to know of it after a restart.
 func (d *Driver) isLong(ttl time.Duration) bool { return d.conf.grace && ttl > d.conf.floor }
 
-// slot returns the slot by which calls are put together: those of one server go in one call, and in a Cluster those of one slot.
+// slot returns the slot by which requests are batched. Requests for one slot of a Cluster share
+// a batch; on a single server all requests do.
 func (d *Driver) slot(name string) uint16 {
 	if d.conn.IsCluster() {
 		return slotOf(name)
@@ -157,15 +164,17 @@ func (d *Driver) slot(name string) uint16 {
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info { return d.info }
 
-// Warnings says in words which settings of the server, as New found it, break promises: one that evicts keys, or one that acknowledges
-// what no replica has. They stand in Info's Assumptions as well.
+// Warnings describes the settings of the server that break promises, as New found them, such as
+// a policy that evicts keys, or writes that are acknowledged without a replica. Info's
+// Assumptions contain them as well.
 func (d *Driver) Warnings() []string { return d.warnings }
 
-// Promises is the Info of a driver with these options on servers whose settings break no promise. It asks no server.
-func Promises(opts ...Option) driver.Info { return describe(configure(opts), findings{}) }
+// Promises returns the Info of a driver with these options on servers whose settings break no
+// promise. It contacts no server.
+func Promises(opts ...Option) driver.Info { return newInfo(configure(opts), findings{}) }
 
-// describe makes the Info.
-func describe(conf config, found findings) driver.Info {
+// newInfo makes the driver's Info.
+func newInfo(conf config, found findings) driver.Info {
 	info := driver.Info{
 		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fairness: driver.FairAlways,
 		Shared: true, Slots: true, TellsLoss: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
@@ -199,15 +208,16 @@ func describe(conf config, found findings) driver.Info {
 	return info
 }
 
-// Close implements [driver.Driver]. Acquisitions under way end; Close waits up to a second until their requests are taken back.
+// Close implements [driver.Driver]. It ends all calls of Acquire, and waits up to a second
+// until their requests are withdrawn.
 func (d *Driver) Close() error {
-	d.closing.Do(func() {
-		d.mu.Lock() // so that nobody enters meanwhile
-		d.end()
+	d.closeOnce.Do(func() {
+		d.mu.Lock() // so that no Acquire enters in between
+		d.cancel()
 		d.mu.Unlock()
 		idle := make(chan struct{})
 		go func() {
-			d.working.Wait()
+			d.acquisitions.Wait()
 			close(idle)
 		}()
 		timer := time.NewTimer(time.Second)
@@ -222,20 +232,20 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// enter counts an acquisition, unless the driver is closed.
+// enter counts a call of Acquire. It returns false if the driver is closed.
 func (d *Driver) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return false
 	}
-	d.working.Add(1)
+	d.acquisitions.Add(1)
 	return true
 }
 
-// A HeldError says for how long the present holders' leases last. It matches [driver.ErrHeld].
+// A HeldError says how long the present holders' leases last. It matches [driver.ErrHeld].
 type HeldError struct {
-	Left time.Duration // negative if the key has no end, as a stranger may leave it
+	Left time.Duration // negative if the key has no end, as a foreign client may leave it
 }
 
 func (e *HeldError) Error() string {
@@ -248,8 +258,8 @@ func (e *HeldError) Error() string {
 // Is reports whether target is [driver.ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
 
-// A GraceError says that the server has restarted or was promoted, and for how long it still grants nothing: somebody may hold the lock whom
-// it has forgotten. It matches [driver.ErrUnavailable].
+// A GraceError says that the server restarted or was promoted, and how long it still grants
+// nothing, because it may have forgotten a holder. It matches [driver.ErrUnavailable].
 type GraceError struct{ Left time.Duration }
 
 func (e *GraceError) Error() string {
@@ -259,7 +269,8 @@ func (e *GraceError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// checkOwner refuses an owner that the keys could not hold as it is.
+// checkOwner rejects an owner that can't be stored unchanged, or that could be taken for a
+// marker.
 func checkOwner(owner string) error {
 	if !utf8.ValidString(owner) {
 		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, owner)

@@ -9,32 +9,33 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A request is how a process stands in the keys of a lock: in the queue while it waits, and in the record while it holds. The scripts
-// put the token and the time of the grant before it.
+// A request describes a process in the keys of a lock: in the queue while it waits, and in the
+// record while it holds. The scripts add the token and the time of the grant.
 type request struct {
 	Token   uint64 `json:"token"`
 	Since   int64  `json:"since"` // microseconds
 	Owner   string `json:"owner"`
-	ID      string `json:"id"`   // of the acquisition
-	Mode    string `json:"mode"` // x, s, or the size of a semaphore
+	ID      string `json:"id"`   // of the attempt
+	Mode    string `json:"mode"` // x, s, or the number of a semaphore's slots
 	TTL     int64  `json:"ttl"`  // milliseconds
 	Tokens  int    `json:"tokens"`
-	Channel string `json:"channel"` // where the waiter is told; with a hash tag, by SPUBLISH
-	Process string `json:"process"` // where the holder is told, if not there
-	Blind   bool   `json:"blind"`   // the answer to PUBLISH says nothing of whether somebody listens
+	Channel string `json:"channel"` // where the waiter is told; if it has a hash tag, by SPUBLISH
+	Process string `json:"process"` // where the holder is told, if not on Channel
+	Blind   bool   `json:"blind"`   // the reply to PUBLISH does not tell whether anybody listens
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Label   string `json:"label"`
 }
 
-// describe writes the request as JSON, as far as the scripts do not know better, without the brace at the beginning.
-func (a *ask) describe(mode, ttl string) string {
+// encode returns the request as JSON, without the opening brace and without the fields that the
+// scripts add.
+func (a *attempt) encode(mode, ttl string) string {
 	l, h := &a.d.listener, &a.req.Holder
 	channel := l.channel(a.slot)
 	var b strings.Builder
 	b.Grow(128 + len(a.req.Owner) + len(channel) + len(h.Host) + len(h.Label))
 	b.WriteString(`"owner":`)
-	quote(&b, a.req.Owner)
+	writeJSONString(&b, a.req.Owner)
 	b.WriteString(`,"id":"`)
 	var digits [20]byte
 	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
@@ -43,12 +44,12 @@ func (a *ask) describe(mode, ttl string) string {
 	b.WriteString(`","ttl":`)
 	b.WriteString(ttl)
 	b.WriteString(`,"tokens":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(blockOf(a.req)), 10))
+	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(a.req)), 10))
 	b.WriteString(`,"channel":`)
-	quote(&b, channel)
+	writeJSONString(&b, channel)
 	if channel != l.process {
 		b.WriteString(`,"process":`)
-		quote(&b, l.process)
+		writeJSONString(&b, l.process)
 	}
 	if l.blind() {
 		b.WriteString(`,"blind":true`)
@@ -58,18 +59,18 @@ func (a *ask) describe(mode, ttl string) string {
 	for _, field := range [...]struct{ name, value string }{{"host", h.Host}, {"label", h.Label}} {
 		if field.value != "" {
 			b.WriteString(`,"` + field.name + `":`)
-			quote(&b, field.value)
+			writeJSONString(&b, field.value)
 		}
 	}
 	b.WriteByte('}')
 	return b.String()
 }
 
-// quote writes a string of JSON.
-func quote(b *strings.Builder, s string) {
+// writeJSONString writes s as a JSON string.
+func writeJSONString(b *strings.Builder, s string) {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // of a string it never fails; what is not UTF-8 is replaced
+			quoted, _ := json.Marshal(s) // never fails for a string; replaces invalid UTF-8
 			b.Write(quoted)
 			return
 		}
@@ -79,11 +80,13 @@ func quote(b *strings.Builder, s string) {
 	b.WriteByte('"')
 }
 
-// blind reports whether PUBLISH counts the listeners of one server of many.
+// blind reports whether the reply to PUBLISH counts the subscribers of only one of many
+// servers.
 func (l *listener) blind() bool { return !l.sharded && l.d.conn.IsCluster() }
 
-// entry splits what stands in a hash: a time in microseconds, in 16 digits, and a request.
-func entry(s string) (at int64, r request, ok bool) {
+// parseEntry splits the value of a hash field into a time in microseconds, of 16 digits, and a
+// request.
+func parseEntry(s string) (at int64, r request, ok bool) {
 	const digits = 16
 	if len(s) < digits {
 		return 0, r, false

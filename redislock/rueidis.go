@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
-// rueidisConn is a Conn on rueidis.
+// A rueidisConn is a Conn on a rueidis client.
 type rueidisConn struct {
 	client rueidis.Client
 	owned  bool
@@ -54,26 +54,26 @@ func (c *rueidisConn) evalsha(call Call) rueidis.Completed {
 	return c.client.B().Evalsha().Sha1(call.Script.SHA1).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 }
 
-// reply reads a reply. A server that does not know the script is sent its text.
+// reply reads a reply. If the server does not know the script, reply sends its text.
 func (c *rueidisConn) reply(ctx context.Context, call Call, r rueidis.RedisResult) Reply {
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
 		b := c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys)))
 		r = c.client.Do(ctx, b.Key(call.Keys...).Arg(call.Args...).Build())
 	}
 	lines, err := r.AsStrSlice()
-	return Reply{lines, replyError(err)}
+	return Reply{lines, asReplyError(err)}
 }
 
-// replyError marks what the server itself answered.
-func replyError(err error) error {
+// asReplyError converts an error that the server replied with into a [ReplyError].
+func asReplyError(err error) error {
 	if e, ok := rueidis.IsRedisErr(err); ok {
 		return &ReplyError{Text: strings.TrimSpace(e.Error())}
 	}
 	return err
 }
 
-// Subscribe implements [Conn]. On one server the subscription has a connection of its own: on the one for commands it would
-// cost each of them a hop between goroutines.
+// Subscribe implements [Conn]. On a single server the subscription has its own connection: on
+// the connection for commands it would cost each command a switch between goroutines.
 func (c *rueidisConn) Subscribe(
 	ctx context.Context, channel string, sharded bool, ready func(), message func(string),
 ) error {
@@ -93,18 +93,20 @@ func (c *rueidisConn) Subscribe(
 		receive = dedicated.Receive
 	}
 	err := receive(ctx, command, func(m rueidis.PubSubMessage) { message(m.Message) })
-	if sharded && ctx.Err() != nil { // or the shared connection stays subscribed
+	if sharded && ctx.Err() != nil { // otherwise the shared connection stays subscribed
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = c.client.Do(ctx, c.client.B().Sunsubscribe().Channel(channel).Build()).Error() // if it fails, so has the connection
+		// If this fails, so has the connection.
+		_ = c.client.Do(ctx, c.client.B().Sunsubscribe().Channel(channel).Build()).Error()
 	}
 	if err == nil {
 		err = errors.New("the server ended the subscription")
 	}
-	return replyError(err)
+	return asReplyError(err)
 }
 
-// Masters implements [Conn]. The client may not know all of them, or not reach one that is down and was replaced.
+// Masters implements [Conn]. It returns an error unless the client knows and reaches all
+// masters.
 func (c *rueidisConn) Masters(ctx context.Context) ([]Node, error) {
 	if !c.IsCluster() {
 		return []Node{rueidisNode{c.client}}, nil
@@ -134,7 +136,7 @@ func (c *rueidisConn) Masters(ctx context.Context) ([]Node, error) {
 	return masters, nil
 }
 
-// isMaster asks a node what it is. One that is down may hang.
+// isMaster asks a node for its role. A node that is down may hang.
 func isMaster(ctx context.Context, n Node) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -143,7 +145,7 @@ func isMaster(ctx context.Context, n Node) (bool, error) {
 	return ok && len(r) > 0 && r[0] == "master", err
 }
 
-// mastersKnownTo returns how many masters have slots in a node's opinion.
+// mastersKnownTo returns how many masters have slots according to a node.
 func mastersKnownTo(ctx context.Context, n Node) (int, error) {
 	reply, err := n.Do(ctx, "CLUSTER", "INFO")
 	if err != nil {
@@ -157,27 +159,28 @@ func mastersKnownTo(ctx context.Context, n Node) (int, error) {
 	return size, nil
 }
 
-// explain adds to an error of connecting what it may come from.
+// explain adds the likely cause to a connection error.
 func explain(err error, o rueidis.ClientOption) error {
 	var timeout net.Error
 	switch {
 	case strings.Contains(err.Error(), "unknown message type"):
 		return fmt.Errorf("what answers is not Redis: %w", err)
 	case rueidis.IsRedisNil(err) || strings.Contains(err.Error(), "No such master"):
-		return fmt.Errorf("the Sentinels know no master %q: %w", o.Sentinel.MasterSet, replyError(err))
+		return fmt.Errorf("the Sentinels know no master %q: %w", o.Sentinel.MasterSet, asReplyError(err))
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
 		if o.TLSConfig != nil {
-			return fmt.Errorf("no answer within %v; does the server speak TLS? %w", timedOut(err, o), err)
+			return fmt.Errorf("no answer within %v; does the server speak TLS? %w", exceededTimeout(err, o), err)
 		}
-		return fmt.Errorf("no answer within %v: %w", timedOut(err, o), err)
+		return fmt.Errorf("no answer within %v: %w", exceededTimeout(err, o), err)
 	case o.TLSConfig == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
 		return fmt.Errorf("the server hung up; does it want TLS? %w", err)
 	}
-	return replyError(err)
+	return asReplyError(err)
 }
 
-// timedOut is which of the timeouts was over: a connection that is there may answer nothing for less long than it takes to make one.
-func timedOut(err error, o rueidis.ClientOption) time.Duration {
+// exceededTimeout returns the timeout that expired. For a read on an established connection that
+// may be the shorter one of the two.
+func exceededTimeout(err error, o rueidis.ClientOption) time.Duration {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Op == "read" {
 		return min(o.Dialer.Timeout, o.ConnWriteTimeout)
@@ -192,5 +195,5 @@ func (n rueidisNode) Do(ctx context.Context, command ...string) (any, error) {
 	if rueidis.IsRedisNil(err) {
 		return nil, nil
 	}
-	return v, replyError(err)
+	return v, asReplyError(err)
 }

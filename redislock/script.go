@@ -1,22 +1,28 @@
 package redislock
 
-// A script is Lua that runs in Redis. Redis knows it by a digest, so only the first use on each server sends the text.
+// The scripts are Lua that runs in Redis. Redis knows a script by its digest, so only the first
+// use on each server sends the text.
 //
-// The scripts are the backend's state machine; docs/backends/redislock.md describes the keys that they write. They use
-// nothing beyond Redis 6.2, reckon by the server's clock only, and name all their keys, which lie in one slot.
+// The scripts are the backend's state machine; docs/backends/redislock.md describes the keys
+// that they write. They use nothing beyond Redis 6.2, go by the server's clock only, and name
+// all their keys, which lie in one slot.
 const (
-	// quickScript takes free locks and frees exclusive ones, as long as nobody waits for them: what most requests come to. It serves
-	// many in a few commands, and leaves to tradeScript what is not that simple.
-	quickScript = clock + quickBody
+	// fastPathScript acquires free locks and releases exclusive ones, as long as nobody waits
+	// for them, which is the common case. It serves many requests with few Redis commands, and
+	// leaves the other cases to fullScript.
+	fastPathScript = clock + fastPathBody
 
-	// tradeScript serves any request. One that fails does not keep the others of its batch from being served.
-	tradeScript = clock + limits + memory + identity + tradeBody
+	// fullScript serves any request. One that fails does not keep the others of its batch from
+	// being served.
+	fullScript = clock + limits + memory + identity + fullBody
 
-	// extendScript extends the locks' keys of exclusive leases with the same TTL, renewScript any leases with all that belongs to them.
+	// extendScript extends only the locks' keys of exclusive leases, all with the same TTL.
+	// renewScript extends leases of any kind with all that belongs to them.
 	extendScript = extendBody
 	renewScript  = clock + limits + memory + renewBody
 
-	// forgetScript ends the grace: it makes this server the one that wrote last, with a memory that is whole.
+	// forgetScript ends the grace period: it declares that this server wrote last, and that its
+	// memory is complete.
 	forgetScript = `
 -- KEYS[1]: what the store knows of itself; KEYS[2]: the leases that outlast the floor.
 redis.call('HSET', KEYS[1], 'r', string.match(redis.call('INFO', 'server'), 'run_id:(%w+)'), 'c', 0, 'x', 0)
@@ -24,8 +30,8 @@ redis.call('DEL', KEYS[2])
 return {'o'}
 `
 
-	// lookScript reads locks, and writes nothing.
-	lookScript = `
+	// snapshotScript reads locks. It writes nothing.
+	snapshotScript = `
 -- KEYS: for each lock: the lock, its record, its queue, the requests of those who wait.
 local time = redis.call('TIME')
 local answers = {}
@@ -65,18 +71,21 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 `
 
-// limits are the floor of the grace and the longest TTL, in ms, which stand in ARGV[1] and ARGV[2]. Without failover-grace there is no floor.
+// limits reads the floor of the grace period and the longest TTL, in ms, from ARGV[1] and
+// ARGV[2]. Without failover-grace floor is nil.
 const limits = `
 local floor, maxTTL = tonumber(ARGV[1]), tonumber(ARGV[2])
 `
 
-// memory is what the store knows of itself, in KEYS[1]; and in KEYS[2] which leases live that outlast the floor of the grace.
+// memory reads what the store knows about itself from KEYS[1], a hash. KEYS[2] is a sorted set
+// of the live leases that are longer than the floor of the grace period.
 //
-// The fields of the first: t, the last fencing token; r, the run_id of the server that wrote last; c, when its memory begins, and x, for
-// how long from then leases may live that it does not know of. The second is a sorted set of "TTL OWNER LOCK" by the lease's end. Times are
-// microseconds, TTLs milliseconds.
+// The fields of the hash are: t, the last fencing token; r, the run_id of the server that wrote
+// last; c, when the server's memory begins; and x, for how long from then leases may live that
+// it does not know of. The sorted set has "TTL OWNER LOCK" by the lease's end. Times are in
+// microseconds, TTLs in milliseconds.
 //
-// Before it stand the locals floor, the least grace in ms, or nil without one, and maxTTL.
+// The code expects the locals floor, the minimum grace period in ms or nil, and maxTTL.
 const memory = `
 local known = redis.call('HMGET', KEYS[1], 't', 'r', 'c', 'x')
 local changed = {}
@@ -103,7 +112,8 @@ local function lasts(lock, owner, ttl)
 end
 `
 
-// identity finds out whether this is the server that wrote last, and since when its memory is whole.
+// identity finds out whether this is the server that wrote last, and since when its memory is
+// complete.
 const identity = `
 local start, unknown
 local function identify()
@@ -137,10 +147,17 @@ local function grace(ttl)
 end
 `
 
-// quickBody answers each request with o, done, g TOKEN TOKENS 0, granted, h LEFT, held for another LEFT ms, or ?, ask tradeScript.
-// After those it may answer "v NOW TTL": at NOW the server was found to be the one that wrote last, and nothing speaks against grants; for
-// TTLs up to TTL, who was told so a moment ago need not have that found out again.
-const quickBody = `
+// fastPathBody answers each request with one of these:
+//
+//	o                 done
+//	g TOKEN TOKENS 0  granted
+//	h LEFT            held for another LEFT ms
+//	?                 send the request to fullScript
+//
+// After those it may answer "v NOW TTL": at NOW, this server was found to be the one that wrote
+// last, and it may grant. A client that learned this a moment ago need not have it checked
+// again, for TTLs up to TTL.
+const fastPathBody = `
 -- KEYS[1]: what the store knows of itself; the locks to release, and their records; the queues of all locks; the locks to take, and
 -- their records.
 -- ARGV: the floor of the grace and the longest TTL; the time from which and the one until which it is known whose memory this is; how many
@@ -221,11 +238,12 @@ answers[#answers + 1] = vouched
 return answers
 `
 
-// tradeBody answers each request with a letter and what belongs to it:
+// fullBody answers each request with a letter and its arguments:
 //
 //	g TOKEN TOKENS WANTED  granted; WANTED is 1 if another process waits
-//	q LEFT PLACE           in the queue; the present holders' time, in ms; PLACE is 0, 1 for the first, and 2 for the first
-//	                       behind a stranger, who will not tell of a release
+//	q LEFT PLACE           in the queue; LEFT is the present holders' time in ms; PLACE is
+//	                       1 at the head of the queue, 2 there if a foreign client, which
+//	                       does not announce a release, holds the lock, and else 0
 //	h LEFT                 held; LEFT is -1 if the lock's key has no end
 //	e LEFT                 nothing is granted for LEFT ms: the server restarted or was promoted
 //	k WHAT                 the name is in use as WHAT
@@ -234,9 +252,10 @@ return answers
 //	l                      there is no such hold
 //	x TEXT                 an error of Redis
 //
-// What it publishes to a process is a hint, which grants and ends nothing: the id of the request that it is about, and a word. k
-// tells a waiter to ask again, w tells a holder that another process waits, b that its hold may have been broken.
-const tradeBody = `
+// It publishes hints to processes, which grant and end nothing: the id of a request, and a
+// word. Word k tells a waiter to send again, w tells a holder that another process waits, and b
+// that its hold may have been broken.
+const fullBody = `
 -- KEYS: what the store knows of itself; the leases that outlast the floor; then for each request: the lock, its record, its queue, the
 -- requests in it.
 -- ARGV: the floor of the grace, the longest TTL; then for each request: its code, the owner, how many more arguments, and these.
@@ -679,7 +698,8 @@ save()
 return answers
 `
 
-// extendBody and renewBody answer with a text of one character for each lease: 1 if it was extended, 0 if it has ended.
+// extendBody and renewBody answer with one text that has a character for each lease: 1 if it
+// was extended, 0 if it has ended.
 const extendBody = `
 -- KEYS: the locks. ARGV: the TTL; the owners.
 local held, answers, ttl = redis.call('MGET', unpack(KEYS)), {}, ARGV[1]

@@ -13,342 +13,358 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A sender sends requests to the scripts that serve them. Those that come while another call for their slot is under way gather, and go
-// together in the next one: the more there are, the less each costs. Calls for one slot follow each other, so a release never
-// overtakes what it releases.
+// A sender sends commands to the scripts. Commands that come while a batch for their slot is in
+// flight gather, and go together in the next batch: the more there are, the less each costs. A
+// release can't overtake the request that it releases, because it is sent after that was answered.
 type sender struct {
-	conn         Conn
-	quick, trade *Script
-	meta         func(slot uint16) string // the key of what the store knows of itself
-	long         func(slot uint16) string // and of leases that outlast the floor of the grace
-	floor, max   string                   // of the grace, or off; and of TTLs
+	conn           Conn
+	fastPath, full *Script
+	metaKey        func(slot uint16) string // key of what the store knows about itself
+	longLeasesKey  func(slot uint16) string // key of the leases longer than the floor
 
-	sick atomic.Bool // the last call was not answered
+	// Arguments of the scripts: the floor of the grace period, or noGrace, and the longest TTL.
+	floor, maxTTL string
 
-	idle   sync.Pool // of *flight
-	orders sync.Pool // of *order
-	mu     sync.Mutex
-	lines  map[uint16]*line
+	lastCallFailed atomic.Bool // the last call returned an error
+
+	batchPool   sync.Pool // of *batch
+	commandPool sync.Pool // of *command
+	mu          sync.Mutex
+	queues      map[uint16]*slotQueue
 }
 
-// A line is the requests for one slot. It is guarded by sender.mu.
-type line struct {
-	slot    uint16
-	flights int      // calls under way
-	waiting []*order // for the next call
-	vouched vouched
+// A slotQueue has the commands for one slot. It is guarded by sender.mu.
+type slotQueue struct {
+	slot      uint16
+	inFlight  int        // batches
+	waiting   []*command // for the next batch
+	lastCheck serverCheck
 }
 
-// A flight is a call, or two in one pipeline, and what it takes to make it.
-type flight struct {
-	orders       []*order
-	simple, rest []*order // those for quickScript, releases first, and those for tradeScript
-	limit        deadline
-	keys, args   []string
+// A batch is a group of commands that are sent together, in one call or in two that share a
+// pipeline. It also has the buffers for that.
+type batch struct {
+	commands   []*command
+	fast, full []*command // for fastPathScript, releases first; for fullScript
+	limit      deadlineContext
+	keys, args []string
 }
 
-// vouched says that a server was found, a moment ago, to be the one that wrote last.
-type vouched struct {
-	at  driver.Instant // our clock before it was asked
-	now int64          // its own, in microseconds
-	ttl time.Duration  // for TTLs no longer than this
+// A serverCheck records that a server was found to be the one that wrote last.
+type serverCheck struct {
+	checkedAt  driver.Instant // our clock, before the call
+	serverTime int64          // the server's clock, in microseconds
+	maxTTL     time.Duration  // the check counts for TTLs up to this
 }
 
-// moment is for how long a server is taken for the one that it was found to be. None takes over, or restarts, in less.
-const moment = 5 * time.Millisecond
+// serverCheckLifetime is how long a serverCheck stays valid. No server restarts or is replaced
+// in less time.
+const serverCheckLifetime = 5 * time.Millisecond
 
-// An order is one request and its answer.
-type order struct {
+// A command is one request to a script, and its answer.
+type command struct {
 	keys *[4]string
-	code string // a, r: as quickScript knows them; the rest, and A for a that has more arguments, is for tradeScript
-	args [6]string
-	n    int // of args
-	ttl  time.Duration
 
-	doubt bool // an earlier try went unanswered, and may have been served
+	// Codes a and r are for fastPathScript. A, which is a with more arguments, and all other
+	// codes are for fullScript.
+	code  string
+	args  [6]string
+	nargs int // number of args
+	ttl   time.Duration
 
-	sent    driver.Instant // before the call
-	answer  string
-	err     error
-	awaited bool          // done is waited for
-	done    chan struct{} // of one; made when it is first waited for
-	lost    bool          // nobody waited for the answer, which may still come
-	unsent  bool          // it was taken back before it was sent
+	maybeServed bool // an earlier try went unanswered, and may have been served
+
+	sent      driver.Instant // just before the call
+	answer    string
+	err       error
+	awaited   bool          // send waits for done
+	done      chan struct{} // capacity 1; made when it is first waited for
+	abandoned bool          // nobody waits for the answer, which may still come
+	unsent    bool          // removed from the queue before it was sent
 }
 
-// order returns an empty order.
-func (s *sender) order() *order { return s.orders.Get().(*order) }
+// newCommand returns an empty command.
+func (s *sender) newCommand() *command { return s.commandPool.Get().(*command) }
 
-// recycle takes an order back whose answer has been read.
-func (s *sender) recycle(o *order) {
-	if !o.lost {
-		*o = order{done: o.done}
-		s.orders.Put(o)
+// recycle takes back a command whose answer has been read.
+func (s *sender) recycle(cmd *command) {
+	if !cmd.abandoned {
+		*cmd = command{done: cmd.done}
+		s.commandPool.Put(cmd)
 	}
 }
 
 const (
-	// maxOrders bounds a call: the server does nothing else meanwhile.
-	maxOrders = 64
+	// maxBatch bounds the commands of a batch: the server serves no other client while it runs
+	// a script.
+	maxBatch = 64
 
-	// maxFlights is how many calls for one slot may be under way when there is a crowd: while the server serves one, the other is
-	// written or read.
-	maxFlights = 2
-	crowd      = 8
+	// maxInFlight is how many batches for one slot may be in flight if at least secondBatchMin
+	// commands wait. While the server serves one batch, the other is written or read.
+	maxInFlight    = 2
+	secondBatchMin = 8
 
-	// patience is how long a lone caller whose context can't be cancelled, or a release, waits for an answer by itself. Then another
-	// goroutine does, so that the caller hears of its context's end.
-	patience = 250 * time.Millisecond
+	// directTimeout bounds a call that is made by the caller's own goroutine, which is done for
+	// releases and for contexts that can't be cancelled. The next try is made by another
+	// goroutine, so that the caller notices the end of its context. An acquisition that was
+	// unanswered for longer when its context ended fails with ErrUnavailable.
+	directTimeout = 250 * time.Millisecond
 
-	// maxCall bounds a call that serves several callers.
-	maxCall = 2 * time.Second
+	// batchTimeout bounds a call that serves several callers.
+	batchTimeout = 2 * time.Second
 )
 
-// send is do for a copy of an order.
-func (s *sender) send(ctx context.Context, slot uint16, like *order) (answer string, err error) {
-	o := s.order()
-	defer s.recycle(o)
-	o.keys, o.code, o.args, o.n = like.keys, like.code, like.args, like.n
-	if err = s.do(ctx, slot, o); err != nil {
-		return "", err // o may still be on its way
+// sendCopy sends a copy of a command and returns the answer.
+func (s *sender) sendCopy(ctx context.Context, slot uint16, original *command) (answer string, err error) {
+	cmd := s.newCommand()
+	defer s.recycle(cmd)
+	cmd.keys, cmd.code, cmd.args, cmd.nargs = original.keys, original.code, original.args, original.nargs
+	if err = s.send(ctx, slot, cmd); err != nil {
+		return "", err // cmd may still be in flight
 	}
-	return o.answer, nil
+	return cmd.answer, nil
 }
 
-// do sends an order and waits for the answer, or until ctx is done. In the second case the order may or may not reach the server.
-func (s *sender) do(ctx context.Context, slot uint16, o *order) error {
-	o.awaited = false
+// send sends a command and waits for the answer, or until ctx is done. In the latter case the
+// command may or may not reach the server.
+func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
+	cmd.awaited = false
 	s.mu.Lock()
-	l := s.lines[slot]
-	if l == nil {
-		l = &line{slot: slot}
-		s.lines[slot] = l
+	q := s.queues[slot]
+	if q == nil {
+		q = &slotQueue{slot: slot}
+		s.queues[slot] = q
 	}
-	if l.flights == 0 && !s.sick.Load() && (o.code == "r" || o.code == "R" || ctx.Done() == nil) {
-		l.flights++
+	if q.inFlight == 0 && !s.lastCallFailed.Load() && (cmd.code == "r" || cmd.code == "R" || ctx.Done() == nil) {
+		q.inFlight++
 		s.mu.Unlock()
-		f := s.flight()
-		f.orders = append(f.orders, o)
-		s.call(f.soon(ctx), l, f) // without a word to another goroutine
-		if s.next(l, f) {
-			go s.run(l, f)
+		b := s.newBatch()
+		b.commands = append(b.commands, cmd)
+		s.sendBatch(b.directContext(ctx), q, b) // without a switch to another goroutine
+		if s.nextBatch(q, b) {
+			go s.runBatches(q, b)
 		}
-		return o.err
+		return cmd.err
 	}
-	if o.done == nil {
-		o.done = make(chan struct{}, 1)
+	if cmd.done == nil {
+		cmd.done = make(chan struct{}, 1)
 	}
-	o.awaited = true
-	l.waiting = append(l.waiting, o)
-	start := l.flights == 0 || l.flights < maxFlights && len(l.waiting) >= crowd
-	if start {
-		l.flights++
+	cmd.awaited = true
+	q.waiting = append(q.waiting, cmd)
+	needsBatch := q.inFlight == 0 || q.inFlight < maxInFlight && len(q.waiting) >= secondBatchMin
+	if needsBatch {
+		q.inFlight++
 	}
 	s.mu.Unlock()
-	if start {
-		if f := s.flight(); s.next(l, f) {
-			go s.run(l, f)
+	if needsBatch {
+		if b := s.newBatch(); s.nextBatch(q, b) {
+			go s.runBatches(q, b)
 		}
 	}
 	select {
-	case <-o.done:
-		return o.err
+	case <-cmd.done:
+		return cmd.err
 	case <-ctx.Done():
-		o.unsent = s.remove(l, o)
-		o.lost = !o.unsent
+		cmd.unsent = s.remove(q, cmd)
+		cmd.abandoned = !cmd.unsent
 		return context.Cause(ctx)
 	}
 }
 
-// remove takes an order back that is still waiting, and reports whether it was.
-func (s *sender) remove(l *line, o *order) bool {
+// remove takes a waiting command out of the queue. It reports whether the command was still
+// there.
+func (s *sender) remove(q *slotQueue, cmd *command) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(l.waiting, o)
+	i := slices.Index(q.waiting, cmd)
 	if i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	return i >= 0
 }
 
-func (s *sender) flight() *flight { return s.idle.Get().(*flight) }
+func (s *sender) newBatch() *batch { return s.batchPool.Get().(*batch) }
 
-// run makes calls until nothing is waiting.
-func (s *sender) run(l *line, f *flight) {
-	for more := true; more; more = s.next(l, f) {
-		ctx, cancel := context.WithTimeout(context.Background(), maxCall)
-		s.call(ctx, l, f)
+// runBatches sends batches until no command waits.
+func (s *sender) runBatches(q *slotQueue, b *batch) {
+	for more := true; more; more = s.nextBatch(q, b) {
+		ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
+		s.sendBatch(ctx, q, b)
 		cancel()
 	}
 }
 
-// next takes the orders for the next call, and reports whether there are any. If there are not, the flight is over.
-func (s *sender) next(l *line, f *flight) bool {
+// nextBatch moves waiting commands into b and reports whether there were any. If there were
+// none, it frees b.
+func (s *sender) nextBatch(q *slotQueue, b *batch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := min(len(l.waiting), maxOrders)
-	f.orders = append(f.orders[:0], l.waiting[:n]...)
-	rest := copy(l.waiting, l.waiting[n:])
-	clear(l.waiting[rest:])
-	l.waiting = l.waiting[:rest]
+	n := min(len(q.waiting), maxBatch)
+	b.commands = append(b.commands[:0], q.waiting[:n]...)
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
 	if n > 0 {
 		return true
 	}
-	l.flights--
-	if l.flights == 0 && l.slot != 0 { // one of very many
-		delete(s.lines, l.slot)
+	q.inFlight--
+	if q.inFlight == 0 && q.slot != 0 { // a Cluster has very many slots
+		delete(s.queues, q.slot)
 	}
-	s.idle.Put(f)
+	s.batchPool.Put(b)
 	return false
 }
 
-// call makes the calls of a flight, and gives each order its answer.
-func (s *sender) call(ctx context.Context, l *line, f *flight) {
-	f.simple, f.rest = f.simple[:0], f.rest[:0]
-	for _, o := range f.orders {
-		if o.code == "r" {
-			f.simple = append(f.simple, o)
+// sendBatch sends a batch and gives each command its answer.
+func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
+	b.fast, b.full = b.fast[:0], b.full[:0]
+	for _, cmd := range b.commands {
+		if cmd.code == "r" {
+			b.fast = append(b.fast, cmd)
 		}
 	}
-	frees := len(f.simple)
-	for _, o := range f.orders {
-		switch o.code {
+	releases := len(b.fast)
+	for _, cmd := range b.commands {
+		switch cmd.code {
 		case "r":
 		case "a":
-			f.simple = append(f.simple, o)
+			b.fast = append(b.fast, cmd)
 		default:
-			f.rest = append(f.rest, o)
+			b.full = append(b.full, cmd)
 		}
 	}
 	sent := driver.Now()
-	f.keys, f.args = f.keys[:0], f.args[:0]
+	b.keys, b.args = b.keys[:0], b.args[:0]
 	var calls [2]Call
 	n := 0
-	if len(f.simple) > 0 {
-		calls[0], n = s.quickCall(l, f, frees, sent), 1
+	if len(b.fast) > 0 {
+		calls[0], n = s.fastPathCall(q, b, releases, sent), 1
 	}
-	if len(f.rest) > 0 {
-		calls[n] = s.tradeCall(l.slot, f)
+	if len(b.full) > 0 {
+		calls[n] = s.fullCall(q.slot, b)
 		n++
 	}
 	replies := s.conn.Eval(ctx, calls[:n]...)
-	s.sick.Store(replies[0].Err != nil)
-	if len(f.simple) > 0 {
-		s.vouch(l, &replies[0], len(f.simple), sent)
-		deliver(f.simple, replies[0], sent)
+	s.lastCallFailed.Store(replies[0].Err != nil)
+	if len(b.fast) > 0 {
+		s.saveServerCheck(q, &replies[0], len(b.fast), sent)
+		deliver(b.fast, replies[0], sent)
 	}
-	if len(f.rest) > 0 {
-		deliver(f.rest, replies[n-1], sent)
+	if len(b.full) > 0 {
+		deliver(b.full, replies[n-1], sent)
 	}
 }
 
-// quickCall makes the call for the simple orders: releases first, as many as frees.
-func (s *sender) quickCall(l *line, f *flight, frees int, now driver.Instant) Call {
-	first := len(f.keys)
-	f.keys = append(f.keys, s.meta(l.slot))
-	released, taken := f.simple[:frees], f.simple[frees:]
-	for _, o := range released {
-		f.keys = append(f.keys, o.keys[0])
+// fastPathCall makes the call for the commands in b.fast. The first ones, as many as releases,
+// are releases.
+func (s *sender) fastPathCall(q *slotQueue, b *batch, releases int, now driver.Instant) Call {
+	first := len(b.keys)
+	b.keys = append(b.keys, s.metaKey(q.slot))
+	released, taken := b.fast[:releases], b.fast[releases:]
+	for _, cmd := range released {
+		b.keys = append(b.keys, cmd.keys[0])
 	}
-	for _, o := range released {
-		f.keys = append(f.keys, o.keys[1])
+	for _, cmd := range released {
+		b.keys = append(b.keys, cmd.keys[1])
 	}
-	for _, o := range f.simple {
-		f.keys = append(f.keys, o.keys[2])
+	for _, cmd := range b.fast {
+		b.keys = append(b.keys, cmd.keys[2])
 	}
-	for _, o := range taken {
-		f.keys = append(f.keys, o.keys[0])
+	for _, cmd := range taken {
+		b.keys = append(b.keys, cmd.keys[0])
 	}
 	var longest time.Duration
-	for _, o := range taken {
-		f.keys = append(f.keys, o.keys[1])
-		longest = max(longest, o.ttl)
+	for _, cmd := range taken {
+		b.keys = append(b.keys, cmd.keys[1])
+		longest = max(longest, cmd.ttl)
 	}
 	s.mu.Lock()
-	v := l.vouched
+	check := q.lastCheck
 	s.mu.Unlock()
-	from, until := "0", "0"
+	verifiedFrom, verifiedUntil := "0", "0"
 	if s.floor == noGrace {
-		until = never
-	} else if longest <= v.ttl && !v.at.IsZero() && now.Sub(v.at) < moment {
-		from, until = strconv.FormatInt(v.now, 10), strconv.FormatInt(v.now+moment.Microseconds(), 10)
+		verifiedUntil = never
+	} else if longest <= check.maxTTL && !check.checkedAt.IsZero() && now.Sub(check.checkedAt) < serverCheckLifetime {
+		verifiedFrom, verifiedUntil = strconv.FormatInt(check.serverTime, 10), strconv.FormatInt(check.serverTime+serverCheckLifetime.Microseconds(), 10)
 	}
-	start := len(f.args)
-	f.args = append(f.args, s.floor, s.max, from, until, strconv.Itoa(frees), strconv.Itoa(len(taken)))
-	for _, o := range f.simple {
-		f.args = append(f.args, o.args[:o.n]...)
+	start := len(b.args)
+	b.args = append(b.args, s.floor, s.maxTTL, verifiedFrom, verifiedUntil, strconv.Itoa(releases), strconv.Itoa(len(taken)))
+	for _, cmd := range b.fast {
+		b.args = append(b.args, cmd.args[:cmd.nargs]...)
 	}
-	f.args = append(f.args, millis(longest))
-	return Call{s.quick, f.keys[first:], f.args[start:]}
+	b.args = append(b.args, millis(longest))
+	return Call{s.fastPath, b.keys[first:], b.args[start:]}
 }
 
-// noGrace stands for the floor of the grace where there is none.
+// noGrace is the argument for the floor of the grace period when there is none.
 const noGrace = "off"
 
-// never is a time of the server that does not come.
+// never is a time that the server's clock does not reach.
 const never = "9000000000000000"
 
-// tradeCall makes the call for the other orders.
-func (s *sender) tradeCall(slot uint16, f *flight) Call {
-	first, start := len(f.keys), len(f.args)
-	f.keys = append(f.keys, s.meta(slot), s.long(slot))
-	f.args = append(f.args, s.floor, s.max)
-	for _, o := range f.rest {
-		f.keys = append(f.keys, o.keys[:]...)
-		f.args = append(append(f.args, o.code, strconv.Itoa(o.n)), o.args[:o.n]...)
+// fullCall makes the call for the commands in b.full.
+func (s *sender) fullCall(slot uint16, b *batch) Call {
+	first, start := len(b.keys), len(b.args)
+	b.keys = append(b.keys, s.metaKey(slot), s.longLeasesKey(slot))
+	b.args = append(b.args, s.floor, s.maxTTL)
+	for _, cmd := range b.full {
+		b.keys = append(b.keys, cmd.keys[:]...)
+		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
 	}
-	return Call{s.trade, f.keys[first:], f.args[start:]}
+	return Call{s.full, b.keys[first:], b.args[start:]}
 }
 
-// vouch takes what quickScript says of the server from the end of its reply to n orders.
-func (s *sender) vouch(l *line, r *Reply, n int, sent driver.Instant) {
+// saveServerCheck removes what fastPathScript says about the server from the end of its reply
+// to n commands, and keeps it.
+func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Instant) {
 	if len(r.Lines) != n+1 {
 		return
 	}
-	v := vouched{at: sent}
+	check := serverCheck{checkedAt: sent}
 	var ms int64
-	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d", &v.now, &ms); err != nil {
+	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d", &check.serverTime, &ms); err != nil {
 		return
 	}
-	v.ttl = time.Duration(ms) * time.Millisecond
+	check.maxTTL = time.Duration(ms) * time.Millisecond
 	r.Lines = r.Lines[:n]
 	s.mu.Lock()
-	l.vouched = v
+	q.lastCheck = check
 	s.mu.Unlock()
 }
 
-// deliver gives orders their answers.
-func deliver(orders []*order, r Reply, sent driver.Instant) {
-	if r.Err == nil && len(r.Lines) != len(orders) {
-		r.Err = answeredf("the script gave %d answers for %d requests", len(r.Lines), len(orders))
+// deliver gives commands their answers.
+func deliver(commands []*command, r Reply, sent driver.Instant) {
+	if r.Err == nil && len(r.Lines) != len(commands) {
+		r.Err = badAnswerf("the script gave %d answers for %d requests", len(r.Lines), len(commands))
 	}
-	for i, o := range orders {
-		o.sent, o.err = sent, r.Err
+	for i, cmd := range commands {
+		cmd.sent, cmd.err = sent, r.Err
 		if r.Err == nil {
-			o.answer = r.Lines[i]
-			if text, failed := strings.CutPrefix(o.answer, "x "); failed {
-				o.err = &ReplyError{Text: text}
+			cmd.answer = r.Lines[i]
+			if text, failed := strings.CutPrefix(cmd.answer, "x "); failed {
+				cmd.err = &ReplyError{Text: text}
 			}
 		}
-		if o.awaited {
-			o.done <- struct{}{}
+		if cmd.awaited {
+			cmd.done <- struct{}{}
 		}
 	}
 }
 
-// soon returns ctx with a deadline of no more than patience. It has no timer: the connection keeps to it, or, where others share it,
-// ctx itself ends the wait.
-func (f *flight) soon(ctx context.Context) context.Context {
-	f.limit = deadline{ctx, time.Now().Add(patience)}
-	if set, ok := ctx.Deadline(); ok && set.Before(f.limit.at) {
+// directContext returns ctx with a deadline no later than directTimeout from now. The deadline
+// has no timer: the connection observes it. Where several callers share a connection, only ctx
+// ends the wait.
+func (b *batch) directContext(ctx context.Context) context.Context {
+	b.limit = deadlineContext{ctx, time.Now().Add(directTimeout)}
+	if set, ok := ctx.Deadline(); ok && set.Before(b.limit.at) {
 		return ctx
 	}
-	return &f.limit
+	return &b.limit
 }
 
-type deadline struct {
+type deadlineContext struct {
 	context.Context
 	at time.Time
 }
 
-func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
+func (d *deadlineContext) Deadline() (time.Time, bool) { return d.at, true }

@@ -13,7 +13,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestSentinelNeedsReplicas refuses a master behind Sentinel that writes without a replica, unless the risk is accepted.
+// TestSentinelNeedsReplicas checks that a master behind Sentinel that writes without a replica
+// is rejected unless the risk is accepted.
 func TestSentinelNeedsReplicas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
@@ -32,9 +33,9 @@ func TestSentinelNeedsReplicas(t *testing.T) {
 	d.Close()
 }
 
-// TestOldMasterComesBackEmpty kills a master, and starts it again without its memory when another
-// was chosen. A client that had talked to it by its address finds a master, until the Sentinels
-// demote it, which are stopped here: it grants nothing.
+// TestOldMasterComesBackEmpty kills a master, and restarts it when another one has been chosen.
+// A client that connects to its address finds a master until the Sentinels demote it. Here the
+// Sentinels are stopped: the old master grants nothing.
 func TestOldMasterComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second
@@ -44,14 +45,14 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 	d := open(t, bySentinel(s))
 	old := s.KillMaster()
 	master := used(t, s.WaitForFailover(old))
-	l, _ := granted(t, begin(t, d, ask("job", "at the new master", ttl)), time.Minute, "who asks the new master")
+	l, _ := granted(t, begin(t, d, request("job", "at the new master", ttl)), time.Minute, "who asks the new master")
 	for _, sentinel := range s.SentinelNodes() {
 		sentinel.Hang()
 	}
 	old.Restart()
 	stray := openStray(t, proxy)
 	for i := range 10 {
-		withheld(t, stray, ask("job", fmt.Sprint("stray ", i), 100*time.Millisecond), "at the old master, which came back empty")
+		withheld(t, stray, request("job", fmt.Sprint("stray ", i), 100*time.Millisecond), "at the old master, which came back empty")
 		if err := renew(t, d, l); err != nil {
 			t.Fatalf("Renew at the new master = %v", err)
 		}
@@ -63,12 +64,12 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 	nothingLeft(t, master)
 }
 
-// TestSentinelFloor asks for no grace at all behind Sentinel. It is 20 s all the same, so that a
-// master which was replaced, and comes back without its memory, grants nothing before the Sentinels
-// have demoted it.
+// TestSentinelFloor asks for no grace period at all behind Sentinel. It is 20 s all the same,
+// so that a master which was replaced, and comes back without its memory, grants nothing before
+// the Sentinels have demoted it.
 func TestSentinelFloor(t *testing.T) {
 	t.Parallel()
-	const least = 20 * time.Second // as the backend's page says
+	const least = 20 * time.Second // as the backend's documentation says
 	tests := []struct {
 		name  string
 		begin func(*redistest.SentinelSetup) // makes a server one that may have forgotten leases
@@ -87,12 +88,12 @@ func TestSentinelFloor(t *testing.T) {
 			s := redistest.Sentinel(t)
 			used(t, s.Master())
 			d := open(t, bySentinel(s), redislock.GraceFloor(0))
-			free(t, take(t, d, ask("job", "before", time.Second)))
+			free(t, take(t, d, request("job", "before", time.Second)))
 			s.WaitForReplicas()
 			began := time.Now()
 			tt.begin(s)
 			var grace *redislock.GraceError
-			req := ask("job", "after", time.Second)
+			req := request("job", "after", time.Second)
 			req.NoWait = true
 			livetest.Await(t, "answer of the server", func() error {
 				l, err := d.Acquire(t.Context(), req)
@@ -102,7 +103,7 @@ func TestSentinelFloor(t *testing.T) {
 				if errors.As(err, &grace) {
 					return nil
 				}
-				return err // there is none
+				return err // the server has not answered
 			})
 			if want := least - time.Since(began); grace.Left < want || grace.Left > least {
 				t.Errorf("with GraceFloor(0), nothing is granted for %v, want from %v to %v", grace.Left, want, least)
@@ -115,13 +116,14 @@ func TestSentinelFloor(t *testing.T) {
 				t.Errorf("Grace with GraceFloor(%v) = %v, %v", least+time.Second, got, err)
 			}
 			used(t, s.Master())
-			free(t, take(t, d, ask("job", "after", time.Second)))
+			free(t, take(t, d, request("job", "after", time.Second)))
 			nothingLeft(t, s.Master())
 		})
 	}
 }
 
-// openStray opens a driver with the default floor by way of a proxy, as one that knows nothing of Sentinels.
+// openStray opens a driver with the default floor through a proxy, as a client that does not
+// use Sentinel.
 func openStray(t *testing.T, p *livetest.Proxy) *redislock.Driver {
 	t.Helper()
 	var d *redislock.Driver

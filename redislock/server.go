@@ -11,26 +11,28 @@ import (
 	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
-// A Server is what a master says of itself.
+// A Server is what a master reports about itself.
 type Server struct {
-	// Info is what INFO answers, by the names of its fields.
+	// Info has the fields of the answer to INFO, by name.
 	Info map[string]string
 
-	// Settings are those of the configuration that locks rest on, by name: appendonly, appendfsync, save and
-	// min-replicas-to-write. What may not be asked is missing.
+	// Settings are the configuration parameters that locks rely on, by name: appendonly,
+	// appendfsync, save and min-replicas-to-write. A parameter that the user may not read is
+	// missing.
 	Settings map[string]string
 
-	// LastToken is the last fencing token that the server has granted, and Clock its time in the unit of tokens, microseconds.
-	// Both are 0 in a Cluster, where each slot has its own, and if they may not be asked for.
+	// LastToken is the last fencing token that the server has granted. Clock is the server's
+	// time in the unit of tokens, microseconds. Both are 0 in a Cluster, where each slot has
+	// its own tokens, and if the user may not read them.
 	LastToken, Clock uint64
 
-	// Ahead is by how much the server's clock is ahead of this host's, to within half of RoundTrip.
+	// Ahead is how far the server's clock is ahead of this host's, to within half of RoundTrip.
 	Ahead, RoundTrip time.Duration
 }
 
-// Servers asks each master what it is, for people who look for what is wrong with it.
+// Servers asks each master for its state and settings, to help people diagnose problems.
 func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
 	masters, err := d.conn.Masters(ctx)
@@ -63,13 +65,14 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 	return all, nil
 }
 
-// lastToken returns the last token that a server has granted, and its time as a token.
+// lastToken returns the last token that a server has granted, and the server's time in the unit
+// of tokens.
 func (d *Driver) lastToken(ctx context.Context, m Node) (last, clock uint64, err error) {
 	now, err := clockOf(ctx, m)
 	if err != nil {
 		return 0, 0, err
 	}
-	reply, err := m.Do(ctx, "HGET", d.sender.meta(0), "t")
+	reply, err := m.Do(ctx, "HGET", d.sender.metaKey(0), "t")
 	if err != nil {
 		return 0, 0, fmt.Errorf("HGET: %w", err)
 	}
@@ -79,7 +82,7 @@ func (d *Driver) lastToken(ctx context.Context, m Node) (last, clock uint64, err
 	return last, uint64(now.UnixMicro()), nil
 }
 
-// clockOf asks a server for the time.
+// clockOf returns the time of a server.
 func clockOf(ctx context.Context, m Node) (time.Time, error) {
 	reply, err := m.Do(ctx, "TIME")
 	if err != nil {
@@ -97,7 +100,8 @@ func clockOf(ctx context.Context, m Node) (time.Time, error) {
 	return time.UnixMicro(int64(seconds)*1e6 + int64(rest)), nil
 }
 
-// compareClocks asks a server for the time. The first question may have had to wait for a connection, so the fastest of a few counts.
+// compareClocks compares a server's clock with ours. The first request may have to wait for a
+// connection, so it takes the fastest of several.
 func compareClocks(ctx context.Context, m Node) (ahead, roundTrip time.Duration, err error) {
 	for i := range 5 {
 		sent := time.Now()

@@ -11,27 +11,31 @@ import (
 	"unicode/utf8"
 )
 
-// A Stranger is something that another lock library left in Redis and that nothing will ever end.
+// A Stranger is a key that another lock library left in Redis and that nothing will ever
+// remove.
 type Stranger struct {
 	Key     string
-	Library string // whose format it is, in words
+	Library string // description of the library whose format it is
 	Problem string // a clause: "it has no end"
 
-	// Value is what to give [Driver.Break] as owner, with the token 0, to delete the key; empty if it is no string, which Break does
-	// not touch.
+	// Value is the owner to pass to [Driver.Break], with token 0, to delete the key. It is
+	// empty if the key is not a string; Break does not delete such a key.
 	Value string
 }
 
-// Strangers calls yield for what other lock libraries left behind under keys that begin with prefix, until that returns false:
+// Strangers calls yield for each abandoned key of another lock library that begins with prefix,
+// until yield returns false:
 //
-//   - locks of Redisson, hashes and queues, and of clients of SET NX, in the formats of redis-py, redsync, bsm/redislock, node-redlock,
-//     redlock-rb, aioredlock, madelson's DistributedLock, pottery, ShedLock and Spring, that have no end;
-//   - queues of Redisson's fair lock that are blocked by a waiter whose time is over.
+//   - locks without an end: hashes of Redisson, and strings of SET NX clients in the formats of
+//     redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock, madelson's
+//     DistributedLock, pottery, ShedLock and Spring;
+//   - queues of Redisson's fair lock that are blocked by a waiter whose time is over or unknown.
 //
-// A string is taken for a lock if its value has the form of one of theirs, and its key says so: by a prefix of theirs, by the word lock,
-// mutex or semaphore in it, or because a prefix was given. What has an end ends by itself, and is not shown.
+// A string counts as a lock if its value has the format of one of those libraries and its key
+// confirms it: the key begins with the library's prefix or contains the word lock, mutex or
+// semaphore, or the caller gave a prefix. Keys that expire are not shown.
 //
-// It writes nothing, and scans the servers step by step. Memory is that of one step.
+// Strangers writes nothing. It scans the servers step by step, and takes memory for one step.
 func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Stranger) bool) error {
 	return d.scan(ctx, escapeGlob(prefix)+"*", func(m Node, keys []string) (bool, error) {
 		var queues, others []string
@@ -50,7 +54,7 @@ func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Strang
 				return false, err
 			}
 			var s *Stranger
-			if s, err = blocked(ctx, m, key); s != nil {
+			if s, err = blockedQueue(ctx, m, key); s != nil {
 				found = append(found, *s)
 			}
 		}
@@ -63,7 +67,8 @@ func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Strang
 	})
 }
 
-// endlessScript describes those of its keys that have no end and may be locks. It writes nothing.
+// endlessScript describes those of its keys that have no end and may be locks. It writes
+// nothing.
 const endlessScript = `
 local answers = {}
 for i = 1, #KEYS do
@@ -81,10 +86,11 @@ end
 return answers
 `
 
-// endless returns those of the keys that are locks without an end. Sought means that the user thinks that they are locks.
-func (d *Driver) endless(ctx context.Context, keys []string, sought bool) (found []Stranger, err error) {
+// endless returns those of the keys that are locks without an end. AssumeLocks means that the
+// caller has chosen a prefix, and so believes that the keys are locks.
+func (d *Driver) endless(ctx context.Context, keys []string, assumeLocks bool) (found []Stranger, err error) {
 	for batch := range d.batches(keys) {
-		r := d.ask(ctx, Call{Script: d.finder, Keys: batch})[0]
+		r := d.eval(ctx, Call{Script: d.endlessScript, Keys: batch})[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}
@@ -94,10 +100,10 @@ func (d *Driver) endless(ctx context.Context, keys []string, sought bool) (found
 		for i, line := range r.Lines {
 			var e endlessKey
 			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				continue // a value that is no text is none of theirs
+				continue // no library writes a value that is not text
 			}
 			e.key = batch[i]
-			if s := e.stranger(sought); s != nil && !d.owns(ctx, e.key) {
+			if s := e.stranger(assumeLocks); s != nil && !d.isOwnLock(ctx, e.key) {
 				found = append(found, *s)
 			}
 		}
@@ -105,26 +111,27 @@ func (d *Driver) endless(ctx context.Context, keys []string, sought bool) (found
 	return found, nil
 }
 
-// owns reports whether a lock of ours has that key: it can be without an end if somebody has taken it away.
-func (d *Driver) owns(ctx context.Context, key string) bool {
+// isOwnLock reports whether the key is that of a snib lock: it may have no end if somebody has
+// removed it.
+func (d *Driver) isOwnLock(ctx context.Context, key string) bool {
 	st, err := d.Status(ctx, key)
 	return err == nil && len(st.Holders) > 0 && st.Holders[0].Token != 0
 }
 
-// An endlessKey is what endlessScript says of a key.
+// An endlessKey is what endlessScript reports about a key.
 type endlessKey struct {
 	key    string
 	Type   string   `json:"type"`
 	Value  string   `json:"value"`
-	Fields []string `json:"fields"` // and values, in turn
+	Fields []string `json:"fields"` // alternating with values
 }
 
-// stranger tells whose lock a key is, or nil.
-func (e endlessKey) stranger(sought bool) *Stranger {
+// stranger returns the Stranger that a key is, or nil.
+func (e endlessKey) stranger(assumeLock bool) *Stranger {
 	s := &Stranger{Key: e.key, Problem: "it has no end"}
 	switch e.Type {
 	case "string":
-		s.Library, s.Value = libraryOf(e.key, e.Value, sought), e.Value
+		s.Library, s.Value = libraryOf(e.key, e.Value, assumeLock), e.Value
 	case "hash":
 		s.Library = redissonHash(e.Fields)
 	}
@@ -134,13 +141,13 @@ func (e endlessKey) stranger(sought bool) *Stranger {
 	return s
 }
 
-// prefixes of keys, and whose they are.
-var prefixes = [...]struct{ prefix, library string }{
+// keyPrefixes are the key prefixes by which libraries are known.
+var keyPrefixes = [...]struct{ prefix, library string }{
 	{"redlock:", "pottery"}, {"job-lock:", "ShedLock"}, {"spring-integration", "Spring"},
 }
 
-// forms are what libraries write into a lock's key to know it as theirs.
-var forms = [...]struct {
+// valueFormats are the formats of the values that libraries write into a lock's key.
+var valueFormats = [...]struct {
 	value   *regexp.Regexp
 	library string
 }{
@@ -153,23 +160,23 @@ var forms = [...]struct {
 	{regexp.MustCompile(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z?@\S+$`), "ShedLock"},
 }
 
-// namesLock matches keys that say what they are for.
-var namesLock = regexp.MustCompile(`(?i)(^|[^a-z])(r?lock|locks|locked|mutex|semaphore)($|[^a-z])`)
+// lockWord matches keys whose name says that they are locks.
+var lockWord = regexp.MustCompile(`(?i)(^|[^a-z])(r?lock|locks|locked|mutex|semaphore)($|[^a-z])`)
 
-func libraryOf(key, value string, sought bool) string {
+func libraryOf(key, value string, assumeLock bool) string {
 	if !utf8.ValidString(value) {
 		return ""
 	}
-	for _, f := range forms {
+	for _, f := range valueFormats {
 		if !f.value.MatchString(value) {
 			continue
 		}
-		for _, p := range prefixes {
+		for _, p := range keyPrefixes {
 			if strings.HasPrefix(key, p.prefix) {
 				return p.library
 			}
 		}
-		if sought || namesLock.MatchString(key) {
+		if assumeLock || lockWord.MatchString(key) {
 			return f.library
 		}
 		return ""
@@ -177,10 +184,11 @@ func libraryOf(key, value string, sought bool) string {
 	return ""
 }
 
-// redissonOwner is the field of a holder: the UUID of its client and the number of its thread, of a writer with a suffix.
+// redissonOwner matches the hash field of a holder: the UUID of its client and the number of
+// its thread, for a writer with a suffix.
 var redissonOwner = regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+(:write)?$`)
 
-// redissonHash tells whether the fields of a hash are those of one of Redisson's locks.
+// redissonHash returns the kind of Redisson lock whose fields these are, or "".
 func redissonHash(fields []string) string {
 	holders, mode := 0, ""
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -205,18 +213,20 @@ func redissonHash(fields []string) string {
 	return "Redisson"
 }
 
-// Redisson keeps the queue of a fair lock, and until when each waiter waits by its own clock, in milliseconds, under these names.
+// Redisson keeps the queue of a fair lock, and the time until which each waiter waits, in
+// milliseconds of the waiter's clock, under these prefixes.
 const (
 	redissonQueue   = "redisson_lock_queue:"
 	redissonTimeout = "redisson_lock_timeout:"
 )
 
-// lateness is for how long the time of a waiter must be over: its clock may be another than the server's.
-const lateness = 10 * time.Second
+// overdueMin is how long a waiter's time must be over: its clock may differ from the server's.
+const overdueMin = 10 * time.Second
 
-// blocked tells whether the first in a queue of Redisson is one that has gone. Whoever asks for the lock removes it; so it is there for
-// long only if nobody does, or the lock's clients disagree about the time.
-func blocked(ctx context.Context, m Node, key string) (*Stranger, error) {
+// blockedQueue returns a Stranger if the head of a Redisson queue is a waiter that is gone.
+// Redisson clients remove such a waiter when they next try to lock, so one remains for long
+// only if no client tries, or if the clients' clocks differ.
+func blockedQueue(ctx context.Context, m Node, key string) (*Stranger, error) {
 	head, err := m.Do(ctx, "LINDEX", key, "0")
 	owner, ok := head.(string)
 	if err != nil || !ok {
@@ -237,7 +247,7 @@ func blocked(ctx context.Context, m Node, key string) (*Stranger, error) {
 	}
 	seconds, ok := asFloat(now[0])
 	over := time.Duration(seconds*float64(time.Second) - until*float64(time.Millisecond))
-	if !ok || over < lateness {
+	if !ok || over < overdueMin {
 		return nil, nil //nolint:nilnil // it is not blocked
 	}
 	return &Stranger{
@@ -246,7 +256,7 @@ func blocked(ctx context.Context, m Node, key string) (*Stranger, error) {
 	}, nil
 }
 
-// asFloat reads a number, which is text in RESP2.
+// asFloat reads a number, which RESP2 sends as text.
 func asFloat(v any) (float64, bool) {
 	switch n := v.(type) {
 	case float64:

@@ -13,7 +13,7 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// strangers are the keys that Strangers shows.
+// strangers returns the keys that Strangers shows.
 func strangers(t *testing.T, d *redislock.Driver, prefix string) []string {
 	t.Helper()
 	var keys []string
@@ -31,7 +31,8 @@ func strangers(t *testing.T, d *redislock.Driver, prefix string) []string {
 	return keys
 }
 
-// TestStrangers looks for keys of others on one server and in a Cluster, whose scripts take keys of one slot only.
+// TestStrangers looks for foreign keys on a single server and in a Cluster, where a script
+// takes keys of one slot only.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	single := used(t, redistest.Single(t))
@@ -65,7 +66,7 @@ func TestStrangers(t *testing.T) {
 			do("SET", "binary:lock", "\xff\xfe")
 			do("SET", "lock:text", "closed")
 			want = append(want, "redisson", "redisson_lock_queue:{x}")
-			own := ask("lock:ours", uuid, time.Minute)
+			own := request("lock:ours", uuid, time.Minute)
 			take(t, d, own)
 			do("PERSIST", "lock:ours")
 			slices.Sort(want)
@@ -88,7 +89,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestListOnce: a lock is listed once, however many of its keys there are, and in a Cluster as well.
+// TestListOnce checks that a lock is listed once, however many keys it has, also in a Cluster.
 func TestListOnce(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
@@ -99,7 +100,7 @@ func TestListOnce(t *testing.T) {
 			d1, d2 := open(t, o), open(t, o)
 			var want []string
 			for i := range 1500 { // more than one step of a scan
-				req := ask(fmt.Sprintf("held %04d", i), "a", time.Minute)
+				req := request(fmt.Sprintf("held %04d", i), "a", time.Minute)
 				take(t, d1, req)
 				want = append(want, req.Name)
 				if i%500 == 0 { // with a queue, too
@@ -121,7 +122,7 @@ func TestListOnce(t *testing.T) {
 	}
 }
 
-// TestServers: what a server says of itself, and whose clock is ahead.
+// TestServers checks what a server reports about itself, and the comparison of clocks.
 func TestServers(t *testing.T) {
 	t.Parallel()
 	node := redistest.Single(t, "appendonly yes", "appendfsync no")
@@ -133,7 +134,8 @@ func TestServers(t *testing.T) {
 	if s.Info["redis_version"] == "" || s.Info["run_id"] == "" || s.Settings["appendonly"] != "yes" || s.Settings["appendfsync"] != "no" {
 		t.Errorf("Info has %d fields, Settings = %v", len(s.Info), s.Settings)
 	}
-	if s.RoundTrip <= 0 || s.Ahead.Abs() > s.RoundTrip+time.Millisecond { // one clock, which TIME reads within the round trip
+	// There is one clock, which TIME reads within the round trip.
+	if s.RoundTrip <= 0 || s.Ahead.Abs() > s.RoundTrip+time.Millisecond {
 		t.Errorf("the server's clock is %v ahead, with a round trip of %v", s.Ahead, s.RoundTrip)
 	}
 }

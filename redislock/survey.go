@@ -9,20 +9,21 @@ import (
 	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
-// findings are what was found out about the servers when the driver was made.
+// findings are what the driver found out about the servers when it was made.
 type findings struct {
-	sharded  bool // sharded pub/sub
+	sharded  bool // they have sharded pub/sub
 	warnings []string
 }
 
-// survey asks the servers what they are, and refuses those that the driver can't work with.
-func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
+// probeServers checks the servers' versions, roles and settings. It returns an error for a
+// server that the driver can't work with.
+func probeServers(ctx context.Context, conn Conn, conf config) (findings, error) {
 	var f findings
 	masters, err := conn.Masters(ctx)
 	if err != nil {
 		return f, err
 	}
-	said := make(map[string]bool)
+	seen := make(map[string]bool)
 	for _, m := range masters {
 		reply, err := m.Do(ctx, "INFO")
 		if err != nil {
@@ -30,7 +31,7 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 		}
 		text, _ := reply.(string)
 		info := redisinfo.Parse(text)
-		if err := check(info, conn.IsCluster(), conf); err != nil {
+		if err := checkServer(info, conn.IsCluster(), conf); err != nil {
 			return f, err
 		}
 		if conn.IsSentinel() && !conf.splitBrain && info["min_slaves_good_slaves"] == "" {
@@ -40,8 +41,8 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 		}
 		f.sharded = conn.IsCluster() && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
-			if !said[w] {
-				said[w] = true
+			if !seen[w] {
+				seen[w] = true
 				f.warnings = append(f.warnings, w)
 			}
 		}
@@ -49,14 +50,15 @@ func survey(ctx context.Context, conn Conn, conf config) (findings, error) {
 	return f, nil
 }
 
-// check refuses a server that is too old, or not of the kind that was asked for.
-func check(info redisinfo.Info, isCluster bool, conf config) error {
+// checkServer rejects a server that is too old, or not of the required kind.
+func checkServer(info redisinfo.Info, isCluster bool, conf config) error {
 	switch {
 	case info.IsSentinel():
 		return fmt.Errorf("%w server: it is a Sentinel; name the master that it watches", driver.ErrInvalid)
 	case !info.AtLeast(6, 2):
 		return fmt.Errorf("%w server: it is Redis %s; 6.2 is the oldest that will do", driver.ErrInvalid, info["redis_version"])
-	case info["role"] == "slave": // also one that lets itself be written to: that is lost with its next resynchronization
+	// Also one that accepts writes: they are lost with its next resynchronization.
+	case info["role"] == "slave":
 		return fmt.Errorf("%w server: it is a replica of %s:%s; connect to that, or by way of the Sentinels that watch it",
 			driver.ErrInvalid, info["master_host"], info["master_port"])
 	case info.IsClusterNode() && !isCluster:
@@ -71,7 +73,8 @@ func check(info redisinfo.Info, isCluster bool, conf config) error {
 	return nil
 }
 
-// warnings says which settings break promises. What may not be asked is not known, and said.
+// warnings returns a text for each setting that breaks a promise, and for a setting that the
+// user may not read.
 func warnings(ctx context.Context, m Node, info redisinfo.Info) []string {
 	var all []string
 	policy := info["maxmemory_policy"]

@@ -503,13 +503,13 @@ var mutants = []mutant{
 	{
 		breaks: "a release whose answer was lost is no loss",
 		file:   "redislock/acquire.go", run: "TestLostAnswers/Close",
-		old: "if o.doubt && answer == \"l\" {",
+		old: "if cmd.maybeServed && answer == \"l\" {",
 		new: "if false {",
 	},
 	{
 		breaks: "a release whose answer was lost is no loss, also if others came to wait",
 		file:   "redislock/lease.go", run: "TestLostAnswers/Close",
-		old: "\t\tall.doubt = quick.doubt\n",
+		old: "		full.maybeServed = fast.maybeServed\n",
 		new: "",
 	},
 	{
@@ -539,19 +539,19 @@ var mutants = []mutant{
 	{
 		breaks: "what an earlier try left is withdrawn",
 		file:   "redislock/acquire.go", run: "TestNothingLeftOfKindConflict",
-		old: "if a.asked && (a.tries > 1 || isDoubtful(err)) {",
-		new: "if isDoubtful(err) {",
+		old: "if a.maybeSent && (a.rounds > 1 || needsCleanup(err)) {",
+		new: "if needsCleanup(err) {",
 	},
 	{
 		breaks: "Acquire returns when its context ends while the server hangs",
 		file:   "redislock/sender.go", run: "TestHungServer$|TestHungServerBounded",
-		old: "\tcase <-ctx.Done():\n\t\to.unsent",
-		new: "\tcase <-make(chan int):\n\t\to.unsent",
+		old: "	case <-ctx.Done():\n		cmd.unsent",
+		new: "	case <-make(chan int):\n		cmd.unsent",
 	},
 	{
 		breaks: "a connection that hangs is given up",
 		file:   "redislock/redislock.go", run: "TestLostAnswers/HangShared",
-		old: "o.ConnWriteTimeout = silence",
+		old: "o.ConnWriteTimeout = ioTimeout",
 		new: "o.ConnWriteTimeout = time.Minute",
 	},
 	{
@@ -599,7 +599,7 @@ var mutants = []mutant{
 	{
 		breaks: "a stranger's release is noticed",
 		file:   "redislock/acquire.go", run: "TestUnheardRelease",
-		old: "\tcase q.place == \"2\" && (q.left < 0 || after > foreignPoll):",
+		old: "	case q.place == \"2\" && (q.left < 0 || after > foreignPollInterval):",
 		new: "\tcase false:",
 	},
 	{
@@ -611,8 +611,8 @@ var mutants = []mutant{
 	{
 		breaks: "waiting costs few commands",
 		file:   "redislock/acquire.go", run: "TestTraffic",
-		old: "\tpresence = 5 * time.Second",
-		new: "\tpresence = 20 * time.Millisecond",
+		old: "	heartbeatInterval = 5 * time.Second",
+		new: "	heartbeatInterval = 20 * time.Millisecond",
 	},
 	{
 		breaks: "nothing is granted by a server that has forgotten",
@@ -701,7 +701,7 @@ var mutants = []mutant{
 	{
 		breaks: "a warning is told once",
 		file:   "redislock/survey.go", run: "TestWarnings/Cluster",
-		old: "\t\t\tif !said[w] {",
+		old: "			if !seen[w] {",
 		new: "\t\t\tif true {",
 	},
 	{
@@ -719,7 +719,7 @@ var mutants = []mutant{
 	{
 		breaks: "errors of connecting say what is wrong",
 		file:   "redislock/redislock.go", run: "TestOpenRefuses",
-		old: "return nil, outOfReach(explain(err, o))",
+		old: "return nil, connectError(explain(err, o))",
 		new: "return nil, err",
 	},
 	{

@@ -97,7 +97,7 @@ var operationsMutants = []mutant{
 	{
 		breaks: "redislock: our own locks are not taken for those of others",
 		file:   "redislock/stranger.go", run: "TestStrangers",
-		old: "s != nil && !d.owns(ctx, e.key)",
+		old: "s != nil && !d.isOwnLock(ctx, e.key)",
 		new: "s != nil",
 	},
 	{

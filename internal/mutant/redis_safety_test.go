@@ -12,12 +12,12 @@ var redisSafetyMutants = []mutant{
 	{
 		breaks: "redislock: a Release that the server could not carry out says so",
 		file:   "redislock/lease.go", run: "TestReleaseUnavailable",
-		old: "	answer, err := l.giveUp(ctx)\n	if err != nil {\n		return unavailable(err)", new: "	answer, err := l.giveUp(ctx)\n	if err != nil {\n		return err",
+		old: "	answer, err := l.sendRelease(ctx)\n	if err != nil {\n		return asUnavailable(err)", new: "	answer, err := l.sendRelease(ctx)\n	if err != nil {\n		return err",
 	},
 	{
 		breaks: "redis safety: a flood of messages is none of calls, for waiters",
 		file:   "redislock/acquire.go", run: "TestFloodOfMessages",
-		old: "min(max(2*a.pause, minHintPause), maxHintPause)",
+		old: "min(max(2*a.hintPause, minHintPause), maxHintPause)",
 		new: "0",
 	},
 	{
@@ -29,8 +29,8 @@ var redisSafetyMutants = []mutant{
 	{
 		breaks: "redis safety: a hint that a hold is broken is checked",
 		file:   "redislock/check.go", run: "TestForgedGrants",
-		old: "case o.answer == \"w\":\n\t\t\tl.tell()",
-		new: "case o.answer == \"w\" && l.req.OnLost != nil:\n\t\t\tl.req.OnLost(driver.ErrLost)",
+		old: "case cmd.answer == \"w\":\n			l.markWanted()",
+		new: "case cmd.answer == \"w\" && l.req.OnLost != nil:\n			l.req.OnLost(driver.ErrLost)",
 	},
 	{
 		breaks: "redis safety: a break is told at once",
@@ -41,7 +41,7 @@ var redisSafetyMutants = []mutant{
 	{
 		breaks: "redis safety: a loss of memory is told when the server is back",
 		file:   "redislock/listen.go", run: "TestToldOfLostMemory",
-		old: "\t\t\td.doubt(l)\n\t\t}\n\t}\n}",
+		old: "			d.verifyLater(l)\n		}\n	}\n}",
 		new: "\t\t\t_ = l\n\t\t}\n\t}\n}",
 	},
 	{
@@ -95,8 +95,8 @@ var redisSafetyMutants = []mutant{
 	{
 		breaks: "redis safety: a renewed long lease counts for the grace",
 		file:   "redislock/lease.go", run: "TestLongLeaseIsKnownAfterRenewal",
-		old: " || l.d.isLong(l.req.TTL) {\n\t\treturn batch{slot: l.slot}",
-		new: " {\n\t\treturn batch{slot: l.slot}",
+		old: " || l.d.isLong(l.req.TTL) {\n		return batchKey{slot: l.slot}",
+		new: " {\n		return batchKey{slot: l.slot}",
 	},
 	{
 		breaks: "redis safety: nobody is said to hold what a grace withholds",
@@ -143,14 +143,14 @@ var redisSafetyMutants = []mutant{
 	{
 		breaks: "redis safety: an acquisition returns in time when the server hangs",
 		file:   "redislock/sender.go", run: "TestHungServerReturns",
-		old: " && (o.code == \"r\" || o.code == \"R\" || ctx.Done() == nil) {",
+		old: " && (cmd.code == \"r\" || cmd.code == \"R\" || ctx.Done() == nil) {",
 		new: " {",
 	},
 	{
 		breaks: "redis safety: a withdrawal goes on in the background",
 		file:   "redislock/acquire.go", run: "TestHungServerReturns",
-		old: "withdrawal = driver.CancelTimeout / 2",
-		new: "withdrawal = 5 * driver.CancelTimeout",
+		old: "cleanupTimeout = driver.CancelTimeout / 2",
+		new: "cleanupTimeout = 5 * driver.CancelTimeout",
 	},
 	{
 		breaks: "redis safety: a server whose memory is full is unavailable",

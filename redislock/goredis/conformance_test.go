@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/redislock/goredis"
 )
 
-// ttl is the suite's TTL: long against a round trip, also on a busy machine.
+// ttl is the suite's TTL: long compared with a round trip, even on a busy machine.
 const ttl = 300 * time.Millisecond
 
 const password = "correct-horse"
@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// TestConformanceSevered runs the suite on drivers each of which has a way to the server of its own, which can be cut.
+// TestConformanceSevered runs the suite on drivers that each have their own path to the server,
+// which can be cut.
 func TestConformanceSevered(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	proxies := make(map[driver.Driver]*livetest.Proxy)
@@ -49,14 +50,15 @@ func TestConformanceSevered(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// TestConformanceSentinel has clients that are set up in another way than by default as well.
+// TestConformanceSentinel also tests clients whose settings are not the defaults.
 func TestConformanceSentinel(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
 	used(t, s.Master())
 	drivertest.Run(t, harness(func(t *testing.T) redis.UniversalClient { return dialSentinel(t, s) }))
 }
 
-// TestConformanceCluster does without failover-grace: each slot of a new Cluster would first have to get older than the TTL.
+// TestConformanceCluster turns failover-grace off: otherwise each slot of the new Cluster would
+// grant nothing until it is older than the TTL.
 func TestConformanceCluster(t *testing.T) {
 	c := redistest.Cluster(t, redistest.Password(password))
 	h := harness(nil)
@@ -64,7 +66,8 @@ func TestConformanceCluster(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// TestSentinelNeedsReplicas refuses a master behind Sentinel that writes without a replica.
+// TestSentinelNeedsReplicas checks that a master behind Sentinel that writes without a replica
+// is rejected.
 func TestSentinelNeedsReplicas(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
 	if d, err := goredis.New(dialSentinel(t, s)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
@@ -109,7 +112,7 @@ func closed[C redis.UniversalClient](t testing.TB, client C) C {
 func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
 	var d *redislock.Driver
-	livetest.Await(t, "driver", func() (err error) { // a busy machine may not answer within its timeout
+	livetest.Await(t, "driver", func() (err error) { // a busy machine may be too late
 		d, err = goredis.New(client, append([]redislock.Option{redislock.GraceFloor(2 * time.Second), redislock.AllowSplitBrain()}, opts...)...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("New = %v", err)
@@ -120,7 +123,8 @@ func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) 
 	return d
 }
 
-// used makes a server one that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
+// used makes a server look as if it had kept locks for a long time. Otherwise it would grant
+// nothing until it is older than the TTL.
 func used(t testing.TB, n *redistest.Node) *redistest.Node {
 	t.Helper()
 	info, _ := n.Must("INFO", "server").(string)
@@ -130,7 +134,8 @@ func used(t testing.TB, n *redistest.Node) *redistest.Node {
 	return n
 }
 
-// hold acquires and renews by way of connections that kill cuts: what is left when a process is killed.
+// hold acquires and renews through connections that kill cuts, leaving what a killed process
+// leaves.
 func hold(t *testing.T, addr string, req driver.Request) (kill func()) {
 	t.Helper()
 	p := livetest.NewProxy(t, addr)

@@ -15,56 +15,60 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A conn is a redislock.Conn on go-redis.
+// A conn is a [redislock.Conn] on a go-redis client.
 type conn struct {
 	client  redis.UniversalClient
-	cluster *redis.ClusterClient // the same, if it is one
+	cluster *redis.ClusterClient // client, if it is a ClusterClient
 
-	mu   sync.Mutex
-	late map[string][]*trip // those that nobody waits for any more, by what they are about
+	mu sync.Mutex
+
+	// abandoned are the round trips that nobody waits for any more, by slotKey. Guarded by mu.
+	abandoned map[string][]*roundTrip
 }
 
-// A trip is calls on their way to the server and back.
-type trip struct {
-	about string
-	began time.Time
-	over  chan struct{} // closed in the end
+// A roundTrip is a group of calls that are sent together, and their replies.
+type roundTrip struct {
+	slotKey string
+	sentAt  time.Time
+	done    chan struct{} // closed when the calls are over
 }
 
 var _ redislock.Conn = (*conn)(nil)
 
 const (
-	// overtaking is how old a call must be, if there is no answer yet, before it may be overtaken.
-	overtaking = time.Second
+	// overtakeTimeout is how old an unanswered call must be before another one may overtake it.
+	overtakeTimeout = time.Second
 
-	// silence is how long a subscription may hear nothing before it asks the server for a sign of life, and how long it waits for one.
-	silence = 2 * time.Second
+	// silenceTimeout is how long a subscription may receive nothing before it pings the server,
+	// and how long it then waits for the reply.
+	silenceTimeout = 2 * time.Second
 )
 
-// once is a command that go-redis sends only once, however the connection fares.
-type once struct{ *redis.Cmd }
+// A noRetryCmd is a command that go-redis sends only once, even if the connection breaks.
+type noRetryCmd struct{ *redis.Cmd }
 
-// onceLines is the same for one whose reply is an array of strings.
-type onceLines struct{ *redis.StringSliceCmd }
+// A noRetrySliceCmd is a noRetryCmd whose reply is an array of strings.
+type noRetrySliceCmd struct{ *redis.StringSliceCmd }
 
-func (once) NoRetry() bool      { return true }
-func (onceLines) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool      { return true }
+func (noRetrySliceCmd) NoRetry() bool { return true }
 
-var _ = redis.Cmder.NoRetry // what the two override
+var _ = redis.Cmder.NoRetry // the method that both override
 
 func (c *conn) IsCluster() bool { return c.cluster != nil }
 
-// IsSentinel tells what [redis.NewFailoverClient] makes by the address that it gives the client.
+// IsSentinel recognises a client of [redis.NewFailoverClient] by the address in its options.
 func (c *conn) IsSentinel() bool {
 	client, ok := c.client.(*redis.Client)
 	return ok && client.Options().Addr == "FailoverClient"
 }
 
-func (c *conn) Close() {} // the client is the user's
+func (c *conn) Close() {} // the client belongs to the user
 
-// bounded calls f and returns when it does, or when ctx is done. Clients of go-redis don't look at ctx while they wait for a server.
-func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
-	if at, ok := ctx.Deadline(); ok { // the driver's contexts may have one that nothing watches
+// callWithContext calls f, and returns when f does or when ctx is done. A go-redis client need
+// not observe ctx while it waits for a server.
+func callWithContext[T any](ctx context.Context, f func(context.Context) (T, error)) (T, error) {
+	if at, ok := ctx.Deadline(); ok { // the driver may set a deadline without a timer
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, at)
 		defer cancel()
@@ -87,16 +91,16 @@ func bounded[T any](ctx context.Context, f func(context.Context) (T, error)) (T,
 	}
 }
 
-// Eval implements [redislock.Conn]. On a connection of its own a call could overtake an earlier one whose caller has given up, so it waits
-// for that.
+// Eval implements [redislock.Conn]. A call could overtake an earlier one on another connection
+// if the caller of the earlier one has given up. So it waits for the earlier one.
 func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
-	run := c.prepare(ctx, calls) // now: the caller uses the arguments again when we return
-	t := &trip{about: subject(calls), began: time.Now(), over: make(chan struct{})}
-	before := c.ahead(t)
-	replies, err := bounded(ctx, func(ctx context.Context) ([]redislock.Reply, error) {
-		defer c.end(t)
-		for _, earlier := range before {
-			earlier.wait()
+	run := c.prepare(ctx, calls) // at once: the caller reuses the arguments when Eval returns
+	t := &roundTrip{slotKey: commonKey(calls), sentAt: time.Now(), done: make(chan struct{})}
+	earlier := c.unfinished(t)
+	replies, err := callWithContext(ctx, func(ctx context.Context) ([]redislock.Reply, error) {
+		defer c.finish(t)
+		for _, other := range earlier {
+			other.wait()
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -113,68 +117,70 @@ func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Re
 	return replies
 }
 
-// subject returns what calls are about: the key that they have in common, which stands for their slot. Calls in several slots renew leases,
-// and may overtake others.
-func subject(calls []redislock.Call) string {
-	about := calls[0].Keys[0]
+// commonKey returns the first key if all calls have the same one, and otherwise "". That key
+// stands for their slot. Only calls that renew leases lie in several slots; they may overtake
+// others.
+func commonKey(calls []redislock.Call) string {
+	key := calls[0].Keys[0]
 	for _, call := range calls {
-		if call.Keys[0] != about {
+		if call.Keys[0] != key {
 			return ""
 		}
 	}
-	return about
+	return key
 }
 
-// ahead returns the trips that t must not overtake.
-func (c *conn) ahead(t *trip) []*trip {
+// unfinished returns the abandoned round trips that t must not overtake.
+func (c *conn) unfinished(t *roundTrip) []*roundTrip {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.late[t.about])
+	return slices.Clone(c.abandoned[t.slotKey])
 }
 
-// abandon notes that nobody waits for t, if it is not over.
-func (c *conn) abandon(t *trip) {
+// abandon notes that nobody waits for t any more, unless t is over.
+func (c *conn) abandon(t *roundTrip) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case <-t.over:
+	case <-t.done:
 		return
 	default:
 	}
-	if t.about == "" {
+	if t.slotKey == "" {
 		return
 	}
-	if c.late == nil {
-		c.late = make(map[string][]*trip)
+	if c.abandoned == nil {
+		c.abandoned = make(map[string][]*roundTrip)
 	}
-	c.late[t.about] = append(c.late[t.about], t)
+	c.abandoned[t.slotKey] = append(c.abandoned[t.slotKey], t)
 }
 
-func (c *conn) end(t *trip) {
+func (c *conn) finish(t *roundTrip) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(t.over)
-	if all, ok := c.late[t.about]; ok {
-		all = slices.DeleteFunc(all, func(other *trip) bool { return other == t })
-		if c.late[t.about] = all; len(all) == 0 {
-			delete(c.late, t.about)
+	close(t.done)
+	if all, ok := c.abandoned[t.slotKey]; ok {
+		all = slices.DeleteFunc(all, func(other *roundTrip) bool { return other == t })
+		if c.abandoned[t.slotKey] = all; len(all) == 0 {
+			delete(c.abandoned, t.slotKey)
 		}
 	}
 }
 
 // wait returns when t is over, or so old that it must be lost.
-func (t *trip) wait() {
-	timer := time.NewTimer(time.Until(t.began.Add(overtaking)))
+func (t *roundTrip) wait() {
+	timer := time.NewTimer(time.Until(t.sentAt.Add(overtakeTimeout)))
 	defer timer.Stop()
 	select {
-	case <-t.over:
+	case <-t.done:
 	case <-timer.C:
 	}
 }
 
-// prepare returns a function that makes the calls. It has nothing of them.
+// prepare returns a function that makes the calls. That function does not use calls or its
+// arguments.
 func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context.Context) []redislock.Reply {
-	scripts, commands := make([]*redislock.Script, len(calls)), make([]*onceLines, len(calls))
+	scripts, commands := make([]*redislock.Script, len(calls)), make([]*noRetrySliceCmd, len(calls))
 	for i, call := range calls {
 		args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
 		args = append(args, "EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys)))
@@ -188,7 +194,7 @@ func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context
 	}
 	return func(ctx context.Context) []redislock.Reply {
 		if len(commands) == 1 {
-			_ = c.client.Process(ctx, commands[0]) // the command has the error, here and below
+			_ = c.client.Process(ctx, commands[0]) // cmd.Err has the error, here and below
 		} else {
 			pipeline := c.client.Pipeline()
 			for _, cmd := range commands {
@@ -205,29 +211,30 @@ func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context
 				_ = c.client.Process(ctx, cmd)
 			}
 			lines, err := cmd.Result()
-			replies[i] = redislock.Reply{Lines: lines, Err: c.failed(err)}
+			replies[i] = redislock.Reply{Lines: lines, Err: c.handleError(err)}
 		}
 		return replies
 	}
 }
 
-func newCommand(ctx context.Context, args []any) *onceLines {
-	return &onceLines{redis.NewStringSliceCmd(ctx, args...)}
+func newCommand(ctx context.Context, args []any) *noRetrySliceCmd {
+	return &noRetrySliceCmd{redis.NewStringSliceCmd(ctx, args...)}
 }
 
-// failed is [answered], and has the client look for the masters again: without its repetitions it would only do so every 10 s.
-func (c *conn) failed(err error) error {
+// handleError is asReplyError, and makes a ClusterClient look for the masters again. Without
+// retries it would otherwise do that only every 10 s.
+func (c *conn) handleError(err error) error {
 	if c.cluster != nil && err != nil {
 		c.cluster.ReloadState(context.Background())
 	}
-	return answered(err)
+	return asReplyError(err)
 }
 
-// answered marks what the server itself answered.
-func answered(err error) error {
+// asReplyError converts an error that the server replied with into a [redislock.ReplyError].
+func asReplyError(err error) error {
 	var reply redis.Error
 	switch {
-	case errors.Is(err, redis.Nil): // what it wraps is no answer to us
+	case errors.Is(err, redis.Nil): // here this is not a reply to our command
 		return fmt.Errorf("no Sentinel knows a master of that name: %w", err)
 	case errors.As(err, &reply):
 		return &redislock.ReplyError{Text: reply.Error()}
@@ -243,21 +250,21 @@ func (c *conn) Subscribe(
 		return context.Cause(ctx)
 	}
 	var mu sync.Mutex
-	left := false
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) {
+	returned := false
+	_, err := callWithContext(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, c.listen(ctx, channel, sharded, func(received any) error {
 			mu.Lock()
 			defer mu.Unlock()
 			switch m := received.(type) {
 			case *redis.Message:
-				if !left {
+				if !returned {
 					message(m.Payload)
 				}
 			case *redis.Subscription:
 				if m.Kind != "subscribe" && m.Kind != "ssubscribe" { // the slot has moved
 					return errors.New("the server ended the subscription")
 				}
-				if !left {
+				if !returned {
 					ready()
 				}
 			}
@@ -265,25 +272,26 @@ func (c *conn) Subscribe(
 		})
 	})
 	mu.Lock()
-	left = true
+	returned = true
 	mu.Unlock()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return c.failed(err)
+	return c.handleError(err)
 }
 
-// listen calls hear with all that comes, until it or the subscription fails. It may take a while to return when ctx is done.
-func (c *conn) listen(ctx context.Context, channel string, sharded bool, hear func(any) error) error {
+// listen calls onReceive with everything that the subscription receives, until one of the two
+// fails. When ctx is done, it may take a while to return.
+func (c *conn) listen(ctx context.Context, channel string, sharded bool, onReceive func(any) error) error {
 	client := c.client
-	if c.cluster != nil { // which may be set up to read from replicas
+	if c.cluster != nil { // the client may be set to read from replicas
 		master, err := c.cluster.MasterForKey(ctx, channel)
 		if err != nil {
 			return err
 		}
 		client = master
 	}
-	sub := client.Subscribe(ctx) // to nothing yet
+	sub := client.Subscribe(ctx) // to no channel yet
 	w := watch(ctx, sub)
 	defer w.stop()
 	subscribe := sub.Subscribe
@@ -294,32 +302,33 @@ func (c *conn) listen(ctx context.Context, channel string, sharded bool, hear fu
 	for err == nil {
 		var received any
 		if received, err = sub.Receive(ctx); err == nil {
-			w.heard.Add(1)
-			err = hear(received)
+			w.received.Add(1)
+			err = onReceive(received)
 		}
 	}
-	return w.because(err)
+	return w.errorOr(err)
 }
 
-// A watcher closes a subscription when its context ends or its server is silent: go-redis waits for messages without end.
+// A watcher closes a subscription when its context ends or its server is silent, because
+// go-redis waits for messages without a limit.
 type watcher struct {
-	sub    *redis.PubSub
-	heard  atomic.Int64 // how many signs of life there were
-	done   chan struct{}
-	silent chan error // of one
+	sub      *redis.PubSub
+	received atomic.Int64 // number of messages and replies
+	done     chan struct{}
+	failure  chan error // capacity 1
 }
 
 func watch(ctx context.Context, sub *redis.PubSub) *watcher {
-	w := &watcher{sub: sub, done: make(chan struct{}), silent: make(chan error, 1)}
+	w := &watcher{sub: sub, done: make(chan struct{}), failure: make(chan error, 1)}
 	go w.run(ctx)
 	return w
 }
 
 func (w *watcher) run(ctx context.Context) {
-	defer func() { _ = w.sub.Close() }() // it ends the connection in any case
-	ticks := time.NewTicker(silence)
+	defer func() { _ = w.sub.Close() }() // closes the connection in any case
+	ticks := time.NewTicker(silenceTimeout)
 	defer ticks.Stop()
-	asked, heard := false, int64(0)
+	pinged, received := false, int64(0)
 	for {
 		select {
 		case <-w.done:
@@ -328,24 +337,25 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		case <-ticks.C:
 		}
-		switch n := w.heard.Load(); {
-		case n != heard:
-			asked, heard = false, n
-		case !asked:
-			asked = true
-			_ = w.sub.Ping(ctx) // if it fails, nothing will be heard
+		switch n := w.received.Load(); {
+		case n != received:
+			pinged, received = false, n
+		case !pinged:
+			pinged = true
+			_ = w.sub.Ping(ctx) // if it fails, nothing will be received
 		default:
-			w.silent <- fmt.Errorf("the server was silent for %v", silence)
+			w.failure <- fmt.Errorf("the server was silent for %v", silenceTimeout)
 			return
 		}
 	}
 }
 
-// because returns why the watcher closed the subscription, if it did, and else err.
-func (w *watcher) because(err error) error {
+// errorOr returns the reason for which the watcher closed the subscription, if it did, and
+// otherwise err.
+func (w *watcher) errorOr(err error) error {
 	select {
-	case why := <-w.silent:
-		return why
+	case failure := <-w.failure:
+		return failure
 	default:
 		return err
 	}
@@ -358,7 +368,7 @@ func (c *conn) Masters(ctx context.Context) ([]redislock.Node, error) {
 	if c.cluster == nil {
 		return []redislock.Node{node{c.client}}, nil
 	}
-	masters, err := bounded(ctx, func(ctx context.Context) ([]redislock.Node, error) {
+	masters, err := callWithContext(ctx, func(ctx context.Context) ([]redislock.Node, error) {
 		var mu sync.Mutex
 		var all []redislock.Node
 		err := c.cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
@@ -369,7 +379,7 @@ func (c *conn) Masters(ctx context.Context) ([]redislock.Node, error) {
 		})
 		return all, err
 	})
-	return masters, answered(err)
+	return masters, asReplyError(err)
 }
 
 // A node is one server.
@@ -381,28 +391,28 @@ func (n node) Do(ctx context.Context, command ...string) (any, error) {
 	for i, arg := range command {
 		args[i] = arg
 	}
-	reply, err := bounded(ctx, func(ctx context.Context) (any, error) {
-		cmd := &once{redis.NewCmd(ctx, args...)}
-		_ = n.client.Process(ctx, cmd) // the command has the error
+	reply, err := callWithContext(ctx, func(ctx context.Context) (any, error) {
+		cmd := &noRetryCmd{redis.NewCmd(ctx, args...)}
+		_ = n.client.Process(ctx, cmd) // cmd has the error
 		return cmd.Result()
 	})
 	if err == redis.Nil { //nolint:errorlint // an error of another kind may wrap it: that Sentinel knows no such master
 		return nil, nil
 	}
-	return plain(reply), answered(err)
+	return stringKeys(reply), asReplyError(err)
 }
 
-// plain makes maps of a reply have strings as keys, which is what they are.
-func plain(reply any) any {
+// stringKeys converts the keys of all maps in a reply to strings.
+func stringKeys(reply any) any {
 	switch r := reply.(type) {
 	case []any:
 		for i := range r {
-			r[i] = plain(r[i])
+			r[i] = stringKeys(r[i])
 		}
 	case map[any]any:
 		m := make(map[string]any, len(r))
 		for key, value := range r {
-			m[fmt.Sprint(key)] = plain(value)
+			m[fmt.Sprint(key)] = stringKeys(value)
 		}
 		return m
 	}

@@ -21,13 +21,13 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A rig is a conn whose connections can be broken.
+// A rig is a conn with connections that can be broken.
 type rig struct {
 	*conn
 	proxies []*livetest.Proxy
 }
 
-// TestConn runs all cases on clients of each kind.
+// TestConn runs all cases on both kinds of clients.
 func TestConn(t *testing.T) {
 	cases := []struct {
 		name string
@@ -36,7 +36,7 @@ func TestConn(t *testing.T) {
 		{"LostAnswer", lostAnswer},
 		{"Deadline", deadline},
 		{"Overtaking", overtake},
-		{"OvertakingLost", overtakingLost},
+		{"OvertakingLost", overtakeAfterLoss},
 		{"NoScript", noScript},
 		{"ReplyError", replyError},
 		{"Masters", masters},
@@ -100,14 +100,14 @@ func (r rig) all(t *testing.T, command ...string) {
 	}
 }
 
-// each breaks all connections in the same way.
+// each applies f to all proxies.
 func (r rig) each(f func(p *livetest.Proxy)) {
 	for _, p := range r.proxies {
 		f(p)
 	}
 }
 
-// connect makes the pool have connections to spare for a key.
+// connect fills the pool with spare connections for a key.
 func (r rig) connect(t *testing.T, key string) {
 	r.each(func(p *livetest.Proxy) { p.Delay(10*time.Millisecond, 10*time.Millisecond) })
 	var calls sync.WaitGroup
@@ -127,17 +127,17 @@ func script(text string) *redislock.Script {
 	return &redislock.Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// push appends to a list, and returns it.
+// push returns a script that appends to a list and returns the list.
 func push() *redislock.Script {
 	return script("redis.call('RPUSH', KEYS[1], ARGV[1]) return redis.call('LRANGE', KEYS[1], 0, -1)")
 }
 
-// call is a call of push.
+// call returns a call of push.
 func call(key, arg string) redislock.Call {
 	return redislock.Call{Script: push(), Keys: []string{key}, Args: []string{arg}}
 }
 
-// wantList checks what a list has become.
+// wantList checks the list that a call of push returned.
 func wantList(t *testing.T, got redislock.Reply, want ...string) {
 	t.Helper()
 	if got.Err != nil || !slices.Equal(got.Lines, want) {
@@ -145,7 +145,8 @@ func wantList(t *testing.T, got redislock.Reply, want ...string) {
 	}
 }
 
-// lostAnswer loses the answers to commands. By itself go-redis would send them again, and say that all is well.
+// lostAnswer loses the answers to commands. By default go-redis would send them again, and
+// report success.
 func lostAnswer(t *testing.T, r rig) {
 	ctx := t.Context()
 	unanswered := func(replies ...redislock.Reply) {
@@ -163,7 +164,7 @@ func lostAnswer(t *testing.T, r rig) {
 		f()
 		r.each((*livetest.Proxy).Heal)
 	}
-	// One is enough: {a} and {a}2 are in one slot, so in one pipeline.
+	// Losing one is enough: {a} and {a}2 lie in one slot, and so in one pipeline.
 	losing("EVAL\r", func() { unanswered(r.Eval(ctx, call("{a}", "1"))...) })
 	wantList(t, r.Eval(ctx, call("{a}", "2"))[0], "1", "2")
 	losing("EVALSHA", func() { unanswered(r.Eval(ctx, call("{a}", "3"))...) })
@@ -177,7 +178,7 @@ func lostAnswer(t *testing.T, r rig) {
 		t.Fatalf("Masters = %v", err)
 	}
 	losing("SETNX", func() {
-		for _, m := range masters { // one of which knows the key
+		for _, m := range masters { // one of them has the key
 			got, err := m.Do(ctx, "SETNX", "once", "1")
 			unanswered := err != nil && !errors.As(err, new(*redislock.ReplyError))
 			if !unanswered && (err == nil || !strings.HasPrefix(err.Error(), "MOVED")) {
@@ -186,7 +187,7 @@ func lostAnswer(t *testing.T, r rig) {
 		}
 	})
 
-	// What the exemption is for.
+	// This is why the commands are exempt from retries.
 	losing("rpush", func() {
 		if got, err := r.client.RPush(ctx, "plain", "1").Result(); got != 2 || err != nil {
 			t.Errorf("RPUSH whose answer was lost = %d, %v, want 2: go-redis does not repeat it any more?", got, err)
@@ -194,15 +195,15 @@ func lostAnswer(t *testing.T, r rig) {
 	})
 }
 
-// until is a context with a deadline at which nothing happens, as the driver has it.
-type until struct {
+// A deadlineContext has a deadline without a timer, like contexts of the driver.
+type deadlineContext struct {
 	context.Context
 	at time.Time
 }
 
-func (u until) Deadline() (time.Time, bool) { return u.at, true }
+func (u deadlineContext) Deadline() (time.Time, bool) { return u.at, true }
 
-// deadline checks that calls end with their contexts while the server says nothing.
+// deadline checks that calls end with their contexts while the server does not answer.
 func deadline(t *testing.T, r rig) {
 	wantList(t, r.Eval(t.Context(), call("a", "1"))[0], "1")
 	r.each(func(p *livetest.Proxy) { p.Sever() })
@@ -224,7 +225,7 @@ func deadline(t *testing.T, r rig) {
 	for name, f := range calls {
 		contexts := map[string]func() (context.Context, context.CancelFunc){
 			"Deadline": func() (context.Context, context.CancelFunc) {
-				return until{t.Context(), time.Now().Add(d)}, func() {}
+				return deadlineContext{t.Context(), time.Now().Add(d)}, func() {}
 			},
 			"Cancel": func() (context.Context, context.CancelFunc) {
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -248,19 +249,20 @@ func deadline(t *testing.T, r rig) {
 	}
 }
 
-// overtake makes a call that is slow on its way, gives it up, and makes the next one, which is fast.
+// overtake makes a call that is slow on its way, abandons it, and makes a fast one.
 func overtake(t *testing.T, r rig) {
-	const slowly = overtaking / 2 // or the next one is not held back by it
+	// Less than overtakeTimeout: otherwise the next call would not wait for this one.
+	const delay = overtakeTimeout / 2
 	wantList(t, r.Eval(t.Context(), call("a", "0"))[0], "0")
 	r.connect(t, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r.each(func(p *livetest.Proxy) {
-		p.Delay(slowly, 0)
-		asked := p.Sent("EVALSHA")
+		p.Delay(delay, 0)
+		sent := p.Sent("EVALSHA")
 		go func() {
 			select {
-			case <-asked:
+			case <-sent:
 				cancel()
 			case <-ctx.Done():
 			}
@@ -270,18 +272,18 @@ func overtake(t *testing.T, r rig) {
 	if got := r.Eval(ctx, slow)[0]; !errors.Is(got.Err, context.Canceled) {
 		t.Fatalf("slow call = %q, %v, want %v", got.Lines, got.Err, context.Canceled)
 	}
-	slow.Keys[0], slow.Args[0] = "elsewhere", "later" // they are the caller's again
+	slow.Keys[0], slow.Args[0] = "elsewhere", "later" // the caller may reuse them
 	r.each(func(p *livetest.Proxy) { p.Delay(0, 0) })
 	start, machine := time.Now(), livetest.Lateness()
-	wantList(t, r.Eval(t.Context(), call("b", "2"))[0], "2") // which has nothing to do with it
-	if took, late := time.Since(start), machine(); took > slowly/2+10*late {
+	wantList(t, r.Eval(t.Context(), call("b", "2"))[0], "2") // which is not about the same key
+	if took, late := time.Since(start), machine(); took > delay/2+10*late {
 		t.Errorf("call about something else took %v, on a machine that was late by %v, want no wait", took, late)
 	}
 	wantList(t, r.Eval(t.Context(), call("a", "2"))[0], "0", "1", "2")
 }
 
-// overtakingLost checks that a call whose answer never comes does not hold up others for ever.
-func overtakingLost(t *testing.T, r rig) {
+// overtakeAfterLoss checks that a call whose answer never comes does not block others for ever.
+func overtakeAfterLoss(t *testing.T, r rig) {
 	wantList(t, r.Eval(t.Context(), call("a", "0"))[0], "0")
 	r.each(func(p *livetest.Proxy) { p.LoseAnswers(1, livetest.ThenHang, "EVALSHA") })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -291,8 +293,8 @@ func overtakingLost(t *testing.T, r rig) {
 	}
 	start := time.Now()
 	wantList(t, r.Eval(t.Context(), call("a", "2"))[0], "0", "1", "2")
-	if took := time.Since(start); took > overtaking+2*time.Second {
-		t.Errorf("the next call took %v, want %v", took, overtaking)
+	if took := time.Since(start); took > overtakeTimeout+2*time.Second {
+		t.Errorf("the next call took %v, want %v", took, overtakeTimeout)
 	}
 }
 
@@ -306,7 +308,7 @@ func noScript(t *testing.T, r rig) {
 	wantList(t, got[2], "1")
 }
 
-// replyError tells what a server has answered from what it has not.
+// replyError checks that errors of the server are told from other errors.
 func replyError(t *testing.T, r rig) {
 	ctx := t.Context()
 	var answered *redislock.ReplyError
@@ -370,19 +372,19 @@ func masters(t *testing.T, r rig) {
 	}
 }
 
-// A listening is a subscription under way.
-type listening struct {
+// A testSubscription is an active subscription.
+type testSubscription struct {
 	ready    chan struct{}
 	messages chan string
 	ended    chan error
 	cancel   context.CancelCauseFunc
 }
 
-func listen(t *testing.T, r rig, channel string) listening {
+func listen(t *testing.T, r rig, channel string) testSubscription {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	l := listening{ready: make(chan struct{}, 10), messages: make(chan string, 100), ended: make(chan error, 1), cancel: cancel}
+	l := testSubscription{ready: make(chan struct{}, 10), messages: make(chan string, 100), ended: make(chan error, 1), cancel: cancel}
 	go func() {
 		l.ended <- r.Subscribe(ctx, channel, r.IsCluster(), func() { l.ready <- struct{}{} }, func(m string) { l.messages <- m })
 	}()
@@ -396,8 +398,8 @@ func listen(t *testing.T, r rig, channel string) listening {
 	return l
 }
 
-// wantEnd checks how a subscription ends.
-func (l listening) wantEnd(t *testing.T, within time.Duration, matches func(error) bool) {
+// wantEnd checks how the subscription ends.
+func (l testSubscription) wantEnd(t *testing.T, within time.Duration, matches func(error) bool) {
 	t.Helper()
 	start := time.Now()
 	select {
@@ -459,9 +461,9 @@ func subscribe(t *testing.T, r rig) {
 
 	l = listen(t, r, "channel")
 	r.each(func(p *livetest.Proxy) { p.Sever() })
-	l.wantEnd(t, 3*silence+time.Second, func(err error) bool { return strings.Contains(err.Error(), "silent") })
+	l.wantEnd(t, 3*silenceTimeout+time.Second, func(err error) bool { return strings.Contains(err.Error(), "silent") })
 
-	// A server that is out of reach is no reason to stay.
+	// Subscribe returns even if the server is unreachable.
 	ctx, cancel := context.WithCancelCause(ctx)
 	time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
 	start, machine := time.Now(), livetest.Lateness()
@@ -471,7 +473,7 @@ func subscribe(t *testing.T, r rig) {
 	}
 }
 
-// TestSubscriptionPings checks that a subscription on which nothing is said is kept.
+// TestSubscriptionPings checks that a subscription without messages is kept.
 func TestSubscriptionPings(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []int{2, 3} {
@@ -483,7 +485,7 @@ func TestSubscriptionPings(t *testing.T) {
 			select {
 			case err := <-l.ended:
 				t.Errorf("Subscribe = %v, want it to listen on", err)
-			case <-time.After(3*silence + silence/2):
+			case <-time.After(3*silenceTimeout + silenceTimeout/2):
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/redislock/goredis"
 )
 
-// A program that uses go-redis locks by way of the client that it has.
+// A program that uses go-redis can lock through the client that it has.
 func Example() {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{os.Getenv("REDIS_ADDR")}})
 	defer client.Close()
@@ -26,7 +26,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	defer locker.Close() // and not the client
+	defer locker.Close() // leaves client open
 
 	err = locker.Do(context.Background(), "invoices/2026-11", func(_ context.Context, lock *snib.Lock) error {
 		fmt.Println("holding", lock.Name())

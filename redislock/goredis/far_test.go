@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A far conn listens to a replica, as one does whose master has become one. What is published reaches it there, but the master does not
-// count it among those who listen.
+// A far conn subscribes at a replica, as a client does whose master has become one. It receives
+// what is published, but the master does not count it as a subscriber.
 type far struct {
 	*conn
 	replica func(ctx context.Context, channel string) (*redis.Client, error)
@@ -29,7 +29,8 @@ func (f far) Subscribe(ctx context.Context, channel string, sharded bool, ready 
 	return (&conn{client: replica}).Subscribe(ctx, channel, sharded, ready, message)
 }
 
-// TestFarListener checks that a waiter who hears of a lock that was not given to it does not believe that it was.
+// TestFarListener checks that a waiter does not believe that it holds a lock only because a
+// message told it to look.
 func TestFarListener(t *testing.T) {
 	start := func(t *testing.T, c redislock.Conn) *redislock.Driver {
 		t.Helper()
@@ -44,7 +45,7 @@ func TestFarListener(t *testing.T) {
 		t.Parallel()
 		s := redistest.Sentinel(t)
 		master := s.Master()
-		var clients []*redis.Client // of the master, and of its replica
+		var clients []*redis.Client // the master, and its replica
 		for _, n := range s.Nodes() {
 			client := redis.NewClient(&redis.Options{Addr: n.Addr()})
 			t.Cleanup(func() { client.Close() })
@@ -69,7 +70,8 @@ func TestFarListener(t *testing.T) {
 	})
 }
 
-// handOver lets a wait for b's release, and checks that it then holds the lock by the store's account as well.
+// handOver makes a wait for b's release, and checks that a then holds the lock in the store as
+// well.
 func handOver(t *testing.T, b, a *redislock.Driver, stored func() any) {
 	ctx := t.Context()
 	held, err := b.Acquire(ctx, driver.Request{Name: "lock", Owner: "b", TTL: 30 * time.Second})

@@ -1,4 +1,5 @@
-// Package goredis makes a redislock driver of a go-redis client, for programs that have one already:
+// Package goredis makes a redislock driver from a go-redis client, for programs that have one
+// already:
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	d, err := goredis.New(client)
@@ -7,27 +8,32 @@
 //	}
 //	locker, err := snib.New(d)
 //
-// Locks, keys and promises are those of package redislock, and processes that use this package, rueidis or a URL share locks. Beside
-// the pool's connections a driver uses one for subscriptions, while it waits or holds something for long; in a Cluster, one for each
-// slot that it waits in.
+// Locks, keys and promises are those of package redislock. Processes that use this package,
+// rueidis or a URL share locks. While it waits, or holds something for long, a driver uses one
+// connection for subscriptions besides those of the pool; in a Cluster it uses one for each
+// slot in which it waits.
 //
 // # Clients
 //
-// A [redis.Client] is one server, also behind Sentinel ([redis.NewFailoverClient]), and a [redis.ClusterClient] is a Cluster. Others are
-// refused: a [redis.Ring] because its servers know nothing of one another, and what [redis.NewFailoverClusterClient] makes because it
-// takes for a Cluster what is none.
+// A [redis.Client] is one server, or a master behind Sentinel ([redis.NewFailoverClient]). A
+// [redis.ClusterClient] is a Cluster. Other clients are rejected: a [redis.Ring] because its
+// servers know nothing of one another, and a client of [redis.NewFailoverClusterClient] because
+// it treats servers as a Cluster that are not one.
 //
 // # Repeated commands
 //
-// go-redis sends a command again when a connection breaks before the answer has come (MaxRetries, 3 times by default), which turns a lock
-// that was granted into one that is held by somebody else. The commands of this package are exempt from that, whatever the client's
-// settings: only the driver asks again, in a way that the server recognises.
+// go-redis sends a command again when a connection breaks before the answer has come
+// (MaxRetries, 3 times by default). A lock that was granted would then appear to be held by
+// somebody else. The commands of this package are exempt from that, whatever the client's
+// settings. Only the driver repeats them, in a way that the server recognises.
 //
 // # Deadlines
 //
-// A call returns when its context ends, also if the client does not look at contexts (ContextTimeoutEnabled). The connection that it
-// was sent on then waits for its answer for as long as ReadTimeout says, which should stay on. So does the next call for the same slot, for a
-// second at most: on another connection it could overtake the first one, and leave behind a lock that was withdrawn.
+// A call returns when its context ends, even if the client does not observe contexts
+// (ContextTimeoutEnabled). The connection of that call waits for the answer for up to
+// ReadTimeout, which should stay on. The next call for the same slot also waits, for a second
+// at most: on another connection it could overtake the first call, and leave behind a lock that
+// was withdrawn.
 package goredis
 
 import (
@@ -42,11 +48,12 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// dialTimeout bounds what New asks a Cluster before the driver does.
+// dialTimeout bounds the check of a Cluster that New makes before the driver's own.
 const dialTimeout = 5 * time.Second
 
-// New returns a driver on the user's own client, which Close leaves open. It fails as [redislock.New] does, and with an error that
-// matches [driver.ErrInvalid] if the client is of a kind that does not do.
+// New returns a driver on the user's own client, which Close leaves open. It fails in the same
+// cases as [redislock.New]. If the client is of an unsupported kind, the error matches
+// [driver.ErrInvalid].
 func New(client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
 	c := &conn{client: client}
 	switch client := client.(type) {
@@ -65,14 +72,14 @@ func New(client redis.UniversalClient, opts ...redislock.Option) (*redislock.Dri
 	return redislock.NewConn(c, opts...)
 }
 
-// checkCluster refuses a client for Clusters of what is none.
+// checkCluster rejects a ClusterClient that does not talk to a Cluster.
 func checkCluster(client *redis.ClusterClient) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) {
+	_, err := callWithContext(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-			cmd := &once{redis.NewCmd(ctx, "INFO", "cluster")}
-			_ = master.Process(ctx, cmd) // the command has the error
+			cmd := &noRetryCmd{redis.NewCmd(ctx, "INFO", "cluster")}
+			_ = master.Process(ctx, cmd) // cmd has the error
 			text, err := cmd.Text()
 			if err == nil && strings.Contains(text, "cluster_enabled:0") {
 				return errNoCluster
@@ -80,7 +87,8 @@ func checkCluster(client *redis.ClusterClient) error {
 			return err
 		})
 	})
-	if err = answered(err); err != nil && strings.Contains(err.Error(), "cluster support disabled") { // it did not get as far as INFO
+	// A server that is not a Cluster may fail before INFO.
+	if err = asReplyError(err); err != nil && strings.Contains(err.Error(), "cluster support disabled") {
 		return errNoCluster
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/redislock/goredis"
 )
 
-// A foreign client is of no type that is known.
+// A foreign client has an unknown type.
 type foreign struct{ redis.UniversalClient }
 
 func TestNewRefuses(t *testing.T) {
@@ -32,7 +32,7 @@ func TestNewRefuses(t *testing.T) {
 		client  redis.UniversalClient
 		opts    []redislock.Option
 		invalid bool   // whether it matches ErrInvalid
-		want    string // in the error
+		want    string // part of the error
 	}{
 		{name: "Nil", invalid: true, want: "<nil> is neither"},
 		{name: "Foreign", client: foreign{dial(t, single.Addr())}, invalid: true, want: "goredis_test.foreign is neither"},
@@ -104,7 +104,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestClientStaysOpen checks that a driver leaves to the user what is the user's.
+// TestClientStaysOpen checks that closing the driver leaves the user's client open.
 func TestClientStaysOpen(t *testing.T) {
 	client := dial(t, used(t, redistest.Single(t, redistest.Password(password))).Addr())
 	d := open(t, client)
@@ -127,7 +127,8 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: 30 * time.Second}
 }
 
-// TestCancelledOnTheWay gives acquisitions up while the server has not got them yet, with connections to spare that are faster.
+// TestCancelledOnTheWay cancels acquisitions before the server has got their requests, while
+// the pool has spare connections that are faster.
 func TestCancelledOnTheWay(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	p := livetest.NewProxy(t, node.Addr())
@@ -139,25 +140,25 @@ func TestCancelledOnTheWay(t *testing.T) {
 	}
 	l.Release(t.Context())
 
-	const late = 700 * time.Millisecond // and not a second: then a call may be overtaken
+	const late = 700 * time.Millisecond // less than overtakeTimeout, or a call may be overtaken
 	p.Delay(late, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func(asked <-chan struct{}) {
-		<-asked
-		p.Delay(0, 0) // it is on its way
+	go func(sent <-chan struct{}) {
+		<-sent
+		p.Delay(0, 0) // the request is on its way
 		cancel()
 	}(p.Sent("lock"))
 	if _, err := d.Acquire(ctx, request("lock", "a")); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Acquire = %v, want %v", err, context.Canceled)
 	}
-	time.Sleep(late + late) // what was late has arrived
+	time.Sleep(late + late) // in which the late request arrives
 	if got := node.Must("GET", "lock"); got != nil {
 		t.Errorf("the lock's key is %q, want none: its owner has given up", got)
 	}
 }
 
-// TestLostAnswers loses the answer to each thing that a driver says.
+// TestLostAnswers loses the answer to each kind of request.
 func TestLostAnswers(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	p := livetest.NewProxy(t, node.Addr())
@@ -201,7 +202,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestFailover kills the master while somebody holds a lock, and somebody waits.
+// TestFailover kills the master while a lock is held and waited for.
 func TestFailover(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
@@ -271,7 +272,7 @@ func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) 
 		if errors.Is(r.Err, driver.ErrLost) || time.Since(start) > 10*time.Second {
 			t.Fatalf("Renew = %v after %v, want nil: the new master has the lease", r.Err, time.Since(start))
 		}
-		time.Sleep(10 * time.Millisecond) // as long as a client takes to find the new master
+		time.Sleep(10 * time.Millisecond) // in which the client may find the new master
 	}
 	t.Logf("renewed %v after the failover", time.Since(start))
 	start = time.Now()

@@ -1,5 +1,6 @@
-// Package redisfence checks fencing tokens where data lies in Redis: in the script that reads or writes it. See package fence for
-// what that is good for. The lock need not be in the same Redis, nor in Redis at all.
+// Package redisfence checks fencing tokens in Redis, where the data is: in the script that
+// reads or writes it. See package fence for the purpose of that. The lock may be in another
+// Redis, or in another kind of store.
 //
 //	guard := redisfence.Guard{Client: client, Key: "{account/42}:fence"}
 //	h, err := guard.Open(ctx, lock) // claims: read only after that
@@ -9,8 +10,9 @@
 //	…
 //	_, err = h.Do(ctx, "SET", "{account/42}:balance", strconv.FormatInt(balance-10, 10))
 //
-// The mark is a hash of its own, without an end, and is as durable as the data: what Redis forgets in a crash, or evicts, it
-// may forget of either. In a Cluster the mark and the data must lie in one slot.
+// The mark is a hash of its own, without an expiry. It is as durable as the data: Redis may
+// lose either of them in a crash or by eviction. In a Cluster the mark and the data must lie in
+// one slot.
 package redisfence
 
 import (
@@ -26,13 +28,13 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// A Guard guards keys of a Redis by one lock.
+// A Guard guards keys in Redis by one lock.
 type Guard struct {
 	Client rueidis.Client
 	Key    string // of the mark, a hash that belongs to the guard
 }
 
-// Open claims the data. The error is a *[fence.RefusedError] if a later hold has.
+// Open claims the data. If a later hold has claimed it, the error is a *[fence.RefusedError].
 func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
 	m, err := fence.Of(h)
 	if err != nil {
@@ -48,8 +50,9 @@ func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
 	return handle, nil
 }
 
-// Write returns a handle that has claimed nothing yet: the weaker form, for writes that do not depend on what was read. A mark that no hold
-// has, such as one without a token, is a [driver.ErrInvalid].
+// Write returns a handle that has not claimed anything yet: the weaker form, for writes that do
+// not depend on earlier reads. A mark that no hold has, such as one without a token, is a
+// [driver.ErrInvalid].
 func (g Guard) Write(m fence.Mark) (*Handle, error) {
 	if g.Key == "" {
 		return nil, fmt.Errorf("%w key of the mark: it is empty", driver.ErrInvalid)
@@ -60,19 +63,21 @@ func (g Guard) Write(m fence.Mark) (*Handle, error) {
 	return &Handle{guard: g, mark: m}, nil
 }
 
-// A Handle is a hold's way to the data. Once a later hold has claimed, its methods touch nothing, and fail with a
-// *[fence.RefusedError].
+// A Handle is a hold's access to the data. Once a later hold has claimed the data, the methods
+// neither read nor write it, and fail with a *[fence.RefusedError].
 type Handle struct {
 	guard Guard
 	mark  fence.Mark
 }
 
-// Do runs a command whose first argument is its only key, such as GET, HSET or INCRBY. A nil answer is no error.
+// Do runs a command whose first argument is its only key, such as GET, HSET or INCRBY. A nil
+// answer is not an error.
 func (h *Handle) Do(ctx context.Context, command, key string, args ...string) (rueidis.RedisMessage, error) {
 	return h.Eval(ctx, "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))", []string{key}, append([]string{command}, args...))
 }
 
-// Eval runs a Lua script of the caller's, which has its keys and arguments as KEYS and ARGV. A nil answer is no error.
+// Eval runs the caller's Lua script, which gets keys and args as KEYS and ARGV. A nil answer is
+// not an error.
 func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	m := h.mark
 	answer, err := rueidis.NewLuaScript(admit+script).Exec(ctx, h.guard.Client, append([]string{h.guard.Key}, keys...),
@@ -83,8 +88,9 @@ func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (
 	return answer, h.explain(err)
 }
 
-// admit lets a hold in, or answers with an error, "FENCED TOKEN OWNER" or "FENCEDBY LOCK". Tokens are compared as texts of digits: as
-// numbers, Lua has them exactly only up to 2^53.
+// admit lets a hold in, or answers with an error, "FENCED TOKEN OWNER" or "FENCEDBY LOCK".
+// Tokens are compared as strings of digits, because Lua represents numbers exactly only up to
+// 2^53.
 const admit = `
 -- KEYS[1]: the mark. ARGV: the lock, the token, the owner. What follows is for the caller's script.
 local mark = redis.call('HMGET', KEYS[1], 'lock', 'token', 'owner')
@@ -97,13 +103,13 @@ if token ~= last then redis.call('HSET', KEYS[1], 'lock', ARGV[1], 'token', toke
 local KEYS, ARGV = {unpack(KEYS, 2)}, {unpack(ARGV, 4)}
 `
 
-// explain turns an answer of admit into the error that it stands for.
+// explain turns an error of admit into the error that it stands for.
 func (h *Handle) explain(err error) error {
-	var said *rueidis.RedisError
-	if !errors.As(err, &said) {
+	var redisErr *rueidis.RedisError
+	if !errors.As(err, &redisErr) {
 		return err
 	}
-	text := said.Error()
+	text := redisErr.Error()
 	if lock, found := strings.CutPrefix(text, "FENCEDBY "); found {
 		return fmt.Errorf("%w: %s is guarded by the lock %q, not by %q", driver.ErrInvalid, h.guard.Key, lock, h.mark.Lock)
 	}

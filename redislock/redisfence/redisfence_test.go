@@ -11,7 +11,8 @@ import (
 	"github.com/sniblock/snib/redislock/redisfence"
 )
 
-// TestWriteChecksMark refuses marks that no hold has: the first would be let in by fresh data, the second would keep everybody out for ever.
+// TestWriteChecksMark checks that marks which no hold has are rejected: data without a mark
+// would let in the first one, and the second one would keep everybody out for ever.
 func TestWriteChecksMark(t *testing.T) {
 	owner := strings.Repeat("0a", 16)
 	g := redisfence.Guard{Key: "mark"}

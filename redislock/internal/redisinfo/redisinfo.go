@@ -1,4 +1,4 @@
-// Package redisinfo reads what a Redis server says of itself.
+// Package redisinfo parses the answer to INFO, which describes a Redis server.
 package redisinfo
 
 import (
@@ -9,7 +9,7 @@ import (
 // An Info has the fields of all sections of the answer to INFO, by name.
 type Info map[string]string
 
-// Parse reads the answer to INFO.
+// Parse parses the answer to INFO.
 func Parse(text string) Info {
 	info := make(Info)
 	for line := range strings.Lines(text) {
@@ -20,7 +20,8 @@ func Parse(text string) Info {
 	return info
 }
 
-// AtLeast reports whether the server says that its version is major.minor or later.
+// AtLeast reports whether the server's version is major.minor or later. It is false if the
+// server gives no version.
 func (i Info) AtLeast(major, minor int) bool {
 	parts := strings.SplitN(i["redis_version"], ".", 3)
 	if len(parts) < 2 {

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 func TestAtLeast(t *testing.T) {
 	tests := []struct {
 		version string
-		want    bool // 6.2
+		want    bool // AtLeast(6, 2)
 	}{
 		{"6.2", true}, {"6.2.0", true}, {"6.10.1", true}, {"7.0.15", true}, {"10.0.0", true}, {"7.2-rc1.3", false},
 		{"6.0.16", false}, {"5.9.9", false}, {"6", false}, {"", false}, {"six.two", false}, {"255.255.255", true},
