@@ -18,7 +18,7 @@ var redlockSafetyMutants = []mutant{
 	{
 		breaks: "Redlock: a deadline is kept while nodes hang",
 		file:   "redislock/redlock/acquire.go", run: "TestDeadlineOnHungNodes",
-		old: "	parting    = driver.CancelTimeout * 4 / 5", new: "	parting    = withdrawal",
+		old: "	cancelCleanupTimeout = driver.CancelTimeout * 4 / 5", new: "	cancelCleanupTimeout    = cleanupTimeout",
 	},
 	{
 		breaks: "Redlock: a wait that ends says that the nodes were unavailable",
@@ -38,7 +38,7 @@ var redlockSafetyMutants = []mutant{
 	{
 		breaks: "Redlock: each node that takes no part has a reason",
 		file:   "redislock/redlock/acquire.go", run: "TestReasonsOfNodes",
-		old: "			errs[i] = keptOut(r.value)", new: "",
+		old: "			errs[i] = unadmittedError(ans.value)", new: "",
 	},
 	{
 		breaks: "fence.Server: a body is read before anybody is kept out",
@@ -123,17 +123,17 @@ var redlockSafetyMutants = []mutant{
 	{
 		breaks: "Redlock: a message that a lease was broken is a hint",
 		file:   "redislock/redlock/loss.go", run: "TestForgedBreak",
-		old: "		case e.found:\n", new: "		case true:\n",
+		old: "		case e.foundLost:\n", new: "		case true:\n",
 	},
 	{
 		breaks: "Redlock: force that has reached a few nodes only is looked at again",
 		file:   "redislock/redlock/loss.go", run: "TestPartialBreak",
-		old: "		case e.refused():\n", new: "		case false:\n",
+		old: "		case e.anyRefused():\n", new: "		case false:\n",
 	},
 	{
 		breaks: "Redlock: a lease that a majority has ended does not stay on the others",
 		file:   "redislock/redlock/lease.go", run: "TestLostLeavesNothing",
-		old: "			l.leave()\n", new: "",
+		old: "			l.freeEverywhere()\n", new: "",
 	},
 	{
 		breaks: "Redlock: a counter far ahead of the clock is no vote",

@@ -6,7 +6,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a token is what a majority agrees on, and not the greatest of the replies",
 		file:   "redislock/redlock/internal/quorum/attempt.go", pkg: "redislock/redlock/internal/quorumtest", run: "TestSimulate",
-		old: "a.at(a.target).Len() >= a.params.Quorum()",
+		old: "a.nodesAt(a.target).Len() >= a.params.Quorum()",
 		new: "a.granted.Len() >= a.params.Quorum()",
 	},
 	{
@@ -48,7 +48,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "what a node knows that is not admitted does not count",
 		file:   "redislock/redlock/internal/quorum/admission.go", run: "TestReading",
-		old: "\t\tr.not.add(node)\n",
+		old: "		r.unadmitted.add(node)\n",
 		new: "\t\tr.admitted.add(node)\n",
 	},
 	{
@@ -60,7 +60,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a majority that forgot goes by time",
 		file:   "redislock/redlock/internal/quorum/admission.go", pkg: "redislock/redlock/internal/quorumtest", run: "TestSimulate",
-		old: "\treturn r.params.Nodes-1-r.not.Len() < r.params.Quorum()",
+		old: "	return r.params.Nodes-1-r.unadmitted.Len() < r.params.Quorum()",
 		new: "\treturn false",
 	},
 	{
@@ -198,13 +198,13 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a majority that may remember is waited for",
 		file:   "redislock/redlock/internal/quorum/admission.go", run: "TestReading",
-		old: "\treturn r.params.Nodes-1-r.not.Len() < r.params.Quorum()",
-		new: "\treturn r.params.Nodes-1-r.not.Len()-r.away.Len() < r.params.Quorum()",
+		old: "	return r.params.Nodes-1-r.unadmitted.Len() < r.params.Quorum()",
+		new: "	return r.params.Nodes-1-r.unadmitted.Len()-r.away.Len() < r.params.Quorum()",
 	},
 	{
 		breaks: "a node that was admitted while the others were read counts once",
 		file:   "redislock/redlock/internal/quorum/admission.go", run: "TestReading",
-		old: "\t\tr.not.remove(node) // it was admitted since it answered the last time\n",
+		old: "		r.unadmitted.remove(node) // it was admitted after its last answer\n",
 		new: "",
 	},
 	{
@@ -354,7 +354,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a Redlock node that restarted learns the counters of the others",
 		file:   "redislock/redlock/agent.go", run: "TestAdmissionReadsCounters",
-		old: "formatCounters(reading.Counters(0)), flag", new: "formatCounters(reading.Counters(0)[:0]), flag",
+		old: "formatCounters(reading.Counters(0)), formatBool", new: "formatCounters(reading.Counters(0)[:0]), formatBool",
 	},
 	{
 		breaks: "Redlock refuses when a majority has forgotten, if that is the policy",
@@ -364,17 +364,17 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a dead connection to a Redlock node is replaced",
 		file:   "redislock/redlock/agent.go", run: "TestDeadConnection",
-		old: "		n.hangUp(errOverdue)\n", new: "",
+		old: "		n.disconnect(errOverdue)\n", new: "",
 	},
 	{
 		breaks: "what frees a lock waits for a Redlock node that hangs",
 		file:   "redislock/redlock/poll.go", run: "TestHungNodes|TestFailedAttemptLeavesNothing",
-		old: "	p.d.nodes[node].keep(p.expect(node, code, l, args...))", new: "	p.d.nodes[node].send(p.expect(node, code, l, args...))",
+		old: "	p.d.nodes[node].sendEvenIfDown(p.add(node, code, l, args...))", new: "	p.d.nodes[node].send(p.add(node, code, l, args...))",
 	},
 	{
 		breaks: "a failed Redlock attempt is taken back on nodes that did not answer",
 		file:   "redislock/redlock/attempt.go", run: "TestFailedAttemptLeavesNothing",
-		old: "(k == granted || k == silent) &&", new: "k == granted &&",
+		old: "(k == granted || k == unanswered) &&", new: "k == granted &&",
 	},
 	{
 		breaks: "one server has one vote in Redlock",
@@ -399,27 +399,27 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a split vote in Redlock is not taken for a holder",
 		file:   "redislock/redlock/acquire.go", run: "TestSplitVote",
-		old: "!a.req.NoWait || a.splits <= rematches", new: "!a.req.NoWait",
+		old: "!a.req.NoWait || a.splits <= splitRetries", new: "!a.req.NoWait",
 	},
 	{
 		breaks: "asking Redlock again is idempotent for the owner",
 		file:   "redislock/redlock/acquire.go", run: "TestConformance$/Exclusion",
-		old: "if nonce, tokens := t.mine(); nonce != \"\" {", new: "if nonce, tokens := t.mine(); false {",
+		old: "if nonce, tokens := r.ownLease(); nonce != \"\" {", new: "if nonce, tokens := r.ownLease(); false {",
 	},
 	{
 		breaks: "a Redlock node that was away is checked when it comes back",
 		file:   "redislock/redlock/node.go", run: "TestLateNodeIsChecked",
-		old: "if err := n.greet(ctx, n, client); err != nil {", new: "if err := n.greet(ctx, n, client); err != nil && n.broken == nil {",
+		old: "if err := n.handshake(ctx, n, client); err != nil {", new: "if err := n.handshake(ctx, n, client); err != nil && n.downErr == nil {",
 	},
 	{
 		breaks: "no word of a release in Redlock falls between attempt and sleep",
 		file:   "redislock/redlock/listen.go", run: "TestWatch",
-		old: "	w.asleep, w.blocked = true, blocked\n	t.l.weigh(w)\n", new: "	w.asleep, w.blocked = true, blocked\n",
+		old: "	w.armed, w.blocked = true, blocked\n	t.l.hintIfDue(w)\n", new: "	w.armed, w.blocked = true, blocked\n",
 	},
 	{
 		breaks: "a waiter in Redlock wakes when a majority is free",
 		file:   "redislock/redlock/listen.go", run: "TestWatch",
-		old: "left := w.blocked &^ w.heard; {", new: "left := w.blocked; {",
+		old: "left := w.blocked &^ w.released; {", new: "left := w.blocked; {",
 	},
 	{
 		breaks: "an extension behind a raise in one call is not cut short by it",
@@ -454,25 +454,25 @@ var redlockMutants = []mutant{
 	{
 		breaks: "a lease that the owner takes once more keeps its tokens",
 		file:   "redislock/redlock/acquire.go", run: "TestBlockOfTokens",
-		old: "		a.req.Tokens = tokens // whatever is asked for now\n",
+		old: "		a.req.Tokens = tokens // whatever the request asks for\n",
 		new: "		_ = tokens\n",
 	},
 	{
 		breaks: "a lease is known by its first token",
 		file:   "redislock/redlock/inspect.go", run: "TestBlockOfTokens",
-		old: "	return h.holder.firstOf(best)",
+		old: "	return h.holder.firstToken(best)",
 		new: "	return best",
 	},
 	{
 		breaks: "a lease's first token is not one that belongs to an earlier lease",
 		file:   "redislock/redlock/lease.go", run: "TestBlockOfTokens",
-		old: "Token: last - uint64(block) + 1,",
-		new: "Token: last - uint64(block),",
+		old: "Token: lastToken - uint64(tokens) + 1,",
+		new: "Token: lastToken - uint64(tokens),",
 	},
 	{
 		breaks: "a release that nobody answers ends with the driver",
 		file:   "redislock/redlock/lease.go", run: "TestCloseEndsRelease",
-		old: "	case <-d.wires.Done(): // nodes that hang will not be told any more\n		err = driver.ErrClosed\n",
+		old: "	case <-d.sendCtx.Done(): // hung nodes will not be told any more\n		err = driver.ErrClosed\n",
 		new: "",
 	},
 	{
@@ -484,7 +484,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "what a node had no memory to free is freed later",
 		file:   "redislock/redlock/node.go", run: "TestNodesWithoutMemory",
-		old: "			n.retry(o)\n",
+		old: "			n.retry(cmd)\n",
 		new: "",
 	},
 	{
@@ -502,7 +502,7 @@ var redlockMutants = []mutant{
 	{
 		breaks: "releases that a node refuses keep nothing else from it",
 		file:   "redislock/redlock/node.go", run: "TestNodesWithoutMemory",
-		old: "	n.refused = append(n.refused, o)\n",
-		new: "	n.queue = append([]*order{o}, n.queue...)\n",
+		old: "	n.retryQueue = append(n.retryQueue, cmd)\n",
+		new: "	n.queue = append([]*command{cmd}, n.queue...)\n",
 	},
 }

@@ -15,26 +15,31 @@ import (
 )
 
 const (
-	// presence is how often a waiter asks again at the least. a node forgets who is silent for three times as long.
-	presence = 5 * time.Second
+	// heartbeatInterval is the longest time between two rounds of a waiter. Nodes forget a
+	// waiter that has been silent for three times as long.
+	heartbeatInterval = 5 * time.Second
 
-	// outage is how long an acquisition goes on trying while there is no majority, and brief how long one with NoWait does.
-	outage = time.Minute
-	brief  = time.Second
+	// retryTimeout is how long an acquisition retries while there is no majority. With NoWait
+	// it retries for shortRetryTimeout.
+	retryTimeout      = time.Minute
+	shortRetryTimeout = time.Second
 
-	// withdrawal is how long a failed acquisition waits for what it asked for to be taken back, and parting how long after the end of its
-	// context. That goes on behind it.
-	withdrawal = 250 * time.Millisecond
-	parting    = driver.CancelTimeout * 4 / 5
+	// cleanupTimeout is how long a failed round waits until the nodes have freed what it took.
+	// Once the context of the acquisition is done, it waits for cancelCleanupTimeout in all.
+	// The cleanup itself goes on in the background.
+	cleanupTimeout       = 250 * time.Millisecond
+	cancelCleanupTimeout = driver.CancelTimeout * 4 / 5
 
-	// rematches is how often a split vote is repeated for NoWait.
-	rematches = 16
+	// splitRetries is how often a request with NoWait retries after a split vote.
+	splitRetries = 16
 )
 
-// A HeldError says that somebody else has the lock on a majority of the nodes, and for how long at most, unless the holder goes on. It
-// matches [driver.ErrHeld].
+// A HeldError says that another client has the lock on a majority of the nodes, and for how
+// long at most unless it renews its lease. It matches [driver.ErrHeld].
 type HeldError struct {
-	Left time.Duration // until a majority of the nodes is free; negative if keys have no end, as a stranger may leave them
+	// Left is the time until a majority of the nodes is free. It is negative if keys have no
+	// expiry, as foreign keys may.
+	Left time.Duration
 
 	blocked quorum.Set // the nodes that are not free
 	took    time.Duration
@@ -50,17 +55,17 @@ func (e *HeldError) Error() string {
 // Is reports whether target is [driver.ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
 
-// A splitError says that nobody is known to have a majority: several fight for the lock, or nodes that may know more do not answer. It
-// matches [driver.ErrUnavailable].
+// A splitError says that nobody is known to have a majority: several clients compete for the
+// lock, or nodes that may know more do not answer. It matches [driver.ErrUnavailable].
 type splitError struct {
 	HeldError
 
-	fought               bool // nobody can have a majority, whatever the silent nodes know
-	known, silent, nodes int  // nodes that one holder has, those that do not say, and all
+	contended            bool // nobody can have a majority, whatever the silent nodes know
+	known, silent, nodes int  // nodes of the best holder, nodes without an answer, and all nodes
 }
 
 func (e *splitError) Error() string {
-	if e.fought {
+	if e.contended {
 		return fmt.Sprintf("%v: several fight for the lock, and nobody has a majority", driver.ErrUnavailable)
 	}
 	return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are somebody's, and %d do not answer",
@@ -70,16 +75,17 @@ func (e *splitError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *splitError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// An ask is one acquisition, of as many attempts as it takes.
-type ask struct {
+// An attempt is one call of Acquire. It makes as many rounds as it needs.
+type attempt struct {
 	d      *Driver
 	req    driver.Request
 	lock   lock
-	topic  *topic // that is listened to; nil without one
-	watch  *watch // of the present attempt, if there is a topic
-	splits int    // attempts in a row that ended without a majority for anybody
+	topic  *topic // the subscription; nil without one
+	watch  *watch // that of the present round, if there is a topic
+	splits int    // rounds in a row in which nobody got a majority
 
-	leave driver.Instant // when to return at the latest, once ctx is done; zero before
+	// returnBy is when the attempt must return after ctx is done. It is zero before.
+	returnBy driver.Instant
 }
 
 // Acquire implements [driver.Driver].
@@ -87,14 +93,14 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := d.check(&req); err != nil {
+	if err := d.checkRequest(&req); err != nil {
 		return nil, err
 	}
 	if !d.enter() {
 		return nil, driver.ErrClosed
 	}
-	defer d.working.Done()
-	a := &ask{d: d, req: req, lock: lockOf(req.Name)}
+	defer d.acquiring.Done()
+	a := &attempt{d: d, req: req, lock: lockOf(req.Name)}
 	l, err := a.try(ctx)
 	if err != nil {
 		l, err = a.wait(ctx, err)
@@ -105,8 +111,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return l, nil
 }
 
-// check refuses what can't be asked for.
-func (d *Driver) check(req *driver.Request) error {
+// checkRequest rejects a request that the driver can't serve.
+func (d *Driver) checkRequest(req *driver.Request) error {
 	switch {
 	case !utf8.ValidString(req.Owner):
 		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, req.Owner)
@@ -118,169 +124,173 @@ func (d *Driver) check(req *driver.Request) error {
 	return nil
 }
 
-// try makes one attempt, or two if the owner turns out to hold the lock already.
-func (a *ask) try(ctx context.Context) (*lease, error) {
-	t := a.d.attempt(&a.req, &a.lock, "", a.topic != nil)
-	if t.wait(ctx) == quorum.Won && ctx.Err() == nil {
-		return a.won(t), nil
+// try makes one round. If the owner turns out to hold the lock already, it makes a second one
+// to take over that lease.
+func (a *attempt) try(ctx context.Context) (*lease, error) {
+	r := a.d.startRound(&a.req, &a.lock, "", a.topic != nil)
+	if r.wait(ctx) == quorum.Won && ctx.Err() == nil {
+		return a.leaseFrom(r), nil
 	}
-	a.withdraw(ctx, t.end())
+	a.awaitCleanup(ctx, r.cleanUp())
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if nonce, tokens := t.mine(); nonce != "" {
-		a.req.Tokens = tokens // whatever is asked for now
-		again := a.d.attempt(&a.req, &a.lock, nonce, false)
+	if nonce, tokens := r.ownLease(); nonce != "" {
+		a.req.Tokens = tokens // whatever the request asks for
+		again := a.d.startRound(&a.req, &a.lock, nonce, false)
 		if again.wait(ctx) == quorum.Won && ctx.Err() == nil {
-			return a.won(again), nil
+			return a.leaseFrom(again), nil
 		}
 	}
-	return nil, t.refusal()
+	return nil, r.failure()
 }
 
-// withdraw gives the nodes a moment to take back what was asked of them. That goes on behind it.
-func (a *ask) withdraw(ctx context.Context, p *poll) {
-	p.wait(ctx, withdrawal)
+// awaitCleanup waits a moment until the nodes have carried out the cleanup p, which goes on in
+// the background afterwards.
+func (a *attempt) awaitCleanup(ctx context.Context, p *poll) {
+	p.wait(ctx, cleanupTimeout)
 	if ctx.Err() == nil {
 		return
 	}
-	if now := driver.Now(); a.leave.IsZero() {
-		a.leave = now.Add(parting)
+	if now := driver.Now(); a.returnBy.IsZero() {
+		a.returnBy = now.Add(cancelCleanupTimeout)
 	}
-	p.wait(context.Background(), a.leave.Left(driver.Now()))
+	p.wait(context.Background(), a.returnBy.Left(driver.Now()))
 }
 
-// mine returns the nonce under which a majority knows a lease of the same owner, or "", and how many tokens the lease has.
-func (a *attempt) mine() (nonce string, tokens int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// ownLease returns the nonce of a lease of the same owner that a majority has, and how many
+// tokens the lease has. Without such a lease, nonce is empty.
+func (r *round) ownLease() (nonce string, tokens int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	count := make(map[string]int)
-	for i := range a.d.nodes {
-		if a.replies[i].kind != held {
+	for i := range r.d.nodes {
+		if r.answers[i].kind != held {
 			continue
 		}
-		if v := parseValue(a.replies[i].value); v.ours && !v.kept && v.holder.Owner == a.req.Owner {
-			if count[v.nonce]++; count[v.nonce] >= a.d.params.Quorum() {
-				return v.nonce, int(min(v.holder.Tokens, maxBlock)) //nolint:gosec // it is small
+		if v := parseValue(r.answers[i].value); v.ours && !v.kept && v.holder.Owner == r.req.Owner {
+			if count[v.nonce]++; count[v.nonce] >= r.d.params.Quorum() {
+				return v.nonce, int(min(v.holder.Tokens, maxTokenBlock)) //nolint:gosec // it is small
 			}
 		}
 	}
 	return "", 0
 }
 
-// refusal says why an attempt failed.
-func (a *attempt) refusal() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	e := HeldError{took: driver.Now().Sub(a.start)}
-	var strays, aliens []string
-	left := make([]time.Duration, 0, quorum.MaxNodes) // until each node that says so is free
+// failure returns the error that says why the round failed.
+func (r *round) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := HeldError{took: driver.Now().Sub(r.start)}
+	var mismatches, wrongTypes []string
+	left := make([]time.Duration, 0, quorum.MaxNodes) // time until each node is free, if known
 	holders := make(map[string]int)
-	most, unknown := 0, 0 // nodes that one holder has, and those that it may have
-	errs := make([]error, len(a.d.nodes))
-	for i, n := range a.d.nodes {
-		switch r := &a.replies[i]; r.kind {
+	most, unknown := 0, 0 // nodes of the best holder, and nodes that may be its own too
+	errs := make([]error, len(r.d.nodes))
+	for i, n := range r.d.nodes {
+		switch ans := &r.answers[i]; ans.kind {
 		case granted, absent:
 			left = append(left, 0)
 		case held:
-			v := parseValue(r.value)
+			v := parseValue(ans.value)
 			holders[v.nonce]++
 			most = max(most, holders[v.nonce])
-			left = append(left, r.left)
+			left = append(left, ans.left)
 			e.blocked |= 1 << i
 		case unadmitted:
-			errs[i] = keptOut(r.value)
+			errs[i] = unadmittedError(ans.value)
 			unknown++
 		case mismatched:
-			errs[i] = stray(r.value)
-			strays = append(strays, n.address+" belongs to another, as "+quoted(r.value))
-		case alien:
-			errs[i] = fmt.Errorf("the lock's key is a %s", graphic(r.value))
-			aliens = append(aliens, n.address+" has a "+graphic(r.value))
-		case silent:
-			if errs[i] = r.err; r.err == nil {
+			errs[i] = mismatchError(ans.value)
+			mismatches = append(mismatches, n.address+" belongs to another, as "+quoted(ans.value))
+		case wrongType:
+			errs[i] = fmt.Errorf("the lock's key is a %s", printable(ans.value))
+			wrongTypes = append(wrongTypes, n.address+" has a "+printable(ans.value))
+		case unanswered:
+			if errs[i] = ans.err; ans.err == nil {
 				errs[i] = errOverdue
 			}
 			unknown++
 		}
 	}
-	q := a.d.params.Quorum()
-	switch spare := len(a.d.nodes) - q; {
-	case len(strays) > spare:
-		return fmt.Errorf("%w list of nodes or MaxTTL: ours is %s; %s", driver.ErrInvalid, a.d.cluster, strings.Join(strays, "; "))
-	case len(aliens) > spare:
-		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(aliens, "; "))
+	q := r.d.params.Quorum()
+	switch spare := len(r.d.nodes) - q; {
+	case len(mismatches) > spare:
+		return fmt.Errorf("%w list of nodes or MaxTTL: ours is %s; %s", driver.ErrInvalid, r.d.cluster, strings.Join(mismatches, "; "))
+	case len(wrongTypes) > spare:
+		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(wrongTypes, "; "))
 	case len(left) < q:
-		return a.d.silent(errs)
+		return r.d.noMajority(errs)
 	}
 	slices.Sort(left)
-	if e.Left = left[q-1]; e.Left == endless {
+	if e.Left = left[q-1]; e.Left == noExpiry {
 		e.Left = -1
 	}
 	if most < q {
-		return &splitError{HeldError: e, fought: most+unknown < q, known: most, silent: unknown, nodes: len(a.d.nodes)}
+		return &splitError{HeldError: e, contended: most+unknown < q, known: most, silent: unknown, nodes: len(r.d.nodes)}
 	}
 	return &e
 }
 
-// won makes the lease.
-func (a *ask) won(t *attempt) *lease {
-	t.mu.Lock()
-	last, asked := t.target, t.asked
+// leaseFrom makes the lease of a round that was won.
+func (a *attempt) leaseFrom(r *round) *lease {
+	r.mu.Lock()
+	last, sent := r.target, r.sent
 	refused := quorum.Set(0)
-	for i := range asked.All() {
-		if t.replies[i].kind == held {
+	for i := range sent.All() {
+		if r.answers[i].kind == held {
 			refused |= 1 << i
 		}
 	}
-	t.mu.Unlock()
+	r.mu.Unlock()
 	if a.topic != nil {
-		a.depart(refused) // elsewhere the grant did it
+		a.removeWaiter(refused) // the nodes that granted have done so already
 	}
-	a.d.seen(&a.lock, last)
-	return newLease(a.d, a.req, a.lock, t, last)
+	a.d.noteToken(&a.lock, last)
+	return newLease(a.d, a.req, a.lock, r, last)
 }
 
-// depart makes the nodes forget that we wait.
-func (a *ask) depart(nodes quorum.Set) *poll {
-	forgotten := driver.Now().Add(3 * presence)
-	return a.d.tidyUp(nodes, forgotten, 'd', &a.lock, a.req.Owner)
+// removeWaiter makes the nodes forget that the attempt waits.
+func (a *attempt) removeWaiter(nodes quorum.Set) *poll {
+	forgotten := driver.Now().Add(3 * heartbeatInterval)
+	return a.d.cleanUp(nodes, forgotten, 'd', &a.lock, a.req.Owner)
 }
 
-// wait tries again until the lock is granted, ctx is done, or there is no hope. Err is why the first attempt failed.
-func (a *ask) wait(ctx context.Context, err error) (*lease, error) {
+// wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
+// argument err is why the first round failed.
+func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(a.d.life, func() { cancel(driver.ErrClosed) })()
-	var trouble backoff
+	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
+	var outage backoff
 	for ctx.Err() == nil {
-		pause, hope := a.pause(err, &trouble)
-		if !hope {
+		pause, retry := a.nextPause(err, &outage)
+		if !retry {
 			break
 		}
 		if a.topic == nil && contention(err) != nil && !a.req.NoWait {
-			a.topic = a.d.ears.join(ctx, &a.lock)
-			defer a.d.ears.leave(a.topic)
-			defer func() { a.topic.unwatch(a.watch) }()
+			a.topic = a.d.listener.subscribe(ctx, &a.lock)
+			defer a.d.listener.unsubscribe(a.topic)
+			defer func() { a.topic.stopWatch(a.watch) }()
 		} else {
 			a.sleep(ctx, pause, err)
 		}
 		if ctx.Err() == nil {
 			if a.topic != nil {
-				a.topic.unwatch(a.watch)
-				a.watch = a.topic.watch()
+				a.topic.stopWatch(a.watch)
+				a.watch = a.topic.startWatch()
 			}
-			l, tried := a.try(ctx)
-			if tried == nil {
+			l, tryErr := a.try(ctx)
+			if tryErr == nil {
 				return l, nil
 			}
-			if ctx.Err() == nil { // else it is not known how the attempt would have ended
-				err = tried
+			if ctx.Err() == nil { // otherwise the outcome of the round is unknown
+				err = tryErr
 			}
 		}
 	}
 	if a.topic != nil {
-		a.withdraw(ctx, a.depart(1<<len(a.d.nodes)-1))
+		a.awaitCleanup(ctx, a.removeWaiter(1<<len(a.d.nodes)-1))
 	}
 	switch {
 	case ctx.Err() == nil:
@@ -291,7 +301,8 @@ func (a *ask) wait(ctx context.Context, err error) (*lease, error) {
 	return nil, context.Cause(ctx)
 }
 
-// contention returns what is known of the holders if somebody has the lock, or several fight for it; else nil.
+// contention returns what is known of the holders if the lock is held or several clients
+// compete for it, and nil otherwise.
 func contention(err error) *HeldError {
 	var held *HeldError
 	if split := (*splitError)(nil); errors.As(err, &split) {
@@ -301,50 +312,54 @@ func contention(err error) *HeldError {
 	return held
 }
 
-// pause returns how long to sleep after an attempt that failed with err, and whether to try again at all.
-func (a *ask) pause(err error, trouble *backoff) (pause time.Duration, hope bool) {
+// nextPause returns how long to sleep after a round that failed with err, and whether
+// to retry at all.
+func (a *attempt) nextPause(err error, outage *backoff) (pause time.Duration, retry bool) {
 	var split *splitError
-	var silence *silence
+	var noMajority *noMajorityError
 	held := contention(err)
 	switch {
-	case errors.As(err, &split) && (split.fought || a.req.NoWait):
+	case errors.As(err, &split) && (split.contended || a.req.NoWait):
 		a.splits++
 		spread := max(split.took, time.Millisecond) << min(a.splits, 6)
-		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= rematches
+		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= splitRetries
 	case held != nil:
 		a.splits = 0
-		*trouble = backoff{}
-		return held.sleep(), !a.req.NoWait
+		*outage = backoff{}
+		return held.maxSleep(), !a.req.NoWait
 	case !errors.Is(err, driver.ErrUnavailable):
 		return 0, false
-	case errors.As(err, &silence) && silence.kept > 0 && !a.req.NoWait: // until they are admitted
-		_, hope = trouble.next(a.d.params.Quarantine() + outage)
-		return 50*time.Millisecond + rand.N(50*time.Millisecond), hope
+	case errors.As(err, &noMajority) && noMajority.keptOut > 0 && !a.req.NoWait:
+		// Retry until the restarted nodes are admitted.
+		_, retry = outage.next(a.d.params.Quarantine() + retryTimeout)
+		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
 	}
-	limit := outage
+	limit := retryTimeout
 	if a.req.NoWait {
-		limit = brief
+		limit = shortRetryTimeout
 	}
-	return trouble.next(limit)
+	return outage.next(limit)
 }
 
-// sleep is how long a waiter may wait for a message. Messages only shorten it.
-func (e *HeldError) sleep() time.Duration {
+// maxSleep returns how long a waiter may sleep if it receives no message. Messages only
+// shorten the sleep.
+func (e *HeldError) maxSleep() time.Duration {
 	if e.Left < 0 {
-		return presence
+		return heartbeatInterval
 	}
-	return min(e.Left+time.Millisecond+rand.N(10*time.Millisecond), presence)
+	return min(e.Left+time.Millisecond+rand.N(10*time.Millisecond), heartbeatInterval)
 }
 
-// sleep lets time pass. A waiter whose lock was released on so many nodes that a majority is free wakes up at once, but for a
-// while, at random, that is longer the more others it wakes with.
-func (a *ask) sleep(ctx context.Context, d time.Duration, err error) {
+// sleep pauses for d. A waiter wakes early when its lock was released on so many nodes that
+// a majority is free. If others wake with it, it first pauses for a random time that grows
+// with their number.
+func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var hints <-chan int
 	e := contention(err)
 	if e != nil && a.topic != nil {
-		hints = a.topic.sleep(a.watch, e.blocked)
+		hints = a.topic.arm(a.watch, e.blocked)
 	}
 	for {
 		select {
@@ -352,20 +367,21 @@ func (a *ask) sleep(ctx context.Context, d time.Duration, err error) {
 			return
 		case <-ctx.Done():
 			return
-		case crowd := <-hints:
+		case waiters := <-hints:
 			hints = nil
-			timer.Reset(rand.N(min(time.Duration(max(crowd-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
+			timer.Reset(rand.N(min(time.Duration(max(waiters-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
 		}
 	}
 }
 
-// backoff spaces the attempts while there is no majority.
+// A backoff spaces the rounds while there is no majority.
 type backoff struct {
 	since time.Time
 	pause time.Duration
 }
 
-// next returns the pause before the next attempt, and whether there should be one, within so long after the first.
+// next returns the pause before the next round, and whether to make one at all. It says no when
+// limit has passed since its first call.
 func (b *backoff) next(limit time.Duration) (time.Duration, bool) {
 	if b.pause == 0 {
 		b.since, b.pause = time.Now(), time.Millisecond

@@ -12,61 +12,66 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// An attempt is one try to take a lock: a nonce of its own, one order to each node that is not down, perhaps a second one to raise its
-// counter, and what [quorum.Attempt] makes of the answers.
-type attempt struct {
-	d     *Driver
-	req   *driver.Request
-	lock  *lock
-	nonce string // with a space at its end, by which no other one begins with it
-	again bool   // the nonce is that of an earlier attempt
-	start driver.Instant
-	ready chan struct{} // of one: the verdict is there
+// A round is one try to take a lock. It has its own nonce, sends one command to each node that
+// is not down, and perhaps a second one that raises the node's counter. A [quorum.Attempt]
+// decides what follows from the answers.
+type round struct {
+	d        *Driver
+	req      *driver.Request
+	lock     *lock
+	nonce    string // ends with a space, so that it is no prefix of another one
+	repeated bool   // the nonce is that of an earlier round
+	start    driver.Instant
+	ready    chan struct{} // has the capacity 1; receives when the verdict is there
 
 	mu       sync.Mutex
 	quorum   quorum.Attempt
 	verdict  quorum.Verdict
 	target   uint64
-	orders   []order // by node
-	asked    quorum.Set
-	replies  [quorum.MaxNodes]said // to the first order
-	thorough bool                  // all answers matter: a lease of the same owner has been seen
-	told     bool
+	commands []command // by node
+	sent     quorum.Set
+	answers  [quorum.MaxNodes]answer // to the first command
+
+	// needAll is set if all answers matter because the owner's own lease has been seen.
+	needAll bool
+
+	reported bool
 }
 
-// said is what a node said to an attempt.
-type said struct {
-	kind  kind
-	value string // the key's, or what the node said instead
+// An answer is what a node answered to the first command of a round.
+type answer struct {
+	kind  answerKind
+	value string // the key's value, or the rest of the answer
 	left  time.Duration
 	err   error
 }
 
-// A kind is what an answer comes to.
-type kind uint8
+// An answerKind is the outcome of a node's answer.
+type answerKind uint8
 
 const (
-	silent     kind = iota // none, or not yet
-	granted                // the key is the attempt's
-	held                   // somebody else's
-	unadmitted             // the node is kept out
-	mismatched             // it belongs to another cluster
-	alien                  // the key is no string
-	absent                 // the key is not that of the earlier attempt
+	unanswered answerKind = iota // no answer, or none yet
+	granted                      // the key belongs to the round
+	held                         // the key belongs to another client
+	unadmitted                   // the node is not admitted
+	mismatched                   // the node belongs to another cluster
+	wrongType                    // the key is not a string
+	absent                       // the key does not belong to the earlier round
 )
 
-// attempt begins to take a lock. As is the nonce of an earlier attempt of the same owner, or empty. Enlist has those nodes that
-// refuse note that somebody waits.
-func (d *Driver) attempt(req *driver.Request, l *lock, as string, enlist bool) *attempt {
-	a := &attempt{d: d, req: req, lock: l, nonce: as, again: as != "", ready: make(chan struct{}, 1), orders: make([]order, len(d.nodes))}
-	ttl := millis(req.TTL)
-	code, args := byte('g'), [6]string{as, ttl}
+// startRound begins to take a lock. The argument nonce is that of an earlier round of the
+// same owner, or empty for a new one. If enlist is set, nodes that refuse record the
+// owner as a waiter.
+func (d *Driver) startRound(req *driver.Request, l *lock, nonce string, enlist bool) *round {
+	r := &round{d: d, req: req, lock: l, nonce: nonce, repeated: nonce != "", ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes))}
+	ttl := formatMillis(req.TTL)
+	code, args := byte('g'), [6]string{nonce, ttl}
 	n := 2
-	if !a.again {
-		a.nonce = d.nonce()
+	if !r.repeated {
+		r.nonce = d.newNonce()
 		code, n = 'a', 4
-		args = [6]string{a.nonce, ttl, strconv.FormatUint(d.hint(l), 10), describeHolder(req)}
-		if tokens := blockOf(req); enlist || tokens > 1 {
+		args = [6]string{r.nonce, ttl, strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
+		if tokens := tokenCount(req); enlist || tokens > 1 {
 			code, n = 'A', 6
 			args[4] = strconv.Itoa(tokens)
 			if enlist {
@@ -74,193 +79,197 @@ func (d *Driver) attempt(req *driver.Request, l *lock, as string, enlist bool) *
 			}
 		}
 	}
-	a.start = driver.Now()
-	a.quorum = d.params.Attempt(a.start, req.TTL)
-	for i := range a.orders {
-		o := &a.orders[i]
-		o.node, o.to, o.end = i, a, a.start.Add(req.TTL)
-		o.set(code, l, args[:n]...)
+	r.start = driver.Now()
+	r.quorum = d.params.Attempt(r.start, req.TTL)
+	for i := range r.commands {
+		cmd := &r.commands[i]
+		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(req.TTL)
+		cmd.set(code, l, args[:n]...)
 	}
 	for i, node := range d.nodes {
-		if node.send(&a.orders[i]) {
-			a.mu.Lock()
-			a.asked |= 1 << i
-			a.mu.Unlock()
+		if node.send(&r.commands[i]) {
+			r.mu.Lock()
+			r.sent |= 1 << i
+			r.mu.Unlock()
 		} else {
-			a.answered(&a.orders[i], "", errDown)
+			r.onAnswer(&r.commands[i], "", errDown)
 		}
 	}
-	return a
+	return r
 }
 
-// errDown is the answer of a node that was not asked.
+// errDown is the answer of a node that was not asked because it is down.
 const errDown driver.Sentinel = "it is down"
 
-// maxBlock bounds the tokens of a lease: each is a microsecond by which the counters run ahead of the clock.
-const maxBlock = 1 << 12
+// maxTokenBlock limits the tokens of a lease. Each token puts the counters ahead of the clock
+// by one microsecond.
+const maxTokenBlock = 1 << 12
 
-// blockOf is how many tokens to reserve.
-func blockOf(req *driver.Request) int { return min(max(req.Tokens, 1), maxBlock) }
+// tokenCount returns how many tokens to reserve for a request.
+func tokenCount(req *driver.Request) int { return min(max(req.Tokens, 1), maxTokenBlock) }
 
-// answered implements [receiver].
-func (a *attempt) answered(o *order, text string, err error) {
+// onAnswer implements [receiver].
+func (r *round) onAnswer(cmd *command, text string, err error) {
 	now := driver.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if o.code == 'r' {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cmd.code == 'r' {
 		if err == nil && text == "o" {
-			a.follow(a.quorum.Raised(o.node, now), now)
+			r.apply(r.quorum.Raised(cmd.node, now), now)
 		} else {
-			a.follow(a.quorum.Refused(o.node, now), now)
+			r.apply(r.quorum.Refused(cmd.node, now), now)
 		}
 		return
 	}
-	r := &a.replies[o.node]
+	ans := &r.answers[cmd.node]
 	counter := uint64(0)
 	if err != nil {
-		r.err = err
+		ans.err = err
 	} else {
-		counter = r.read(text)
+		counter = ans.parse(text)
 	}
-	if r.kind == unadmitted || r.kind == mismatched {
-		a.d.agent.suspect(o.node)
+	if ans.kind == unadmitted || ans.kind == mismatched {
+		r.d.agent.suspect(cmd.node)
 	}
-	if r.kind == granted {
-		a.follow(a.quorum.Granted(o.node, counter, now), now)
+	if ans.kind == granted {
+		r.apply(r.quorum.Granted(cmd.node, counter, now), now)
 		return
 	}
-	if r.kind == held && parseValue(r.value).holder.Owner == a.req.Owner {
-		a.thorough = true
+	if ans.kind == held && parseValue(ans.value).holder.Owner == r.req.Owner {
+		r.needAll = true
 	}
-	a.follow(a.quorum.Refused(o.node, now), now)
+	r.apply(r.quorum.Refused(cmd.node, now), now)
 }
 
-// read makes sense of the answer to a first order, and returns the counter of a grant.
-func (r *said) read(text string) (counter uint64) {
+// parse reads the answer to a first command and returns the counter of a grant.
+func (ans *answer) parse(text string) (counter uint64) {
 	word, rest, _ := strings.Cut(text, " ")
-	r.value = rest
+	ans.value = rest
 	switch word {
 	case "g":
 		var err error
-		if counter, err = strconv.ParseUint(rest, 10, 64); err == nil && counter <= mostToken {
-			r.kind = granted
+		if counter, err = strconv.ParseUint(rest, 10, 64); err == nil && counter <= maxToken {
+			ans.kind = granted
 		}
 	case "h":
 		left, value, _ := strings.Cut(rest, " ")
-		r.kind, r.value, r.left = held, value, parseMillis(left)
+		ans.kind, ans.value, ans.left = held, value, parseMillis(left)
 	case "u":
-		r.kind = unadmitted
+		ans.kind = unadmitted
 	case "m":
-		r.kind = mismatched
+		ans.kind = mismatched
 	case "k":
-		r.kind = alien
+		ans.kind = wrongType
 	case "n":
-		r.kind = absent
+		ans.kind = absent
 	}
-	if r.kind == silent {
-		r.err = fmt.Errorf("the script answered %s", quoted(text))
+	if ans.kind == unanswered {
+		ans.err = fmt.Errorf("the script answered %s", quoted(text))
 	}
 	return counter
 }
 
-// endless stands for the time that is left of a key without an end.
-const endless = 10 * 365 * 24 * time.Hour
+// noExpiry stands for the remaining time of a key without expiry.
+const noExpiry = 10 * 365 * 24 * time.Hour
 
 func parseMillis(text string) time.Duration {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil || ms == -1:
-		return endless
+		return noExpiry
 	case ms < 0:
 		return 0
 	}
-	return time.Duration(min(ms, endless.Milliseconds())) * time.Millisecond
+	return time.Duration(min(ms, noExpiry.Milliseconds())) * time.Millisecond
 }
 
-// follow does what a step says. It is called with a.mu held.
-func (a *attempt) follow(step quorum.Step, now driver.Instant) {
-	a.verdict, a.target = step.Verdict, step.Target
+// apply carries out a step: it sends the raises and reports the verdict. It is called
+// with r.mu held.
+func (r *round) apply(step quorum.Step, now driver.Instant) {
+	r.verdict, r.target = step.Verdict, step.Target
 	var down quorum.Set
 	for i := range step.Raise.All() {
-		o := new(order)
-		o.node, o.to, o.end = i, a, a.start.Add(a.req.TTL)
-		o.set('r', a.lock, a.nonce, strconv.FormatUint(step.Target, 10))
-		if !a.d.nodes[i].send(o) {
+		cmd := new(command)
+		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(r.req.TTL)
+		cmd.set('r', r.lock, r.nonce, strconv.FormatUint(step.Target, 10))
+		if !r.d.nodes[i].send(cmd) {
 			down |= 1 << i
 		}
 	}
 	for i := range down.All() {
-		a.follow(a.quorum.Refused(i, now), now)
+		r.apply(r.quorum.Refused(i, now), now)
 	}
-	if a.verdict == quorum.Open || a.told || a.verdict == quorum.Failed && a.thorough && a.pending() {
+	if r.verdict == quorum.Open || r.reported || r.verdict == quorum.Failed && r.needAll && r.hasPending() {
 		return
 	}
-	a.told = true
-	a.ready <- struct{}{}
+	r.reported = true
+	r.ready <- struct{}{}
 }
 
-// pending reports whether answers to first orders are to come. It is called with a.mu held.
-func (a *attempt) pending() bool {
-	for i := range a.asked.All() {
-		if r := &a.replies[i]; r.kind == silent && r.err == nil {
+// hasPending reports whether first commands are still unanswered. It is called with r.mu held.
+func (r *round) hasPending() bool {
+	for i := range r.sent.All() {
+		if ans := &r.answers[i]; ans.kind == unanswered && ans.err == nil {
 			return true
 		}
 	}
 	return false
 }
 
-// wait returns the verdict. Nodes that are late have refused.
-func (a *attempt) wait(ctx context.Context) quorum.Verdict {
-	patience := min(a.d.conf.timeout, a.req.TTL/4)
-	timer := time.NewTimer(patience)
+// wait returns the verdict. A node that does not answer within NodeTimeout, or a quarter of the
+// TTL if that is shorter, counts as a refusal.
+func (r *round) wait(ctx context.Context) quorum.Verdict {
+	timeout := min(r.d.conf.timeout, r.req.TTL/4)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
-	for again := false; ; {
+	for repeated := false; ; {
 		select {
-		case <-a.ready:
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			return a.verdict
+		case <-r.ready:
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.verdict
 		case <-ctx.Done():
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.told = true
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.reported = true
 			return quorum.Failed
 		case <-timer.C:
-			a.hurry(again)
-			again = true
-			timer.Reset(patience)
+			r.dropLateNodes(repeated)
+			repeated = true
+			timer.Reset(timeout)
 		}
 	}
 }
 
-// hurry gives up nodes that are late: at first those that have not said anything, and the next time those that have not raised their
-// counter either.
-func (a *attempt) hurry(again bool) {
-	a.d.agent.notice()
+// dropLateNodes makes late nodes count as refusals: without includeRaising, those that have not
+// granted; with it, also those that have not raised their counter.
+func (r *round) dropLateNodes(includeRaising bool) {
+	r.d.agent.wakeLoop()
 	now := driver.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.thorough = false
-	a.follow(a.quorum.Expired(now), now)
-	for i := range a.d.nodes {
-		if again || !a.quorum.Granters().Has(i) {
-			a.follow(a.quorum.Refused(i, now), now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.needAll = false
+	r.apply(r.quorum.Expired(now), now)
+	for i := range r.d.nodes {
+		if includeRaising || !r.quorum.Granters().Has(i) {
+			r.apply(r.quorum.Refused(i, now), now)
 		}
 	}
 }
 
-// end makes the nodes forget the attempt.
-func (a *attempt) end() *poll {
-	return a.d.tidyUp(a.doubtful(), a.start.Add(2*a.req.TTL), 'f', a.lock, a.nonce, "0")
+// cleanUp frees the lock on the nodes where the round may have taken it, without waiting.
+func (r *round) cleanUp() *poll {
+	return r.d.cleanUp(r.nodesToFree(), r.start.Add(2*r.req.TTL), 'f', r.lock, r.nonce, "0")
 }
 
-// doubtful returns the nodes on which the key may be, or come to be, the attempt's.
-func (a *attempt) doubtful() (nodes quorum.Set) {
-	a.mu.Lock()
-	asked, replies := a.asked, a.replies
-	a.mu.Unlock()
-	for i := range asked.All() {
-		if k := replies[i].kind; (k == granted || k == silent) && !a.d.nodes[i].withdraw(&a.orders[i]) {
+// nodesToFree returns the nodes on which the key may belong to the round, now or later. It
+// cancels commands that were not sent yet, and leaves out the nodes of those.
+func (r *round) nodesToFree() (nodes quorum.Set) {
+	r.mu.Lock()
+	sent, answers := r.sent, r.answers
+	r.mu.Unlock()
+	for i := range sent.All() {
+		if k := answers[i].kind; (k == granted || k == unanswered) && !r.d.nodes[i].cancel(&r.commands[i]) {
 			nodes |= 1 << i
 		}
 	}

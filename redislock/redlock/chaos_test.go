@@ -34,25 +34,27 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// "make chaos" sets this to a minute.
+// The flag -chaos is how long TestChaos runs. "make chaos" sets it to a minute.
 var chaos = flag.Duration("chaos", 12*time.Second, "how long the servers of TestChaos are killed and stopped")
 
-func TestMain(m *testing.M) { os.Exit(livetest.Main(m, fighter.fight)) }
+func TestMain(m *testing.M) { os.Exit(livetest.Main(m, contender.run)) }
 
 const (
-	chaosTTL  = 800 * time.Millisecond
-	chaosLock = "the lock"
-	fighters  = 4
+	chaosTTL   = 800 * time.Millisecond
+	chaosLock  = "the lock"
+	contenders = 4
 )
 
-// chaosOptions are those of all fighters.
+// chaosOptions returns the options of all contenders.
 func chaosOptions() []redlock.Option {
 	return []redlock.Option{redlock.MaxTTL(chaosTTL), redlock.NodeTimeout(100 * time.Millisecond)}
 }
 
-// TestChaos has four processes fight for a lock on five servers that remember nothing, while a random minority of these is killed every
-// second, and servers and processes are stopped in between. No token is a duplicate or out of order, no two hold the lock at a time by
-// their own clocks, and no node frees a lock for anybody but its owner. When it is over, everybody gets the lock.
+// TestChaos has four processes compete for a lock on five servers without persistence. Every
+// second it kills a random minority of the servers, and in between it stops servers and
+// processes. No token is a duplicate or out of order, no two processes hold the lock at once by
+// their own clocks, and no node frees a lock for anybody but its owner. After the faults, every
+// process gets the lock.
 func TestChaos(t *testing.T) {
 	c := start(t, 5)
 	c.opts = chaosOptions()
@@ -61,8 +63,8 @@ func TestChaos(t *testing.T) {
 	dir := t.TempDir()
 	var children []*livetest.Child
 	var files []string
-	for i := range fighters {
-		f := fighter{Number: i, File: filepath.Join(dir, strconv.Itoa(i))}
+	for i := range contenders {
+		f := contender{Number: i, File: filepath.Join(dir, strconv.Itoa(i))}
 		for _, n := range c.nodes {
 			f.Servers = append(f.Servers, n.Addr())
 		}
@@ -70,11 +72,12 @@ func TestChaos(t *testing.T) {
 	}
 	least := int(chaos.Seconds()) // or it proves little
 	began := time.Now()
-	kills, stops := torment(t, c, children, func() bool { // a busy machine may take longer
+	kills, stops := injectFaults(t, c, children, func() bool { // a busy machine may take longer
 		return len(histories(t, files)) >= least && w.count() >= least || time.Since(began) > 5**chaos
 	})
 	lasted, healed := time.Since(began), clock()
-	for _, wrong := range judge(histories(t, files)) { // now, because it may well be the reason why nobody gets the lock any more
+	// Judge now, because a violation may be the reason why nobody gets the lock any more.
+	for _, wrong := range judge(histories(t, files)) {
 		t.Error(wrong)
 	}
 	livetest.Await(t, "lock for everybody", func() error {
@@ -104,25 +107,26 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// TestAmnesia kills a majority of the servers under a hold, one after the other. They come back and remember nothing, and all the same nobody
-// gets the lock while the hold is valid. Then somebody does, with a greater token.
+// TestAmnesia kills a majority of the servers under a hold, one after the other. They come back
+// without memory. Still, nobody gets the lock while the hold is valid, and the next holder has
+// a greater token.
 func TestAmnesia(t *testing.T) {
-	ttl := 4 * time.Second // in which three servers can be killed and started, and asked
-	for !forgets(t, ttl) {
+	ttl := 4 * time.Second // time to restart three servers and to try
+	for !amnesiaRound(t, ttl) {
 		if ttl *= 2; ttl > time.Minute {
 			t.Fatal("each hold was over before anybody tried")
 		}
 	}
 }
 
-// forgets is a round of TestAmnesia. It reports whether anybody tried in time.
-func forgets(t *testing.T, ttl time.Duration) (inTime bool) {
+// amnesiaRound is one try of TestAmnesia. It reports whether anybody tried in time.
+func amnesiaRound(t *testing.T, ttl time.Duration) (inTime bool) {
 	t.Helper()
 	c := start(t, 5)
 	c.opts = []redlock.Option{redlock.MaxTTL(ttl)}
 	c.init(t)
 	holder, other := open(t, c.servers, c.opts...), open(t, c.servers, c.opts...)
-	l := take(t, holder, ask(chaosLock, "holder", ttl))
+	l := acquire(t, holder, request(chaosLock, "holder", ttl))
 	for _, n := range c.nodes[:3] {
 		n.Kill()
 		n.Restart()
@@ -138,13 +142,13 @@ func forgets(t *testing.T, ttl time.Duration) (inTime bool) {
 				end.Left(driver.Now()))
 		}
 		tries++
-		time.Sleep(5 * time.Millisecond) // or it would be a busy loop
+		time.Sleep(5 * time.Millisecond) // no busy loop
 	}
 	if tries == 0 {
 		t.Logf("a hold of %v was over before anybody tried", ttl)
 		return false
 	}
-	next, err := other.Acquire(within(t, ttl+enough), ask(chaosLock, "next", ttl))
+	next, err := other.Acquire(within(t, ttl+testTimeout), request(chaosLock, "next", ttl))
 	if err != nil {
 		t.Fatalf("Acquire when the hold was over = %v", err)
 	}
@@ -154,10 +158,10 @@ func forgets(t *testing.T, ttl time.Duration) (inTime bool) {
 	return true
 }
 
-// torment kills one or two of five servers every second, and stops a server or a process in
-// between, for the given time and until it is enough.
-func torment(t *testing.T, c *cluster, children []*livetest.Child, enough func() bool) (kills, stops int) {
-	const half = 500 * time.Millisecond
+// injectFaults kills one or two of five servers every second, and stops a server or a process
+// in between. It runs for the duration of the flag, and until enough returns true.
+func injectFaults(t *testing.T, c *cluster, children []*livetest.Child, enough func() bool) (kills, stops int) {
+	const halfRound = 500 * time.Millisecond
 	began := time.Now()
 	for round := 0; time.Since(began) < *chaos || !enough(); round++ {
 		order := rand.Perm(len(c.nodes))
@@ -168,12 +172,13 @@ func torment(t *testing.T, c *cluster, children []*livetest.Child, enough func()
 			restarting.Go(func() { c.nodes[i].Restart() })
 		}
 		restarting.Wait()
-		time.Sleep(time.Until(began.Add(time.Duration(2*round+1) * half))) // the pace of the trouble
-		d := time.Duration(rand.Int64N(int64(half)))
+		// The faults come at a fixed pace.
+		time.Sleep(time.Until(began.Add(time.Duration(2*round+1) * halfRound)))
+		d := time.Duration(rand.Int64N(int64(halfRound)))
 		stops++
 		if i := order[4]; rand.IntN(2) == 0 {
 			c.nodes[i].Hang()
-			time.Sleep(d) // that is how long it is stopped
+			time.Sleep(d) // how long it is stopped
 			c.nodes[i].Resume()
 		} else {
 			child := children[rand.IntN(len(children))]
@@ -181,28 +186,32 @@ func torment(t *testing.T, c *cluster, children []*livetest.Child, enough func()
 			time.Sleep(d) // as above
 			child.Signal(syscall.SIGCONT)
 		}
-		time.Sleep(time.Until(began.Add(time.Duration(2*round+2) * half))) // the pace again
+		// As above.
+		time.Sleep(time.Until(began.Add(time.Duration(2*round+2) * halfRound)))
 	}
 	return kills, stops
 }
 
-// A fighter is the job of a process: it takes the lock and gives it up, over and over.
-type fighter struct {
+// A contender is the job of a process: it takes the lock and releases it, over and over.
+type contender struct {
 	Number  int
 	Servers []string
-	File    string // for its turns
+	File    string // for its records
 }
 
-// A turn is one hold. Times are those of a clock that all processes of the machine have, in ns.
-type turn struct {
+// A holdRecord describes one hold. Its times are in ns, by a clock that all processes share.
+type holdRecord struct {
 	Owner string
 	Token uint64
 	Began int64 // Acquire was called
 	Got   int64 // it returned
-	End   int64 // Release was called, or the validity was over by the holder's clock, whichever came first
+
+	// End is when Release was called, or when the validity ended by the holder's clock if
+	// that was earlier.
+	End int64
 }
 
-func (f fighter) fight(ctx context.Context) error {
+func (f contender) run(ctx context.Context) error {
 	var servers []rueidis.ClientOption
 	for _, addr := range f.Servers {
 		servers = append(servers, rueidis.ClientOption{InitAddress: []string{addr}, Password: password})
@@ -217,7 +226,7 @@ func (f fighter) fight(ctx context.Context) error {
 	}
 	defer d.Close()
 	for n := 0; ctx.Err() == nil; n++ {
-		got, ok := f.turn(ctx, d, fmt.Sprintf("fighter %d, turn %d", f.Number, n))
+		got, ok := f.holdOnce(ctx, d, fmt.Sprintf("fighter %d, turn %d", f.Number, n))
 		if !ok {
 			continue
 		}
@@ -228,29 +237,30 @@ func (f fighter) fight(ctx context.Context) error {
 	return out.Close()
 }
 
-// turn takes the lock, if it can, holds it for a while, and gives it up.
-func (f fighter) turn(ctx context.Context, d driver.Driver, owner string) (turn, bool) {
-	got := turn{Owner: owner, Began: clock()}
+// holdOnce takes the lock if it can, holds it for a while, and releases it.
+func (f contender) holdOnce(ctx context.Context, d driver.Driver, owner string) (holdRecord, bool) {
+	rec := holdRecord{Owner: owner, Began: clock()}
 	waiting, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	l, err := d.Acquire(waiting, driver.Request{Name: chaosLock, Owner: owner, TTL: chaosTTL})
 	if err != nil {
-		return turn{}, false // servers are missing, or others have it
+		return holdRecord{}, false // no majority, or held by another
 	}
-	got.Token, got.Got = l.Grant().Token, clock()
+	rec.Token, rec.Got = l.Grant().Token, clock()
 	end := f.hold(d, l)
-	got.End = clock()
+	rec.End = clock()
 	if left := end.Left(driver.Now()); left < 0 {
-		got.End += int64(left)
+		rec.End += int64(left)
 	}
 	releasing, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
-	_ = l.Release(releasing) // it may be lost by now, and servers may be gone
-	return got, true
+	_ = l.Release(releasing) // it may be lost, or servers may be down
+	return rec, true
 }
 
-// hold holds the lock for a random time, renewing it, or until it is lost. It returns the end of its validity.
-func (f fighter) hold(d driver.Driver, l driver.Lease) driver.Instant {
+// hold holds the lock for a random time, or until it is lost, and renews it meanwhile. It
+// returns the end of its validity.
+func (f contender) hold(d driver.Driver, l driver.Lease) driver.Instant {
 	end := l.Grant().Start.Add(quorum.Validity(chaosTTL))
 	mean := chaosTTL / 20
 	if rand.IntN(8) == 0 {
@@ -273,15 +283,15 @@ func (f fighter) hold(d driver.Driver, l driver.Lease) driver.Instant {
 	return end
 }
 
-// clock reads CLOCK_MONOTONIC, which is one for all processes.
+// clock reads CLOCK_MONOTONIC, which all processes share.
 func clock() int64 {
 	var ts syscall.Timespec
 	syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
 	return ts.Nano()
 }
 
-// history reads the turns of a fighter, of which the last may not have been written whole yet.
-func history(t *testing.T, file string) (all []turn) {
+// history reads the records of a contender. The last line may be incomplete; it is skipped.
+func history(t *testing.T, file string) (all []holdRecord) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -291,17 +301,17 @@ func history(t *testing.T, file string) (all []turn) {
 		if !strings.HasSuffix(line, "\n") {
 			break
 		}
-		var got turn
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
+		var rec holdRecord
+		if err := json.Unmarshal([]byte(line), &rec); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, got)
+		all = append(all, rec)
 	}
 	return all
 }
 
-// histories reads the turns of all fighters.
-func histories(t *testing.T, files []string) (all []turn) {
+// histories reads the records of all contenders.
+func histories(t *testing.T, files []string) (all []holdRecord) {
 	t.Helper()
 	for _, file := range files {
 		all = append(all, history(t, file)...)
@@ -309,11 +319,11 @@ func histories(t *testing.T, files []string) (all []turn) {
 	return all
 }
 
-// judge returns what is wrong with a history.
-func judge(all []turn) (wrong []string) {
-	slices.SortFunc(all, func(a, b turn) int { return cmp.Compare(a.Got, b.Got) })
+// judge returns the violations in a history.
+func judge(all []holdRecord) (wrong []string) {
+	slices.SortFunc(all, func(a, b holdRecord) int { return cmp.Compare(a.Got, b.Got) })
 	owners := make(map[uint64]string)
-	var latest turn // whose validity ended last so far
+	var latest holdRecord // the one whose validity ended last so far
 	for i, b := range all {
 		if other, ok := owners[b.Token]; ok {
 			wrong = append(wrong, fmt.Sprintf("%s and %s have token %d", other, b.Owner, b.Token))
@@ -337,15 +347,15 @@ func judge(all []turn) (wrong []string) {
 func TestJudge(t *testing.T) {
 	tests := []struct {
 		name string
-		all  []turn
+		all  []holdRecord
 		want string
 	}{
-		{"Fine", []turn{{"a", 5, 0, 10, 20}, {"b", 6, 5, 20, 30}, {"c", 9, 0, 40, 50}}, ""},
-		{"OutOfOrderButAtOnce", []turn{{"a", 7, 0, 10, 20}, {"b", 6, 5, 20, 30}}, ""},
-		{"Duplicate", []turn{{"a", 5, 0, 10, 20}, {"b", 5, 5, 20, 30}}, "a and b have token 5"},
-		{"OutOfOrder", []turn{{"b", 6, 11, 20, 30}, {"a", 7, 0, 10, 20}}, "a has token 7, and b, which began later, has 6"},
-		{"Overlap", []turn{{"a", 5, 0, 10, 21}, {"b", 6, 5, 20, 30}}, "b has the lock when a has it for another 1ns"},
-		{"LongOverlap", []turn{{"a", 5, 0, 10, 60}, {"b", 6, 5, 70, 80}, {"c", 7, 5, 59, 60}}, "c has the lock when a"},
+		{"Fine", []holdRecord{{"a", 5, 0, 10, 20}, {"b", 6, 5, 20, 30}, {"c", 9, 0, 40, 50}}, ""},
+		{"OutOfOrderButAtOnce", []holdRecord{{"a", 7, 0, 10, 20}, {"b", 6, 5, 20, 30}}, ""},
+		{"Duplicate", []holdRecord{{"a", 5, 0, 10, 20}, {"b", 5, 5, 20, 30}}, "a and b have token 5"},
+		{"OutOfOrder", []holdRecord{{"b", 6, 11, 20, 30}, {"a", 7, 0, 10, 20}}, "a has token 7, and b, which began later, has 6"},
+		{"Overlap", []holdRecord{{"a", 5, 0, 10, 21}, {"b", 6, 5, 20, 30}}, "b has the lock when a has it for another 1ns"},
+		{"LongOverlap", []holdRecord{{"a", 5, 0, 10, 60}, {"b", 6, 5, 70, 80}, {"c", 7, 5, 59, 60}}, "c has the lock when a"},
 	}
 	for _, tt := range tests {
 		got := judge(tt.all)
@@ -355,14 +365,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A watcher sees all commands of all servers, and checks that keys are deleted on behalf of their owners only.
+// A watcher reads all commands of all servers, and checks that keys are deleted only on behalf
+// of their owners.
 type watcher struct {
-	t     *testing.T
-	done  chan struct{}
-	stop  func() // closes done, once
-	all   sync.WaitGroup
-	mu    sync.Mutex
-	frees int
+	t          *testing.T
+	done       chan struct{}
+	stop       func() // closes done, once
+	background sync.WaitGroup
+	mu         sync.Mutex
+	frees      int
 }
 
 func watch(t *testing.T, c *cluster) *watcher {
@@ -371,41 +382,43 @@ func watch(t *testing.T, c *cluster) *watcher {
 	t.Cleanup(func() { w.end() })
 	for _, n := range c.nodes {
 		ready := make(chan struct{})
-		w.all.Go(func() { w.follow(n, sync.OnceFunc(func() { close(ready) })) })
+		w.background.Go(func() { w.monitor(n, sync.OnceFunc(func() { close(ready) })) })
 		<-ready
 	}
 	return w
 }
 
-// end ends the watch, and returns how many times a key was freed.
+// end stops the watcher, and returns how often a key was freed.
 func (w *watcher) end() int {
 	w.stop()
-	w.all.Wait()
+	w.background.Wait()
 	return w.frees
 }
 
-// count is how many times a key was freed so far.
+// count returns how often a key was freed so far.
 func (w *watcher) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.frees
 }
 
-// follow watches a server through all its runs. It calls ready when it sees what the server does.
-func (w *watcher) follow(n *redistest.Node, ready func()) {
+// monitor watches a server through all its runs. It calls ready when it can see the
+// server's commands.
+func (w *watcher) monitor(n *redistest.Node, ready func()) {
 	for retry := time.NewTicker(5 * time.Millisecond); ; <-retry.C {
 		conn, err := net.Dial("tcp", n.Addr())
 		if err == nil {
 			stop := make(chan struct{})
-			w.all.Go(func() {
+			w.background.Go(func() {
 				select {
 				case <-w.done:
 				case <-stop:
 				}
 				conn.Close()
 			})
-			_, _ = fmt.Fprintf(conn, "HELLO 2 AUTH default %s\r\nMONITOR\r\n", password) // if it fails, there is nothing to read either
-			w.read(conn, ready)
+			// If it fails, there is nothing to read either.
+			_, _ = fmt.Fprintf(conn, "HELLO 2 AUTH default %s\r\nMONITOR\r\n", password)
+			w.readMonitor(conn, ready)
 			close(stop)
 		}
 		select {
@@ -417,15 +430,17 @@ func (w *watcher) follow(n *redistest.Node, ready func()) {
 	}
 }
 
-// read reads what MONITOR shows of one run of a server: the calls of the script, and the commands that it gives.
-func (w *watcher) read(conn io.Reader, ready func()) {
+// readMonitor reads the output of MONITOR for one run of a server: the calls of the script, and
+// the commands of the script.
+func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	word := regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 	in := bufio.NewReader(conn)
-	var call []string // of the script, under way
-	var owner string  // the nonce in the key, if it has been seen
+	var call []string // of the script, in progress
+	var owner string  // the nonce in the key, if known
 	for {
 		line, err := in.ReadString('\n')
-		if err != nil { // what is there of a line may have been cut off when the server was killed
+		if err != nil {
+			// The last line may have been cut off when the server was killed.
 			return
 		}
 		if line == "+OK\r\n" {
@@ -446,18 +461,18 @@ func (w *watcher) read(conn io.Reader, ready func()) {
 		case words[0] == "SET":
 			owner, _, _ = strings.Cut(words[2], " ")
 		case words[0] == "DEL":
-			w.freed(call, owner)
+			w.checkFree(call, owner)
 			owner = ""
 		}
 	}
 }
 
-// Of the line that a server writes while it is killed a part arrives, which says nothing.
+// A line that was cut off when the server was killed counts for nothing.
 func TestWatcherCutOff(t *testing.T) {
 	for _, line := range []string{`"SET" "` + chaosLock + `" "nonce owner" "PX" "1"`, `"DEL" "` + chaosLock + `"`} {
 		for n := range len(line) + 1 {
 			w := &watcher{t: t}
-			w.read(strings.NewReader("1.2 [0 lua] "+line[:n]), func() {})
+			w.readMonitor(strings.NewReader("1.2 [0 lua] "+line[:n]), func() {})
 			if w.frees > 0 {
 				t.Errorf("a key is freed by %q", line[:n])
 			}
@@ -465,8 +480,9 @@ func TestWatcherCutOff(t *testing.T) {
 	}
 }
 
-// freed checks that a call of the script that deletes the key asks for that in the name of the owner.
-func (w *watcher) freed(call []string, owner string) {
+// checkFree checks that the script call that deleted the key asked for that in the
+// owner's name.
+func (w *watcher) checkFree(call []string, owner string) {
 	w.mu.Lock()
 	w.frees++
 	w.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// ttl is the suite's TTL: long against a few round trips, also on a busy machine.
+// ttl is the suite's TTL. It is long compared with a few round trips, even on a busy machine.
 const ttl = 300 * time.Millisecond
 
 const password = "correct-horse"
@@ -29,17 +29,18 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, c.harness())
 }
 
-// TestConformanceHung runs the suite while two of five nodes hang, which they begin to do under each driver.
+// TestConformanceHung runs the suite while two of five nodes hang.
 func TestConformanceHung(t *testing.T) {
 	c := start(t, 5)
-	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond)) // each driver has to find out
+	// The timeout is short because each driver has to detect the hung nodes.
+	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond))
 	c.init(t)
 	c.nodes[1].Hang()
 	c.nodes[3].Hang()
 	drivertest.Run(t, c.harness())
 }
 
-// TestConformanceKilled runs the suite with two of five nodes gone.
+// TestConformanceKilled runs the suite with two of five nodes killed.
 func TestConformanceKilled(t *testing.T) {
 	c := start(t, 5)
 	c.init(t)
@@ -48,21 +49,21 @@ func TestConformanceKilled(t *testing.T) {
 	drivertest.Run(t, c.harness())
 }
 
-// TestConformanceSevered runs the suite on drivers each of which has ways to the nodes of its own, which can be cut. The servers keep
-// nothing: a restart of all of them is the loss of all memory.
+// TestConformanceSevered runs the suite with a set of proxies for each driver, which can be
+// cut. The servers keep nothing, so restarting all of them loses all memory.
 func TestConformanceSevered(t *testing.T) {
 	c := start(t, 5)
 	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
 	c.init(t)
 	h := c.harness()
-	ways := make(map[driver.Driver][]*livetest.Proxy)
+	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
 	h.Open = func(t *testing.T) driver.Driver {
 		servers, proxies := c.detour(t)
 		d := open(t, servers, c.opts...)
-		ways[d] = proxies
+		proxiesOf[d] = proxies
 		return d
 	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return sever(ways[d]) }
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return sever(proxiesOf[d]) }
 	h.Restart = func(*testing.T) {
 		for _, n := range c.nodes {
 			n.Kill()
@@ -72,14 +73,14 @@ func TestConformanceSevered(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// A cluster is N servers, and how drivers see them.
+// A cluster is N servers, and how drivers connect to them.
 type cluster struct {
 	nodes   []*redistest.Node
 	servers []rueidis.ClientOption
 	opts    []redlock.Option
 }
 
-// start starts servers, which belong to no cluster yet.
+// start starts servers that belong to no cluster yet.
 func start(t testing.TB, n int, conf ...string) *cluster {
 	t.Helper()
 	c := &cluster{}
@@ -95,13 +96,14 @@ func at(n *redistest.Node) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{n.Addr()}, Password: password}
 }
 
-// init makes them a cluster, which takes part at once.
+// init makes the servers a cluster, which takes part at once.
 func (c *cluster) init(t testing.TB) {
 	t.Helper()
-	livetest.Await(t, "cluster", func() error { // a busy machine may not answer within its timeout
+	livetest.Await(t, "cluster", func() error {
+		// A busy machine may not answer in time.
 		err := redlock.Init(t.Context(), c.servers, c.opts...)
 		if err != nil {
-			for _, n := range c.nodes { // or some of them know already what others don't
+			for _, n := range c.nodes { // some nodes may already belong to the cluster
 				n.Must("FLUSHALL")
 			}
 		}
@@ -114,14 +116,15 @@ func (c *cluster) harness() drivertest.Harness {
 		Open:   func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) },
 		TTL:    ttl,
 		Secret: password,
-		Kill:   c.hold,
+		Kill:   c.holdUntilKilled,
 	}
 }
 
 func open(t testing.TB, servers []rueidis.ClientOption, opts ...redlock.Option) *redlock.Driver {
 	t.Helper()
 	var d *redlock.Driver
-	livetest.Await(t, "driver", func() (err error) { // a busy machine may not answer within its timeout
+	livetest.Await(t, "driver", func() (err error) {
+		// A busy machine may not answer in time.
 		d, err = redlock.Open(servers, opts...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Open = %v", err)
@@ -132,7 +135,8 @@ func open(t testing.TB, servers []rueidis.ClientOption, opts ...redlock.Option) 
 	return d
 }
 
-// detour returns the servers by ways that can be cut. The addresses, which name the nodes, are the same.
+// detour returns the servers with connections through proxies. The addresses, which name the
+// nodes, stay the same.
 func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies []*livetest.Proxy) {
 	t.Helper()
 	for i, o := range c.servers {
@@ -157,8 +161,9 @@ func sever(proxies []*livetest.Proxy) (heal func()) {
 	}
 }
 
-// hold acquires and renews by way of connections that kill cuts: what is left when a process is killed.
-func (c *cluster) hold(t *testing.T, req driver.Request) (kill func()) {
+// holdUntilKilled acquires and renews through proxies that kill cuts, which leaves what a
+// killed process leaves.
+func (c *cluster) holdUntilKilled(t *testing.T, req driver.Request) (kill func()) {
 	t.Helper()
 	servers, proxies := c.detour(t)
 	abandon := jobtest.Keep(t, open(t, servers, c.opts...), req)

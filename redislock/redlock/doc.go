@@ -1,52 +1,64 @@
-// Package redlock keeps locks by a majority of N independent Redis servers: Redlock, with fencing tokens, and with a rule for servers
-// that forget.
+// Package redlock keeps locks on a majority of N independent Redis servers. It implements
+// Redlock, extended with fencing tokens and with a rule for servers that lose their memory.
 //
 //	servers := []rueidis.ClientOption{
 //		{InitAddress: []string{"a:6379"}}, {InitAddress: []string{"b:6379"}}, {InitAddress: []string{"c:6379"}},
 //	}
 //	d, err := redlock.Open(servers)
 //
-// N is odd, 3 to 15; fewer than half of the nodes may fail, hang or forget at a time. [Init] makes new servers a cluster; without it
-// clients admit them when [MaxTTL] is over. [New] takes the user's own rueidis clients. Redis 6.2 is the oldest that will do.
+// N is odd, 3 to 15. Fewer than half of the nodes may fail, hang or forget at a time. [Init]
+// makes new servers a cluster; without it, clients admit new servers after [MaxTTL]. [New]
+// takes the user's own rueidis clients. Redis 6.2 is the oldest supported version.
 //
 // # Keys
 //
-// The lock's own key on each node is its name, and a plain string that no other attempt ever uses, with PX; so clients of the published
-// algorithm over the same nodes (redsync, node-redlock) and snib exclude one another. What a node knows of itself, and the counters from
-// which tokens come, stand in one hash, snib.redlock: lost together, or not at all. The format is described in docs/backends/redlock.md.
+// On each node, the key of a lock is the lock's name. Its value is a plain string that no other
+// attempt ever uses, set with PX. Clients of the published algorithm (redsync, node-redlock)
+// and snib therefore exclude one another on the same nodes. A node keeps its own state, and the
+// counters from which tokens come, in one hash, snib.redlock, so they are lost together or not
+// at all. The format is described in docs/backends/redlock.md.
 //
 // # Waiting
 //
-// Nodes publish releases to those who wait. Who hears it of so many nodes that a majority is free tries at once, or, if others wait too,
-// after a random delay in proportion to their number. Behind each wait there is a timer, at the moment when a majority of the leases that
-// were seen will have ended. There is no order of arrival. If several fight and none gets a majority, each frees what it has and tries
-// again at random; a request with NoWait does so a few times before it says that the lock is held.
+// Nodes publish releases to the waiters. A waiter tries again as soon as so many nodes have
+// published a release that a majority is free. If others wait too, it first pauses for a random
+// time in proportion to their number. A timer backs up every wait: it fires when a majority of
+// the leases that the waiter saw will have ended. There is no order of arrival. If several
+// clients compete and none gets a majority, each of them frees what it has and tries again
+// after a random pause. A request with NoWait does so up to 16 times; then its error matches
+// [driver.ErrUnavailable].
 //
 // # Liveness
 //
-// A lease ends at its TTL, by the clock of each node, unless a majority extends it in time. While it is valid, a renewal also takes it
-// again on nodes that were away or have forgotten it, unless somebody else has had it there since.
+// A lease ends after its TTL, by the clock of each node, unless a majority extends it in time.
+// While the lease is valid, a renewal also takes it again on nodes that were unreachable or
+// have forgotten it, unless another client has held the lock there since.
 //
-// Nodes publish that a lease was broken by force, and its holder then asks whether a majority still has it. So it is told at once, and nobody
-// else can end a hold by a message.
+// When a lease is broken by force, the nodes publish that. The message is only a hint: the
+// holder asks the nodes whether a majority still has the lease. So the holder learns of the
+// loss at once, and nobody can end a hold by a forged message.
 //
-// A node that hangs or is killed costs nothing but its vote: there is one goroutine and one connection for each node, on which orders
-// follow each other, and nobody waits for one that is overdue ([NodeTimeout]). What frees locks stays in line behind what took them, also
-// while the node hangs, so nothing is left there when it goes on.
+// A node that hangs or is killed costs nothing but its vote. Each node has one goroutine and
+// one connection, on which commands are sent in order, and nobody waits for a node that is
+// overdue ([NodeTimeout]). A command that frees a lock stays queued behind the command that
+// took it, also while the node hangs, so nothing is left there when the node continues.
 //
 // # Fencing
 //
-// Each node answers a grant with its counter, raised to at least its next number. The token is the number on which a majority agrees: mostly
-// after one round trip, else after a second one, which raises those that are behind. Package internal/quorum has the argument. Tokens
-// are in order as long as a majority keeps what it acknowledged ([driver.FencingDurable]), whatever clocks do. A lease has a
-// block of up to 4096 tokens, so that the goroutines of a process can hand it over among themselves. Its holder is not told that
-// another process waits; the lease therefore goes back after 128 holds or 5 ms.
+// Each node answers a grant with its counter, which it has raised by at least one. The token is
+// the number on which a majority agrees: usually after one round trip, otherwise after a second
+// one, which raises the counters that are behind. Package internal/quorum has the argument.
+// Tokens stay in order as long as a majority keeps what it acknowledged
+// ([driver.FencingDurable]), whatever the clocks do. A lease has a block of up to 4096 tokens,
+// so that the goroutines of a process can hand it over locally. Its holder is not told that
+// another process waits, so the process gives the lease back after 128 holds or 5 ms.
 //
 // # Failover
 //
-// There is none: nodes are no replicas of each other. A node that restarted, with its memory or without, refuses by itself until a client has
-// waited for MaxTTL and then read the counters of a majority; the agent of any driver does that. If a majority has forgotten, [OnMajorityLoss]
-// decides, and [Recover] lets an operator decide.
+// There is none: the nodes are not replicas of each other. A node that restarted, with its
+// memory or without, grants nothing until a client has waited for MaxTTL and has then read the
+// counters of a majority. The agent of any driver does that. If a majority has lost its memory,
+// [OnMajorityLoss] sets the policy, and [Recover] lets an operator decide.
 //
 // # Options
 //

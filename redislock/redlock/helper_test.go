@@ -15,74 +15,75 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// enough is how long a test waits for what must happen soon.
-const enough = 15 * time.Second
+// testTimeout limits how long a test waits for what must happen soon.
+const testTimeout = 15 * time.Second
 
-func ask(name, owner string, ttl time.Duration) driver.Request {
+func request(name, owner string, ttl time.Duration) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: ttl}
 }
 
-// within returns a context of the test that ends.
+// within returns a context that ends after d, or with the test.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-func take(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
-	l, err := d.Acquire(within(t, enough), req)
+	l, err := d.Acquire(within(t, testTimeout), req)
 	if err != nil {
 		t.Fatalf("Acquire(%q) for %s = %v", req.Name, req.Owner, err)
 	}
 	return l
 }
 
-func free(t testing.TB, l driver.Lease) {
+func release(t testing.TB, l driver.Lease) {
 	t.Helper()
-	if err := l.Release(within(t, enough)); err != nil {
+	if err := l.Release(within(t, testTimeout)); err != nil {
 		t.Fatalf("Release = %v", err)
 	}
 }
 
-// tried acquires without waiting.
-func tried(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
+// tryAcquire acquires without waiting.
+func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	return d.Acquire(within(t, enough), req)
+	return d.Acquire(within(t, testTimeout), req)
 }
 
-// refused checks that a lock is not to be had now.
-func refused(t testing.TB, d driver.Driver, req driver.Request, when string) {
+// checkHeld checks that another client holds the lock.
+func checkHeld(t testing.TB, d driver.Driver, req driver.Request, when string) {
 	t.Helper()
-	if l, err := tried(t, d, req); l != nil || !errors.Is(err, driver.ErrHeld) {
+	if l, err := tryAcquire(t, d, req); l != nil || !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.Owner, l, err)
 	}
 }
 
 func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
 	t.Helper()
-	return d.Renew(within(t, enough), []driver.Lease{l})[0].Err
+	return d.Renew(within(t, testTimeout), []driver.Lease{l})[0].Err
 }
 
 func token(l driver.Lease) uint64 { return l.Grant().Token }
 
-// keysOn returns the keys of a node but what it knows of itself.
+// keysOn returns the keys of a node, except that of the node's own state.
 func keysOn(t testing.TB, n *redistest.Node) []string {
 	t.Helper()
-	var all []string
+	var keys []string
 	list, _ := n.Must("KEYS", "*").([]any)
 	for _, key := range list {
 		if name := fmt.Sprint(key); name != "snib.redlock" {
-			all = append(all, name)
+			keys = append(keys, name)
 		}
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(keys)
+	return keys
 }
 
-// have waits until all nodes have just these keys, in order, also those that were slower than a majority.
-func (c *cluster) have(t testing.TB, keys ...string) {
+// awaitKeys waits until all nodes, even those slower than a majority, have exactly these keys,
+// which are sorted.
+func (c *cluster) awaitKeys(t testing.TB, keys ...string) {
 	t.Helper()
 	livetest.Await(t, "keys on all nodes", func() error {
 		for i, n := range c.nodes {
@@ -94,8 +95,9 @@ func (c *cluster) have(t testing.TB, keys ...string) {
 	})
 }
 
-// nothingLeft checks that the nodes come to have no keys of locks, in less time than these would need to lapse.
-func nothingLeft(t testing.TB, nodes ...*redistest.Node) {
+// awaitNoKeys waits until the nodes have no keys of locks. Its timeout is shorter than
+// the keys' TTLs.
+func awaitNoKeys(t testing.TB, nodes ...*redistest.Node) {
 	t.Helper()
 	livetest.Await(t, "nodes without keys", func() error {
 		for i, n := range nodes {
@@ -107,16 +109,16 @@ func nothingLeft(t testing.TB, nodes ...*redistest.Node) {
 	})
 }
 
-// states returns how the nodes stand, in the order of c.nodes.
+// states returns the states of the nodes, in the order of c.nodes.
 func (c *cluster) states(t testing.TB) []redlock.NodeState {
 	t.Helper()
-	all, err := redlock.Examine(within(t, enough), c.servers, c.opts...)
+	statuses, err := redlock.Examine(within(t, testTimeout), c.servers, c.opts...)
 	if err != nil {
 		t.Fatalf("Examine = %v", err)
 	}
 	states := make([]redlock.NodeState, len(c.nodes))
 	for i, n := range c.nodes {
-		for _, s := range all {
+		for _, s := range statuses {
 			if s.Address == n.Addr() {
 				states[i] = s.State
 			}
@@ -125,8 +127,8 @@ func (c *cluster) states(t testing.TB) []redlock.NodeState {
 	return states
 }
 
-// stand waits until the nodes stand as they should.
-func (c *cluster) stand(t testing.TB, want ...redlock.NodeState) {
+// awaitStates waits until the nodes have the states in want.
+func (c *cluster) awaitStates(t testing.TB, want ...redlock.NodeState) {
 	t.Helper()
 	livetest.Await(t, "state of the nodes", func() error {
 		if got := c.states(t); !slices.Equal(got, want) {
@@ -136,13 +138,13 @@ func (c *cluster) stand(t testing.TB, want ...redlock.NodeState) {
 	})
 }
 
-// all is a state for each of n nodes.
-func all(n int, s redlock.NodeState) []redlock.NodeState {
-	return slices.Repeat([]redlock.NodeState{s}, n)
+// repeatState returns the same state for each of n nodes.
+func repeatState(n int, state redlock.NodeState) []redlock.NodeState {
+	return slices.Repeat([]redlock.NodeState{state}, n)
 }
 
-// says checks that an error matches another, and what it says.
-func says(t testing.TB, what string, err, is error, texts ...string) {
+// checkError checks that err matches is and contains the texts.
+func checkError(t testing.TB, what string, err, is error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, is) {
 		t.Fatalf("%s = %v, want %v", what, err, is)

@@ -14,51 +14,55 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// seen is what a node says of a lock.
-type seen struct {
-	Kind  string   `json:"kind"` // the type of the key
-	Value string   `json:"value"`
-	Left  int64    `json:"left"` // milliseconds; -1 if the key has no end
-	Now   string   `json:"now"`  // microseconds
-	Line  []string `json:"line"` // those who wait: two times in microseconds, of 16 digits each, when each was heard of last and first; and a holder
+// A nodeSnapshot is what one node knows of a lock.
+type nodeSnapshot struct {
+	Kind  string `json:"kind"` // the Redis type of the key
+	Value string `json:"value"`
+	Left  int64  `json:"left"` // milliseconds; -1 for a key without expiry
+	Now   string `json:"now"`  // microseconds
+
+	// Line has the waiters. An entry has two times of 16 digits each, in microseconds, when the
+	// waiter was last and first seen; then its holder as JSON.
+	Line []string `json:"line"`
 }
 
-// Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or may have it as far as is known. A stranger's
-// key is shown as a hold whose token is 0, and one without an end as if it lasted ten years more.
+// Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or
+// may have it as far as is known. It shows a foreign key as a hold with token 0. A key without
+// expiry appears to last another ten years.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	l := lockOf(name)
-	found, err := d.look(ctx, &l)
+	found, err := d.readSnapshot(ctx, &l)
 	if err != nil {
 		return driver.Status{}, err
 	}
 	return found.status(name), nil
 }
 
-// A sight is what the nodes say of a lock.
-type sight struct {
+// A snapshot is what the nodes that answered know of a lock.
+type snapshot struct {
 	quorum  int
 	nodes   int
-	answers []seen
+	answers []nodeSnapshot
 }
 
-// look asks all nodes for a lock.
-func (d *Driver) look(ctx context.Context, l *lock) (*sight, error) {
-	if d.life.Err() != nil {
+// readSnapshot asks all nodes for a lock. It returns an error unless a majority answers.
+func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
+	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
-	replies := d.askAll(ctx, 'l', l)
+	replies := d.pollAll(ctx, 'l', l)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := d.majority(replies); err != nil {
+	if err := d.requireMajority(replies); err != nil {
 		return nil, err
 	}
-	s := &sight{quorum: d.params.Quorum(), nodes: len(d.nodes)}
+	s := &snapshot{quorum: d.params.Quorum(), nodes: len(d.nodes)}
 	for i, r := range replies {
-		if !r.came || r.err != nil {
+		if !r.answered || r.err != nil {
 			continue
 		}
-		var one seen
+		var one nodeSnapshot
 		if err := json.Unmarshal([]byte(r.text), &one); err != nil {
 			return nil, fmt.Errorf("%s: the script answered %q: %w", d.nodes[i].address, r.text, err)
 		}
@@ -67,8 +71,8 @@ func (d *Driver) look(ctx context.Context, l *lock) (*sight, error) {
 	return s, nil
 }
 
-// A hold is what several nodes say of one holder.
-type hold struct {
+// A leaseVotes collects what several nodes know of one lease.
+type leaseVotes struct {
 	value
 	votes  int
 	tokens map[uint64]int
@@ -76,9 +80,9 @@ type hold struct {
 	age    time.Duration
 }
 
-// holds returns what is known of the holders, by their nonces.
-func (s *sight) holds() map[string]*hold {
-	all := make(map[string]*hold)
+// leases returns all leases in the snapshot, by nonce.
+func (s *snapshot) leases() map[string]*leaseVotes {
+	all := make(map[string]*leaseVotes)
 	for _, a := range s.answers {
 		if a.Kind != "string" {
 			continue
@@ -86,7 +90,7 @@ func (s *sight) holds() map[string]*hold {
 		v := parseValue(a.Value)
 		h := all[v.nonce]
 		if h == nil {
-			h = &hold{value: v, tokens: make(map[uint64]int)}
+			h = &leaseVotes{value: v, tokens: make(map[uint64]int)}
 			all[v.nonce] = h
 		}
 		h.votes++
@@ -101,9 +105,10 @@ func (s *sight) holds() map[string]*hold {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// holder returns the one that a majority knows, or nil. Nodes that did not answer may know it, too, if most others do.
-func (s *sight) holder() *hold {
-	for _, h := range s.holds() {
+// holder returns the lease that a majority has, or nil. It assumes that nodes without an answer
+// have the lease too, if most of the others do.
+func (s *snapshot) holder() *leaseVotes {
+	for _, h := range s.leases() {
 		if h.votes+s.nodes-len(s.answers) >= s.quorum && 2*h.votes > len(s.answers) {
 			return h
 		}
@@ -111,23 +116,24 @@ func (s *sight) holder() *hold {
 	return nil
 }
 
-// token returns the first token of the lease, by the last on which most agree, and of several the greatest.
-func (h *hold) token() uint64 {
+// token returns the first token of the lease. It is computed from the last token that most
+// nodes have or, in a tie, from the greatest such token.
+func (h *leaseVotes) token() uint64 {
 	var best uint64
 	for token, votes := range h.tokens {
 		if votes > h.tokens[best] || votes == h.tokens[best] && token > best {
 			best = token
 		}
 	}
-	return h.holder.firstOf(best)
+	return h.holder.firstToken(best)
 }
 
-func (s *sight) status(name string) driver.Status {
+func (s *snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	if h := s.holder(); h != nil {
 		slices.Sort(h.left)
 		st.Holders = []driver.Holding{{
-			Owner: h.holder.Owner, Token: h.token(), Holder: h.holder.people(), Held: h.age,
+			Owner: h.holder.Owner, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
 	}
@@ -135,8 +141,8 @@ func (s *sight) status(name string) driver.Status {
 	return st
 }
 
-// waiters returns those whom a majority knows.
-func (s *sight) waiters() []driver.Waiting {
+// waiters returns the waiters that a majority knows.
+func (s *snapshot) waiters() []driver.Waiting {
 	votes := make(map[string]int)
 	var all []driver.Waiting
 	for _, a := range s.answers {
@@ -149,7 +155,7 @@ func (s *sight) waiters() []driver.Waiting {
 			}
 			at, _ := strconv.ParseInt(entry[digits:2*digits], 10, 64)
 			if votes[h.Owner]++; votes[h.Owner] == s.quorum {
-				all = append(all, driver.Waiting{Owner: h.Owner, Holder: h.people(), Waited: max(0, micros(now-at))})
+				all = append(all, driver.Waiting{Owner: h.Owner, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
 			}
 		}
 	}
@@ -157,8 +163,9 @@ func (s *sight) waiters() []driver.Waiting {
 	return all
 }
 
-// List implements [driver.Inspector]. It finds the locks of snib: those of strangers can't be told from other strings, but [Driver.Status]
-// shows them. It scans the nodes step by step, whatever else they keep, so it may miss what is taken meanwhile.
+// List implements [driver.Inspector]. It finds only locks of snib, because foreign keys can't
+// be told from other strings; [Driver.Status] shows those. It scans each node step by step,
+// over all of its keys, so it may miss locks that are taken meanwhile.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	names, err := d.scan(ctx, prefix)
 	if err != nil {
@@ -166,7 +173,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 	for _, name := range names {
 		l := lockOf(name)
-		s, err := d.look(ctx, &l)
+		s, err := d.readSnapshot(ctx, &l)
 		if err != nil {
 			return err
 		}
@@ -180,9 +187,9 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	return nil
 }
 
-// scan returns the names that begin with prefix and may be locks, in order.
+// scan returns, in order, the names that begin with prefix and may be locks.
 func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
 	found := make(map[string]bool)
@@ -197,7 +204,7 @@ func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
 		return nil, context.Cause(ctx)
 	}
 	if answered < d.params.Quorum() {
-		return nil, d.silent(errs)
+		return nil, d.noMajority(errs)
 	}
 	names := make([]string, 0, len(found))
 	for name := range found {
@@ -207,9 +214,9 @@ func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
 	return names, nil
 }
 
-// scan collects what may be locks on one node.
+// scan adds to found the names that may be locks on one node.
 func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) error {
-	if err := n.why(); err != nil {
+	if err := n.downReason(); err != nil {
 		return err
 	}
 	n.mu.Lock()
@@ -220,16 +227,16 @@ func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) e
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, release := client.Dedicate() // what it takes is not to delay locks
+	conn, release := client.Dedicate() // a long scan must not delay locks
 	defer release()
 	for cursor := uint64(0); ; {
 		b := conn.B().Scan().Cursor(cursor).Match("*" + escapeGlob(prefix) + "*").Count(1000)
 		entry, err := conn.Do(ctx, b.Build()).AsScanEntry()
 		if err != nil {
-			return clean(err)
+			return sanitize(err)
 		}
 		for _, key := range entry.Elements {
-			if name, ok := nameIn(key); ok && strings.HasPrefix(name, prefix) {
+			if name, ok := nameOf(key); ok && strings.HasPrefix(name, prefix) {
 				found[name] = true
 			}
 		}
@@ -239,15 +246,15 @@ func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) e
 	}
 }
 
-// escapeGlob makes a pattern of a text that stands for itself.
+// escapeGlob returns a glob pattern that matches s literally.
 func escapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
-// Break implements [driver.Inspector]. A stranger's hold has the token 0.
+// Break implements [driver.Inspector]. The token of a foreign key is 0.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	l := lockOf(name)
-	s, err := d.look(ctx, &l)
+	s, err := d.readSnapshot(ctx, &l)
 	if err != nil {
 		return err
 	}

@@ -8,50 +8,56 @@ import (
 )
 
 const (
-	// metaKey is the hash in which a node keeps all that it knows of itself, and the counters: evicted or flushed, all of it is gone.
+	// metaKey is the hash in which a node keeps its own state and the counters. If it is
+	// evicted or flushed, all of that is lost together.
 	metaKey = "snib.redlock"
 
-	// reserved begins the names of our own keys, and lockPrefix the key of a lock whose name begins like one of them.
-	reserved   = "snib."
-	lockPrefix = "snib.l:"
+	// reservedPrefix begins the names of the driver's own keys. If a lock's name begins with
+	// it, the lock's key begins with lockPrefix.
+	reservedPrefix = "snib."
+	lockPrefix     = "snib.l:"
 
-	// waitPrefix begins the key of the hash of those who wait for a lock, before the lock's own. It is the name of the channel on which they hear of a release.
-	waitPrefix = "snib.rw:"
+	// waitersPrefix and the lock's key make the key of the hash of the lock's waiters. The same
+	// string names the channel on which releases are published.
+	waitersPrefix = "snib.rw:"
 )
 
-// keyOf returns the key of a lock: its name, byte by byte, unless that begins like our own keys.
+// keyOf returns the key of a lock: its name, byte by byte, unless the name begins with the
+// reserved prefix.
 func keyOf(name string) string {
-	if strings.HasPrefix(name, reserved) {
+	if strings.HasPrefix(name, reservedPrefix) {
 		return lockPrefix + name
 	}
 	return name
 }
 
-// waitKeyOf returns the key of those who wait for a lock.
-func waitKeyOf(name string) string { return waitPrefix + keyOf(name) }
+// waitersKeyOf returns the key of a lock's waiters.
+func waitersKeyOf(name string) string { return waitersPrefix + keyOf(name) }
 
-// nameIn returns the lock's name from the key of the lock, or of those who wait for it. A key that is not ours may be the key of a
-// lock, too: its value tells.
-func nameIn(key string) (name string, ok bool) {
-	key = strings.TrimPrefix(key, waitPrefix)
+// nameOf returns the lock's name for the key of a lock or of its waiters. A key that the driver
+// did not make may look like the key of a lock; only its value tells.
+func nameOf(key string) (name string, ok bool) {
+	key = strings.TrimPrefix(key, waitersPrefix)
 	if name, ok = strings.CutPrefix(key, lockPrefix); ok {
-		return name, strings.HasPrefix(name, reserved)
+		return name, strings.HasPrefix(name, reservedPrefix)
 	}
-	return key, key != "" && !strings.HasPrefix(key, reserved)
+	return key, key != "" && !strings.HasPrefix(key, reservedPrefix)
 }
 
-// stripes is the number of counters of a node. Names share them, which keeps the memory of nodes bounded, and costs nothing: what
-// is in order for all names of a stripe is in order for each.
+// stripes is the number of counters on a node. Names share them, which limits a node's
+// memory. Sharing is harmless: tokens that are in order for all names of a stripe are in
+// order for each name.
 const stripes = 1 << 12
 
-// stripeOf returns the field in which the counter of a lock stands.
+// stripeOf returns the stripe of a lock, and the hash field of its counter.
 func stripeOf(name string) (stripe int, field string) {
 	stripe = int(crc32.ChecksumIEEE([]byte(name)) % stripes)
-	return stripe, stripeFields()[stripe]
+	return stripe, counterFields()[stripe]
 }
 
-// stripeFields returns the names of the counters' fields, so that no request has to make one.
-var stripeFields = sync.OnceValue(func() *[stripes]string {
+// counterFields returns the names of the counters' fields, so that no request has to
+// format one.
+var counterFields = sync.OnceValue(func() *[stripes]string {
 	all := new([stripes]string)
 	for i := range all {
 		all[i] = "c" + strconv.Itoa(i)

@@ -13,77 +13,83 @@ import (
 )
 
 const (
-	// linger is how long a subscription outlives its need.
-	linger = 5 * time.Second
+	// idleTimeout is how long an unused subscription is kept.
+	idleTimeout = 5 * time.Second
 
-	// readiness is how long a waiter waits for a majority of the nodes to confirm that it is subscribed. There is a timer behind
-	// every wait, so no more than time is lost without it.
-	readiness = 250 * time.Millisecond
+	// subscribeTimeout is how long a waiter waits until a majority of the nodes has confirmed
+	// its subscription. A timer backs up every wait, so a missing subscription only costs time.
+	subscribeTimeout = 250 * time.Millisecond
 
-	// straggle is how long after the first word of a release the others may come.
-	straggle = 5 * time.Millisecond
+	// stragglerTimeout is how long other nodes may take to publish a release after the
+	// first one has.
+	stragglerTimeout = 5 * time.Millisecond
 )
 
-// A listener hears of releases and of leases that are broken by force, on one connection to each node, while somebody waits or holds
-// for longer than a moment, and a little longer. All that it hears is a hint: the nodes are asked before anything follows from it.
+// A listener receives messages about releases, and about leases that were broken by force, on
+// one connection to each node. It runs while somebody waits, or holds a lock for longer than
+// subscribeDelay, and idleTimeout longer. All messages are hints: the driver asks the nodes
+// before it acts on them.
 type listener struct {
 	d *Driver
 
-	mu     sync.Mutex
-	topics map[string]*topic // by channel
-	ears   []*ear            // nil while nobody waits or holds
-	delay  *time.Timer       // opens the ears for leases; nil unless it runs
-	closed bool
+	mu          sync.Mutex
+	topics      map[string]*topic // by channel
+	subscribers []*subscriber     // nil while nobody waits or holds
+	startTimer  *time.Timer       // starts the subscribers for leases; nil unless it runs
+	closed      bool
 }
 
-// A topic is a channel: a lock that is waited for, or the leases of one driver. It is guarded by listener.mu.
+// A topic is the state of one channel: of a lock that is waited for, or of the leases of one
+// driver. It is guarded by listener.mu.
 type topic struct {
-	l       *listener
-	users   int
-	idle    time.Time // since when there are no users
-	up      quorum.Set
-	changed chan struct{} // closed when up grows
-	watches map[*watch]bool
-	leases  map[string][]*lease // by their nonces
+	l          *listener
+	users      int
+	idleSince  time.Time // when the last user left
+	subscribed quorum.Set
+	changed    chan struct{} // closed when subscribed grows
+	watches    map[*watch]bool
+	leases     map[string][]*lease // by nonce
 }
 
-// A watch is an attempt and the sleep after it. It begins before the attempt, so that no word of a release falls between them. It is guarded by
-// listener.mu.
+// A watch collects the releases of a lock during one round of a waiter and the sleep after
+// it. It begins before the round, so that no release between the two is missed. It is guarded
+// by listener.mu.
 type watch struct {
-	heard   quorum.Set // nodes that told of a release since it began
-	blocked quorum.Set // nodes that refused the attempt
-	asleep  bool       // the attempt is over
-	first   bool       // a node has told something, and the others have a moment to do so
-	crowd   int        // how many wait, by the last one that told
-	hints   chan int   // of one: how many wait
+	released     quorum.Set // nodes that published a release since it began
+	blocked      quorum.Set // nodes that refused the round
+	armed        bool       // the round is over
+	timerStarted bool       // stragglerTimeout runs since the first release
+	waiters      int        // number of waiters, by the latest message
+	hints        chan int   // has the capacity 1; receives the number of waiters
 }
 
-// An ear is the subscriptions at one node.
-type ear struct {
-	l    *listener
-	node *node
-	wake chan struct{}   // of one: the topics have changed
-	life context.Context //nolint:containedctx // ends with the ear
-	end  context.CancelFunc
+// A subscriber keeps the subscriptions at one node.
+type subscriber struct {
+	l      *listener
+	node   *node
+	wakeup chan struct{}   // has the capacity 1; the topics have changed
+	ctx    context.Context //nolint:containedctx // ends with the ear
+	cancel context.CancelFunc
 }
 
 func (l *listener) init(d *Driver) {
 	l.d, l.topics = d, make(map[string]*topic)
 }
 
-// join listens to a lock, from when it returns if that is possible.
-func (l *listener) join(ctx context.Context, about *lock) *topic {
+// subscribe subscribes to the releases of a lock. It returns when a majority of the nodes has
+// confirmed that, or after subscribeTimeout, or when ctx is done.
+func (l *listener) subscribe(ctx context.Context, lock *lock) *topic {
 	l.mu.Lock()
-	t := l.use(about.waitKey)
-	if l.ears == nil && !l.closed {
-		l.open()
+	t := l.addUser(lock.waitersKey)
+	if l.subscribers == nil && !l.closed {
+		l.startSubscribers()
 	}
 	l.mu.Unlock()
-	timer := time.NewTimer(readiness)
+	timer := time.NewTimer(subscribeTimeout)
 	defer timer.Stop()
 	for {
 		l.mu.Lock()
-		enough, changed := t.up.Len() >= l.d.params.Quorum(), t.changed
+		enough, changed := t.subscribed.Len() >= l.d.params.Quorum(), t.changed
 		l.mu.Unlock()
 		if enough {
 			return t
@@ -98,83 +104,85 @@ func (l *listener) join(ctx context.Context, about *lock) *topic {
 	}
 }
 
-// use returns the topic of a channel for one user more. It is called with l.mu held.
-func (l *listener) use(channel string) *topic {
+// addUser adds a user to the topic of a channel, which it creates if need be. It is called
+// with l.mu held.
+func (l *listener) addUser(channel string) *topic {
 	t := l.topics[channel]
 	if t == nil {
 		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool), leases: make(map[string][]*lease)}
 		l.topics[channel] = t
-		for _, e := range l.ears {
-			e.stir()
+		for _, s := range l.subscribers {
+			s.wake()
 		}
 	}
 	t.users++
 	return t
 }
 
-func (l *listener) leave(t *topic) {
+func (l *listener) unsubscribe(t *topic) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.drop()
+	t.removeUser()
 }
 
-// drop notes that there is one user less. It is called with listener.mu held.
-func (t *topic) drop() {
+// removeUser removes a user from the topic. It is called with listener.mu held.
+func (t *topic) removeUser() {
 	if t.users--; t.users == 0 {
-		t.idle = time.Now()
+		t.idleSince = time.Now()
 	}
 }
 
-// open begins to listen. It is called with l.mu held.
-func (l *listener) open() {
+// startSubscribers starts a subscriber for each node. It is called with l.mu held.
+func (l *listener) startSubscribers() {
 	for _, n := range l.d.nodes {
-		e := &ear{l: l, node: n, wake: make(chan struct{}, 1)}
-		e.life, e.end = context.WithCancel(l.d.life) //nolint:fatcontext // one for each ear
-		l.ears = append(l.ears, e)
-		l.d.running.Go(e.run)
+		s := &subscriber{l: l, node: n, wakeup: make(chan struct{}, 1)}
+		s.ctx, s.cancel = context.WithCancel(l.d.ctx) //nolint:fatcontext // one for each ear
+		l.subscribers = append(l.subscribers, s)
+		l.d.background.Go(s.run)
 	}
-	time.AfterFunc(linger, l.retire)
+	time.AfterFunc(idleTimeout, l.removeIdleTopics)
 }
 
-// retire forgets topics that nobody has used for a while, and stops to listen when none is left.
-func (l *listener) retire() {
+// removeIdleTopics removes topics that have been unused for idleTimeout, and stops the
+// subscribers when no topic is left.
+func (l *listener) removeIdleTopics() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for channel, t := range l.topics {
-		if t.users == 0 && time.Since(t.idle) >= linger {
+		if t.users == 0 && time.Since(t.idleSince) >= idleTimeout {
 			delete(l.topics, channel)
 		}
 	}
 	if len(l.topics) == 0 || l.closed {
-		l.hush()
+		l.stopSubscribers()
 		return
 	}
-	for _, e := range l.ears {
-		e.stir()
+	for _, s := range l.subscribers {
+		s.wake()
 	}
-	time.AfterFunc(linger, l.retire)
+	time.AfterFunc(idleTimeout, l.removeIdleTopics)
 }
 
-// hush ends all ears. It is called with l.mu held.
-func (l *listener) hush() {
-	for _, e := range l.ears {
-		e.end()
+// stopSubscribers stops all subscribers. It is called with l.mu held.
+func (l *listener) stopSubscribers() {
+	for _, s := range l.subscribers {
+		s.cancel()
 	}
-	l.ears = nil
+	l.subscribers = nil
 }
 
 func (l *listener) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	if l.delay != nil {
-		l.delay.Stop()
+	if l.startTimer != nil {
+		l.startTimer.Stop()
 	}
-	l.hush()
+	l.stopSubscribers()
 }
 
-// watch begins to take notice of releases.
-func (t *topic) watch() *watch {
+// startWatch begins to collect releases.
+func (t *topic) startWatch() *watch {
 	t.l.mu.Lock()
 	defer t.l.mu.Unlock()
 	w := &watch{hints: make(chan int, 1)}
@@ -182,160 +190,165 @@ func (t *topic) watch() *watch {
 	return w
 }
 
-// sleep says that the attempt was refused by some nodes. From now on the watch gives a hint when so many of them have told of a release that a
-// majority is free; or soon after the first, if the others are late.
-func (t *topic) sleep(w *watch, blocked quorum.Set) <-chan int {
+// arm is called after a round that was refused by the nodes in blocked. From then on the watch
+// sends a hint when so many nodes have published a release that a majority is free, or
+// stragglerTimeout after the first release.
+func (t *topic) arm(w *watch, blocked quorum.Set) <-chan int {
 	t.l.mu.Lock()
 	defer t.l.mu.Unlock()
-	w.asleep, w.blocked = true, blocked
-	t.l.weigh(w)
+	w.armed, w.blocked = true, blocked
+	t.l.hintIfDue(w)
 	return w.hints
 }
 
-// unwatch ends a watch.
-func (t *topic) unwatch(w *watch) {
+// stopWatch ends a watch.
+func (t *topic) stopWatch(w *watch) {
 	t.l.mu.Lock()
 	defer t.l.mu.Unlock()
 	delete(t.watches, w)
 }
 
-// hear takes the word of a node that a lock was released, and for how many that is news; or that a lease was broken, and which.
-func (l *listener) hear(node int, channel, payload string) {
-	crowd, _ := strconv.Atoi(payload) // what is no number of ours is none
+// onMessage handles a message of a node. The payload is the number of waiters if a lock was
+// released, or the nonce of a lease that was broken.
+func (l *listener) onMessage(node int, channel, payload string) {
+	waiters, _ := strconv.Atoi(payload) // 0 if it is not a number
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.topics[channel]
 	if t == nil {
 		return
 	}
-	l.doubt(t.leases[payload])
+	l.checkLeases(t.leases[payload])
 	for w := range t.watches {
-		w.heard |= 1 << node
-		w.crowd = crowd
-		l.weigh(w)
+		w.released |= 1 << node
+		w.waiters = waiters
+		l.hintIfDue(w)
 	}
 }
 
-// weigh gives the hint if it is time. It is called with l.mu held.
-func (l *listener) weigh(w *watch) {
-	switch left := w.blocked &^ w.heard; {
-	case !w.asleep || w.heard == 0:
+// hintIfDue sends the hint if it is due. It is called with l.mu held.
+func (l *listener) hintIfDue(w *watch) {
+	switch left := w.blocked &^ w.released; {
+	case !w.armed || w.released == 0:
 	case len(l.d.nodes)-left.Len() >= l.d.params.Quorum():
-		w.tell(w.crowd)
-	case !w.first:
-		w.first = true
-		crowd := w.crowd
-		time.AfterFunc(straggle, func() { w.tell(crowd) })
+		w.sendHint(w.waiters)
+	case !w.timerStarted:
+		w.timerStarted = true
+		waiters := w.waiters
+		time.AfterFunc(stragglerTimeout, func() { w.sendHint(waiters) })
 	}
 }
 
-func (w *watch) tell(crowd int) {
+func (w *watch) sendHint(waiters int) {
 	select {
-	case w.hints <- crowd:
+	case w.hints <- waiters:
 	default:
 	}
 }
 
-// confirm notes that a node tells of releases from now on. Who waits looks again: what was said before was not heard.
-func (l *listener) confirm(node int, channel string) {
+// onSubscribed records that a node publishes to this driver from now on. It wakes the waiters
+// and checks the leases, because earlier messages were missed.
+func (l *listener) onSubscribed(node int, channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.topics[channel]
 	if t == nil {
 		return
 	}
-	t.up |= 1 << node
+	t.subscribed |= 1 << node
 	for _, leases := range t.leases {
-		l.doubt(leases)
+		l.checkLeases(leases)
 	}
 	close(t.changed)
 	t.changed = make(chan struct{})
 	for w := range t.watches {
-		w.tell(len(t.watches))
+		w.sendHint(len(t.watches))
 	}
 }
 
-// deaf notes that a node tells nothing any more.
-func (l *listener) deaf(node int) {
+// onDisconnected records that a node no longer publishes to this driver.
+func (l *listener) onDisconnected(node int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.topics {
-		t.up &^= 1 << node
+		t.subscribed &^= 1 << node
 	}
 }
 
-// stir makes an ear look at the topics.
-func (e *ear) stir() {
+// wake makes the subscriber compare its subscriptions with the topics.
+func (s *subscriber) wake() {
 	select {
-	case e.wake <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// run listens, again and again when the connection is lost.
-func (e *ear) run() {
-	defer e.end()
-	for e.life.Err() == nil {
-		e.listen()
-		e.l.deaf(e.node.index)
-		timer := time.NewTimer(leastPause + rand.N(mostPause))
+// run keeps the subscriptions until the subscriber is stopped. It reconnects when the
+// connection is lost.
+func (s *subscriber) run() {
+	defer s.cancel()
+	for s.ctx.Err() == nil {
+		s.listen()
+		s.l.onDisconnected(s.node.index)
+		timer := time.NewTimer(minRetryPause + rand.N(maxRetryPause))
 		select {
 		case <-timer.C:
-		case <-e.life.Done():
+		case <-s.ctx.Done():
 		}
 		timer.Stop()
 	}
 }
 
-// listen keeps the subscriptions as the topics want them, until the connection is lost.
-func (e *ear) listen() {
-	e.node.mu.Lock()
-	client := e.node.client
-	e.node.mu.Unlock()
+// listen keeps the subscriptions in line with the topics until the connection is lost.
+func (s *subscriber) listen() {
+	s.node.mu.Lock()
+	client := s.node.client
+	s.node.mu.Unlock()
 	if client == nil {
 		return
 	}
 	conn, release := client.Dedicate()
 	defer release()
-	defer context.AfterFunc(e.life, conn.Close)()
+	defer context.AfterFunc(s.ctx, conn.Close)()
 	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
-		OnMessage: func(m rueidis.PubSubMessage) { e.l.hear(e.node.index, m.Channel, m.Message) },
-		OnSubscription: func(s rueidis.PubSubSubscription) {
-			if s.Kind == "subscribe" {
-				e.l.confirm(e.node.index, s.Channel)
+		OnMessage: func(m rueidis.PubSubMessage) { s.l.onMessage(s.node.index, m.Channel, m.Message) },
+		OnSubscription: func(sub rueidis.PubSubSubscription) {
+			if sub.Kind == "subscribe" {
+				s.l.onSubscribed(s.node.index, sub.Channel)
 			}
 		},
 	})
 	subscribed := make(map[string]bool)
 	for {
-		if err := e.subscribe(conn, subscribed); err != nil {
+		if err := s.syncSubscriptions(conn, subscribed); err != nil {
 			return
 		}
 		select {
-		case <-e.wake:
+		case <-s.wakeup:
 		case <-lost: //nolint:errcheck // why does not matter: it is made anew
 			return
-		case <-e.life.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
-// subscribe makes the subscriptions those that the topics want.
-func (e *ear) subscribe(conn rueidis.DedicatedClient, subscribed map[string]bool) error {
+// syncSubscriptions subscribes to the channels of new topics, and unsubscribes from those of
+// removed topics.
+func (s *subscriber) syncSubscriptions(conn rueidis.DedicatedClient, subscribed map[string]bool) error {
 	var more, less []string
-	e.l.mu.Lock()
-	for channel := range e.l.topics {
+	s.l.mu.Lock()
+	for channel := range s.l.topics {
 		if !subscribed[channel] {
 			more = append(more, channel)
 		}
 	}
 	for channel := range subscribed {
-		if e.l.topics[channel] == nil {
+		if s.l.topics[channel] == nil {
 			less = append(less, channel)
 		}
 	}
-	e.l.mu.Unlock()
+	s.l.mu.Unlock()
 	for _, channel := range more {
 		subscribed[channel] = true
 	}
@@ -343,12 +356,12 @@ func (e *ear) subscribe(conn rueidis.DedicatedClient, subscribed map[string]bool
 		delete(subscribed, channel)
 	}
 	if len(more) > 0 {
-		if err := conn.Do(e.life, conn.B().Subscribe().Channel(more...).Build()).Error(); err != nil {
+		if err := conn.Do(s.ctx, conn.B().Subscribe().Channel(more...).Build()).Error(); err != nil {
 			return err
 		}
 	}
 	if len(less) > 0 {
-		return conn.Do(e.life, conn.B().Unsubscribe().Channel(less...).Build()).Error()
+		return conn.Do(s.ctx, conn.B().Unsubscribe().Channel(less...).Build()).Error()
 	}
 	return nil
 }

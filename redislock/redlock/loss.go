@@ -8,61 +8,63 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// breakPrefix begins the channel on which a driver hears that leases of its own were broken by force. It ends with what all nonces of the
-// driver begin with.
+// breakPrefix begins the name of the channel on which a driver learns that its leases were
+// broken by force. The prefix that all nonces of the driver share follows.
 const breakPrefix = "snib.rb:"
 
-// breakChannel returns the channel of the driver whose attempt a nonce belongs to.
+// breakChannel returns the channel of the driver that made a nonce.
 func breakChannel(nonce string) string {
 	id, _, _ := strings.Cut(nonce, ".")
 	return breakPrefix + id
 }
 
-// shortHold is how long a driver holds leases before it begins to listen for their loss: what is over sooner costs no connections.
-const shortHold = 50 * time.Millisecond
+// subscribeDelay is how long a driver holds leases before it subscribes to messages about their
+// loss. Shorter holds cost no connections.
+const subscribeDelay = 50 * time.Millisecond
 
-// After a hint the holder looks at its lease at once, and again after pauses of this length while some nodes say that it has gone, and
-// others that it is still there: force that has not reached a majority yet.
+// After a hint, the holder checks its lease at once. It repeats the check while some nodes have
+// lost the lease and others still have it, because a break may not have reached a majority yet.
+// The pauses lie between these limits.
 const (
-	leastRecheck = 5 * time.Millisecond
-	mostRecheck  = time.Second
+	minRecheckPause = 5 * time.Millisecond
+	maxRecheckPause = time.Second
 )
 
-// attach has the holder of a lease told if the lease is broken.
-func (l *listener) attach(le *lease) {
+// addLease makes the driver check the lease when a node publishes that it was broken.
+func (l *listener) addLease(le *lease) {
 	if le.req.OnLost == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	le.topic = l.use(breakChannel(le.attempt.nonce))
-	le.topic.leases[le.attempt.nonce] = append(le.topic.leases[le.attempt.nonce], le)
-	if l.ears == nil && l.delay == nil && !l.closed {
-		l.delay = time.AfterFunc(shortHold, l.openForLeases)
+	le.topic = l.addUser(breakChannel(le.round.nonce))
+	le.topic.leases[le.round.nonce] = append(le.topic.leases[le.round.nonce], le)
+	if l.subscribers == nil && l.startTimer == nil && !l.closed {
+		l.startTimer = time.AfterFunc(subscribeDelay, l.startForLeases)
 	}
 }
 
-// openForLeases begins to listen if there are leases still.
-func (l *listener) openForLeases() {
+// startForLeases starts the subscribers if there is still a lease.
+func (l *listener) startForLeases() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.delay = nil
-	if l.ears != nil || l.closed {
+	l.startTimer = nil
+	if l.subscribers != nil || l.closed {
 		return
 	}
 	for _, t := range l.topics {
 		if t.users > 0 {
-			l.open()
+			l.startSubscribers()
 			return
 		}
 	}
 }
 
-// detach ends attach.
-func (l *listener) detach(le *lease) {
+// removeLease undoes addLease.
+func (l *listener) removeLease(le *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t, nonce := le.topic, le.attempt.nonce
+	t, nonce := le.topic, le.round.nonce
 	if t == nil {
 		return
 	}
@@ -71,49 +73,50 @@ func (l *listener) detach(le *lease) {
 	if len(t.leases[nonce]) == 0 {
 		delete(t.leases, nonce)
 	}
-	t.drop()
+	t.removeUser()
 }
 
-// doubt has leases looked at. It is called with l.mu held.
-func (l *listener) doubt(leases []*lease) {
+// checkLeases starts a check of each lease. It is called with l.mu held.
+func (l *listener) checkLeases(leases []*lease) {
 	for _, le := range leases {
 		switch {
 		case l.closed:
 		case le.checking:
-			le.doubted = true
+			le.hinted = true
 		default:
 			le.checking = true
-			l.d.running.Go(le.check)
+			l.d.background.Go(le.check)
 		}
 	}
 }
 
-// check asks the nodes whether the lease is still there, and tells the holder if it is not. Whoever may publish can make it ask, but not
-// more often than every leastRecheck.
+// check asks the nodes whether the lease still exists, and tells the holder if it does not. A
+// forged message can trigger a check. If messages keep coming while it runs, the next check
+// begins minRecheckPause later.
 func (l *lease) check() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for pause := leastRecheck; ; {
+	for pause := minRecheckPause; ; {
 		select {
 		case <-timer.C:
-		case <-l.d.life.Done():
+		case <-l.d.ctx.Done():
 			return
 		}
 		e := l.extend(true)
-		if e == nil { // released, or the holder knows
+		if e == nil { // released, or the holder knows of the loss
 			return
 		}
 		timer.Reset(l.d.conf.timeout)
-		e.wait(l.d.life, timer)
+		e.wait(l.d.ctx, timer)
 		switch {
-		case e.found:
-			l.d.ears.detach(l)
+		case e.foundLost:
+			l.d.listener.removeLease(l)
 			l.req.OnLost(driver.ErrLost)
 			return
-		case e.refused():
-			pause = min(2*pause, mostRecheck)
-		case l.doubtedAgain():
-			pause = leastRecheck
+		case e.anyRefused():
+			pause = min(2*pause, maxRecheckPause)
+		case l.hintedAgain():
+			pause = minRecheckPause
 		default:
 			return
 		}
@@ -121,10 +124,11 @@ func (l *lease) check() {
 	}
 }
 
-// doubtedAgain reports whether there was another hint since the last look began. If not, the look is over.
-func (l *lease) doubtedAgain() bool {
-	l.d.ears.mu.Lock()
-	defer l.d.ears.mu.Unlock()
-	l.checking, l.doubted = l.doubted, false
+// hintedAgain reports whether another hint has come since the last check began. If not,
+// checking is over.
+func (l *lease) hintedAgain() bool {
+	l.d.listener.mu.Lock()
+	defer l.d.listener.mu.Unlock()
+	l.checking, l.hinted = l.hinted, false
 	return l.checking
 }

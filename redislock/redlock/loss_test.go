@@ -14,21 +14,21 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// A lease that the nodes have ended is not handed on inside a process, whatever ended it.
+// A lease that the nodes have ended is not handed over locally, whatever ended it.
 func TestStaleHandOver(t *testing.T) {
 	c := start(t, 5)
 	c.init(t)
 	people := open(t, c.servers)
 	for how, end := range map[string]func(t *testing.T, name, owner string, token uint64){
 		"Break": func(t *testing.T, name, owner string, token uint64) {
-			if err := people.Break(within(t, enough), name, owner, token); err != nil {
+			if err := people.Break(within(t, testTimeout), name, owner, token); err != nil {
 				t.Errorf("Break = %v", err)
 			}
 		},
-		"Deleted": func(t *testing.T, name, owner string, _ uint64) { forget(t, c.nodes[1:4], name, owner, "DEL") },
+		"Deleted": func(t *testing.T, name, owner string, _ uint64) { forgetLease(t, c.nodes[1:4], name, owner, "DEL") },
 		"ClockStepped": func(t *testing.T, name, owner string, _ uint64) {
-			// That is what a node does whose clock goes forward.
-			forget(t, c.nodes[1:4], name, owner, "PEXPIREAT", "1")
+			// This is what a node does when its clock goes forward.
+			forgetLease(t, c.nodes[1:4], name, owner, "PEXPIREAT", "1")
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -38,10 +38,10 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
-// forget has nodes end the leases of an owner by a command on their key, and does so again until the
-// test ends. The holder may take its lock again on nodes that forgot it until somebody else has had
-// it, and on a slow machine it comes before anybody else.
-func forget(t *testing.T, nodes []*redistest.Node, name, owner string, command ...any) {
+// forgetLease makes nodes end the leases of an owner by a command on their key, again and again
+// until the test ends. Until another client has held the lock, the holder may take it again on
+// nodes that forgot it, and on a slow machine the holder comes first.
+func forgetLease(t *testing.T, nodes []*redistest.Node, name, owner string, command ...any) {
 	t.Helper()
 	const ifTheirs = `
 		local value = redis.call('GET', KEYS[1])
@@ -72,53 +72,54 @@ func forget(t *testing.T, nodes []*redistest.Node, name, owner string, command .
 	})
 }
 
-// A lease that a majority has ended does not stay on the other nodes. Nobody else would get their
-// vote until its TTL is over.
+// A lease that a majority has ended does not stay on the other nodes, which would have no vote
+// for anybody else until its TTL ends.
 func TestLostLeavesNothing(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	l := take(t, d, ask("x", "o", time.Minute))
-	c.have(t, "x")
+	l := acquire(t, d, request("x", "o", time.Minute))
+	c.awaitKeys(t, "x")
 	for _, n := range c.nodes[:2] {
 		n.Must("SET", "x", "a stranger's", "PX", time.Minute.Milliseconds())
 	}
 	if err := renew(t, d, l); !errors.Is(err, driver.ErrLost) {
 		t.Fatalf("Renew of a lease that a majority has ended = %v, want ErrLost", err)
 	}
-	nothingLeft(t, c.nodes[2])
+	awaitNoKeys(t, c.nodes[2])
 }
 
-// A holder is told of a Break also if it comes while a minority of the nodes hangs, or has cut the holder's connections.
+// A holder learns of a Break even while a minority of the nodes hangs, or has lost its
+// connections to the holder.
 func TestBreakTellsHolder(t *testing.T) {
 	c := start(t, 5)
 	c.init(t)
 	servers, proxies := c.detour(t)
 	d, people := open(t, servers), open(t, c.servers)
-	told := make(chan error, 1)
+	lost := make(chan error, 1)
 	hold := func(name string) driver.Lease {
-		req := ask(name, "o", time.Minute)
-		req.OnLost = func(err error) { told <- err }
-		return take(t, d, req)
+		req := request(name, "o", time.Minute)
+		req.OnLost = func(err error) { lost <- err }
+		return acquire(t, d, req)
 	}
-	broken := func(what string, l driver.Lease, name string) {
+	checkBreak := func(what string, l driver.Lease, name string) {
 		t.Helper()
-		if err := people.Break(within(t, enough), name, "o", token(l)); err != nil {
+		if err := people.Break(within(t, testTimeout), name, "o", token(l)); err != nil {
 			t.Fatalf("Break = %v", err)
 		}
 		select {
-		case err := <-told:
+		case err := <-lost:
 			if !errors.Is(err, driver.ErrLost) {
 				t.Errorf("%s, OnLost was called with %v, want ErrLost", what, err)
 			}
-		case <-time.After(enough): // the lease lasts a minute
+		case <-time.After(testTimeout): // the lease lasts a minute
 			t.Fatalf("%s, OnLost was not called", what)
 		}
 	}
-	broken("after a Break at once", hold("x"), "x")
+	checkBreak("after a Break at once", hold("x"), "x")
 	l := hold("y")
 	heal := sever(proxies[:2])
-	broken("with two of five nodes cut off from the holder", l, "y")
+	checkBreak("with two of five nodes cut off from the holder", l, "y")
 	heal()
 	l = hold("z")
 	livetest.Await(t, "lease on all nodes", func() error {
@@ -134,20 +135,21 @@ func TestBreakTellsHolder(t *testing.T) {
 	})
 	c.nodes[3].Hang()
 	c.nodes[4].Hang()
-	broken("with two of five nodes hung", l, "z")
+	checkBreak("with two of five nodes hung", l, "z")
 	c.nodes[3].Resume()
 	c.nodes[4].Resume()
 }
 
-// A message that a lease was broken is only a hint: whoever may publish ends nobody's hold, and keeps nobody from working.
+// A message that a lease was broken is only a hint. A forged one ends no hold, and does not
+// stop anybody from working.
 func TestForgedBreak(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d := open(t, c.servers)
-	req := ask("x", "o", time.Minute)
-	told := make(chan error, 1)
-	req.OnLost = func(err error) { told <- err }
-	l := take(t, d, req)
+	req := request("x", "o", time.Minute)
+	lost := make(chan error, 1)
+	req.OnLost = func(err error) { lost <- err }
+	l := acquire(t, d, req)
 	livetest.Await(t, "subscription of the holder", func() error {
 		for i, n := range c.nodes {
 			if channels, _ := n.Must("PUBSUB", "CHANNELS", "snib.rb:*").([]any); len(channels) != 1 {
@@ -169,25 +171,26 @@ func TestForgedBreak(t *testing.T) {
 	if err := renew(t, d, l); err != nil {
 		t.Errorf("Renew after forged messages = %v", err)
 	}
-	free(t, take(t, d, ask("y", "o", time.Minute)))
-	free(t, l)
+	release(t, acquire(t, d, request("y", "o", time.Minute)))
+	release(t, l)
 	select {
-	case err := <-told:
+	case err := <-lost:
 		t.Errorf("OnLost was called with %v after forged messages", err)
 	default:
 	}
 }
 
-// A Break that reaches one node long before the others is noticed all the same, if only that one tells of it.
+// A Break that reaches one node long before the others is noticed, even if only that
+// node publishes it.
 func TestPartialBreak(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	d, people := open(t, c.servers), open(t, c.servers)
-	req := ask("x", "o", time.Minute)
-	told := make(chan error, 1)
-	req.OnLost = func(err error) { told <- err }
-	l := take(t, d, req)
-	c.have(t, "x")
+	req := request("x", "o", time.Minute)
+	lost := make(chan error, 1)
+	req.OnLost = func(err error) { lost <- err }
+	l := acquire(t, d, req)
+	c.awaitKeys(t, "x")
 	nonce, _, _ := strings.Cut(fmt.Sprint(c.nodes[0].Must("GET", "x")), " ")
 	channel := "snib.rb:" + nonce[:16]
 	livetest.Await(t, "subscription of the holder", func() error {
@@ -200,21 +203,21 @@ func TestPartialBreak(t *testing.T) {
 	c.nodes[0].Must("DEL", "x")
 	c.nodes[0].Must("PUBLISH", channel, nonce+" ")
 	select {
-	case err := <-told:
+	case err := <-lost:
 		t.Fatalf("OnLost was called with %v, and the lease is still on a majority", err)
-	case <-time.After(ttl): // the first look is over
+	case <-time.After(ttl): // the first check is over
 	}
 	c.nodes[1].Must("HINCRBY", "snib.redlock", "c1667", 1)
 	c.nodes[1].Must("DEL", "x")
 	select {
-	case err := <-told:
+	case err := <-lost:
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("OnLost was called with %v, want ErrLost", err)
 		}
-	case <-time.After(enough): // the lease lasts a minute
+	case <-time.After(testTimeout): // the lease lasts a minute
 		t.Error("OnLost was not called")
 	}
-	if err := people.Break(within(t, enough), "x", "o", token(l)); !errors.Is(err, driver.ErrLost) {
+	if err := people.Break(within(t, testTimeout), "x", "o", token(l)); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of what is broken = %v, want ErrLost", err)
 	}
 }

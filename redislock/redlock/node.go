@@ -20,99 +20,116 @@ import (
 )
 
 const (
-	// maxQueue bounds what may wait for a node. Beyond it the node counts as down.
-	maxQueue = 1 << 14
+	// maxQueued limits the commands that wait for a node. Beyond it the node counts as down.
+	maxQueued = 1 << 14
 
-	// The pauses between attempts to reach a node that is broken.
-	leastPause = 20 * time.Millisecond
-	mostPause  = time.Second
+	// The pauses between attempts to reach a broken node lie between these limits.
+	minRetryPause = 20 * time.Millisecond
+	maxRetryPause = time.Second
 )
 
-// A node is one of the N servers, and the one connection to it. Its goroutine sends what has gathered, as one call, and waits for the
-// answer before it sends the next; so orders are carried out in the order in which they were given, and a release never overtakes what
-// it releases, also while the node hangs. Nobody else waits for a node: who gives it an order either has its answer brought, or is
-// told at once that the node is down.
+// A node is one of the N servers, with the one connection to it. The node's goroutine sends all
+// queued commands as one call, and waits for the answer before it sends the next call. Commands
+// are therefore carried out in the order in which they were queued, and a release never
+// overtakes what it releases, also while the node hangs. Nobody else waits for a node: a caller
+// either gets its answer through a [receiver], or is told at once that the node is down.
 //
-// A node is down when it has not answered for as long as [NodeTimeout], when its connection broke and the next one does not stand
-// yet, or when too much waits for it. A node that hangs needs no probing: the call that it has not answered is the probe.
+// A node is down when it has not answered for NodeTimeout, when its connection broke and no new
+// one exists yet, or when too many commands are queued. A node that hangs needs no probe: the
+// unanswered call is the probe.
 type node struct {
 	index   int
 	address string
-	cluster string // as nodes store it
+	cluster string // as the nodes store it
 	timeout time.Duration
 	dial    func(context.Context) (rueidis.Client, error)
-	greet   func(ctx context.Context, n *node, c rueidis.Client) error // checks what answers, before anything else is sent
-	notice  func()                                                     // that this node wants looking after
 
-	life  context.Context //nolint:containedctx // ends with the driver
-	calls context.Context //nolint:containedctx // that of calls: no caller's, because a connection is not given up with a caller
-	wake  chan struct{}   // of one
+	// handshake checks the server on a new connection before anything else is sent.
+	handshake func(ctx context.Context, n *node, c rueidis.Client) error
 
-	mu      sync.Mutex
-	client  rueidis.Client // nil while there is none
-	wires   map[*wire]bool // connections that are open; none of a user's client
-	queue   []*order
-	refused []*order       // what frees locks and was not carried out, for want of memory; to be queued again
-	retryAt driver.Instant // when
-	resting bool           // the goroutine waits for orders
-	busy    driver.Instant // since when the call under way is; zero without one
-	broken  error          // why there is no connection; nil if there is, or none was needed yet
-	suspect bool           // it has said that it is not admitted, or nobody has asked yet
+	wakeAgent func() // tells the agent to check this node
+
+	ctx     context.Context //nolint:containedctx // ends with the driver
+	callCtx context.Context //nolint:containedctx // that of calls: no caller's, because a connection is not given up with a caller
+	wakeup  chan struct{}   // has the capacity 1
+
+	mu     sync.Mutex
+	client rueidis.Client        // nil without a connection
+	conns  map[*trackedConn]bool // open connections; empty for a user's client
+	queue  []*command
+
+	// retryQueue has the commands that free locks and failed because the node was out of
+	// memory. They are queued again at retryAt.
+	retryQueue []*command
+	retryAt    driver.Instant
+	idle       bool           // the goroutine waits for commands
+	busySince  driver.Instant // start of the call under way; zero without one
+
+	// downErr is why there is no working connection. It is nil if there is one, or if none
+	// was needed yet.
+	downErr error
+
+	// suspected means that the node must be checked for admission: it has said that it is not
+	// admitted, or has not been asked yet.
+	suspected bool
 }
 
-// send gives the node an order, and reports whether it took it: it does not when it is down.
-func (n *node) send(o *order) bool {
+// send queues a command for the node. It returns false, and queues nothing, if the
+// node is down.
+func (n *node) send(cmd *command) bool {
 	n.mu.Lock()
 	if n.isDown() {
 		n.mu.Unlock()
 		return false
 	}
-	n.enqueue(o)
+	n.enqueue(cmd)
 	return true
 }
 
-// keep is send for what must reach the node even if it is down, as soon as it is not: what frees a lock. Its end counts only if no call
-// is under way: else that may take the lock at whatever time the node goes on. What has an end is given up when too much waits already, and
-// in the worst case all is: the lock frees itself at the end of its TTL.
-func (n *node) keep(o *order) {
+// sendEvenIfDown queues a command that must reach the node even if the node is down now,
+// because it frees a lock. The command expires at its sendBy only if no call is under way; an
+// unanswered call may still take the lock whenever the node continues. If too many commands are
+// queued already, a command with an expiry is dropped first, and any command at twice that
+// number. The lock then frees itself at the end of its TTL.
+func (n *node) sendEvenIfDown(cmd *command) {
 	n.mu.Lock()
-	if !n.busy.IsZero() {
-		o.end = driver.Instant{}
+	if !n.busySince.IsZero() {
+		cmd.sendBy = driver.Instant{}
 	}
-	if all := len(n.queue) + len(n.refused); all >= 2*maxQueue || all >= maxQueue && !o.end.IsZero() {
+	if all := len(n.queue) + len(n.retryQueue); all >= 2*maxQueued || all >= maxQueued && !cmd.sendBy.IsZero() {
 		n.mu.Unlock()
-		o.answer("", errDown)
+		cmd.deliver("", errDown)
 		return
 	}
-	n.enqueue(o)
+	n.enqueue(cmd)
 }
 
-// enqueue is called with n.mu held, and unlocks it.
-func (n *node) enqueue(o *order) {
-	n.queue = append(n.queue, o)
-	wake := n.resting
-	n.resting = false
+// enqueue appends a command to the queue. It is called with n.mu held, and unlocks it.
+func (n *node) enqueue(cmd *command) {
+	n.queue = append(n.queue, cmd)
+	wake := n.idle
+	n.idle = false
 	n.mu.Unlock()
 	if wake {
 		select {
-		case n.wake <- struct{}{}:
-		default: // it has yet to see that it was woken before
+		case n.wakeup <- struct{}{}:
+		default: // an earlier wakeup is still pending
 		}
 	}
 }
 
-// isDown is called with n.mu held.
+// isDown reports whether the node is down. It is called with n.mu held.
 func (n *node) isDown() bool {
-	return n.broken != nil || len(n.queue) >= maxQueue || !n.busy.IsZero() && driver.Now().Sub(n.busy) > n.timeout
+	return n.downErr != nil || len(n.queue) >= maxQueued || !n.busySince.IsZero() && driver.Now().Sub(n.busySince) > n.timeout
 }
 
-// why returns why the node is down, or nil.
-func (n *node) why() error {
+// downReason returns why the node is down, or nil if it is not.
+func (n *node) downReason() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
-	case n.broken != nil:
-		return n.broken
+	case n.downErr != nil:
+		return n.downErr
 	case n.isDown():
 		return errOverdue
 	}
@@ -125,120 +142,121 @@ const errOverdue driver.Sentinel = "it does not answer"
 func (n *node) hungFor(d time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return !n.busy.IsZero() && driver.Now().Sub(n.busy) > d
+	return !n.busySince.IsZero() && driver.Now().Sub(n.busySince) > d
 }
 
-// withdraw takes an order back, and reports whether that was possible: it was not sent, and will not be.
-func (n *node) withdraw(o *order) bool {
+// cancel withdraws a command. It reports whether the command was not sent and never will be.
+func (n *node) cancel(cmd *command) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if o.state == unsent {
-		o.state = withdrawn
-		o.to = nil
+	if cmd.state == unsent {
+		cmd.state = canceled
+		cmd.receiver = nil
 	}
-	return o.state == withdrawn
+	return cmd.state == canceled
 }
 
-// run is the node's goroutine.
+// run is the node's goroutine. It sends batches until the driver is closed.
 func (n *node) run() {
-	defer n.hangUp(nil)
-	var c call
-	var batch []*order
-	pause := leastPause
-	for n.life.Err() == nil {
-		if batch = n.take(batch[:0]); len(batch) == 0 {
-			n.sleep()
+	defer n.disconnect(nil)
+	var c scriptCall
+	var batch []*command
+	pause := minRetryPause
+	for n.ctx.Err() == nil {
+		if batch = n.nextBatch(batch[:0]); len(batch) == 0 {
+			n.awaitWork()
 			continue
 		}
-		answers, err := n.call(&c, batch)
+		answers, err := n.execute(&c, batch)
 		if err != nil {
 			n.fail(batch, err)
-			n.rest(&pause)
+			n.backOff(&pause)
 			continue
 		}
-		pause = leastPause
+		pause = minRetryPause
 		n.deliver(batch, answers)
 	}
 }
 
-// sleep returns when there is something to do.
-func (n *node) sleep() {
+// awaitWork returns when there is something to do.
+func (n *node) awaitWork() {
 	n.mu.Lock()
-	var again <-chan time.Time
-	if len(n.refused) > 0 {
+	var retryDue <-chan time.Time
+	if len(n.retryQueue) > 0 {
 		timer := time.NewTimer(n.retryAt.Left(driver.Now()))
 		defer timer.Stop()
-		again = timer.C
+		retryDue = timer.C
 	}
 	n.mu.Unlock()
 	select {
-	case <-n.wake:
-	case <-again:
-	case <-n.life.Done():
+	case <-n.wakeup:
+	case <-retryDue:
+	case <-n.ctx.Done():
 	}
 }
 
-// rest lets time pass while the node is broken.
-func (n *node) rest(pause *time.Duration) {
+// backOff pauses between attempts to reach a broken node, and doubles the next pause.
+func (n *node) backOff(pause *time.Duration) {
 	timer := time.NewTimer(*pause/2 + rand.N(*pause/2))
 	defer timer.Stop()
-	*pause = min(2**pause, mostPause)
+	*pause = min(2**pause, maxRetryPause)
 	select {
 	case <-timer.C:
-	case <-n.life.Done():
+	case <-n.ctx.Done():
 	}
 }
 
-// take moves orders from the queue to a batch. While the node is broken and nothing waits for it, the batch is a question, so that
-// it is found when it is back.
-func (n *node) take(batch []*order) []*order {
+// nextBatch moves commands from the queue to a batch. If the node is broken and the queue is
+// empty, the batch has one status request, which detects that the node is back.
+func (n *node) nextBatch(batch []*command) []*command {
 	now := driver.Now()
-	var late []*order
+	var late []*command
 	n.mu.Lock()
-	if len(n.refused) > 0 && n.retryAt.Reached(now) { // behind the others: many of them would keep these from being carried out
-		n.queue, n.refused = append(n.queue, n.refused...), nil
+	if len(n.retryQueue) > 0 && n.retryAt.Reached(now) {
+		// Put them behind the others: many commands that fail would hold up the rest.
+		n.queue, n.retryQueue = append(n.queue, n.retryQueue...), nil
 	}
 	taken := 0
-	for _, o := range n.queue {
-		if len(batch) == maxBatch || len(batch) > 0 && (o.script() == restScript || batch[0].script() == restScript) {
+	for _, cmd := range n.queue {
+		if len(batch) == maxBatch || len(batch) > 0 && (cmd.script() == adminScript || batch[0].script() == adminScript) {
 			break
 		}
 		taken++
 		switch {
-		case o.state == withdrawn:
-		case !o.end.IsZero() && o.end.Reached(now):
-			o.state = withdrawn
-			late = append(late, o)
+		case cmd.state == canceled:
+		case !cmd.sendBy.IsZero() && cmd.sendBy.Reached(now):
+			cmd.state = canceled
+			late = append(late, cmd)
 		default:
-			o.state = sent
-			batch = append(batch, o)
+			cmd.state = sent
+			batch = append(batch, cmd)
 		}
 	}
 	n.queue = slices.Delete(n.queue, 0, taken)
-	if len(batch) == 0 && n.broken != nil {
-		o := new(order)
-		o.set('s', noLock())
-		batch = append(batch, o)
+	if len(batch) == 0 && n.downErr != nil {
+		cmd := new(command)
+		cmd.set('s', noLock())
+		batch = append(batch, cmd)
 	}
-	if n.resting = len(batch) == 0; !n.resting {
-		n.busy = now
+	if n.idle = len(batch) == 0; !n.idle {
+		n.busySince = now
 	}
 	n.mu.Unlock()
-	for _, o := range late {
-		o.answer("", errOverdue)
+	for _, cmd := range late {
+		cmd.deliver("", errOverdue)
 	}
 	return batch
 }
 
-func (o *order) answer(answer string, err error) {
-	if o.to != nil {
-		o.to.answered(o, answer, err)
+func (cmd *command) deliver(answer string, err error) {
+	if cmd.receiver != nil {
+		cmd.receiver.onAnswer(cmd, answer, err)
 	}
 }
 
-// call sends a batch and waits for the answers, for as long as the connection lives.
-func (n *node) call(c *call, batch []*order) ([]string, error) {
-	client, err := n.connected()
+// execute sends a batch and waits for the answers as long as the connection lives.
+func (n *node) execute(c *scriptCall, batch []*command) ([]string, error) {
+	client, err := n.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -250,100 +268,103 @@ func (n *node) call(c *call, batch []*order) ([]string, error) {
 	return answers, err
 }
 
-// eval makes a call. A server that does not know the script is sent its text.
-func (n *node) eval(client rueidis.Client, c *call) ([]string, error) {
+// eval makes a call. If the server does not know the script, eval sends its text.
+func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
 	b := client.B().Evalsha().Sha1(c.script.sha1).Numkeys(int64(len(c.keys)))
-	r := client.Do(n.calls, b.Key(c.keys...).Arg(c.args...).Build())
+	r := client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
 		b := client.B().Eval().Script(c.script.text).Numkeys(int64(len(c.keys)))
-		r = client.Do(n.calls, b.Key(c.keys...).Arg(c.args...).Build())
+		r = client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
 	}
 	return r.AsStrSlice()
 }
 
-// deliver brings a batch its answers. Of what was not done, what frees locks is asked again later.
-func (n *node) deliver(batch []*order, answers []string) {
+// deliver hands the answers of a batch to the receivers. A command that failed on the node and
+// frees a lock is retried later.
+func (n *node) deliver(batch []*command, answers []string) {
 	n.mu.Lock()
-	n.busy = driver.Instant{}
-	n.broken = nil
+	n.busySince = driver.Instant{}
+	n.downErr = nil
 	n.mu.Unlock()
-	for i, o := range batch {
-		text, refused := strings.CutPrefix(answers[i], refusal)
+	for i, cmd := range batch {
+		text, refused := strings.CutPrefix(answers[i], errorPrefix)
 		if !refused {
-			o.answer(text, nil)
+			cmd.deliver(text, nil)
 			continue
 		}
-		o.answer("", errors.New(graphic(text)))
-		if o.frees() {
-			o.to = nil // who waited is told that it takes longer
-			n.retry(o)
+		cmd.deliver("", errors.New(printable(text)))
+		if cmd.mustDeliver() {
+			cmd.receiver = nil // the receiver has been told of the error
+			n.retry(cmd)
 		}
 	}
 }
 
-// retry notes what is to be asked again.
-func (n *node) retry(o *order) {
+// retry schedules a command that is to be sent again.
+func (n *node) retry(cmd *command) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	o.state = unsent
-	if len(n.refused) == 0 {
-		n.retryAt = driver.Now().Add(mostPause)
+	cmd.state = unsent
+	if len(n.retryQueue) == 0 {
+		n.retryAt = driver.Now().Add(maxRetryPause)
 	}
-	n.refused = append(n.refused, o)
+	n.retryQueue = append(n.retryQueue, cmd)
 }
 
-// refusal begins the answer to a request that Redis did not carry out, mostly because it has no memory left.
-const refusal = "x "
+// errorPrefix begins the answer to a request that Redis failed to carry out, usually because it
+// is out of memory.
+const errorPrefix = "x "
 
-// fail notes that the node is broken.
-func (n *node) fail(batch []*order, err error) {
-	var again, over []*order
+// fail marks the node as broken. It keeps the commands that free locks and fails all others.
+func (n *node) fail(batch []*command, err error) {
+	var again, failed []*command
 	n.mu.Lock()
-	n.busy = driver.Instant{}
-	n.broken = clean(err)
-	for _, o := range slices.Concat(batch, n.refused, n.queue) {
+	n.busySince = driver.Instant{}
+	n.downErr = sanitize(err)
+	for _, cmd := range slices.Concat(batch, n.retryQueue, n.queue) {
 		switch {
-		case o.frees():
-			o.doubt = o.doubt || o.state == sent
-			o.state = unsent
-			again = append(again, o)
-		case o.state != withdrawn:
-			over = append(over, o)
-			if o.state == unsent {
-				o.state = withdrawn
+		case cmd.mustDeliver():
+			cmd.maybeExecuted = cmd.maybeExecuted || cmd.state == sent
+			cmd.state = unsent
+			again = append(again, cmd)
+		case cmd.state != canceled:
+			failed = append(failed, cmd)
+			if cmd.state == unsent {
+				cmd.state = canceled
 			}
 		}
 	}
-	n.queue, n.refused = again, nil
+	n.queue, n.retryQueue = again, nil
 	n.mu.Unlock()
 	if !isReply(err) {
-		n.hangUp(err)
+		n.disconnect(err)
 	}
-	for _, o := range over {
-		o.answer("", err)
+	for _, cmd := range failed {
+		cmd.deliver("", err)
 	}
 }
 
-// frees reports whether an order frees something, and so must not be forgotten.
-func (o *order) frees() bool {
-	return o.state != withdrawn && (o.code == 'f' || o.code == 'b' || o.code == 'x' || o.code == 'd')
+// mustDeliver reports whether a command frees a lock or removes a waiter, and so must
+// not be dropped.
+func (cmd *command) mustDeliver() bool {
+	return cmd.state != canceled && (cmd.code == 'f' || cmd.code == 'b' || cmd.code == 'x' || cmd.code == 'd')
 }
 
-// isReply reports whether an error is what the server answered.
+// isReply reports whether an error is an answer of the server.
 func isReply(err error) bool {
 	_, ok := rueidis.IsRedisErr(err)
 	return ok
 }
 
-// connected returns the client, and makes one if there is none.
-func (n *node) connected() (rueidis.Client, error) {
+// connect returns the client, and creates one if there is none.
+func (n *node) connect() (rueidis.Client, error) {
 	n.mu.Lock()
 	client := n.client
 	n.mu.Unlock()
 	if client != nil {
 		return client, nil
 	}
-	ctx, cancel := context.WithTimeout(n.life, dialTimeout)
+	ctx, cancel := context.WithTimeout(n.ctx, dialTimeout)
 	defer cancel()
 	client, err := n.dial(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -352,63 +373,64 @@ func (n *node) connected() (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.greet(ctx, n, client); err != nil {
+	if err := n.handshake(ctx, n, client); err != nil {
 		client.Close()
 		return nil, err
 	}
 	n.mu.Lock()
-	if n.life.Err() != nil {
+	if n.ctx.Err() != nil {
 		n.mu.Unlock()
 		client.Close()
 		return nil, driver.ErrClosed
 	}
 	n.client = client
-	n.suspect = true
+	n.suspected = true
 	n.mu.Unlock()
-	n.notice()
+	n.wakeAgent()
 	return client, nil
 }
 
-// hangUp gives the connections up. They are closed before the client: that would wait for answers.
-func (n *node) hangUp(why error) {
+// disconnect closes the connections, and then the client. In the other order, closing the
+// client would wait for answers.
+func (n *node) disconnect(why error) {
 	n.mu.Lock()
-	client, wires := n.client, slices.Collect(maps.Keys(n.wires))
+	client, conns := n.client, slices.Collect(maps.Keys(n.conns))
 	n.client = nil
 	if why != nil {
-		n.broken = clean(why)
+		n.downErr = sanitize(why)
 	}
 	n.mu.Unlock()
-	for _, w := range wires {
-		_ = w.Close() // it is given up, whatever becomes of it
+	for _, w := range conns {
+		_ = w.Close() // it is given up in any case
 	}
 	if client != nil {
 		client.Close()
 	}
 }
 
-// A wire is a connection that hangUp can close, also while no client has it yet.
-type wire struct {
+// A trackedConn is a connection that disconnect can close even before a client has it.
+type trackedConn struct {
 	net.Conn
 	node *node
 }
 
 // Close implements [net.Conn].
-func (w *wire) Close() error {
+func (w *trackedConn) Close() error {
 	w.node.mu.Lock()
-	delete(w.node.wires, w)
+	delete(w.node.conns, w)
 	w.node.mu.Unlock()
 	return w.Conn.Close()
 }
 
-// A dialer makes a connection; the user's options may have one.
+// A dialer makes a connection. The user's options may provide one.
 type dialer = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 
-// dialFor returns what o connects with, such that the node knows the connections.
+// dialFor returns a dialer with the options o that registers its connections with the node.
 func (n *node) dialFor(o rueidis.ClientOption) dialer {
 	return func(ctx context.Context, address string, d *net.Dialer, secure *tls.Config) (conn net.Conn, err error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(n.life, cancel)()
+		defer context.AfterFunc(n.ctx, cancel)()
 		switch {
 		case o.DialCtxFn != nil:
 			conn, err = o.DialCtxFn(ctx, address, d, secure)
@@ -422,12 +444,12 @@ func (n *node) dialFor(o rueidis.ClientOption) dialer {
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.life.Err() != nil {
+		if n.ctx.Err() != nil {
 			_ = conn.Close() // nothing was sent
 			return nil, driver.ErrClosed
 		}
-		w := &wire{conn, n}
-		n.wires[w] = true
+		w := &trackedConn{conn, n}
+		n.conns[w] = true
 		return w, nil
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// Bad input is refused with the reason, and no driver comes of it.
+// Open rejects bad input with the reason, and returns no driver.
 func TestOpenRefuses(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
@@ -32,7 +32,7 @@ func TestOpenRefuses(t *testing.T) {
 	with := func(other rueidis.ClientOption) []rueidis.ClientOption {
 		return []rueidis.ClientOption{c.servers[0], c.servers[1], other}
 	}
-	swapped := []rueidis.ClientOption{detoured(c.servers[0], c.nodes[1]), detoured(c.servers[1], c.nodes[0]), c.servers[2]}
+	swapped := []rueidis.ClientOption{redirected(c.servers[0], c.nodes[1]), redirected(c.servers[1], c.nodes[0]), c.servers[2]}
 	tests := []struct {
 		name    string
 		servers []rueidis.ClientOption
@@ -63,25 +63,25 @@ func TestOpenRefuses(t *testing.T) {
 				d.Close()
 				t.Fatal("Open = nil")
 			}
-			says(t, "Open", err, driver.ErrInvalid, tt.says)
+			checkError(t, "Open", err, driver.ErrInvalid, tt.says)
 		})
 	}
 	nodes := []redlock.Node{{Address: "a:1"}, {Address: "b:1"}, {Address: "c:1"}}
 	_, err := redlock.New(nodes)
-	says(t, "New without clients", err, driver.ErrInvalid, "no client")
+	checkError(t, "New without clients", err, driver.ErrInvalid, "no client")
 }
 
 func port(n *redistest.Node) string { return n.Addr()[len("127.0.0.1:"):] }
 
-// detoured leads to another server than the address says.
-func detoured(o rueidis.ClientOption, to *redistest.Node) rueidis.ClientOption {
+// redirected makes a client connect to another server than its address says.
+func redirected(o rueidis.ClientOption, to *redistest.Node) rueidis.ClientOption {
 	o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		return d.DialContext(ctx, "tcp", to.Addr())
 	}
 	return o
 }
 
-// Without a majority there is no driver, and the error says which nodes do not answer, and why.
+// Without a majority, Open fails. Its error says which nodes do not answer, and why.
 func TestOpenWithoutMajority(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
@@ -99,7 +99,7 @@ func TestOpenWithoutMajority(t *testing.T) {
 			t.Errorf("Open with one of three nodes = %q, which does not say %q", err, text)
 		}
 	}
-	if took := time.Since(began); took > enough {
+	if took := time.Since(began); took > testTimeout {
 		t.Errorf("it took %v", took)
 	}
 	c.nodes[1].Resume()
@@ -114,22 +114,23 @@ func TestOpenWithoutMajority(t *testing.T) {
 	}
 }
 
-// A node that is away when the driver is opened is checked when it comes back.
+// A node that is down when the driver is opened is checked when it comes back.
 func TestLateNodeIsChecked(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	servers, proxies := c.detour(t)
 	c.nodes[2].Kill()
 	d := open(t, servers)
-	proxies[2].Redirect("127.0.0.1:1") // nobody: the driver must not meet the node before it belongs to others
+	// Lead nowhere: the driver must not meet the node before it belongs to another cluster.
+	proxies[2].Redirect("127.0.0.1:1")
 	c.nodes[2].Restart()
 	c.nodes[2].Must("HSET", "snib.redlock", "cluster", `{"maxTTL":1,"nodes":["x:1"]}`, "self", "x:1")
 	proxies[2].Redirect(c.nodes[2].Addr())
-	c.nodes[1].Kill() // so that the third one is needed
+	c.nodes[1].Kill() // so the third one is needed
 	livetest.Await(t, "refusal of the node that belongs to others", func() error {
-		l, err := tried(t, d, ask("x", "a", ttl))
+		l, err := tryAcquire(t, d, request("x", "a", ttl))
 		if err == nil {
-			free(t, l)
+			release(t, l)
 			return errors.New("it was granted")
 		}
 		if !strings.Contains(err.Error(), "belongs to [x:1]") {
@@ -139,7 +140,7 @@ func TestLateNodeIsChecked(t *testing.T) {
 	})
 }
 
-// The user's own clients are used, and left open.
+// New uses the caller's clients, and Close leaves them open.
 func TestNew(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
@@ -156,16 +157,16 @@ func TestNew(t *testing.T) {
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
-	l := take(t, d, ask("x", "a", time.Minute))
+	l := acquire(t, d, request("x", "a", time.Minute))
 	if err := renew(t, d, l); err != nil {
 		t.Errorf("Renew = %v", err)
 	}
-	refused(t, open(t, c.servers), ask("x", "b", ttl), "while a driver on the user's clients holds it")
-	free(t, l)
+	checkHeld(t, open(t, c.servers), request("x", "b", ttl), "while a driver on the user's clients holds it")
+	release(t, l)
 	if err := d.Close(); err != nil {
 		t.Errorf("Close = %v", err)
 	}
-	nothingLeft(t, c.nodes...)
+	awaitNoKeys(t, c.nodes...)
 	for _, n := range nodes {
 		if err := n.Client.Do(t.Context(), n.Client.B().Ping().Build()).Error(); err != nil {
 			t.Errorf("the user's client after Close: %v", err)
@@ -181,14 +182,14 @@ func TestInit(t *testing.T) {
 	}
 	c.init(t)
 	c.init(t)
-	c.stand(t, all(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
 	c.nodes[0].Kill()
 	if err := redlock.Init(t.Context(), c.servers); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("Init with a node down = %v, want that it is unreachable", err)
 	}
 	c.nodes[0].Restart()
-	says(t, "Init with a node that has forgotten", redlock.Init(t.Context(), c.servers), driver.ErrInvalid, "1 have forgotten")
-	c.stand(t, redlock.NodeBlank, redlock.NodeAdmitted, redlock.NodeAdmitted)
-	says(t, "Init with another MaxTTL", redlock.Init(t.Context(), c.servers, redlock.MaxTTL(time.Second)), driver.ErrInvalid, "belongs to")
-	says(t, "Recover without a floor", redlock.Recover(t.Context(), c.servers, 0), driver.ErrInvalid, "floor")
+	checkError(t, "Init with a node that has forgotten", redlock.Init(t.Context(), c.servers), driver.ErrInvalid, "1 have forgotten")
+	c.awaitStates(t, redlock.NodeBlank, redlock.NodeAdmitted, redlock.NodeAdmitted)
+	checkError(t, "Init with another MaxTTL", redlock.Init(t.Context(), c.servers, redlock.MaxTTL(time.Second)), driver.ErrInvalid, "belongs to")
+	checkError(t, "Recover without a floor", redlock.Recover(t.Context(), c.servers, 0), driver.ErrInvalid, "floor")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// A NodeStatus says how a node stands.
+// A NodeStatus is the condition of a node.
 type NodeStatus struct {
 	Address string
 
@@ -22,20 +22,21 @@ type NodeStatus struct {
 	// Err says why the node is unreachable or refused.
 	Err error
 
-	// Counters says which counters of an admitted node can't be right, and so what locks it grants nobody; nil if all may be. A bad client or a
-	// bad clock made them. "DEL snib.redlock" on the node mends that, if a majority of the others is well: it takes part again when
-	// MaxTTL is over, with their counters.
+	// Counters says which counters of an admitted node can't be right, or is nil. A bad client
+	// or a bad clock made them. The node grants no locks that use these counters. To repair it,
+	// run "DEL snib.redlock" on the node while a majority of the others is well: it takes part
+	// again after MaxTTL, with their counters.
 	Counters error
 }
 
-// A NodeState is how a node stands.
+// A NodeState says whether a node takes part.
 type NodeState uint8
 
 const (
 	NodeUnreachable NodeState = iota // it does not answer
 	NodeRefused                      // it can't be a node, or belongs to others
 	NodeBlank                        // it remembers nothing: it is new, or has lost its memory
-	NodeWaiting                      // it restarted, and is kept out until the leases that it may have forgotten are over
+	NodeWaiting                      // it restarted, and stays excluded for MaxTTL
 	NodeAdmitted                     // it takes part
 )
 
@@ -55,24 +56,26 @@ func (s NodeState) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// Examine asks each node how it stands, and changes nothing. The error is about the arguments; what is wrong with nodes stands in
-// their status, which are in the order of addresses.
+// Examine asks each node for its state, and changes nothing. The result is sorted by address
+// and also reports what is wrong with nodes. The error is about the arguments.
 func Examine(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) ([]NodeStatus, error) {
 	var all []NodeStatus
-	err := operate(servers, opts, func(d *Driver) error {
+	err := withIdleDriver(servers, opts, func(d *Driver) error {
 		all = d.examine(ctx)
 		return nil
 	})
 	return all, err
 }
 
-// Init makes N servers the nodes of a cluster, which takes part at once. All must answer. It is for new servers only: nobody may hold a
-// lock that one of them has forgotten. Servers that are not initialised are admitted as if they had restarted, when MaxTTL is over.
+// Init makes N servers the nodes of a cluster, which takes part at once. All must answer. Init
+// is for new servers only: nobody may hold a lock that one of them has forgotten. Without Init,
+// new servers are admitted as if they had restarted, after MaxTTL.
 //
-// Calling it again does nothing. If some of the servers belong to the cluster and others are blank, these have lost their memory, and Init
-// refuses with an error that matches [driver.ErrInvalid]: the clients admit them.
+// Calling Init again does nothing. If some of the servers belong to the cluster and others are
+// blank, the blank ones have lost their memory. Init then returns an error that matches
+// [driver.ErrInvalid], and the clients admit those nodes.
 func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) error {
-	return operate(servers, opts, func(d *Driver) error {
+	return withIdleDriver(servers, opts, func(d *Driver) error {
 		blank, known := 0, 0
 		for _, n := range d.examine(ctx) {
 			switch n.State {
@@ -92,7 +95,7 @@ func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) e
 			return nil
 		}
 		for i := range d.nodes {
-			answer, err := d.one(ctx, i, 'i')
+			answer, err := d.sendOne(ctx, i, 'i')
 			if err != nil {
 				return err
 			}
@@ -104,20 +107,23 @@ func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) e
 	})
 }
 
-// Recover admits the nodes that are kept out, also when a majority has lost its memory and the policy is to [Refuse]: their counters go on
-// from floor then, which must be at least the greatest token that any resource has seen. It returns when all nodes that
-// answer are admitted, for which MaxTTL and 2 % must go by, or with an error when ctx is done. Called again it waits anew.
+// Recover admits the nodes that are excluded, even if a majority has lost its memory and the
+// policy is to [Refuse]. In that case the counters start at floor, which must be at least the
+// greatest token that any resource has seen. Recover returns when all nodes that answer are
+// admitted, which takes at least MaxTTL and 2 %, or with an error when ctx is done. Calling it
+// again starts the wait anew.
 func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, opts ...Option) error {
-	if floor == 0 || floor >= 1<<52 { // tokens go on from it, and Lua has them exactly below 2^53
+	// Tokens increase from floor, and Lua represents integers exactly below 2^53.
+	if floor == 0 || floor >= 1<<52 {
 		return fmt.Errorf("%w floor: %d, want 1 to 2^52-1", driver.ErrInvalid, floor)
 	}
-	return operate(servers, opts, func(d *Driver) error {
+	return withIdleDriver(servers, opts, func(d *Driver) error {
 		admissions := make([]quorum.Admission, len(d.nodes))
 		for i := range admissions {
 			admissions[i] = d.params.Admission()
 		}
 		for {
-			pause, err := d.recover(ctx, admissions, floor)
+			pause, err := d.recoverStep(ctx, admissions, floor)
 			if pause == 0 {
 				return err
 			}
@@ -133,8 +139,9 @@ func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, 
 	})
 }
 
-// recover takes the next step for each node, and returns when to take the one after it; 0 if there is none.
-func (d *Driver) recover(ctx context.Context, admissions []quorum.Admission, floor uint64) (pause time.Duration, err error) {
+// recoverStep takes the next step for each node. It returns when to take the one after it, or 0
+// if there is none.
+func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission, floor uint64) (pause time.Duration, err error) {
 	admitted := 0
 	var errs []error
 	for i := range d.nodes {
@@ -154,30 +161,30 @@ func (d *Driver) recover(ctx context.Context, admissions []quorum.Admission, flo
 		}
 	}
 	if pause == 0 && admitted < d.params.Quorum() {
-		return interval, fmt.Errorf("%w: %w", errNoMajority, errors.Join(errs...))
+		return checkInterval, fmt.Errorf("%w: %w", errNoMajority, errors.Join(errs...))
 	}
 	return pause, nil
 }
 
-// operate runs something with a driver that does nothing by itself.
-func operate(servers []rueidis.ClientOption, opts []Option, run func(d *Driver) error) error {
-	d, err := dialing(servers, opts)
+// withIdleDriver calls run with a driver that does nothing in the background but send commands.
+func withIdleDriver(servers []rueidis.ClientOption, opts []Option, run func(d *Driver) error) error {
+	d, err := newDialingDriver(servers, opts)
 	if err != nil {
 		return err
 	}
 	for _, n := range d.nodes {
-		d.running.Go(n.run)
+		d.background.Go(n.run)
 	}
 	err = run(d)
 	_ = d.Close() // never fails
 	return err
 }
 
-// examine asks each node how it stands.
+// examine asks each node for its state.
 func (d *Driver) examine(ctx context.Context) []NodeStatus {
 	p := d.newPoll(nil)
 	for i := range d.nodes {
-		p.ask(i, 's', noLock())
+		p.send(i, 's', noLock())
 	}
 	p.close()
 	replies := p.wait(ctx, dialTimeout)
@@ -191,7 +198,7 @@ func (d *Driver) examine(ctx context.Context) []NodeStatus {
 			}
 			continue
 		}
-		s, err := d.readStanding(i, replies[i].text)
+		s, err := d.parseStanding(i, replies[i].text)
 		switch {
 		case err != nil:
 			all[i].State, all[i].Err = NodeRefused, err
@@ -207,9 +214,9 @@ func (d *Driver) examine(ctx context.Context) []NodeStatus {
 	return all
 }
 
-// checkCounters says which counters of a node can't be right.
+// checkCounters returns an error that says which counters of a node can't be right, or nil.
 func (d *Driver) checkCounters(ctx context.Context, i int) error {
-	text, err := d.one(ctx, i, 'c')
+	text, err := d.sendOne(ctx, i, 'c')
 	if err != nil {
 		return nil //nolint:nilerr // its state is known; that it fell silent since is told the next time
 	}
@@ -217,7 +224,7 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	most, ahead := max(driver.NextToken(0, time.Now()), c[floorStripe])+uint64(aheadOfClock.Microseconds()), 0
+	most, ahead := max(driver.NextToken(0, time.Now()), c[floorStripe])+uint64(maxAheadOfClock.Microseconds()), 0
 	greatest := 0
 	for stripe, n := range c[:stripes] {
 		if n > most {
@@ -233,5 +240,6 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes, greatest, c[greatest])
 }
 
-// aheadOfClock is by how much a counter may be ahead of the clock, as in the scripts.
-const aheadOfClock = 24 * time.Hour
+// maxAheadOfClock is how far a counter may be ahead of the clock. The scripts have the
+// same limit.
+const maxAheadOfClock = 24 * time.Hour

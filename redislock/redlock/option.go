@@ -7,7 +7,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An Option changes what a driver does. The zero set is right for most.
+// An Option configures a driver. The defaults suit most uses.
 type Option func(*config)
 
 type config struct {
@@ -34,24 +34,27 @@ func configure(opts []Option) (config, error) {
 	return conf, nil
 }
 
-// MaxTTL sets the longest TTL of any lease, which is for how long a node that restarted is kept out. It is part of what all clients
-// of the same nodes must agree on: a client with another one is refused. The default is a minute; 100 ms to 24 h in whole
-// milliseconds are allowed.
+// MaxTTL sets the longest TTL of any lease. A restarted node stays excluded for that time. All
+// clients of the same nodes must use the same MaxTTL; a client with another one is refused. The
+// default is one minute. Whole milliseconds from 100 ms to 24 h are allowed.
 func MaxTTL(d time.Duration) Option { return func(c *config) { c.maxTTL = d } }
 
-// NodeTimeout sets how long a node may take to answer before it counts as down. An attempt waits for no more than a
-// quarter of its lease's TTL for those that have not answered. The default is 250 ms, the least 1 ms.
+// NodeTimeout sets how long a node may take to answer before it counts as down. An
+// acquisition waits for missing answers no longer than a quarter of its TTL. The default is
+// 250 ms, the minimum 1 ms.
 func NodeTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
 
-// A LossPolicy says what becomes of nodes when so many have restarted that no majority knows the counters any more.
+// A LossPolicy says what happens to restarted nodes when no majority knows the
+// counters any more.
 type LossPolicy uint8
 
 const (
-	// ByTime admits them when they have waited for MaxTTL, as always, with counters that start at the present time. Tokens are in order
-	// then if the clocks of clients are right to within half the outage.
+	// ByTime admits them when they have waited for MaxTTL, as always, with counters that start
+	// at the present time. Tokens then stay in order if the clients' clocks are right to within
+	// half the outage.
 	ByTime LossPolicy = iota
 
-	// Refuse leaves them out until [Recover] is called. Nothing is granted meanwhile.
+	// Refuse keeps them excluded until [Recover] is called. Nothing is granted meanwhile.
 	Refuse
 )
 
@@ -65,6 +68,7 @@ func (p LossPolicy) String() string {
 	return fmt.Sprintf("policy %d", uint8(p))
 }
 
-// OnMajorityLoss sets what this client does when a majority of the nodes has forgotten. The default is [ByTime]. Any client admits
-// nodes, so all should have the same policy.
+// OnMajorityLoss sets what this client does when a majority of the nodes has lost its
+// memory. The default is [ByTime]. Any client may admit nodes, so all clients should have
+// the same policy.
 func OnMajorityLoss(p LossPolicy) Option { return func(c *config) { c.loss = p } }

@@ -9,96 +9,102 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An order is one request to one node. What it asks for stands in the scripts under its code.
-type order struct {
+// A command is one request to one node. The codes and arguments are described at the scripts.
+type command struct {
 	code byte
 	lock *lock
 	args [6]string
-	n    int // of args
 
-	node int            // that it is for
-	to   receiver       // of the answer; nil: nobody is interested
-	end  driver.Instant // from then on it is not worth sending; zero: never
+	// numArgs is the number of args in use.
+	numArgs int
 
-	// Guarded by node.mu:
-	state state
-	doubt bool // it may have been carried out before
+	// node is the index of the node that the command is for.
+	node int
+
+	receiver receiver       // of the answer; nil if nobody waits for it
+	sendBy   driver.Instant // when it is no longer worth sending; zero: never
+
+	// The following fields are guarded by node.mu.
+	state         state
+	maybeExecuted bool // an earlier send may have been carried out
 }
 
-// A receiver takes the answer to an order, from the node's own goroutine, which waits for it. An error means that the node did not
-// answer, or that it is not known to have done what it was asked.
+// A receiver takes the answer to a command. The node's goroutine calls it and waits for
+// it. An error means that the node did not answer, or that it is unknown whether it
+// carried out the command.
 type receiver interface {
-	answered(o *order, answer string, err error)
+	onAnswer(cmd *command, answer string, err error)
 }
 
-// A state is how far an order has come.
+// A state says how far a command has come.
 type state uint8
 
 const (
-	unsent    state = iota // nowhere, or in the queue
-	sent                   // it may have reached the node
-	withdrawn              // it will not
+	unsent   state = iota // not sent; perhaps queued
+	sent                  // may have reached the node
+	canceled              // will not be sent
 )
 
-// A lock is what requests name it by.
+// A lock has the keys and the counter by which commands refer to a lock.
 type lock struct {
-	key     string
-	waitKey string
-	stripe  int
-	field   string
+	key          string
+	waitersKey   string
+	stripe       int
+	counterField string
 }
 
 func lockOf(name string) lock {
 	stripe, field := stripeOf(name)
-	return lock{key: keyOf(name), waitKey: waitKeyOf(name), stripe: stripe, field: field}
+	return lock{key: keyOf(name), waitersKey: waitersKeyOf(name), stripe: stripe, counterField: field}
 }
 
-// noLock stands in orders that are about no lock.
+// noLock is used by commands that refer to no lock.
 var noLock = sync.OnceValue(func() *lock {
 	l := lockOf(" ")
 	return &l
 })
 
-// set writes what is asked for.
-func (o *order) set(code byte, l *lock, args ...string) {
-	o.code, o.lock, o.state = code, l, unsent
-	o.n = copy(o.args[:], args)
+// set writes the code, the lock and the arguments of the command.
+func (cmd *command) set(code byte, l *lock, args ...string) {
+	cmd.code, cmd.lock, cmd.state = code, l, unsent
+	cmd.numArgs = copy(cmd.args[:], args)
 }
 
-// script returns the one that knows the order.
-func (o *order) script() *script {
-	if strings.IndexByte("aAgrefbxd", o.code) >= 0 {
+// script returns the script that implements the command.
+func (cmd *command) script() *script {
+	if strings.IndexByte("aAgrefbxd", cmd.code) >= 0 {
 		return holdScript
 	}
-	return restScript
+	return adminScript
 }
 
-// A call is a batch of orders for one script in the form that it takes.
-type call struct {
+// A scriptCall is a batch of commands for one script, encoded as its keys and arguments.
+type scriptCall struct {
 	script     *script
 	keys, args []string
 }
 
-// maxBatch bounds a call: a node does nothing else meanwhile.
+// maxBatch limits the commands of a call, during which a node does nothing else.
 const maxBatch = 128
 
-func (c *call) write(cluster, self string, batch []*order) {
+func (c *scriptCall) write(cluster, self string, batch []*command) {
 	c.script = batch[0].script()
 	c.keys = append(c.keys[:0], metaKey)
-	for _, o := range batch {
-		c.keys = append(c.keys, o.lock.key)
+	for _, cmd := range batch {
+		c.keys = append(c.keys, cmd.lock.key)
 	}
 	c.args = append(c.args[:0], cluster, self, strconv.Itoa(len(batch)))
-	for _, o := range batch {
-		c.args = append(c.args, o.lock.field)
+	for _, cmd := range batch {
+		c.args = append(c.args, cmd.lock.counterField)
 	}
-	for _, o := range batch {
-		c.args = append(append(c.args, codes[o.code:o.code+1]), o.args[:o.n]...)
+	for _, cmd := range batch {
+		c.args = append(append(c.args, codeStrings[cmd.code:cmd.code+1]), cmd.args[:cmd.numArgs]...)
 	}
 }
 
-// codes has each code at its place, so that none has to be made a string.
-var codes = func() string {
+// codeStrings has each code at its own index, so that slicing it yields the code as a string
+// without an allocation.
+var codeStrings = func() string {
 	var b strings.Builder
 	for c := range byte(128) {
 		b.WriteByte(c)
@@ -106,7 +112,7 @@ var codes = func() string {
 	return b.String()
 }()
 
-// millis rounds up: a node must not end a lease before its holder does.
-func millis(d time.Duration) string {
+// formatMillis rounds up: a node must not end a lease before its holder does.
+func formatMillis(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }

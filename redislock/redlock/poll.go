@@ -9,112 +9,115 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// A poll is one request to several nodes, and their answers.
+// A poll is one request to several nodes, with their answers.
 type poll struct {
-	d      *Driver
-	orders []order // by node
-	judge  func(node int, r reply) (enough bool)
-	done   chan struct{} // closed when enough is known, or all have answered
+	d        *Driver
+	commands []command // by node
+	onReply  func(node int, r reply) (enough bool)
+	done     chan struct{} // closed when enough is known, or all have answered
 
-	mu      sync.Mutex
-	replies []reply // by node
-	open    int     // answers to come
-	over    bool
+	mu       sync.Mutex
+	replies  []reply // by node
+	pending  int     // answers to come
+	finished bool
 }
 
-// A reply is what became of an order.
+// A reply is the outcome of a command.
 type reply struct {
-	asked bool // the node was given the order
-	came  bool // and has answered it, or will not
-	text  string
-	err   error
-	doubt bool // the order may have been carried out before
+	sent          bool // the command was given to the node
+	answered      bool // the node has answered, or will not
+	text          string
+	err           error
+	maybeExecuted bool // an earlier send may have been carried out
 }
 
-// newPoll prepares a poll. The judge, if there is one, is called for each answer, one at a time; it says whether the others matter.
-func (d *Driver) newPoll(judge func(node int, r reply) (enough bool)) *poll {
+// newPoll prepares a poll. It calls onReply, unless that is nil, for each answer, one at a
+// time. If onReply returns true, the other answers do not matter.
+func (d *Driver) newPoll(onReply func(node int, r reply) (enough bool)) *poll {
 	return &poll{
-		d: d, judge: judge, done: make(chan struct{}), open: 1, // until closed
-		orders: make([]order, len(d.nodes)), replies: make([]reply, len(d.nodes)),
+		d: d, onReply: onReply, done: make(chan struct{}), pending: 1, // 1 until closed
+		commands: make([]command, len(d.nodes)), replies: make([]reply, len(d.nodes)),
 	}
 }
 
-// ask gives a node an order. If the node is down, that is its answer.
-func (p *poll) ask(node int, code byte, l *lock, args ...string) {
-	o := p.expect(node, code, l, args...)
-	if n := p.d.nodes[node]; !n.send(o) {
-		p.answered(o, "", errDown)
+// send gives a command to a node. If the node is down, the answer is errDown.
+func (p *poll) send(node int, code byte, l *lock, args ...string) {
+	cmd := p.add(node, code, l, args...)
+	if n := p.d.nodes[node]; !n.send(cmd) {
+		p.onAnswer(cmd, "", errDown)
 	}
 }
 
-// insist gives a node an order that it is to have also if it is down now, unless that lasts.
-func (p *poll) insist(node int, code byte, l *lock, args ...string) {
-	p.d.nodes[node].keep(p.expect(node, code, l, args...))
+// sendEvenIfDown gives a command to a node, also if it is down now. The command is dropped if
+// too many others are queued, or if it can't be sent before its sendBy.
+func (p *poll) sendEvenIfDown(node int, code byte, l *lock, args ...string) {
+	p.d.nodes[node].sendEvenIfDown(p.add(node, code, l, args...))
 }
 
-// tidy is insist without waiting for a node that is down.
-func (p *poll) tidy(node int, code byte, l *lock, args ...string) {
+// sendCleanup is sendEvenIfDown, except that the poll does not wait for a node that is down.
+func (p *poll) sendCleanup(node int, code byte, l *lock, args ...string) {
 	n := p.d.nodes[node]
-	if n.why() == nil {
-		p.insist(node, code, l, args...)
+	if n.downReason() == nil {
+		p.sendEvenIfDown(node, code, l, args...)
 		return
 	}
-	o := &p.orders[node]
-	o.set(code, l, args...)
-	n.keep(o)
+	cmd := &p.commands[node]
+	cmd.set(code, l, args...)
+	n.sendEvenIfDown(cmd)
 }
 
-// tidyUp gives nodes an order that tidies up after us, until end, and returns without waiting for it.
-func (d *Driver) tidyUp(nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string) *poll {
+// cleanUp sends a command that cleans up after the driver, and returns without waiting. A
+// command that can't be sent before end may be dropped.
+func (d *Driver) cleanUp(nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string) *poll {
 	p := d.newPoll(nil)
 	for i := range nodes.All() {
-		p.orders[i].end = end
-		p.tidy(i, code, l, args...)
+		p.commands[i].sendBy = end
+		p.sendCleanup(i, code, l, args...)
 	}
 	p.close()
 	return p
 }
 
-func (p *poll) expect(node int, code byte, l *lock, args ...string) *order {
-	o := &p.orders[node]
-	o.node, o.to = node, p
-	o.set(code, l, args...)
+func (p *poll) add(node int, code byte, l *lock, args ...string) *command {
+	cmd := &p.commands[node]
+	cmd.node, cmd.receiver = node, p
+	cmd.set(code, l, args...)
 	p.mu.Lock()
-	p.open++
-	p.replies[node] = reply{asked: true}
+	p.pending++
+	p.replies[node] = reply{sent: true}
 	p.mu.Unlock()
-	return o
+	return cmd
 }
 
-// close says that all have been asked.
+// close says that no more nodes will be asked.
 func (p *poll) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open--
+	p.pending--
 	p.settle(false)
 }
 
-// answered implements [receiver].
-func (p *poll) answered(o *order, text string, err error) {
+// onAnswer implements [receiver].
+func (p *poll) onAnswer(cmd *command, text string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open--
-	r := &p.replies[o.node]
-	r.came, r.text, r.err, r.doubt = true, text, err, o.doubt
-	p.settle(p.judge != nil && p.judge(o.node, *r))
+	p.pending--
+	r := &p.replies[cmd.node]
+	r.answered, r.text, r.err, r.maybeExecuted = true, text, err, cmd.maybeExecuted
+	p.settle(p.onReply != nil && p.onReply(cmd.node, *r))
 }
 
-// settle is called with p.mu held.
+// settle closes p.done if the answers are enough or complete. It is called with p.mu held.
 func (p *poll) settle(enough bool) {
-	if (enough || p.open == 0) && !p.over {
-		p.over = true
+	if (enough || p.pending == 0) && !p.finished {
+		p.finished = true
 		close(p.done)
 	}
 }
 
-// wait returns what has come when there is enough, or at the end of ctx, or when the patience is over.
-func (p *poll) wait(ctx context.Context, patience time.Duration) []reply {
-	timer := time.NewTimer(patience)
+// wait returns the replies so far when they are enough, when ctx is done, or after the timeout.
+func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -126,49 +129,51 @@ func (p *poll) wait(ctx context.Context, patience time.Duration) []reply {
 	return append([]reply(nil), p.replies...)
 }
 
-// isOpen reports whether answers are to come that matter.
-func (p *poll) isOpen() bool {
+// isPending reports whether answers that matter are still to come.
+func (p *poll) isPending() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.over
+	return !p.finished
 }
 
-// askAll asks all nodes the same, and returns their answers. It waits for a majority for longer than for the others.
-func (d *Driver) askAll(ctx context.Context, code byte, l *lock, args ...string) []reply {
+// pollAll sends the same request to all nodes and returns their replies. It waits for a
+// majority for up to shortRetryTimeout, and for the others for NodeTimeout.
+func (d *Driver) pollAll(ctx context.Context, code byte, l *lock, args ...string) []reply {
 	p := d.newPoll(nil)
 	for i := range d.nodes {
-		p.ask(i, code, l, args...)
+		p.send(i, code, l, args...)
 	}
 	p.close()
-	if replies := p.wait(ctx, d.conf.timeout); d.majority(replies) == nil {
+	if replies := p.wait(ctx, d.conf.timeout); d.requireMajority(replies) == nil {
 		return replies
 	}
-	return p.wait(ctx, brief)
+	return p.wait(ctx, shortRetryTimeout)
 }
 
-// drain waits until the nodes have carried out what they were given. It gives one that hangs a moment, too, in case that it goes on just now, but
-// none whose connection broke.
+// drain waits until the nodes have carried out the commands that are queued. It waits
+// for a hung node too, in case the node continues just now, but not for one whose
+// connection is broken.
 func (d *Driver) drain(deadline time.Time) {
 	p := d.newPoll(nil)
 	for i, n := range d.nodes {
 		n.mu.Lock()
-		broken := n.broken != nil
+		broken := n.downErr != nil
 		n.mu.Unlock()
 		if !broken {
-			p.insist(i, 's', noLock())
+			p.sendEvenIfDown(i, 's', noLock())
 		}
 	}
 	p.close()
 	p.wait(context.Background(), min(time.Until(deadline), d.conf.timeout))
 }
 
-// errorsOf returns why nodes did not answer, by node.
+// errorsOf returns, by node, why the nodes did not answer.
 func errorsOf(replies []reply) []error {
 	errs := make([]error, len(replies))
 	for i, r := range replies {
 		switch {
-		case !r.asked:
-		case !r.came:
+		case !r.sent:
+		case !r.answered:
 			errs[i] = errOverdue
 		default:
 			errs[i] = r.err
@@ -177,16 +182,16 @@ func errorsOf(replies []reply) []error {
 	return errs
 }
 
-// majority returns an error unless a majority has answered.
-func (d *Driver) majority(replies []reply) error {
+// requireMajority returns an error unless a majority has answered.
+func (d *Driver) requireMajority(replies []reply) error {
 	answered := 0
 	for _, r := range replies {
-		if r.came && r.err == nil {
+		if r.answered && r.err == nil {
 			answered++
 		}
 	}
 	if answered < d.params.Quorum() {
-		return d.silent(reasonsOf(replies))
+		return d.noMajority(reasonsOf(replies))
 	}
 	return nil
 }

@@ -5,8 +5,9 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// Promises is the Info of a driver without options on so many servers. It asks none of them.
+// Promises returns the Info of a driver with default options on the given number of servers. It
+// contacts none of them.
 func Promises(servers int) driver.Info {
-	conf, _ := configure(nil) // the defaults are in range
-	return describe(quorum.Params{Nodes: servers, MaxTTL: conf.maxTTL})
+	conf, _ := configure(nil) // the defaults are valid
+	return infoFor(quorum.Params{Nodes: servers, MaxTTL: conf.maxTTL})
 }

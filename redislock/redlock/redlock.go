@@ -26,89 +26,98 @@ var (
 )
 
 const (
-	// minTTL is the shortest TTL: a few round trips, and room for a clock that is read late.
+	// minTTL is the shortest TTL. It leaves room for a few round trips and for a clock
+	// that is read late.
 	minTTL = 100 * time.Millisecond
 
-	// longestTTL bounds MaxTTL: for so long a node is kept out that restarted.
+	// longestTTL is the upper limit of MaxTTL, which is how long a restarted node
+	// stays excluded.
 	longestTTL = 24 * time.Hour
 
-	// dialTimeout bounds what it takes to connect to a node.
+	// dialTimeout is how long connecting to a node may take.
 	dialTimeout = 5 * time.Second
 
-	// forever is longer than a server hangs. A connection on which a lock was asked for is kept until it breaks, because what frees
-	// the lock must follow on it.
+	// forever is longer than any server hangs. A connection that carried a request for a lock
+	// is kept until it breaks, because the command that frees the lock must follow on it.
 	forever = 24 * time.Hour
 )
 
-// A Node is one of N independent Redis servers, and a client that speaks to it.
+// A Node is one of N independent Redis servers, with a client for it.
 type Node struct {
-	// Address names the node, and must be the same for all clients: the list of addresses is what they must agree on.
+	// Address names the node. It must be the same for all clients, because they must agree on
+	// the list of addresses.
 	Address string
 
-	// Client speaks to that server only.
+	// Client connects to this server only.
 	Client rueidis.Client
 }
 
-// A Driver takes leases by a majority of N independent Redis servers.
+// A Driver keeps leases on a majority of N independent Redis servers.
 type Driver struct {
-	params  quorum.Params
-	conf    config
-	cluster string // as nodes store it
-	info    driver.Info
-	nodes   []*node
-	agent   agent
-	ears    listener
+	params   quorum.Params
+	conf     config
+	cluster  string // as the nodes store it
+	info     driver.Info
+	nodes    []*node
+	agent    agent
+	listener listener
 
-	nonces   string // begins all nonces of this driver
-	attempts atomic.Uint64
-	last     [stripes]atomic.Uint64 // the last token that was seen, by stripe
+	nonceID    string // the prefix of all nonces of this driver
+	rounds     atomic.Uint64
+	lastTokens [stripes]atomic.Uint64 // the last token seen, by stripe
 
-	mu   sync.Mutex
-	runs [quorum.MaxNodes]string // the run_id of each node, to tell one server that is listed twice
+	mu sync.Mutex
 
-	life    context.Context //nolint:containedctx // ends when Close begins
-	end     context.CancelFunc
-	wires   context.Context //nolint:containedctx // ends when nothing is sent any more
-	cut     context.CancelFunc
-	closing sync.Once
-	working sync.WaitGroup // acquisitions, which take back what they asked for
-	running sync.WaitGroup // goroutines of nodes, agent and listener
+	// runIDs has the run_id of each node, to detect a server that is listed twice.
+	runIDs [quorum.MaxNodes]string
+
+	ctx         context.Context //nolint:containedctx // ends when Close begins
+	cancel      context.CancelFunc
+	sendCtx     context.Context //nolint:containedctx // ends when nothing is sent any more
+	stopSending context.CancelFunc
+	closeOnce   sync.Once
+	acquiring   sync.WaitGroup // acquisitions, including their cleanup
+	background  sync.WaitGroup // the goroutines of nodes, agent and listener
 }
 
-// Open connects to N independent Redis servers, an odd number of 3 to 15, and returns a driver on them, which Close disconnects. Each
-// is described by its own options, with one address, by which all clients must know it. A client has one connection to each, and one
-// more while it waits; what o says of pools, retries and timeouts of commands does not apply.
+// Open connects to N independent Redis servers, an odd number from 3 to 15, and returns a
+// driver for them. Close disconnects it. Each server has its own options, with one address,
+// by which all clients must know it. The driver opens one connection to each server, and
+// one more while somebody waits. Its settings for connection pools, retries and command
+// timeouts do not apply.
 //
-// A majority must answer within 5 s. Open fails with an error that matches [driver.ErrInvalid] if what answers is no master of its
-// own, older than Redis 6.2, listed twice, or known to other clients as part of another list or with another MaxTTL. Nodes
-// that don't answer are checked when they do.
+// A majority must answer within 5 s. The error of Open matches [driver.ErrInvalid] if a server
+// is not an independent master, is older than Redis 6.2, is listed twice, or belongs to
+// another list of nodes or to a cluster with another MaxTTL. A node that does not answer is
+// checked once it does.
 func Open(servers []rueidis.ClientOption, opts ...Option) (*Driver, error) {
-	d, err := dialing(servers, opts)
+	d, err := newDialingDriver(servers, opts)
 	if err != nil {
 		return nil, err
 	}
-	return started(d)
+	return start(d)
 }
 
-// dialing prepares a driver that makes its clients itself.
-func dialing(servers []rueidis.ClientOption, opts []Option) (*Driver, error) {
+// newDialingDriver builds a driver that creates its own clients.
+func newDialingDriver(servers []rueidis.ClientOption, opts []Option) (*Driver, error) {
 	nodes := make([]*node, len(servers))
 	for i, o := range servers {
 		if len(o.InitAddress) != 1 {
 			return nil, fmt.Errorf("%w options of node %d: they have %d addresses, want one", driver.ErrInvalid, i+1, len(o.InitAddress))
 		}
-		n := &node{address: o.InitAddress[0], calls: context.Background()}
-		o = forLocks(o)
+		n := &node{address: o.InitAddress[0], callCtx: context.Background()}
+		o = nodeOptions(o)
 		o.DialCtxFn = n.dialFor(o)
 		n.dial = func(context.Context) (rueidis.Client, error) { return rueidis.NewClient(o) }
 		nodes[i] = n
 	}
-	return prepare(nodes, opts)
+	return newDriver(nodes, opts)
 }
 
-// forLocks sets a client up for a node: one connection, no second tries, and none of the client's own timeouts, because a connection that
-// was given up would leave behind it locks that nobody frees.
-func forLocks(o rueidis.ClientOption) rueidis.ClientOption {
+// nodeOptions adapts a client's options for a node: one connection, no retries, and none
+// of the client's own timeouts. A connection that the client gave up could leave locks
+// that nobody frees.
+func nodeOptions(o rueidis.ClientOption) rueidis.ClientOption {
 	o.DisableCache, o.DisableRetry, o.ForceSingleClient = true, true, true
 	o.PipelineMultiplex = -1
 	o.ConnWriteTimeout = forever
@@ -122,8 +131,9 @@ func forLocks(o rueidis.ClientOption) rueidis.ClientOption {
 	return o
 }
 
-// New returns a driver on the user's own clients, which Close leaves open. Otherwise it is as [Open]. A client that gives up on a server
-// that hangs (ConnWriteTimeout) may leave locks behind there, until their TTL.
+// New returns a driver that uses the caller's clients, which Close leaves open. Otherwise it
+// behaves as [Open]. A client that gives up on a hung server (ConnWriteTimeout) may leave locks
+// there until their TTL ends.
 func New(members []Node, opts ...Option) (*Driver, error) {
 	nodes := make([]*node, len(members))
 	for i, m := range members {
@@ -132,72 +142,73 @@ func New(members []Node, opts ...Option) (*Driver, error) {
 		}
 		nodes[i] = &node{
 			address: m.Address,
-			dial:    func(context.Context) (rueidis.Client, error) { return lent{m.Client}, nil },
+			dial:    func(context.Context) (rueidis.Client, error) { return borrowedClient{m.Client}, nil },
 		}
 	}
-	d, err := prepare(nodes, opts)
+	d, err := newDriver(nodes, opts)
 	if err != nil {
 		return nil, err
 	}
-	return started(d)
+	return start(d)
 }
 
-// lent is a client that is not ours to close.
-type lent struct{ rueidis.Client }
+// A borrowedClient is a client that the driver must not close.
+type borrowedClient struct{ rueidis.Client }
 
-func (lent) Close() {}
+func (borrowedClient) Close() {}
 
-// started begins to work.
-func started(d *Driver) (*Driver, error) {
+// start starts the driver's goroutines and waits until a majority of the nodes answers.
+func start(d *Driver) (*Driver, error) {
 	for _, n := range d.nodes {
-		d.running.Go(n.run)
+		d.background.Go(n.run)
 	}
-	d.running.Go(d.agent.run)
-	if err := d.survey(); err != nil {
+	d.background.Go(d.agent.run)
+	if err := d.awaitMajority(); err != nil {
 		_ = d.Close() // never fails
 		return nil, err
 	}
 	return d, nil
 }
 
-// prepare makes a driver, but for what runs.
-func prepare(nodes []*node, opts []Option) (*Driver, error) {
+// newDriver builds a driver without starting its goroutines.
+func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 	conf, err := configure(opts)
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{params: quorum.Params{Nodes: len(nodes), MaxTTL: conf.maxTTL}, conf: conf, nodes: nodes, nonces: rand.Text()[:16] + "."}
+	d := &Driver{params: quorum.Params{Nodes: len(nodes), MaxTTL: conf.maxTTL}, conf: conf, nodes: nodes, nonceID: rand.Text()[:16] + "."}
 	if err := d.params.Check(); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.address, b.address) })
-	if d.cluster, err = describeCluster(nodes, conf.maxTTL); err != nil {
+	if d.cluster, err = encodeCluster(nodes, conf.maxTTL); err != nil {
 		return nil, err
 	}
-	d.info = describe(d.params)
-	d.life, d.end = context.WithCancel(context.Background())
-	d.wires, d.cut = context.WithCancel(context.Background())
+	d.info = infoFor(d.params)
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.sendCtx, d.stopSending = context.WithCancel(context.Background())
 	d.agent.init(d)
-	d.ears.init(d)
+	d.listener.init(d)
 	for i, n := range nodes {
 		n.index, n.cluster, n.timeout = i, d.cluster, conf.timeout
-		n.greet, n.notice, n.life, n.wake = d.greet, d.agent.notice, d.wires, make(chan struct{}, 1)
-		n.wires = make(map[*wire]bool)
-		if n.calls == nil {
-			n.calls = d.wires //nolint:fatcontext // it does not grow; a user's client may hang for as long as it likes
+		n.handshake, n.wakeAgent, n.ctx, n.wakeup = d.handshake, d.agent.wakeLoop, d.sendCtx, make(chan struct{}, 1)
+		n.conns = make(map[*trackedConn]bool)
+		if n.callCtx == nil {
+			n.callCtx = d.sendCtx //nolint:fatcontext // it does not grow; a user's client may hang for as long as it likes
 		}
 	}
 	return d, nil
 }
 
-// A cluster is what all clients must agree on, as nodes store it.
+// A cluster is what all clients must agree on, in the form that the nodes store.
 type cluster struct {
 	MaxTTL int64    `json:"maxTTL"` // milliseconds
-	Nodes  []string `json:"nodes"`  // in order
+	Nodes  []string `json:"nodes"`  // sorted
 }
 
-// describeCluster checks the addresses, which are in order.
-func describeCluster(nodes []*node, maxTTL time.Duration) (string, error) {
+// encodeCluster checks the addresses of the nodes, which are sorted, and returns the
+// cluster as JSON.
+func encodeCluster(nodes []*node, maxTTL time.Duration) (string, error) {
 	c := cluster{MaxTTL: maxTTL.Milliseconds()}
 	for i, n := range nodes {
 		if _, port, err := net.SplitHostPort(n.address); err != nil || port == "" {
@@ -212,8 +223,8 @@ func describeCluster(nodes []*node, maxTTL time.Duration) (string, error) {
 	return string(text), err
 }
 
-// describe makes the Info.
-func describe(p quorum.Params) driver.Info {
+// infoFor returns what a driver with these parameters promises.
+func infoFor(p quorum.Params) driver.Info {
 	return driver.Info{
 		Backend: "redlock", Tenure: driver.TenureLease, Fencing: driver.FencingDurable, Fairness: driver.FairNever,
 		MinTTL: minTTL, MaxTTL: p.MaxTTL, TellsLoss: true,
@@ -239,27 +250,30 @@ func describe(p quorum.Params) driver.Info {
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info { return d.info }
 
-// Close implements [driver.Driver]. Acquisitions under way end; Close waits up to a second until what was asked of the nodes, and above all
-// what frees locks, is done; for nodes that are down no longer than NodeTimeout.
+// Close implements [driver.Driver]. It cancels the acquisitions under way and waits up to a
+// second for them to clean up. Within that second it gives the nodes up to NodeTimeout to carry
+// out the commands that are queued, above all those that free locks; it does not wait for a
+// node whose connection is broken. Then it stops the driver's goroutines, and waits up to
+// another second for them.
 func (d *Driver) Close() error {
-	d.closing.Do(func() {
-		d.mu.Lock() // so that nobody enters meanwhile
-		d.end()
+	d.closeOnce.Do(func() {
+		d.mu.Lock() // so that no acquisition enters meanwhile
+		d.cancel()
 		d.mu.Unlock()
 		deadline := time.Now().Add(time.Second)
-		waitFor(&d.working, deadline)
+		waitFor(&d.acquiring, deadline)
 		d.drain(deadline)
-		d.cut()
+		d.stopSending()
 		for _, n := range d.nodes {
-			n.hangUp(driver.ErrClosed)
+			n.disconnect(driver.ErrClosed)
 		}
-		d.ears.close()
-		waitFor(&d.running, time.Now().Add(time.Second))
+		d.listener.close()
+		waitFor(&d.background, time.Now().Add(time.Second))
 	})
 	return nil
 }
 
-// waitFor waits for a group, until the deadline.
+// waitFor waits for a group until the deadline.
 func waitFor(group *sync.WaitGroup, deadline time.Time) {
 	idle := make(chan struct{})
 	go func() {
@@ -274,31 +288,32 @@ func waitFor(group *sync.WaitGroup, deadline time.Time) {
 	}
 }
 
-// enter counts an acquisition, unless the driver is closed.
+// enter registers an acquisition. It returns false if the driver is closed.
 func (d *Driver) enter() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.life.Err() != nil {
+	if d.ctx.Err() != nil {
 		return false
 	}
-	d.working.Add(1)
+	d.acquiring.Add(1)
 	return true
 }
 
-// nonce returns what no attempt of any process has had, and a space.
-func (d *Driver) nonce() string { return d.nonces + strconv.FormatUint(d.attempts.Add(1), 36) + " " }
+// newNonce returns a nonce, with a space at its end, that no round of any process has used.
+func (d *Driver) newNonce() string { return d.nonceID + strconv.FormatUint(d.rounds.Add(1), 36) + " " }
 
-// hint returns what a token should be at least: the present time in microseconds, and more than the last one that was seen.
-func (d *Driver) hint(l *lock) uint64 {
-	return driver.NextToken(d.last[l.stripe].Load(), time.Now())
+// tokenHint returns the lower limit for a new token: the present time in microseconds, or more
+// if a greater token has been seen.
+func (d *Driver) tokenHint(l *lock) uint64 {
+	return driver.NextToken(d.lastTokens[l.stripe].Load(), time.Now())
 }
 
-// seen remembers the greatest token of a lease.
-func (d *Driver) seen(l *lock, token uint64) {
-	last := &d.last[l.stripe]
+// noteToken remembers the greatest token of a lease.
+func (d *Driver) noteToken(l *lock, token uint64) {
+	last := &d.lastTokens[l.stripe]
 	for was := last.Load(); was < token && !last.CompareAndSwap(was, token); was = last.Load() {
 	}
 }
 
-// errNoMajority is the root of all errors that say that too few nodes take part.
+// errNoMajority matches all errors that say that too few nodes take part.
 var errNoMajority = errors.New("there is no majority")

@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 )
 
-// A script is Lua that runs in Redis. One call serves a batch of requests, each in one atomic step, in their order.
+// A script is Lua that runs in Redis. One call serves a batch of requests in order, each in
+// one atomic step.
 //
-// The scripts are what a node does. docs/backends/redlock.md describes the keys and the requests; package internal/quorum says why the
-// steps are as they are. They use nothing beyond Redis 6.2.
+// The scripts implement a node. docs/backends/redlock.md describes the keys and the requests;
+// package internal/quorum says why the steps are as they are. The scripts need nothing newer
+// than Redis 6.2.
 type script struct {
 	text string
 	sha1 string // in hexadecimal, for EVALSHA
@@ -19,13 +21,15 @@ func newScript(text string) *script {
 	return &script{text: text, sha1: hex.EncodeToString(sum[:])}
 }
 
-// Requests about holding locks, of which there are many, and all others.
+// holdScript serves the frequent requests, which are about holding locks. adminScript
+// serves all others.
 var (
-	holdScript = newScript(preamble + holdBody)
-	restScript = newScript(preamble + restBody)
+	holdScript  = newScript(preamble + holdBody)
+	adminScript = newScript(preamble + adminBody)
 )
 
-// preamble finds out what the node knows of itself. Closed is why it serves nobody, or nil.
+// preamble reads the node's own state. Its variable closed says why the node serves
+// nobody, or is nil.
 const preamble = `
 -- KEYS: snib.redlock; for n requests: their locks. Those who wait for a lock stand in a key of its name behind snib.rw:.
 -- The counter c4096 is no lock's: it is the floor that an operator gave.
@@ -46,31 +50,34 @@ elseif not admitted then
 end
 `
 
-// holdBody serves, by their codes:
+// holdBody serves these requests, by code:
 //
-//	a NONCE TTL HINT JSON                ask for the lock
-//	A NONCE TTL HINT JSON TOKENS OWNER   ask for the lock with so many tokens; OWNER is empty unless the attempt waits
-//	g NONCE TTL                          ask again: take nothing that the nonce does not have
-//	r NONCE TO                           raise the counter of an attempt to the number that all shall have
-//	e NONCE TTL TOKEN JSON               extend a lease, or take the lock for it again if nobody has had it since
-//	f NONCE KEEP                         free the lock, or keep it for nobody for so many ms
+//	a NONCE TTL HINT JSON                take the lock if it is free
+//	A NONCE TTL HINT JSON TOKENS OWNER   take the lock, with so many tokens; OWNER is empty
+//	                                     unless the attempt waits
+//	g NONCE TTL                          repeat a round: take nothing that the nonce does not have
+//	r NONCE TO                           raise the counter of a round to its target
+//	e NONCE TTL TOKEN JSON               extend a lease, or take the lock for it again if nobody
+//	                                     else has had it since
+//	f NONCE KEEP                         free the lock, or keep it closed for so many ms
 //	b NONCE KEEP                         the same by force: publish that to the holder
-//	x VALUE -                            free the lock of a stranger
-//	d OWNER                              depart from those who wait
+//	x VALUE -                            free a foreign key
+//	d OWNER                              remove a waiter
 //
-// and answers
+// It gives these answers:
 //
 //	g COUNTER      granted
-//	h LEFT VALUE   held; LEFT is -1 if the key has no end
+//	h LEFT VALUE   held; LEFT is -1 if the key has no expiry
 //	o              done
-//	n              the key is not that of the nonce, or has been another's since
-//	u              the node is not admitted; with the word blank, because it knows nothing of itself
-//	m SELF CLUSTER it belongs to others
-//	k TYPE         the key is no string
+//	n              the key does not have the nonce, or has been another's since
+//	u              the node is not admitted; with the word blank if it has no state of its own
+//	m SELF CLUSTER the node belongs to another cluster
+//	k TYPE         the key is not a string
 //	x TEXT         an error of Redis
 //
-// A nonce ends with a space. The steps are computed first; then all counters are raised in one command; and then the keys are
-// written. So whatever fails in between, no key has passed to another attempt without a greater counter.
+// A nonce ends with a space. The script first computes all steps, then raises all counters in
+// one command, and then writes the keys. So whatever fails in between, no key passes to another
+// round without a greater counter.
 const holdBody = `
 local absence = 15000 -- ms after which a waiter that does not stir is forgotten; it asks every third of that
 local held, counter, raised = {}, {}, {} -- values by key, counters by field, and which of these have changed
@@ -271,16 +278,19 @@ end
 return answers
 `
 
-// restBody serves requests for people, and for the admission of nodes; each is alone in its call:
+// adminBody serves requests for people and for the admission of nodes. Each is alone
+// in its call:
 //
-//	l          look at a lock
-//	s          what the node knows of itself
-//	m TEXT     mark the node for this run, unless it is, and then as s
-//	c          all counters that are not zero, after 1 if the node is admitted and 0 if not
-//	j RUN MARK FLOOR COUNTERS OPERATOR   admit the node, if it is still the one that was waited for; o or n. OPERATOR is 1 if the floor is an
-//	           operator's, and 0 if it is a clock's, which counts for a minute ahead of the node's own at most
+//	l          show a lock
+//	s          show the node's own state
+//	m TEXT     mark the node for this run, unless it is marked; then as s
+//	c          1 if the node is admitted, otherwise 0; then all counters that are not zero
+//	j RUN MARK FLOOR COUNTERS OPERATOR
+//	           admit the node, if run and mark are still those that were waited for; o or n.
+//	           OPERATOR is 1 if the floor is an operator's, and 0 if it is a clock's. The latter
+//	           counts for at most a minute ahead of the node's own clock.
 //	i          initialise the node, if it belongs to no cluster; o or n
-const restBody = `
+const adminBody = `
 local mark = known[4] and string.match(known[4], '^' .. run .. ' (.*)$') or nil
 
 local function standing()

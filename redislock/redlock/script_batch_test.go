@@ -4,14 +4,15 @@ import (
 	"testing"
 )
 
-// Requests for one lock gather while a node hangs, and are served by one call. Each must do what it would have done alone.
+// Requests for one lock gather while a node hangs, and one call serves them. Each must do what
+// it would have done alone.
 
-// The raise of a counter writes the key anew, and must not take back the extension that comes behind it: it would be counted as a vote
-// for longer than the key is there.
+// A raise writes the key anew. It must not undo the extension behind it, which would count as a
+// vote for longer than the key exists.
 func TestBatchKeepsTheLastTTL(t *testing.T) {
 	tests := []struct {
 		name  string
-		first string // on its own
+		first string // in a call of its own
 		batch []string
 	}{
 		{"RaisedAndExtended", "a one~ 1000 5 " + rest, []string{"r one~ 9", "e one~ 60000 9 " + rest}},
@@ -22,9 +23,9 @@ func TestBatchKeepsTheLastTTL(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, true)
-			b.ask(tt.first)
-			answers := b.ask(tt.batch...)
+			b := newScriptServer(t, true)
+			b.run(tt.first)
+			answers := b.run(tt.batch...)
 			if left, _ := b.server.Must("PTTL", "x").(int64); left < 50000 {
 				t.Errorf("%q = %q, and the key lasts %d ms, want about 60000", tt.batch, answers, left)
 			}
@@ -32,7 +33,8 @@ func TestBatchKeepsTheLastTTL(t *testing.T) {
 	}
 }
 
-// A key that is no string is a stranger's: it is neither deleted nor given an end, and whatever rested on having taken it is refused.
+// A key that is not a string is a foreign key. It is neither deleted nor given an expiry, and
+// all requests that rest on having taken it are refused.
 func TestBatchSparesAliens(t *testing.T) {
 	for _, batch := range [][]string{
 		{"e one~ 60000 7 " + rest, "e one~ 60000 7 " + rest},
@@ -41,9 +43,9 @@ func TestBatchSparesAliens(t *testing.T) {
 		{"a one~ 60000 7 " + rest, "r one~ 9", "g one~ 60000"},
 		{"a one~ 60000 7 " + rest, "f one~ 0", "a two~ 60000 7 " + rest},
 	} {
-		b := newBench(t, true)
+		b := newScriptServer(t, true)
 		b.server.Must("RPUSH", "x", "a")
-		for i, got := range b.ask(batch...) {
+		for i, got := range b.run(batch...) {
 			if got[0] == 'g' || batch[i][0] == 'e' && got == "o" && i == len(batch)-1 {
 				t.Errorf("%q: request %d = %q on a list", batch, i, got)
 			}

@@ -15,47 +15,48 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// A bench is one real server, spoken to by the scripts alone.
-type bench struct {
+// A scriptServer is a real server on which only the scripts are run.
+type scriptServer struct {
 	t      testing.TB
 	server *redistest.Node
 	node   *node
-	call   call
+	buf    scriptCall
 }
 
-// newBench returns a server, which takes part if that is said.
-func newBench(t testing.TB, admitted bool) *bench {
+// newScriptServer starts a server, and admits it if admitted is set.
+func newScriptServer(t testing.TB, admitted bool) *scriptServer {
 	t.Helper()
 	server := redistest.Single(t)
-	b := &bench{t: t, server: server, node: &node{address: "a:1", cluster: "the cluster", calls: t.Context()}}
-	b.connect()
+	s := &scriptServer{t: t, server: server, node: &node{address: "a:1", cluster: "the cluster", callCtx: t.Context()}}
+	s.connect()
 	if admitted {
-		b.want("o", 'i')
+		s.wantAnswer("o", 'i')
 	}
-	return b
+	return s
 }
 
-func (b *bench) connect() {
-	b.t.Helper()
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{b.server.Addr()}, DisableCache: true})
+func (s *scriptServer) connect() {
+	s.t.Helper()
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.server.Addr()}, DisableCache: true})
 	if err != nil {
-		b.t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	b.t.Cleanup(client.Close)
-	b.node.client = client
+	s.t.Cleanup(client.Close)
+	s.node.client = client
 }
 
-// restart kills the server and starts it again: it has forgotten everything, and is another run.
-func (b *bench) restart() {
-	b.t.Helper()
-	b.server.Kill()
-	b.server.Restart()
-	b.connect()
+// restart kills the server and starts it again, without memory and with a new run_id.
+func (s *scriptServer) restart() {
+	s.t.Helper()
+	s.server.Kill()
+	s.server.Restart()
+	s.connect()
 }
 
-// orders are made of lines such as "a NONCE 1000 5 {json", about the lock x or the one that stands before a colon.
-func orders(lines ...string) []*order {
-	var batch []*order
+// parseCommands parses lines such as "a NONCE 1000 5 {json". A command is about the lock x, or
+// the one named before a colon. A tilde stands for a space.
+func parseCommands(lines ...string) []*command {
+	var batch []*command
 	for _, line := range lines {
 		name := "x"
 		if before, after, named := strings.Cut(line, ": "); named {
@@ -65,40 +66,41 @@ func orders(lines ...string) []*order {
 		for i := range fields {
 			fields[i] = strings.ReplaceAll(fields[i], "~", " ")
 		}
-		l, o := lockOf(name), new(order)
-		o.set(fields[0][0], &l, fields[1:]...)
-		batch = append(batch, o)
+		l, cmd := lockOf(name), new(command)
+		cmd.set(fields[0][0], &l, fields[1:]...)
+		batch = append(batch, cmd)
 	}
 	return batch
 }
 
-// ask makes one call.
-func (b *bench) ask(lines ...string) []string {
-	b.t.Helper()
-	b.call.write(b.node.cluster, b.node.address, orders(lines...))
-	answers, err := b.node.eval(b.node.client, &b.call)
+// run makes one call with these commands and returns the answers.
+func (s *scriptServer) run(lines ...string) []string {
+	s.t.Helper()
+	s.buf.write(s.node.cluster, s.node.address, parseCommands(lines...))
+	answers, err := s.node.eval(s.node.client, &s.buf)
 	if err != nil {
-		b.t.Fatalf("%q: %v", lines, err)
+		s.t.Fatalf("%q: %v", lines, err)
 	}
 	return answers
 }
 
-// want makes a call with one request about no lock.
-func (b *bench) want(answer string, code byte, args ...string) {
-	b.t.Helper()
-	o := new(order)
-	o.set(code, noLock(), args...)
-	b.call.write(b.node.cluster, b.node.address, []*order{o})
-	got, err := b.node.eval(b.node.client, &b.call)
+// wantAnswer makes a call with one request about no lock, and checks the answer.
+func (s *scriptServer) wantAnswer(answer string, code byte, args ...string) {
+	s.t.Helper()
+	cmd := new(command)
+	cmd.set(code, noLock(), args...)
+	s.buf.write(s.node.cluster, s.node.address, []*command{cmd})
+	got, err := s.node.eval(s.node.client, &s.buf)
 	if err != nil || len(got) != 1 || got[0] != answer {
-		b.t.Fatalf("%c %q = %q, %v, want %q", code, args, got, err, answer)
+		s.t.Fatalf("%c %q = %q, %v, want %q", code, args, got, err, answer)
 	}
 }
 
-// nonces stand for themselves and the space at their end.
+// one and two are nonces, whose tilde stands for a space; rest is the end of a holder's JSON.
 const one, two, rest = "one~", "two~", `"owner":"me"}`
 
-// TestHoldScript has for each case calls of one or several requests, and what each answers. Counters are small, because hints are.
+// TestHoldScript lists, for each case, the calls, their requests and the answers. Counters are
+// small because hints are.
 func TestHoldScript(t *testing.T) {
 	held := func(nonce, number string) string {
 		return "h 60000 " + nonce + " " + number + ` {"since":0,"owner":"me"}`
@@ -128,7 +130,7 @@ func TestHoldScript(t *testing.T) {
 		{"Raise", [][]string{
 			{"a one~ 60000 7 " + rest, "g 7"},
 			{"r one~ 20", "o", "r one~ 20", "o"},
-			{"r one~ 19", "n", "r two~ 30", "n"}, // never back, and never for another
+			{"r one~ 19", "n", "r two~ 30", "n"}, // never back, and never for another nonce
 			{"a one~ 60000 1 " + rest, "g 20"},   // the value was raised with the counter
 			{"f one~ 0", "o", "r one~ 40", "n", "a two~ 60000 1 " + rest, "g 22"},
 		}},
@@ -143,15 +145,16 @@ func TestHoldScript(t *testing.T) {
 			{"f one~ 0", "o", "e one~ 60000 7 " + rest, "n"}, // what was freed is not taken again
 		}},
 		{"ExtendTellsTheToken", [][]string{
-			{"a one~ 60000 9 " + rest, "g 9"}, // and a majority agreed on less
+			{"a one~ 60000 9 " + rest, "g 9"}, // a majority has agreed on less
 			{"e one~ 60000 7 " + rest, "o", "g one~ 60000", "g 7"},
 			{"e one~ 60000 7 " + rest, "o", "a one~ 60000 1 " + rest, "g 7", "f one~ 0", "o"},
 			{"a two~ 60000 1 " + rest, "g 11"}, // the counter did not go back
 		}},
 		{"ExtendTakesAgain", [][]string{
-			{"e one~ 60000 7 " + rest, "o"},                          // it had never heard of it
-			{"a two~ 60000 1 " + rest, held("one", "7")},             // and has it now
-			{"y: a two~ 60000 9 " + rest, "g 9", "y: f two~ 0", "o"}, // another had it since
+			{"e one~ 60000 7 " + rest, "o"},              // never seen it before
+			{"a two~ 60000 1 " + rest, held("one", "7")}, // and has it now
+			{"y: a two~ 60000 9 " + rest, "g 9", "y: f two~ 0", "o"},
+			// Another client had it since.
 			{"y: e one~ 60000 9 " + rest, "n", "y: e one~ 60000 10 " + rest, "o"},
 		}},
 		{"Kept", [][]string{
@@ -163,10 +166,11 @@ func TestHoldScript(t *testing.T) {
 		{"Stranger", [][]string{
 			{"foreign: a one~ 60000 7 " + rest, "h -1 a~value"},
 			{"foreign: f b~ 0", "n", "foreign: x a -", "n", "foreign: x a~value -", "o"},
-			{"foreign: a one~ 60000 1 " + rest, "g 2"}, // the counter moved on
+			{"foreign: a one~ 60000 1 " + rest, "g 2"}, // the counter was raised
 		}},
 		{"Alien", [][]string{
-			{"list: a one~ 60000 7 " + rest, "k list", "x: a one~ 60000 7 " + rest, "g 7"}, // the others are served
+			// Requests for other locks are served.
+			{"list: a one~ 60000 7 " + rest, "k list", "x: a one~ 60000 7 " + rest, "g 7"},
 			{"list: f one~ 0", "n"},
 		}},
 		{"TwoInOneCall", [][]string{
@@ -176,7 +180,7 @@ func TestHoldScript(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, true)
+			b := newScriptServer(t, true)
 			b.server.Must("SET", "foreign", "a value")
 			b.server.Must("RPUSH", "list", "a")
 			for _, c := range tt.calls {
@@ -184,8 +188,8 @@ func TestHoldScript(t *testing.T) {
 				for i := 0; i < len(c); i += 2 {
 					lines, want = append(lines, c[i]), append(want, c[i+1])
 				}
-				for i, got := range b.ask(lines...) {
-					if got, want := timeless(got), strings.ReplaceAll(want[i], "~", " "); got != want {
+				for i, got := range b.run(lines...) {
+					if got, want := withoutTime(got), strings.ReplaceAll(want[i], "~", " "); got != want {
 						t.Errorf("%q = %q, want %q", lines[i], got, want)
 					}
 				}
@@ -194,8 +198,8 @@ func TestHoldScript(t *testing.T) {
 	}
 }
 
-// timeless makes an answer one that does not depend on when it came.
-func timeless(answer string) string {
+// withoutTime replaces the parts of an answer that depend on the time.
+func withoutTime(answer string) string {
 	if before, after, ok := strings.Cut(answer, `"since":`); ok {
 		_, after, _ = strings.Cut(after, ",")
 		answer = before + `"since":0,` + after
@@ -209,63 +213,64 @@ func timeless(answer string) string {
 	return answer
 }
 
-// A hint from far in the future raises the counter by a minute at most, or tokens would lose the clock as their second defence.
+// A hint from the far future raises the counter to at most a minute ahead. Otherwise tokens
+// would lose the clock as their second defence.
 func TestHintIsClamped(t *testing.T) {
-	b := newBench(t, true)
+	b := newScriptServer(t, true)
 	before := time.Now()
-	answer := b.ask("a one~ 1000 " + strconv.FormatInt(before.Add(24*time.Hour).UnixMicro(), 10) + " " + rest)[0]
+	answer := b.run("a one~ 1000 " + strconv.FormatInt(before.Add(24*time.Hour).UnixMicro(), 10) + " " + rest)[0]
 	got, err := strconv.ParseInt(strings.TrimPrefix(answer, "g "), 10, 64)
 	if least, most := before.Add(50*time.Second), time.Now().Add(70*time.Second); err != nil || got < least.UnixMicro() || got > most.UnixMicro() {
 		t.Errorf("a hint of tomorrow = %q, want %d to %d", answer, least.UnixMicro(), most.UnixMicro())
 	}
 }
 
-// A node that restarted grants, extends and raises nothing, and neither does a blank one; but it frees.
+// A node that restarted, or is blank, neither grants nor extends nor raises, but it frees.
 func TestScriptWhileNotAdmitted(t *testing.T) {
-	b := newBench(t, true)
-	b.ask("a one~ 60000 7 " + rest)
+	b := newScriptServer(t, true)
+	b.run("a one~ 60000 7 " + rest)
 	meta := b.server.Must("HGETALL", metaKey).([]any)
 	held := b.server.Must("GET", "x")
 	b.restart()
 	for _, memory := range []string{"none", "all"} {
-		if memory == "all" { // as with a file that it saved
+		if memory == "all" { // as if loaded from a file
 			b.server.Must(append([]any{"HSET", metaKey}, meta...)...)
 			b.server.Must("SET", "x", held)
 		}
-		for i, got := range b.ask("a two~ 60000 7 "+rest, "y: a two~ 60000 7 "+rest, "e one~ 60000 7 "+rest, "r one~ 8", "g one~ 60000") {
+		for i, got := range b.run("a two~ 60000 7 "+rest, "y: a two~ 60000 7 "+rest, "e one~ 60000 7 "+rest, "r one~ 8", "g one~ 60000") {
 			if want := map[string]string{"none": "u blank", "all": "u"}[memory]; got != want {
 				t.Errorf("with memory of %s, request %d of a node that restarted = %q, want %q", memory, i, got, want)
 			}
 		}
 	}
-	if got := b.ask("f two~ 0", "f one~ 0"); got[0] != "u" || got[1] != "o" {
+	if got := b.run("f two~ 0", "f one~ 0"); got[0] != "u" || got[1] != "o" {
 		t.Errorf("free on a node that restarted = %q, want u and o", got)
 	}
 }
 
-// A node that belongs to others, or is reached by another's address, says so.
+// A node that belongs to another cluster, or is known by another address, says so.
 func TestScriptOfOthers(t *testing.T) {
-	b := newBench(t, true)
+	b := newScriptServer(t, true)
 	for _, other := range []struct{ address, cluster string }{{"a:2", "the cluster"}, {"a:1", "another"}} {
 		c := *b
-		c.node = &node{address: other.address, cluster: other.cluster, calls: t.Context(), client: b.node.client}
-		for _, got := range c.ask("a one~ 60000 7 "+rest, "e one~ 60000 7 "+rest) {
+		c.node = &node{address: other.address, cluster: other.cluster, callCtx: t.Context(), client: b.node.client}
+		for _, got := range c.run("a one~ 60000 7 "+rest, "e one~ 60000 7 "+rest) {
 			if got != "m a:1 the cluster" {
 				t.Errorf("as %s of %q: %q, want m with what the node knows", other.address, other.cluster, got)
 			}
 		}
-		c.want("n", 'i')
-		c.want("n", 'j', "run", "mark", "0", "")
+		c.wantAnswer("n", 'i')
+		c.wantAnswer("n", 'j', "run", "mark", "0", "")
 	}
 }
 
-// standingOf reads how the node stands.
-func (b *bench) standingOf(code byte, args ...string) (s standing) {
+// requestStanding returns the node's standing.
+func (b *scriptServer) requestStanding(code byte, args ...string) (s standing) {
 	b.t.Helper()
-	o := new(order)
-	o.set(code, noLock(), args...)
-	b.call.write(b.node.cluster, b.node.address, []*order{o})
-	got, err := b.node.eval(b.node.client, &b.call)
+	cmd := new(command)
+	cmd.set(code, noLock(), args...)
+	b.buf.write(b.node.cluster, b.node.address, []*command{cmd})
+	got, err := b.node.eval(b.node.client, &b.buf)
 	if err == nil {
 		err = json.Unmarshal([]byte(got[0]), &s)
 	}
@@ -275,57 +280,59 @@ func (b *bench) standingOf(code byte, args ...string) (s standing) {
 	return s
 }
 
-// A node is admitted only in the run, and under the mark, that was waited for, with no counter going back.
+// A node is admitted only under the run_id and the mark that were waited for, and no
+// counter goes back.
 func TestScriptAdmits(t *testing.T) {
-	b := newBench(t, true)
+	b := newScriptServer(t, true)
 	b.restart()
-	s := b.standingOf('m', "first")
+	s := b.requestStanding('m', "first")
 	if s.Mark != "first" || s.Admitted == s.Run || s.Run == "" {
 		t.Fatalf("standing of a marked node = %+v", s)
 	}
-	if again := b.standingOf('m', "second"); again.Mark != "first" {
+	if again := b.requestStanding('m', "second"); again.Mark != "first" {
 		t.Errorf("marked again, the mark is %q: it would be waited for without end", again.Mark)
 	}
-	b.want("n", 'j', s.Run, "second", "0", "")
-	b.want("n", 'j', "another run", "first", "0", "")
+	b.wantAnswer("n", 'j', s.Run, "second", "0", "")
+	b.wantAnswer("n", 'j', "another run", "first", "0", "")
 	stripe, field := stripeOf("x")
 	b.server.Must("HSET", metaKey, field, 100)
-	b.want("o", 'j', s.Run, "first", "50", fmt.Sprintf("%d 99 %d 77 ", stripe, (stripe+1)%stripes))
-	for name, want := range map[string]string{field: "100", stripeFields()[(stripe+1)%stripes]: "77", stripeFields()[(stripe+2)%stripes]: "50"} {
+	b.wantAnswer("o", 'j', s.Run, "first", "50", fmt.Sprintf("%d 99 %d 77 ", stripe, (stripe+1)%stripes))
+	for name, want := range map[string]string{field: "100", counterFields()[(stripe+1)%stripes]: "77", counterFields()[(stripe+2)%stripes]: "50"} {
 		if got := b.server.Must("HGET", metaKey, name); got != want {
 			t.Errorf("counter %s after the admission = %v, want %s", name, got, want)
 		}
 	}
-	if after := b.standingOf('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" || after.Cluster != "the cluster" {
+	if after := b.requestStanding('s'); after.Admitted != after.Run || after.Mark != "" || after.Self != "a:1" || after.Cluster != "the cluster" {
 		t.Errorf("standing after the admission = %+v", after)
 	}
-	b.want("n", 'j', s.Run, "first", "0", "")
+	b.wantAnswer("n", 'j', s.Run, "first", "0", "")
 
 	b.restart()
-	if s := b.standingOf('s'); s.Mark != "" || s.Admitted != "" {
+	if s := b.requestStanding('s'); s.Mark != "" || s.Admitted != "" {
 		t.Errorf("standing after another restart = %+v, want neither mark nor admission", s)
 	}
 }
 
-// A mark of an earlier run is none: the node has forgotten once more since.
+// A mark of an earlier run does not count: the node has restarted since.
 func TestMarkOfAnotherRun(t *testing.T) {
-	b := newBench(t, false)
+	b := newScriptServer(t, false)
 	b.server.Must("HSET", metaKey, "mark", "an earlier run first")
-	if s := b.standingOf('s'); s.Mark != "" {
+	if s := b.requestStanding('s'); s.Mark != "" {
 		t.Errorf("the mark is %q, want none", s.Mark)
 	}
-	if s := b.standingOf('m', "second"); s.Mark != "second" {
+	if s := b.requestStanding('m', "second"); s.Mark != "second" {
 		t.Errorf("the mark is %q, want the new one", s.Mark)
 	}
 }
 
-// Whatever fails, no key passes on without a greater counter: a node that can't raise it grants nothing.
+// Whatever fails, no key passes to another attempt without a greater counter. A node that can't
+// raise the counter grants nothing.
 func TestNoGrantWithoutCounter(t *testing.T) {
-	b := newBench(t, true)
+	b := newScriptServer(t, true)
 	_, field := stripeOf("x")
-	b.server.Must("HSET", metaKey, field, "no number") // then it is 0, and goes on
+	b.server.Must("HSET", metaKey, field, "no number") // such a counter is refused
 	b.server.Must("CONFIG", "SET", "maxmemory", "1")
-	if got := b.ask("a one~ 60000 7 " + rest)[0]; !strings.HasPrefix(got, "x ") {
+	if got := b.run("a one~ 60000 7 " + rest)[0]; !strings.HasPrefix(got, "x ") {
 		t.Errorf("a grant without memory = %q, want an error", got)
 	}
 	b.server.Must("CONFIG", "SET", "maxmemory", "0")
@@ -334,13 +341,14 @@ func TestNoGrantWithoutCounter(t *testing.T) {
 	}
 }
 
-// A node without memory says so of each request that needs some, and does the others.
+// A node that is out of memory says so for each request that needs memory, and serves
+// the others.
 func TestWithoutMemory(t *testing.T) {
-	b := newBench(t, true)
-	b.ask("a one~ 1000 7 "+rest, "y: a one~ 1000 7 "+rest)
+	b := newScriptServer(t, true)
+	b.run("a one~ 1000 7 "+rest, "y: a one~ 1000 7 "+rest)
 	b.server.Must("CONFIG", "SET", "maxmemory", "1")
 	for request, want := range map[string]string{"z: a two~ 60000 7 " + rest: "x", "y: f one~ 0": "x", "e one~ 60000 7 " + rest: "o"} {
-		got := b.ask(request, "w: f one~ 0")
+		got := b.run(request, "w: f one~ 0")
 		if word, why, _ := strings.Cut(got[0], " "); word != want || strings.Contains(why, "OOM") != (want == "x") || got[1] != "n" {
 			t.Errorf("%q and a request that asks for nothing = %q, want %q, for want of memory, and n", request, got, want)
 		}
@@ -353,24 +361,25 @@ func TestWithoutMemory(t *testing.T) {
 	}
 }
 
-// An extension that has to tell the node its number extends all the same, also beside requests that ask for memory.
+// An extension that has to write another token extends the key in any case, also beside
+// requests that need memory.
 func TestExtensionWithNumberWithoutMemory(t *testing.T) {
-	b := newBench(t, true)
-	b.ask("a one~ 1000 7 " + rest)
+	b := newScriptServer(t, true)
+	b.run("a one~ 1000 7 " + rest)
 	b.server.Must("CONFIG", "SET", "maxmemory", "1")
-	got := b.ask("e one~ 60000 9 "+rest, "z: a two~ 60000 7 "+rest)
+	got := b.run("e one~ 60000 9 "+rest, "z: a two~ 60000 7 "+rest)
 	left, _ := b.server.Must("PTTL", "x").(int64)
 	if got[0] != "o" || left < 50000 {
 		t.Errorf("the answer is %q, and the key lasts %d ms, want o and 60000", got[0], left)
 	}
 }
 
-// TestWireFormat keeps what other clients rely on: version 1.
+// TestWireFormat fixes the format on which other clients rely: version 1.
 func TestWireFormat(t *testing.T) {
-	b := newBench(t, true)
-	b.ask("A one~ 60000 7 "+rest+" 1 me", "A two~ 60000 8 {} 1 you")
+	b := newScriptServer(t, true)
+	b.run("A one~ 60000 7 "+rest+" 1 me", "A two~ 60000 8 {} 1 you")
 	value, _ := b.server.Must("GET", "x").(string)
-	if got, want := timeless(value), `one 7 {"since":0,"owner":"me"}`; got != want {
+	if got, want := withoutTime(value), `one 7 {"since":0,"owner":"me"}`; got != want {
 		t.Errorf("the lock's key = %q, want %q", got, want)
 	}
 	meta := map[string]string{}
@@ -396,16 +405,16 @@ func TestWireFormat(t *testing.T) {
 		{"snib.rw:x", "snib.l:snib.rw:x", "snib.rw:snib.l:snib.rw:x", "c3712"},
 	}
 	for _, v := range vectors {
-		if l := lockOf(v.name); l.key != v.key || l.waitKey != v.waiting || l.field != v.field {
-			t.Errorf("%q: %q, %q, %s, want %q, %q, %s", v.name, l.key, l.waitKey, l.field, v.key, v.waiting, v.field)
+		if l := lockOf(v.name); l.key != v.key || l.waitersKey != v.waiting || l.counterField != v.field {
+			t.Errorf("%q: %q, %q, %s, want %q, %q, %s", v.name, l.key, l.waitersKey, l.counterField, v.key, v.waiting, v.field)
 		}
 	}
 }
 
-// Waiters are told of a release, with how many they are.
+// A release is published to the waiters, with their number.
 func TestScriptTells(t *testing.T) {
-	b := newBench(t, true)
-	b.ask("a one~ 60000 7 "+rest, "A two~ 60000 7 {} 1 two", "A three~ 60000 7 {} 1 three")
+	b := newScriptServer(t, true)
+	b.run("a one~ 60000 7 "+rest, "A two~ 60000 7 {} 1 two", "A three~ 60000 7 {} 1 three")
 	conn, release := b.node.client.Dedicate()
 	defer release()
 	heard := make(chan string, 2)
@@ -418,7 +427,7 @@ func TestScriptTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-subscribed
-	b.ask("f one~ 0")
+	b.run("f one~ 0")
 	select {
 	case got := <-heard:
 		if got != "snib.rw:x 2" {
@@ -429,7 +438,7 @@ func TestScriptTells(t *testing.T) {
 	}
 }
 
-// Names become keys one to one, and back.
+// Names map to keys one to one, and back.
 func FuzzKeys(f *testing.F) {
 	for _, name := range []string{"x", "snib.", "snib.l:x", "snib.rw:x", "snib.redlock", "snib.rw:snib.l:x", " ", "{x}"} {
 		f.Add(name, "x")
@@ -438,12 +447,12 @@ func FuzzKeys(f *testing.F) {
 		if a == "" || b == "" {
 			return
 		}
-		for _, key := range []string{keyOf(a), waitKeyOf(a)} {
-			if name, ok := nameIn(key); !ok || name != a || key == metaKey {
+		for _, key := range []string{keyOf(a), waitersKeyOf(a)} {
+			if name, ok := nameOf(key); !ok || name != a || key == metaKey {
 				t.Fatalf("%q has the key %q, which is that of %q, %v", a, key, name, ok)
 			}
 		}
-		keys := map[string]bool{keyOf(a): true, waitKeyOf(a): true, keyOf(b): true, waitKeyOf(b): true}
+		keys := map[string]bool{keyOf(a): true, waitersKeyOf(a): true, keyOf(b): true, waitersKeyOf(b): true}
 		if want := 4; a != b && len(keys) != want {
 			t.Fatalf("%q and %q share a key: %v", a, b, keys)
 		}

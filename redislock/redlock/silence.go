@@ -14,51 +14,54 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Why a node that answers takes no part.
+// These errors say why a node that answers takes no part.
 const (
 	errBlank   driver.Sentinel = "it is new, or has lost its memory"
 	errWaiting driver.Sentinel = "it restarted, and is kept out until no lease is left that it may have forgotten"
 	errNotOurs driver.Sentinel = "the lock's key there is not ours"
 )
 
-// A silence says that too few nodes take part in what was asked. It matches errNoMajority; [driver.ErrUnavailable], unless so many nodes
-// refuse for good that no wait can help; and what nodes answered instead, such as that the password is wrong, but not how others were out of
-// reach: that is no answer to the caller's own question.
-type silence struct {
-	text string
-	is   []error
-	kept int // nodes that restarted and are kept out
+// A noMajorityError says that too few nodes take part in a request. It matches errNoMajority.
+// It matches [driver.ErrUnavailable] too, unless so many nodes refuse permanently that no wait
+// can help. It also matches the errors that nodes answered, such as a wrong password. It does
+// not match the errors of nodes that could not be reached, because these say nothing about the
+// caller's request.
+type noMajorityError struct {
+	text    string
+	matches []error
+	keptOut int // restarted nodes that are not admitted yet
 }
 
-func (e *silence) Error() string { return e.text }
+func (e *noMajorityError) Error() string { return e.text }
 
-func (e *silence) Unwrap() []error { return e.is }
+func (e *noMajorityError) Unwrap() []error { return e.matches }
 
-// silent describes the nodes that take no part, by the error that each one gave; nil of one that does.
-func (d *Driver) silent(errs []error) error {
-	e := &silence{is: []error{errNoMajority}}
+// noMajority describes the nodes that take no part. It is given the error of each node, or nil
+// for a node that takes part.
+func (d *Driver) noMajority(errs []error) error {
+	e := &noMajorityError{matches: []error{errNoMajority}}
 	var why []string
 	blank, denied := 0, 0
 	for i, err := range errs {
 		if err == errDown { //nolint:errorlint // as we gave it
-			if cause := d.nodes[i].why(); cause != nil {
+			if cause := d.nodes[i].downReason(); cause != nil {
 				err = cause
 			}
 		}
 		if err == nil {
 			continue
 		}
-		why = append(why, fmt.Sprintf("%s: %v", d.nodes[i].address, clean(err)))
+		why = append(why, fmt.Sprintf("%s: %v", d.nodes[i].address, sanitize(err)))
 		var answer *rueidis.RedisError
 		if errors.As(err, &answer) {
-			e.is = append(e.is, answer)
+			e.matches = append(e.matches, answer)
 		}
 		switch {
 		case err == errBlank: //nolint:errorlint // as we gave it
 			blank++
-			e.kept++
+			e.keptOut++
 		case err == errWaiting: //nolint:errorlint // as we gave it
-			e.kept++
+			e.keptOut++
 		case isPermanent(err):
 			denied++
 		}
@@ -68,15 +71,15 @@ func (d *Driver) silent(errs []error) error {
 		e.text += " (" + strings.Join(why, "; ") + ")"
 	}
 	if len(d.nodes)-denied >= d.params.Quorum() {
-		e.is = append(e.is, driver.ErrUnavailable)
-		e.text = fmt.Sprintf("%v: %s%s", driver.ErrUnavailable, e.text, d.remedy(e.kept, blank))
+		e.matches = append(e.matches, driver.ErrUnavailable)
+		e.text = fmt.Sprintf("%v: %s%s", driver.ErrUnavailable, e.text, d.remedy(e.keptOut, blank))
 	}
 	return e
 }
 
-// remedy says what helps against nodes that are kept out.
-func (d *Driver) remedy(kept, blank int) string {
-	if kept == 0 {
+// remedy says what helps if nodes are not admitted.
+func (d *Driver) remedy(keptOut, blank int) string {
+	if keptOut == 0 {
 		return ""
 	}
 	wait := fmt.Sprintf("they take part within %v", d.params.Quarantine().Round(time.Second))
@@ -89,18 +92,19 @@ func (d *Driver) remedy(kept, blank int) string {
 	return ": if they are new, run snib redlock init; else " + wait
 }
 
-// reasonsOf returns why nodes did not do what they were asked, by node; nil of those that did.
+// reasonsOf returns, by node, why the nodes did not do what they were asked, and nil for
+// those that did.
 func reasonsOf(replies []reply) []error {
 	errs := errorsOf(replies)
 	for i, r := range replies {
-		if errs[i] != nil || !r.asked {
+		if errs[i] != nil || !r.sent {
 			continue
 		}
 		switch word, rest, _ := strings.Cut(r.text, " "); word {
 		case "u":
-			errs[i] = keptOut(rest)
+			errs[i] = unadmittedError(rest)
 		case "m":
-			errs[i] = stray(rest)
+			errs[i] = mismatchError(rest)
 		case "n":
 			errs[i] = errNotOurs
 		}
@@ -108,20 +112,21 @@ func reasonsOf(replies []reply) []error {
 	return errs
 }
 
-// keptOut is what a node says that is not admitted.
-func keptOut(text string) error {
+// unadmittedError returns the error of a node that is not admitted, given its answer.
+func unadmittedError(text string) error {
 	if text == "blank" {
 		return errBlank
 	}
 	return errWaiting
 }
 
-// stray is what a node says that belongs to others: its address and its cluster.
-func stray(text string) error {
+// mismatchError returns the error of a node that belongs to another cluster, given its answer:
+// its address and its cluster.
+func mismatchError(text string) error {
 	return fmt.Errorf("%w node: it belongs to another list of nodes, as %s", driver.ErrInvalid, quoted(text))
 }
 
-// quoted writes text of a store for people and terminals.
+// quoted makes text from a store safe to print.
 func quoted(text string) string {
 	const most = 300
 	if len(text) > most {
@@ -130,7 +135,7 @@ func quoted(text string) string {
 	return strconv.QuoteToGraphic(text)
 }
 
-// isPermanent reports whether it is of no use to ask again.
+// isPermanent reports whether a retry can't help.
 func isPermanent(err error) bool {
 	var answer *rueidis.RedisError
 	var unknown *net.DNSError
@@ -147,27 +152,28 @@ func isPermanent(err error) bool {
 	return errors.Is(err, driver.ErrInvalid) || errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
 }
 
-// A oneLine is an error that a server answered, in one line that a terminal may show.
-type oneLine struct {
+// A singleLineError is a server's error, reduced to one line that is safe on a terminal.
+type singleLineError struct {
 	text string
 	err  error
 }
 
-func (e *oneLine) Error() string { return e.text }
+func (e *singleLineError) Error() string { return e.text }
 
-func (e *oneLine) Unwrap() error { return e.err }
+func (e *singleLineError) Unwrap() error { return e.err }
 
-// clean makes one line of an error that a server answered, without what would control a terminal.
-func clean(err error) error {
-	var line *oneLine
+// sanitize reduces a server's error to one line without control characters.
+func sanitize(err error) error {
+	var line *singleLineError
 	if e, ok := rueidis.IsRedisErr(err); ok && !errors.As(err, &line) {
-		return &oneLine{graphic(e.Error()), err}
+		return &singleLineError{printable(e.Error()), err}
 	}
 	return err
 }
 
-// graphic escapes what is not to be seen, and says in words that a node has no memory left.
-func graphic(text string) string {
+// printable escapes characters that are not printable, and explains the error of a node that is
+// out of memory.
+func printable(text string) string {
 	quoted := quoted(strings.TrimSpace(text))
 	text = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 	if strings.HasPrefix(text, "OOM") {

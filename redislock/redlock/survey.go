@@ -14,30 +14,31 @@ import (
 	"github.com/sniblock/snib/redislock/internal/redisinfo"
 )
 
-// survey waits until a majority of the nodes answers, and a little longer for the others, and refuses what does not fit.
-func (d *Driver) survey() error {
+// awaitMajority waits until a majority of the nodes answers, and a little longer for the
+// others. It returns an error if a node does not fit the cluster.
+func (d *Driver) awaitMajority() error {
 	p := d.newPoll(func(_ int, r reply) bool { return errors.Is(r.err, driver.ErrInvalid) })
 	for i := range d.nodes {
-		p.ask(i, 's', noLock())
+		p.send(i, 's', noLock())
 	}
 	p.close()
 	replies := p.wait(context.Background(), d.conf.timeout)
-	for most := time.Now().Add(dialTimeout); d.majority(replies) != nil && time.Now().Before(most) && p.isOpen(); {
-		replies = p.wait(context.Background(), min(d.conf.timeout, time.Until(most)))
+	for deadline := time.Now().Add(dialTimeout); d.requireMajority(replies) != nil && time.Now().Before(deadline) && p.isPending(); {
+		replies = p.wait(context.Background(), min(d.conf.timeout, time.Until(deadline)))
 	}
 	for _, err := range errorsOf(replies) {
 		if errors.Is(err, driver.ErrInvalid) {
 			return err
 		}
 	}
-	return d.majority(replies)
+	return d.requireMajority(replies)
 }
 
-// greet checks what answers in a node's place.
-func (d *Driver) greet(ctx context.Context, n *node, client rueidis.Client) error {
+// handshake checks the server on a new connection to n.
+func (d *Driver) handshake(ctx context.Context, n *node, client rueidis.Client) error {
 	text, err := client.Do(ctx, client.B().Info().Build()).ToString()
 	if err != nil {
-		return fmt.Errorf("INFO: %w", clean(err))
+		return fmt.Errorf("INFO: %w", sanitize(err))
 	}
 	info := redisinfo.Parse(text)
 	if err := checkServer(n.address, info); err != nil {
@@ -45,17 +46,17 @@ func (d *Driver) greet(ctx context.Context, n *node, client rueidis.Client) erro
 	}
 	known, err := client.Do(ctx, client.B().Hmget().Key(metaKey).Field("cluster", "self").Build()).ToArray()
 	if err != nil || len(known) != 2 {
-		return fmt.Errorf("HMGET %s: %w", metaKey, clean(err))
+		return fmt.Errorf("HMGET %s: %w", metaKey, sanitize(err))
 	}
 	stored, _ := known[0].ToString() // nil becomes ""
 	self, _ := known[1].ToString()
-	if err := d.belongs(n, stored, self); err != nil {
+	if err := d.checkMembership(n, stored, self); err != nil {
 		return err
 	}
-	return d.distinct(n, info["run_id"])
+	return d.checkDistinct(n, info["run_id"])
 }
 
-// checkServer refuses a server that can't be a node.
+// checkServer rejects a server that can't be a node.
 func checkServer(address string, info redisinfo.Info) error {
 	switch {
 	case info.IsSentinel():
@@ -74,44 +75,44 @@ func checkServer(address string, info redisinfo.Info) error {
 	return nil
 }
 
-// distinct refuses a server that is a node already, under another address.
-func (d *Driver) distinct(n *node, run string) error {
+// checkDistinct rejects a server that is already a node under another address.
+func (d *Driver) checkDistinct(n *node, run string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.runs[n.index] = ""
-	for i, other := range d.runs {
+	d.runIDs[n.index] = ""
+	for i, other := range d.runIDs {
 		if other == run {
 			return fmt.Errorf("%w list of nodes: %s and %s are one server, which would have two votes",
 				driver.ErrInvalid, d.nodes[i].address, n.address)
 		}
 	}
-	d.runs[n.index] = run
+	d.runIDs[n.index] = run
 	return nil
 }
 
-// belongs refuses a node that other clients know as part of something else.
-func (d *Driver) belongs(n *node, stored, self string) error {
+// checkMembership rejects a node that other clients know as part of another cluster.
+func (d *Driver) checkMembership(n *node, stored, self string) error {
 	switch {
 	case stored == "":
 		return nil
 	case stored != d.cluster:
 		return fmt.Errorf("%w list of nodes or MaxTTL: %s belongs to %s, and here it is %s",
-			driver.ErrInvalid, n.address, readCluster(stored), readCluster(d.cluster))
+			driver.ErrInvalid, n.address, formatCluster(stored), formatCluster(d.cluster))
 	case self != n.address:
 		return fmt.Errorf("%w list of nodes: what answers as %s is %s", driver.ErrInvalid, n.address, quoted(self))
 	}
 	return nil
 }
 
-// readCluster describes a cluster to people.
-func readCluster(stored string) string {
+// formatCluster formats a stored cluster for people.
+func formatCluster(stored string) string {
 	var c cluster
 	if json.Unmarshal([]byte(stored), &c) != nil {
 		return quoted(stored)
 	}
 	list := make([]string, len(c.Nodes))
 	for i, address := range c.Nodes {
-		list[i] = graphic(address)
+		list[i] = printable(address)
 	}
 	return fmt.Sprintf("[%s] with a MaxTTL of %v", strings.Join(list, " "), time.Duration(c.MaxTTL)*time.Millisecond)
 }

@@ -11,56 +11,59 @@ import (
 func TestAdmission(t *testing.T) {
 	p := nodes(3)
 	q := p.Quarantine()
-	type look struct {
-		at   time.Duration
-		is   quorum.Standing
-		move quorum.Move
-		wait time.Duration
+	type observation struct {
+		at       time.Duration
+		standing quorum.Standing
+		move     quorum.Move
+		wait     time.Duration
 	}
 	well := quorum.Standing{Run: "r1", Admitted: "r1"}
 	blank := quorum.Standing{Run: "r1"}
 	marked := quorum.Standing{Run: "r1", Mark: "m1"}
 	tests := []struct {
-		name  string
-		looks []look
+		name         string
+		observations []observation
 	}{
-		{"Well", []look{{0, well, quorum.None, 0}, {time.Hour, well, quorum.None, 0}}},
-		{"WaitsAndReads", []look{
+		{"Well", []observation{{0, well, quorum.None, 0}, {time.Hour, well, quorum.None, 0}}},
+		{"WaitsAndReads", []observation{
 			{0, blank, quorum.Mark, 0}, {1, marked, quorum.Wait, q}, {1 + q - 1, marked, quorum.Wait, 1}, {1 + q, marked, quorum.Read, 0},
 		}},
-		{"OldMemory", []look{{0, quorum.Standing{Run: "r2", Admitted: "r1"}, quorum.Mark, 0}}},
-		{"TheWaitBeginsWithTheMark", []look{{0, blank, quorum.Mark, 0}, {q, marked, quorum.Wait, q}}},
-		{"AnothersMark", []look{{0, marked, quorum.Wait, q}, {q, marked, quorum.Read, 0}}},
-		{"RestartsAgain", []look{
+		{"OldMemory", []observation{{0, quorum.Standing{Run: "r2", Admitted: "r1"}, quorum.Mark, 0}}},
+		{"TheWaitBeginsWithTheMark", []observation{{0, blank, quorum.Mark, 0}, {q, marked, quorum.Wait, q}}},
+		{"AnothersMark", []observation{{0, marked, quorum.Wait, q}, {q, marked, quorum.Read, 0}}},
+		{"RestartsAgain", []observation{
 			{0, marked, quorum.Wait, q},
 			{q - 1, quorum.Standing{Run: "r2", Mark: "m1"}, quorum.Wait, q},
 			{q, quorum.Standing{Run: "r2", Mark: "m1"}, quorum.Wait, q - 1},
 		}},
-		{"ForgetsAgain", []look{
+		{"ForgetsAgain", []observation{
 			{0, marked, quorum.Wait, q},
 			{q - 1, blank, quorum.Mark, 0},
 			{q, quorum.Standing{Run: "r1", Mark: "m2"}, quorum.Wait, q},
 		}},
-		{"ForgetsAgainUnseen", []look{
+		{"ForgetsAgainUnseen", []observation{
 			{0, marked, quorum.Wait, q},
-			{q, quorum.Standing{Run: "r1", Mark: "m2"}, quorum.Wait, q}, // another agent was faster with the mark
+			// Another agent has marked the node first.
+			{q, quorum.Standing{Run: "r1", Mark: "m2"}, quorum.Wait, q},
 		}},
-		{"AdmittedByAnother", []look{
+		{"AdmittedByAnother", []observation{
 			{0, marked, quorum.Wait, q},
 			{q - 1, well, quorum.None, 0},
-			{q, marked, quorum.Wait, q}, // it forgot once more, and this is another wait, whatever the mark says
+			// The node has forgotten once more, so this is another wait, whatever the
+			// mark says.
+			{q, marked, quorum.Wait, q},
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			a := p.Admission()
-			for i, l := range tt.looks {
-				move, wait := a.Look(l.is, at(l.at))
+			for i, l := range tt.observations {
+				move, wait := a.Look(l.standing, at(l.at))
 				if move != l.move || wait != l.wait {
 					t.Fatalf("look %d: move %d in %v, want %d in %v", i, move, wait, l.move, l.wait)
 				}
-				if run, mark := a.Ticket(); move == quorum.Read && (run != l.is.Run || mark != l.is.Mark) {
-					t.Fatalf("look %d: the ticket is for run %q and mark %q, want those of %+v", i, run, mark, l.is)
+				if run, mark := a.Ticket(); move == quorum.Read && (run != l.standing.Run || mark != l.standing.Mark) {
+					t.Fatalf("look %d: the ticket is for run %q and mark %q, want those of %+v", i, run, mark, l.standing)
 				}
 			}
 		})
@@ -78,7 +81,7 @@ func TestReading(t *testing.T) {
 		nodes   int
 		answers []answer
 		want    quorum.Verdict
-		lost    bool // a majority
+		lost    bool // a majority was lost
 		read    quorum.Counters
 	}{
 		{"Majority", 5, []answer{{1, 'a', quorum.Counters{5, 1}}, {2, 'a', quorum.Counters{1, 7}}, {4, 'a', quorum.Counters{2, 2}}},
@@ -121,10 +124,11 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// TestFloor raises what was read to what an operator or a clock says, where that is more.
+// TestFloor checks that floor replaces smaller counters, and no others.
 func TestFloor(t *testing.T) {
 	r := nodes(3).Reading(0, 3)
-	r.Answer(1, false, quorum.Counters{5, 20, 0}) // it is not admitted, but more is never wrong
+	// The node is not admitted, but a greater counter is never wrong.
+	r.Answer(1, false, quorum.Counters{5, 20, 0})
 	if got, want := r.Counters(10), (quorum.Counters{10, 20, 10}); !slices.Equal(got, want) {
 		t.Errorf("counters %v, want %v", got, want)
 	}

@@ -7,16 +7,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An Attempt is one try to take a lock: all nodes are asked at once, with a value that no other attempt ever uses. Whatever becomes of
-// it, unless it is [Won] the caller has all nodes free the lock again, also those that did not answer.
+// An Attempt is one try to take a lock. The caller asks all nodes at once, with a value that no
+// other attempt ever uses. Unless the attempt is [Won], the caller must then have all nodes
+// free the lock, also those that did not answer.
 //
-// It is not safe for concurrent use.
+// An Attempt is not safe for concurrent use.
 type Attempt struct {
 	params Params
 	end    driver.Instant // of the lease's validity
 
-	granted Set // nodes where the lock's key was the attempt's
-	refused Set // nodes that will not help: they said no, are away, or have gone past the target
+	granted Set // nodes on which the lock's key was the attempt's
+
+	// refused are the nodes that will not help: they refused, are away, or have passed
+	// the target.
+	refused Set
+
 	raising Set // nodes that were asked to raise the counter
 	counter [MaxNodes]uint64
 	target  uint64 // the last token, once it is known
@@ -26,17 +31,24 @@ type Attempt struct {
 // A Step says what follows from an answer.
 type Step struct {
 	Verdict Verdict
-	Raise   Set    // nodes to be asked to raise their counter to Target, if the key is the attempt's there and the counter not higher
-	Target  uint64 // the greatest token of the attempt
+
+	// Raise has the nodes that must be asked to raise their counter to Target. A node must do
+	// so only if its key is the attempt's and its counter is not higher.
+	Raise Set
+
+	// Target is the last token of the attempt, or 0 while it is unknown.
+	Target uint64
 }
 
-// Attempt begins an attempt for a lease of that TTL. Start is a moment before the first request is sent.
+// Attempt begins an attempt for a lease with this TTL. The instant start must be before the
+// first request is sent.
 func (p Params) Attempt(start driver.Instant, ttl time.Duration) Attempt {
 	return Attempt{params: p, end: start.Add(Validity(ttl))}
 }
 
-// Granted tells that the key was free on a node, and is the attempt's now; or was so already, when the node is asked again. Counter is what the
-// node's counter was at that moment.
+// Granted records that the key was free on a node and now is the attempt's, or that it already
+// was the attempt's when the request was repeated. The argument counter is the node's counter
+// at that moment.
 func (a *Attempt) Granted(node int, counter uint64, now driver.Instant) Step {
 	if !a.granted.Has(node) {
 		a.granted.add(node)
@@ -46,7 +58,7 @@ func (a *Attempt) Granted(node int, counter uint64, now driver.Instant) Step {
 	return a.step(now)
 }
 
-// Raised tells that a node's counter is the target, and the key is still the attempt's.
+// Raised records that a node's counter is the target, and that the key is still the attempt's.
 func (a *Attempt) Raised(node int, now driver.Instant) Step {
 	if a.raising.Has(node) {
 		a.counter[node] = a.target
@@ -54,7 +66,8 @@ func (a *Attempt) Raised(node int, now driver.Instant) Step {
 	return a.step(now)
 }
 
-// Refused tells that a node granted nothing, or did not raise its counter; or that it will not answer, or not in time.
+// Refused records that a node granted nothing, did not raise its counter, or will not
+// answer in time.
 func (a *Attempt) Refused(node int, now driver.Instant) Step {
 	if !a.granted.Has(node) || a.raising.Has(node) && a.counter[node] != a.target {
 		a.refused.add(node)
@@ -62,7 +75,7 @@ func (a *Attempt) Refused(node int, now driver.Instant) Step {
 	return a.step(now)
 }
 
-// Expired tells that time has passed, and no more.
+// Expired records that time has passed, and nothing else.
 func (a *Attempt) Expired(now driver.Instant) Step { return a.step(now) }
 
 // Granters returns the nodes that are known to have granted.
@@ -74,12 +87,12 @@ func (a *Attempt) step(now driver.Instant) Step {
 	}
 	var raise Set
 	if a.granted.Len() >= a.params.Quorum() {
-		raise = a.aim()
+		raise = a.setTarget()
 	}
 	switch {
 	case a.end.Reached(now): // Redlock's own check: what is not certain in time is nothing
 		a.verdict = Failed
-	case a.target != 0 && a.at(a.target).Len() >= a.params.Quorum():
+	case a.target != 0 && a.nodesAt(a.target).Len() >= a.params.Quorum():
 		a.verdict = Won
 	case a.params.Nodes-a.refused.Len() < a.params.Quorum():
 		a.verdict = Failed
@@ -91,10 +104,12 @@ func (a *Attempt) step(now driver.Instant) Step {
 	return Step{Verdict: a.verdict, Raise: raise, Target: a.target}
 }
 
-// aim sets the target, when a majority has granted, and returns the nodes that are to be raised to it.
-func (a *Attempt) aim() (raise Set) {
+// setTarget sets the target once a majority has granted. It returns the nodes that must
+// be raised to it.
+func (a *Attempt) setTarget() (raise Set) {
 	if a.target == 0 {
-		a.target = slices.Max(a.counter[:a.params.Nodes]) // mostly they agree; if not, only to the highest can all be raised
+		// Usually the counters agree. If not, all can be raised only to the highest.
+		a.target = slices.Max(a.counter[:a.params.Nodes])
 	}
 	for node := range a.granted.All() {
 		switch c := a.counter[node]; {
@@ -107,8 +122,8 @@ func (a *Attempt) aim() (raise Set) {
 	return raise
 }
 
-// at returns the nodes whose counter was c while the key was the attempt's.
-func (a *Attempt) at(c uint64) (agreed Set) {
+// nodesAt returns the nodes whose counter was c while the key was the attempt's.
+func (a *Attempt) nodesAt(c uint64) (agreed Set) {
 	for node := range a.granted.All() {
 		if a.counter[node] == c {
 			agreed.add(node)

@@ -8,7 +8,7 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// An event happens to an attempt at now, and something follows.
+// An event happens to an attempt at now. It returns the resulting step.
 type event func(a *quorum.Attempt, now driver.Instant) quorum.Step
 
 func granted(node int, counter uint64) event {
@@ -25,7 +25,7 @@ func refused(node int) event {
 
 func expired(a *quorum.Attempt, now driver.Instant) quorum.Step { return a.Expired(now) }
 
-// What follows.
+// These are the steps that tests expect.
 var open = quorum.Step{}
 
 func raise(target uint64, nodes ...int) quorum.Step {
@@ -36,8 +36,8 @@ func failed(target uint64) quorum.Step {
 	return quorum.Step{Verdict: quorum.Failed, Target: target}
 }
 
-// A turn is an event, so long after the attempt began, and what follows.
-type turn struct {
+// A testStep is an event at a time after the attempt began, with the step that it must yield.
+type testStep struct {
 	do   event
 	want quorum.Step
 	at   time.Duration
@@ -49,46 +49,47 @@ func TestAttempt(t *testing.T) {
 	tests := []struct {
 		name  string
 		nodes int
-		turns []turn
+		steps []testStep
 	}{
-		{"AgreedAtOnce", 5, []turn{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open}, {do: granted(4, 7), want: won(7)}}},
-		{"NoMajority", 5, []turn{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open}}},
-		{"BehindIsRaised", 3, []turn{
+		{"AgreedAtOnce", 5, []testStep{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open}, {do: granted(4, 7), want: won(7)}}},
+		{"NoMajority", 5, []testStep{{do: granted(0, 7), want: open}, {do: granted(3, 7), want: open}}},
+		{"BehindIsRaised", 3, []testStep{
 			{do: granted(0, 5), want: open},
-			{do: granted(1, 9), want: raise(9, 0)}, // the greatest of the replies is not a token yet
+			// The greatest of the replies is not a token yet.
+			{do: granted(1, 9), want: raise(9, 0)},
 			{do: raised(0), want: won(9)},
 		}},
-		{"LateGrantAgrees", 3, []turn{
+		{"LateGrantAgrees", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: granted(2, 9), want: won(9)},
 		}},
-		{"LateGrantIsBehind", 3, []turn{
+		{"LateGrantIsBehind", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: granted(2, 4), want: raise(9, 2)}, // node 0 was asked already
 			{do: raised(2), want: won(9)},
 		}},
-		{"LateGrantIsAhead", 3, []turn{
+		{"LateGrantIsAhead", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
-			{do: granted(2, 10), want: raise(9)}, // it can't be lowered, and the target stays
+			{do: granted(2, 10), want: raise(9)}, // can't be lowered; the target stays
 			{do: raised(0), want: won(9)},
 		}},
-		{"AheadIsRefused", 3, []turn{
+		{"AheadIsRefused", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: granted(2, 10), want: raise(9)},
-			{do: refused(0), want: failed(9)}, // of the three only one has 9, or can have it
+			{do: refused(0), want: failed(9)}, // only one of the three has 9, or can have it
 		}},
-		{"TargetIsTheGreatestSoFar", 5, []turn{
+		{"TargetIsTheGreatestSoFar", 5, []testStep{
 			{do: granted(0, 9), want: open},
 			{do: granted(1, 7), want: open},
 			{do: granted(2, 7), want: raise(9, 1, 2)},
 			{do: raised(2), want: raise(9)},
 			{do: raised(1), want: won(9)},
 		}},
-		{"RaiseOfAMajorityIsEnough", 5, []turn{
+		{"RaiseOfAMajorityIsEnough", 5, []testStep{
 			{do: granted(0, 1), want: open},
 			{do: granted(1, 2), want: open},
 			{do: granted(2, 3), want: raise(3, 0, 1)},
@@ -96,67 +97,67 @@ func TestAttempt(t *testing.T) {
 			{do: refused(1), want: raise(3)},
 			{do: granted(4, 3), want: won(3)},
 		}},
-		{"RaisedTwiceCountsOnce", 5, []turn{
+		{"RaisedTwiceCountsOnce", 5, []testStep{
 			{do: granted(0, 1), want: open},
 			{do: granted(1, 2), want: open},
 			{do: granted(2, 3), want: raise(3, 0, 1)},
 			{do: raised(0), want: raise(3)},
 			{do: raised(0), want: raise(3)},
 		}},
-		{"RaisedUnasked", 3, []turn{
+		{"RaisedUnasked", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: granted(2, 12), want: raise(9)},
-			{do: raised(2), want: raise(9)}, // an answer to nothing we asked
+			{do: raised(2), want: raise(9)}, // answers nothing that was asked
 		}},
-		{"GrantedTwiceCountsOnce", 3, []turn{{do: granted(0, 7), want: open}, {do: granted(0, 7), want: open}, {do: granted(0, 9), want: open}}},
-		{"RepeatedGrantTellsTheFirstCounter", 3, []turn{
+		{"GrantedTwiceCountsOnce", 3, []testStep{{do: granted(0, 7), want: open}, {do: granted(0, 7), want: open}, {do: granted(0, 9), want: open}}},
+		{"RepeatedGrantTellsTheFirstCounter", 3, []testStep{
 			{do: granted(0, 7), want: open},
-			{do: granted(0, 9), want: open}, // it had gone from us in between
+			{do: granted(0, 9), want: open}, // another attempt had it in between
 			{do: granted(1, 9), want: raise(9, 0)},
 		}},
-		{"RefusedByAMajority", 5, []turn{{do: refused(0), want: open}, {do: refused(1), want: open}, {do: granted(2, 7), want: open}, {do: refused(3), want: failed(0)}}},
-		{"RefusedTwiceCountsOnce", 5, []turn{{do: refused(0), want: open}, {do: refused(0), want: open}, {do: refused(0), want: open}}},
-		{"OverdueAndThenGranted", 3, []turn{
+		{"RefusedByAMajority", 5, []testStep{{do: refused(0), want: open}, {do: refused(1), want: open}, {do: granted(2, 7), want: open}, {do: refused(3), want: failed(0)}}},
+		{"RefusedTwiceCountsOnce", 5, []testStep{{do: refused(0), want: open}, {do: refused(0), want: open}, {do: refused(0), want: open}}},
+		{"OverdueAndThenGranted", 3, []testStep{
 			{do: refused(0), want: open},
 			{do: granted(0, 7), want: open}, // it was only late
 			{do: refused(1), want: open},
 			{do: granted(2, 7), want: won(7)},
 		}},
-		{"GrantedAndThenOverdue", 3, []turn{
+		{"GrantedAndThenOverdue", 3, []testStep{
 			{do: granted(0, 7), want: open},
-			{do: refused(0), want: open}, // it has granted all the same
+			{do: refused(0), want: open}, // it has granted nevertheless
 			{do: refused(1), want: open},
 			{do: granted(2, 7), want: won(7)},
 		}},
-		{"RaiseRefused", 3, []turn{
+		{"RaiseRefused", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
-			{do: refused(0), want: raise(9)}, // the third may help
+			{do: refused(0), want: raise(9)}, // the third node may help
 			{do: refused(2), want: failed(9)},
 		}},
-		{"RaiseOverdueAndThenDone", 3, []turn{
+		{"RaiseOverdueAndThenDone", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: refused(0), want: raise(9)},
 			{do: raised(0), want: won(9)},
 		}},
-		{"JustInTime", 3, []turn{{do: granted(0, 7), want: open}, {do: granted(1, 7), want: won(7), at: valid - 1}}},
-		{"Late", 3, []turn{{do: granted(0, 7), want: open}, {do: granted(1, 7), want: failed(7), at: valid}}},
-		{"RaisedLate", 3, []turn{
+		{"JustInTime", 3, []testStep{{do: granted(0, 7), want: open}, {do: granted(1, 7), want: won(7), at: valid - 1}}},
+		{"Late", 3, []testStep{{do: granted(0, 7), want: open}, {do: granted(1, 7), want: failed(7), at: valid}}},
+		{"RaisedLate", 3, []testStep{
 			{do: granted(0, 5), want: open},
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: raised(0), want: failed(9), at: valid},
 		}},
-		{"Expired", 3, []turn{{do: granted(0, 7), want: open}, {do: expired, want: open, at: valid - 1}, {do: expired, want: failed(0), at: valid}}},
-		{"WonStaysWon", 3, []turn{
+		{"Expired", 3, []testStep{{do: granted(0, 7), want: open}, {do: expired, want: open, at: valid - 1}, {do: expired, want: failed(0), at: valid}}},
+		{"WonStaysWon", 3, []testStep{
 			{do: granted(0, 7), want: open},
 			{do: granted(1, 7), want: won(7)},
 			{do: granted(2, 9), want: won(7)},
 			{do: refused(2), want: won(7)},
 			{do: expired, want: won(7), at: valid},
 		}},
-		{"FailedStaysFailed", 3, []turn{
+		{"FailedStaysFailed", 3, []testStep{
 			{do: refused(0), want: open},
 			{do: refused(1), want: failed(0)},
 			{do: granted(0, 7), want: failed(0)},
@@ -166,9 +167,9 @@ func TestAttempt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			a := nodes(tt.nodes).Attempt(at(0), ttl)
-			for i, turn := range tt.turns {
-				if got := turn.do(&a, at(turn.at)); got != turn.want {
-					t.Fatalf("after event %d: %+v, want %+v", i, got, turn.want)
+			for i, step := range tt.steps {
+				if got := step.do(&a, at(step.at)); got != step.want {
+					t.Fatalf("after event %d: %+v, want %+v", i, got, step.want)
 				}
 			}
 		})

@@ -7,10 +7,10 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// nodes returns parameters for so many nodes.
+// nodes returns the parameters of a cluster with n nodes.
 func nodes(n int) quorum.Params { return quorum.Params{Nodes: n, MaxTTL: time.Second} }
 
-// set returns the set of some nodes.
+// set returns the set of these nodes.
 func set(nodes ...int) (s quorum.Set) {
 	for _, n := range nodes {
 		s |= 1 << n
@@ -18,5 +18,5 @@ func set(nodes ...int) (s quorum.Set) {
 	return s
 }
 
-// at is a moment, counted from the one at which everything begins.
+// at returns the instant that is d after the start of the test.
 func at(d time.Duration) driver.Instant { return driver.Instant{}.Add(time.Hour + d) }

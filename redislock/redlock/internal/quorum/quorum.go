@@ -9,20 +9,20 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The least and greatest number of nodes. With an even one, one more could fail than with the next smaller odd one, and no node less
-// would have to answer.
+// MinNodes and MaxNodes limit the number of nodes, which must be odd. An even number tolerates
+// no more failures than the odd number below it, and its majority is larger.
 const (
 	MinNodes = 3
 	MaxNodes = 15
 )
 
-// Params are what all clients of the same nodes must agree on.
+// Params are the parameters on which all clients of the same nodes must agree.
 type Params struct {
 	Nodes  int           // N
-	MaxTTL time.Duration // no lease is longer
+	MaxTTL time.Duration // the longest TTL of a lease
 }
 
-// Check says what is wrong with the parameters.
+// Check returns an error that matches [driver.ErrInvalid] if the parameters are not valid.
 func (p Params) Check() error {
 	switch {
 	case p.Nodes < MinNodes:
@@ -38,21 +38,22 @@ func (p Params) Check() error {
 	return nil
 }
 
-// Quorum is the least number of nodes that is a majority.
+// Quorum returns the least number of nodes that is a majority.
 func (p Params) Quorum() int { return p.Nodes/2 + 1 }
 
-// Bounds on what clocks do: their rates differ by at most one part in drift, and margin is for the rest. They are those of
-// the core, which judges holds by them.
+// These are the limits for clocks: their rates differ by at most one part in drift, and margin
+// covers the rest. The core judges holds by the same limits.
 const (
 	drift  = 100
 	margin = 2 * time.Millisecond
 )
 
-// Validity is for how long, from before the first request was sent, a lease may be relied upon.
+// Validity returns how long a lease may be relied upon, counted from before the first
+// request was sent.
 func Validity(ttl time.Duration) time.Duration { return ttl - ttl/drift - min(margin, ttl/10) }
 
-// Quarantine is for how long a node that restarted is kept out: until the leases that it may have forgotten are over, by the clock
-// of whoever waits.
+// Quarantine returns how long a restarted node is excluded: until the leases that it may have
+// forgotten have ended, by the clock of the client that waits.
 func (p Params) Quarantine() time.Duration { return p.MaxTTL + 2*p.MaxTTL/drift + margin }
 
 // A Set is a set of nodes, which are numbered from 0.
@@ -61,7 +62,7 @@ type Set uint16
 // Has reports whether node is in the set.
 func (s Set) Has(node int) bool { return s&(1<<node) != 0 }
 
-// Len returns how many nodes there are in the set.
+// Len returns the number of nodes in the set.
 func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 
 // All yields the nodes in order.
@@ -78,13 +79,13 @@ func (s Set) All() iter.Seq[int] {
 func (s *Set) add(node int)    { *s |= 1 << node }
 func (s *Set) remove(node int) { *s &^= 1 << node }
 
-// A Verdict is what the answers so far come to.
+// A Verdict is the result of the answers so far.
 type Verdict uint8
 
 const (
 	Open   Verdict = iota // further answers decide
 	Won                   // a majority agrees
-	Failed                // a majority can't be had any more, or not in time
+	Failed                // a majority can no longer be had, or not in time
 )
 
 func (v Verdict) String() string {

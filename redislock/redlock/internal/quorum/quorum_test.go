@@ -15,7 +15,7 @@ func TestCheck(t *testing.T) {
 	tests := []struct {
 		nodes  int
 		maxTTL time.Duration
-		want   string // in the error; empty if there is none
+		want   string // in the error; empty for none
 	}{
 		{3, time.Second, ""},
 		{5, time.Nanosecond, ""},
@@ -52,8 +52,9 @@ func TestQuorum(t *testing.T) {
 	}
 }
 
-// TestTimes takes the bounds for what they are for: whatever the clocks do within the bounds, a lease is over by its holder's clock
-// before it is on a node, and over for everybody before a node that forgot it votes again.
+// TestTimes checks that the limits do their work, whatever clocks do within them. A lease ends
+// by its holder's clock before it ends on a node, and it has ended for everybody before a node
+// that forgot it votes again.
 func TestTimes(t *testing.T) {
 	const fast, slow = 1.005, 1 / 1.005 // clocks whose rates differ by one part in a hundred
 	for _, ttl := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, time.Hour} {

@@ -33,7 +33,8 @@ func TestTally(t *testing.T) {
 		{"LateIsNothing", 3, at(end), []answer{{'y', 0, 0, open, false}, {'y', 1, end, failed, true}}},
 		{"ForEver", 3, driver.Instant{}, []answer{{'y', 0, 0, open, false}, {'y', 1, 1000 * time.Hour, won, false}}},
 		{"NoEnds", 3, at(end), []answer{{'n', 0, 0, open, false}, {'n', 1, 0, failed, true}}},
-		{"AwayFails", 3, at(end), []answer{{'a', 0, 0, open, false}, {'a', 1, 0, failed, false}}}, // what they did is not known
+		// What the nodes did is unknown.
+		{"AwayFails", 3, at(end), []answer{{'a', 0, 0, open, false}, {'a', 1, 0, failed, false}}},
 		{"NoAndAway", 3, at(end), []answer{{'n', 0, 0, open, false}, {'a', 1, 0, failed, false}}},
 		{"AwayTwice", 5, at(end), []answer{{'a', 0, 0, open, false}, {'a', 0, 0, open, false}, {'a', 0, 0, open, false}}},
 		{"AwayAndThenYes", 3, at(end), []answer{{'a', 0, 0, open, false}, {'y', 0, 0, open, false}, {'n', 1, 0, open, false}, {'y', 2, 0, won, false}}},

@@ -7,43 +7,51 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// An agent admits nodes that restarted. There are several at a time.
+// An agent admits nodes that restarted. A world has several agents.
 type agent struct {
 	actor
 	admissions []quorum.Admission // by node
-	round      []uint64           // of the exchange under way, by node: what belongs to another one is late
-	first      []quorum.Counters  // what was read before the wait, if that is what is broken
-	marks      int
+
+	// exchange has the number of the exchange under way, by node. Answers of another
+	// exchange are late.
+	exchange []uint64
+
+	// earlyRead has, by node, the counters read before the wait. Only the break
+	// ReadingFirst uses it.
+	earlyRead []quorum.Counters
+
+	marks int
 }
 
 const (
-	often   = 200 * time.Millisecond // how often agents look at nodes that are well
-	overdue = 150 * time.Millisecond // for an answer
+	checkInterval  = 200 * time.Millisecond // between two checks of a node that is well
+	requestTimeout = 150 * time.Millisecond // for an answer
 )
 
-// ask sends a request to a node of which next depends. If there is no answer, the agent looks at the node again.
-func (a *agent) ask(node int, r Request, next func(Answer)) {
-	a.round[node]++
-	round := a.round[node]
+// request sends a request to a node and passes the answer to next. If there is no answer, the
+// agent checks the node again.
+func (a *agent) request(node int, r Request, next func(Answer)) {
+	a.exchange[node]++
+	exchange := a.exchange[node]
 	a.send(node, r, func(reply Answer) {
-		if round == a.round[node] {
-			a.round[node]++
+		if exchange == a.exchange[node] {
+			a.exchange[node]++
 			next(reply)
 		}
 	})
-	a.after(overdue, func() {
-		if round == a.round[node] {
-			a.look(node)
+	a.after(requestTimeout, func() {
+		if exchange == a.exchange[node] {
+			a.checkNode(node)
 		}
 	})
 }
 
-func (a *agent) look(node int) {
-	a.ask(node, Request{Op: Look}, func(r Answer) { a.follow(node, r) })
+func (a *agent) checkNode(node int) {
+	a.request(node, Request{Op: Look}, func(r Answer) { a.advance(node, r) })
 }
 
-// follow does what package quorum says is next.
-func (a *agent) follow(node int, r Answer) {
+// advance takes the step that package quorum returns.
+func (a *agent) advance(node int, r Answer) {
 	adm := &a.admissions[node]
 	move, wait := adm.Look(r.Standing, a.instant())
 	switch a.w.broken {
@@ -55,46 +63,46 @@ func (a *agent) follow(node int, r Answer) {
 		if (move == quorum.Wait || move == quorum.Read) && r.Uptime >= a.w.params.Quarantine() {
 			move = quorum.Read
 		} else if move == quorum.Read {
-			move, wait = quorum.Wait, often
+			move, wait = quorum.Wait, checkInterval
 		}
 	}
 	switch move {
 	case quorum.None:
-		a.after(often, func() { a.look(node) })
+		a.after(checkInterval, func() { a.checkNode(node) })
 	case quorum.Mark:
-		a.first[node] = nil
+		a.earlyRead[node] = nil
 		a.marks++
-		a.ask(node, Request{Op: Mark, Mark: fmt.Sprintf("%s.%d", a.name, a.marks)}, func(Answer) { a.look(node) })
+		a.request(node, Request{Op: Mark, Mark: fmt.Sprintf("%s.%d", a.name, a.marks)}, func(Answer) { a.checkNode(node) })
 	case quorum.Wait:
-		if a.w.broken == ReadingFirst && a.first[node] == nil {
-			a.read(node, func(c quorum.Counters) { a.first[node] = c })
+		if a.w.broken == ReadingFirst && a.earlyRead[node] == nil {
+			a.read(node, func(c quorum.Counters) { a.earlyRead[node] = c })
 			return
 		}
-		a.after(wait, func() { a.look(node) })
+		a.after(wait, func() { a.checkNode(node) })
 	case quorum.Read:
 		a.read(node, func(c quorum.Counters) {
-			if a.w.broken == ReadingFirst && a.first[node] != nil {
-				c = a.first[node]
+			if a.w.broken == ReadingFirst && a.earlyRead[node] != nil {
+				c = a.earlyRead[node]
 			}
 			a.admit(node, c)
 		})
 	}
 }
 
-// read reads the others' counters, for one of the nodes, and looks at the node again.
+// read reads the other nodes' counters for the admission of node, and checks the node again.
 func (a *agent) read(node int, got func(quorum.Counters)) {
 	if a.w.broken == NoReading {
 		got(make(quorum.Counters, a.w.stripes))
 		return
 	}
-	a.round[node]++
-	round := a.round[node]
+	a.exchange[node]++
+	exchange := a.exchange[node]
 	reading := a.w.params.Reading(node, a.w.stripes)
-	follow := func() {
-		if round != a.round[node] || reading.Verdict() == quorum.Open {
+	update := func() {
+		if exchange != a.exchange[node] || reading.Verdict() == quorum.Open {
 			return
 		}
-		a.round[node]++
+		a.exchange[node]++
 		switch {
 		case reading.Verdict() == quorum.Won:
 			got(reading.Counters(0))
@@ -102,32 +110,32 @@ func (a *agent) read(node int, got func(quorum.Counters)) {
 			a.w.log(a.name, "goes by time: a majority has forgotten")
 			got(reading.Counters(a.micros()))
 		}
-		if round+1 == a.round[node] { // nothing was sent
-			a.after(often, func() { a.look(node) })
+		if exchange+1 == a.exchange[node] { // nothing was sent
+			a.after(checkInterval, func() { a.checkNode(node) })
 		}
 	}
 	for other := range a.w.nodes {
 		a.send(other, Request{Op: Read}, func(r Answer) {
-			if round == a.round[node] {
+			if exchange == a.exchange[node] {
 				reading.Answer(other, r.OK, r.Counters)
-				follow()
+				update()
 			}
 		})
 	}
-	a.after(overdue, func() {
+	a.after(requestTimeout, func() {
 		for other := range a.w.nodes {
 			reading.Away(other)
 		}
-		follow()
+		update()
 	})
 }
 
 func (a *agent) admit(node int, c quorum.Counters) {
 	run, mark := a.admissions[node].Ticket()
-	a.ask(node, Request{Op: Admit, Run: run, Mark: mark, Counters: c}, func(r Answer) {
+	a.request(node, Request{Op: Admit, Run: run, Mark: mark, Counters: c}, func(r Answer) {
 		if r.OK {
 			a.w.judge.admissions++
 		}
-		a.look(node)
+		a.checkNode(node)
 	})
 }

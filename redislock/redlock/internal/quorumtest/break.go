@@ -1,12 +1,13 @@
 package quorumtest
 
-// A Break is one way to get the protocol wrong. Those of package quorum itself are in internal/mutant.
+// A Break is one way to get the protocol wrong. The breaks of package quorum itself are in
+// internal/mutant.
 type Break string
 
-// Sound is the break of nothing.
+// Sound breaks nothing.
 const Sound Break = ""
 
-// Breaks of the nodes.
+// These breaks concern the nodes.
 const (
 	RaiseAnyone  Break = "a counter is raised whoever has the key"
 	RaiseDown    Break = "a counter is set to the target although it is higher"
@@ -16,7 +17,7 @@ const (
 	FreeAnyone   Break = "a key is freed whoever has it"
 )
 
-// Breaks of the agents.
+// These breaks concern the agents.
 const (
 	NoReading    Break = "waiting without reading back"
 	NoWaiting    Break = "reading back without waiting"
@@ -24,7 +25,7 @@ const (
 	Uptime       Break = "the wait is judged by the uptime that the node tells"
 )
 
-// Breaks of the clients.
+// These breaks concern the clients.
 const (
 	ReplyTime Break = "the validity counts from the answer, and not from the request"
 	SameNonce Break = "a client has the same nonce for all attempts"

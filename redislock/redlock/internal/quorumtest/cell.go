@@ -2,50 +2,51 @@ package quorumtest
 
 import "time"
 
-// A Cell is a kind of trouble, and what is promised in it all the same. Messages that are late, lost and repeated, partitions, pauses
-// of nodes and clients, clients that die, and clocks that drift within the bounds belong to all of them.
+// A Cell is a set of faults, and what is promised in spite of them. All cells have late, lost
+// and repeated messages, partitions, pauses of nodes and clients, clients that die, and clocks
+// that drift within the limits.
 type Cell struct {
 	Name string
 
-	forget bool // nodes restart or are wiped, but never so many that no majority votes
-	all    bool // any number of them does
-	byTime bool // what agents do then
-	jumps  bool // nodes' clocks jump while they serve
-	stands bool // clients stop, and their clocks with them
-	hints  hints
+	forget          bool // nodes restart or are wiped, but a majority always votes
+	majorityForgets bool // any number of nodes may forget at a time
+	byTime          bool // agents then use clocks as the floor
+	clocksJump      bool // nodes' clocks jump while they serve
+	clocksStop      bool // clients stop, and their clocks with them
+	hints           hints
 
-	// What the protocol does not promise here, so it is counted and no violation.
+	// What the protocol does not promise in this cell is counted, and is not a violation.
 	Overlaps bool // two valid holds
 	Disorder bool // tokens that are equal, or out of order
 }
 
-// Hints are what clients want their tokens to be.
+// hints says which tokens the clients ask for.
 type hints uint8
 
 const (
-	dense  hints = iota // one more than the last that they saw
-	clocks              // their wall clocks, which are about right
-	wild                // anything
+	denseHints  hints = iota // one more than the last token they saw
+	clockHints               // their wall clocks, which are about right
+	randomHints              // any number
 )
 
-// skew is how wrong wall clocks are.
+// skew returns how wrong wall clocks may be.
 func (c Cell) skew() time.Duration {
 	if c.byTime {
-		return 50 * time.Millisecond // tokens rest on them, when a majority has forgotten
+		return 50 * time.Millisecond // after a majority has forgotten, tokens rest on them
 	}
 	return 2 * time.Hour
 }
 
-// cells are all of them. A seed belongs to one.
+// cells lists all cells. Each seed belongs to one.
 var cells = [...]Cell{
-	{Name: "remembering nodes", hints: wild},
-	{Name: "a minority forgets", forget: true, hints: dense},
-	{Name: "a minority forgets, hints by clocks that are wrong", forget: true, hints: clocks},
-	{Name: "a minority forgets, any hints", forget: true, hints: wild},
-	{Name: "a majority forgets, clocks are right", forget: true, all: true, byTime: true, hints: clocks},
-	{Name: "nodes' clocks jump", forget: true, jumps: true, hints: wild, Overlaps: true},
-	{Name: "clients' clocks stand still", stands: true, hints: dense, Overlaps: true},
-	{Name: "clients' clocks stand still while nodes forget", forget: true, stands: true, hints: dense, Overlaps: true, Disorder: true},
+	{Name: "remembering nodes", hints: randomHints},
+	{Name: "a minority forgets", forget: true, hints: denseHints},
+	{Name: "a minority forgets, hints by clocks that are wrong", forget: true, hints: clockHints},
+	{Name: "a minority forgets, any hints", forget: true, hints: randomHints},
+	{Name: "a majority forgets, clocks are right", forget: true, majorityForgets: true, byTime: true, hints: clockHints},
+	{Name: "nodes' clocks jump", forget: true, clocksJump: true, hints: randomHints, Overlaps: true},
+	{Name: "clients' clocks stand still", clocksStop: true, hints: denseHints, Overlaps: true},
+	{Name: "clients' clocks stand still while nodes forget", forget: true, clocksStop: true, hints: denseHints, Overlaps: true, Disorder: true},
 }
 
 // cellOf returns the cell of a seed.

@@ -8,43 +8,47 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// A client is a process that takes a lock, holds it, and gives it up, over and over. What follows from the nodes' answers it leaves to
-// package quorum.
+// A client is a process that takes a lock, holds it and releases it, over and over. It leaves
+// all conclusions from the nodes' answers to package quorum.
 type client struct {
 	actor
-	nonce uint64   // of its first attempt
-	last  []uint64 // the last token that it saw, by lock
-	got   bool     // a lock since the trouble was over
+	nonce      uint64   // the nonce of its first attempt, for the break SameNonce
+	lastTokens []uint64 // the last token it saw, by lock
+	recovered  bool     // it has had a lock since the faults ended
 }
 
-// Times of clients.
+// These are the times of clients.
 const (
-	thought = 60 * time.Millisecond  // between a release and the next attempt, at most
-	backoff = 100 * time.Millisecond // between attempts, at most
-	resting = maxTTL / 8             // between renewals that failed
+	maxThinkTime    = 60 * time.Millisecond  // longest time between a release and the next attempt
+	maxBackoff      = 100 * time.Millisecond // longest time between attempts
+	renewRetryPause = maxTTL / 8             // between renewals that failed
 )
 
-// An attempt is one try of a client.
+// An attempt is one try of a client to take a lock.
 type attempt struct {
 	quorum.Attempt
-	c       *client
-	lock    int
-	nonce   uint64
-	ttl     time.Duration
-	tokens  uint64
-	start   driver.Instant
-	floor   uint64 // the greatest token of those that were complete when it began
+	c      *client
+	lock   int
+	nonce  uint64
+	ttl    time.Duration
+	tokens uint64
+	start  driver.Instant
+
+	// floor is the greatest token of the acquisitions that were complete when the
+	// attempt began.
+	floor uint64
+
 	verdict quorum.Verdict
 }
 
-// think waits, and tries.
+// think waits for a random time up to most, and then tries.
 func (c *client) think(most time.Duration) {
-	if !c.got {
+	if !c.recovered {
 		c.after(between(c.rng, 0, most), func() { c.try(c.rng.IntN(c.w.locks), 0) })
 	}
 }
 
-// try asks for a lock. So many attempts have failed before.
+// try requests a lock. The argument failed is the number of attempts that have failed before.
 func (c *client) try(lock, failed int) {
 	w := c.w
 	w.nonces++
@@ -57,60 +61,61 @@ func (c *client) try(lock, failed int) {
 	ask := Request{Op: Ask, Name: lock, Nonce: a.nonce, TTL: a.ttl, Hint: c.hint(lock), Tokens: a.tokens}
 	w.log(c.name, "begins #%d for lock %d", a.nonce, lock)
 	for node := range w.nodes {
-		c.call(node, ask, func(r Answer) {
+		c.request(node, ask, func(r Answer) {
 			if r.OK {
-				a.follow(a.Granted(node, r.Counter, c.instant()), failed)
+				a.apply(a.Granted(node, r.Counter, c.instant()), failed)
 			} else {
-				a.follow(a.Refused(node, c.instant()), failed)
+				a.apply(a.Refused(node, c.instant()), failed)
 			}
 		})
 	}
-	c.after(a.ttl, func() { a.follow(a.Expired(c.instant()), failed) })
+	c.after(a.ttl, func() { a.apply(a.Expired(c.instant()), failed) })
 }
 
-// call asks a node. If that does not answer soon, it is taken for one that is not admitted, until it does answer.
-func (c *client) call(node int, r Request, answer func(Answer)) {
+// request sends a request to a node. If the node does not answer soon, it counts as unadmitted
+// until it does.
+func (c *client) request(node int, r Request, answer func(Answer)) {
 	answered := false
 	c.send(node, r, func(a Answer) {
 		answered = true
 		answer(a)
 	})
-	c.after(c.w.patient, func() {
+	c.after(c.w.nodeTimeout, func() {
 		if !answered {
 			answer(Answer{Unadmitted: true})
 		}
 	})
 }
 
-// hint is what the client wants its token to be, at least.
+// hint returns the least token that the client asks for.
 func (c *client) hint(lock int) uint64 {
-	next := c.last[lock] + 1
+	next := c.lastTokens[lock] + 1
 	switch {
-	case c.w.cell.hints == clocks:
+	case c.w.cell.hints == clockHints:
 		return max(c.micros(), next)
-	case c.w.cell.hints == wild && chance(c.rng, 20):
-		return c.last[lock] + c.rng.Uint64N(4)
-	case c.w.cell.hints == wild && chance(c.rng, 2):
+	case c.w.cell.hints == randomHints && chance(c.rng, 20):
+		return c.lastTokens[lock] + c.rng.Uint64N(4)
+	case c.w.cell.hints == randomHints && chance(c.rng, 2):
 		return ^uint64(0)
 	}
 	return next
 }
 
-// follow does what follows from an answer.
-func (a *attempt) follow(s quorum.Step, failed int) {
+// apply carries out a step.
+func (a *attempt) apply(s quorum.Step, failed int) {
 	c, w := a.c, a.c.w
 	if a.verdict != quorum.Open {
 		if s.Verdict != a.verdict || s.Raise != 0 {
-			w.judge.wrong("%s: attempt #%d was %v, and is %+v", c.name, a.nonce, a.verdict, s)
+			w.judge.reportf("%s: attempt #%d was %v, and is %+v", c.name, a.nonce, a.verdict, s)
 		}
 		return
 	}
 	for node := range s.Raise.All() {
-		c.call(node, Request{Op: Raise, Name: a.lock, Nonce: a.nonce, Token: s.Target}, func(r Answer) {
+		c.request(node, Request{Op: Raise, Name: a.lock, Nonce: a.nonce, Token: s.Target}, func(r Answer) {
 			if r.OK {
-				a.follow(a.Raised(node, c.instant()), failed)
+				a.apply(a.Raised(node, c.instant()), failed)
 			} else {
-				a.follow(a.Refused(node, c.instant()), failed)
+				a.apply(a.Refused(node, c.instant()), failed)
 			}
 		})
 	}
@@ -122,14 +127,14 @@ func (a *attempt) follow(s quorum.Step, failed int) {
 		w.log(c.name, "fails with #%d", a.nonce)
 		c.free(a.lock, a.nonce)
 		if failed < 20 {
-			c.after(between(c.rng, 0, backoff), func() { c.try(a.lock, failed+1) })
+			c.after(between(c.rng, 0, maxBackoff), func() { c.try(a.lock, failed+1) })
 		} else {
-			c.think(thought)
+			c.think(maxThinkTime)
 		}
 	}
 }
 
-// free asks all nodes to free the lock, and does not care what they say.
+// free sends all nodes the request to free the lock, and ignores the answers.
 func (c *client) free(lock int, nonce uint64) {
 	var keep time.Duration
 	if chance(c.rng, 5) {
@@ -140,13 +145,13 @@ func (c *client) free(lock int, nonce uint64) {
 	}
 }
 
-// A hold is what a client has of an attempt that was won.
+// A hold is what a client has after it won an attempt.
 type hold struct {
 	*attempt
 	first, last uint64         // tokens
 	end         driver.Instant // of the validity, by the client's clock
-	life        uint64         // of the client
-	over        bool
+	life        uint64         // the client's life in which it began
+	ended       bool
 }
 
 func (a *attempt) won(target uint64) {
@@ -155,41 +160,41 @@ func (a *attempt) won(target uint64) {
 	if w.broken == ReplyTime {
 		h.end = c.instant().Add(quorum.Validity(a.ttl))
 	}
-	c.last[a.lock] = target
+	c.lastTokens[a.lock] = target
 	w.log(c.name, "has lock %d by #%d, token %d to %d, for %v", a.lock, a.nonce, h.first, h.last, h.end.Left(c.instant()))
-	w.judge.acquired(h)
-	if w.calm && !c.got {
-		c.got = true
-		w.settled++
+	w.judge.checkAcquired(h)
+	if w.faultsOver && !c.recovered {
+		c.recovered = true
+		w.recovered++
 	}
 	d := between(c.rng, 0, maxTTL/8)
-	if !w.calm && chance(c.rng, 15) {
+	if !w.faultsOver && chance(c.rng, 15) {
 		d = between(c.rng, 0, 4*maxTTL)
 	}
 	c.after(d, func() { h.finish("releases") })
 	c.after(h.ttl/3, h.renew)
 }
 
-// valid reports whether the holder may still rely on it.
-func (h *hold) valid() bool { return !h.over && h.life == h.c.life && !h.end.Reached(h.c.instant()) }
+// valid reports whether the holder may still rely on the hold.
+func (h *hold) valid() bool { return !h.ended && h.life == h.c.life && !h.end.Reached(h.c.instant()) }
 
 // finish ends the hold, for whatever reason.
 func (h *hold) finish(verb string) {
-	if h.over {
+	if h.ended {
 		return
 	}
-	h.over = true
+	h.ended = true
 	h.c.w.log(h.c.name, "%s lock %d of #%d", verb, h.lock, h.nonce)
-	h.c.w.judge.ended(h)
+	h.c.w.judge.removeHold(h)
 	h.c.free(h.lock, h.nonce)
-	h.c.think(thought)
+	h.c.think(maxThinkTime)
 }
 
-// renew extends the lease, and comes back in time for the next renewal.
+// renew extends the lease, and schedules the next renewal.
 func (h *hold) renew() {
 	c, w := h.c, h.c.w
 	start := c.instant()
-	if h.over {
+	if h.ended {
 		return
 	}
 	if h.end.Reached(start) {
@@ -198,7 +203,7 @@ func (h *hold) renew() {
 	}
 	tally, done := w.params.Tally(h.end), false
 	count := func(v quorum.Verdict) {
-		if done || h.over || v == quorum.Open {
+		if done || h.ended || v == quorum.Open {
 			return
 		}
 		done = true
@@ -209,11 +214,11 @@ func (h *hold) renew() {
 		case tally.Ended(c.instant()):
 			h.finish("loses")
 		default:
-			c.after(resting, h.renew)
+			c.after(renewRetryPause, h.renew)
 		}
 	}
 	for node := range w.nodes {
-		c.call(node, Request{Op: Extend, Name: h.lock, Nonce: h.nonce, TTL: h.ttl, Token: h.last}, func(r Answer) {
+		c.request(node, Request{Op: Extend, Name: h.lock, Nonce: h.nonce, TTL: h.ttl, Token: h.last}, func(r Answer) {
 			switch now := c.instant(); {
 			case r.OK:
 				count(tally.Yes(node, now))
@@ -227,10 +232,10 @@ func (h *hold) renew() {
 	c.after(max(0, h.end.Left(start)), func() { count(tally.Verdict(c.instant())) })
 }
 
-// extend has the hold last from start, which was before the renewal that succeeded.
+// extend makes the hold last from start, which was before the successful renewal.
 func (h *hold) extend(start driver.Instant) {
 	w := h.c.w
-	w.judge.extending(h)
+	w.judge.checkRenewal(h)
 	h.end = start.Add(quorum.Validity(h.ttl))
 	if w.broken == ReplyTime {
 		h.end = h.c.instant().Add(quorum.Validity(h.ttl))
@@ -238,11 +243,11 @@ func (h *hold) extend(start driver.Instant) {
 	w.log(h.c.name, "has renewed #%d, for %v", h.nonce, h.end.Left(h.c.instant()))
 }
 
-// crash ends the client's life, and what it held is not given up. Another client takes its place.
+// crash ends the client's life without releasing what it holds. Another client takes its place.
 func (c *client) crash() {
 	c.w.log(c.name, "dies")
 	c.life++
-	c.until, c.nonce, c.last = 0, 0, make([]uint64, c.w.locks)
-	c.w.judge.died(c)
-	c.think(thought)
+	c.pausedUntil, c.nonce, c.lastTokens = 0, 0, make([]uint64, c.w.locks)
+	c.w.judge.removeClient(c)
+	c.think(maxThinkTime)
 }

@@ -8,17 +8,19 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// Some ways to be wrong need so many coincidences that random schedules hardly find them. These are schedules made for them: each ends
-// with two acquisitions of which one is wrong if that is broken, and none if it is not.
+// Some breaks need so many coincidences that random schedules hardly find them. Each of these
+// schedules is made for one break. It ends with two acquisitions, of which one is wrong if the
+// protocol is broken in that way, and none if it is sound.
 
-// A stage has three nodes, whose counters are as given, and lets requests arrive when a schedule says so.
-type stage struct {
-	nodes [3]*Node
-	shift [3]time.Duration // of the nodes' clocks
+// A scenario has three nodes with given counters. Requests arrive at a node when the
+// schedule says so.
+type scenario struct {
+	nodes  [3]*Node
+	offset [3]time.Duration // of the nodes' clocks
 }
 
-func newStage(broken Break, counters ...uint64) *stage {
-	s := new(stage)
+func newScenario(broken Break, counters ...uint64) *scenario {
+	s := new(scenario)
 	for i := range s.nodes {
 		s.nodes[i] = NewNode("run", 0, 1, 1, broken)
 		s.nodes[i].Init()
@@ -27,54 +29,55 @@ func newStage(broken Break, counters ...uint64) *stage {
 	return s
 }
 
-// do has a request arrive at a node.
-func (s *stage) do(node int, r Request) Answer { return s.nodes[node].Do(r, s.shift[node]) }
+// send makes a request arrive at a node.
+func (s *scenario) send(node int, r Request) Answer { return s.nodes[node].Do(r, s.offset[node]) }
 
-// lapse has the keys of a node expire: its clock jumps.
-func (s *stage) lapse(node int) { s.shift[node] += time.Hour }
+// expireKeys makes the clock of a node jump, so that its keys expire.
+func (s *scenario) expireKeys(node int) { s.offset[node] += time.Hour }
 
-// A player is a client's attempt on a stage. The client's clock stands still.
-type player struct {
-	s       *stage
+// A scriptedClient makes one attempt in a scenario. The client's clock stands still.
+type scriptedClient struct {
+	s       *scenario
 	nonce   uint64
 	attempt quorum.Attempt
 	step    quorum.Step
 }
 
-func (s *stage) player(nonce uint64) *player {
-	return &player{s: s, nonce: nonce, attempt: quorum.Params{Nodes: 3, MaxTTL: time.Minute}.Attempt(now(), time.Minute)}
+func (s *scenario) newClient(nonce uint64) *scriptedClient {
+	return &scriptedClient{s: s, nonce: nonce, attempt: quorum.Params{Nodes: 3, MaxTTL: time.Minute}.Attempt(now(), time.Minute)}
 }
 
-// now is what the clients' clocks show.
+// now returns what the clients' clocks show.
 func now() driver.Instant { return driver.Instant{}.Add(time.Hour) }
 
-// ask has the attempt's request arrive at a node, and its answer at the client.
-func (p *player) ask(node int) {
-	if r := p.askOnly(node); r.OK {
+// acquire makes the attempt's request arrive at a node, and the answer at the client.
+func (p *scriptedClient) acquire(node int) {
+	if r := p.acquireUnanswered(node); r.OK {
 		p.step = p.attempt.Granted(node, r.Counter, now())
 	} else {
 		p.step = p.attempt.Refused(node, now())
 	}
 }
 
-// askOnly has the attempt's request arrive at a node, once more perhaps, and its answer nowhere.
-func (p *player) askOnly(node int) Answer {
-	return p.s.do(node, Request{Op: Ask, Nonce: p.nonce, TTL: time.Minute, Tokens: 1})
+// acquireUnanswered makes the attempt's request arrive at a node, perhaps once more. The client
+// does not receive the answer.
+func (p *scriptedClient) acquireUnanswered(node int) Answer {
+	return p.s.send(node, Request{Op: Ask, Nonce: p.nonce, TTL: time.Minute, Tokens: 1})
 }
 
-// raise has the raise that the attempt wanted arrive at a node, and its answer at the client.
-func (p *player) raise(node int) {
-	if p.s.do(node, Request{Op: Raise, Nonce: p.nonce, Token: p.step.Target}).OK {
+// raise makes the raise of the attempt arrive at a node, and the answer at the client.
+func (p *scriptedClient) raise(node int) {
+	if p.s.send(node, Request{Op: Raise, Nonce: p.nonce, Token: p.step.Target}).OK {
 		p.step = p.attempt.Raised(node, now())
 	} else {
 		p.step = p.attempt.Refused(node, now())
 	}
 }
 
-func (p *player) free(node int) { p.s.do(node, Request{Op: Free, Nonce: p.nonce}) }
+func (p *scriptedClient) free(node int) { p.s.send(node, Request{Op: Free, Nonce: p.nonce}) }
 
-// token is the attempt's, or 0 if it has none.
-func (p *player) token() uint64 {
+// token returns the attempt's token, or 0 if it has none.
+func (p *scriptedClient) token() uint64 {
 	if p.step.Verdict != quorum.Won {
 		return 0
 	}
@@ -85,43 +88,44 @@ func TestDirected(t *testing.T) {
 	tests := []struct {
 		broken Break
 		why    string
-		play   func(s *stage) (first, second *player) // second begins after first has its token, or has an equal one
-		begin  []uint64
+		// The second begins after the first has its token, or has an equal token.
+		run      func(s *scenario) (first, second *scriptedClient)
+		counters []uint64
 	}{
 		{
-			broken: RaiseAnyone,
-			why:    "A counts a node that is B's by now, and B counts it too",
-			begin:  []uint64{1, 2, 2},
-			play: func(s *stage) (*player, *player) {
-				a, b := s.player(1), s.player(2)
-				a.ask(0)
-				a.ask(1) // 2 and 3: node 0 is to be raised to 3
-				s.lapse(0)
-				b.ask(0)
-				b.ask(2)   // 3 and 3
-				a.raise(0) // too late
+			broken:   RaiseAnyone,
+			why:      "A counts a node that is B's by now, and B counts it too",
+			counters: []uint64{1, 2, 2},
+			run: func(s *scenario) (*scriptedClient, *scriptedClient) {
+				a, b := s.newClient(1), s.newClient(2)
+				a.acquire(0)
+				a.acquire(1) // 2 and 3: node 0 is to be raised to 3
+				s.expireKeys(0)
+				b.acquire(0)
+				b.acquire(2) // 3 and 3
+				a.raise(0)   // too late
 				return b, a
 			},
 		},
 		{
-			broken: RaiseDown,
-			why:    "a request that is repeated takes the node again for B, and B's raise undoes what A counted",
-			begin:  []uint64{0, 1, 2},
-			play: func(s *stage) (*player, *player) {
-				a, b, c := s.player(1), s.player(2), s.player(3)
-				b.ask(0)
-				b.ask(1) // 1 and 2: node 0 is to be raised to 2
-				s.lapse(0)
-				a.ask(0)
-				a.ask(2) // 2 and 3
+			broken:   RaiseDown,
+			why:      "a request that is repeated takes the node again for B, and B's raise undoes what A counted",
+			counters: []uint64{0, 1, 2},
+			run: func(s *scenario) (*scriptedClient, *scriptedClient) {
+				a, b, c := s.newClient(1), s.newClient(2), s.newClient(3)
+				b.acquire(0)
+				b.acquire(1) // 1 and 2: node 0 is to be raised to 2
+				s.expireKeys(0)
+				a.acquire(0)
+				a.acquire(2) // 2 and 3
 				a.raise(0)
 				a.free(0)
-				b.askOnly(0) // late, once more
-				b.raise(0)   // from 5 down to 2
-				s.lapse(0)   // B dies
-				s.lapse(1)
-				c.ask(0)
-				c.ask(1)
+				b.acquireUnanswered(0) // late, and once more
+				b.raise(0)             // from 5 down to 2
+				s.expireKeys(0)        // B dies
+				s.expireKeys(1)
+				c.acquire(0)
+				c.acquire(1)
 				return a, c
 			},
 		},
@@ -129,7 +133,7 @@ func TestDirected(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(string(tt.broken), func(t *testing.T) {
 			for _, broken := range []Break{Sound, tt.broken} {
-				first, second := tt.play(newStage(broken, tt.begin...))
+				first, second := tt.run(newScenario(broken, tt.counters...))
 				if first.token() == 0 {
 					t.Fatalf("broken %q: the first has no token: %+v", broken, first.step)
 				}

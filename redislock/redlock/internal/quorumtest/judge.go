@@ -5,48 +5,48 @@ import (
 	"slices"
 )
 
-// A judge knows the true time and all clients' clocks, and says when a promise is broken.
+// A judge knows the true time and all clients' clocks, and reports broken promises.
 type judge struct {
 	w          *world
-	greatest   []uint64            // the last token of those that are complete, by lock
-	taken      map[uint64]struct{} // tokens
-	holds      [][]*hold           // that are not over, by lock
+	greatest   []uint64            // the greatest token of complete acquisitions, by lock
+	usedTokens map[uint64]struct{} // tokens
+	holds      [][]*hold           // those that are not over, by lock
 	violations []string
 
 	acquisitions, renewals, admissions int
-	overlaps, disorders                int // that the cell allows
+	overlaps, disorders                int // allowed by the cell
 }
 
-// wrong reports a violation.
-func (j *judge) wrong(format string, args ...any) {
+// reportf reports a violation.
+func (j *judge) reportf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	j.violations = append(j.violations, text)
 	j.w.log("JUDGE", "VIOLATION: %s", text)
 }
 
-// acquired judges a hold that begins now.
-func (j *judge) acquired(h *hold) {
+// checkAcquired checks a hold that begins now.
+func (j *judge) checkAcquired(h *hold) {
 	j.acquisitions++
 	if !h.valid() {
-		j.wrong("%s has lock %d by #%d when it is not valid any more", h.c.name, h.lock, h.nonce)
+		j.reportf("%s has lock %d by #%d when it is not valid any more", h.c.name, h.lock, h.nonce)
 	}
-	j.tokens(h)
-	j.alone(h)
+	j.checkTokens(h)
+	j.checkExclusive(h)
 	j.holds[h.lock] = append(j.holds[h.lock], h)
 }
 
-// tokens judges the tokens of a hold.
-func (j *judge) tokens(h *hold) {
+// checkTokens checks the tokens of a hold.
+func (j *judge) checkTokens(h *hold) {
 	var what string
 	if h.first <= h.floor {
 		what = fmt.Sprintf("%s has lock %d with token %d, but %d was granted before #%d began", h.c.name, h.lock, h.first, h.floor, h.nonce)
 	}
 	for t := h.first; t <= h.last; t++ {
 		id := t*uint64(j.w.locks) + uint64(h.lock)
-		if _, ok := j.taken[id]; ok {
+		if _, ok := j.usedTokens[id]; ok {
 			what = fmt.Sprintf("%s has lock %d by #%d with token %d, for the second time", h.c.name, h.lock, h.nonce, t)
 		}
-		j.taken[id] = struct{}{}
+		j.usedTokens[id] = struct{}{}
 	}
 	j.greatest[h.lock] = max(j.greatest[h.lock], h.last)
 	switch {
@@ -55,12 +55,12 @@ func (j *judge) tokens(h *hold) {
 		j.disorders++
 		j.w.log("JUDGE", "allowed here: %s", what)
 	default:
-		j.wrong("%s", what)
+		j.reportf("%s", what)
 	}
 }
 
-// alone judges that no other hold of the lock is valid.
-func (j *judge) alone(h *hold) {
+// checkExclusive checks that no other hold of the lock is valid.
+func (j *judge) checkExclusive(h *hold) {
 	for _, other := range j.holds[h.lock] {
 		if other == h || !other.valid() {
 			continue
@@ -71,38 +71,38 @@ func (j *judge) alone(h *hold) {
 			j.overlaps++
 			j.w.log("JUDGE", "allowed here: %s", what)
 		} else {
-			j.wrong("%s", what)
+			j.reportf("%s", what)
 		}
 	}
 }
 
-// extending judges a renewal that is about to count.
-func (j *judge) extending(h *hold) {
+// checkRenewal checks a renewal that is about to count.
+func (j *judge) checkRenewal(h *hold) {
 	j.renewals++
 	if !h.valid() {
-		j.wrong("%s renews lock %d of #%d, which has ended", h.c.name, h.lock, h.nonce)
+		j.reportf("%s renews lock %d of #%d, which has ended", h.c.name, h.lock, h.nonce)
 	}
-	j.alone(h)
+	j.checkExclusive(h)
 }
 
-// ended takes note of the end of a hold.
-func (j *judge) ended(h *hold) {
+// removeHold records the end of a hold.
+func (j *judge) removeHold(h *hold) {
 	j.holds[h.lock] = slices.DeleteFunc(j.holds[h.lock], func(other *hold) bool { return other == h })
 }
 
-// died takes note of the end of a client.
-func (j *judge) died(c *client) {
+// removeClient records the end of a client.
+func (j *judge) removeClient(c *client) {
 	for lock := range j.holds {
 		j.holds[lock] = slices.DeleteFunc(j.holds[lock], func(h *hold) bool { return h.c == c })
 	}
 }
 
-// touched judges what a request did to a key, which was as before.
-func (j *judge) touched(m *machine, r Request, before key) {
+// checkKey checks what a request did to a key, given its state before.
+func (j *judge) checkKey(m *machine, r Request, before key) {
 	if r.Op > Free || before.nonce == 0 || before.nonce == r.Nonce {
 		return
 	}
 	if after := m.peek(r.Name); after != before {
-		j.wrong("%v on %s changes the key of #%d from %+v to %+v", r, m.name, before.nonce, before, after)
+		j.reportf("%v on %s changes the key of #%d from %+v to %+v", r, m.name, before.nonce, before, after)
 	}
 }

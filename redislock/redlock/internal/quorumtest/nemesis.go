@@ -2,20 +2,20 @@ package quorumtest
 
 import "time"
 
-// A nemesis makes trouble, of the kinds that its cell allows.
+// A nemesis causes the faults that its cell allows.
 type nemesis struct{ actor }
 
-// act makes some trouble, and comes back soon.
+// act causes a fault, and schedules the next one.
 func (n *nemesis) act() {
 	w := n.w
-	if w.calm {
+	if w.faultsOver {
 		return
 	}
-	n.trouble()
-	w.push(event{at: w.now + between(n.rng, 10*time.Millisecond, 800*time.Millisecond), who: &n.actor, do: n.act})
+	n.injectFault()
+	w.push(event{at: w.now + between(n.rng, 10*time.Millisecond, 800*time.Millisecond), actor: &n.actor, run: n.act})
 }
 
-func (n *nemesis) trouble() {
+func (n *nemesis) injectFault() {
 	w, c := n.w, n.w.clients[n.rng.IntN(len(n.w.clients))]
 	switch p := n.rng.IntN(100); {
 	case p < 20:
@@ -33,11 +33,11 @@ func (n *nemesis) trouble() {
 		m.saved = m.node.memory.clone()
 	case p < 75 && w.cell.forget:
 		n.forget(n.machine())
-	case p < 85 && w.cell.jumps:
+	case p < 85 && w.cell.clocksJump:
 		m, by := n.machine(), between(n.rng, -2*maxTTL, 2*maxTTL)
 		m.clock.jump(w.now, by)
 		w.log(m.name, "'s clock jumps by %v", by)
-	case p < 95 && w.cell.stands:
+	case p < 95 && w.cell.clocksStop:
 		d := between(n.rng, 0, 3*maxTTL)
 		c.pause(d)
 		c.clock.stop(w.now, w.now+d)
@@ -69,26 +69,28 @@ func (n *nemesis) partition() {
 			continue
 		}
 		if way != 0 {
-			a.cut[node].to = until
+			a.cuts[node].to = until
 		}
 		if way != 1 {
-			a.cut[node].from = until
+			a.cuts[node].from = until
 		}
 		w.log(a.name, "is cut off from node %d, %s, until %v", node, [...]string{"inwards", "outwards", "both ways"}[way], until)
 	}
 }
 
-// forget has a node restart, without its memory, with it, or with one that is older; or wipes it while it runs. The clock of one that
-// restarts may be set then, as happens when it boots.
+// forget makes a node restart without its memory, with it, or with an older one; or it wipes
+// the memory while the node runs. The clock of a node that restarts may be set, as happens when
+// a machine boots.
 func (n *nemesis) forget(m *machine) {
 	w := n.w
-	if !w.cell.all && m.node.Admitted() && w.forgetful() >= w.params.Nodes-w.params.Quorum() {
+	if !w.cell.majorityForgets && m.node.Admitted() && w.nonVoting() >= w.params.Nodes-w.params.Quorum() {
 		return
 	}
 	none := blank(w.locks, w.stripes)
 	down, step := between(n.rng, 0, maxTTL/2), time.Duration(0)
 	if chance(n.rng, 30) {
-		step = between(n.rng, -maxTTL, time.Minute) // keys that it remembers live longer by what it is set back
+		// If the clock is set back, keys that the node remembers live longer by that time.
+		step = between(n.rng, -maxTTL, time.Minute)
 	}
 	what := "restarts blank"
 	switch n.rng.IntN(5) {
@@ -111,15 +113,15 @@ func (n *nemesis) forget(m *machine) {
 	w.log(m.name, "%s; its clock steps by %v; run %s", what, step, m.node.run)
 }
 
-// heal ends all trouble.
+// heal ends all faults.
 func (w *world) heal() {
-	w.calm = true
+	w.faultsOver = true
 	w.log("world", "all is well again")
 	still := func(a *actor) {
-		a.until = min(a.until, w.now)
+		a.pausedUntil = min(a.pausedUntil, w.now)
 		a.clock.jump(w.now, 0)
-		a.clock.stops = 0
-		clear(a.cut)
+		a.clock.stoppedUntil = 0
+		clear(a.cuts)
 	}
 	for _, m := range w.nodes {
 		still(&m.actor)

@@ -8,17 +8,17 @@ import (
 	"github.com/sniblock/snib/redislock/redlock/internal/quorum"
 )
 
-// An Op is what a node is asked to do.
+// An Op is an operation of a node.
 type Op uint8
 
 const (
 	Ask    Op = iota // take the key if it is free
-	Raise            // raise the counter to Token, under the key
+	Raise            // raise the counter to Token, if the key has the nonce
 	Extend           // extend the key's life, or take it again
-	Free             // give the key up
-	Look             // tell the node's standing
+	Free             // free the key
+	Look             // return the node's standing
 	Mark             // mark the admission under way
-	Read             // tell the counters
+	Read             // return the counters
 	Admit            // raise the counters, and let the node vote
 )
 
@@ -26,17 +26,21 @@ func (o Op) String() string {
 	return [...]string{"ask", "raise", "extend", "free", "look", "mark", "read", "admit"}[o]
 }
 
-// A Request is one call of the script, for one lock.
+// A Request is one request to the script, for one lock.
 type Request struct {
-	Op       Op
-	Name     int           // of the lock
-	Nonce    uint64        // of the attempt; never 0
-	TTL      time.Duration // Ask, Extend: of the lease. Free: for how long the key stays taken all the same
-	Hint     uint64        // Ask: what the token should be, at least
-	Tokens   uint64        // Ask: how many
-	Token    uint64        // Raise: the target. Extend: the lease's last token
-	Run      string        // Admit
-	Mark     string        // Mark, Admit
+	Op    Op
+	Name  int    // the number of the lock
+	Nonce uint64 // identifies the attempt; never 0
+
+	// TTL is, for Ask and Extend, that of the lease. For Free it is how long the key stays
+	// taken after the release.
+	TTL time.Duration
+
+	Hint     uint64 // Ask: the least token wanted
+	Tokens   uint64 // Ask: the number of tokens
+	Token    uint64 // Raise: the target. Extend: the lease's last token
+	Run      string // Admit
+	Mark     string // Mark, Admit
 	Counters quorum.Counters
 }
 
@@ -57,13 +61,14 @@ func (r Request) String() string {
 	}
 }
 
-// An Answer is what a node says. OK means that it did what it was asked, or for Read that it is admitted.
+// An Answer is the answer of a node. OK means that the node did what it was asked or, for Read,
+// that it is admitted.
 type Answer struct {
 	OK         bool
-	Unadmitted bool // that is why not
+	Unadmitted bool // why OK is false
 	Counter    uint64
 	Standing   quorum.Standing
-	Uptime     time.Duration // what the server would tell: by its wall clock
+	Uptime     time.Duration // what the server would report, by its wall clock
 	Counters   quorum.Counters
 }
 
@@ -84,11 +89,11 @@ func (a Answer) String() string {
 	}
 }
 
-// A Node is a model of one Redis and the script that runs in it. What it is asked it does in one step, as Redis does. It is not safe for
-// concurrent use.
+// A Node is a model of one Redis and the script that runs in it. It carries out each request in
+// one step, as Redis does. It is not safe for concurrent use.
 //
-// What it leaves out, because nothing here depends on it: keys of other types and other clusters' clients, which are refused;
-// publications; and what the values of keys say to people.
+// It leaves out what does not matter here: keys of other types and clients of other clusters,
+// which are refused; publications; and what the values of keys tell people.
 type Node struct {
 	run     string        // the run_id
 	started time.Duration // by the wall clock
@@ -99,22 +104,27 @@ type Node struct {
 // A memory is what a node may forget.
 type memory struct {
 	admitted string          // the run_id under which it was admitted
-	mark     [2]string       // a run_id, and the text for it
+	mark     [2]string       // a run_id, and the text of the mark
 	counters quorum.Counters // by stripe
 	locks    []key           // by name
 }
 
-// A key is that of a lock. The zero value is that of a free one.
+// A key is the key of a lock. The zero value is a free key.
 type key struct {
-	nonce   uint64
-	counter uint64        // the node's, when the key was taken or the counter was raised; the lease's token, once it was extended
-	end     time.Duration // by the node's wall clock; the last moment at which it is there
+	nonce uint64
+
+	// counter is the node's counter when the key was taken or the counter was raised. Once the
+	// lease has been extended, it is the lease's token.
+	counter uint64
+
+	// end is the last moment at which the key exists, by the node's wall clock.
+	end time.Duration
 }
 
-// kept is the nonce of a key that is nobody's.
-const kept = ^uint64(0)
+// keptNonce is the nonce of a key that was released but is kept closed.
+const keptNonce = ^uint64(0)
 
-// NewNode starts a node that remembers nothing, with so many stripes of names.
+// NewNode starts a node without memory, with the given number of locks and stripes.
 func NewNode(run string, now time.Duration, locks, stripes int, broken Break) *Node {
 	return &Node{run: run, started: now, broken: broken, memory: blank(locks, stripes)}
 }
@@ -128,18 +138,19 @@ func (m memory) clone() memory {
 	return m
 }
 
-// Restart begins a new run at now, with that memory.
+// Restart begins a new run at now, with the memory m.
 func (n *Node) Restart(run string, now time.Duration, m memory) {
 	n.run, n.started, n.memory = run, now, m.clone()
 }
 
-// Init admits the node as an operator does, who knows that there was nothing to forget.
+// Init admits the node, as an operator does who knows that there is nothing it could
+// have forgotten.
 func (n *Node) Init() { n.memory.admitted = n.run }
 
 // Admitted reports whether the node votes.
 func (n *Node) Admitted() bool { return n.memory.admitted == n.run }
 
-// Do does what it is asked. Now is the node's wall clock, since 1970.
+// Do carries out a request. The argument now is the node's wall clock, since 1970.
 func (n *Node) Do(r Request, now time.Duration) Answer {
 	switch r.Op {
 	case Free:
@@ -175,7 +186,7 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 
 func (n *Node) votes() bool { return n.Admitted() || n.broken == VoteAtOnce }
 
-// key returns the key of a lock, and frees it if it has expired.
+// key returns the key of a lock, and frees it first if it has expired.
 func (n *Node) key(lock int, now time.Duration) *key {
 	k := &n.memory.locks[lock]
 	if now > k.end {
@@ -186,8 +197,8 @@ func (n *Node) key(lock int, now time.Duration) *key {
 
 func (n *Node) counter(lock int) *uint64 { return &n.memory.counters[lock%len(n.memory.counters)] }
 
-// ahead is how far a client's hint may be ahead of the node's clock.
-const ahead = time.Minute
+// maxHintAhead is how far a client's hint may be ahead of the node's clock.
+const maxHintAhead = time.Minute
 
 func (n *Node) ask(r Request, now time.Duration) Answer {
 	k, c := n.key(r.Name, now), n.counter(r.Name)
@@ -195,7 +206,7 @@ func (n *Node) ask(r Request, now time.Duration) Answer {
 	case r.Nonce:
 		k.end = now + r.TTL
 	case 0:
-		*c = max(*c+1, min(r.Hint, uint64((now+ahead).Microseconds()))) + r.Tokens - 1
+		*c = max(*c+1, min(r.Hint, uint64((now+maxHintAhead).Microseconds()))) + r.Tokens - 1
 		*k = key{nonce: r.Nonce, counter: *c, end: now + r.TTL}
 	default:
 		return Answer{}
@@ -236,10 +247,10 @@ func (n *Node) free(r Request, now time.Duration) Answer {
 	if k.nonce != r.Nonce && (k.nonce == 0 || n.broken != FreeAnyone) {
 		return Answer{}
 	}
-	*c++ // so that an Extend that is late can't take it again
+	*c++ // so that a late Extend can't take it again
 	*k = key{}
 	if r.TTL > 0 {
-		*k = key{nonce: kept, end: now + r.TTL}
+		*k = key{nonce: keptNonce, end: now + r.TTL}
 	}
 	return Answer{OK: true}
 }

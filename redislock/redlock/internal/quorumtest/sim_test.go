@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// "make simulate SEEDS=100000" sets these.
+// The flags choose the seeds. "make simulate SEEDS=100000" sets them.
 var (
 	seeds = flag.Uint64("seeds", 200, "how many seeds to simulate")
 	first = flag.Uint64("first", 0, "the first of them")
 )
 
-// TestSimulate runs worlds in which nothing is broken but what is meant to be. No promise is.
+// TestSimulate runs worlds with the sound protocol. No promise may be broken, except where the
+// cell allows it.
 func TestSimulate(t *testing.T) {
 	began := time.Now()
-	sums := make([]sum, len(cells))
+	sums := make([]totals, len(cells))
 	var mu sync.Mutex
 	var failed []uint64
-	each(*first, *seeds, func(seed uint64) bool {
+	forEachSeed(*first, *seeds, func(seed uint64) bool {
 		r := Simulate(seed, Sound, false)
 		mu.Lock()
 		defer mu.Unlock()
@@ -35,7 +36,7 @@ func TestSimulate(t *testing.T) {
 		}
 		return len(failed) < 10
 	})
-	var total sum
+	var total totals
 	for i := range sums {
 		t.Logf("%s: %v", cells[i].Name, &sums[i])
 		total.merge(&sums[i])
@@ -54,37 +55,37 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// A sum is what came of several worlds.
-type sum struct {
+// totals adds up the results of several worlds.
+type totals struct {
 	worlds, acquisitions, renewals, admissions, overlaps, disorders int
 
 	events        uint64
 	time, healing time.Duration
 }
 
-func (s *sum) add(r Result) {
-	s.merge(&sum{1, r.Acquisitions, r.Renewals, r.Admissions, r.Overlaps, r.Disorders, r.Events, r.Time, r.Healing})
+func (s *totals) add(r Result) {
+	s.merge(&totals{1, r.Acquisitions, r.Renewals, r.Admissions, r.Overlaps, r.Disorders, r.Events, r.Time, r.Healing})
 }
 
-func (s *sum) merge(o *sum) {
-	s.worlds += o.worlds
-	s.acquisitions += o.acquisitions
-	s.renewals += o.renewals
-	s.admissions += o.admissions
-	s.overlaps += o.overlaps
-	s.disorders += o.disorders
-	s.events += o.events
-	s.time += o.time
-	s.healing = max(s.healing, o.healing)
+func (s *totals) merge(other *totals) {
+	s.worlds += other.worlds
+	s.acquisitions += other.acquisitions
+	s.renewals += other.renewals
+	s.admissions += other.admissions
+	s.overlaps += other.overlaps
+	s.disorders += other.disorders
+	s.events += other.events
+	s.time += other.time
+	s.healing = max(s.healing, other.healing)
 }
 
-func (s *sum) String() string {
+func (s *totals) String() string {
 	return fmt.Sprintf("%d worlds, %v, %d events, %d acquisitions, %d renewals, %d admissions; allowed: %d overlaps, %d tokens out of order; healed within %v",
 		s.worlds, s.time.Round(time.Second), s.events, s.acquisitions, s.renewals, s.admissions, s.overlaps, s.disorders, s.healing.Round(time.Millisecond))
 }
 
-// each calls f for n seeds, or until it returns false, on all processors.
-func each(first, n uint64, f func(seed uint64) bool) {
+// forEachSeed calls f for n seeds on all processors, until f returns false.
+func forEachSeed(first, n uint64, f func(seed uint64) bool) {
 	var next atomic.Uint64
 	next.Store(first)
 	var workers sync.WaitGroup
@@ -100,10 +101,10 @@ func each(first, n uint64, f func(seed uint64) bool) {
 	workers.Wait()
 }
 
-// TestReplay runs worlds twice. What happens in them is the same, to the nanosecond, whether the timeline is kept or not, and whatever
-// else runs.
+// TestReplay runs worlds repeatedly. The same happens each time, to the nanosecond, whether the
+// timeline is kept or not, and whatever else runs.
 func TestReplay(t *testing.T) {
-	each(0, 2*uint64(len(cells)), func(seed uint64) bool {
+	forEachSeed(0, 2*uint64(len(cells)), func(seed uint64) bool {
 		a, b, c := Simulate(seed, Sound, true), Simulate(seed, Sound, true), Simulate(seed, Sound, false)
 		if len(a.Timeline) < 100 || !slices.Equal(a.Timeline, b.Timeline) {
 			t.Errorf("seed %d: timelines of %d and %d lines, which are not equal, or too short", seed, len(a.Timeline), len(b.Timeline))
@@ -115,13 +116,14 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestBroken breaks the protocol, and demands that the judge notices. The number of seeds that it took is logged; it is the same every time.
-// For RaiseAnyone and RaiseDown see TestDirected.
+// TestBroken breaks the protocol, and demands that the judge notices. It logs the seed
+// that revealed the break, which is the same every time. For RaiseAnyone and RaiseDown
+// see TestDirected.
 func TestBroken(t *testing.T) {
 	tests := []struct {
 		broken Break
-		says   string // the judge, among other things
-		within uint64 // so many seeds
+		says   string // part of the judge's report
+		within uint64 // the number of seeds to try
 	}{
 		{VoteAtOnce, "has lock", 100},
 		{RetakeBlind, "token", 500},
@@ -154,63 +156,63 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestJudge shows the judge what must not be.
+// TestJudge shows the judge holds and requests that break a promise.
 func TestJudge(t *testing.T) {
 	const far = time.Hour
 	type maker = func(lock int, first, last, floor uint64, left time.Duration) *hold
 	tests := []struct {
 		name string
-		want string // empty: there is nothing wrong
+		want string // empty: nothing is wrong
 		do   func(j *judge, hold maker)
 	}{
 		{"Fine", "", func(j *judge, hold maker) {
 			a := hold(0, 3, 5, 2, far)
-			j.acquired(a)
-			j.acquired(hold(1, 3, 5, 2, far)) // another lock
-			a.over = true
-			j.ended(a)
-			j.acquired(hold(0, 6, 6, 5, far))
+			j.checkAcquired(a)
+			j.checkAcquired(hold(1, 3, 5, 2, far)) // another lock
+			a.ended = true
+			j.removeHold(a)
+			j.checkAcquired(hold(0, 6, 6, 5, far))
 		}},
 		{"OutOfOrder", "but 5 was granted before", func(j *judge, hold maker) {
-			j.acquired(hold(0, 4, 6, 5, far))
+			j.checkAcquired(hold(0, 4, 6, 5, far))
 		}},
 		{"EqualToAnEarlierOne", "but 5 was granted before", func(j *judge, hold maker) {
-			j.acquired(hold(0, 5, 5, 5, far))
+			j.checkAcquired(hold(0, 5, 5, 5, far))
 		}},
 		{"Duplicate", "token 5, for the second time", func(j *judge, hold maker) {
 			a := hold(0, 3, 5, 0, far)
-			j.acquired(a)
-			a.over = true
-			j.acquired(hold(0, 5, 6, 0, far))
+			j.checkAcquired(a)
+			a.ended = true
+			j.checkAcquired(hold(0, 5, 6, 0, far))
 		}},
 		{"TwoValidHolds", "which client 0 has", func(j *judge, hold maker) {
-			j.acquired(hold(0, 1, 1, 0, 1))
-			j.acquired(hold(0, 2, 2, 1, far))
+			j.checkAcquired(hold(0, 1, 1, 0, 1))
+			j.checkAcquired(hold(0, 2, 2, 1, far))
 		}},
 		{"RenewedBesideAnother", "which client 0 has", func(j *judge, hold maker) {
 			a := hold(0, 1, 1, 0, far)
 			j.holds[0] = append(j.holds[0], hold(0, 2, 2, 1, far))
-			j.extending(a)
+			j.checkRenewal(a)
 		}},
 		{"AcquiredLate", "not valid any more", func(j *judge, hold maker) {
-			j.acquired(hold(0, 1, 1, 0, 0))
+			j.checkAcquired(hold(0, 1, 1, 0, 0))
 		}},
 		{"Revived", "which has ended", func(j *judge, hold maker) {
-			j.extending(hold(0, 1, 1, 0, 0))
+			j.checkRenewal(hold(0, 1, 1, 0, 0))
 		}},
 		{"AnothersKey", "changes the key of #7", func(j *judge, _ maker) {
 			m := j.w.nodes[0]
 			m.node.Init()
-			m.node.Do(Request{Op: Ask, Nonce: 7, TTL: far, Tokens: 1}, m.time())
+			m.node.Do(Request{Op: Ask, Nonce: 7, TTL: far, Tokens: 1}, m.wallClock())
 			before := m.peek(0)
-			j.touched(m, Request{Op: Free, Nonce: 8}, before) // nothing has changed
-			m.node.Do(Request{Op: Free, Nonce: 7}, m.time())
-			j.touched(m, Request{Op: Free, Nonce: 8}, before)
+			j.checkKey(m, Request{Op: Free, Nonce: 8}, before) // nothing has changed
+			m.node.Do(Request{Op: Free, Nonce: 7}, m.wallClock())
+			j.checkKey(m, Request{Op: Free, Nonce: 8}, before)
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(8*3, Sound, false) // several locks, and nothing is allowed
+			w := newWorld(8*3, Sound, false) // several locks, and no violation is allowed
 			w.locks, w.judge.greatest, w.judge.holds = 2, make([]uint64, 2), make([][]*hold, 2)
 			c := w.clients[0]
 			tt.do(&w.judge, func(lock int, first, last, floor uint64, left time.Duration) *hold {
@@ -225,7 +227,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestQueue takes events out of the heap in the order of their times, and of their arrival where these are equal.
+// TestQueue takes events from the heap in the order of their times and, for equal times, of
+// their arrival.
 func TestQueue(t *testing.T) {
 	w := &world{seed: 1}
 	rng := w.source("queue")
@@ -243,7 +246,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestClock has a clock drift, jump and stand still.
+// TestClock makes a clock drift, jump and stand still.
 func TestClock(t *testing.T) {
 	c := clock{shown: time.Hour, ppm: 1000}
 	reads := func(now, want time.Duration) {

@@ -24,52 +24,53 @@ type world struct {
 
 	now    time.Duration // the true time since the beginning
 	queue  []event       // a heap
-	events uint64        // that were queued so far
+	events uint64        // number of events queued so far
 	nonces uint64
 
-	nodes   []*machine
-	clients []*client
-	agents  []*agent
-	rough   bool          // the network is worse than usual
-	patient time.Duration // how long a client waits for one node
-	calm    bool          // the trouble is over
-	settled int           // clients that got a lock since
+	nodes       []*machine
+	clients     []*client
+	agents      []*agent
+	badNetwork  bool          // the network is worse than usual
+	nodeTimeout time.Duration // how long a client waits for one node
+	faultsOver  bool          // no more faults happen
+	recovered   int           // clients that have had a lock since
 
-	judge judge
-	lines []string // the timeline, if it is kept
-	keep  bool
+	judge        judge
+	timeline     []string // kept if keepTimeline is set
+	keepTimeline bool
 }
 
 // An event is something that will happen to an actor.
 type event struct {
 	at    time.Duration
-	order uint64 // of those at the same time
-	who   *actor
-	life  uint64 // of the actor to which it happens; 0: whichever
-	do    func()
+	order uint64 // among events at the same time
+	actor *actor
+	life  uint64 // the actor's life to which it happens; 0: any
+	run   func()
 }
 
 func (e event) before(f event) bool {
 	return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.order, f.order)) < 0
 }
 
-// An actor is a process. It has sources of random numbers of its own, so that what one does has no influence on what others draw.
+// An actor is a process. It has its own sources of random numbers, so that what one actor does
+// has no influence on what others draw.
 type actor struct {
-	w     *world
-	name  string
-	rng   *rand.Rand // what it does
-	net   *rand.Rand // what becomes of what it sends
-	clock clock
-	wall  time.Duration // how far its wall clock is off, for hints and floors
-	until time.Duration // the true time until which it is paused
-	life  uint64        // counts its lives; what was to happen to an earlier one does not
-	cut   []cut         // from its links to nodes, by node
+	w           *world
+	name        string
+	rng         *rand.Rand // for what it does
+	net         *rand.Rand // for the messages it sends
+	clock       clock
+	wallOffset  time.Duration // error of its wall clock, for hints and floors
+	pausedUntil time.Duration // the true time until which it is paused
+	life        uint64        // counts its lives; events of an earlier life do not happen
+	cuts        []cut         // of its links, by node
 }
 
-// A cut ends at a true time, for each direction.
+// A cut has, for each direction of a link, the true time until which it is cut.
 type cut struct{ to, from time.Duration }
 
-// source returns a random source of an actor's.
+// source returns a source of random numbers for an actor.
 func (w *world) source(name string) *rand.Rand {
 	h := uint64(14695981039346656037)
 	for _, c := range []byte(name) {
@@ -79,9 +80,9 @@ func (w *world) source(name string) *rand.Rand {
 }
 
 func (w *world) actor(name string) actor {
-	a := actor{w: w, name: name, rng: w.source(name), net: w.source(name + " net"), life: 1, cut: make([]cut, w.params.Nodes)}
+	a := actor{w: w, name: name, rng: w.source(name), net: w.source(name + " net"), life: 1, cuts: make([]cut, w.params.Nodes)}
 	a.clock = clock{shown: time.Hour + between(a.rng, 0, time.Hour), ppm: a.rng.Int64N(2*maxDrift+1) - maxDrift}
-	a.wall = between(a.rng, -w.cell.skew(), w.cell.skew())
+	a.wallOffset = between(a.rng, -w.cell.skew(), w.cell.skew())
 	return a
 }
 
@@ -93,10 +94,10 @@ func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(r.Int64N(int64(hi-lo)+1))
 }
 
-// chance is true with that probability, in percent.
+// chance returns true with the given probability in percent.
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
-// push queues what happens at a true time.
+// push queues an event.
 func (w *world) push(e event) {
 	w.events++
 	e.order = w.events
@@ -130,80 +131,84 @@ func (w *world) pop() event {
 	}
 }
 
-// step has the next event happen. What happens to one who is paused happens to it when it goes on, in the same order.
+// step makes the next event happen. Events of a paused actor happen when it continues, in
+// the same order.
 func (w *world) step() {
 	e := w.pop()
 	w.now = e.at
 	switch {
-	case e.life != 0 && e.life != e.who.life:
-	case e.who.until > w.now:
-		e.at = e.who.until
+	case e.life != 0 && e.life != e.actor.life:
+	case e.actor.pausedUntil > w.now:
+		e.at = e.actor.pausedUntil
 		w.push(e)
 	default:
-		e.do()
+		e.run()
 	}
 }
 
-// after has do happen to the actor in its present life, when its clock shows d more.
-func (a *actor) after(d time.Duration, do func()) {
-	due := a.clock.read(a.w.now) + d
-	a.w.push(event{at: a.w.now + d + d/100, who: a, life: a.life, do: func() { // timers are late, and slow clocks are then done
-		if left := due - a.clock.read(a.w.now); left > 0 { // it stood still
-			a.after(left, do)
+// after schedules run for the actor's present life, when its clock has advanced by d.
+func (a *actor) after(d time.Duration, run func()) {
+	dueAt := a.clock.read(a.w.now) + d
+	a.w.push(event{at: a.w.now + d + d/100, actor: a, life: a.life, run: func() {
+		// Timers are late, so even slow clocks have advanced by d then.
+		if left := dueAt - a.clock.read(a.w.now); left > 0 { // the clock stood still
+			a.after(left, run)
 			return
 		}
-		do()
+		run()
 	}})
 }
 
 func (a *actor) instant() driver.Instant { return a.clock.instant(a.w.now) }
 
-// year is the wall clock at the beginning, since 1970.
+// year is the time from 1970 to the beginning of the world, for wall clocks.
 const year = 56 * 365 * 24 * time.Hour
 
-// micros is the actor's wall clock.
-func (a *actor) micros() uint64 { return uint64((year + a.w.now + a.wall).Microseconds()) }
+// micros returns the actor's wall clock in microseconds.
+func (a *actor) micros() uint64 { return uint64((year + a.w.now + a.wallOffset).Microseconds()) }
 
 // pause stops the actor for d.
-func (a *actor) pause(d time.Duration) { a.until = max(a.until, a.w.now+d) }
+func (a *actor) pause(d time.Duration) { a.pausedUntil = max(a.pausedUntil, a.w.now+d) }
 
-// send asks a node. What comes back, if anything does, and maybe more than once, is for answer.
+// send sends a request to a node, and passes each answer to answer. There may be no
+// answer, or several.
 func (a *actor) send(node int, r Request, answer func(Answer)) {
-	w, m, own := a.w, a.w.nodes[node], a.life
+	w, m, sender := a.w, a.w.nodes[node], a.life
 	for range a.copies() {
-		if a.cut[node].to > w.now {
+		if a.cuts[node].to > w.now {
 			continue
 		}
-		life := m.life // if the node restarts, it is lost with the connection
+		life := m.life // lost with the connection if the node restarts
 		if chance(a.net, 50) {
-			life = 0 // or repeated on the next one
+			life = 0 // or repeated on the next connection
 		}
-		w.push(event{at: w.now + a.delay(), who: &m.actor, life: life, do: func() { w.do(a, own, m, r, answer) }})
+		w.push(event{at: w.now + a.delay(), actor: &m.actor, life: life, run: func() { w.deliver(a, sender, m, r, answer) }})
 	}
 }
 
-// do has the node do it, and sends the answer back, to whoever asked, if that life goes on.
-func (w *world) do(from *actor, life uint64, m *machine, r Request, answer func(Answer)) {
+// deliver makes the node carry out a request. It sends the answer back to the actor, which
+// receives it only in the same life.
+func (w *world) deliver(from *actor, life uint64, m *machine, r Request, answer func(Answer)) {
 	before := m.peek(r.Name)
-	reply := m.node.Do(r, m.time())
-	if w.keep && r.Op != Look {
+	reply := m.node.Do(r, m.wallClock())
+	if w.keepTimeline && r.Op != Look {
 		w.log(m.name, "for %s: %v: %v", from.name, r, reply)
 	}
-	w.judge.touched(m, r, before)
+	w.judge.checkKey(m, r, before)
 	for range m.copies() {
-		if from.cut[m.index].from > w.now {
+		if from.cuts[m.index].from > w.now {
 			continue
 		}
-		w.push(event{at: w.now + m.delay(), who: from, life: life, do: func() { answer(reply) }})
+		w.push(event{at: w.now + m.delay(), actor: from, life: life, run: func() { answer(reply) }})
 	}
 }
 
-// copies is how many times a message arrives.
+// copies returns how often a message arrives.
 func (a *actor) copies() int {
 	switch p := a.net.IntN(100); {
-	case a.w.calm:
+	case a.w.faultsOver:
 		return 1
-	case p < 2 || a.w.rough && p < 8:
+	case p < 2 || a.w.badNetwork && p < 8:
 		return 0
 	case p > 96:
 		return 2
@@ -211,12 +216,13 @@ func (a *actor) copies() int {
 	return 1
 }
 
-// delay is how long a message takes: mostly a millisecond or so, sometimes much more, and now and then longer than any lease.
+// delay returns how long a message takes: usually about a millisecond, sometimes much more, and
+// occasionally longer than any lease.
 func (a *actor) delay() time.Duration {
 	switch p := a.net.IntN(100); {
-	case a.w.calm || p < 90:
+	case a.w.faultsOver || p < 90:
 		return between(a.net, 100*time.Microsecond, 3*time.Millisecond)
-	case p < 98 && !a.w.rough:
+	case p < 98 && !a.w.badNetwork:
 		return between(a.net, 0, 100*time.Millisecond)
 	}
 	return between(a.net, 0, 3*maxTTL)
@@ -224,8 +230,8 @@ func (a *actor) delay() time.Duration {
 
 // log adds a line to the timeline.
 func (w *world) log(who, format string, args ...any) {
-	if w.keep {
-		w.lines = append(w.lines, fmt.Sprintf("%12.3fms  %-9s ", float64(w.now)/1e6, who)+fmt.Sprintf(format, args...))
+	if w.keepTimeline {
+		w.timeline = append(w.timeline, fmt.Sprintf("%12.3fms  %-9s ", float64(w.now)/1e6, who)+fmt.Sprintf(format, args...))
 	}
 }
 
@@ -235,36 +241,37 @@ type machine struct {
 	node  *Node
 	index int
 	runs  int
-	saved memory // what it has on disk
+	saved memory // the memory on disk
 }
 
-// time is the node's wall clock, by which its keys expire.
-func (m *machine) time() time.Duration { return year + m.clock.read(m.w.now) }
+// wallClock returns the node's wall clock, by which its keys expire.
+func (m *machine) wallClock() time.Duration { return year + m.clock.read(m.w.now) }
 
-// peek returns the key of a lock, if it has not expired.
+// peek returns the key of a lock, or a free key if it has expired.
 func (m *machine) peek(lock int) key {
-	if k := m.node.memory.locks[lock]; m.time() <= k.end {
+	if k := m.node.memory.locks[lock]; m.wallClock() <= k.end {
 		return k
 	}
 	return key{}
 }
 
-// newRun returns a run_id that no node had before.
-func (m *machine) newRun() string {
+// newRunID returns a run_id that no node has had before.
+func (m *machine) newRunID() string {
 	m.runs++
 	return fmt.Sprintf("%s.%d", m.name, m.runs)
 }
 
-// crash ends the node's run, and begins another after a while, with that memory and with its clock stepped.
+// crash ends the node's run, and begins another one after down, with the memory left and the
+// clock moved by step.
 func (m *machine) crash(down, step time.Duration, left memory) {
 	m.life++
-	m.until = m.w.now + down
+	m.pausedUntil = m.w.now + down
 	m.clock.jump(m.w.now, step)
-	m.node.Restart(m.newRun(), m.time()+down, left)
+	m.node.Restart(m.newRunID(), m.wallClock()+down, left)
 }
 
-// forgetful returns how many nodes don't vote.
-func (w *world) forgetful() (n int) {
+// nonVoting returns the number of nodes that do not vote.
+func (w *world) nonVoting() (n int) {
 	for _, m := range w.nodes {
 		if !m.node.Admitted() {
 			n++
