@@ -13,22 +13,24 @@ import (
 	"github.com/sniblock/snib/internal/retry"
 )
 
-// An attempt is one call of Acquire.
+// An attempt is one call of Acquire. If the session ends before an attempt has its lock from
+// GET_LOCK, Acquire makes another one, up to three in all.
 type attempt struct {
 	d     *Driver
 	req   driver.Request
 	entry entry
-	hint  chan struct{} // of one: the lock may be ours now
+	hint  chan struct{} // of one: wakes the attempt, which can perhaps be granted now
 
-	look   time.Time // when the row may have changed by itself; guarded by waits.mu
-	before int       // how many were before it in the queue when we last looked; guarded by waits.mu
-	queued uint64    // the order in which our attempts came to wait, 0 before; guarded by waits.mu
+	// Guarded by waiterRegistry.mu:
+	checkAt time.Time // when the row may change without a signal
+	ahead   int       // how many were ahead of it in the queue at the last poll
+	arrival uint64    // the order in which the driver's attempts were queued; 0 before
 
-	sent        bool         // the server may know of us
-	waits       bool         // it does, and we wait
-	interrupted bool         // a call for us was cut off, because the caller has no more time
-	outage      retry.Outage // in which the server could not serve us
-	down        error        // why not; nil if there is none
+	sent        bool         // the server may know the attempt
+	queued      bool         // the server has queued the attempt
+	interrupted bool         // a request was cut off because the caller's context was done
+	outage      retry.Outage // the current outage of the server
+	lastErr     error        // why the last round failed; nil if the server answered it
 }
 
 // Acquire implements [driver.Driver].
@@ -36,15 +38,15 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return nil, err
 	}
-	if err := d.check(req); err != nil {
+	if err := d.checkRequest(req); err != nil {
 		return nil, err
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
 	const tries = 3
 	for try := 1; ; try++ {
-		l, err := d.acquire(ctx, req)
-		if ended := (errEnded{}); ctx.Err() != nil || !errors.As(err, &ended) {
+		l, err := d.acquireOnce(ctx, req)
+		if ended := (sessionEndedError{}); ctx.Err() != nil || !errors.As(err, &ended) {
 			return l, err
 		}
 		if try == tries {
@@ -53,29 +55,29 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 }
 
-// acquire makes one attempt.
-func (d *Driver) acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	a := d.attempt(req)
-	l, err := a.acquire(ctx)
+// acquireOnce makes one attempt, and withdraws it if it fails.
+func (d *Driver) acquireOnce(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	a := d.newAttempt(req)
+	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {
 		return l, nil
 	}
 	a.withdraw(ctx, l, err)
 	if ctx.Err() != nil {
-		err = a.endError(ctx, err)
+		err = a.contextError(ctx, err)
 	}
 	return nil, err
 }
 
-// endError returns the error of an attempt whose context is done. It matches ErrUnavailable as
-// well if the server did not answer last.
-func (a *attempt) endError(ctx context.Context, err error) error {
+// contextError returns the error of an attempt whose context is done. It also matches
+// ErrUnavailable if the server did not answer the last request.
+func (a *attempt) contextError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if !errors.Is(err, driver.ErrUnavailable) {
-		err = a.down
+		err = a.lastErr
 	}
-	if err == nil && a.waits {
-		err = a.d.waits.outage()
+	if err == nil && a.queued {
+		err = a.d.registry.pollError()
 	}
 	switch {
 	case err == nil || errors.Is(cause, driver.ErrClosed):
@@ -86,53 +88,55 @@ func (a *attempt) endError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-func (d *Driver) attempt(req driver.Request) *attempt {
+func (d *Driver) newAttempt(req driver.Request) *attempt {
 	h := req.Holder
 	req.Tokens = max(req.Tokens, 1)
 	return &attempt{d: d, req: req, hint: make(chan struct{}, 1), entry: entry{
-		Owner: req.Owner, Nonce: d.nonce(), Shared: req.Shared, Tell: req.Tokens > 1, Tokens: req.Tokens,
+		Owner: req.Owner, Nonce: d.newNonce(), Shared: req.Shared, Tell: req.Tokens > 1, Tokens: req.Tokens,
 		TTL:  req.TTL.Microseconds(),
-		Host: text(h.Host), PID: h.PID, Label: text(h.Label),
+		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label),
 	}}
 }
 
-// text makes of what people wrote something that comes back as it is.
-func text(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
+// sanitize replaces invalid UTF-8, which would not be read back unchanged.
+func sanitize(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
-func (a *attempt) acquire(ctx context.Context) (*lease, error) {
+func (a *attempt) run(ctx context.Context) (*lease, error) {
 	if a.req.NoWait {
-		return a.ask(ctx)
+		return a.request(ctx)
 	}
-	a.d.waits.add(a) // before the first try: from then on we may be called
-	defer a.d.waits.remove(a)
-	return driver.Await(ctx, a.hint, a.try)
+	a.d.registry.addAttempt(a) // before the first round: from then on it may be signaled
+	defer a.d.registry.removeAttempt(a)
+	return driver.Await(ctx, a.hint, a.runRound)
 }
 
-// try asks the server once. While the attempt waits, it is the business of those who poll and watch to hint.
-func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
-	asked := time.Now()
-	l, err := a.ask(ctx)
+// runRound sends the request once. While the attempt is queued, the poller and the watcher wake
+// it for the next round.
+func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
+	sentAt := time.Now()
+	l, err := a.request(ctx)
 	switch {
 	case err == nil, l != nil, ctx.Err() != nil, !errors.Is(err, driver.ErrUnavailable):
 		return l, time.Hour, err
-	case !a.waits && !errors.Is(err, driver.ErrFull): // the caller asks again
+	case !a.queued && !errors.Is(err, driver.ErrFull): // the caller of Acquire retries
 		return nil, 0, err
 	}
-	pause, again := a.outage.Again(asked, err)
+	pause, again := a.outage.Again(sentAt, err)
 	if !again {
 		return nil, 0, err
 	}
-	a.down = err
-	return nil, pause, driver.ErrHeld // Await goes on, so we keep our place
+	a.lastErr = err
+	return nil, pause, driver.ErrHeld // Await goes on, so the attempt keeps its place
 }
 
-// ask sends the request. A lease beside an error was granted, and is to be withdrawn.
-func (a *attempt) ask(ctx context.Context) (*lease, error) {
+// request sends the request, and takes the lock with GET_LOCK if the driver has a session. A
+// lease returned with an error was granted by the row, and has to be withdrawn.
+func (a *attempt) request(ctx context.Context) (*lease, error) {
 	leave, err := a.d.acquiring.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := a.request(ctx)
+	l, err := a.send(ctx)
 	leave()
 	if l == nil || err != nil {
 		return nil, err
@@ -140,7 +144,7 @@ func (a *attempt) ask(ctx context.Context) (*lease, error) {
 	return l, a.secure(ctx, l)
 }
 
-func (a *attempt) request(ctx context.Context) (*lease, error) {
+func (a *attempt) send(ctx context.Context) (*lease, error) {
 	inner, cancel := a.detached(ctx)
 	defer cancel()
 	if err := a.d.prepare(inner); err != nil {
@@ -153,14 +157,14 @@ func (a *attempt) request(ctx context.Context) (*lease, error) {
 		}
 	}
 	a.sent = true
-	l, err := a.grab(inner)
+	l, err := a.acquireFast(inner)
 	if l == nil && err == nil {
 		l, err = a.decide(ctx)
 	}
 	return l, err
 }
 
-// detached is [life.Detached] that notes whether the context's end interrupted a call.
+// detached is [life.Detached], and records whether the end of the context interrupted a call.
 func (a *attempt) detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	inner, cancel := life.Detached(ctx)
 	return inner, func() {
@@ -169,66 +173,67 @@ func (a *attempt) detached(ctx context.Context) (context.Context, context.Cancel
 	}
 }
 
-// grab takes the lock in the cases that decide how fast it is: it is free, and nobody waits, or we are the first. It returns
-// neither a lease nor an error otherwise.
-func (a *attempt) grab(ctx context.Context) (*lease, error) {
+// acquireFast is the fast path: it takes a free exclusive lock if nobody waits or this attempt is
+// the first waiter. Otherwise it returns neither a lease nor an error.
+func (a *attempt) acquireFast(ctx context.Context) (*lease, error) {
 	if a.req.Shared || a.req.Slots > 0 {
 		return nil, nil
 	}
-	start := driver.Now() // before the request: the expiry that we report must not be late
-	out, err := a.d.exec(ctx, a.d.sql.grab, a.req.Tokens, a.d.term(a.req), a.entry.line(), []byte(a.req.Name), []byte(a.entry.Nonce))
-	if err != nil || out.rows == 0 {
+	start := driver.Now() // before the request: the lease must not seem to start later than it does
+	res, err := a.d.exec(ctx, a.d.sql.acquireFast, a.req.Tokens, a.d.rowTTL(a.req), a.entry.encode(), []byte(a.req.Name), []byte(a.entry.Nonce))
+	if err != nil || res.rows == 0 {
 		return nil, err
 	}
-	a.outage, a.down, a.waits = retry.Outage{}, nil, false
-	return a.lease(a.entry, uint64(out.id)/2, start, out.id%2 == 1), nil
+	a.outage, a.lastErr, a.queued = retry.Outage{}, nil, false
+	return a.newLease(a.entry, uint64(res.id)/2, start, res.id%2 == 1), nil
 }
 
-// decide reads the row, and takes the lease, or a place in the queue.
+// decide reads the row, decides, and takes the lease or a place in the queue.
 func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	req := a.req
-	var h *entry // the hold that we have got
-	var got state
-	leave, err := a.d.lanes.enter(ctx, req.Name) // however long others of this process take
+	var h *entry // the entry that was granted
+	var snapshot state
+	unlock, err := a.d.rowMutexes.lock(ctx, req.Name) // outside the time limit of detached
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer unlock()
 	ctx, cancel := a.detached(ctx)
 	defer cancel()
-	err = a.d.changeAlone(ctx, req.Name, func(s *state) (write bool, err error) {
-		a.outage, a.down, got, h = retry.Outage{}, nil, *s, nil
-		if h = s.held(req); h != nil && a.d.waits.removing(h.Nonce) {
-			s.drop(h.Token) // it was released, but the server has not confirmed that
+	err = a.d.changeLocked(ctx, req.Name, func(s *state) (write bool, err error) {
+		a.outage, a.lastErr, snapshot, h = retry.Outage{}, nil, *s, nil
+		if h = s.holderFor(req); h != nil && a.d.registry.isRemoving(h.Nonce) {
+			s.removeHolder(h.Token) // it is released, but the server has not confirmed that
 			h = nil
 		}
 		if h != nil && a.d.sameSession(h, &a.entry) {
-			h.again(&a.entry, s.now+a.d.term(req))
-			s.leave(a.entry.Nonce)
-			s.call()
+			h.reacquire(&a.entry, s.now+a.d.rowTTL(req))
+			s.removeWaiter(a.entry.Nonce)
+			s.signalFirst()
 			return true, nil
 		}
 		if h = nil; !s.fits(req) {
 			return false, s.refusal(req)
 		}
 		s.slots = req.Slots
-		place, granted, sleep := s.turn(a.entry.Nonce, req.Shared)
+		place, grantable, delay := s.position(a.entry.Nonce, req.Shared)
 		switch {
-		case granted:
-			h = s.grant(a.entry, a.d.term(req))
+		case grantable:
+			h = s.grant(a.entry, a.d.rowTTL(req))
 			return true, nil
 		case req.NoWait:
 			return false, driver.ErrHeld
 		case place < 0:
-			if err := a.d.waits.live(ctx, a.d); err != nil { // who waits has to be alive
+			// A waiter must be alive when it is queued.
+			if err := a.d.registry.ensureHeartbeat(ctx, a.d); err != nil {
 				return false, err
 			}
-			s.wait(a.entry)
-			a.waits, write = true, true
+			s.addWaiter(a.entry)
+			a.queued, write = true, true
 		default:
-			write = s.uncall(a.d.id)
+			write = s.clearSignal(a.d.id)
 		}
-		a.d.waits.watch(a, sleep)
+		a.d.registry.addWaiting(a, delay)
 		return write, nil
 	})
 	switch {
@@ -236,35 +241,35 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 		return nil, err
 	case h == nil:
 		return nil, driver.ErrHeld
-	case !got.there:
-		a.d.made()
+	case !snapshot.exists:
+		a.d.countNewRow()
 	}
-	a.waits = false
-	return a.lease(*h, h.Token, got.start, got.strangers(a.d.id)), nil
+	a.queued = false
+	return a.newLease(*h, h.Token, snapshot.start, snapshot.othersWait(a.d.id)), nil
 }
 
-// again lets the hold last that another attempt of its owner has asked for.
-func (e *entry) again(by *entry, until int64) {
-	if e.process() != by.process() {
-		e.Nonce = by.Nonce // so that the other process can't withdraw this hold with its own attempt
+// reacquire extends the entry for a newer attempt of its owner.
+func (e *entry) reacquire(newer *entry, until int64) {
+	if e.process() != newer.process() {
+		e.Nonce = newer.Nonce // so that the other process can't withdraw it with its own attempt
 	}
-	e.Until, e.Tell, e.TTL = until, by.Tell, max(e.TTL, by.TTL)
-	e.Host, e.PID, e.Label = by.Host, by.PID, by.Label
+	e.Until, e.Tell, e.TTL = until, newer.Tell, max(e.TTL, newer.TTL)
+	e.Host, e.PID, e.Label = newer.Host, newer.PID, newer.Label
 }
 
-// grant makes a waiter or a newcomer a holder.
-func (s *state) grant(e entry, term int64) *entry {
-	s.leave(e.Nonce)
-	e.Token, e.Since, e.Until = s.next(e.Tokens), s.now, s.now+term
+// grant makes a holder of a waiter or a newcomer.
+func (s *state) grant(e entry, ttl int64) *entry {
+	s.removeWaiter(e.Nonce)
+	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.now, s.now+ttl
 	s.holders = append(s.holders, e)
-	s.call()
+	s.signalFirst()
 	return &s.holders[len(s.holders)-1]
 }
 
-// next gives n tokens, and returns the first.
-func (s *state) next(n int) uint64 {
+// nextTokens issues n tokens, and returns the first.
+func (s *state) nextTokens(n int) uint64 {
 	last := s.token
-	if !s.there {
+	if !s.exists {
 		last = uint64(s.floor)
 	}
 	first := driver.NextToken(last, time.UnixMicro(s.now))
@@ -272,66 +277,69 @@ func (s *state) next(n int) uint64 {
 	return first
 }
 
-// wait puts a newcomer at the end of the queue, and calls the holder if it wants to know.
-func (s *state) wait(e entry) {
+// addWaiter adds a newcomer at the end of the queue, and signals a holder in another process that
+// asked for that.
+func (s *state) addWaiter(e entry) {
 	e.Since = s.now
 	s.waiters = append(s.waiters, e)
 	for _, h := range s.holders {
-		if s.called == "" && h.Tell && h.process() != e.process() {
-			s.called = h.process()
+		if s.signaled == "" && h.Tell && h.process() != e.process() {
+			s.signaled = h.process()
 		}
 	}
 }
 
-// leave removes a waiter, and reports whether there was one.
-func (s *state) leave(nonce string) bool {
+// removeWaiter removes a waiter, and reports whether there was one.
+func (s *state) removeWaiter(nonce string) bool {
 	before := len(s.waiters)
 	s.waiters = slices.DeleteFunc(s.waiters, func(w entry) bool { return w.Nonce == nonce })
 	return len(s.waiters) < before
 }
 
-// uncall takes back a call of the driver with this id that comes to nothing, and reports whether there was one.
-func (s *state) uncall(id string) bool {
-	if s.called != id {
+// clearSignal replaces a signal to the driver with this id that has no effect, and reports
+// whether the signal has changed.
+func (s *state) clearSignal(id string) bool {
+	if s.signaled != id {
 		return false
 	}
-	s.call()
-	return s.called != id
+	s.signalFirst()
+	return s.signaled != id
 }
 
-// term is for how long a grant counts in the row, in microseconds: in a session as long as that lives.
-func (d *Driver) term(req driver.Request) int64 {
+// rowTTL is how long a grant counts in the row, in microseconds. In a session a grant counts
+// while the session lives, so rowTTL is a hundred years.
+func (d *Driver) rowTTL(req driver.Request) int64 {
 	if d.session != nil {
 		return (100 * 365 * 24 * time.Hour).Microseconds()
 	}
 	return req.TTL.Microseconds()
 }
 
-// withdraw removes the hold or the place in the queue that the attempt may have. It does not
+// withdraw removes the lease or the place in the queue that the attempt may have. It does not
 // depend on the context of Acquire. Once that is done, withdraw returns within
 // [driver.CancelTimeout] and goes on in the background. If the server does not answer, the driver
-// retries until it is closed; a hold lapses with its TTL anyway.
+// retries until it is closed; a lease lapses after its TTL in any case.
 func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
 	if !a.sent || a.req.NoWait && l == nil && refused {
-		return // the server refused the request, or was never asked
+		return // the server refused the request, or never got it
 	}
 	done := make(chan struct{})
-	a.d.waits.markRemoving(a.entry.Nonce)
+	a.d.registry.markRemoving(a.entry.Nonce)
 	task := func() {
 		defer close(done)
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), life.Withdrawal, errNoAnswer)
 		defer cancel()
-		a.d.settle(inner, a.entry.Nonce, func(ctx context.Context) error {
+		a.d.cleanUp(inner, a.entry.Nonce, func(ctx context.Context) error {
 			if l != nil {
 				if err := l.drop(ctx); err != nil {
 					return err
 				}
 			}
-			return a.d.remove(ctx, a.req.Name, a.entry.Nonce)
+			return a.d.removeEntry(ctx, a.req.Name, a.entry.Nonce)
 		})
 	}
-	if !a.d.life.Go(task) { // Close does not wait for us
+	if !a.d.life.Go(task) { // Close does not wait for the withdrawal
 		task()
 		return
 	}
@@ -352,16 +360,18 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	}
 }
 
-// errNoAnswer is the cause with which background calls end.
+// errNoAnswer is the cause of the end of background requests.
 var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)
 
-// remove takes what an attempt has left out of a row: a waiter, or a hold that nobody was told of.
-func (d *Driver) remove(ctx context.Context, name, nonce string) error {
+// removeEntry removes what an attempt has left in a row: a waiter, or a lease that was never
+// returned to a caller.
+func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 	return d.change(ctx, name, func(s *state) (bool, error) {
 		before := len(s.holders)
 		s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return h.Nonce == nonce })
-		found := s.leave(nonce) || len(s.holders) < before || s.buried // it may be itself that was buried
-		s.call()
+		// A reaped waiter may be the one of this attempt.
+		found := s.removeWaiter(nonce) || len(s.holders) < before || s.reaped
+		s.signalFirst()
 		return found, nil
 	})
 }

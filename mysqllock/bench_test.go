@@ -14,11 +14,12 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// kinds are the contenders of benchmarks. The first is the floor, GET_LOCK by hand, which writes nothing. The second is what a
-// lock costs at least whose grant bears a token that outlives a crash: one row that is changed by hand.
+// kinds are the contenders of the benchmarks. The first is the lower bound: GET_LOCK called
+// directly, which writes nothing. The second is the least that a lock must cost if its grants
+// have a token that survives a crash: it also updates one row.
 var kinds = [...]string{"getlock", "token", "rows", "session"}
 
-// opener opens a contender. The table of the second kind must be there, see byHand.
+// opener returns an Opener for a contender. The kind "token" needs the table by_hand, see onEach.
 func opener(kind, dsn string) jobtest.Opener {
 	return func(ctx context.Context) (jobtest.Contender, func(), error) { return contend(ctx, kind, dsn) }
 }
@@ -44,13 +45,13 @@ func contend(ctx context.Context, kind, dsn string) (jobtest.Contender, func(), 
 	return func(ctx context.Context, _ string) (func(context.Context) error, error) {
 		err := one(ctx, get)
 		if err == nil && kind == "token" {
-			_, err = count.ExecContext(ctx) // its answer has the token
+			_, err = count.ExecContext(ctx) // the answer contains the token
 		}
 		return func(ctx context.Context) error { return one(ctx, free) }, err
 	}, func() { conn.Close(); db.Close() }, errors.Join(err1, err2, err3)
 }
 
-// one runs a query that must answer 1.
+// one runs a query that must return 1.
 func one(ctx context.Context, stmt *sql.Stmt) error {
 	var n int
 	err := stmt.QueryRowContext(ctx).Scan(&n)
@@ -60,11 +61,12 @@ func one(ctx context.Context, stmt *sql.Stmt) error {
 	return err
 }
 
-// onEach runs a benchmark for each kind, on a server whose commits wait for the disk, and on one whose commits don't: the
-// second shows what is not the disk's.
+// onEach runs a benchmark for each kind, on a server whose commits wait for the disk, and on one
+// whose commits don't. The second shows what costs time besides the disk.
 func onEach(b *testing.B, run func(b *testing.B, kind, dsn string)) {
 	for i, flush := range []string{"on", "off"} {
-		server := mysqltest.Start(b, fmt.Sprint("innodb-flush-log-at-trx-commit=", i+1)) // 2 leaves the disk to the system
+		// 2 leaves the flushing to the system.
+		server := mysqltest.Start(b, fmt.Sprint("innodb-flush-log-at-trx-commit=", i+1))
 		db := dial(b, server.DSN())
 		must(b, db, "CREATE TABLE by_hand (name VARBINARY(767) PRIMARY KEY, token BIGINT NOT NULL)")
 		must(b, db, "INSERT INTO by_hand VALUES ('bench', 0)")
@@ -79,7 +81,8 @@ func BenchmarkCycle(b *testing.B) {
 	onEach(b, func(b *testing.B, kind, dsn string) { jobtest.Cycle(b, opener(kind, dsn)) })
 }
 
-// BenchmarkHandOver has two processes exchange a lock, and measures from the call of a release to the grant in the other.
+// BenchmarkHandOver lets two processes exchange a lock, and measures from the call of Release to
+// the grant in the other process.
 func BenchmarkHandOver(b *testing.B) {
 	onEach(b, func(b *testing.B, kind, dsn string) {
 		jobtest.HandOver(b, opener(kind, dsn), func() *livetest.Child {
@@ -88,7 +91,8 @@ func BenchmarkHandOver(b *testing.B) {
 	})
 }
 
-// BenchmarkContended has 64 goroutines of one process want one lock. By hand each has to ask the server.
+// BenchmarkContended lets 64 goroutines of one process contend for one lock. With GET_LOCK each
+// goroutine sends its own requests.
 func BenchmarkContended(b *testing.B) {
 	server := mysqltest.Start(b)
 	b.Run("getlock", func(b *testing.B) {

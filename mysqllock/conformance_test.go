@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql" // the driver of sql.Open
+	_ "github.com/go-sql-driver/mysql" // the driver for sql.Open
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
@@ -28,7 +28,8 @@ func TestConformanceSession(t *testing.T) {
 	}))
 }
 
-// harness is for drivers on a server. Each has a proxy of its own on its way there.
+// harness returns the harness for drivers on a server. Each driver connects through its own
+// proxy.
 func harness(server *mysqltest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
 	proxies := map[driver.Driver]*livetest.Proxy{}
 	return drivertest.Harness{
@@ -53,7 +54,7 @@ func harness(server *mysqltest.Server, session bool, open func(*testing.T, strin
 	}
 }
 
-// dial returns a pool of connections that ends with the test.
+// dial returns a pool of connections that is closed at the end of the test.
 func dial(t testing.TB, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn)

@@ -7,21 +7,25 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Current checks, in a transaction of the caller's own in the same database, that the hold with that fencing token has not ended, and
-// keeps it so until tx ends: what is read and written in tx after Current is guarded by the lock, as if the data looked at tokens. The answer
-// is [driver.ErrLost] if the hold has ended.
+// Current checks, in a transaction of the caller in the same database, that the hold with the
+// given fencing token has not ended. It then keeps the hold until tx ends: what tx reads and
+// writes after Current is guarded by the lock, as if the data compared tokens. If the hold has
+// ended, Current returns [driver.ErrLost].
 //
-// Nobody gets the lock before tx ends. It is not renewed before, either: a transaction that takes longer than the rest of the lease
-// loses the lock when it ends, and is valid nevertheless. Holds that pass from one goroutine to the next within a process are one to
-// Current. In a transaction that is REPEATABLE READ, which is the default, it has to come before the first reading.
+// Nobody else gets the lock before tx ends. The lease can't be renewed before that either: if tx
+// takes longer than the rest of the lease, the lock is lost when tx ends, but tx is valid
+// nevertheless. Current does not tell apart the holds that are handed over from one goroutine to
+// the next within a process. In a transaction that is REPEATABLE READ, which is the default, call
+// Current before the first read.
 func (d *Driver) Current(ctx context.Context, tx *sql.Tx, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
 	var s state
-	for range 2 { // the first one may have waited for the row, and its clock is that of when it began
+	// The first statement may have waited for the row, and its clock is that of its beginning.
+	for range 2 {
 		var err error
-		if s, err = d.current(ctx, tx, name); err != nil {
+		if s, err = d.readLocked(ctx, tx, name); err != nil {
 			return err
 		}
 	}
@@ -33,14 +37,14 @@ func (d *Driver) Current(ctx context.Context, tx *sql.Tx, name string, token uin
 	return driver.ErrLost
 }
 
-func (d *Driver) current(ctx context.Context, tx *sql.Tx, name string) (s state, err error) {
-	rows, err := tx.QueryContext(ctx, d.sql.current, []byte(name))
+func (d *Driver) readLocked(ctx context.Context, tx *sql.Tx, name string) (s state, err error) {
+	rows, err := tx.QueryContext(ctx, d.sql.readLocked, []byte(name))
 	if err != nil {
 		return s, err
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err has said it
 	for rows.Next() {
-		if s, err = scan(rows); err != nil {
+		if s, err = scanState(rows); err != nil {
 			return s, err
 		}
 	}

@@ -13,14 +13,14 @@ import (
 func TestCurrent(t *testing.T) {
 	t.Parallel()
 	db := dial(t, mysqltest.Start(t).DSN())
-	d := open(t, db)
+	d := newDriver(t, db)
 	check := func(name string, token uint64) error {
 		t.Helper()
 		tx := begin(t, db)
 		defer tx.Rollback()
-		return d.Current(bounded(t), tx, name, token)
+		return d.Current(testContext(t), tx, name, token)
 	}
-	req := ask("a", "one")
+	req := request("a", "one")
 	req.Tokens = 10
 	first := acquire(t, d, req)
 	token := first.Grant().Token
@@ -37,7 +37,7 @@ func TestCurrent(t *testing.T) {
 	if err := check("a", token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Current after Release = %v, want ErrLost", err)
 	}
-	next := acquire(t, d, ask("a", "two"))
+	next := acquire(t, d, request("a", "two"))
 	if err := check("a", token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Current of the hold before = %v, want ErrLost", err)
 	}
@@ -46,28 +46,28 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// While the transaction goes on, nobody else gets the lock, although its lease is over.
+// While the transaction is open, nobody else gets the lock, although its lease has ended.
 func TestCurrentKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	db := dial(t, mysqltest.Start(t).DSN())
-	d, other := open(t, db), open(t, db)
-	req := ask("a", "one")
+	d, other := newDriver(t, db), newDriver(t, db)
+	req := request("a", "one")
 	req.TTL = time.Second
 	l := acquire(t, d, req)
 	tx := begin(t, db)
-	if err := d.Current(bounded(t), tx, "a", l.Grant().Token); err != nil {
+	if err := d.Current(testContext(t), tx, "a", l.Grant().Token); err != nil {
 		t.Fatalf("Current = %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // longer than the lease
 	defer cancel()
-	if _, err := other.Acquire(ctx, ask("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := other.Acquire(ctx, request("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)
 	}
-	if err := d.Current(bounded(t), tx, "a", l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+	if err := d.Current(testContext(t), tx, "a", l.Grant().Token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Current after the end of the lease = %v, want ErrLost", err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, other, ask("a", "two"))
+	acquire(t, other, request("a", "two"))
 }

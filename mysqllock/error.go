@@ -15,19 +15,20 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The numbers of errors that mean something to us, in MySQL and MariaDB alike unless it says otherwise.
+// Error numbers that the driver tells apart. They are the same in MySQL and MariaDB unless a
+// comment says otherwise.
 const (
 	changedSinceRead   = 1020 // MariaDB 11, innodb_snapshot_isolation
 	tooManyConnections = 1040
 	dbAccessDenied     = 1044
-	notReady           = 1047 // Galera: the node is not part of a cluster that has a quorum
+	notReady           = 1047 // Galera: the node is in no cluster with a quorum
 	serverShutdown     = 1053
 	unknownColumn      = 1054
 	duplicateKey       = 1062
 	tableAccessDenied  = 1142
 	noSuchTable        = 1146
 	tooManyOfUser      = 1203 // max_user_connections
-	lockWaitTimeout    = 1205 // innodb_lock_wait_timeout, and NOWAIT in MariaDB
+	lockWaitTimeout    = 1205 // innodb_lock_wait_timeout, or NOWAIT in MariaDB
 	deadlock           = 1213
 	userLimit          = 1226 // max_user_connections of an account, and its limits per hour
 	optionPrevents     = 1290 // --read-only
@@ -37,7 +38,7 @@ const (
 	readOnlyMode       = 1836
 	connectionKilled   = 1927 // MariaDB
 	statementTimeout   = 1969 // max_statement_time, in MariaDB
-	cantConnectSocket  = 2002 // from proxies, as the next four
+	cantConnectSocket  = 2002 // from proxies, like the next four
 	cantConnect        = 2003
 	serverGone         = 2006
 	serverLost         = 2013
@@ -47,7 +48,7 @@ const (
 	idleDisconnected   = 4031 // wait_timeout, in MySQL 8.0.24 and later
 )
 
-// code returns the server's number of an error, 0 if it is none of the server's.
+// code returns the server's number of an error, or 0 if err does not come from the server.
 func code(err error) uint16 {
 	var refused *mysql.MySQLError
 	if errors.As(err, &refused) {
@@ -56,19 +57,20 @@ func code(err error) uint16 {
 	return 0
 }
 
-// again reports whether the server has undone a statement that may well succeed when it is run again.
-func again(err error) bool {
+// isRolledBack reports whether the server has rolled back a statement that may succeed when it is
+// run again.
+func isRolledBack(err error) bool {
 	return slices.Contains([]uint16{deadlock, lockWaitTimeout, changedSinceRead}, code(err))
 }
 
-// outOfConnections reports whether the server refused a connection because it has too many.
-func outOfConnections(err error) bool {
+// isOutOfConnections reports whether the server refused a connection because it has too many.
+func isOutOfConnections(err error) bool {
 	return slices.Contains([]uint16{tooManyConnections, tooManyOfUser, userLimit}, code(err))
 }
 
-// connectionFailed reports whether a connection failed while it was used. It may have been dead
-// for long, or the server has executed the statement and its answer is lost.
-func connectionFailed(err error) bool {
+// isConnectionError reports whether a connection failed while it was used. The connection may
+// have been dead for long, or the server has executed the statement and its answer is lost.
+func isConnectionError(err error) bool {
 	if slices.Contains([]uint16{connectionKilled, serverGone, serverLost, serverLostAt, idleDisconnected}, code(err)) {
 		return true
 	}
@@ -77,10 +79,10 @@ func connectionFailed(err error) bool {
 		errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &op) && (op.Op == "read" || op.Op == "write")
 }
 
-// transient reports whether a retry may succeed: the server does not answer, starts, shuts down,
-// is overloaded, or is a replica that may be promoted soon.
-func transient(err error) bool {
-	if connectionFailed(err) || outOfConnections(err) || again(err) {
+// isTransient reports whether a retry may succeed: the server does not answer, starts, shuts
+// down, is overloaded, or is a replica that may be promoted soon.
+func isTransient(err error) bool {
+	if isConnectionError(err) || isOutOfConnections(err) || isRolledBack(err) {
 		return true
 	}
 	var op *net.OpError
@@ -97,8 +99,8 @@ func transient(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone)
 }
 
-// explain adds what to do about an error if the server does not say it, and marks transient errors
-// with ErrUnavailable.
+// explain adds a remedy where the server's message has none, and marks transient errors with
+// ErrUnavailable.
 func (d *Driver) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -117,10 +119,10 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
 	case n == noSuchTable:
-		d.store.ready.Store(false) // it was dropped: the next try makes it anew
-	case outOfConnections(err):
+		d.store.ready.Store(false) // the table was dropped: the next round creates it again
+	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
-	case transient(err):
+	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
 	return err

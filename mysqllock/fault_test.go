@@ -16,13 +16,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-// kill -9 of the server repeats no token and gives none that is smaller, whatever else goes on in it at that moment. A lease
-// that it has acknowledged goes on.
+// kill -9 of the server repeats no token and issues no smaller one, whatever else the server does
+// at that moment. A lease that it has acknowledged goes on.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	db := dial(t, server.DSN())
-	d := open(t, db)
+	d := newDriver(t, db)
 	var last uint64
 	rising := func(what string, token uint64) {
 		t.Helper()
@@ -31,13 +31,13 @@ func TestServerKilled(t *testing.T) {
 		}
 		last = token
 	}
-	l := acquire(t, d, ask("counted", "a"))
+	l := acquire(t, d, request("counted", "a"))
 	ahead := 100_000 + l.Grant().Token // so that the clock does not hide what the row has lost
 	must(t, db, "UPDATE snib_locks SET token = ?, version = version + 1 WHERE name = 'counted'", ahead)
 	release(t, l)
 	last = ahead
 	for round := range 3 {
-		elsewhere, err := db.Begin() // stays open, with changes that are not committed
+		elsewhere, err := db.Begin() // stays open, with uncommitted changes
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,31 +45,31 @@ func TestServerKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 5 {
-			l = acquire(t, d, ask("counted", fmt.Sprint("b", round, i)))
+			l = acquire(t, d, request("counted", fmt.Sprint("b", round, i)))
 			rising("a lease", l.Grant().Token)
 			release(t, l)
-			token, err := d.Token(bounded(t), "counted")
+			token, err := d.Token(testContext(t), "counted")
 			if err != nil {
 				t.Fatal(err)
 			}
 			rising("Token", token)
 		}
-		held := acquire(t, d, ask("held", fmt.Sprint("c", round)))
+		held := acquire(t, d, request("held", fmt.Sprint("c", round)))
 		server.Kill()
 		_ = elsewhere.Rollback()
 		server.Restart()
-		mustBeHeld(t, d, ask("held", "d"))
-		if err := d.Renew(bounded(t), []driver.Lease{held})[0].Err; err != nil {
+		mustBeHeld(t, d, request("held", "d"))
+		if err := d.Renew(testContext(t), []driver.Lease{held})[0].Err; err != nil {
 			t.Errorf("Renew after the restart = %v, want nil: the lease was acknowledged", err)
 		}
 		release(t, held)
-		l = acquire(t, d, ask("counted", fmt.Sprint("e", round)))
+		l = acquire(t, d, request("counted", fmt.Sprint("e", round)))
 		rising("after the restart", l.Grant().Token)
 		release(t, l)
 	}
 }
 
-// A waiter outlives the restart of the server, and the loss of its connections.
+// A waiter survives a restart of the server, and the loss of its connections.
 func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 	admin := dial(t, server.DSN())
 	for _, tt := range []struct {
@@ -82,11 +82,11 @@ func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			proxy := livetest.NewProxy(t, server.Addr())
-			d1, d2 := open(t, dial(t, server.DSN())), open(t, dial(t, mysqltest.DSN(proxy.Addr())))
+			d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
 			best := time.Hour
-			for round := range 3 { // the best counts: a machine may be busy
-				l := acquire(t, d1, ask(tt.name, fmt.Sprint("a", round)))
-				w := jobtest.Waiting(t, d2, ask(tt.name, fmt.Sprint("b", round)))
+			for round := range 3 { // the best round counts, because the machine may be busy
+				l := acquire(t, d1, request(tt.name, fmt.Sprint("a", round)))
+				w := jobtest.Waiting(t, d2, request(tt.name, fmt.Sprint("b", round)))
 				time.Sleep(100 * time.Millisecond) // the server watches by now
 				if round == 0 {
 					tt.harm(t, proxy)
@@ -109,7 +109,7 @@ func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// killAll has the server end all connections but those of db.
+// killAll has the server end all connections of user snib but this one.
 func killAll(t *testing.T, db *sql.DB) {
 	t.Helper()
 	rows, err := db.Query("SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'snib'")
@@ -122,22 +122,23 @@ func killAll(t *testing.T, db *sql.DB) {
 		if err := rows.Scan(&id); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = db.Exec(fmt.Sprint("KILL ", id)) // it may be gone by itself
+		_, _ = db.Exec(fmt.Sprint("KILL ", id)) // it may have ended by itself
 	}
 }
 
-// A connection that is cut while a lease is taken, held or released strands nothing beyond the TTL, and doubles nothing.
+// If a connection is cut while a lease is acquired, held or released, the lock is free after the
+// TTL at the latest, and is never granted twice.
 func cutInEachState(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
-	d, other := open(t, dial(t, mysqltest.DSN(proxy.Addr()))), open(t, dial(t, server.DSN()))
-	release(t, acquire(t, other, ask("first", "a"))) // the table is there
+	d, other := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr()))), newDriver(t, dial(t, server.DSN()))
+	release(t, acquire(t, other, request("first", "a"))) // this creates the table
 	var last uint64
 	inside := make(chan struct{}, 1)
 	for i := range 40 {
-		req := ask("cut", fmt.Sprint(i))
+		req := request("cut", fmt.Sprint(i))
 		req.TTL = 300 * time.Millisecond
 		timer := time.AfterFunc(time.Duration(i%8)*200*time.Microsecond, proxy.Cut)
-		l, err := d.Acquire(bounded(t), req)
+		l, err := d.Acquire(testContext(t), req)
 		if err == nil {
 			select {
 			case inside <- struct{}{}:
@@ -149,11 +150,11 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 			}
 			last = l.Grant().Token
 			<-inside
-			_ = l.Release(bounded(t)) // it may say that the connection is gone: then the lease lapses
+			_ = l.Release(testContext(t)) // if it fails, the lease lapses
 		}
 		timer.Stop()
 		began := time.Now()
-		next := acquire(t, other, ask("cut", fmt.Sprint("other ", i)))
+		next := acquire(t, other, request("cut", fmt.Sprint("other ", i)))
 		if took := time.Since(began); took > req.TTL+soonEnough {
 			t.Fatalf("round %d: stranded for %v", i, took)
 		}
@@ -165,22 +166,23 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// Three processes that contend never meet, and their tokens rise; also if one is killed in the middle of it.
+// Four processes contend for a lock, and one of them is killed meanwhile. No two of them ever
+// hold it at once, and their tokens rise.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "tokens")
-			req := ask(fmt.Sprint("contended ", session), "x")
-			req.TTL = 5 * time.Second // which a busy machine does not outlast
+			req := request(fmt.Sprint("contended ", session), "x")
+			req.TTL = 5 * time.Second // a busy machine does not take longer than that
 			var procs []*livetest.Child
 			for i := range 4 {
 				req.Owner = fmt.Sprint("process ", i, " ")
 				contend := jobtest.Job{Role: "contend", Req: req, Rounds: 40, File: path}
 				procs = append(procs, livetest.StartChild(t, job{Job: contend, DSN: server.DSN(), Session: session}))
 			}
-			time.Sleep(150 * time.Millisecond) // in the middle of it
+			time.Sleep(150 * time.Millisecond) // while they contend
 			procs[3].Kill()
 			for _, p := range procs[:3] {
 				p.Expect("done")
@@ -191,11 +193,11 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A waiter that was killed is passed, soon after its process counts as dead.
+// A waiter that was killed is skipped soon after its process counts as dead.
 func killedWaiter(t *testing.T, server *mysqltest.Server) {
-	d1, d2 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-	l := acquire(t, d1, ask("queue", "holder"))
-	first := hold(t, server.DSN(), false, ask("queue", "first"))
+	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	l := acquire(t, d1, request("queue", "holder"))
+	first := hold(t, server.DSN(), false, request("queue", "first"))
 	livetest.Await(t, "waiter", func() error {
 		st, err := d1.Status(t.Context(), "queue")
 		if err == nil && len(st.Waiters) == 0 {
@@ -203,7 +205,7 @@ func killedWaiter(t *testing.T, server *mysqltest.Server) {
 		}
 		return err
 	})
-	w := jobtest.Waiting(t, d2, ask("queue", "second"))
+	w := jobtest.Waiting(t, d2, request("queue", "second"))
 	first.Kill()
 	began := time.Now()
 	release(t, l)
@@ -215,14 +217,14 @@ func killedWaiter(t *testing.T, server *mysqltest.Server) {
 	t.Logf("granted %v after the first in the queue was killed", took)
 }
 
-// A waiter that lives keeps its place, however long it waits.
+// A live waiter keeps its place, however long it waits.
 func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
-	d1, d2, d3 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-	l := acquire(t, d1, ask("place", "holder"))
-	first := jobtest.Waiting(t, d2, ask("place", "first"))
-	second := jobtest.Waiting(t, d3, ask("place", "second"))
-	time.Sleep(4500 * time.Millisecond) // longer than a process counts that says nothing
-	if st, err := d1.Status(bounded(t), "place"); err != nil || len(st.Waiters) != 2 || st.Waiters[0].Owner != "first" {
+	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	l := acquire(t, d1, request("place", "holder"))
+	first := jobtest.Waiting(t, d2, request("place", "first"))
+	second := jobtest.Waiting(t, d3, request("place", "second"))
+	time.Sleep(4500 * time.Millisecond) // longer than heartbeatTimeout
+	if st, err := d1.Status(testContext(t), "place"); err != nil || len(st.Waiters) != 2 || st.Waiters[0].Owner != "first" {
 		t.Errorf("waiters = %+v, %v; want the first and the second", st.Waiters, err)
 	}
 	began := time.Now()
@@ -237,15 +239,15 @@ func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
 	release(t, next)
 }
 
-// What could not be withdrawn is, when the way is free again.
+// What could not be withdrawn is withdrawn when the server can be reached again.
 func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
-	d1, d2 := open(t, dial(t, server.DSN())), open(t, dial(t, mysqltest.DSN(proxy.Addr())))
-	l := acquire(t, d1, ask("owed", "a"))
+	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	l := acquire(t, d1, request("owed", "a"))
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {
-		_, err := d2.Acquire(ctx, ask("owed", "b"))
+		_, err := d2.Acquire(ctx, request("owed", "b"))
 		gone <- err
 	}()
 	livetest.Await(t, "waiter", func() error {
@@ -255,8 +257,8 @@ func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 		}
 		return err
 	})
-	acquire(t, d1, ask("other", "a"))
-	jobtest.Waiting(t, d2, ask("other", "keeps the process alive"))
+	acquire(t, d1, request("other", "a"))
+	jobtest.Waiting(t, d2, request("other", "keeps the process alive"))
 	heal := proxy.Sever()
 	cancel()
 	if err := <-gone; err == nil {
@@ -265,16 +267,17 @@ func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	heal()
 	release(t, l)
 	began := time.Now()
-	release(t, acquire(t, d1, ask("owed", "c")))
+	release(t, acquire(t, d1, request("owed", "c")))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("a waiter that gave up was in the way for %v", took)
 	}
 }
 
-// A server that has no connection left can't take a withdrawal. The driver tries again, and less and
+// A server that has no connection left can't process a withdrawal. The driver retries less and
 // less often.
 func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
-	// So many calls come in two seconds at most. Without pauses that grow there would be forty.
+	// most is the greatest number of calls in two seconds. Without growing pauses there would be
+	// forty.
 	const most = 20
 	full, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -288,16 +291,17 @@ func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
 			if err != nil {
 				return
 			}
-			_, _ = io.WriteString(c, "\x1b\x00\x00\x00\xff\x10\x04#08004Too many connections") // error 1040
+			// This is error 1040.
+			_, _ = io.WriteString(c, "\x1b\x00\x00\x00\xff\x10\x04#08004Too many connections")
 			c.Close()
 			calls <- time.Now()
 		}
 	}()
 	proxy := livetest.NewProxy(t, server.Addr())
-	holder, d := open(t, dial(t, server.DSN())), open(t, dial(t, mysqltest.DSN(proxy.Addr())))
-	release(t, acquire(t, d, ask("full", "b"))) // what is opened once is open
-	l := acquire(t, holder, ask("full", "a"))
-	w := jobtest.Waiting(t, d, ask("full", "b"))
+	holder, d := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	release(t, acquire(t, d, request("full", "b"))) // this opens what is opened only once
+	l := acquire(t, holder, request("full", "a"))
+	w := jobtest.Waiting(t, d, request("full", "b"))
 	proxy.Redirect(full.Addr().String())
 	proxy.Cut()
 	w.Cancel()
@@ -320,21 +324,22 @@ func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
 	release(t, l)
 }
 
-// A hold counts from before it was asked for, also if the answer is slow: the server's lease runs already.
+// A lease counts from before its request was sent, even if the answer is slow: the server's lease
+// is running already.
 func slowAnswer(t *testing.T, server *mysqltest.Server) {
 	const late = 200 * time.Millisecond
 	proxy := livetest.NewProxy(t, server.Addr())
-	d := open(t, dial(t, mysqltest.DSN(proxy.Addr())))
-	reader := ask("slow shared", "a")
+	d := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	reader := request("slow shared", "a")
 	reader.Shared = true
-	for _, req := range []driver.Request{ask("slow", "a"), reader} {
-		release(t, acquire(t, d, req)) // everything is prepared
+	for _, req := range []driver.Request{request("slow", "a"), reader} {
+		release(t, acquire(t, d, req)) // this prepares all statements
 		proxy.Delay(0, late)
 		l := acquire(t, d, req)
 		if got := driver.Now().Sub(l.Grant().Start); got < late-10*time.Millisecond {
 			t.Errorf("shared %v: granted %v ago, by an answer that took %v", req.Shared, got, late)
 		}
-		if r := d.Renew(bounded(t), []driver.Lease{l})[0]; r.Err != nil || driver.Now().Sub(r.Start) < late-10*time.Millisecond {
+		if r := d.Renew(testContext(t), []driver.Lease{l})[0]; r.Err != nil || driver.Now().Sub(r.Start) < late-10*time.Millisecond {
 			t.Errorf("shared %v: renewed %v ago, %v, by an answer that took %v", req.Shared, driver.Now().Sub(r.Start), r.Err, late)
 		}
 		proxy.Delay(0, 0)

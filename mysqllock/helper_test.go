@@ -11,22 +11,23 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// soonEnough is how long what comes at once, or with the next look, may take on a machine that is busy.
+// soonEnough is how long something that happens at once, or with the next poll, may take on a
+// busy machine.
 const soonEnough = 3 * time.Second
 
-// open returns a driver that ends with the test.
-func open(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
+// newDriver returns a driver that is closed at the end of the test.
+func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
 	t.Helper()
-	return closed(t, mysqllock.New(db, opts...))
+	return closeAtEnd(t, mysqllock.New(db, opts...))
 }
 
-// openSession is open for sessions.
-func openSession(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
+// newSession is newDriver for sessions.
+func newSession(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
 	t.Helper()
-	return closed(t, mysqllock.NewSession(db, opts...))
+	return closeAtEnd(t, mysqllock.NewSession(db, opts...))
 }
 
-func closed(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {
+func closeAtEnd(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Errorf("Close = %v", err)
@@ -35,13 +36,13 @@ func closed(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {
 	return d
 }
 
-// ask returns a request with a lease that outlives the test.
-func ask(name, owner string) driver.Request {
+// request returns a request for a lease that outlives the test.
+func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// bounded returns a context for calls that must not take for ever.
-func bounded(t testing.TB) context.Context {
+// testContext returns a context for calls that must not take for ever.
+func testContext(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("no answer for a long time"))
 	t.Cleanup(cancel)
@@ -50,7 +51,7 @@ func bounded(t testing.TB) context.Context {
 
 func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
-	l, err := d.Acquire(bounded(t), req)
+	l, err := d.Acquire(testContext(t), req)
 	if err != nil {
 		t.Fatalf("Acquire of %q by %q = %v, want a lease", req.Name, req.Owner, err)
 	}
@@ -59,21 +60,21 @@ func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 
 func release(t testing.TB, l driver.Lease) {
 	t.Helper()
-	if err := l.Release(bounded(t)); err != nil {
+	if err := l.Release(testContext(t)); err != nil {
 		t.Fatalf("Release = %v, want nil", err)
 	}
 }
 
-// try asks without waiting.
-func try(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
+// tryAcquire calls Acquire without waiting.
+func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
 	req.NoWait = true
-	return d.Acquire(bounded(t), req)
+	return d.Acquire(testContext(t), req)
 }
 
 func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
 	t.Helper()
-	if _, err := try(t, d, req); !errors.Is(err, driver.ErrHeld) {
+	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.Owner, err)
 	}
 }
@@ -81,15 +82,15 @@ func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
 // must runs a statement.
 func must(t testing.TB, db *sql.DB, sql string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(bounded(t), sql, args...); err != nil {
+	if _, err := db.ExecContext(testContext(t), sql, args...); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 }
 
-// number reads one number.
+// number returns the single number of a query.
 func number(t testing.TB, db *sql.DB, sql string, args ...any) (n int64) {
 	t.Helper()
-	if err := db.QueryRowContext(bounded(t), sql, args...).Scan(&n); err != nil {
+	if err := db.QueryRowContext(testContext(t), sql, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	return n

@@ -16,33 +16,35 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	err := d.inspect(ctx, func(ctx context.Context) error {
 		found, err := d.read(ctx, []string{name})
 		if err == nil {
-			st = found[name].status(d.left())
+			st = found[name].status(d.maxLeft())
 		}
 		return err
 	})
 	return st, err
 }
 
-// List implements [driver.Inspector]. It reads one page after the other, so that a slow yield holds nobody up; what
-// changes in the meantime is seen or not.
+// List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks nobody.
+// It may or may not see changes that are made meanwhile.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	after, last := []byte("\x00\xff"), []byte(prefix+"\xff") // no name has this byte; rows of processes come before
+	// No name has the byte 0xff. The first bound skips the rows of processes and of Tx.
+	after, last := []byte("\x00\xff"), []byte(prefix+"\xff")
 	if prefix != "" {
 		after = []byte(prefix)
-		after[len(after)-1]-- // the prefix itself comes after it, with the byte that is in no name
+		// The prefix itself sorts after this, because no name has the byte that is appended.
+		after[len(after)-1]--
 		after = append(after, '\xff')
 	}
 	for {
 		var page []*state
 		err := d.inspect(ctx, func(ctx context.Context) (err error) {
-			page, err = d.page(ctx, after, last)
+			page, err = d.readPage(ctx, after, last)
 			return err
 		})
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, s := range page {
-			st := s.status(d.left())
+			st := s.status(d.maxLeft())
 			if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
 				return nil
 			}
@@ -51,12 +53,12 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 }
 
-// page reads the next rows after a name, up to another, in which somebody may be.
-func (d *Driver) page(ctx context.Context, after, last []byte) ([]*state, error) {
+// readPage reads the next rows between two names that may have holders or waiters.
+func (d *Driver) readPage(ctx context.Context, after, last []byte) ([]*state, error) {
 	var page []*state
 	states := map[string]*state{}
 	err := d.query(ctx, d.sql.list, []any{after, last}, func(rows *sql.Rows) error {
-		s, err := scan(rows)
+		s, err := scanState(rows)
 		page = append(page, &s)
 		states[s.name] = &s
 		return err
@@ -64,18 +66,19 @@ func (d *Driver) page(ctx context.Context, after, last []byte) ([]*state, error)
 	if err != nil {
 		return nil, err
 	}
-	return page, d.bury(ctx, states)
+	return page, d.reapDead(ctx, states)
 }
 
-// left is how long a hold lasts at most, and at least in a session, which pings after a third of its timeout.
-func (d *Driver) left() time.Duration {
+// maxLeft is the longest remaining time that is reported of a lease. In a session it is what
+// every lease has left at least: the session pings after a third of its timeout.
+func (d *Driver) maxLeft() time.Duration {
 	if d.session != nil {
-		return d.conf.idle * 2 / 3
+		return d.conf.sessionTimeout * 2 / 3
 	}
 	return math.MaxInt64
 }
 
-// inspect runs what answers people's questions.
+// inspect runs fn, which answers a question about the store.
 func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) error {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
@@ -90,17 +93,18 @@ func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) er
 	return fn(inner)
 }
 
-// Break implements [driver.Inspector]. A hold in a session loses its row at once, and what GET_LOCK has given it when its
-// process next pings, after a third of [Timeout] at the latest.
+// Break implements [driver.Inspector]. A hold in a session loses its row at once. It loses its
+// lock of GET_LOCK when its process next pings, which is after a third of [Timeout] at the
+// latest.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	return d.inspect(ctx, func(ctx context.Context) error {
 		return d.change(ctx, name, func(s *state) (bool, error) {
-			h := s.by(token)
+			h := s.holderByToken(token)
 			if h == nil || h.Owner != owner {
 				return false, driver.ErrLost
 			}
-			s.drop(token)
-			s.call()
+			s.removeHolder(token)
+			s.signalFirst()
 			return true, nil
 		})
 	})

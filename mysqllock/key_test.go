@@ -22,7 +22,7 @@ func TestKeys(t *testing.T) {
 		{"SpaceAtEnd", mysqllock.NameKey, "job ", "snib-l2f2whqiskjrpx6seqzzv6semeevwkb7gwx7lby5wvsipbb4tyga"},
 		{"NotASCII", mysqllock.NameKey, "日本", "snib-z4vl6dc34mtmxerkod4bmp4ra6oe3gvimvogb2wytlkulso6f2ja"},
 		{"LooksHashed", mysqllock.NameKey, "snib-job", "snib-ek6n4ntrh47snln63zlvfryng6p3ektss4mgtmpz2yf5ekmryupa"},
-		// From the tests of DistributedLock, but for the last two.
+		// From the tests of DistributedLock, except the last two.
 		{"DotNet", mysqllock.DotNetKey, "ABC", "abczj4qr6tvn4a3kmgq4bukhowqyfrlxsb3"},
 		{"DotNetEmpty", mysqllock.DotNetKey, "", "__empty__p6ad62yppho33ytkibum5wbqhqvbcsxa"},
 		{"DotNetMixed", mysqllock.DotNetKey, "MyLock", "mylock6isuyjwnkexb4ujf4m7j37hstmoxe3vx"},

@@ -11,15 +11,15 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// A lease is a hold's entry in its row, as we know it.
+// A lease is an entry among the holders of a row, as far as the driver knows.
 type lease struct {
 	d     *Driver
 	req   driver.Request
 	nonce string // of the entry
 	grant driver.Grant
 
-	want sync.Once
-	told chan struct{} // Grant.Wanted; nil if we can't tell
+	wantedOnce sync.Once
+	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
 
 	dropped bool // the session must not keep the lock; guarded by session.mu
 
@@ -28,18 +28,18 @@ type lease struct {
 	err   error
 }
 
-// lease makes one of the entry that a request was granted.
-func (a *attempt) lease(h entry, token uint64, start driver.Instant, strangers bool) *lease {
+// newLease returns the lease of the entry h, which the request was granted.
+func (a *attempt) newLease(h entry, token uint64, start driver.Instant, othersWait bool) *lease {
 	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: token, Tokens: h.Tokens, Start: start}}
 	if a.d.session != nil {
-		l.grant.TTL = a.d.conf.idle
+		l.grant.TTL = a.d.conf.sessionTimeout
 	}
 	if h.Tell {
-		l.told = make(chan struct{})
-		l.grant.Wanted = l.told
-		a.d.waits.tell(l)
-		if strangers {
-			l.wanted()
+		l.wantedCh = make(chan struct{})
+		l.grant.Wanted = l.wantedCh
+		a.d.registry.addLease(l)
+		if othersWait {
+			l.notifyWanted()
 		}
 	}
 	return l
@@ -48,24 +48,25 @@ func (a *attempt) lease(h entry, token uint64, start driver.Instant, strangers b
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
 
-// wanted tells the holder that another process waits.
-func (l *lease) wanted() {
-	if l.told != nil {
-		l.want.Do(func() { close(l.told) })
+// notifyWanted tells the holder that another process waits.
+func (l *lease) notifyWanted() {
+	if l.wantedCh != nil {
+		l.wantedOnce.Do(func() { close(l.wantedCh) })
 	}
 }
 
-// drop removes the lease from the driver and its lock from the session. It fails if the session
+// drop removes the lease from the driver, and its lock from the session. It fails if the session
 // may still have the lock.
 func (l *lease) drop(ctx context.Context) error {
-	l.d.waits.untell(l)
+	l.d.registry.removeLease(l)
 	if s := l.d.session; s != nil {
 		return s.unlock(ctx, l)
 	}
 	return nil
 }
 
-// lose ends the lease because the store said so.
+// lose ends the lease because the store or the session has ended it. It calls OnLost unless why
+// is nil.
 func (l *lease) lose(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,18 +79,18 @@ func (l *lease) lose(why error) {
 	}
 }
 
-// over reports whether the lease has ended, as far as we know.
-func (l *lease) over() bool {
+// hasEnded reports whether the lease has ended, as far as the driver knows.
+func (l *lease) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
 }
 
-// exclusive reports whether the hold stands in the columns of the only one.
-func (l *lease) exclusive() bool { return !l.req.Shared && l.req.Slots == 0 }
+// isExclusive reports whether the row stores the lease in the columns of an exclusive holder.
+func (l *lease) isExclusive() bool { return !l.req.Shared && l.req.Slots == 0 }
 
-// Release implements [driver.Lease]. If it fails, the driver retries in the background until it is
-// closed.
+// Release implements [driver.Lease]. If it fails because the server is unavailable, the driver
+// retries in the background until it is closed.
 func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -104,12 +105,12 @@ func (l *lease) Release(ctx context.Context) error {
 	leave, err := l.d.releasing.enter(ctx)
 	freed := false
 	if err == nil {
-		freed, err = l.removeHold(ctx)
+		freed, err = l.remove(ctx)
 		leave()
 	}
 	if err != nil {
-		l.d.waits.owe(l.d, l.nonce, l.finish, err)
-		return err // as it is: the caller may say it again
+		l.d.registry.recordCleanup(l.d, l.nonce, l.completeRelease, err)
+		return err // unchanged: the caller may call Release again
 	}
 	l.ended = true
 	if !freed {
@@ -118,61 +119,63 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.err
 }
 
-// finish completes a Release that has failed.
-func (l *lease) finish(ctx context.Context) error {
+// completeRelease retries a Release that has failed.
+func (l *lease) completeRelease(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
 		return nil
 	}
-	_, err := l.removeHold(ctx)
+	_, err := l.remove(ctx)
 	if err == nil {
 		l.ended = true
 	}
 	return err
 }
 
-// removeHold removes the session's lock and the hold in the row. freed reports whether the row
+// remove removes the session's lock, and the lease from its row. freed reports whether the row
 // had it.
-func (l *lease) removeHold(ctx context.Context) (freed bool, err error) {
+func (l *lease) remove(ctx context.Context) (freed bool, err error) {
 	if err := l.drop(ctx); err != nil {
 		return false, err
 	}
-	return l.free(ctx)
+	return l.removeFromRow(ctx)
 }
 
-// errUnconfirmed means that the hold is gone, and that the driver can't tell whether this release
-// removed it, because an answer was lost, or whether it had ended before.
+// errUnconfirmed means that the lease is gone, but an answer was lost: the driver can't tell
+// whether this release removed the lease or whether it had ended before.
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
-// free takes the hold out of its row, and reports whether it was there.
-func (l *lease) free(ctx context.Context) (freed bool, err error) {
-	least, doubt := l.req.MinHold.Microseconds(), false
-	if l.exclusive() {
-		var out done
-		out, err = l.d.exec(ctx, l.d.sql.let, least, least, least, least, []byte(l.req.Name), int64(l.grant.Token))
-		freed, doubt = out.rows == 1, out.repeated
+// removeFromRow removes the lease from its row, or keeps it there until MinHold has passed. freed
+// reports whether the row had it.
+func (l *lease) removeFromRow(ctx context.Context) (freed bool, err error) {
+	least, maybeRemoved := l.req.MinHold.Microseconds(), false
+	if l.isExclusive() {
+		var res execResult
+		res, err = l.d.exec(ctx, l.d.sql.releaseFast, least, least, least, least, []byte(l.req.Name), int64(l.grant.Token))
+		freed, maybeRemoved = res.rows == 1, res.repeated
 	} else {
 		err = l.d.change(ctx, l.req.Name, func(s *state) (bool, error) {
-			h := s.by(l.grant.Token)
-			if freed, doubt = h != nil, s.doubt; !freed {
+			h := s.holderByToken(l.grant.Token)
+			if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
 				return false, nil
 			}
-			h.Since = min(h.Since, s.now) // as the statement does
+			h.Since = min(h.Since, s.now) // as releaseFast does
 			if h.Until, h.Kept = h.Since+least, true; h.Until <= s.now {
-				s.drop(l.grant.Token)
+				s.removeHolder(l.grant.Token)
 			}
-			s.call()
+			s.signalFirst()
 			return true, nil
 		})
 	}
-	if err == nil && !freed && doubt {
+	if err == nil && !freed && maybeRemoved {
 		err = errUnconfirmed
 	}
 	return freed, err
 }
 
-// Renew implements [driver.Driver]. Exclusive leases of a batch take one statement, and the others two.
+// Renew implements [driver.Driver]. Up to 256 exclusive leases of rows take one statement
+// together. Other leases of rows take two statements each.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	if len(due) == 0 {
@@ -187,20 +190,20 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			defer leave()
 		}
 	}
-	var sole, several []renewal
+	var exclusive, others []renewal
 	for i, one := range due {
 		r := renewal{one.(*lease), &answers[i]}
-		if r.exclusive() && d.session == nil {
-			sole = append(sole, r)
+		if r.isExclusive() && d.session == nil {
+			exclusive = append(exclusive, r)
 		} else {
-			several = append(several, r)
+			others = append(others, r)
 		}
 	}
-	answer := func(all []renewal, ask func(context.Context, []renewal) error) {
+	answer := func(all []renewal, extend func(context.Context, []renewal) error) {
 		slices.SortFunc(all, func(a, b renewal) int { return cmp.Compare(a.req.Name, b.req.Name) })
-		for chunk := range slices.Chunk(all, sizes[len(sizes)-1]) {
+		for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
 			if err == nil {
-				err = ask(inner, chunk)
+				err = extend(inner, chunk)
 			}
 			for _, r := range chunk {
 				if err != nil {
@@ -209,30 +212,30 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			}
 		}
 	}
-	answer(sole, d.extend)
-	answer(several, d.extendShared)
+	answer(exclusive, d.extend)
+	answer(others, d.extendEach)
 	return answers
 }
 
-// A renewal is one lease of a batch, and where its answer goes.
+// A renewal is one lease of a call of Renew, and the place of its answer.
 type renewal struct {
 	*lease
 	answer *driver.Renewal
 }
 
-// say answers.
-func (r renewal) say(held bool, start driver.Instant) {
-	if !held || r.over() {
+// setAnswer sets the answer. A lease that is not held any more is lost.
+func (r renewal) setAnswer(held bool, start driver.Instant) {
+	if !held || r.hasEnded() {
 		r.answer.Err = driver.ErrLost
-		r.gone()
+		r.discard()
 		return
 	}
 	r.answer.Start = start
 }
 
-// extend renews exclusive leases, in one statement if all are still held.
+// extend extends exclusive leases, with one statement if all are still held.
 func (d *Driver) extend(ctx context.Context, all []renewal) error {
-	n := size(len(all))
+	n := batchSize(len(all))
 	var ttls, tokens, named []any
 	for i := range n {
 		r := all[min(i, len(all)-1)]
@@ -242,30 +245,31 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 		named = append(named, name)
 	}
 	start := driver.Now()
-	out, err := d.exec(ctx, forNames(d.sql.renew, n), slices.Concat(ttls, named, tokens)...)
+	res, err := d.exec(ctx, expandNames(d.sql.renew, n), slices.Concat(ttls, named, tokens)...)
 	if err != nil {
 		return err
 	}
-	if int(out.rows) == len(all) {
+	if int(res.rows) == len(all) {
 		for _, r := range all {
-			r.say(true, start)
+			r.setAnswer(true, start)
 		}
 		return nil
 	}
-	// Some are lost. Those that still stand there were renewed: what had ended by then has not begun again.
+	// Some are lost. Those that are still in their rows were extended: one that had ended does
+	// not begin again.
 	found, err := d.read(ctx, namesOf(all))
 	if err != nil {
 		return err
 	}
 	for _, r := range all {
 		s := found[r.req.Name]
-		r.say(s != nil && s.by(r.grant.Token) != nil, start)
+		r.setAnswer(s != nil && s.holderByToken(r.grant.Token) != nil, start)
 	}
 	return nil
 }
 
-// extendShared renews leases beside which there may be others.
-func (d *Driver) extendShared(ctx context.Context, all []renewal) error {
+// extendEach extends leases of sessions together, and other leases one by one.
+func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 	if d.session != nil {
 		return d.session.confirm(ctx, all)
 	}
@@ -273,7 +277,7 @@ func (d *Driver) extendShared(ctx context.Context, all []renewal) error {
 		held := false
 		var start driver.Instant
 		err := d.change(ctx, r.req.Name, func(s *state) (bool, error) {
-			h := s.by(r.grant.Token)
+			h := s.holderByToken(r.grant.Token)
 			if held, start = h != nil, s.start; held {
 				h.Until = s.now + r.req.TTL.Microseconds()
 			}
@@ -282,7 +286,7 @@ func (d *Driver) extendShared(ctx context.Context, all []renewal) error {
 		if err != nil {
 			return err
 		}
-		r.say(held, start)
+		r.setAnswer(held, start)
 	}
 	return nil
 }
@@ -295,21 +299,21 @@ func namesOf(all []renewal) []string {
 	return names
 }
 
-// gone ends a lease that the store knows no more.
-func (l *lease) gone() {
+// discard ends a lease that is no longer in the store. It does not call OnLost.
+func (l *lease) discard() {
 	l.lose(nil)
-	l.forget()
+	l.dropInBackground()
 }
 
-// forget drops a lost lease in the background.
-func (l *lease) forget() {
-	l.d.waits.untell(l)
+// dropInBackground drops a lost lease in the background.
+func (l *lease) dropInBackground() {
+	l.d.registry.removeLease(l)
 	if l.d.session == nil {
 		return
 	}
 	l.d.life.Go(func() {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
 		defer cancel()
-		l.d.settle(ctx, l.nonce, l.drop)
+		l.d.cleanUp(ctx, l.nonce, l.drop)
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// watchInterval is how often the driver checks, while the session holds locks, whether its
+// closeCheckInterval is how often the driver checks, while the session holds locks, whether its
 // connection was closed. A check is one system call; nothing is sent.
-const watchInterval = 10 * time.Millisecond
+const closeCheckInterval = 10 * time.Millisecond
 
 // errClosed ends a session whose connection was found closed.
 var errClosed = errors.New("the server, or something on the way to it, has closed the connection")
@@ -29,29 +29,29 @@ type link struct {
 
 	d     *Driver
 	conn  *sql.Conn
-	key   string // of the session, which has locked it
+	key   string // of the session, which holds it with GET_LOCK
 	calls chan *life.Call
 }
 
-// connect begins a session.
+// connect opens a session.
 func (d *Driver) connect(ctx context.Context) (*link, error) {
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Line: life.NewLine(d.conf.idle), d: d, conn: conn, calls: make(chan *life.Call)}
+	l := &link{Line: life.NewLine(d.conf.sessionTimeout), d: d, conn: conn, calls: make(chan *life.Call)}
 	l.key = "snib-session-" + strings.ToLower(rand.Text())
-	if err := l.begin(ctx); err != nil {
+	if err := l.setUp(ctx); err != nil {
 		hangUp(conn)
 		return nil, err
 	}
 	return l, nil
 }
 
-// begin makes of a connection a session: the server ends it when it is silent for too long, and it has locked a name by
-// which others see that it lives.
-func (l *link) begin(ctx context.Context) error {
-	limit := fmt.Sprintf(`SET SESSION wait_timeout = %d`, l.d.conf.idle/time.Second)
+// setUp makes a session of a connection. It has the server end the session when it has been
+// silent for too long, and locks a name by which other sessions see that this one lives.
+func (l *link) setUp(ctx context.Context) error {
+	limit := fmt.Sprintf(`SET SESSION wait_timeout = %d`, l.d.conf.sessionTimeout/time.Second)
 	if _, err := l.conn.ExecContext(ctx, limit); err != nil {
 		return err
 	}
@@ -67,58 +67,58 @@ func (l *link) begin(ctx context.Context) error {
 	return err
 }
 
-// do runs fn on the connection, with a context that ends when the session may have ended. It returns a moment before its first
-// statement was sent.
+// do runs fn on the connection, with a context that ends when the session may have ended. It
+// returns a time before the first statement of fn was sent.
 func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.Instant, error) {
 	c := life.NewCall(ctx, fn)
 	select {
 	case l.calls <- c:
-	case <-l.Context().Done(): // as Wait will say
-	case <-ctx.Done(): // the connection is busy, perhaps with a server that does not answer
+	case <-l.Context().Done(): // Wait returns the reason
+	case <-ctx.Done(): // the connection is busy, perhaps because the server hangs
 		return driver.Instant{}, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 	}
 	return l.Wait(ctx, c)
 }
 
-// serve has the connection until it is over, and returns why.
+// serve owns the connection until it ends, and returns the reason.
 func (l *link) serve() (err error) {
-	timer := time.NewTimer(l.pause())
+	timer := time.NewTimer(l.waitTime())
 	defer timer.Stop()
 	for err == nil {
 		select {
 		case c := <-l.calls:
 			err = l.run(c)
 		case <-timer.C:
-			if err = l.closed(); err == nil && time.Now().After(l.Due()) {
+			if err = l.checkOpen(); err == nil && time.Now().After(l.Due()) {
 				err = l.run(life.NewCall(l.Context(), l.ping))
 				l.d.life.Go(func() {
-					ctx, cancel := context.WithTimeout(l.Context(), l.d.conf.idle)
+					ctx, cancel := context.WithTimeout(l.Context(), l.d.conf.sessionTimeout)
 					defer cancel()
-					l.d.session.look(ctx)
+					l.d.session.checkRows(ctx)
 				})
 			}
 		case <-l.Context().Done():
 			err = context.Cause(l.Context())
 		}
-		timer.Reset(l.pause())
+		timer.Reset(l.waitTime())
 	}
 	l.End(err)
 	return err
 }
 
-// pause is how long serve waits for a call before it checks the connection or pings.
-func (l *link) pause() time.Duration {
+// waitTime is how long serve waits for a call before it checks the connection or pings.
+func (l *link) waitTime() time.Duration {
 	due := time.Until(l.Due())
-	if l.d.session.holds() {
-		due = min(due, watchInterval)
+	if l.d.session.hasLocks() {
+		due = min(due, closeCheckInterval)
 	}
 	return due
 }
 
-// closed returns an error if the end of the connection has reached this host. It uses the check
-// that go-sql-driver makes when it takes a connection out of the pool, which works on Unix unless
-// checkConnLiveness is off.
-func (l *link) closed() error {
+// checkOpen returns an error if the end of the connection has reached this host. It uses the
+// check that go-sql-driver makes when it takes a connection out of the pool, which works on Unix
+// unless checkConnLiveness is off.
+func (l *link) checkOpen() error {
 	err := l.conn.Raw(func(conn any) error {
 		if c, ok := conn.(sqldriver.SessionResetter); ok {
 			return c.ResetSession(l.Context())
@@ -131,12 +131,13 @@ func (l *link) closed() error {
 	return nil
 }
 
-// run makes a call. An error that is none of the server's is the connection's.
+// run makes a call. It returns an error if the connection can't be used any more, which any error
+// means that does not come from the server.
 func (l *link) run(c *life.Call) error {
 	return l.Make(c, func(_ context.Context, err error) bool { return err != nil && code(err) == 0 })
 }
 
-// ping checks that the session is the one that it was.
+// ping checks that the connection still leads to the same session.
 func (l *link) ping(ctx context.Context) error {
 	var ours sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`, l.key).Scan(&ours)
@@ -146,7 +147,8 @@ func (l *link) ping(ctx context.Context) error {
 	return err
 }
 
-// getLock tries GET_LOCK. Its answers are 1, 0 for a lock that is taken, and NULL for what went wrong.
+// getLock tries GET_LOCK, which returns 1, 0 if the lock is taken, or NULL if something went
+// wrong.
 func (l *link) getLock(ctx context.Context, key string, got *bool) error {
 	var answer sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT GET_LOCK(?, 0)`, key).Scan(&answer)
@@ -157,7 +159,8 @@ func (l *link) getLock(ctx context.Context, key string, got *bool) error {
 	return err
 }
 
-// releaseLock gives up a lock that the session has. Its answers are 1, 0 for a stranger's lock, and NULL for nobody's.
+// releaseLock releases a lock that the session has. RELEASE_LOCK returns 1, 0 if another session
+// has the lock, or NULL if nobody has it.
 func (l *link) releaseLock(ctx context.Context, key string) error {
 	var answer sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT RELEASE_LOCK(?)`, key).Scan(&answer)

@@ -19,42 +19,45 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// A Driver takes leases that are rows of one table. It is safe for concurrent use.
+// A Driver keeps locks as rows of one table. One from [NewSession] takes locks with GET_LOCK as
+// well. It is safe for concurrent use.
 type Driver struct {
-	db    *sql.DB // the user's, who closes it
-	conf  config
-	sql   statements
-	id    string // of this driver, unique over all processes and time
-	serie atomic.Uint64
+	db     *sql.DB // the user's, who closes it
+	conf   config
+	sql    statements
+	id     string // of this driver, unique over all processes and time
+	serial atomic.Uint64
 
-	store                          store
-	lanes                          lanes
+	store                          storeInfo
+	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
 
-	waits   waits
-	prunes  life.Every
-	session *session // nil for rows
+	registry waiterRegistry
+	prunes   life.Every
+	session  *session // nil for rows
 
 	life *life.Span // until Close
 }
 
-// New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
-// the database of db. The table is created when it is first needed; see [Schema] for those who may not create tables.
+// New returns a driver whose leases are rows of the table snib_locks, or of the one that the
+// option [Table] names, in the database of db. The driver creates the table when it first needs
+// it; see [Schema] if it may not create tables.
 //
 // The db stays the caller's: the driver uses its connections for one statement at a time, at most
-// as many at once as [Connections] says, and one more for as long as somebody waits. It never
-// closes db, and must be closed before it is. A db that may open one connection only
-// (SetMaxOpenConns) has none for waiting: the driver then asks ten times a second. If the program
-// waits for a lock while it uses all connections that db may open, it waits for itself.
+// as many at once as [Connections] says, and one more while a caller waits. It never closes db,
+// and must be closed before it. If db may open only one connection (SetMaxOpenConns), there is
+// none left for watching, and the driver polls ten times a second instead. If the program waits
+// for a lock while it uses all connections that db may open, it waits for itself.
 //
-// New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
-func New(db *sql.DB, opts ...Option) *Driver { return open(db, "snib_locks", opts) }
+// New does not contact the server. If an option is invalid, each acquisition says so with a
+// [driver.ErrInvalid].
+func New(db *sql.DB, opts ...Option) *Driver { return newDriver(db, "snib_locks", opts) }
 
-func open(db *sql.DB, table string, opts []Option) *Driver {
-	d := &Driver{db: db, conf: configure(db, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
+func newDriver(db *sql.DB, table string, opts []Option) *Driver {
+	d := &Driver{db: db, conf: newConfig(db, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
 	d.sql = newStatements(d.conf.table)
-	d.waits.init()
-	d.lanes.init()
+	d.registry.init()
+	d.rowMutexes.init()
 	n := d.conf.connections
 	d.acquiring, d.releasing, d.renewing = make(semaphore, n), make(semaphore, n), make(semaphore, n)
 	return d
@@ -69,7 +72,7 @@ func (d *Driver) Info() driver.Info {
 		Fairness: driver.FairAlways,
 		Shared:   true,
 		Slots:    true,
-		MinTTL:   50 * time.Millisecond, // below it one slow flush of the server's disk ends leases
+		MinTTL:   50 * time.Millisecond, // one slow disk flush takes as long
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
 			"the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits",
@@ -90,8 +93,8 @@ func (d *Driver) Info() driver.Info {
 	return info
 }
 
-// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL; those of sessions end
-// with the session. The db stays open.
+// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL,
+// and those of a session end with the session. The db stays open.
 func (d *Driver) Close() error {
 	first := d.life.End(func() {
 		if d.session != nil {
@@ -99,19 +102,19 @@ func (d *Driver) Close() error {
 		}
 	})
 	if first {
-		d.waits.end(d)
-		go d.store.close() // it waits for what the user does on the connections
+		d.registry.deleteProcessRow(d)
+		go d.store.close() // it waits for the user's work on the connections
 	}
 	return nil
 }
 
-// nonce returns an id of one attempt to acquire. It begins with the driver's.
-func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
+// newNonce returns a unique id for an attempt. It begins with the id of the driver.
+func (d *Driver) newNonce() string { return d.id + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
 
-// check reports what keeps the driver from serving req.
-func (d *Driver) check(req driver.Request) error {
+// checkRequest returns an error if the driver can't serve req.
+func (d *Driver) checkRequest(req driver.Request) error {
 	switch {
-	case d.session == nil: // rows can do all that there is
+	case d.session == nil: // rows can serve every request
 	case req.Shared || req.Slots > 0:
 		return fmt.Errorf("%w request: GET_LOCK has neither a read side nor slots; take a row instead", driver.ErrInvalid)
 	case req.Detached:
@@ -120,18 +123,18 @@ func (d *Driver) check(req driver.Request) error {
 	return req.Check()
 }
 
-// A config is what the options say.
+// A config is the result of the options.
 type config struct {
-	table          string // quoted
-	database, bare string // the same in parts, as they are; no database is the connection's
-	key            func(name string) string
-	idle           time.Duration // that ends a session
-	connections    int           // for each purpose
-	err            error
+	table               string // quoted
+	database, tableName string // not quoted; an empty database is that of the connection
+	key                 func(name string) string
+	sessionTimeout      time.Duration // how long a session may be silent
+	connections         int           // for each purpose
+	err                 error
 }
 
-func configure(db *sql.DB, table string, opts []Option) config {
-	c := config{table: "`" + table + "`", bare: table, key: NameKey, idle: 15 * time.Second, connections: 8}
+func newConfig(db *sql.DB, table string, opts []Option) config {
+	c := config{table: "`" + table + "`", tableName: table, key: NameKey, sessionTimeout: 15 * time.Second, connections: 8}
 	if db == nil {
 		c.err = fmt.Errorf("%w db: it is nil", driver.ErrInvalid)
 	}

@@ -11,22 +11,22 @@ import (
 // An Option changes how a driver works.
 type Option func(*config) error
 
-// Table names the table, with its database before a dot if it is another than that of the connection: "locks",
-// "infra.locks". All who are to exclude one another name the same. The default is snib_locks, and snib_sessions for
-// [NewSession].
+// Table names the table, after its database and a dot if that is not the database of the
+// connection: "locks", "infra.locks". All processes that are to exclude one another must name the
+// same table. The default is snib_locks, and snib_sessions for [NewSession].
 func Table(name string) Option {
 	return func(c *config) error {
 		table, err := quote(name)
 		c.table = table
-		c.database, c.bare, _ = strings.Cut(name, ".")
-		if c.bare == "" {
-			c.database, c.bare = "", name
+		c.database, c.tableName, _ = strings.Cut(name, ".")
+		if c.tableName == "" {
+			c.database, c.tableName = "", name
 		}
 		return err
 	}
 }
 
-// quote returns a name of a table as it stands in statements.
+// quote returns the name of a table as it is written in statements.
 func quote(name string) (string, error) {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
@@ -42,22 +42,23 @@ func quote(name string) (string, error) {
 	return strings.Join(parts, "."), nil
 }
 
-// Timeout sets after how much silence the server ends the session of a holder that died or was cut off: whole seconds,
-// as the server counts. The default is 15 seconds. Less than one or more than a day is a [driver.ErrInvalid]. Only
-// [NewSession] has a use for it.
+// Timeout sets how long the session of a holder that died or was cut off must be silent before
+// the server ends it, in whole seconds, because the server counts those. The default is 15
+// seconds. Less than one second, or more than a day, is a [driver.ErrInvalid]. Only [NewSession]
+// uses it.
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < time.Second || d > 24*time.Hour || d%time.Second != 0 {
 			return fmt.Errorf("%w session timeout %v: it is 1 s to a day, in whole seconds", driver.ErrInvalid, d)
 		}
-		c.idle = d
+		c.sessionTimeout = d
 		return nil
 	}
 }
 
-// Keys sets how names become the names that GET_LOCK locks, so that others who use the same ones are excluded too:
-// [DotNetKey], or a function of yours. The default is [NameKey]. Two names with the same key are one lock. Only
-// [NewSession] has a use for it.
+// Keys sets how names become the names that GET_LOCK locks, so that other programs that use the
+// same ones are excluded too: [DotNetKey], or your own function. The default is [NameKey]. Two
+// names with the same key are one lock. Only [NewSession] uses it.
 func Keys(key func(name string) string) Option {
 	return func(c *config) error {
 		if key == nil {

@@ -8,23 +8,26 @@ import (
 )
 
 const (
-	// pruneAfter is how many rows a driver makes before it looks for ones that nobody needs.
+	// pruneAfter is how many rows a driver creates before it prunes.
 	pruneAfter = 4096
 
-	// pruneAge is for how long a row must not have been used.
+	// pruneAge is how long a row must have been unused before it is pruned.
 	pruneAge = time.Hour
 )
 
-// made counts a row that the driver has made, and prunes once in a while.
-func (d *Driver) made() {
-	d.prunes.Note(pruneAfter, d.life, func() { _ = d.prune(d.life.Context(), pruneAge) }) // what is not done now is done next time
+// countNewRow counts a row that the driver has created, and prunes after every pruneAfter rows.
+func (d *Driver) countNewRow() {
+	// What fails now is done the next time.
+	d.prunes.Note(pruneAfter, d.life, func() { _ = d.prune(d.life.Context(), pruneAge) })
 }
 
-// Prune forgets the locks that nobody holds or waits for and that were not used for the given time, and for an hour at
-// least. A driver does so by itself after every 4096 locks that it was the first to use.
+// Prune forgets the locks that nobody holds or waits for, and that have not been used for the
+// given time, which is an hour at least. A driver prunes by itself after every 4096 locks that it
+// was the first to use.
 //
-// It never lets a token go back: the greatest token of what may be forgotten is noted first, and what is forgotten is
-// what was noted an earlier time, so that it takes two calls to forget a lock.
+// Prune never lets a token go back: it notes the greatest token of the locks to be forgotten, and
+// forgets only locks whose tokens an earlier call has noted. So it takes two calls to forget a
+// lock.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
@@ -41,21 +44,21 @@ func (d *Driver) prune(ctx context.Context, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for chunk := range slices.Chunk(found, sizes[len(sizes)-1]) {
-		n := size(len(chunk))
-		if _, err := d.exec(ctx, forNames(d.sql.prune, n), slices.Concat([]any{old, old}, names(chunk, n))...); err != nil {
+	for chunk := range slices.Chunk(found, batchSizes[len(batchSizes)-1]) {
+		n := batchSize(len(chunk))
+		if _, err := d.exec(ctx, expandNames(d.sql.prune, n), slices.Concat([]any{old, old}, nameArgs(chunk, n))...); err != nil {
 			return err
 		}
 	}
 	var highest int64
-	err = d.query(ctx, d.sql.highest, []any{old}, func(rows *sql.Rows) error { return rows.Scan(&highest) })
+	err = d.query(ctx, d.sql.highestToken, []any{old}, func(rows *sql.Rows) error { return rows.Scan(&highest) })
 	if err == nil && highest > 0 {
-		_, err = d.exec(ctx, d.sql.raise, highest, highest)
+		_, err = d.exec(ctx, d.sql.setFloor, highest, highest)
 	}
 	return err
 }
 
-// stale returns the names of rows that may be forgotten. They are looked for without locking any.
+// stale returns the names of rows that may be deleted. It locks no rows.
 func (d *Driver) stale(ctx context.Context, old int64) (found []string, err error) {
 	err = d.query(ctx, d.sql.stale, []any{old, old}, func(rows *sql.Rows) error {
 		var name string

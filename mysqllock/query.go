@@ -14,21 +14,22 @@ import (
 // A semaphore bounds how many connections are used at once for one purpose.
 type semaphore chan struct{}
 
-// enter waits until there is room, and returns the function that leaves again.
-func (t semaphore) enter(ctx context.Context) (leave func(), err error) {
+// enter waits until there is room, and returns a function that makes room again.
+func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
 	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
+	case s <- struct{}{}:
+		return func() { <-s }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 	}
 }
 
-// A done is what the server says of a statement that writes. Whether it counts rows that were found or rows that were
-// changed (clientFoundRows) is all the same: ours change each row that they find.
-type done struct {
+// An execResult is what the server says of a statement that writes. It does not matter whether
+// the server counts the rows that were found or those that were changed (clientFoundRows): the
+// driver's statements change each row that they find.
+type execResult struct {
 	rows int64
-	id   int64 // that LAST_INSERT_ID was given
+	id   int64 // the value of LAST_INSERT_ID
 
 	// repeated means that the statement was sent again after its connection had failed. It may
 	// have been executed twice: if it changed no rows, the first execution may have changed them.
@@ -36,7 +37,7 @@ type done struct {
 }
 
 // exec runs a statement that writes.
-func (d *Driver) exec(ctx context.Context, text string, args ...any) (out done, err error) {
+func (d *Driver) exec(ctx context.Context, text string, args ...any) (out execResult, err error) {
 	repeated, err := d.run(ctx, text, func(ctx context.Context, stmt *sql.Stmt) error {
 		res, err := stmt.ExecContext(ctx, args...)
 		if err != nil {
@@ -60,18 +61,19 @@ func (d *Driver) query(ctx context.Context, text string, args []any, scan func(*
 			return err
 		}
 		seen := false
-		err = each(rows, func(rows *sql.Rows) error { seen = true; return scan(rows) })
-		if seen && connectionFailed(err) {
-			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err) // it can't be begun anew: rows are out
+		err = forEachRow(rows, func(rows *sql.Rows) error { seen = true; return scan(rows) })
+		if seen && isConnectionError(err) {
+			// The query can't be repeated, because the caller has seen rows.
+			err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 		}
 		return err
 	})
 	return err
 }
 
-// each reads a result to its end.
-func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
-	defer func() { _ = rows.Close() }() // Err says all
+// forEachRow calls scan for each row of a result.
+func forEachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
+	defer func() { _ = rows.Close() }() // Err reports all errors
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return err
@@ -83,15 +85,15 @@ func each(rows *sql.Rows, scan func(*sql.Rows) error) error {
 // run has fn execute a statement. It retries if the server has rolled the statement back for a
 // transient reason, or if the connection failed. repeated reports a retry of the second kind.
 func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) (repeated bool, err error) {
-	const undone, dead = 8, 32 // attempts; a dead connection of the pool may cost two of them
+	const maxRollbacks, maxFailures = 8, 32 // tries; a dead connection may cost two
 	for try := 1; ; try++ {
-		err := d.once(ctx, text, fn)
+		err := d.runOnce(ctx, text, fn)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return repeated, d.explain(ctx, err)
-		case connectionFailed(err) && !errors.Is(err, driver.ErrUnavailable) && try < dead:
+		case isConnectionError(err) && !errors.Is(err, driver.ErrUnavailable) && try < maxFailures:
 			repeated = true
-		case again(err) && try < undone:
+		case isRolledBack(err) && try < maxRollbacks:
 			time.Sleep(rand.N(time.Duration(try) * time.Millisecond))
 		default:
 			return repeated, d.explain(ctx, err)
@@ -99,9 +101,10 @@ func (d *Driver) run(ctx context.Context, text string, fn func(context.Context, 
 	}
 }
 
-// once has fn run a statement by itself: in a transaction of its own only where the server would not end it otherwise.
-func (d *Driver) once(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) error {
-	stmt, err := d.statement(ctx, text)
+// runOnce has fn execute a statement. It uses a transaction only if the server would not commit
+// the statement by itself.
+func (d *Driver) runOnce(ctx context.Context, text string, fn func(context.Context, *sql.Stmt) error) error {
+	stmt, err := d.preparedStatement(ctx, text)
 	if err != nil {
 		return err
 	}
@@ -119,8 +122,9 @@ func (d *Driver) once(ctx context.Context, text string, fn func(context.Context,
 	return tx.Commit()
 }
 
-// statement returns a prepared statement, which takes one round trip, also where the user's settings would make it three.
-func (d *Driver) statement(ctx context.Context, text string) (*sql.Stmt, error) {
+// preparedStatement returns a prepared statement, which takes one round trip even where the
+// user's settings would make it three.
+func (d *Driver) preparedStatement(ctx context.Context, text string) (*sql.Stmt, error) {
 	s := &d.store
 	s.mu.Lock()
 	stmt := s.prepared[text]
@@ -135,7 +139,7 @@ func (d *Driver) statement(ctx context.Context, text string) (*sql.Stmt, error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other := s.prepared[text]; other != nil {
-		_ = stmt.Close() // somebody was quicker
+		_ = stmt.Close() // another goroutine was faster
 		return other, nil
 	}
 	if s.prepared == nil {
@@ -145,10 +149,10 @@ func (d *Driver) statement(ctx context.Context, text string) (*sql.Stmt, error) 
 	return stmt, nil
 }
 
-// stagger waits for a random time before the next try to change a row. The time doubles with each
-// race that was lost, up to half a second: those who lose wait in line for the row's lock before
-// they know, and InnoDB compares each one in that line with all others.
-func stagger(ctx context.Context, lost int) error {
+// backOff waits for a random time before the next try to change a row. The time doubles with each
+// race that was lost, up to half a second. A client that loses waits for the row's lock before it
+// knows, and InnoDB compares each client in that queue with all others.
+func backOff(ctx context.Context, lost int) error {
 	if lost == 0 {
 		return nil
 	}

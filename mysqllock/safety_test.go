@@ -18,14 +18,14 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// A lossTime tells when a holder was told of its loss.
+// lossTime returns a channel for the time at which the holder of req is told of its loss.
 func lossTime(req *driver.Request) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	req.OnLost = func(error) { at <- time.Now() }
 	return at
 }
 
-// lostAt returns when the loss was told.
+// lostAt returns the time at which the holder was told.
 func lostAt(t *testing.T, at <-chan time.Time) time.Time {
 	t.Helper()
 	select {
@@ -37,7 +37,7 @@ func lostAt(t *testing.T, at <-chan time.Time) time.Time {
 	}
 }
 
-// killHolder kills the connection that has a name locked, and returns the time.
+// killHolder kills the connection that has locked a name, and returns the time.
 func killHolder(t *testing.T, admin *sql.DB, name string) time.Time {
 	t.Helper()
 	id := number(t, admin, "SELECT IS_USED_LOCK(?)", name)
@@ -46,15 +46,15 @@ func killHolder(t *testing.T, admin *sql.DB, name string) time.Time {
 }
 
 // A holder whose session was killed is told before another process gets its lock, and within
-// milliseconds if a stranger gets it with GET_LOCK.
+// milliseconds if a foreign client gets it with GET_LOCK.
 func sessionTellsBeforeGrant(t *testing.T, server *mysqltest.Server) {
 	admin := dial(t, server.DSN())
 	for round := range 3 {
-		d, other := openSession(t, dial(t, server.DSN())), openSession(t, dial(t, server.DSN()))
-		req := ask("tells", "a")
+		d, other := newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN()))
+		req := request("tells", "a")
 		at := lossTime(&req)
 		acquire(t, d, req)
-		w := jobtest.Waiting(t, other, ask("tells", "b"))
+		w := jobtest.Waiting(t, other, request("tells", "b"))
 		killed := killHolder(t, admin, "tells")
 		next := w.Get(t)
 		told := lostAt(t, at)
@@ -65,13 +65,13 @@ func sessionTellsBeforeGrant(t *testing.T, server *mysqltest.Server) {
 		release(t, next)
 	}
 	for round := range 3 {
-		d, stranger := openSession(t, dial(t, server.DSN())), dial(t, server.DSN())
-		req := ask("tells", "a")
+		d, foreign := newSession(t, dial(t, server.DSN())), dial(t, server.DSN())
+		req := request("tells", "a")
 		at := lossTime(&req)
 		acquire(t, d, req)
 		got := make(chan time.Time, 1)
 		go func() {
-			number(t, stranger, "SELECT GET_LOCK('tells', 20)")
+			number(t, foreign, "SELECT GET_LOCK('tells', 20)")
 			got <- time.Now()
 		}()
 		livetest.Await(t, "stranger that waits", func() error {
@@ -86,17 +86,18 @@ func sessionTellsBeforeGrant(t *testing.T, server *mysqltest.Server) {
 		if late := told.Sub(granted); late > soonEnough {
 			t.Errorf("the holder was told %v after a stranger had the lock", late)
 		}
-		_ = stranger.Close()
+		_ = foreign.Close()
 	}
 }
 
-// A holder is told when the server is killed, and before another gets the lock from the next one.
+// If the server is killed, a holder is told, and before another process gets the lock from the
+// restarted server.
 func sessionTellsWhenServerDies(t *testing.T, server *mysqltest.Server) {
-	d, other := openSession(t, dial(t, server.DSN())), openSession(t, dial(t, server.DSN()))
-	req := ask("dies", "a")
+	d, other := newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN()))
+	req := request("dies", "a")
 	at := lossTime(&req)
 	acquire(t, d, req)
-	w := jobtest.Waiting(t, other, ask("dies", "b"))
+	w := jobtest.Waiting(t, other, request("dies", "b"))
 	server.Kill()
 	killed := time.Now()
 	server.Restart()
@@ -111,7 +112,7 @@ func sessionTellsWhenServerDies(t *testing.T, server *mysqltest.Server) {
 
 // A release that the server did not answer in time is completed when the server answers again.
 func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysqllock.Driver) {
-	l := acquire(t, d, ask("hung release", "a"))
+	l := acquire(t, d, request("hung release", "a"))
 	server.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 1100*time.Millisecond)
 	defer cancel()
@@ -120,10 +121,10 @@ func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysql
 	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) {
 		t.Errorf("Release on a server that hangs = %v, want ErrUnavailable and nothing of a cancellation", err)
 	}
-	release(t, acquire(t, other, ask("hung release", "b")))
-	again := acquire(t, d, ask("hung release", "a")) // of the same owner
-	mustBeHeld(t, other, ask("hung release", "b"))
-	if r := d.Renew(bounded(t), []driver.Lease{again}); r[0].Err != nil {
+	release(t, acquire(t, other, request("hung release", "b")))
+	again := acquire(t, d, request("hung release", "a")) // the same owner
+	mustBeHeld(t, other, request("hung release", "b"))
+	if r := d.Renew(testContext(t), []driver.Lease{again}); r[0].Err != nil {
 		t.Errorf("Renew of a hold after a release that was made up for = %v", r[0].Err)
 	}
 	release(t, again)
@@ -133,14 +134,14 @@ func releaseOnHungServer(t *testing.T, server *mysqltest.Server, d, other *mysql
 // time, and Close returns.
 func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *sql.DB) *mysqllock.Driver) {
 	d := open(t, dial(t, server.DSN()))
-	held := acquire(t, d, ask("hung", "a"))
+	held := acquire(t, d, request("hung", "a"))
 	for i := range 5 {
-		acquire(t, d, ask(fmt.Sprint("hung ", i), "a")) // Close has to give these up too
+		acquire(t, d, request(fmt.Sprint("hung ", i), "a")) // Close has to release these too
 	}
 	server.Hang()
 	defer server.Resume()
 	for _, noWait := range []bool{false, true} {
-		req := ask("hung too", "a")
+		req := request("hung too", "a")
 		req.NoWait = noWait
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		began := time.Now()
@@ -154,7 +155,7 @@ func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *s
 		cancel()
 	}
 	began := time.Now()
-	_, err := try(t, d, ask("hung too", "a"))
+	_, err := tryAcquire(t, d, request("hung too", "a"))
 	if took := time.Since(began); !errors.Is(err, driver.ErrUnavailable) || took > driver.AnswerTimeout+soonEnough {
 		t.Errorf("Acquire with NoWait on a server that hangs = %v after %v, want ErrUnavailable after %v", err, took, driver.AnswerTimeout)
 	}
@@ -163,7 +164,7 @@ func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *s
 		t.Errorf("Close on a server that hangs = %v after %v", err, time.Since(began))
 	}
 	t.Logf("Close took %v", time.Since(began))
-	if err := held.Release(bounded(t)); err == nil {
+	if err := held.Release(testContext(t)); err == nil {
 		t.Error("Release on a server that hangs, of a driver that is closed = nil")
 	}
 }
@@ -176,14 +177,15 @@ func TestHungServer(t *testing.T) {
 	t.Run("Rows", func(t *testing.T) { hungServer(t, server, rows) })
 	t.Run("Session", func(t *testing.T) { hungServer(t, server, session) })
 	t.Run("Release", func(t *testing.T) {
-		releaseOnHungServer(t, server, open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN())))
+		releaseOnHungServer(t, server, newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())))
 	})
 	t.Run("ReleaseSession", func(t *testing.T) {
-		releaseOnHungServer(t, server, openSession(t, dial(t, server.DSN())), openSession(t, dial(t, server.DSN())))
+		releaseOnHungServer(t, server, newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN())))
 	})
 }
 
-// stepBack sets the server's clock back, as seen from the rows: it moves their times forward.
+// stepBack has the same effect as setting the server's clock back: it moves the times in the rows
+// forward.
 func stepBack(t *testing.T, db *sql.DB, by time.Duration) {
 	t.Helper()
 	us := by.Microseconds()
@@ -195,29 +197,30 @@ func TestClockBack(t *testing.T) {
 	server := mysqltest.Start(t)
 	db := dial(t, server.DSN())
 	const step = time.Hour
-	t.Run("Released", func(t *testing.T) { // a lock that was released is free
-		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-		l := acquire(t, d, ask("released", "a"))
-		w := jobtest.Waiting(t, other, ask("released", "b"))
+	t.Run("Released", func(t *testing.T) { // a released lock is free
+		d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+		l := acquire(t, d, request("released", "a"))
+		w := jobtest.Waiting(t, other, request("released", "b"))
 		stepBack(t, db, step)
 		release(t, l)
 		next := w.Get(t)
 		release(t, next)
-		release(t, acquire(t, d, ask("released", "c")))
+		release(t, acquire(t, d, request("released", "c")))
 	})
-	t.Run("MinHold", func(t *testing.T) { // one that is kept, is for no longer than MinHold from its release
-		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-		req := ask("kept", "a")
+	// A lock is kept for no longer than MinHold after its release.
+	t.Run("MinHold", func(t *testing.T) {
+		d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+		req := request("kept", "a")
 		req.MinHold = 1500 * time.Millisecond
 		l := acquire(t, d, req)
 		stepBack(t, db, step)
 		release(t, l)
-		mustBeHeld(t, other, ask("kept", "b"))
-		release(t, acquire(t, other, ask("kept", "b")))
+		mustBeHeld(t, other, request("kept", "b"))
+		release(t, acquire(t, other, request("kept", "b")))
 	})
 	t.Run("ReadersAndSlots", func(t *testing.T) {
-		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-		slot := ask("slot", "a")
+		d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+		slot := request("slot", "a")
 		slot.Slots = 1
 		l := acquire(t, d, slot)
 		must(t, db, "UPDATE snib_locks SET holders = REGEXP_REPLACE(holders, '\"since\":1', '\"since\":2'), version = version + 1 WHERE name = 'slot'")
@@ -225,36 +228,39 @@ func TestClockBack(t *testing.T) {
 		slot.Owner = "b"
 		release(t, acquire(t, other, slot))
 	})
-	t.Run("Killed", func(t *testing.T) { // a waiter takes the lock of a killed holder after its TTL by the waiter's own clock
-		other := open(t, dial(t, server.DSN()))
-		req := ask("killed", "a")
+	// A waiter takes the lock of a killed holder after its TTL by the waiter's own clock.
+	t.Run("Killed", func(t *testing.T) {
+		other := newDriver(t, dial(t, server.DSN()))
+		req := request("killed", "a")
 		req.TTL = 2 * time.Second
 		p := hold(t, server.DSN(), false, req)
 		p.Expect("held")
-		w := jobtest.Waiting(t, other, ask("killed", "b"))
+		w := jobtest.Waiting(t, other, request("killed", "b"))
 		p.Kill()
 		began := time.Now()
 		stepBack(t, db, step)
 		next := w.Get(t)
 		t.Logf("granted %v after a holder with a TTL of %v was killed", w.At.Sub(began), req.TTL)
-		if early := req.TTL/2 - w.At.Sub(began); early > 0 { // it had renewed a third of its TTL ago at most
+		// The last renewal was at most a third of the TTL ago.
+		if early := req.TTL/2 - w.At.Sub(began); early > 0 {
 			t.Errorf("granted %v too early", early)
 		}
 		release(t, next)
 	})
-	t.Run("Alive", func(t *testing.T) { // but never that of one who renews
-		d, other := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-		req := ask("alive", "a")
+	// But a waiter never takes the lock of a holder that renews.
+	t.Run("Alive", func(t *testing.T) {
+		d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+		req := request("alive", "a")
 		req.TTL = 2 * time.Second
 		l := acquire(t, d, req)
-		w := jobtest.Waiting(t, other, ask("alive", "b"))
+		w := jobtest.Waiting(t, other, request("alive", "b"))
 		stepBack(t, db, step)
 		for range 20 {
-			if r := d.Renew(bounded(t), []driver.Lease{l}); r[0].Err != nil {
+			if r := d.Renew(testContext(t), []driver.Lease{l}); r[0].Err != nil {
 				t.Fatalf("Renew = %v", r[0].Err)
 			}
 			w.Running(t, "while the holder renews")
-			time.Sleep(req.TTL / 8) // renewals take their time
+			time.Sleep(req.TTL / 8) // time between renewals
 		}
 		release(t, l)
 		release(t, w.Get(t))
@@ -267,12 +273,12 @@ func TestHerd(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "max-connections=60")
 	const herd = 400
-	for name, make := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+	for name, create := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
 		t.Run(name, func(t *testing.T) {
-			holder, d := closed(t, make(dial(t, server.DSN()))), closed(t, make(dial(t, server.DSN())))
+			holder, d := closeAtEnd(t, create(dial(t, server.DSN()))), closeAtEnd(t, create(dial(t, server.DSN())))
 			var leases []driver.Lease
 			for i := range herd {
-				leases = append(leases, acquire(t, holder, ask(fmt.Sprint("herd ", name, i), "a")))
+				leases = append(leases, acquire(t, holder, request(fmt.Sprint("herd ", name, i), "a")))
 			}
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("the herd takes too long"))
 			defer cancel()
@@ -280,7 +286,7 @@ func TestHerd(t *testing.T) {
 			var failed sync.Map
 			for i := range herd {
 				all.Go(func() {
-					l, err := d.Acquire(ctx, ask(fmt.Sprint("herd ", name, i), "b"))
+					l, err := d.Acquire(ctx, request(fmt.Sprint("herd ", name, i), "b"))
 					if err == nil {
 						err = l.Release(ctx)
 					}
@@ -291,18 +297,19 @@ func TestHerd(t *testing.T) {
 			}
 			livetest.Await(t, "herd that waits", func() error {
 				waiting := 0
-				err := holder.List(bounded(t), "herd "+name, func(st driver.Status) bool { waiting += len(st.Waiters); return true })
+				err := holder.List(testContext(t), "herd "+name, func(st driver.Status) bool { waiting += len(st.Waiters); return true })
 				if err == nil && waiting < herd {
 					err = fmt.Errorf("%d wait", waiting)
 				}
 				return err
 			})
-			for i, r := range holder.Renew(bounded(t), leases) {
+			for i, r := range holder.Renew(testContext(t), leases) {
 				if r.Err != nil {
 					t.Fatalf("Renew of lease %d of another process = %v", i, r.Err)
 				}
 			}
-			for _, l := range leases { // one by one: 400 at once may take longer than an answer
+			// One by one: 400 at once may take longer than an answer may.
+			for _, l := range leases {
 				if err := l.Release(ctx); err != nil {
 					t.Errorf("Release = %v", err)
 				}
@@ -320,23 +327,23 @@ func TestHerd(t *testing.T) {
 		hog := dial(t, server.DSN())
 		var conns []*sql.Conn
 		for {
-			conn, err := hog.Conn(bounded(t))
+			conn, err := hog.Conn(testContext(t))
 			if err != nil {
 				break
 			}
 			conns = append(conns, conn)
 		}
-		d := open(t, dial(t, server.DSN()))
-		if _, err := try(t, d, ask("full", "a")); !errors.Is(err, driver.ErrUnavailable) {
+		d := newDriver(t, dial(t, server.DSN()))
+		if _, err := tryAcquire(t, d, request("full", "a")); !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Acquire with NoWait = %v, want ErrUnavailable", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if _, err := d.Acquire(ctx, ask("full", "a")); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.Acquire(ctx, request("full", "a")); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire = %v, want ErrUnavailable and the end of its context", err)
 		}
-		w := jobtest.Acquiring(t, d, ask("full", "b"))
-		time.Sleep(300 * time.Millisecond) // it tries in vain meanwhile
+		w := jobtest.Acquiring(t, d, request("full", "b"))
+		time.Sleep(300 * time.Millisecond) // it retries in vain meanwhile
 		w.Running(t, "although there is no connection left")
 		for _, conn := range conns {
 			_ = conn.Raw(func(any) error { return errors.New("done") })
@@ -347,7 +354,7 @@ func TestHerd(t *testing.T) {
 	})
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the
+// A hold that ended only in the process, before it was ever renewed, does not last as long as the
 // session.
 func TestLapse(t *testing.T) {
 	t.Parallel()
@@ -360,11 +367,11 @@ func TestLapse(t *testing.T) {
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	for name, make := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
-		open := func() driver.Driver { return make(dial(t, server.DSN())) }
+	for name, create := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+		open := func() driver.Driver { return create(dial(t, server.DSN())) }
 		t.Run(name, func(t *testing.T) {
 			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
-				if err := closed(t, make(dial(t, server.DSN()))).Break(bounded(t), name, owner, token); err != nil {
+				if err := closeAtEnd(t, create(dial(t, server.DSN()))).Break(testContext(t), name, owner, token); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 			})
@@ -382,21 +389,22 @@ func TestStaleConnections(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	admin := dial(t, server.DSN())
-	for name, make := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+	for name, create := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
 		t.Run(name, func(t *testing.T) {
 			proxy := livetest.NewProxy(t, server.Addr())
-			db := dial(t, mysqltest.DSN(proxy.Addr(), "checkConnLiveness=false")) // so that it is found out late
+			// Without checkConnLiveness the pool notices late that a connection is dead.
+			db := dial(t, mysqltest.DSN(proxy.Addr(), "checkConnLiveness=false"))
 			db.SetMaxIdleConns(8)
-			d := closed(t, make(db))
+			d := closeAtEnd(t, create(db))
 			for round := range 10 {
 				var all sync.WaitGroup
 				for i := range 8 {
 					all.Go(func() {
-						req := ask(fmt.Sprint("stale ", name, i), fmt.Sprint(round))
+						req := request(fmt.Sprint("stale ", name, i), fmt.Sprint(round))
 						req.NoWait = true
-						l, err := d.Acquire(bounded(t), req)
+						l, err := d.Acquire(testContext(t), req)
 						if err == nil {
-							err = l.Release(bounded(t))
+							err = l.Release(testContext(t))
 						}
 						if err != nil {
 							t.Errorf("round %d: %v", round, err)
@@ -414,8 +422,8 @@ func TestStaleConnections(t *testing.T) {
 	}
 }
 
-// The statements of the page grant enough, and accounts that may do nothing, or only read, can do
-// what the page says.
+// The statements in the documentation grant enough rights. Accounts that may do nothing, or only
+// read, can do what the documentation says.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -443,37 +451,37 @@ func TestPermissions(t *testing.T) {
 	as := func(account, database string) *sql.DB {
 		return dial(t, account+":change-me@tcp("+server.Addr()+")/"+database)
 	}
-	d, session := open(t, as("locker", "app")), openSession(t, as("locker", "app"))
-	w := jobtest.Acquiring(t, d, ask("free", "a"))
+	d, session := newDriver(t, as("locker", "app")), newSession(t, as("locker", "app"))
+	w := jobtest.Acquiring(t, d, request("free", "a"))
 	release(t, w.Get(t))
-	release(t, acquire(t, session, ask("free", "a")))
+	release(t, acquire(t, session, request("free", "a")))
 
-	stranger, err := as("nobody", "").Conn(bounded(t))
+	foreign, err := as("nobody", "").Conn(testContext(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
-	if _, err := stranger.ExecContext(bounded(t), "SELECT GET_LOCK('free', 0)"); err != nil {
+	defer foreign.Close()
+	if _, err := foreign.ExecContext(testContext(t), "SELECT GET_LOCK('free', 0)"); err != nil {
 		t.Fatal(err)
 	}
-	mustBeHeld(t, session, ask("free", "b"))
-	release(t, acquire(t, d, ask("free", "b"))) // rows don't notice
+	mustBeHeld(t, session, request("free", "b"))
+	release(t, acquire(t, d, request("free", "b"))) // rows are independent of GET_LOCK
 
 	reading := as("reader", "app")
-	l := acquire(t, d, ask("seen", "a"))
-	reader := open(t, reading)
-	if st, err := reader.Status(bounded(t), "seen"); err != nil || len(st.Holders) != 1 {
+	l := acquire(t, d, request("seen", "a"))
+	reader := newDriver(t, reading)
+	if st, err := reader.Status(testContext(t), "seen"); err != nil || len(st.Holders) != 1 {
 		t.Errorf("Status for who may only read = %+v, %v", st, err)
 	}
-	if _, err := try(t, reader, ask("mine", "a")); err == nil || errors.Is(err, driver.ErrUnavailable) {
+	if _, err := tryAcquire(t, reader, request("mine", "a")); err == nil || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Acquire by who may only read = %v, want an error that stays", err)
 	}
-	tx, err := reading.BeginTx(bounded(t), nil)
+	tx, err := reading.BeginTx(testContext(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(bounded(t), "SELECT * FROM snib_locks WHERE name = 'seen' LOCK IN SHARE MODE"); err != nil {
+	if _, err := tx.ExecContext(testContext(t), "SELECT * FROM snib_locks WHERE name = 'seen' LOCK IN SHARE MODE"); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

@@ -14,10 +14,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// version of the table, see docs/backends/mysqllock.md, "Wire format".
+// version is the version of the table; see "Wire format" in docs/backends/mysqllock.md.
 const version = 1
 
-// schema creates the table. It may be run again, and by several at once.
+// schema creates the table. It may be run repeatedly and concurrently.
 const schema = `CREATE TABLE IF NOT EXISTS {table} (
 	name    VARBINARY(767) NOT NULL PRIMARY KEY,
 	version BIGINT         NOT NULL,
@@ -38,12 +38,12 @@ INSERT IGNORE INTO {table} (name, version, token, slots, held, kept, since, ends
 	VALUES ('', 0, 0, 1, 0, 0, 0, 0, '', '', '', NULL, 0);
 `
 
-// Schema returns the statements that create the table, for those who create tables by migrations; each ends with a
-// semicolon and a new line. Several may run them at once, and again. With an empty table the name is snib_locks; for
-// [NewSession] it is snib_sessions.
+// Schema returns the statements that create the table, for users who create tables by migrations.
+// Each statement ends with a semicolon and a new line. They may be run repeatedly and
+// concurrently. If table is empty, the name is snib_locks; [NewSession] needs snib_sessions.
 //
-// A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. A table that can't be named is
-// a [driver.ErrInvalid].
+// A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. An
+// invalid name of a table is a [driver.ErrInvalid].
 func Schema(table string) (string, error) {
 	quoted, err := quote(cmp.Or(table, "snib_locks"))
 	if err != nil {
@@ -52,32 +52,32 @@ func Schema(table string) (string, error) {
 	return render(schema, quoted), nil
 }
 
-// render puts the name of the table into a statement.
+// render inserts the name of the table into a statement.
 func render(sql, table string) string { return strings.ReplaceAll(sql, "{table}", table) }
 
-// A store is what the driver knows of the database. Its zero value knows nothing.
-type store struct {
-	ready    atomic.Bool // the table is there and ours
+// A storeInfo is what the driver knows of the database. The zero value knows nothing.
+type storeInfo struct {
+	ready    atomic.Bool // the table exists and is usable
 	explicit atomic.Bool // autocommit is off: our statements need transactions
 
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
 }
 
-// close closes the statements. The database lives on.
-func (s *store) close() {
+// close closes the prepared statements. The database stays open.
+func (s *storeInfo) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, stmt := range s.prepared {
-		_ = stmt.Close() // with the connection gone there is nothing to close
+		_ = stmt.Close() // if the connection is gone there is nothing to close
 	}
 	s.prepared = nil
 }
 
-// errEmpty means that the table was made, and not filled.
+// errEmpty means that the table was created but not filled.
 var errEmpty = errors.New("the table is empty")
 
-// prepare makes sure, once, that the table is there and ours.
+// prepare makes sure that the table exists and is usable. It remembers a success.
 func (d *Driver) prepare(ctx context.Context) error {
 	if d.store.ready.Load() {
 		return nil
@@ -94,7 +94,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 	return err
 }
 
-// examine checks that the server is one that we can use and the table one of ours.
+// examine checks that the server and the table are usable.
 func (d *Driver) examine(ctx context.Context) error {
 	var name string
 	var commits bool
@@ -119,21 +119,23 @@ func (d *Driver) examine(ctx context.Context) error {
 		return fmt.Errorf("%w table %s: it has version %d, and this program knows version %d",
 			driver.ErrInvalid, d.conf.table, found, version)
 	}
-	return d.transactional(ctx)
+	return d.checkEngine(ctx)
 }
 
-// transactional checks that the table is in InnoDB: others keep nothing when they are killed.
-func (d *Driver) transactional(ctx context.Context) error {
+// checkEngine checks that the table is in InnoDB: other engines lose data when the server
+// is killed.
+func (d *Driver) checkEngine(ctx context.Context) error {
 	engine := ""
 	err := d.query(ctx, `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
-		[]any{d.conf.database, d.conf.bare}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
+		[]any{d.conf.database, d.conf.tableName}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
 	if err == nil && engine != "InnoDB" && engine != "" {
 		err = fmt.Errorf("%w table %s: its engine is %s; it has to be InnoDB", driver.ErrInvalid, d.conf.table, engine)
 	}
 	return err
 }
 
-// usable refuses servers whose GET_LOCK gives up one lock for another, and with them all that are older than what we know.
+// usable refuses servers whose GET_LOCK releases one lock when it takes another, and all servers
+// that are older than the versions we know.
 func usable(name string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(name, "5.5.5-"), "%d.%d", &major, &minor); err != nil {
@@ -149,7 +151,7 @@ func usable(name string) error {
 	return nil
 }
 
-// create makes the table.
+// create creates the table.
 func (d *Driver) create(ctx context.Context) error {
 	text := render(schema, d.conf.table)
 	for _, statement := range strings.SplitAfter(text, ";\n") {

@@ -28,9 +28,9 @@ func TestSchema(t *testing.T) {
 	t.Run("MadeByManyAtOnce", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 12 {
-			d := open(t, db, mysqllock.Table("at once"))
+			d := newDriver(t, db, mysqllock.Table("at once"))
 			all.Go(func() {
-				if l, err := d.Acquire(t.Context(), ask(fmt.Sprint("first ", i%3), fmt.Sprint(i))); err != nil {
+				if l, err := d.Acquire(t.Context(), request(fmt.Sprint("first ", i%3), fmt.Sprint(i))); err != nil {
 					t.Error(err)
 				} else if err := l.Release(t.Context()); err != nil {
 					t.Error(err)
@@ -49,32 +49,32 @@ func TestSchema(t *testing.T) {
 				must(t, db, statement)
 			}
 		}
-		d := open(t, as(t, "locker"), mysqllock.Table("snib.migr`ated"))
-		release(t, acquire(t, d, ask("a", "a")))
+		d := newDriver(t, as(t, "locker"), mysqllock.Table("snib.migr`ated"))
+		release(t, acquire(t, d, request("a", "a")))
 	})
 	t.Run("DroppedMeanwhile", func(t *testing.T) {
-		d := open(t, db, mysqllock.Table("dropped"))
-		before := acquire(t, d, ask("a", "a")).Grant().Token
+		d := newDriver(t, db, mysqllock.Table("dropped"))
+		before := acquire(t, d, request("a", "a")).Grant().Token
 		must(t, db, "DROP TABLE dropped")
-		_, _ = try(t, d, ask("a", "b")) // finds out
-		if got := acquire(t, d, ask("a", "b")).Grant().Token; got <= before {
+		_, _ = tryAcquire(t, d, request("a", "b")) // notices that the table is gone
+		if got := acquire(t, d, request("a", "b")).Grant().Token; got <= before {
 			t.Errorf("token %d after %d", got, before)
 		}
 		must(t, db, "TRUNCATE dropped")
-		open(t, db, mysqllock.Table("dropped"))
-		release(t, acquire(t, open(t, db, mysqllock.Table("dropped")), ask("a", "c")))
+		newDriver(t, db, mysqllock.Table("dropped"))
+		release(t, acquire(t, newDriver(t, db, mysqllock.Table("dropped")), request("a", "c")))
 	})
 	t.Run("EmptiedMeanwhile", func(t *testing.T) {
-		d := open(t, db, mysqllock.Table("emptied"))
-		l := acquire(t, d, ask("a", "a"))
+		d := newDriver(t, db, mysqllock.Table("emptied"))
+		l := acquire(t, d, request("a", "a"))
 		must(t, db, "TRUNCATE emptied")
 		if err := l.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release after the table was emptied = %v, want ErrUnavailable or ErrLost", err)
 		}
-		if _, err := try(t, d, ask("b", "a")); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+		if _, err := tryAcquire(t, d, request("b", "a")); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Acquire after the table was emptied = %v, want a lease or ErrUnavailable", err)
 		}
-		next := acquire(t, d, ask("a", "b"))
+		next := acquire(t, d, request("a", "b"))
 		if next.Grant().Token <= l.Grant().Token {
 			t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
 		}
@@ -105,7 +105,7 @@ func TestSchema(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := try(t, open(t, as(t, tt.account), mysqllock.Table(tt.table)), ask("a", "a"))
+			_, err := tryAcquire(t, newDriver(t, as(t, tt.account), mysqllock.Table(tt.table)), request("a", "a"))
 			if err == nil || errors.Is(err, driver.ErrInvalid) != tt.invalid {
 				t.Fatalf("Acquire = %v, want an error, ErrInvalid %v", err, tt.invalid)
 			}
@@ -117,28 +117,28 @@ func TestSchema(t *testing.T) {
 		})
 	}
 	t.Run("ReadOnly", func(t *testing.T) {
-		d := open(t, as(t, "locker"), mysqllock.Table("migr`ated"))
+		d := newDriver(t, as(t, "locker"), mysqllock.Table("migr`ated"))
 		must(t, db, "SET GLOBAL read_only = 1")
 		defer must(t, db, "SET GLOBAL read_only = 0")
-		if _, err := try(t, d, ask("read only", "a")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "replica") {
+		if _, err := tryAcquire(t, d, request("read only", "a")); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "replica") {
 			t.Errorf("Acquire on a server that is read only = %v", err)
 		}
 	})
 }
 
-// Rows that are pruned never let a token go back.
+// Pruned rows never let a token go back.
 func prunes(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
-	d := open(t, db)
-	l := acquire(t, d, ask("old", "a"))
-	ahead := l.Grant().Token + 1_000_000_000 // so that the clock is no help
+	d := newDriver(t, db)
+	l := acquire(t, d, request("old", "a"))
+	ahead := l.Grant().Token + 1_000_000_000 // ahead of the clock
 	release(t, l)
-	held, waited := acquire(t, d, ask("held", "a")), acquire(t, d, ask("waited", "a"))
+	held, waited := acquire(t, d, request("held", "a")), acquire(t, d, request("waited", "a"))
 	must(t, db, "UPDATE snib_locks SET token = ?, version = version + 1 WHERE name = 'old'", ahead)
 	age := func() { must(t, db, "UPDATE snib_locks SET used = used - 7200000000 WHERE name > 'a'") }
 	prune := func() {
 		t.Helper()
-		if err := d.Prune(bounded(t), time.Minute); err != nil {
+		if err := d.Prune(testContext(t), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,10 +157,10 @@ func prunes(t *testing.T, server *mysqltest.Server) {
 	if rows() != 0 {
 		t.Error("a row was not pruned that was not used for long")
 	}
-	if got := acquire(t, d, ask("old", "b")).Grant().Token; got <= ahead {
+	if got := acquire(t, d, request("old", "b")).Grant().Token; got <= ahead {
 		t.Errorf("token %d after %d, which was pruned", got, ahead)
 	}
-	if got := acquire(t, d, ask("new", "b")).Grant().Token; got <= ahead {
+	if got := acquire(t, d, request("new", "b")).Grant().Token; got <= ahead {
 		t.Errorf("token %d after %d, which was pruned, of another name", got, ahead)
 	}
 	release(t, held)

@@ -14,20 +14,23 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// NewSession returns a driver whose locks are the server's own, of GET_LOCK, all of them of one session, on one
-// connection that is taken out of db for as long as the driver is open. They end with that session: at once when the
-// process dies, and after [Timeout] when it is stopped or cut off. Who else uses the same names with GET_LOCK is excluded
-// as well, see [Keys]. There are exclusive locks only.
+// NewSession returns a driver whose locks are the server's own, taken with GET_LOCK. All of them
+// belong to one session, on one connection that is taken out of db for as long as the driver is
+// open, and end with that session: at once when the process dies, and after [Timeout] when it is
+// stopped or cut off. Other programs that use the same names with GET_LOCK are excluded as well,
+// see [Keys]. There are only exclusive locks.
 //
-// Who waits, and for whom, stands in a table as with [New], called snib_sessions; there tokens come from, too. It is
-// written through other connections of db, which stays the caller's, and must be allowed two at least.
+// As with [New], a table holds the queue and the tokens; it is called snib_sessions. The driver
+// writes it through other connections of db, which stays the caller's, and must be allowed to
+// open at least two.
 //
-// A pooler before the server that shares connections is refused by each acquisition, as [driver.ErrInvalid]. So are
-// servers of which only one is asked by each client, as in a Galera cluster behind a balancer: GET_LOCK excludes on one
-// server only, which is not detected.
+// Each acquisition refuses a pooler that shares connections with a [driver.ErrInvalid]. All
+// clients must use the same server, because GET_LOCK excludes only on one server. The driver does
+// not detect that different clients use different servers, as in a Galera cluster behind a load
+// balancer.
 func NewSession(db *sql.DB, opts ...Option) *Driver {
-	d := open(db, "snib_sessions", opts)
-	d.session = &session{d: d, turn: make(semaphore, 1), held: map[string]*lease{}}
+	d := newDriver(db, "snib_sessions", opts)
+	d.session = &session{d: d, connectLock: make(semaphore, 1), held: map[string]*lease{}}
 	if db != nil && db.Stats().MaxOpenConnections == 1 {
 		d.conf.err = errors.Join(d.conf.err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself",
 			driver.ErrInvalid))
@@ -35,17 +38,18 @@ func NewSession(db *sql.DB, opts ...Option) *Driver {
 	return d
 }
 
-// A session is the connection that holds the locks, and what hangs on it.
+// A session manages the connection that holds the locks, and the leases that depend on it.
 type session struct {
-	d    *Driver
-	turn semaphore // of one: to connect
+	d           *Driver
+	connectLock semaphore // of one: serializes connecting
 
 	mu   sync.Mutex
-	link *link // nil without a connection
+	link *link // nil if there is no connection
 	held map[string]*lease
 
-	ended endedSet  // sessions of others
-	pace  life.Pace // of the tries of locks that strangers have
+	ended endedSet // sessions of other drivers that have ended
+	// Spaces out the tries for locks that foreign clients hold.
+	retryPace life.Pace
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -65,20 +69,21 @@ func (s *session) describe(info *driver.Info) {
 	}
 }
 
-// key returns the lock by which others see that the session lives. It begins one if there is none.
+// key returns the key of the session, by which others see that it lives. It opens a session if
+// there is none.
 func (s *session) key(ctx context.Context) (string, error) {
-	l, err := s.get(ctx)
+	l, err := s.getLink(ctx)
 	if err != nil {
 		return "", err
 	}
 	return l.key, nil
 }
 
-// get returns the session's connection.
-func (s *session) get(ctx context.Context) (*link, error) {
+// getLink returns the session's connection. It connects if there is none.
+func (s *session) getLink(ctx context.Context) (*link, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, life.Longest, errNoAnswer)
 	defer cancel()
-	leave, err := s.turn.enter(ctx)
+	leave, err := s.connectLock.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +100,7 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.d.life.Go(func() { s.over(l, l.serve()) }) {
+	if !s.d.life.Go(func() { s.onLinkEnd(l, l.serve()) }) {
 		hangUp(l.conn)
 		return nil, driver.ErrClosed
 	}
@@ -103,8 +108,8 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-// over ends what hung on a connection that is no more.
-func (s *session) over(l *link, why error) {
+// onLinkEnd ends the leases of a connection that has ended.
+func (s *session) onLinkEnd(l *link, cause error) {
 	hangUp(l.conn)
 	s.mu.Lock()
 	s.link = nil
@@ -112,19 +117,21 @@ func (s *session) over(l *link, why error) {
 	clear(s.held)
 	s.mu.Unlock()
 	for _, le := range lost {
-		le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, why))
-		s.d.waits.untell(le)
+		le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, cause))
+		s.d.registry.removeLease(le)
 	}
 }
 
-// An errEnded says that the session ended after the row had granted a lease, and before that had its lock.
-type errEnded struct{ error }
+// A sessionEndedError means that the row granted a lease, and the session then failed before it
+// had the lock.
+type sessionEndedError struct{ error }
 
-func (e errEnded) Unwrap() error { return e.error }
+func (e sessionEndedError) Unwrap() error { return e.error }
 
-// secure takes the server's lock of a lease that the row has granted. Only strangers to us can have it, or a former holder
-// whose hold was broken and who has not heard of it; they don't tell when they are done, so it is tried again and again,
-// ten times a second for the whole process.
+// secure takes the server's lock of a lease that the row has granted. Only a foreign client can
+// still hold it, or a former holder that has not yet learned that its lease was broken. Neither
+// notifies anybody when it is done, so secure tries again and again, with at least pollInterval
+// between two tries of this driver.
 func (a *attempt) secure(ctx context.Context, le *lease) error {
 	s := a.d.session
 	if s == nil {
@@ -136,8 +143,9 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 		case err != nil && ctx.Err() != nil, errors.Is(err, driver.ErrUnavailable):
 			return err
 		case err != nil:
-			return errEnded{err}
-		case got && first: // the hold counts since its row was written, as MinHold does
+			return sessionEndedError{err}
+		// The lease counts from the writing of its row, as MinHold does.
+		case got && first:
 			return nil
 		case got:
 			le.grant.Start = start
@@ -145,36 +153,36 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 		case a.req.NoWait:
 			return driver.ErrHeld
 		}
-		if err := s.pace.Wait(ctx, pollEvery); err != nil {
+		if err := s.retryPace.Wait(ctx, pollInterval); err != nil {
 			return err
 		}
 	}
 }
 
-// lock tries GET_LOCK in the session with the given key. The server gives a session the locks again that it has, so what
-// two names have in common is looked up here.
+// lock tries GET_LOCK in the session with the given key. The server would grant a session a lock
+// that it already has, so reserve checks for names with the same key.
 func (s *session) lock(ctx context.Context, key string, le *lease) (driver.Instant, bool, error) {
-	l, err := s.get(ctx)
+	l, err := s.getLink(ctx)
 	if err != nil {
 		return driver.Instant{}, false, err
 	}
 	if l.key != key {
 		return driver.Instant{}, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
 	}
-	got := false // the call's, until it is answered: it goes on without us
+	got := false // owned by the call until it is answered: the call goes on without us
 	start, err := l.do(ctx, func(ctx context.Context) error {
-		again, free := s.take(le)
+		reacquired, free := s.reserve(le)
 		if !free {
 			return nil
 		}
-		if got = again; again { // its owner has asked for it once more
+		if got = reacquired; reacquired { // its owner acquires again
 			return l.ping(ctx)
 		}
 		if err := l.getLock(ctx, le.key(), &got); err != nil || !got {
-			s.forget(le)
+			s.unreserve(le)
 			return err
 		}
-		if s.dropped(le) { // whoever asked did not wait for the answer
+		if s.removeIfDropped(le) { // nobody waits for the lock any more
 			return l.releaseLock(ctx, le.key())
 		}
 		return nil
@@ -182,12 +190,12 @@ func (s *session) lock(ctx context.Context, key string, le *lease) (driver.Insta
 	return start, err == nil && got, err
 }
 
-// take notes that a lease is to have its lock. It is free unless another lease has the same; the session has it again if
-// it is the same lease.
-func (s *session) take(le *lease) (again, free bool) {
+// reserve records that a lease is about to have its lock. free is false if another lease has the
+// same lock, and reacquired is true if this lease has it already.
+func (s *session) reserve(le *lease) (reacquired, free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, again = s.held[le.nonce]; again {
+	if _, reacquired = s.held[le.nonce]; reacquired {
 		s.held[le.nonce] = le
 		return true, true
 	}
@@ -200,7 +208,7 @@ func (s *session) take(le *lease) (again, free bool) {
 	return false, true
 }
 
-func (s *session) forget(le *lease) {
+func (s *session) unreserve(le *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[le.nonce] == le {
@@ -208,8 +216,9 @@ func (s *session) forget(le *lease) {
 	}
 }
 
-// dropped reports whether a lease was given up while its lock was asked for, and forgets it then.
-func (s *session) dropped(le *lease) bool {
+// removeIfDropped reports whether a lease was dropped while its lock was requested, and then
+// removes it from the session.
+func (s *session) removeIfDropped(le *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if le.dropped {
@@ -218,24 +227,25 @@ func (s *session) dropped(le *lease) bool {
 	return le.dropped
 }
 
-// unlock gives up the lock of a lease, if the session has it. A connection whose answer is in
-// doubt is closed, and all its locks with it: better that they are lost, and told so, than held
-// by nobody. unlock fails if ctx is done before the server has answered.
+// unlock releases the lock of a lease if the session has it. If the answer leaves any doubt,
+// unlock ends the connection with all its locks: it is better that they are lost, and their
+// holders told, than that nobody holds them. unlock fails if ctx is done before the server has
+// answered.
 func (s *session) unlock(ctx context.Context, le *lease) error {
 	s.mu.Lock()
 	le.dropped = true
 	l := s.link
-	_, ours := s.held[le.nonce]
+	_, held := s.held[le.nonce]
 	s.mu.Unlock()
-	if l == nil || !ours {
+	if l == nil || !held {
 		return nil
 	}
-	_, err := l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
+	_, err := l.do(ctx, func(ctx context.Context) error { // a failure ends the connection
 		s.mu.Lock()
-		_, ours := s.held[le.nonce]
+		_, held := s.held[le.nonce]
 		delete(s.held, le.nonce)
 		s.mu.Unlock()
-		if !ours {
+		if !held {
 			return nil
 		}
 		return l.releaseLock(ctx, le.key())
@@ -243,10 +253,10 @@ func (s *session) unlock(ctx context.Context, le *lease) error {
 	if ctx.Err() != nil && l.Context().Err() == nil {
 		return err
 	}
-	return nil // the lock is given up, or has ended with the connection
+	return nil // the lock is released, or has ended with the connection
 }
 
-// ping asks whether the session lives, and returns the moment from which it is known to.
+// ping checks that the session lives, and returns the time from which that is known.
 func (s *session) ping(ctx context.Context) (driver.Instant, error) {
 	s.mu.Lock()
 	l := s.link
@@ -257,7 +267,8 @@ func (s *session) ping(ctx context.Context) (driver.Instant, error) {
 	return l.do(ctx, l.ping)
 }
 
-// confirm answers renewals: what the session has and the rows know lasts.
+// confirm answers renewals: a lease is still held if the session has its lock and its row has its
+// entry.
 func (s *session) confirm(ctx context.Context, all []renewal) error {
 	start, err := s.ping(ctx)
 	if err != nil && !errors.Is(err, driver.ErrLost) {
@@ -270,49 +281,49 @@ func (s *session) confirm(ctx context.Context, all []renewal) error {
 	}
 	for _, r := range all {
 		row := found[r.req.Name]
-		r.say(!lost && s.has(r.lease) && row != nil && row.by(r.grant.Token) != nil, start)
+		r.setAnswer(!lost && s.hasLock(r.lease) && row != nil && row.holderByToken(r.grant.Token) != nil, start)
 	}
 	return nil
 }
 
-// holds reports whether the session holds any locks.
-func (s *session) holds() bool {
+// hasLocks reports whether the session holds any locks.
+func (s *session) hasLocks() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.held) > 0
 }
 
-// has reports whether the session holds the lock of a lease.
-func (s *session) has(le *lease) bool {
+// hasLock reports whether the session holds the lock of a lease.
+func (s *session) hasLock(le *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, held := s.held[le.nonce]
 	return held
 }
 
-// look ends the leases whose rows somebody has taken away.
-func (s *session) look(ctx context.Context) {
+// checkRows ends the leases that were removed from their rows by others.
+func (s *session) checkRows(ctx context.Context) {
 	s.mu.Lock()
 	held := slices.Collect(maps.Values(s.held))
 	s.mu.Unlock()
-	var all []string
+	var names []string
 	for _, le := range held {
-		all = append(all, le.req.Name)
+		names = append(names, le.req.Name)
 	}
-	slices.Sort(all)
-	found, err := s.d.read(ctx, slices.Compact(all))
-	if err != nil || len(all) == 0 {
+	slices.Sort(names)
+	found, err := s.d.read(ctx, slices.Compact(names))
+	if err != nil || len(names) == 0 {
 		return
 	}
 	for _, le := range held {
-		if row := found[le.req.Name]; row == nil || row.by(le.grant.Token) == nil {
+		if row := found[le.req.Name]; row == nil || row.holderByToken(le.grant.Token) == nil {
 			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
-			le.forget()
+			le.dropInBackground()
 		}
 	}
 }
 
-// close gives up what the session holds, and ends it.
+// close releases what the session holds, and ends it.
 func (s *session) close() {
 	s.mu.Lock()
 	held := slices.Collect(maps.Values(s.held))
@@ -321,26 +332,27 @@ func (s *session) close() {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
 	defer cancel()
 	for _, le := range held {
-		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
+		_ = le.Release(ctx) // so that waiters are signaled; otherwise they find out later
 	}
 	if l != nil {
 		l.End(driver.ErrClosed)
 	}
 }
 
-// sameSession reports whether a hold is one of the session that asks for it again. Rows have none.
+// sameSession reports whether the entries h and by belong to the same session. Entries of rows
+// have no session, so it is always true for them.
 func (d *Driver) sameSession(h, by *entry) bool { return h.Session == by.Session }
 
 // takeoverDelay is how long another process waits before it takes a lock whose session has ended.
 // In that time the end of the connection reaches the former holder, which is told first.
-const takeoverDelay = 10 * watchInterval
+const takeoverDelay = 10 * closeCheckInterval
 
-// endSessions takes the holders out of states whose session has ended.
-func (d *Driver) endSessions(ctx context.Context, states map[string]*state) error {
+// reapSessions removes the holders whose session has ended from states.
+func (d *Driver) reapSessions(ctx context.Context, states map[string]*state) error {
 	if d.session == nil {
 		return nil
 	}
-	ended, fresh := map[string]bool{}, false
+	ended, newlyEnded := map[string]bool{}, false
 	for _, s := range states {
 		for _, h := range s.holders {
 			if _, known := ended[h.Session]; known || h.Kept || h.Session == "" {
@@ -355,10 +367,10 @@ func (d *Driver) endSessions(ctx context.Context, states map[string]*state) erro
 				return err
 			}
 			ended[h.Session] = free.Valid && free.Bool
-			fresh = fresh || ended[h.Session]
+			newlyEnded = newlyEnded || ended[h.Session]
 		}
 	}
-	if fresh {
+	if newlyEnded {
 		select {
 		case <-time.After(takeoverDelay):
 		case <-ctx.Done():

@@ -19,7 +19,7 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	for name, run := range map[string]func(*testing.T, *mysqltest.Server){
-		"Strangers": sessionStrangers, "OneKey": sessionOneKey, "Killed": sessionKilled, "Doubt": sessionDoubt,
+		"Strangers": sessionForeignClients, "OneKey": sessionOneKey, "Killed": sessionKilled, "Doubt": sessionDoubt,
 		"Connections": sessionConnections, "EndsWhileGranted": sessionEndsWhileGranted,
 		"TellsBeforeGrant": sessionTellsBeforeGrant, "TellsWhenServerDies": sessionTellsWhenServerDies,
 	} {
@@ -27,23 +27,23 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// Who locks the same name by hand is excluded, and excludes.
-func sessionStrangers(t *testing.T, server *mysqltest.Server) {
+// A foreign client that locks the same name with GET_LOCK is excluded, and excludes.
+func sessionForeignClients(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
-	d := openSession(t, db)
-	stranger, err := db.Conn(t.Context())
+	d := newSession(t, db)
+	foreign, err := db.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
+	defer foreign.Close()
 	answer := func(call string) (n int) {
 		t.Helper()
-		if err := stranger.QueryRowContext(bounded(t), "SELECT "+call).Scan(&n); err != nil {
+		if err := foreign.QueryRowContext(testContext(t), "SELECT "+call).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
-	l := acquire(t, d, ask("nightly report", "a"))
+	l := acquire(t, d, request("nightly report", "a"))
 	if answer("GET_LOCK('nightly report', 0)") != 0 {
 		t.Fatal("a stranger got the lock that we have")
 	}
@@ -51,16 +51,16 @@ func sessionStrangers(t *testing.T, server *mysqltest.Server) {
 	if answer("GET_LOCK('nightly report', 1)") != 1 {
 		t.Fatal("a stranger did not get the lock that we gave up")
 	}
-	mustBeHeld(t, d, ask("nightly report", "b"))
+	mustBeHeld(t, d, request("nightly report", "b"))
 	got := make(chan error, 1)
 	go func() {
-		l, err := d.Acquire(bounded(t), ask("nightly report", "c"))
+		l, err := d.Acquire(testContext(t), request("nightly report", "c"))
 		if err == nil {
-			err = l.Release(bounded(t))
+			err = l.Release(testContext(t))
 		}
 		got <- err
 	}()
-	time.Sleep(300 * time.Millisecond) // it asks again and again
+	time.Sleep(300 * time.Millisecond) // time for a few tries
 	began := time.Now()
 	answer("RELEASE_LOCK('nightly report')")
 	if err := <-got; err != nil || time.Since(began) > soonEnough {
@@ -68,50 +68,53 @@ func sessionStrangers(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// Two names with one key are one lock, also in one session, to which the server would give it twice.
+// Two names with one key are one lock, even in one session, to which the server would grant it
+// twice.
 func sessionOneKey(t *testing.T, server *mysqltest.Server) {
-	d := openSession(t, dial(t, server.DSN()), mysqllock.Keys(func(string) string { return "the same" }))
-	l := acquire(t, d, ask("a", "1"))
-	mustBeHeld(t, d, ask("b", "2"))
+	d := newSession(t, dial(t, server.DSN()), mysqllock.Keys(func(string) string { return "the same" }))
+	l := acquire(t, d, request("a", "1"))
+	mustBeHeld(t, d, request("b", "2"))
 	release(t, l)
-	release(t, acquire(t, d, ask("b", "2")))
+	release(t, acquire(t, d, request("b", "2")))
 }
 
-// A session that the server has ended is noticed by the next ping, and its leases are lost; the next one is another.
+// A session that the server has ended is noticed, its leases are lost, and the next lease is in a
+// new session.
 func sessionKilled(t *testing.T, server *mysqltest.Server) {
-	d := openSession(t, dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
+	d := newSession(t, dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
 	admin := dial(t, server.DSN())
-	l, told := jobtest.AcquireTold(t, d, ask("killed", "a"))
-	second, toldSecond := jobtest.AcquireTold(t, d, ask("killed too", "a"))
+	l, told := jobtest.AcquireTold(t, d, request("killed", "a"))
+	second, toldSecond := jobtest.AcquireTold(t, d, request("killed too", "a"))
 	killAll(t, admin)
 	jobtest.AwaitLoss(t, told, 2*time.Second)
 	jobtest.AwaitLoss(t, toldSecond, 2*time.Second)
 	for _, l := range []driver.Lease{l, second} {
-		if err := l.Release(bounded(t)); !errors.Is(err, driver.ErrLost) {
+		if err := l.Release(testContext(t)); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release = %v, want ErrLost", err)
 		}
 	}
-	next := acquire(t, d, ask("killed", "b"))
+	next := acquire(t, d, request("killed", "b"))
 	if next.Grant().Token <= l.Grant().Token {
 		t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
 	}
 }
 
-// When RELEASE_LOCK says that the lock was not ours, nothing that the session has is believed in any more.
+// When RELEASE_LOCK answers that the session does not have the lock, the driver trusts the
+// session no longer.
 func sessionDoubt(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
 	var twisted atomic.Bool
-	d := openSession(t, db, mysqllock.Keys(func(name string) string {
+	d := newSession(t, db, mysqllock.Keys(func(name string) string {
 		if twisted.Load() && name == "twisted" {
 			return "another" // as if the server had lost it
 		}
 		return name
 	}))
-	_, told := jobtest.AcquireTold(t, d, ask("beside", "a"))
-	l := acquire(t, d, ask("twisted", "a"))
+	_, told := jobtest.AcquireTold(t, d, request("beside", "a"))
+	l := acquire(t, d, request("twisted", "a"))
 	twisted.Store(true)
-	_ = l.Release(bounded(t))                 // of the row it is right
-	jobtest.AwaitLoss(t, told, 5*time.Second) // a session whose answers are in doubt does not go on
+	_ = l.Release(testContext(t))             // as far as the row is concerned, it may succeed
+	jobtest.AwaitLoss(t, told, 5*time.Second) // a session in doubt must end
 	for _, name := range []string{"beside", "twisted"} {
 		livetest.Await(t, "end of the session", func() error {
 			if number(t, db, "SELECT IS_FREE_LOCK(?)", name) != 1 {
@@ -122,16 +125,17 @@ func sessionDoubt(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// However many locks there are, a process needs one connection for them, and one for its statements.
+// However many locks there are, a process needs one connection for them, and one for its
+// statements.
 func sessionConnections(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
 	db.SetMaxOpenConns(2)
-	d := openSession(t, db)
+	d := newSession(t, db)
 	var leases []driver.Lease
 	for i := range 100 {
-		leases = append(leases, acquire(t, d, ask(fmt.Sprint("many ", i), "a")))
+		leases = append(leases, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
 	}
-	for i, r := range d.Renew(bounded(t), leases) {
+	for i, r := range d.Renew(testContext(t), leases) {
 		if r.Err != nil {
 			t.Fatalf("Renew of lease %d = %v", i, r.Err)
 		}
@@ -142,26 +146,26 @@ func sessionConnections(t *testing.T, server *mysqltest.Server) {
 	}
 	one := dial(t, server.DSN())
 	one.SetMaxOpenConns(1)
-	_, err := try(t, openSession(t, one), ask("x", "a"))
+	_, err := tryAcquire(t, newSession(t, one), request("x", "a"))
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "one connection") {
 		t.Errorf("Acquire with one connection = %v, want ErrInvalid that says so", err)
 	}
 }
 
-// A session that is cut off when the row has granted a lease, and GET_LOCK is asked for, is followed by another, in the same
-// Acquire.
+// If a session is cut off after the row has granted a lease, when GET_LOCK is called, the same
+// Acquire opens another one.
 func sessionEndsWhileGranted(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	key := mysqllock.Keys(func(name string) string { return "the key of " + name })
-	d := openSession(t, dial(t, mysqltest.DSN(proxy.Addr())), key)
-	other := openSession(t, dial(t, server.DSN()), key)
+	d := newSession(t, dial(t, mysqltest.DSN(proxy.Addr())), key)
+	other := newSession(t, dial(t, server.DSN()), key)
 	lost := proxy.LoseAnswers(1, livetest.ThenClose, "the key of ends")
-	l := acquire(t, d, ask("ends", "a"))
+	l := acquire(t, d, request("ends", "a"))
 	<-lost
-	mustBeHeld(t, other, ask("ends", "b"))
-	if err := d.Renew(bounded(t), []driver.Lease{l})[0].Err; err != nil {
+	mustBeHeld(t, other, request("ends", "b"))
+	if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
 	}
 	release(t, l)
-	release(t, acquire(t, other, ask("ends", "b")))
+	release(t, acquire(t, other, request("ends", "b")))
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-// Whatever the user's connections are set to, locks are the same.
+// The settings of the user's connections do not affect locks.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	plain := open(t, dial(t, server.DSN()))
+	plain := newDriver(t, dial(t, server.DSN()))
 	tests := []struct {
 		name string
 		dsn  []string
@@ -38,20 +38,20 @@ func TestSettings(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := open(t, dial(t, server.DSN(tt.dsn...)))
+			d := newDriver(t, dial(t, server.DSN(tt.dsn...)))
 			name := tt.name + " ☕ 'x' \\"
-			req := ask(name, "a")
+			req := request(name, "a")
 			req.Holder = driver.Holder{Host: "höst", PID: 1, Label: `"it's" \ ☕`}
 			l := acquire(t, d, req)
 			if got := acquire(t, d, req).Grant().Token; got != l.Grant().Token {
 				t.Errorf("asked again, the token is %d, want %d", got, l.Grant().Token)
 			}
-			mustBeHeld(t, plain, ask(name, "b"))
-			if st, err := plain.Status(bounded(t), name); err != nil || len(st.Holders) != 1 || st.Holders[0].Holder != req.Holder ||
+			mustBeHeld(t, plain, request(name, "b"))
+			if st, err := plain.Status(testContext(t), name); err != nil || len(st.Holders) != 1 || st.Holders[0].Holder != req.Holder ||
 				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
 				t.Errorf("Status = %+v, %v", st, err)
 			}
-			w := jobtest.Waiting(t, plain, ask(name, "b"))
+			w := jobtest.Waiting(t, plain, request(name, "b"))
 			began := time.Now()
 			release(t, l)
 			next := w.Get(t)
@@ -59,7 +59,7 @@ func TestSettings(t *testing.T) {
 			if next.Grant().Token <= l.Grant().Token || took > soonEnough {
 				t.Errorf("next token %d after %d, %v after the release", next.Grant().Token, l.Grant().Token, took)
 			}
-			w = jobtest.Waiting(t, d, ask(name, "c"))
+			w = jobtest.Waiting(t, d, request(name, "c"))
 			time.Sleep(1500 * time.Millisecond) // longer than the limits above
 			began = time.Now()
 			release(t, next)
@@ -68,22 +68,22 @@ func TestSettings(t *testing.T) {
 			if took > soonEnough {
 				t.Errorf("granted %v after the release", took)
 			}
-			if err := d.Renew(bounded(t), []driver.Lease{last, l})[0].Err; err != nil {
+			if err := d.Renew(testContext(t), []driver.Lease{last, l})[0].Err; err != nil {
 				t.Errorf("Renew = %v", err)
 			}
 			release(t, last)
-			reader := ask(name, "r")
+			reader := request(name, "r")
 			reader.Shared = true
 			one := acquire(t, d, reader)
 			reader.Owner = "s"
 			two := acquire(t, plain, reader)
-			mustBeHeld(t, d, ask(name, "w"))
-			if got := d.Renew(bounded(t), []driver.Lease{one, l}); got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrLost) {
+			mustBeHeld(t, d, request(name, "w"))
+			if got := d.Renew(testContext(t), []driver.Lease{one, l}); got[0].Err != nil || !errors.Is(got[1].Err, driver.ErrLost) {
 				t.Errorf("Renew of a reader and a released hold = %v, %v", got[0].Err, got[1].Err)
 			}
 			release(t, one)
 			release(t, two)
-			release(t, acquire(t, d, ask(name, "w")))
+			release(t, acquire(t, d, request(name, "w")))
 		})
 	}
 }

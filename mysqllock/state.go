@@ -15,28 +15,29 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An entry is one holder or waiter. Times are microseconds of the server's clock. Of an exclusive holder the token and the
-// times stand in columns of their own, so that one statement can change them.
+// An entry is one holder or waiter. Times are microseconds of the server's clock. The token and
+// the times of an exclusive holder are stored in columns of their own, so that one statement can
+// change them.
 type entry struct {
 	Owner   string `json:"owner"`
-	Nonce   string `json:"-"` // of the attempt that made it, unique; it stands before the object
+	Nonce   string `json:"-"` // of the attempt that made it, unique; stored before the object
 	Shared  bool   `json:"shared,omitempty"`
 	Tell    bool   `json:"tell,omitempty"`    // the holder wants to know when another process waits
-	Kept    bool   `json:"kept,omitempty"`    // released, and kept until MinHold is over
-	Session string `json:"session,omitempty"` // the lock that its session has
+	Kept    bool   `json:"kept,omitempty"`    // released, but kept until MinHold has passed
+	Session string `json:"session,omitempty"` // the lock that its session holds
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
 	TTL    int64  `json:"ttl,omitempty"` // of the request
 	Since  int64  `json:"since,omitempty"`
-	Until  int64  `json:"until,omitempty"` // waiters have none: they count while their process lives
+	Until  int64  `json:"until,omitempty"` // not of waiters: see reapDead
 
 	Host  string `json:"host,omitempty"`
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
 }
 
-// process is the id of the driver that made an entry.
+// process returns the id of the driver that made the entry.
 func (e *entry) process() string {
 	id, _, _ := strings.Cut(e.Nonce, "-")
 	return id
@@ -46,25 +47,25 @@ func (e *entry) holder() driver.Holder {
 	return driver.Holder{Host: e.Host, PID: e.PID, Label: e.Label}
 }
 
-// line is how an entry stands in a column.
-func (e *entry) line() []byte {
+// encode returns the entry as a line of a column.
+func (e *entry) encode() []byte {
 	text, err := json.Marshal(e)
 	if err != nil {
-		panic(err) // there is nothing in it that JSON can't say
+		panic(err) // all of its fields can be encoded
 	}
 	return slices.Concat([]byte(e.Nonce), []byte(" "), text, []byte("\n"))
 }
 
-func lines(all []entry) []byte {
+func encodeEntries(all []entry) []byte {
 	out := []byte{}
 	for _, e := range all {
-		out = append(out, e.line()...)
+		out = append(out, e.encode()...)
 	}
 	return out
 }
 
-// parse reads lines.
-func parse(text []byte) ([]entry, error) {
+// parseEntries parses the lines of a column.
+func parseEntries(text []byte) ([]entry, error) {
 	var all []entry
 	for line := range bytes.Lines(text) {
 		nonce, object, _ := bytes.Cut(line, []byte(" "))
@@ -78,27 +79,29 @@ func parse(text []byte) ([]entry, error) {
 	return all, nil
 }
 
-// A state is a row as of now, without what had ended by then.
+// A state is a row at the time now, without the holders that had ended by then.
 type state struct {
-	name      string
-	there     bool // the row is
-	version   int64
-	token     uint64 // the last that was given
-	slots     int
-	holders   []entry
-	waiters   []entry // with those that died
-	unchanged []entry // holders that were not renewed for their TTL by our clock, and have not ended by the server's
-	called    string  // the driver whose waiter should look
-	buried    bool    // it is not as it was read: who died was taken out
-	doubt     bool    // an earlier attempt to write our change may have succeeded
+	name    string
+	exists  bool // the table has the row
+	version int64
+	token   uint64 // the last one that was issued
+	slots   int
+	holders []entry
+	waiters []entry // including dead ones, until reapDead removes them
+	// Former holders that have not ended by the server's clock, but were not renewed for a whole
+	// TTL by our clock.
+	unchanged    []entry
+	signaled     string // the driver whose waiter should run a round; column called
+	reaped       bool   // dead waiters were removed, so it differs from the row
+	maybeWritten bool   // an earlier try to write our change may have succeeded
 
 	now   int64
-	floor int64          // tokens of new rows are above it
-	start driver.Instant // our clock before it was read
+	floor int64          // tokens of new rows are greater
+	start driver.Instant // our clock before the row was read
 }
 
-// scan reads the columns of load and list.
-func scan(rows *sql.Rows) (s state, err error) {
+// scanState scans the columns of the statements read and list.
+func scanState(rows *sql.Rows) (s state, err error) {
 	var name, called sql.NullString
 	var version, token, slots, held, since, ends sql.NullInt64
 	var kept sql.NullBool
@@ -107,19 +110,19 @@ func scan(rows *sql.Rows) (s state, err error) {
 		&waiters, &called); err != nil {
 		return s, err
 	}
-	s.name, s.there, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
-	s.slots, s.called = int(slots.Int64), called.String
+	s.name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
+	s.slots, s.signaled = int(slots.Int64), called.String
 	broken := func(err error) error {
 		return fmt.Errorf("%w row of %q: it can't be read: %w", driver.ErrInvalid, s.name, err)
 	}
-	if s.waiters, err = parse(waiters); err != nil {
+	if s.waiters, err = parseEntries(waiters); err != nil {
 		return s, broken(err)
 	}
-	if s.holders, err = parse(holders); err != nil {
+	if s.holders, err = parseEntries(holders); err != nil {
 		return s, broken(err)
 	}
 	if held.Int64 != 0 {
-		if s.holders, err = parse(holder); err != nil || len(s.holders) != 1 {
+		if s.holders, err = parseEntries(holder); err != nil || len(s.holders) != 1 {
 			return s, broken(cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))
 		}
 		h := &s.holders[0]
@@ -129,26 +132,26 @@ func scan(rows *sql.Rows) (s state, err error) {
 	return s, nil
 }
 
-// row is the state as arguments of save and add.
-func (s *state) row() []any {
+// args returns the state as arguments of the statements save and insert.
+func (s *state) args() []any {
 	var held, since, ends int64
 	var kept bool
-	holder, holders := []byte{}, lines(s.holders)
+	holder, holders := []byte{}, encodeEntries(s.holders)
 	if len(s.holders) == 1 && !s.holders[0].Shared && s.slots == 0 {
 		h := s.holders[0]
 		held, kept, since, ends = int64(h.Token), h.Kept, h.Since, h.Until
 		h.Token, h.Kept, h.Since, h.Until = 0, false, 0, 0
-		holder, holders = h.line(), []byte{}
+		holder, holders = h.encode(), []byte{}
 	}
 	var called any
-	if s.called != "" {
-		called = []byte(s.called)
+	if s.signaled != "" {
+		called = []byte(s.signaled)
 	}
-	return []any{int64(s.token), s.slots, held, kept, since, ends, holder, holders, lines(s.waiters), called, s.now}
+	return []any{int64(s.token), s.slots, held, kept, since, ends, holder, holders, encodeEntries(s.waiters), called, s.now}
 }
 
-// held returns the hold that req's owner has, or nil.
-func (s *state) held(req driver.Request) *entry {
+// holderFor returns the entry by which req's owner holds the lock already, or nil.
+func (s *state) holderFor(req driver.Request) *entry {
 	for i, h := range s.holders {
 		if h.Owner == req.Owner && h.Shared == req.Shared && !h.Kept && s.slots == req.Slots {
 			return &s.holders[i]
@@ -157,8 +160,8 @@ func (s *state) held(req driver.Request) *entry {
 	return nil
 }
 
-// by returns the entry with this token, or nil.
-func (s *state) by(token uint64) *entry {
+// holderByToken returns the holder with this token, or nil.
+func (s *state) holderByToken(token uint64) *entry {
 	for i, h := range s.holders {
 		if h.Token == token && !h.Kept {
 			return &s.holders[i]
@@ -167,17 +170,17 @@ func (s *state) by(token uint64) *entry {
 	return nil
 }
 
-// drop removes the holder with this token.
-func (s *state) drop(token uint64) {
+// removeHolder removes the holder with this token.
+func (s *state) removeHolder(token uint64) {
 	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return h.Token == token })
 }
 
-// fits reports whether the name may be used for such requests at present.
+// fits reports whether the kind of req is allowed for the name at present.
 func (s *state) fits(req driver.Request) bool {
 	return s.slots == req.Slots || len(s.holders)+len(s.waiters) == 0
 }
 
-// refusal says why a request was not granted in this state.
+// refusal returns the reason why a request was not granted in this state.
 func (s *state) refusal(req driver.Request) error {
 	switch {
 	case s.fits(req):
@@ -189,14 +192,15 @@ func (s *state) refusal(req driver.Request) error {
 	}
 }
 
-// turn reports whether the waiter with this nonce, or a newcomer, can be granted, and if not, when that may change by
-// itself. place is -1 for a newcomer.
-func (s *state) turn(nonce string, shared bool) (place int, granted bool, sleep time.Duration) {
-	busy, alone := len(s.holders), false
-	end := s.now + time.Hour.Microseconds()
+// position returns how many waiters are ahead of the one with this nonce, whether that one can be
+// granted, and if not, after which delay the state may change by itself. If there is no such
+// waiter, place is -1, and the rest is for a newcomer at the end of the queue.
+func (s *state) position(nonce string, shared bool) (place int, grantable bool, delay time.Duration) {
+	ahead, exclusive := len(s.holders), false
+	firstEnd := s.now + time.Hour.Microseconds()
 	for _, h := range s.holders {
-		alone = alone || !h.Shared
-		end = min(end, h.Until)
+		exclusive = exclusive || !h.Shared
+		firstEnd = min(firstEnd, h.Until)
 	}
 	place = -1
 	for i, w := range s.waiters {
@@ -204,36 +208,36 @@ func (s *state) turn(nonce string, shared bool) (place int, granted bool, sleep 
 			place, shared = i, w.Shared
 			break
 		}
-		busy++
-		alone = alone || !w.Shared
+		ahead++
+		exclusive = exclusive || !w.Shared
 	}
-	granted = busy == 0 || shared && !alone
+	grantable = ahead == 0 || shared && !exclusive
 	if s.slots > 0 {
-		granted = busy < s.slots
+		grantable = ahead < s.slots
 	}
-	return place, granted, time.Duration(end-s.now) * time.Microsecond
+	return place, grantable, time.Duration(firstEnd-s.now) * time.Microsecond
 }
 
-// call notes the driver of the first waiter, so that it looks, if that can be granted: if not, nobody behind it can. When it
-// is granted it calls the next.
-func (s *state) call() {
-	s.called = ""
+// signalFirst signals the driver of the first waiter if that waiter can be granted. If it can't,
+// no waiter behind it can; if it can, its grant signals the next one.
+func (s *state) signalFirst() {
+	s.signaled = ""
 	if len(s.waiters) == 0 {
 		return
 	}
-	if _, granted, _ := s.turn(s.waiters[0].Nonce, false); granted {
-		s.called = s.waiters[0].process()
+	if _, grantable, _ := s.position(s.waiters[0].Nonce, false); grantable {
+		s.signaled = s.waiters[0].process()
 	}
 }
 
-// strangers reports whether another process waits than that of the driver with this id.
-func (s *state) strangers(id string) bool {
+// othersWait reports whether a waiter belongs to another driver than the one with this id.
+func (s *state) othersWait(id string) bool {
 	return slices.ContainsFunc(s.waiters, func(w entry) bool { return w.process() != id })
 }
 
-// status describes the state to people. Where holds have no end of their own, most is how long they last without a sign of
-// life.
-func (s *state) status(most time.Duration) driver.Status {
+// status describes the state for people. It reports at most maxLeft as the remaining time of a
+// holder, because entries of sessions have no end of their own.
+func (s *state) status(maxLeft time.Duration) driver.Status {
 	st := driver.Status{Name: s.name}
 	if len(s.holders)+len(s.waiters) > 0 {
 		st.Slots = s.slots
@@ -245,7 +249,7 @@ func (s *state) status(most time.Duration) driver.Status {
 	for _, h := range s.holders {
 		st.Shared = h.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: between(h.Since, s.now), Left: min(most, between(s.now, h.Until)),
+			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: between(h.Since, s.now), Left: min(maxLeft, between(s.now, h.Until)),
 		})
 	}
 	for _, w := range s.waiters {
@@ -256,17 +260,18 @@ func (s *state) status(most time.Duration) driver.Status {
 	return st
 }
 
-// read reads the states of names; those without a row are missing.
+// read reads the states of names. Names without a row are missing from the result, unless it is
+// the only name.
 func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
 	found := map[string]*state{}
-	for chunk := range slices.Chunk(all, sizes[len(sizes)-1]) {
-		n := size(len(chunk))
+	for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
+		n := batchSize(len(chunk))
 		start := driver.Now()
-		err := d.query(ctx, forNames(d.sql.load, n), names(chunk, n), func(rows *sql.Rows) error {
-			s, err := scan(rows)
+		err := d.query(ctx, expandNames(d.sql.read, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
+			s, err := scanState(rows)
 			s.start = start
 			if s.name == "" && len(all) == 1 {
-				s.name = all[0] // it has no row: what is known of the table is all there is
+				s.name = all[0] // no row has the name: only the clock and the floor are known
 			}
 			found[s.name] = &s
 			return err
@@ -275,73 +280,74 @@ func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, err
 			return nil, err
 		}
 	}
-	if len(all) == 1 && found[all[0]] == nil { // not even the row that every table has
-		d.store.ready.Store(false) // so that the next attempt fills the table
+	if len(all) == 1 && found[all[0]] == nil { // not even the row with the empty name exists
+		d.store.ready.Store(false) // so that the next round fills the table
 		return nil, fmt.Errorf("%w: table %s: %w", driver.ErrUnavailable, d.conf.table, errEmpty)
 	}
-	return found, d.bury(ctx, found)
+	return found, d.reapDead(ctx, found)
 }
 
-// lanes keep those of one process apart who want to change the same row: all but one would do it in vain.
-type lanes [64]semaphore
+// rowMutexes serialize the goroutines of one process that want to change the same row: if they
+// raced, all but one would fail. Several names may share a mutex.
+type rowMutexes [64]semaphore
 
-func (l *lanes) init() {
+func (l *rowMutexes) init() {
 	for i := range l {
 		l[i] = make(semaphore, 1)
 	}
 }
 
-// enter waits for the lane of a name, and returns how to leave it.
-func (l *lanes) enter(ctx context.Context, name string) (leave func(), err error) {
+// lock locks the mutex of a name, and returns a function that unlocks it.
+func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err error) {
 	return l[crc32.ChecksumIEEE([]byte(name))%uint32(len(l))].enter(ctx)
 }
 
-// change reads a row, has fn change its state, and writes that if fn says so. If another has changed the row in between,
-// all is done again.
+// change reads a row, lets fn change its state, and writes the state if fn says so. If the row
+// was changed in between, it repeats all of that.
 func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
-	leave, err := d.lanes.enter(ctx, name)
+	unlock, err := d.rowMutexes.lock(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	return d.changeAlone(ctx, name, fn)
+	defer unlock()
+	return d.changeLocked(ctx, name, fn)
 }
 
-// changeAlone is change for callers that have the lane of the name.
-func (d *Driver) changeAlone(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
-	doubt := false
+// changeLocked is change for callers that have locked the mutex of the name.
+func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
+	maybeWritten := false
 	for try := 0; ; try++ {
 		found, err := d.read(ctx, []string{name})
 		if err != nil {
 			return err
 		}
 		s := found[name]
-		s.doubt = doubt
+		s.maybeWritten = maybeWritten
 		write, err := fn(s)
 		if err != nil || !write {
 			return err
 		}
-		out, err := d.save(ctx, s)
-		if err != nil || out.rows == 1 {
+		res, err := d.save(ctx, s)
+		if err != nil || res.rows == 1 {
 			return err
 		}
-		doubt = doubt || out.repeated
-		if err := stagger(ctx, try); err != nil {
+		maybeWritten = maybeWritten || res.repeated
+		if err := backOff(ctx, try); err != nil {
 			return err
 		}
 	}
 }
 
 // save writes a state, unless the row has changed since it was read.
-func (d *Driver) save(ctx context.Context, s *state) (done, error) {
-	if s.there {
-		return d.exec(ctx, d.sql.save, append(s.row(), []byte(s.name), s.version)...)
+func (d *Driver) save(ctx context.Context, s *state) (execResult, error) {
+	if s.exists {
+		return d.exec(ctx, d.sql.save, append(s.args(), []byte(s.name), s.version)...)
 	}
-	// Versions have the time in them, so that no two rows of one name ever have the same one.
-	args := append([]any{[]byte(s.name), s.now}, s.row()...)
-	out, err := d.exec(ctx, d.sql.add, append(args, s.floor)...)
+	// Versions contain the time, so that no two rows of one name ever have the same version.
+	args := append([]any{[]byte(s.name), s.now}, s.args()...)
+	res, err := d.exec(ctx, d.sql.insert, append(args, s.floor)...)
 	if code(err) == duplicateKey {
-		return done{repeated: out.repeated}, nil
+		return execResult{repeated: res.repeated}, nil
 	}
-	return out, err
+	return res, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// begin begins a transaction, which is rolled back with the test if it still goes on.
+// begin begins a transaction that is rolled back at the end of the test.
 func begin(t *testing.T, db *sql.DB) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -27,12 +27,12 @@ func TestTx(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	db := dial(t, server.DSN())
-	d := open(t, db)
-	release(t, acquire(t, d, ask("makes the table", "a")))
+	d := newDriver(t, db)
+	release(t, acquire(t, d, request("makes the table", "a")))
 	must(t, db, "CREATE TABLE jobs (id INT PRIMARY KEY, status VARCHAR(20))")
 	must(t, db, "INSERT INTO jobs VALUES (1, 'new')")
 	lock := func(tx *sql.Tx, name string, opts ...mysqllock.TxOption) error {
-		return mysqllock.Tx(bounded(t), tx, name, opts...)
+		return mysqllock.Tx(testContext(t), tx, name, opts...)
 	}
 
 	t.Run("Row", func(t *testing.T) { testRow(t, db) })
@@ -95,7 +95,7 @@ func TestTx(t *testing.T) {
 		}
 		got := make(chan error, 1)
 		go func() { got <- lock(tx2, "seen") }()
-		time.Sleep(50 * time.Millisecond) // it waits in the server, which tells nobody
+		time.Sleep(50 * time.Millisecond) // it waits in the server, unnoticed
 		if _, err := tx1.Exec("UPDATE jobs SET status = 'done' WHERE id = 1"); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestTx(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Fatal(err)
 		}
-		var status string // an ordinary SELECT in a REPEATABLE READ transaction
+		var status string // read by an ordinary SELECT in a REPEATABLE READ transaction
 		if err := tx2.QueryRow("SELECT status FROM jobs WHERE id = 1").Scan(&status); err != nil || status != "done" {
 			t.Errorf("status after the wait = %q, %v; want what the holder before wrote", status, err)
 		}
@@ -135,7 +135,7 @@ func TestTx(t *testing.T) {
 		if err := lock(tx, "token"); err != nil {
 			t.Fatal(err)
 		}
-		first, err := d.Token(bounded(t), "token")
+		first, err := d.Token(testContext(t), "token")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,15 +146,15 @@ func TestTx(t *testing.T) {
 		if err := lock(tx, "token"); err != nil {
 			t.Fatal(err)
 		}
-		second, err := d.Token(bounded(t), "token")
+		second, err := d.Token(testContext(t), "token")
 		if err != nil || second <= first {
 			t.Errorf("the token after a rollback = %d, %v; want more than %d", second, err, first)
 		}
-		l := acquire(t, d, ask("token", "a"))
+		l := acquire(t, d, request("token", "a"))
 		if got := l.Grant().Token; got <= second {
 			t.Errorf("the token of a lease = %d, want more than %d", got, second)
 		}
-		third, err := d.Token(bounded(t), "token")
+		third, err := d.Token(testContext(t), "token")
 		if err != nil || third <= l.Grant().Token {
 			t.Errorf("the token beside a lease = %d, %v; want more than %d", third, err, l.Grant().Token)
 		}
@@ -164,7 +164,7 @@ func TestTx(t *testing.T) {
 func TestTxRefusesRollbackOnTimeout(t *testing.T) {
 	server := mysqltest.Start(t, "innodb-rollback-on-timeout=ON")
 	db := dial(t, server.DSN())
-	if err := mysqllock.Tx(bounded(t), begin(t, db), "x", mysqllock.TxNoWait()); !errors.Is(err, driver.ErrInvalid) {
+	if err := mysqllock.Tx(testContext(t), begin(t, db), "x", mysqllock.TxNoWait()); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Tx = %v, want ErrInvalid", err)
 	}
 }
@@ -172,13 +172,13 @@ func TestTxRefusesRollbackOnTimeout(t *testing.T) {
 func testRow(t *testing.T, db *sql.DB) {
 	must(t, db, "CREATE TABLE orders (id INT PRIMARY KEY, status VARCHAR(20))")
 	status := func(tx *sql.Tx, wait time.Duration, id int) (status string, err error) {
-		err = mysqllock.Row(bounded(t), tx, wait, "SELECT status FROM orders WHERE id = ?", id).Scan(&status)
+		err = mysqllock.Row(testContext(t), tx, wait, "SELECT status FROM orders WHERE id = ?", id).Scan(&status)
 		return status, err
 	}
 	tests := []struct {
 		name string
 		id   int
-		do   string // by who has the row
+		do   string // what the holder of the row does
 		want string
 		err  error
 	}{
@@ -190,7 +190,7 @@ func testRow(t *testing.T, db *sql.DB) {
 		t.Run(tt.name, func(t *testing.T) {
 			must(t, db, "INSERT INTO orders VALUES (?, 'new')", tt.id)
 			tx1, tx2 := begin(t, db), begin(t, db)
-			var before string // which begins a snapshot
+			var before string // reading it begins a snapshot
 			if err := tx2.QueryRow("SELECT status FROM orders WHERE id = ?", tt.id).Scan(&before); err != nil || before != "new" {
 				t.Fatal(before, err)
 			}
@@ -202,7 +202,7 @@ func testRow(t *testing.T, db *sql.DB) {
 			}
 			waits := []time.Duration{0}
 			if tt.err != nil {
-				waits = append(waits, time.Millisecond) // which takes a second: once is enough
+				waits = append(waits, time.Millisecond) // it takes a second: once is enough
 			}
 			for _, wait := range waits {
 				if _, err := status(tx2, wait, tt.id); !errors.Is(err, driver.ErrHeld) {

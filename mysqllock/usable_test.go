@@ -14,7 +14,7 @@ func TestUsable(t *testing.T) {
 		"8.0.44":                           nil,
 		"5.7.44-log":                       nil,
 		"9.5.0":                            nil,
-		"5.6.51":                           driver.ErrInvalid, // GET_LOCK gives up the lock before
+		"5.6.51":                           driver.ErrInvalid, // a GET_LOCK releases the last
 		"5.5.5-10.11.19-MariaDB-0+deb12u1": nil,
 		"10.11.19-MariaDB-0+deb12u1":       nil,
 		"10.2.44-MariaDB":                  nil,
@@ -29,7 +29,7 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// Options that can't be used are said by each acquisition.
+// Each acquisition reports unusable options.
 func TestOptionsRefused(t *testing.T) {
 	for name, opt := range map[string]Option{
 		"Table": Table("a.b.c"), "Timeout": Timeout(time.Millisecond), "Keys": Keys(nil), "Connections": Connections(0),

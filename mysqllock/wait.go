@@ -16,307 +16,322 @@ import (
 )
 
 const (
-	// refreshEvery is how often a process tells the server, in one statement, that it lives, and looks at the rows that it
-	// waits for, in another.
-	refreshEvery = time.Second
+	// heartbeatInterval is how often a process tells the server, in one statement, that it lives,
+	// and polls the rows that it waits for, in another.
+	heartbeatInterval = time.Second
 
-	// waiterLife is for how long a process counts that does not say so: so long its waiters can hold up those behind them.
-	waiterLife = 3 * time.Second
+	// heartbeatTimeout is how long a process counts without a heartbeat. For that long its dead
+	// waiters can hold up those behind them.
+	heartbeatTimeout = 3 * time.Second
 
-	// pollEvery is the least time between two looks, and the time between two where the server does not watch for us.
-	pollEvery = 100 * time.Millisecond
+	// pollInterval is the least time between two polls, and the time between two polls where the
+	// server does not watch for the driver.
+	pollInterval = 100 * time.Millisecond
 
-	// linger is how long the connection that watches stays when nobody waits any more.
-	linger = 5 * time.Second
+	// idleTimeout is how long the connection that watches is kept when it is no longer needed.
+	idleTimeout = 5 * time.Second
 )
 
-// processes is what the names of rows begin with that stand for processes: no lock has a NUL in its name.
-const processes = "\x00p"
+// processPrefix begins the names of rows that stand for processes. No lock has a NUL in its name.
+const processPrefix = "\x00p"
 
-// waits are the attempts of a driver that wait in the store, and the leases whose holders want to be told of others. It
-// runs a poller while somebody waits, and a watcher while there are either.
-type waits struct {
-	mu           sync.Mutex
-	attempts     map[string]*attempt                    // by nonce, also before they wait
-	waiting      map[string]*attempt                    // by nonce: those that the server has queued
-	leases       map[string]*lease                      // by nonce
-	removal      map[string]bool                        // the nonces of entries that are being removed
-	owed         map[string]func(context.Context) error // gives up what could not be given up when it was time, by nonce
-	down         error                                  // why the last call of the poller failed; nil if it did not
-	order        uint64                                 // of the last that came to wait
-	known        map[string]int64                       // until when other processes count, by the server's clock
-	observations map[observation]time.Time              // since when a hold that is waited for stands there as it does
+// A waiterRegistry holds the attempts of a driver that wait in the store, and the leases whose
+// holders want to be told of other waiters. It runs a poller while attempts wait or cleanups are
+// pending, and a watcher while there are waiting attempts or leases.
+type waiterRegistry struct {
+	mu       sync.Mutex
+	attempts map[string]*attempt // by nonce, also before they are queued
+	waiting  map[string]*attempt // by nonce: those that the server has queued
+	leases   map[string]*lease   // by nonce
 
-	turn chan struct{} // of one: to beat
-	beat time.Time     // when this process last said that it lives
+	// The nonces of entries that are being removed, and the removals to be retried.
+	removals       map[string]bool
+	pendingCleanup map[string]func(context.Context) error
 
-	polling  bool
-	watching bool          // the goroutine runs
-	watched  bool          // and the server watches
-	idle     time.Time     // since when there is nothing to watch for
-	kick     chan struct{} // of one, to the poller: look when you must
-	now      bool          // and at once
+	pollErr     error            // why the poller's last request failed, or nil
+	lastArrival uint64           // of the attempt that was queued last
+	liveUntil   map[string]int64 // by process: how long it counts, by the server's clock
+
+	// Since when the hold in a row has been unchanged.
+	observations map[observation]time.Time
+
+	heartbeatLock chan struct{} // of one: serializes heartbeats
+	lastHeartbeat time.Time     // when this process sent its last heartbeat
+
+	polling    bool
+	watching   bool          // the goroutine of the watcher runs
+	connected  bool          // the server watches
+	idleSince  time.Time     // since when no watcher is needed
+	pollerWake chan struct{} // of one: makes the poller compute its next poll again
+	pollNow    bool          // the next poll is due at once
 }
 
-func (w *waits) init() {
+func (w *waiterRegistry) init() {
 	w.attempts, w.waiting, w.leases = map[string]*attempt{}, map[string]*attempt{}, map[string]*lease{}
-	w.removal, w.owed, w.known = map[string]bool{}, map[string]func(context.Context) error{}, map[string]int64{}
-	w.turn, w.kick = make(chan struct{}, 1), make(chan struct{}, 1)
+	w.removals, w.pendingCleanup, w.liveUntil = map[string]bool{}, map[string]func(context.Context) error{}, map[string]int64{}
+	w.heartbeatLock, w.pollerWake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// add lets an attempt be hinted.
-func (w *waits) add(a *attempt) {
+// addAttempt registers an attempt, which can be woken from then on.
+func (w *waiterRegistry) addAttempt(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.attempts[a.entry.Nonce] = a
 }
 
-func (w *waits) remove(a *attempt) {
+func (w *waiterRegistry) removeAttempt(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.attempts, a.entry.Nonce)
 	delete(w.waiting, a.entry.Nonce)
-	w.note()
+	w.noteIdle()
 }
 
-// watch has the poller look after an attempt that the server has queued.
-func (w *waits) watch(a *attempt, sleep time.Duration) {
+// addWaiting has the poller and the watcher look after an attempt that the server has queued. The
+// row may change by itself after delay.
+func (w *waiterRegistry) addWaiting(a *attempt, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.attempts[a.entry.Nonce] != a {
 		return
 	}
-	if a.queued == 0 {
-		w.order++
-		a.queued = w.order
+	if a.arrival == 0 {
+		w.lastArrival++
+		a.arrival = w.lastArrival
 	}
 	w.waiting[a.entry.Nonce] = a
-	a.look = time.Now().Add(sleep)
-	w.poll(a.d)
-	w.watchOn(a.d)
+	a.checkAt = time.Now().Add(delay)
+	w.startPoller(a.d)
+	w.startWatcher(a.d)
 }
 
-// markRemoving marks the entry of an attempt or a hold that is being removed from its row. The
+// markRemoving marks the entry of an attempt or a lease that is being removed from its row. The
 // owner may acquire again in the meantime, and must not get that entry.
-func (w *waits) markRemoving(nonce string) {
+func (w *waiterRegistry) markRemoving(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.removal[nonce] = true
+	w.removals[nonce] = true
 }
 
-// removing reports whether an entry is being removed.
-func (w *waits) removing(nonce string) bool {
+// isRemoving reports whether an entry is being removed.
+func (w *waiterRegistry) isRemoving(nonce string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.removal[nonce]
+	return w.removals[nonce]
 }
 
-// markRemoved ends what markRemoving began.
-func (w *waits) markRemoved(nonce string) {
+// markRemoved undoes markRemoving.
+func (w *waiterRegistry) markRemoved(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.removal, nonce)
-	delete(w.owed, nonce)
+	delete(w.removals, nonce)
+	delete(w.pendingCleanup, nonce)
 }
 
-// settle removes an entry with fn. If the server is unavailable, the poller retries until the
+// cleanUp removes an entry with fn. If the server is unavailable, the poller retries until the
 // driver is closed.
-func (d *Driver) settle(ctx context.Context, nonce string, fn func(context.Context) error) {
+func (d *Driver) cleanUp(ctx context.Context, nonce string, fn func(context.Context) error) {
 	leave, err := d.releasing.enter(ctx)
 	if err == nil {
 		err = fn(ctx)
 		leave()
 	}
-	d.waits.owe(d, nonce, fn, err)
+	d.registry.recordCleanup(d, nonce, fn, err)
 }
 
-// owe has the poller retry fn, which returned err, if the error is transient.
-func (w *waits) owe(d *Driver, nonce string, fn func(context.Context) error, err error) {
+// recordCleanup records the result err of the cleanup fn. If err is transient, the poller retries
+// fn.
+func (w *waiterRegistry) recordCleanup(d *Driver, nonce string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !errors.Is(err, driver.ErrUnavailable) {
-		delete(w.removal, nonce)
+		delete(w.removals, nonce)
 		return
 	}
-	w.owed[nonce], w.removal[nonce] = fn, true
-	w.poll(d)
+	w.pendingCleanup[nonce], w.removals[nonce] = fn, true
+	w.startPoller(d)
 }
 
-// outage returns the error of the poller's last request, or nil if the server answered it.
-func (w *waits) outage() error {
+// pollError returns the error of the poller's last request, or nil if the server answered it.
+func (w *waiterRegistry) pollError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.down
+	return w.pollErr
 }
 
-// tell has the watcher tell a lease when another process waits for it.
-func (w *waits) tell(l *lease) {
+// addLease has the watcher tell a lease when another process waits.
+func (w *waiterRegistry) addLease(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases[l.nonce] = l
-	w.watchOn(l.d)
+	w.startWatcher(l.d)
 }
 
-func (w *waits) untell(l *lease) {
+func (w *waiterRegistry) removeLease(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.leases[l.nonce] == l {
 		delete(w.leases, l.nonce)
-		w.note()
+		w.noteIdle()
 	}
 }
 
-// poll starts the poller, or has it look sooner than it thought. It is called with the mutex held.
-func (w *waits) poll(d *Driver) {
+// startPoller starts the poller, or makes it compute its next poll again. The caller must hold
+// w.mu.
+func (w *waiterRegistry) startPoller(d *Driver) {
 	switch {
 	case w.polling:
-		w.poke()
+		w.wakePoller()
 	case !d.life.Over():
 		w.polling = true
-		d.life.Go(d.poll)
+		d.life.Go(d.runPoller)
 	}
 }
 
-// watchOn starts the watcher. It is called with the mutex held.
-func (w *waits) watchOn(d *Driver) {
+// startWatcher starts the watcher if necessary. The caller must hold w.mu.
+func (w *waiterRegistry) startWatcher(d *Driver) {
 	if !w.watching && !d.life.Over() {
 		w.watching = true
-		d.life.Go(d.watch)
+		d.life.Go(d.runWatcher)
 	}
 }
 
-// note notes since when the watcher has nothing to do. It is called with the mutex held.
-func (w *waits) note() {
+// noteIdle notes the time if the watcher is no longer needed. The caller must hold w.mu.
+func (w *waiterRegistry) noteIdle() {
 	if len(w.waiting)+len(w.leases) == 0 {
-		w.idle = time.Now()
+		w.idleSince = time.Now()
 	}
 }
 
-// poke has the poller look when it must. It is called with the mutex held.
-func (w *waits) poke() {
+// wakePoller makes the poller compute the time of its next poll again. The caller must hold w.mu.
+func (w *waiterRegistry) wakePoller() {
 	select {
-	case w.kick <- struct{}{}:
+	case w.pollerWake <- struct{}{}:
 	default:
 	}
 }
 
-// see notes whether the server watches, and has the poller look at what may have been missed until now.
-func (w *waits) seen(watched bool) {
+// setConnected records whether the server watches, and makes the poller look for what may have
+// been missed.
+func (w *waiterRegistry) setConnected(connected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.watched, w.now = watched, true
-	w.poke()
+	w.connected, w.pollNow = connected, true
+	w.wakePoller()
 }
 
 func (a *attempt) wake() {
 	select {
 	case a.hint <- struct{}{}:
-	default: // it is about to look anyway
+	default: // it is about to run a round anyway
 	}
 }
 
-// called acts on a call of this driver in the row of a name: the first of its attempts there looks. If there is none, the
-// call is for a holder, or for nobody.
-func (d *Driver) called(name string) {
-	w := &d.waits
+// onSignal handles a signal to this driver in the row of a name: it wakes the first of the
+// driver's attempts there. If there is none, the signal is for a holder, or has no effect.
+func (d *Driver) onSignal(name string) {
+	w := &d.registry
 	w.mu.Lock()
 	var first *attempt
 	for _, a := range w.waiting {
-		if a.req.Name == name && (first == nil || a.queued < first.queued) {
+		if a.req.Name == name && (first == nil || a.arrival < first.arrival) {
 			first = a
 		}
 	}
 	if first != nil {
 		first.wake()
 	}
-	var told []*lease
+	var leases []*lease
 	for _, l := range w.leases {
 		if l.req.Name == name {
-			told = append(told, l)
+			leases = append(leases, l)
 		}
 	}
 	w.mu.Unlock()
-	if first != nil && len(told) == 0 {
+	if first != nil && len(leases) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), heartbeatTimeout, errNoAnswer)
 	defer cancel()
-	_ = d.change(ctx, name, func(s *state) (bool, error) { // if it fails, renewals and the poller tell
-		for _, l := range told {
-			if s.strangers(d.id) {
-				l.wanted()
+	// If this fails, renewals and the poller find out.
+	_ = d.change(ctx, name, func(s *state) (bool, error) {
+		for _, l := range leases {
+			if s.othersWait(d.id) {
+				l.notifyWanted()
 			}
 		}
-		return s.uncall(d.id) || s.buried, nil
+		return s.clearSignal(d.id) || s.reaped, nil
 	})
 }
 
-// live says, if that is not known, that this process lives.
-func (w *waits) live(ctx context.Context, d *Driver) error {
+// ensureHeartbeat sends a heartbeat of this process, unless there was one recently.
+func (w *waiterRegistry) ensureHeartbeat(ctx context.Context, d *Driver) error {
 	select {
-	case w.turn <- struct{}{}:
-		defer func() { <-w.turn }()
+	case w.heartbeatLock <- struct{}{}:
+		defer func() { <-w.heartbeatLock }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	w.mu.Lock()
-	recent := time.Since(w.beat) < refreshEvery*9/10
+	recent := time.Since(w.lastHeartbeat) < heartbeatInterval*9/10
 	w.mu.Unlock()
 	if recent {
 		return nil
 	}
-	began, life := time.Now(), waiterLife.Microseconds()
-	_, err := d.exec(ctx, d.sql.beat, []byte(processes+d.id), life, life)
+	sentAt, timeout := time.Now(), heartbeatTimeout.Microseconds()
+	_, err := d.exec(ctx, d.sql.heartbeat, []byte(processPrefix+d.id), timeout, timeout)
 	if err == nil {
 		w.mu.Lock()
-		w.beat = began
+		w.lastHeartbeat = sentAt
 		w.mu.Unlock()
 	}
 	return err
 }
 
-// end takes the process out of the store, when it has nothing to do there any more.
-func (w *waits) end(d *Driver) {
-	if w.beat.IsZero() {
+// deleteProcessRow removes the row of this process, which must have no waiters any more.
+func (w *waiterRegistry) deleteProcessRow(d *Driver) {
+	if w.lastHeartbeat.IsZero() {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
 	defer cancel()
-	_, _ = d.exec(ctx, forNames(d.sql.forget, 1), []byte(processes+d.id)) // if it fails, it counts as dead soon
+	// If this fails, the process soon counts as dead.
+	_, _ = d.exec(ctx, expandNames(d.sql.deleteRows, 1), []byte(processPrefix+d.id))
 }
 
-// bury takes out of states who has died: waiters whose process says nothing, or who are not known here and pretend to be
-// ours; and holders whose session has ended.
-func (d *Driver) bury(ctx context.Context, states map[string]*state) error {
-	if err := d.endSessions(ctx, states); err != nil {
+// reapDead removes dead entries from states: waiters whose process sends no heartbeats, waiters
+// of this process that the driver does not know, holders that expireUnchanged finds, and holders
+// whose session has ended.
+func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
+	if err := d.reapSessions(ctx, states); err != nil {
 		return err
 	}
-	w := &d.waits
+	w := &d.registry
 	w.mu.Lock()
-	var doubtful []string
+	var unknown []string
 	for _, s := range states {
 		if d.session == nil {
 			w.expireUnchanged(s)
 		}
-		s.bury(func(e entry) bool { return e.process() == d.id && w.attempts[e.Nonce] == nil })
+		s.reap(func(e entry) bool { return e.process() == d.id && w.attempts[e.Nonce] == nil })
 		for _, e := range s.waiters {
-			if id := e.process(); id != d.id && w.known[id] <= s.now && !slices.Contains(doubtful, processes+id) {
-				doubtful = append(doubtful, processes+id)
+			if id := e.process(); id != d.id && w.liveUntil[id] <= s.now && !slices.Contains(unknown, processPrefix+id) {
+				unknown = append(unknown, processPrefix+id)
 			}
 		}
 	}
 	w.mu.Unlock()
-	if len(doubtful) == 0 {
+	if len(unknown) == 0 {
 		return nil
 	}
-	living := map[string]int64{}
-	for chunk := range slices.Chunk(doubtful, sizes[len(sizes)-1]) {
-		n := size(len(chunk))
-		err := d.query(ctx, forNames(d.sql.living, n), names(chunk, n), func(rows *sql.Rows) error {
+	live := map[string]int64{}
+	for chunk := range slices.Chunk(unknown, batchSizes[len(batchSizes)-1]) {
+		n := batchSize(len(chunk))
+		err := d.query(ctx, expandNames(d.sql.readLive, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
 			var name string
 			var ends int64
 			err := rows.Scan(&name, &ends)
-			living[name] = ends
+			live[name] = ends
 			return err
 		})
 		if err != nil {
@@ -325,19 +340,19 @@ func (d *Driver) bury(ctx context.Context, states map[string]*state) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, name := range doubtful {
-		id := name[len(processes):]
-		if delete(w.known, id); living[name] > 0 {
-			w.known[id] = living[name]
+	for _, name := range unknown {
+		id := name[len(processPrefix):]
+		if delete(w.liveUntil, id); live[name] > 0 {
+			w.liveUntil[id] = live[name]
 		}
 	}
 	for _, s := range states {
-		s.bury(func(e entry) bool { return e.process() != d.id && w.known[e.process()] == 0 })
+		s.reap(func(e entry) bool { return e.process() != d.id && w.liveUntil[e.process()] == 0 })
 	}
 	return nil
 }
 
-// An observation is a hold as it stands in its row. Each renewal changes until.
+// An observation identifies a hold as it is stored in its row. Each renewal changes until.
 type observation struct {
 	name  string
 	token uint64
@@ -346,7 +361,7 @@ type observation struct {
 
 // observe records the holds in states, and since when they have been unchanged. It forgets all
 // others.
-func (w *waits) observe(states map[string]*state) {
+func (w *waiterRegistry) observe(states map[string]*state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, now := w.observations, time.Now() // after the answer, so after the last renewal
@@ -361,154 +376,158 @@ func (w *waits) observe(states map[string]*state) {
 	}
 }
 
-// expireUnchanged takes out of s the holds that were not renewed for their whole TTL by our own
+// expireUnchanged removes from s the holds that were not renewed for their whole TTL by our own
 // clock. They are still in the row because the server's clock was set back. If the holder renews
-// the hold after all, the row's version changes, and the write that takes the lock fails. It is
-// called with the mutex held.
-func (w *waits) expireUnchanged(s *state) {
+// the hold after all, the row's version changes, and the write that takes the lock fails. The
+// caller must hold w.mu.
+func (w *waiterRegistry) expireUnchanged(s *state) {
 	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool {
 		since, seen := w.observations[observation{s.name, h.Token, h.Until}]
-		over := seen && h.lasts() > 0 && time.Since(since) > h.lasts()+refreshEvery
-		if over {
+		expired := seen && h.lifetime() > 0 && time.Since(since) > h.lifetime()+heartbeatInterval
+		if expired {
 			s.unchanged = append(s.unchanged, h)
 		}
-		return over
+		return expired
 	})
 }
 
-// lasts is how long a hold counts if it is not renewed; 0 if its row does not say.
-func (e *entry) lasts() time.Duration {
+// lifetime is how long a hold counts if it is not renewed, or 0 if its row does not say.
+func (e *entry) lifetime() time.Duration {
 	if e.Kept {
 		return time.Duration(e.Until-e.Since) * time.Microsecond
 	}
 	return time.Duration(e.TTL) * time.Microsecond
 }
 
-// bury takes out the waiters that died.
-func (s *state) bury(dead func(entry) bool) {
+// reap removes the waiters that are dead.
+func (s *state) reap(dead func(entry) bool) {
 	before := len(s.waiters)
 	s.waiters = slices.DeleteFunc(s.waiters, dead)
-	s.buried = s.buried || len(s.waiters) < before
+	s.reaped = s.reaped || len(s.waiters) < before
 }
 
-// poll looks after the waiters until there are none: it keeps their process alive in the store, and hints them when their
-// turn has come and no call said so. However many there are, it sends at most ten statements a second.
-func (d *Driver) poll() {
+// runPoller polls until no attempt waits any more and no cleanup is pending. It keeps the process
+// alive in the store, and wakes the waiters that can be granted but were not signaled. However
+// many there are, it polls at most once in each pollInterval.
+func (d *Driver) runPoller() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	last, refreshed, rest := time.Time{}, time.Now(), time.Time{} // who waits is alive
+	// An attempt has a heartbeat when it is queued.
+	lastPoll, lastHeartbeat, notBefore := time.Time{}, time.Now(), time.Time{}
 	var outage retry.Outage
 	for {
-		next, more := d.waits.next(last, refreshed)
+		next, more := d.registry.nextPoll(lastPoll, lastHeartbeat)
 		if !more {
 			return
 		}
-		if next.Before(rest) {
-			next = rest
+		if next.Before(notBefore) {
+			next = notBefore
 		}
 		timer.Reset(time.Until(next))
 		select {
 		case <-d.life.Done():
 			return
-		case <-d.waits.kick:
+		case <-d.registry.pollerWake:
 			continue
 		case <-timer.C:
 		}
-		last = time.Now()
+		lastPoll = time.Now()
 		var err error
-		if last.Sub(refreshed) >= refreshEvery*9/10 {
-			if err = d.refresh(); err == nil {
-				refreshed = last
+		if lastPoll.Sub(lastHeartbeat) >= heartbeatInterval*9/10 {
+			if err = d.maintain(); err == nil {
+				lastHeartbeat = lastPoll
 			}
 		}
-		rest = outage.Rest(last, cmp.Or(d.look(), err), refreshEvery)
+		notBefore = outage.Rest(lastPoll, cmp.Or(d.pollOnce(), err), heartbeatInterval)
 	}
 }
 
-// next returns when to look next, and whether there is anything to do: if not, the poller is over.
-func (w *waits) next(last, refreshed time.Time) (time.Time, bool) {
+// nextPoll returns the time of the next poll, and true. If there is nothing to do, it marks the
+// poller as stopped and returns false.
+func (w *waiterRegistry) nextPoll(lastPoll, lastHeartbeat time.Time) (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next := refreshed.Add(refreshEvery)
-	if w.now {
-		next = last
+	next := lastHeartbeat.Add(heartbeatInterval)
+	if w.pollNow {
+		next = lastPoll
 	}
 	for _, a := range w.waiting {
-		if a.look.Before(next) {
-			next = a.look
+		if a.checkAt.Before(next) {
+			next = a.checkAt
 		}
-		if due := last.Add(pollEvery * time.Duration(a.before+1)); !w.watched && due.Before(next) {
-			next = due // it takes as many hand-overs until its turn comes
+		if due := lastPoll.Add(pollInterval * time.Duration(a.ahead+1)); !w.connected && due.Before(next) {
+			next = due // so many hand-overs come before its own
 		}
 	}
-	if len(w.waiting)+len(w.owed) == 0 {
+	if len(w.waiting)+len(w.pendingCleanup) == 0 {
 		w.polling = false
 		return next, false
 	}
-	if least := last.Add(pollEvery); next.Before(least) {
+	if least := lastPoll.Add(pollInterval); next.Before(least) {
 		next = least
 	}
 	return next, true
 }
 
-// refresh sends the heartbeat of the process, and retries what is owed.
-func (d *Driver) refresh() error {
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errNoAnswer)
+// maintain sends the heartbeat of the process, and retries pending cleanups.
+func (d *Driver) maintain() error {
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), heartbeatTimeout/2, errNoAnswer)
 	defer cancel()
-	d.waits.mu.Lock()
-	owed := maps.Clone(d.waits.owed)
-	d.waits.mu.Unlock()
+	d.registry.mu.Lock()
+	pending := maps.Clone(d.registry.pendingCleanup)
+	d.registry.mu.Unlock()
 	var err error
-	for nonce, fn := range owed {
+	for nonce, fn := range pending {
 		if failed := fn(ctx); errors.Is(failed, driver.ErrUnavailable) {
 			err = failed
 		} else {
-			d.waits.markRemoved(nonce)
+			d.registry.markRemoved(nonce)
 		}
 	}
-	err = cmp.Or(d.waits.live(ctx, d), err)
-	d.waits.answered(err)
+	err = cmp.Or(d.registry.ensureHeartbeat(ctx, d), err)
+	d.registry.setPollError(err)
 	return err
 }
 
-// answered records whether the server answered the poller's last request.
-func (w *waits) answered(err error) {
+// setPollError records whether the server answered the poller's last request.
+func (w *waiterRegistry) setPollError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.down = nil; errors.Is(err, driver.ErrUnavailable) {
-		w.down = err
+	if w.pollErr = nil; errors.Is(err, driver.ErrUnavailable) {
+		w.pollErr = err
 	}
 }
 
-// look reads the rows that are waited for, and hints the attempts whose turn has come.
-func (d *Driver) look() error {
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), waiterLife/2, errNoAnswer)
+// pollOnce reads the rows that attempts wait for, and wakes the attempts that can be granted or
+// are no longer queued.
+func (d *Driver) pollOnce() error {
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), heartbeatTimeout/2, errNoAnswer)
 	defer cancel()
-	w := &d.waits
+	w := &d.registry
 	w.mu.Lock()
-	w.now = false
-	asked := maps.Clone(w.waiting)
+	w.pollNow = false
+	waiting := maps.Clone(w.waiting)
 	w.mu.Unlock()
 	set := map[string]bool{}
-	for _, a := range asked {
+	for _, a := range waiting {
 		set[a.req.Name] = true
 	}
-	found, err := d.read(ctx, slices.Collect(maps.Keys(set)))
-	if w.answered(err); err != nil {
+	snapshot, err := d.read(ctx, slices.Collect(maps.Keys(set)))
+	if w.setPollError(err); err != nil {
 		return err
 	}
-	w.observe(found)
+	w.observe(snapshot)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for nonce, a := range asked {
-		s := found[a.req.Name]
+	for nonce, a := range waiting {
+		s := snapshot[a.req.Name]
 		if s == nil {
 			s = &state{}
 		}
-		place, granted, sleep := s.turn(nonce, false)
-		a.before = max(place, 0)
-		if a.look = time.Now().Add(sleep); granted || place < 0 {
-			a.look = time.Now().Add(refreshEvery)
+		place, grantable, delay := s.position(nonce, false)
+		a.ahead = max(place, 0)
+		if a.checkAt = time.Now().Add(delay); grantable || place < 0 {
+			a.checkAt = time.Now().Add(heartbeatInterval)
 			a.wake()
 		}
 	}

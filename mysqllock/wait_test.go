@@ -37,37 +37,39 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// 200 waiters in one process use two connections, and cost the server ten statements a second at most.
+// 200 waiters in one process use two connections, and cost the server at most ten statements a
+// second.
 func waitingIsCheap(t *testing.T, server *mysqltest.Server) {
 	admin := dial(t, server.DSN())
 	for _, names := range []int{1, 200} {
 		t.Run(fmt.Sprint("Names=", names), func(t *testing.T) {
-			holder := open(t, dial(t, server.DSN()))
+			holder := newDriver(t, dial(t, server.DSN()))
 			db := dial(t, server.DSN())
 			db.SetMaxOpenConns(2)
-			d := open(t, db)
+			d := newDriver(t, db)
 			for i := range names {
-				acquire(t, holder, ask(fmt.Sprint("cheap ", names, i), "holder"))
+				acquire(t, holder, request(fmt.Sprint("cheap ", names, i), "holder"))
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			for i := range 200 {
 				all.Go(func() {
-					if _, err := d.Acquire(ctx, ask(fmt.Sprint("cheap ", names, i%names), fmt.Sprint(i))); err == nil {
+					if _, err := d.Acquire(ctx, request(fmt.Sprint("cheap ", names, i%names), fmt.Sprint(i))); err == nil {
 						t.Error("granted while held")
 					}
 				})
 			}
-			for waiters := 0; waiters < 200; time.Sleep(10 * time.Millisecond) { // they tell nobody that they wait
+			// There is no notice when they wait.
+			for waiters := 0; waiters < 200; time.Sleep(10 * time.Millisecond) {
 				waiters = 0
-				if err := holder.List(bounded(t), fmt.Sprint("cheap ", names), func(st driver.Status) bool {
+				if err := holder.List(testContext(t), fmt.Sprint("cheap ", names), func(st driver.Status) bool {
 					waiters += len(st.Waiters)
 					return true
 				}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			time.Sleep(time.Second) // let it get calm
+			time.Sleep(time.Second) // until the watch pauses have grown
 			const while = 2
 			before := number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'QUESTIONS'")
 			time.Sleep(while * time.Second)
@@ -86,14 +88,14 @@ func waitingIsCheap(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// Who may open one connection only waits too, and asks instead of having the server watch.
+// With one connection only, a driver polls instead of having the server watch.
 func oneConnection(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
 	db.SetMaxOpenConns(1)
-	d, other := open(t, db), open(t, dial(t, server.DSN()))
-	l := acquire(t, other, ask("one", "a"))
-	w := jobtest.Waiting(t, d, ask("one", "b"))
-	time.Sleep(300 * time.Millisecond) // it asks by now
+	d, other := newDriver(t, db), newDriver(t, dial(t, server.DSN()))
+	l := acquire(t, other, request("one", "a"))
+	w := jobtest.Waiting(t, d, request("one", "b"))
+	time.Sleep(300 * time.Millisecond) // it polls by now
 	began := time.Now()
 	release(t, l)
 	next := w.Get(t)
@@ -107,17 +109,17 @@ func oneConnection(t *testing.T, server *mysqltest.Server) {
 // Many exclusive leases are renewed by one statement.
 func renewalIsOneStatement(t *testing.T, server *mysqltest.Server) {
 	admin := dial(t, server.DSN())
-	d := open(t, dial(t, server.DSN()))
+	d := newDriver(t, dial(t, server.DSN()))
 	var leases []driver.Lease
 	for i := range 200 {
-		leases = append(leases, acquire(t, d, ask(fmt.Sprint("many ", i), "a")))
+		leases = append(leases, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
 	}
 	count := func() int64 {
 		return number(t, admin, "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'COM_UPDATE'")
 	}
 	for i := range 2 {
 		before, began := count(), time.Now()
-		for i, r := range d.Renew(bounded(t), leases) {
+		for i, r := range d.Renew(testContext(t), leases) {
 			if r.Err != nil {
 				t.Fatalf("Renew of lease %d = %v", i, r.Err)
 			}
@@ -129,16 +131,18 @@ func renewalIsOneStatement(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// Whoever changes the table in ways that are no matter to us waits for a statement that watches, and disturbs nobody.
+// Changing the table in ways that do not matter to the driver waits for a watching statement, and
+// disturbs nobody.
 func tableAltered(t *testing.T, server *mysqltest.Server) {
 	db := dial(t, server.DSN())
-	d1, d2 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
-	l := acquire(t, d1, ask("altered", "a"))
-	w := jobtest.Waiting(t, d2, ask("altered", "b"))
+	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	l := acquire(t, d1, request("altered", "a"))
+	w := jobtest.Waiting(t, d2, request("altered", "b"))
 	began := time.Now()
 	must(t, db, "ALTER TABLE snib_locks ADD COLUMN note INT NULL FIRST")
 	must(t, db, "ALTER TABLE snib_locks ADD INDEX of_note (note)")
-	if took := time.Since(began); took > 15*time.Second { // each waits for a watch, of a second or so, and for the disk
+	// Each change waits for a watching statement, about a second, and for the disk.
+	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("the table was altered after %v", took)
 	}
 	began = time.Now()
@@ -149,15 +153,16 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 		t.Errorf("granted %v after the release", took)
 	}
 	release(t, next)
-	release(t, acquire(t, d1, ask("new after it", "a")))
+	release(t, acquire(t, d1, request("new after it", "a")))
 	must(t, db, "ALTER TABLE snib_locks DROP COLUMN note")
 }
 
-// A holder that has reserved tokens is told of others: of those who come, and of those who were there when it was granted.
+// A holder with a token block is told of other waiters: of those that come, and of those that
+// were there when it was granted.
 func wanted(t *testing.T, server *mysqltest.Server) {
-	d1, d2, d3 := open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN())), open(t, dial(t, server.DSN()))
+	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	block := func(owner string) driver.Request {
-		req := ask("wanted", owner)
+		req := request("wanted", owner)
 		req.Tokens = 10
 		return req
 	}

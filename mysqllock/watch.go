@@ -11,30 +11,31 @@ import (
 )
 
 const (
-	// watchFor is how long the server watches in one statement, about.
-	watchFor = time.Second
+	// watchDuration is how long the server watches in one statement, approximately.
+	watchDuration = time.Second
 
-	// soonest and latest bound the pause between two looks of the server. In between it is a hundredth of the time for
-	// which nothing has happened, so that a hand-over takes little of the wait, and a long wait little of the server.
-	soonest = 250 * time.Microsecond
-	latest  = 10 * time.Millisecond
+	// minWatchPause and maxWatchPause bound the pause between two checks of the server. The pause
+	// is a hundredth of the time since the last signal, so that a hand-over adds little to a
+	// short wait, and a long wait costs the server little.
+	minWatchPause = 250 * time.Microsecond
+	maxWatchPause = 10 * time.Millisecond
 )
 
-// watch keeps the connection that watches as long as it is of use.
-func (d *Driver) watch() {
+// runWatcher keeps a connection for watching open while it is needed.
+func (d *Driver) runWatcher() {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
 	pause := shortest
 	for {
 		began := time.Now()
-		err := d.watchOut()
+		err := d.watchOnce()
 		if err == nil || d.life.Over() {
 			return
 		}
-		d.waits.seen(false)
+		d.registry.setConnected(false)
 		if pause *= 2; time.Since(began) > longest {
-			pause = shortest // it was of use
+			pause = shortest // the connection was useful
 		}
-		if d.sole() {
+		if d.lacksSpareConnection() {
 			pause = longest
 		}
 		select {
@@ -42,59 +43,60 @@ func (d *Driver) watch() {
 		case <-d.life.Done():
 			return
 		}
-		if d.waits.blind() {
+		if d.registry.stopWatcherIfIdle() {
 			return
 		}
 	}
 }
 
-// sole reports whether the user's db has no connection to spare for watching.
-func (d *Driver) sole() bool {
+// lacksSpareConnection reports whether the user's db has no connection to spare for watching.
+func (d *Driver) lacksSpareConnection() bool {
 	most := d.db.Stats().MaxOpenConnections
 	return most == 1 || most == 2 && d.session != nil
 }
 
-// watchOut has the server watch, and passes calls on, until there is nothing to watch for or the connection fails.
-func (d *Driver) watchOut() error {
-	if d.sole() {
+// watchOnce connects, has the server watch, and handles signals, until there is nothing to watch
+// for or the connection fails.
+func (d *Driver) watchOnce() error {
+	if d.lacksSpareConnection() {
 		return sql.ErrConnDone
 	}
-	conn, stmt, err := d.watcher()
+	conn, stmt, err := d.connectWatcher()
 	if err != nil {
 		return err
 	}
 	defer hangUp(conn)
-	d.waits.seen(true)
-	last, again, calm := "", 0, time.Now()
-	for !d.waits.blind() {
-		pause := min(max(time.Since(calm)/100, soonest), latest)
-		hit, err := d.watchFor(stmt, pause)
+	d.registry.setConnected(true)
+	lastHit, repeats, lastSignal := "", 0, time.Now()
+	for !d.registry.stopWatcherIfIdle() {
+		pause := min(max(time.Since(lastSignal)/100, minWatchPause), maxWatchPause)
+		hit, err := d.awaitSignal(stmt, pause)
 		if err != nil {
 			return err
 		}
 		if hit == "" {
 			continue
 		}
-		if calm = time.Now(); hit != last {
+		if lastSignal = time.Now(); hit != lastHit {
 			_, name, _ := strings.Cut(hit, " ")
-			d.called(name)
-			last, again = hit, 0
+			d.onSignal(name)
+			lastHit, repeats = hit, 0
 			continue
 		}
-		// Who was called has not done anything yet.
-		if again++; again%100 == 0 {
-			last = ""
+		// The signal is still in the row: nobody has reacted to it yet.
+		if repeats++; repeats%100 == 0 {
+			lastHit = ""
 		}
 		select {
-		case <-time.After(min(time.Duration(again)*time.Millisecond, pollEvery)):
+		case <-time.After(min(time.Duration(repeats)*time.Millisecond, pollInterval)):
 		case <-d.life.Done():
 		}
 	}
 	return nil
 }
 
-// watcher returns a connection that can watch.
-func (d *Driver) watcher() (*sql.Conn, *sql.Stmt, error) {
+// connectWatcher returns a connection that can watch, and the prepared statement.
+func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
 	ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
 	defer cancel()
 	conn, err := d.dial(ctx)
@@ -108,20 +110,21 @@ func (d *Driver) watcher() (*sql.Conn, *sql.Stmt, error) {
 	return conn, stmt, err
 }
 
-// watchFor runs one statement, and returns the version and the name of a row that calls us, or "".
-func (d *Driver) watchFor(stmt *sql.Stmt, pause time.Duration) (hit string, err error) {
-	ctx, cancel := context.WithTimeout(d.life.Context(), watchFor+waiterLife)
+// awaitSignal runs one statement, and returns the version and the name of a row that signals this
+// driver, or "".
+func (d *Driver) awaitSignal(stmt *sql.Stmt, pause time.Duration) (hit string, err error) {
+	ctx, cancel := context.WithTimeout(d.life.Context(), watchDuration+heartbeatTimeout)
 	defer cancel()
-	looks := min(max(int(watchFor/pause), 1), 1000)
+	looks := min(max(int(watchDuration/pause), 1), 1000)
 	rows, err := stmt.QueryContext(ctx, []byte(d.id), looks, pause.Seconds())
 	if err != nil {
 		return "", err
 	}
-	return hit, each(rows, func(rows *sql.Rows) error { return rows.Scan(&hit) })
+	return hit, forEachRow(rows, func(rows *sql.Rows) error { return rows.Scan(&hit) })
 }
 
-// dial takes a connection of the user's pool, for statements that the user's settings must not cut short. It is not given
-// back: it ends with [hangUp].
+// dial takes a connection out of the user's pool, and removes the limits that the user's settings
+// put on statements. The connection is not returned to the pool: [hangUp] closes it.
 func (d *Driver) dial(ctx context.Context) (*sql.Conn, error) {
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
@@ -137,24 +140,25 @@ func (d *Driver) dial(ctx context.Context) (*sql.Conn, error) {
 		}
 	}
 	for _, set := range []string{`SET SESSION max_statement_time = 0`, `SET SESSION max_execution_time = 0`} {
-		_, _ = conn.ExecContext(ctx, set) // MariaDB has the one, MySQL the other
+		_, _ = conn.ExecContext(ctx, set) // MariaDB has the first one, MySQL the second
 	}
 	return conn, nil
 }
 
-// hangUp closes a connection, which may be dead, instead of giving it back to the pool.
+// hangUp closes a connection, which may be dead already, instead of returning it to the pool.
 func hangUp(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
-	_ = conn.Close() // it is closed by now
+	_ = conn.Close() // it is closed already
 }
 
-// blind ends the watcher, and reports so, if there has been nothing to watch for for a while.
-func (w *waits) blind() bool {
+// stopWatcherIfIdle marks the watcher as stopped, and returns true, if it has not been needed for
+// idleTimeout.
+func (w *waiterRegistry) stopWatcherIfIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idle) < linger {
+	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idleSince) < idleTimeout {
 		return false
 	}
-	w.watching, w.watched = false, false
+	w.watching, w.connected = false, false
 	return true
 }

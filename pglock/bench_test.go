@@ -14,11 +14,12 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// kinds are the contenders of benchmarks. The first is the floor, pg_advisory_lock by hand, which writes nothing. The second is
-// what a lock costs at least whose grant bears a token that outlives a crash: one row that is changed by hand.
+// kinds are the contenders of the benchmarks. The first is the lower bound: pg_advisory_lock
+// called directly, which writes nothing. The second is the least that a lock must cost if its
+// grants have a token that survives a crash: it also updates one row.
 var kinds = [...]string{"advisory", "token", "rows", "session"}
 
-// opener opens a contender. The table of the second kind must be there, see byHand.
+// opener returns an Opener for a contender. The kind "token" needs the table of byHand.
 func opener(kind, url string) jobtest.Opener {
 	return func(ctx context.Context) (jobtest.Contender, func(), error) { return contend(ctx, kind, url) }
 }
@@ -51,15 +52,15 @@ func contend(ctx context.Context, kind, url string) (jobtest.Contender, func(), 
 	}, func() { conn.Release(); pool.Close() }, nil
 }
 
-// byHand makes the table for tokens by hand.
+// byHand creates the table for the kind "token".
 func byHand(b *testing.B, server *pgtest.Server) {
 	b.Helper()
 	must(b, dial(b, server.URL()), `CREATE TABLE by_hand (name text PRIMARY KEY, token bigint NOT NULL) WITH (fillfactor = 50);
 		INSERT INTO by_hand VALUES ('bench', 0)`)
 }
 
-// onEach runs a benchmark for each kind, on a server whose commits wait for the disk, and on one that only pretends to: the
-// second shows what is not the disk's.
+// onEach runs a benchmark for each kind, on a server whose commits wait for the disk, and on one
+// whose commits only pretend to. The second shows what costs time besides the disk.
 func onEach(b *testing.B, run func(b *testing.B, kind, url string)) {
 	for _, fsync := range []string{"on", "off"} {
 		server := pgtest.Start(b, "fsync="+fsync)
@@ -75,7 +76,8 @@ func BenchmarkCycle(b *testing.B) {
 	onEach(b, func(b *testing.B, kind, url string) { jobtest.Cycle(b, opener(kind, url)) })
 }
 
-// BenchmarkHandOver has two processes exchange a lock, and measures from the call of a release to the grant in the other.
+// BenchmarkHandOver lets two processes exchange a lock, and measures from the call of Release to
+// the grant in the other process.
 func BenchmarkHandOver(b *testing.B) {
 	onEach(b, func(b *testing.B, kind, url string) {
 		jobtest.HandOver(b, opener(kind, url), func() *livetest.Child {
@@ -84,7 +86,8 @@ func BenchmarkHandOver(b *testing.B) {
 	})
 }
 
-// BenchmarkContended has 64 goroutines of one process want one lock. By hand each has to ask the server.
+// BenchmarkContended lets 64 goroutines of one process contend for one lock. With advisory locks
+// each goroutine sends its own requests.
 func BenchmarkContended(b *testing.B) {
 	server := pgtest.Start(b)
 	b.Run("advisory", func(b *testing.B) {

@@ -13,11 +13,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// behind is how far the server's clock goes back.
+// behind is how far the server's clock is set back.
 const behind = -time.Hour
 
-// TestClockBack steps the server's clock back: what was released is free at once, and what dead processes left behind is
-// free a TTL after the next one asks for it.
+// TestClockBack sets the server's clock back: a released lock is free at once, and what dead
+// processes left behind is free one TTL after the next request for it.
 func TestClockBack(t *testing.T) {
 	clock := livetest.NewShim(t, "postgres")
 	server := pgtest.Start(livetest.WithEnv(t, clock.Env()...))
@@ -41,8 +41,8 @@ func TestClockBack(t *testing.T) {
 	}
 }
 
-// brief is a request for a short lease.
-func brief(name, owner string) driver.Request {
+// shortRequest returns a request for a short lease.
+func shortRequest(name, owner string) driver.Request {
 	req := request(name, owner)
 	req.TTL = time.Second
 	return req
@@ -67,35 +67,35 @@ func releasedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, po
 	}
 }
 
-// keptAcrossStep releases a hold that is to last a while: it is kept for no longer than that.
+// keptAcrossStep releases leases with a MinHold: they are kept for no longer than that.
 func keptAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
-	req := brief("kept", "a")
+	req := shortRequest("kept", "a")
 	req.MinHold = 500 * time.Millisecond
 	early := acquire(t, d, req)
 	req.Name = "kept before"
 	release(t, acquire(t, d, req))
 	clock.SetClock(behind)
 	release(t, early)
-	refused(t, d, "kept", "before MinHold is over")
-	refused(t, d, "kept before", "before MinHold is over")
+	mustBeHeld(t, d, "kept", "before MinHold is over")
+	mustBeHeld(t, d, "kept before", "before MinHold is over")
 	release(t, acquire(t, d, request("kept", "b")))
 	release(t, acquire(t, d, request("kept before", "b")))
 }
 
 func diedBeforeStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
-	jobtest.Keep(t, newDriver(t, pool), brief("died", "a"))()
+	jobtest.Keep(t, newDriver(t, pool), shortRequest("died", "a"))()
 	w := jobtest.Waiting(t, newDriver(t, pool), request("died", "b"))
 	clock.SetClock(behind)
 	release(t, w.Get(t))
 }
 
-// triedAfterStep has nobody wait for the lock: tries that don't wait are enough.
+// triedAfterStep has no waiter for the lock: requests that don't wait are enough to free it.
 func triedAfterStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
-	jobtest.Keep(t, newDriver(t, pool), brief("tried", "a"))()
+	jobtest.Keep(t, newDriver(t, pool), shortRequest("tried", "a"))()
 	clock.SetClock(behind)
 	d := newDriver(t, pool)
-	refused(t, d, "tried", "of a lease that may be relied on")
+	mustBeHeld(t, d, "tried", "of a lease that may be relied on")
 	livetest.Await(t, "lease", func() error {
 		l, err := d.Acquire(t.Context(), noWait("tried", "b"))
 		if err != nil {
@@ -122,7 +122,7 @@ func waiterDiedBeforeStep(t *testing.T, server *pgtest.Server, clock *livetest.S
 	release(t, acquire(t, d, request("queued", "c")))
 }
 
-// livesAcrossStep has a holder that renews, and is not disturbed.
+// livesAcrossStep has a holder that renews, and that the step does not disturb.
 func livesAcrossStep(t *testing.T, _ *pgtest.Server, clock *livetest.Shim, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	l := acquire(t, d, request("lives", "a"))

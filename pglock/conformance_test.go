@@ -21,8 +21,8 @@ func TestConformance(t *testing.T) {
 	}))
 }
 
-// TestConformancePooled has PgBouncer in transaction mode between the pools and the server, with which the driver finds
-// out by itself how to speak. It listens past it.
+// TestConformancePooled has PgBouncer in transaction mode between the pools and the server. The
+// driver finds out by itself how to send its statements, and listens past the pooler.
 func TestConformancePooled(t *testing.T) {
 	server := pgtest.Start(t)
 	pooler := pgtest.Pool(t, server, "transaction")
@@ -33,7 +33,7 @@ func TestConformancePooled(t *testing.T) {
 		}
 		return pglock.New(dial(t, pooler.URL()), pglock.Listen(direct))
 	})
-	h.Sever = nil // what is shared can't be cut for one of them
+	h.Sever = nil // a shared pooler can't be cut off for one driver alone
 	drivertest.Run(t, h)
 }
 
@@ -44,7 +44,8 @@ func TestConformanceSession(t *testing.T) {
 	}))
 }
 
-// harness is for drivers on a server. Each has a proxy of its own on its way there.
+// harness returns the harness for drivers on a server. Each driver connects through its own
+// proxy.
 func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
 	proxies := map[driver.Driver]*livetest.Proxy{}
 	return drivertest.Harness{
@@ -63,8 +64,8 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 			return p.Kill
 		},
 		Restart: func(t *testing.T) {
-			// A crash takes back releases of the last moments, and they are then held for their TTL. The case can't wait
-			// for that.
+			// A crash undoes the latest releases, and their leases then last for their TTL. The
+			// test case can't wait for that.
 			if _, err := dial(t, server.URL()).Exec(t.Context(), "CHECKPOINT"); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,7 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 	}
 }
 
-// dial returns a pool that ends with the test.
+// dial returns a pool that is closed at the end of the test.
 func dial(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)

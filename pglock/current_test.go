@@ -59,7 +59,7 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// While the transaction goes on, nobody else gets the lock, although its lease is over.
+// While the transaction is open, nobody else gets the lock, although its lease has ended.
 func TestCurrentKeepsTheLock(t *testing.T) {
 	pool := dial(t, pgtest.Start(t).URL())
 	d, other := newDriver(t, pool), newDriver(t, pool)

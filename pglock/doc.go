@@ -4,47 +4,58 @@
 //	d := pglock.NewSession(pool)        // PostgreSQL's own advisory locks, on one connection
 //	err := pglock.Tx(ctx, tx, "orders") // for as long as a transaction, with the data in the same database
 //
-// Rows are the choice where nothing speaks for another. Sessions are for locks that must end with the process at once, or
-// that others take as advisory locks too. In a transaction nothing can be lost between lock and data; [Row] is for where a
-// row of the data is all that has to be locked.
+// Use rows unless you have a reason for one of the others. Sessions are for locks that must end
+// at once when the process dies, or that other programs take as advisory locks too. With a lock
+// in a transaction, nothing can be lost between the lock and the data. If it is enough to lock a
+// row of your data, use [Row].
 //
 // # Keys
 //
-// A lock is a row of one table, under its name as it is, compared byte by byte. The table is made when it is first needed,
-// or by the statements of [Schema]. For sessions and transactions a name becomes the number of an advisory lock, see
-// [NameKey] and [Keys]. The row and the keys are described in docs/backends/pglock.md.
+// A lock is a row of one table, under its unchanged name. Names are compared byte by byte. The
+// driver creates the table when it first needs it, or you create it with the statements of
+// [Schema]. For sessions and transactions a name is mapped to the number of an advisory lock, see
+// [NameKey] and [Keys]. The file docs/backends/pglock.md describes the row and the keys.
 //
 // # Waiting
 //
-// Waiters queue in the row, over all processes, and are always served in the order of arrival; readers that follow one
-// another are let in together. A release notifies the process whose waiter is next (LISTEN, NOTIFY), on one connection
-// beside the pool, which is there only while somebody waits or holds and for 5 seconds after. Beside that a process sends one
-// statement a second for all its waiters, which keeps them in the queue, and one when a lease that is waited for ends: a
-// notification that was lost costs a second. A waiter whose process died is passed after 3 seconds.
+// Waiters of all processes queue in the row, and are always served in the order of arrival.
+// Consecutive readers get the lock together. A release notifies the process of the next waiter
+// (LISTEN, NOTIFY). Each process listens on one connection beside the pool, which it keeps while
+// a caller waits or holds, and for 5 seconds after that. A process also sends one statement a
+// second for all its waiters, which keeps them in the queue, and one when a lease ends that a
+// waiter waits for. So a lost notification costs a second. If the process of a waiter dies, the
+// waiter is skipped after 3 seconds.
 //
-// Behind a pooler in transaction mode nobody can listen. The option [Listen] names a way past it; without one, a process
-// looks every 125 ms, with one statement for all its waiters, and a holder learns of a Break from its next renewal.
+// Nobody can listen through a pooler in transaction mode. The option [Listen] names a way past
+// it. Without that option, a process polls every 125 ms with one statement for all its waiters,
+// and a holder learns of a Break from its next renewal.
 //
 // # Liveness
 //
-// A lease ends at its TTL unless renewed, by the server's clock, read in the statement that decides; if that is set back, a
-// TTL after the next one asks for the lock at the latest. Who breaks a lease has its holder told at once. A session ends with its
-// connection; if that falls silent, the server ends it after [Timeout], and the holders are told a tenth of that before.
+// A lease ends after its TTL unless it is renewed. The server's clock decides, and the deciding
+// statement reads it. If that clock is set back, the lease ends at the latest one TTL after the
+// next request for the lock. Break tells the holder of the lease at once. A session ends with its
+// connection. If the connection falls silent, the server ends the session after [Timeout], and
+// its holders are told when a tenth of that time is left.
 //
 // # Fencing
 //
-// The token is one more than the row's last one, or the server's clock in microseconds if that is greater. It stands in
-// the row with the grant, in one statement, which is answered when it is on the disk ([driver.FencingDurable]), whatever
-// synchronous_commit is for others. Rows of locks that are not used any more are pruned, and no token goes back by that.
+// The token is one more than the last one of the row, or the server's clock in microseconds if
+// that is greater. One statement writes the grant and its token, and the server answers it when
+// they are on disk ([driver.FencingDurable]), whatever synchronous_commit is set to. Rows of
+// unused locks are pruned, which never makes a token go back.
 //
 // # Failover
 //
-// A server that crashed has forgotten no grant and no renewal. It may have forgotten the releases of its last 0.6 seconds,
-// for which nobody waits: those locks are free at the end of their TTL. A standby that is promoted has forgotten what had
-// not reached it: let it be synchronous, or tokens are ordered by the clocks only, and two may hold for a TTL.
-// Waiters go on waiting while the server is gone for up to a minute, and while it has no connection left for as long as they like.
+// A server that crashed has forgotten no grant and no renewal. It may have forgotten the releases
+// of its last 0.6 seconds for which nobody waited; those locks are free at the end of their TTL.
+// A standby that is promoted has forgotten what had not been replicated to it. Make the
+// replication synchronous: otherwise only the clocks keep tokens in order, and two callers may
+// hold a lock at once for up to a TTL. While the server can't be reached, waiters retry for up to
+// one minute. While it has no connection left, they retry for as long as their context allows.
 //
 // # Options
 //
-// [Table] names the table, [Listen] how to get past a pooler. Sessions have [Timeout], [Keys] and [SessionPooler].
+// [Table] names the table, and [Listen] the way past a pooler. Sessions also have [Timeout],
+// [Keys] and [SessionPooler].
 package pglock

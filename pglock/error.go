@@ -15,11 +15,11 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The codes of errors that mean something to us (PostgreSQL, Appendix A).
+// Error codes that the driver tells apart (PostgreSQL, Appendix A).
 const (
-	protocolViolation     = "08P01" // what PgBouncer says for itself
+	protocolViolation     = "08P01" // PgBouncer's own errors
 	readOnly              = "25006"
-	noStatement           = "26000" // a prepared statement that a pooler has left elsewhere
+	noStatement           = "26000" // the pooler chose a connection without the prepared statement
 	noDatabase            = "3D000"
 	serializationFailure  = "40001"
 	deadlock              = "40P01"
@@ -30,16 +30,16 @@ const (
 	undefinedTable        = "42P01"
 	undefinedObject       = "42704"
 	statementExists       = "42P05"
-	tooManyConnections    = "53300" // also: the rest is reserved for superusers
-	lockNotAvailable      = "55P03" // NOWAIT, or lock_timeout
-	queryCanceled         = "57014" // statement_timeout, or pg_cancel_backend
+	tooManyConnections    = "53300" // or the remaining ones are reserved for superusers
+	lockNotAvailable      = "55P03" // NOWAIT or lock_timeout
+	queryCanceled         = "57014" // statement_timeout or pg_cancel_backend
 	adminShutdown         = "57P01" // or pg_terminate_backend
 	crashShutdown         = "57P02"
 	databaseDropped       = "57P04"
 	idleSessionTimeout    = "57P05"
 )
 
-// code returns the server's code of an error, "" if it is none of the server's.
+// code returns the server's code of an error, or "" if err does not come from the server.
 func code(err error) string {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
@@ -48,22 +48,23 @@ func code(err error) string {
 	return ""
 }
 
-// isTransient reports whether a later attempt may succeed: the server, or the way to it, is down or overloaded for the
-// moment, or a limit of time has ended the statement.
+// isTransient reports whether a retry may succeed: the server or the network is down or
+// overloaded for the moment, or a time limit has ended the statement.
 func isTransient(err error) bool {
 	c := code(err)
 	if c == "" {
-		return isNetwork(err)
+		return isNetworkError(err)
 	}
 	if slices.Contains([]string{serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
 		return true
 	}
-	return c != databaseDropped && (c[:2] == "57" || c[:2] == "53" || c[:2] == "08") // shut down or starting, overloaded, a pooler's
+	// 57: shut down or starting; 53: overloaded; 08: from a pooler.
+	return c != databaseDropped && (c[:2] == "57" || c[:2] == "53" || c[:2] == "08")
 }
 
-// isNetwork reports whether a connection failed, or could not be made, for a reason that may pass. An unknown host, and a
-// mismatch of TLS, don't.
-func isNetwork(err error) bool {
+// isNetworkError reports whether a connection failed or could not be made, for a reason that may
+// pass. An unknown host and a failed TLS handshake are permanent.
+func isNetworkError(err error) bool {
 	var unknown *net.DNSError
 	var failed net.Error
 	switch {
@@ -75,14 +76,15 @@ func isNetwork(err error) bool {
 	return pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// crowded reports whether the server, or a pooler before it, has no connection left.
-func crowded(err error) bool {
+// isOutOfConnections reports whether the server, or a pooler before it, has no connection left.
+func isOutOfConnections(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && (refused.Code == tooManyConnections ||
 		refused.Code == protocolViolation && strings.HasPrefix(refused.Message, "no more connections allowed"))
 }
 
-// explain says what is to be done about the errors of which the server's words don't say it, and which of them may pass.
+// explain adds a remedy where the server's message has none, and marks transient errors with
+// ErrUnavailable.
 func (d *Driver) explain(err error) error {
 	table := d.conf.table.Sanitize()
 	switch c := code(err); {
@@ -97,8 +99,8 @@ func (d *Driver) explain(err error) error {
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
 	case c == undefinedTable:
-		d.store.ready.Store(false) // it was dropped: the next try makes it anew
-	case crowded(err):
+		d.store.ready.Store(false) // the table was dropped: the next round creates it again
+	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

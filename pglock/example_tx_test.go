@@ -12,7 +12,8 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// A job that works on data of the same database needs no lease: the lock lasts as long as the transaction does.
+// A job that works on data of the same database needs no lease: the lock lasts as long as the
+// transaction.
 func ExampleTx() {
 	closeBooks := func(ctx context.Context, pool *pgxpool.Pool) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -30,7 +31,7 @@ func ExampleTx() {
 	_ = closeBooks
 }
 
-// Often a row of the data is all that has to be locked.
+// Often it is enough to lock a row of the data.
 func ExampleRow() {
 	ship := func(ctx context.Context, pool *pgxpool.Pool, order int) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

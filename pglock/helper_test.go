@@ -15,17 +15,18 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// soonEnough is how long what comes at once, or with the next look, may take on a machine that is busy.
+// soonEnough is how long something that happens at once, or with the next poll, may take on a
+// busy machine.
 const soonEnough = 3 * time.Second
 
-// wide is a lease that outlives a test.
-const wide = time.Minute
+// longTTL is the TTL of a lease that outlives a test.
+const longTTL = time.Minute
 
 func request(name, owner string) driver.Request {
-	return driver.Request{Name: name, Owner: owner, TTL: wide}
+	return driver.Request{Name: name, Owner: owner, TTL: longTTL}
 }
 
-// noWait is a request that does not wait.
+// noWait returns a request that does not wait.
 func noWait(name, owner string) driver.Request {
 	req := request(name, owner)
 	req.NoWait = true
@@ -62,7 +63,7 @@ func dialWith(t testing.TB, url string, change func(*pgxpool.Config)) *pgxpool.P
 	return pool
 }
 
-// settings is a change of configuration: what the user's sessions have by default.
+// settings returns a change of the configuration that sets defaults of the user's sessions.
 func settings(pairs ...string) func(*pgxpool.Config) {
 	return func(c *pgxpool.Config) {
 		for i := 0; i < len(pairs); i += 2 {
@@ -89,15 +90,15 @@ func release(t testing.TB, l driver.Lease) {
 	}
 }
 
-// refused checks that a lock is held.
-func refused(t testing.TB, d driver.Driver, name, when string) {
+// mustBeHeld checks that a lock is held.
+func mustBeHeld(t testing.TB, d driver.Driver, name, when string) {
 	t.Helper()
 	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
 	}
 }
 
-// goAcquire asks for a lock that it does not get, and returns where the error will be.
+// goAcquire calls Acquire in a goroutine, and returns a channel for its error.
 func goAcquire(ctx context.Context, d driver.Driver, req driver.Request) <-chan error {
 	answer := make(chan error, 1)
 	go func() {
@@ -119,8 +120,8 @@ func awaitHolder(t testing.TB, d *pglock.Driver, name string) {
 	})
 }
 
-// free waits until a lock can be had, and gives it back.
-func free(t testing.TB, d driver.Driver, name string) {
+// awaitFree waits until a lock can be acquired, and releases it again.
+func awaitFree(t testing.TB, d driver.Driver, name string) {
 	t.Helper()
 	livetest.Await(t, "lock that is free", func() error {
 		l, err := d.Acquire(t.Context(), noWait(name, "a stranger"))
@@ -138,7 +139,7 @@ func must(t testing.TB, pool *pgxpool.Pool, sql string, args ...any) {
 	}
 }
 
-// query returns the one value of a query.
+// query returns the single value of a query.
 func query[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v T) {
 	t.Helper()
 	if err := pool.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
@@ -147,7 +148,8 @@ func query[T any](t testing.TB, pool *pgxpool.Pool, sql string, args ...any) (v 
 	return v
 }
 
-// A counter counts the statements of a pool, and of the connections that are made like the pool's.
+// A counter counts the statements of a pool, and of the connections that are configured like the
+// pool's.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {

@@ -15,7 +15,7 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// tenures are the ways to keep locks that have a driver.
+// tenures are the kinds of drivers.
 var tenures = []struct {
 	name  string
 	table string
@@ -25,21 +25,22 @@ var tenures = []struct {
 	{"Session", "snib_sessions", pglock.NewSession},
 }
 
-// opened returns a driver that ends with the test.
-func opened(t testing.TB, d *pglock.Driver) *pglock.Driver {
+// closeAtEnd closes a driver at the end of the test, and returns it.
+func closeAtEnd(t testing.TB, d *pglock.Driver) *pglock.Driver {
 	t.Helper()
 	t.Cleanup(func() { d.Close() })
 	return d
 }
 
-// as returns a pool of another role.
+// as returns a pool that connects as another role.
 func as(t testing.TB, server *pgtest.Server, role string) *pgxpool.Pool {
 	t.Helper()
 	return dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.User = role })
 }
 
-// TestForgedNotifications has a role that may only read the table notify holders and waiters of things that have not
-// happened: that breaks no hold, grants nothing, and costs a bounded number of statements.
+// TestForgedNotifications has a role that may only read the table send false notifications to
+// holders and waiters: that ends no hold, grants nothing, and causes a bounded number of
+// statements.
 func TestForgedNotifications(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
@@ -48,8 +49,8 @@ func TestForgedNotifications(t *testing.T) {
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {
 			count := &counter{}
-			d := opened(t, kind.open(dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count })))
-			other := opened(t, kind.open(pool))
+			d := closeAtEnd(t, kind.open(dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count })))
+			other := closeAtEnd(t, kind.open(pool))
 			held, told := jobtest.AcquireTold(t, d, request("held", "a"))
 			last, end := jobtest.AcquireTold(t, d, request("last", "a"))
 			theirs := acquire(t, other, request("waited for", "b"))
@@ -65,7 +66,8 @@ func TestForgedNotifications(t *testing.T) {
 			if err := other.Break(t.Context(), "last", "a", last.Grant().Token); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
-			jobtest.AwaitLoss(t, end, livetest.Patience) // the driver has heard all that was sent before
+			// By then the driver has received all earlier notifications.
+			jobtest.AwaitLoss(t, end, livetest.Patience)
 			took, sent := time.Since(began), count.n.Load()-before
 			t.Logf("%d statements in %v", sent, took)
 			if most := 20 + int64(took.Seconds()*40); sent > most {
@@ -79,7 +81,7 @@ func TestForgedNotifications(t *testing.T) {
 			if err := d.Renew(t.Context(), []driver.Lease{held})[0].Err; err != nil {
 				t.Errorf("Renew after forged notifications = %v", err)
 			}
-			refused(t, other, "held", "after forged notifications")
+			mustBeHeld(t, other, "held", "after forged notifications")
 			w.Running(t, "after forged notifications")
 			release(t, theirs)
 			release(t, w.Get(t))
@@ -88,16 +90,16 @@ func TestForgedNotifications(t *testing.T) {
 	}
 }
 
-// flood notifies whoever stands in a column of a table, many times.
+// flood notifies the entries in a column of a table, many times.
 func flood(t testing.TB, pool *pgxpool.Pool, table, kind, column string, times int) {
 	t.Helper()
-	// Notifications of one transaction that are alike are sent once.
+	// The server sends equal notifications of one transaction only once.
 	must(t, pool, fmt.Sprintf(`DO $$ BEGIN FOR i IN 1..%d LOOP
 		PERFORM pg_notify(e->>'channel', '%s' || (e->>'nonce')) FROM %s, jsonb_array_elements(%s) e WHERE name IN ('held', 'waited for');
 		COMMIT; END LOOP; END $$`, times, kind, table, column))
 }
 
-// awaitListener returns when the driver listens whose leases are rows.
+// awaitListener waits until a driver listens.
 func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()
 	livetest.Await(t, "listener", func() error {
@@ -110,21 +112,22 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 	})
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the
+// A hold that ended only in the process, before it was ever renewed, does not last as long as the
 // session.
 func TestLapse(t *testing.T) {
 	server := pgtest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver { return pglock.NewSession(dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
 }
 
-// TestStaleHandOver has the server end a lease that goroutines of one process queue for.
+// TestStaleHandOver has the server end a lease while goroutines of one process queue for the
+// lock.
 func TestStaleHandOver(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	for _, kind := range tenures {
 		t.Run(kind.name+"Broken", func(t *testing.T) {
 			open := func() driver.Driver { return kind.open(dial(t, server.URL())) }
-			operator := opened(t, kind.open(pool))
+			operator := closeAtEnd(t, kind.open(pool))
 			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
 				if err := operator.Break(t.Context(), name, owner, token); err != nil {
 					t.Errorf("Break = %v", err)

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// sessions is the first half of the keys that sessions lock to show that they live: "snib".
-const sessions = 0x736e6962
+// sessionKeyClass is the first half of the keys that sessions lock to show that they live:
+// "snib".
+const sessionKeyClass = 0x736e6962
 
-// A Key is one of PostgreSQL's advisory locks: a number of 64 bits, or a pair of 32. The two kinds have nothing to do with
-// each other. The zero Key is the number 0.
+// A Key is one of PostgreSQL's advisory locks: a number of 64 bits, or a pair of 32. Keys of the
+// two kinds never conflict. The zero Key is the number 0.
 type Key struct {
-	sql  string // of the arguments; "" for $1::bigint
+	sql  string // the arguments in SQL; "" means $1::bigint
 	args []any
 }
 
@@ -25,8 +26,8 @@ func Wide(n int64) Key { return Key{args: []any{n}} }
 // Pair returns the key that pg_advisory_lock(a, b) locks.
 func Pair(a, b int32) Key { return Key{sql: "$1::int, $2::int", args: []any{a, b}} }
 
-// HashText returns the key that pg_advisory_lock(hashtext(text)) locks. The server computes it: the function is not
-// documented, and may be another in another version of PostgreSQL.
+// HashText returns the key that pg_advisory_lock(hashtext(text)) locks. The server computes the
+// hash: the function is not documented, and may differ in another version of PostgreSQL.
 func HashText(text string) Key { return Key{sql: "hashtext($1::text)::bigint", args: []any{text}} }
 
 // HashTextExtended returns the key that pg_advisory_lock(hashtextextended(text, seed)) locks.
@@ -34,14 +35,15 @@ func HashTextExtended(text string, seed int64) Key {
 	return Key{sql: "hashtextextended($1::text, $2::bigint)", args: []any{text, seed}}
 }
 
-// NameKey returns the key that a name has by default: the first 64 bits, big-endian, of the SHA-256 of "snib/1:" and the
-// name, as a signed number.
+// NameKey returns the default key of a name: the first 64 bits, big-endian, of the SHA-256 of
+// "snib/1:" and the name, as a signed number.
 func NameKey(name string) Key {
 	sum := sha256.Sum256([]byte("snib/1:" + name))
 	return Wide(int64(binary.BigEndian.Uint64(sum[:8])))
 }
 
-// RubyKey returns the key that the Ruby library with_advisory_lock uses for a name, where no prefix is configured.
+// RubyKey returns the key that the Ruby library with_advisory_lock uses for a name if it has no
+// prefix configured.
 func RubyKey(name string) Key {
 	return Pair(int32(crc32.ChecksumIEEE([]byte(name))&0x7fffffff), 0)
 }
@@ -65,7 +67,7 @@ func DotNetKey(name string) Key {
 	return Wide(int64(binary.LittleEndian.Uint64(sum[:8])))
 }
 
-// dotNetText packs 7 bits of each character, then a zero, then ones.
+// dotNetText packs 7 bits of each character, and pads them with a zero and then ones.
 func dotNetText(name string) Key {
 	var bits uint64
 	for i := range 9 {
@@ -86,13 +88,13 @@ func dotNetText(name string) Key {
 	return Pair(int32(uint32(bits>>32)), int32(uint32(bits)))
 }
 
-// An expression is a part of a statement with its arguments.
+// An expression is a part of a statement, with its arguments.
 type expression struct {
 	sql  string
 	args []any
 }
 
-// call returns the call of one of the functions for advisory locks.
+// call returns a call of one of the advisory lock functions with the key.
 func (k Key) call(function string, shared bool) expression {
 	if shared {
 		function += "_shared"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestKeys has the vectors of the wire format, and those of others.
+// TestKeys checks the test vectors of the wire format, and those of other libraries.
 func TestKeys(t *testing.T) {
 	tests := []struct {
 		rule string

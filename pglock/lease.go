@@ -12,73 +12,74 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// A lease is a hold's entry in its row, as we know it.
+// A lease is an entry among the holders of a row, as far as the driver knows.
 type lease struct {
 	d     *Driver
 	req   driver.Request
 	nonce string // of the entry
 	grant driver.Grant
 
-	want sync.Once
-	told chan struct{} // Grant.Wanted; nil if we can't tell
+	wantedOnce sync.Once
+	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
 
 	// Guarded by session.mu:
-	asking  bool // the session has been asked for the lock
-	dropped bool // it must not keep it
+	lockRequested bool // the session has tried the advisory lock, or is about to
+	dropped       bool // the session must not keep the advisory lock
 
-	turn sync.Mutex // to release
+	releaseMu sync.Mutex // serializes Release
 
 	mu        sync.Mutex
-	granted   bool // Acquire is about to return it
-	releasing bool // Release has been called: the end of the lease is no loss
+	granted   bool // Acquire is about to return the lease
+	releasing bool // Release was called: from then on the end is not a loss
 	ended     bool // nothing is left to release
 	err       error
 }
 
-// lease makes one of the entry that a request was granted.
-func (a *attempt) lease(h *entry, start driver.Instant, s state) *lease {
+// newLease returns the lease of the entry h, which the request was granted.
+func (a *attempt) newLease(h *entry, start driver.Instant, s state) *lease {
 	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}
 	if a.d.session != nil {
-		l.grant.TTL = a.d.conf.idle
+		l.grant.TTL = a.d.conf.sessionTimeout
 	}
 	if h.Tell {
-		l.told = make(chan struct{})
-		l.grant.Wanted = l.told
-		if s.strangers(h.Channel) {
-			l.wanted()
+		l.wantedCh = make(chan struct{})
+		l.grant.Wanted = l.wantedCh
+		if s.othersWait(h.Channel) {
+			l.notifyWanted()
 		}
 	}
-	a.d.waits.tell(l)
+	a.d.registry.addLease(l)
 	return l
 }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
 
-// wanted tells the holder that another process waits.
-func (l *lease) wanted() {
-	if l.told != nil {
-		l.want.Do(func() { close(l.told) })
+// notifyWanted tells the holder that another process waits.
+func (l *lease) notifyWanted() {
+	if l.wantedCh != nil {
+		l.wantedOnce.Do(func() { close(l.wantedCh) })
 	}
 }
 
-// drop forgets what the driver keeps of a lease that is over, or that was not granted in the end.
+// drop removes a lease from the driver, and its advisory lock from the session. granted is false
+// for a lease that Acquire did not return.
 func (l *lease) drop(ctx context.Context, granted bool) {
-	l.d.waits.untell(l)
+	l.d.registry.removeLease(l)
 	if s := l.d.session; s != nil {
 		s.unlock(ctx, l, granted)
 	}
 }
 
-// grants says that Acquire is about to return the lease: from now on it can be lost.
-func (l *lease) grants() {
+// markGranted records that Acquire is about to return the lease. From then on it can be lost.
+func (l *lease) markGranted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.granted = true
 }
 
-// lose ends the lease because the store, or the session, has ended it, and tells so unless why is nil. It does nothing to a
-// lease that was not granted in the end, and reports that.
+// lose ends the lease because the store or the session has ended it. It calls OnLost unless why
+// is nil. It returns false, and does nothing, if the lease was not granted yet.
 func (l *lease) lose(why error) (granted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,13 +93,14 @@ func (l *lease) lose(why error) (granted bool) {
 	return true
 }
 
-// broken ends a lease that is not in its row any more. It reports false if that was not granted yet.
-func (l *lease) broken() bool {
+// markBroken ends a lease that is no longer in its row. It returns false, and does nothing, if
+// the lease was not granted yet.
+func (l *lease) markBroken() bool {
 	if !l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost)) {
 		return false
 	}
-	if l.over() {
-		l.d.waits.untell(l)
+	if l.hasEnded() {
+		l.d.registry.removeLease(l)
 		if l.d.session != nil {
 			l.d.life.Go(func() { l.drop(context.Background(), true) })
 		}
@@ -106,8 +108,8 @@ func (l *lease) broken() bool {
 	return true
 }
 
-// over reports whether the lease has ended, as far as we know.
-func (l *lease) over() bool {
+// hasEnded reports whether the lease has ended, as far as the driver knows.
+func (l *lease) hasEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended
@@ -118,8 +120,8 @@ func (l *lease) Release(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	l.turn.Lock()
-	defer l.turn.Unlock()
+	l.releaseMu.Lock()
+	defer l.releaseMu.Unlock()
 	l.mu.Lock()
 	l.releasing = true
 	ended, err := l.ended, l.err
@@ -131,15 +133,15 @@ func (l *lease) Release(ctx context.Context) error {
 	defer cancel()
 	l.drop(ctx, true)
 	args := []any{l.req.Name, int64(l.grant.Token), l.req.Owner, l.req.MinHold.Microseconds()}
-	freed, err := l.d.change(ctx, l.d.sql.let, args)
+	freed, err := l.d.execOnce(ctx, l.d.sql.releaseFast, args)
 	if err == nil && !freed {
-		freed, err = l.d.change(ctx, l.d.sql.release, args)
+		freed, err = l.d.execOnce(ctx, l.d.sql.release, args)
 	}
 	if err != nil {
 		if l.d.session != nil {
-			l.d.tidy(l.req.Name, l.nonce)
+			l.d.removeEntryLater(l.req.Name, l.nonce)
 		}
-		return err // as it is: the caller may say it again
+		return err // unchanged: the caller may call Release again
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,13 +172,13 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		ttls = append(ttls, l.req.TTL.Microseconds())
 	}
 	held := map[string][]int64{}
-	waited := map[string]bool{}
+	hasWaiters := map[string]bool{}
 	start, err := d.extend(inner, names, tokens, ttls, func(rows pgx.Rows) error {
 		var name string
 		var tokens []int64
 		var waiters bool
 		err := rows.Scan(&name, &tokens, &waiters)
-		held[name], waited[name] = tokens, waiters
+		held[name], hasWaiters[name] = tokens, waiters
 		return err
 	})
 	if err != nil {
@@ -184,20 +186,20 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	}
 	for i, one := range due {
 		l := one.(*lease)
-		if !slices.Contains(held[names[i]], tokens[i]) || l.over() {
+		if !slices.Contains(held[names[i]], tokens[i]) || l.hasEnded() {
 			answers[i].Err = driver.ErrLost
-			l.gone()
+			l.discard()
 			continue
 		}
 		answers[i].Start = start
-		if waited[names[i]] {
-			l.wanted()
+		if hasWaiters[names[i]] {
+			l.notifyWanted()
 		}
 	}
 	return answers
 }
 
-// extend asks the server to let holds last, and returns the moment from which they do.
+// extend extends the leases on the server, and returns the time from which their TTLs count.
 func (d *Driver) extend(ctx context.Context, names []string, tokens, ttls []int64, scan func(pgx.Rows) error) (driver.Instant, error) {
 	sql := d.sql.renew
 	start := driver.Now()
@@ -218,8 +220,8 @@ func failAll(answers []driver.Renewal, err error) []driver.Renewal {
 	return answers
 }
 
-// gone ends a lease that the store knows no more.
-func (l *lease) gone() {
+// discard ends a lease that is no longer in the store. It does not call OnLost.
+func (l *lease) discard() {
 	l.lose(nil)
 	l.drop(context.Background(), true)
 }

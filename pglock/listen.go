@@ -12,20 +12,20 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// errPooled means that a connection does not lead to the server itself.
-type errPooled struct{ told, real uint32 }
+// A pooledError means that a connection leads to a pooler and not to the server itself.
+type pooledError struct{ announced, actual uint32 }
 
-func (e errPooled) Error() string {
-	return fmt.Sprintf("a pooler stands before the server: the connection was told to be process %d and is %d", e.told, e.real)
+func (e pooledError) Error() string {
+	return fmt.Sprintf("a pooler stands before the server: the connection was told to be process %d and is %d", e.announced, e.actual)
 }
 
-// dial opens a connection that is not the pool's: as [Listen] says, or as the pool would.
+// dial opens a connection outside the pool: as [Listen] says, or as the pool does.
 func (d *Driver) dial(ctx context.Context) (*pgx.Conn, error) {
 	if d.conf.listen != nil {
 		return pgx.ConnectConfig(ctx, d.conf.listen.Copy())
 	}
 	conf := d.pool.Config()
-	if conf.BeforeConnect != nil { // it may know a fresh password
+	if conf.BeforeConnect != nil { // it may set a new password
 		if err := conf.BeforeConnect(ctx, conf.ConnConfig); err != nil {
 			return nil, err
 		}
@@ -33,32 +33,32 @@ func (d *Driver) dial(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, conf.ConnConfig)
 }
 
-// direct reports, as an errPooled, that conn leads to a pooler: those make up the process id that a client is told when
-// it connects, because it belongs to the key with which queries are cancelled.
-func direct(ctx context.Context, conn *pgx.Conn) error {
+// checkDirect returns a pooledError if conn leads to a pooler. Poolers invent the process id that
+// a client is told when it connects, because it belongs to the key for cancelling queries.
+func checkDirect(ctx context.Context, conn *pgx.Conn) error {
 	var pid uint32
 	err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeSimpleProtocol).Scan(&pid)
 	if err == nil && pid != conn.PgConn().PID() {
-		return errPooled{conn.PgConn().PID(), pid}
+		return pooledError{conn.PgConn().PID(), pid}
 	}
 	return err
 }
 
-// listen keeps the connection for notifications as long as it is of use.
-func (d *Driver) listen() {
+// runListener keeps a connection for notifications open while it is needed.
+func (d *Driver) runListener() {
 	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
 	pause := shortest
 	for {
 		began := time.Now()
-		err := d.hearOut()
+		err := d.listenOnce()
 		if err == nil || d.life.Over() {
 			return
 		}
-		d.waits.hear(false)
+		d.registry.setConnected(false)
 		if pause *= 2; time.Since(began) > longest {
-			pause = shortest // it was of use
+			pause = shortest // the connection was useful
 		}
-		if _, pooled := err.(errPooled); pooled { //nolint:errorlint // direct returns it as it is
+		if _, pooled := err.(pooledError); pooled { //nolint:errorlint // direct returns it as it is
 			pause = longest
 		}
 		select {
@@ -66,31 +66,32 @@ func (d *Driver) listen() {
 		case <-d.life.Done():
 			return
 		}
-		if d.waits.deaf() {
+		if d.registry.stopListenerIfIdle() {
 			return
 		}
 	}
 }
 
-// hearOut connects and passes notifications on, until it is of no use any more or the connection fails.
-func (d *Driver) hearOut() error {
-	conn, err := d.hearing()
+// listenOnce connects and receives notifications, until the connection is no longer needed or
+// fails.
+func (d *Driver) listenOnce() error {
+	conn, err := d.connectListener()
 	if err != nil {
 		return err
 	}
 	defer hangUp(conn)
-	d.waits.hear(true)
-	d.doubt() // of what happened while nobody listened
+	d.registry.setConnected(true)
+	d.verifyLeases() // notifications may have been missed before
 	for {
-		err := d.hearFor(conn, linger)
+		err := d.receive(conn, idleTimeout)
 		if err != nil {
 			return err
 		}
-		if d.waits.deaf() {
+		if d.registry.stopListenerIfIdle() {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
-		err = conn.Ping(ctx) // a connection that is dead and does not know it hears nothing
+		ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout)
+		err = conn.Ping(ctx) // a dead connection that was not closed receives nothing
 		cancel()
 		if err != nil {
 			return err
@@ -98,25 +99,26 @@ func (d *Driver) hearOut() error {
 	}
 }
 
-// doubt has the store asked whether the leases with these nonces, or all, have ended.
-func (d *Driver) doubt(nonces ...string) {
-	w := &d.waits
-	told := w.told(nonces...)
+// verifyLeases has the verifier check whether the leases with these nonces have ended. Without
+// nonces it checks all leases.
+func (d *Driver) verifyLeases(nonces ...string) {
+	w := &d.registry
+	leases := w.leasesOf(nonces...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range told {
-		w.doubted[l.nonce] = true
+	for _, l := range leases {
+		w.unverified[l.nonce] = true
 	}
-	if len(w.doubted) > 0 && !w.checking {
-		w.checking = d.life.Go(d.checkDoubted)
+	if len(w.unverified) > 0 && !w.verifying {
+		w.verifying = d.life.Go(d.runVerifier)
 	}
 }
 
-// checkDoubted looks after the leases that are in doubt until there are none, with one statement for all of them. What it can't
-// find out it asks again, pollEvery later.
-func (d *Driver) checkDoubted() {
+// runVerifier checks the unverified leases until none is left, with one statement for all of them
+// at a time. A lease that can't be verified is checked again after pollInterval.
+func (d *Driver) runVerifier() {
 	for {
-		nonces, wait := d.waits.inDoubt()
+		nonces, wait := d.registry.unverifiedLeases()
 		if len(nonces) == 0 {
 			return
 		}
@@ -125,61 +127,63 @@ func (d *Driver) checkDoubted() {
 		case <-d.life.Done():
 			return
 		}
-		d.checkOnce()
+		d.verifyOnce()
 	}
 }
 
-// inDoubt returns the leases to be checked, if there are any, and in which time.
-func (w *waits) inDoubt() (nonces []string, wait time.Duration) {
+// unverifiedLeases returns the nonces of the leases to be checked, and the time to wait before
+// that.
+func (w *waiterRegistry) unverifiedLeases() (nonces []string, wait time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.doubted, func(nonce string, _ bool) bool { return w.leases[nonce] == nil })
-	w.checking = len(w.doubted) > 0
-	return slices.Collect(maps.Keys(w.doubted)), time.Until(w.checked.Add(pollEvery))
+	maps.DeleteFunc(w.unverified, func(nonce string, _ bool) bool { return w.leases[nonce] == nil })
+	w.verifying = len(w.unverified) > 0
+	return slices.Collect(maps.Keys(w.unverified)), time.Until(w.lastVerified.Add(pollInterval))
 }
 
-// checkOnce ends the leases in doubt that are not in their rows any more, and tells the others if they are waited for.
-func (d *Driver) checkOnce() {
-	w := &d.waits
+// verifyOnce ends the unverified leases that are no longer in their rows, and tells the others if
+// another process waits for them.
+func (d *Driver) verifyOnce() {
+	w := &d.registry
 	w.mu.Lock()
-	w.checked = time.Now()
-	nonces := slices.Collect(maps.Keys(w.doubted))
-	clear(w.doubted) // who notifies from now on is heard
+	w.lastVerified = time.Now()
+	nonces := slices.Collect(maps.Keys(w.unverified))
+	clear(w.unverified) // a notification from now on marks its lease again
 	w.mu.Unlock()
-	leases := w.told(nonces...)
+	leases := w.leasesOf(nonces...)
 	names := map[string]bool{}
 	for _, l := range leases {
 		names[l.req.Name] = true
 	}
-	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife)
+	ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout)
 	defer cancel()
-	seen := map[string]state{}
-	err := d.query(ctx, d.sql.look, []any{slices.Collect(maps.Keys(names))}, func(rows pgx.Rows) error {
+	snapshot := map[string]state{}
+	err := d.query(ctx, d.sql.read, []any{slices.Collect(maps.Keys(names))}, func(rows pgx.Rows) error {
 		s, err := scanState(rows)
-		seen[s.name] = s
+		snapshot[s.name] = s
 		return err
 	})
 	for _, l := range leases {
-		switch s := seen[l.req.Name]; {
-		case err != nil, !s.holds(l.nonce) && !l.broken():
+		switch s := snapshot[l.req.Name]; {
+		case err != nil, !s.hasHolder(l.nonce) && !l.markBroken():
 			w.mu.Lock()
-			w.doubted[l.nonce] = true
+			w.unverified[l.nonce] = true
 			w.mu.Unlock()
-		case s.strangers(d.channel()):
-			l.wanted()
+		case s.othersWait(d.channel()):
+			l.notifyWanted()
 		}
 	}
 }
 
-// hearing returns a connection that listens.
-func (d *Driver) hearing() (*pgx.Conn, error) {
+// connectListener returns a connection that listens.
+func (d *Driver) connectListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err = direct(ctx, conn); err == nil {
+	if err = checkDirect(ctx, conn); err == nil {
 		_, err = conn.Exec(ctx, `LISTEN `+d.channel(), pgx.QueryExecModeSimpleProtocol)
 	}
 	if err != nil {
@@ -189,15 +193,15 @@ func (d *Driver) hearing() (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// hearFor passes notifications on for a while.
-func (d *Driver) hearFor(conn *pgx.Conn, while time.Duration) error {
-	ctx, cancel := context.WithTimeout(d.life.Context(), while)
+// receive handles notifications for the given duration.
+func (d *Driver) receive(conn *pgx.Conn, duration time.Duration) error {
+	ctx, cancel := context.WithTimeout(d.life.Context(), duration)
 	defer cancel()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		switch {
 		case err == nil:
-			d.notified(n.Payload)
+			d.onNotification(n.Payload)
 		case ctx.Err() != nil && !conn.IsClosed():
 			return nil
 		default:
@@ -206,37 +210,39 @@ func (d *Driver) hearFor(conn *pgx.Conn, while time.Duration) error {
 	}
 }
 
-// notified acts on a notification: a letter for what has happened, and the nonce of the attempt that it is about. Every role
-// of the database can send one, so it is a hint and no more: what it says is looked up, and a flood of them costs no more
+// onNotification handles a notification: a letter for what has happened, and the nonce of the
+// attempt that is concerned. Every role of the database can send one, so it is only a hint: the
+// driver checks the row before it believes it, and a flood of notifications causes no more
 // statements than waiting does.
-func (d *Driver) notified(payload string) {
+func (d *Driver) onNotification(payload string) {
 	if payload == "" {
 		return
 	}
 	switch nonce := payload[1:]; payload[0] {
 	case 'g': // the lock can be granted
-		d.waits.wake(nonce)
-	case 'w': // another process waits
-		d.waits.want(nonce)
-	case 'b': // the hold was broken
-		d.doubt(nonce)
+		d.registry.wake(nonce)
+	case 'w': // another process waits for the lock
+		d.registry.notifyWanted(nonce)
+	case 'b': // the lease was broken
+		d.verifyLeases(nonce)
 	}
 }
 
-// deaf ends the listener, and reports so, if there has been nothing to hear for a while.
-func (w *waits) deaf() bool {
+// stopListenerIfIdle marks the listener as stopped, and returns true, if it has not been needed
+// for idleTimeout.
+func (w *waiterRegistry) stopListenerIfIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idle) < linger {
+	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idleSince) < idleTimeout {
 		return false
 	}
 	w.listening, w.connected = false, false
 	return true
 }
 
-// hangUp closes a connection, which may be dead.
+// hangUp closes a connection, which may be dead already.
 func hangUp(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), life.Moment)
 	defer cancel()
-	_ = conn.Close(ctx) // there is nothing left to lose
+	_ = conn.Close(ctx) // the connection is of no use in any case
 }

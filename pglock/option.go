@@ -13,8 +13,9 @@ import (
 // An Option changes how a driver works.
 type Option func(*config) error
 
-// Table names the table, with its schema before a dot if it has one: "locks", "infra.locks". All who are to exclude one
-// another name the same. The default is snib_locks, and snib_sessions for [NewSession], where search_path finds it.
+// Table names the table, after its schema and a dot if it has one: "locks", "infra.locks". All
+// processes that are to exclude one another must name the same table. The default is snib_locks,
+// and snib_sessions for [NewSession], where search_path finds it.
 func Table(name string) Option {
 	return func(c *config) error {
 		parts := strings.Split(name, ".")
@@ -32,12 +33,13 @@ func Table(name string) Option {
 	}
 }
 
-// Listen says how to connect to the server itself where the pool leads through a pooler in transaction mode, which
-// notifications do not pass. The driver opens one such connection, only while somebody waits.
+// Listen says how to connect to the server itself if the pool leads through a pooler in
+// transaction mode, which does not pass notifications on. The driver opens one such connection,
+// and keeps it only while a caller waits or holds. A [NewSession] keeps its session on it.
 //
-// By default it connects as the pool does. If it finds a pooler there it polls instead: one statement every 125 ms for
-// all that wait in the process, so that a hand-over takes up to that time. A configuration that is nil is a
-// [driver.ErrInvalid].
+// By default the driver connects as the pool does. If it finds a pooler there, it polls instead:
+// one statement every 125 ms for all waiters of the process, so that a hand-over takes up to that
+// time. A nil configuration is a [driver.ErrInvalid].
 func Listen(direct *pgx.ConnConfig) Option {
 	return func(c *config) error {
 		if direct == nil {
@@ -48,31 +50,34 @@ func Listen(direct *pgx.ConnConfig) Option {
 	}
 }
 
-// Timeout sets after how much silence the server ends the session of a holder that died or was cut off. The default is
-// 15 seconds. Less than 100 ms is a [driver.ErrInvalid]. Only [NewSession] has a use for it.
+// Timeout sets how long the session of a holder that died or was cut off must be silent before
+// the server ends it. The default is 15 seconds. Less than 100 ms, or more than a day, is a
+// [driver.ErrInvalid]. Only [NewSession] uses it.
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < 100*time.Millisecond || d > 24*time.Hour {
 			return fmt.Errorf("%w session timeout %v: it is 100 ms to a day", driver.ErrInvalid, d)
 		}
-		c.idle = d.Truncate(time.Millisecond)
+		c.sessionTimeout = d.Truncate(time.Millisecond)
 		return nil
 	}
 }
 
-// SessionPooler says that a pooler stands before the server and gives each client a connection of its own for as long
-// as it stays ("session" mode). Without it [NewSession] refuses every pooler: locks that are taken through one in
-// transaction mode belong to whoever comes next. Only [NewSession] has a use for it.
+// SessionPooler says that there is a pooler before the server that gives each client its own
+// connection for as long as the client stays ("session" mode). Without this option [NewSession]
+// refuses every pooler, because a lock that is taken through a pooler in transaction mode belongs
+// to whoever uses the connection next. Only [NewSession] uses it.
 func SessionPooler() Option {
 	return func(c *config) error {
-		c.pooled = true
+		c.sessionPooler = true
 		return nil
 	}
 }
 
-// Keys sets how names become advisory locks, so that others who use the same ones are excluded too: [HashText],
-// [RubyKey], [DotNetKey], or a function of yours that returns [Wide] or [Pair] keys. The default is [NameKey]. Two names with the same key are one
-// lock. Only [NewSession] has a use for it; for [Tx] there is [TxKey].
+// Keys sets how names become advisory locks, so that other programs that use the same keys are
+// excluded too: [HashText], [RubyKey], [DotNetKey], or your own function that returns [Wide] or
+// [Pair] keys. The default is [NameKey]. Two names with the same key are one lock. Only
+// [NewSession] uses it; for [Tx] there is [TxKey].
 func Keys(key func(name string) Key) Option {
 	return func(c *config) error {
 		if key == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestStaleConnections has the server end all connections of a pool, which finds out when it uses them: no call of ours
-// may hear of it.
+// TestStaleConnections has the server end all connections of a pool, which only notices when it
+// uses them: none of the driver's calls may fail because of that.
 func TestStaleConnections(t *testing.T) {
 	const conns = 4
 	server := pgtest.Start(t)
@@ -38,9 +38,9 @@ func TestStaleConnections(t *testing.T) {
 					c.MaxConns = conns
 					c.ConnConfig.RuntimeParams["application_name"] = "stale"
 				})
-				d := opened(t, kind.open(pool))
+				d := closeAtEnd(t, kind.open(pool))
 				l := acquire(t, d, request("stale", "a"))
-				crowd(t, pool, conns)
+				openConns(t, pool, conns)
 				end(t)
 				if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil && d.Info().Tenure == driver.TenureLease {
 					t.Errorf("Renew on stale connections = %v", err)
@@ -48,7 +48,7 @@ func TestStaleConnections(t *testing.T) {
 				if err := l.Release(t.Context()); err != nil && d.Info().Tenure == driver.TenureLease {
 					t.Errorf("Release on stale connections = %v", err)
 				}
-				crowd(t, pool, conns)
+				openConns(t, pool, conns)
 				end(t)
 				for i := range conns {
 					release(t, acquire(t, d, noWait(fmt.Sprint("fresh ", i), "a")))
@@ -58,8 +58,8 @@ func TestStaleConnections(t *testing.T) {
 	}
 }
 
-// crowd opens all connections of a pool.
-func crowd(t *testing.T, pool *pgxpool.Pool, n int) {
+// openConns opens all connections of a pool.
+func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 	t.Helper()
 	var all []*pgxpool.Conn
 	for range n {
@@ -81,7 +81,7 @@ func crowd(t *testing.T, pool *pgxpool.Pool, n int) {
 	}
 }
 
-// TestStatementTimeout has somebody lock the row for much longer than the user's limits of time.
+// TestStatementTimeout locks the row for much longer than the user's time limits.
 func TestStatementTimeout(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
@@ -100,7 +100,7 @@ func TestStatementTimeout(t *testing.T) {
 	release(t, w.Get(t))
 }
 
-// TestUnavailable tells what may pass from what does not.
+// TestUnavailable tells transient errors from permanent ones.
 func TestUnavailable(t *testing.T) {
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
@@ -119,7 +119,7 @@ func TestUnavailable(t *testing.T) {
 		{name: "UnknownDatabase", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.Database = "none" }},
 		{name: "UnknownRole", url: server.URL(), change: func(c *pgxpool.Config) { c.ConnConfig.User = "nobody" }},
 		{name: "Crowded", url: server.URL(), change: same, want: true, before: func(t *testing.T) {
-			crowd(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 8 }), 8)
+			openConns(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 8 }), 8)
 		}},
 	}
 	for _, kind := range tenures {
@@ -128,7 +128,7 @@ func TestUnavailable(t *testing.T) {
 				if tt.before != nil {
 					tt.before(t)
 				}
-				d := opened(t, kind.open(dialWith(t, tt.url, tt.change)))
+				d := closeAtEnd(t, kind.open(dialWith(t, tt.url, tt.change)))
 				ctx, cancel := context.WithTimeout(t.Context(), 3*driver.AnswerTimeout)
 				defer cancel()
 				_, err := d.Acquire(ctx, noWait("a", "a"))
@@ -140,14 +140,15 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestCrowd has three times as many programs contend for a lock as the server has connections: all have their turn.
+// TestCrowd lets three times as many programs contend for a lock as the server has connections:
+// all of them get it.
 func TestCrowd(t *testing.T) {
 	server := pgtest.Start(t, "max_connections=20")
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "guarded")
 			const programs = 60
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // a multiple of what it takes
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // ample
 			defer cancel()
 			var all sync.WaitGroup
 			for i := range programs {
@@ -161,7 +162,8 @@ func TestCrowd(t *testing.T) {
 					d := kind.open(pool)
 					defer d.Close()
 					l, err := d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
-					for errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrFull) && ctx.Err() == nil { // a busy machine
+					// The machine may be busy.
+					for errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrFull) && ctx.Err() == nil {
 						l, err = d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
 					}
 					if err != nil {

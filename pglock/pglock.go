@@ -21,37 +21,41 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// A Driver takes leases that are rows of one table. It is safe for concurrent use.
+// A Driver keeps locks as rows of one table. One from [NewSession] takes advisory locks as well.
+// It is safe for concurrent use.
 type Driver struct {
-	pool  *pgxpool.Pool // the user's, who closes it
-	conf  config
-	sql   statements
-	id    string // of this driver, unique over all processes and time
-	serie atomic.Uint64
+	pool   *pgxpool.Pool // the user's, who closes it
+	conf   config
+	sql    statements
+	id     string // of this driver, unique over all processes and time
+	serial atomic.Uint64
 
-	store   store
-	waits   waits
-	prunes  life.Every
-	session *session // nil for rows
+	store    storeInfo
+	registry waiterRegistry
+	prunes   life.Every
+	session  *session // nil for rows
 
 	life *life.Span // until Close
 }
 
-// New returns a driver whose leases are rows of the table snib_locks, or of the one that the option [Table] names, in
-// the database of pool. The table is created when it is first needed; see [Schema] for those who may not create tables.
+// New returns a driver whose leases are rows of the table snib_locks, or of the one that the
+// option [Table] names, in the database of pool. The driver creates the table when it first needs
+// it; see [Schema] if it may not create tables.
 //
-// The pool stays the caller's: the driver uses its connections for one statement at a time, never closes it, and must be
-// closed before it is. It may lead through a pooler, in whatever mode; see [Listen] for what that costs.
+// The pool stays the caller's: the driver uses its connections for one statement at a time, never
+// closes it, and must be closed before it. The pool may lead through a pooler in any mode; see
+// [Listen] for what that costs.
 //
-// New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
+// New does not contact the server. If an option is invalid, each acquisition says so with a
+// [driver.ErrInvalid].
 func New(pool *pgxpool.Pool, opts ...Option) *Driver {
-	return open(pool, "snib_locks", liveRow, opts)
+	return newDriver(pool, "snib_locks", liveRow, opts)
 }
 
-func open(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
-	d := &Driver{pool: pool, conf: configure(pool, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
+func newDriver(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
+	d := &Driver{pool: pool, conf: newConfig(pool, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
 	d.sql = newStatements(d.conf.table, live)
-	d.waits.init()
+	d.registry.init()
 	return d
 }
 
@@ -65,7 +69,7 @@ func (d *Driver) Info() driver.Info {
 		Shared:    true,
 		Slots:     true,
 		TellsLoss: true,
-		MinTTL:    50 * time.Millisecond, // below it one slow flush of the server's disk ends leases
+		MinTTL:    50 * time.Millisecond, // one slow disk flush takes as long
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
 			"the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits",
@@ -85,8 +89,8 @@ func (d *Driver) Info() driver.Info {
 	return info
 }
 
-// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL; those of sessions end
-// with the session. The pool stays open.
+// Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL,
+// and those of a session end with the session. The pool stays open.
 func (d *Driver) Close() error {
 	d.life.End(func() {
 		if d.session != nil {
@@ -96,32 +100,32 @@ func (d *Driver) Close() error {
 	return nil
 }
 
-// nonce returns an id of one attempt to acquire.
-func (d *Driver) nonce() string { return d.id + "-" + strconv.FormatUint(d.serie.Add(1), 36) }
+// newNonce returns a unique id for an attempt. It begins with the id of the driver.
+func (d *Driver) newNonce() string { return d.id + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
 
-// channel is where the server notifies this driver. It is an identifier that needs no quotes in LISTEN.
+// channel is where the server notifies this driver. It needs no quotes in LISTEN.
 func (d *Driver) channel() string { return "snib_" + d.id }
 
-// check reports what keeps the driver from serving req.
-func (d *Driver) check(req driver.Request) error {
+// checkRequest returns an error if the driver can't serve req.
+func (d *Driver) checkRequest(req driver.Request) error {
 	if req.Detached && d.session != nil {
 		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
 	}
 	return req.Check()
 }
 
-// A config is what the options say.
+// A config is the result of the options.
 type config struct {
-	table  pgx.Identifier
-	listen *pgx.ConnConfig // nil: as the pool connects
-	key    func(name string) Key
-	idle   time.Duration // that ends a session
-	pooled bool          // a pooler in session mode is in front
-	err    error
+	table          pgx.Identifier
+	listen         *pgx.ConnConfig // nil: as the pool connects
+	key            func(name string) Key
+	sessionTimeout time.Duration // how long a session may be silent
+	sessionPooler  bool          // there is a pooler in session mode before the server
+	err            error
 }
 
-func configure(pool *pgxpool.Pool, table string, opts []Option) config {
-	c := config{table: pgx.Identifier{table}, key: NameKey, idle: 15 * time.Second}
+func newConfig(pool *pgxpool.Pool, table string, opts []Option) config {
+	c := config{table: pgx.Identifier{table}, key: NameKey, sessionTimeout: 15 * time.Second}
 	if pool == nil {
 		c.err = fmt.Errorf("%w pool: it is nil", driver.ErrInvalid)
 	}

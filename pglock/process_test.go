@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 
-// A job is what a child process does with a driver of its own.
+// A job is what a child process does with its own driver.
 type job struct {
 	jobtest.Job
 	URL     string

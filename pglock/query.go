@@ -14,37 +14,39 @@ import (
 	"github.com/sniblock/snib/internal/retry"
 )
 
-// modes are the ways to run statements that a driver has found necessary. Its zero value is the quickest.
-type modes struct {
+// queryModes are the ways to run statements that have turned out to be necessary. The zero value
+// is the fastest.
+type queryModes struct {
 	unprepared atomic.Bool // a pooler loses prepared statements
 	explicit   atomic.Bool // the user's default isolation is not READ COMMITTED
 }
 
-// query runs one of our statements, one that may be repeated, and calls scan for each row of its result. What keeps the
-// server from running it is overcome where we can do so: stale connections of the pool, and the settings of the user. If
-// ctx is done, the error is its cause.
+// query runs one of the driver's statements, which must be safe to repeat, and calls scan for
+// each row of its result. It retries if the pool's connection was stale, or if settings of the
+// user made the statement fail. If ctx is done, the error is its cause.
 func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
 	return d.run(ctx, true, sql, args, scan)
 }
 
-// change runs a statement that finds a hold and ends it, and reports whether it found one. It is not sent again if it may
-// have been run: it would find nothing. It waits for a connection as long as ctx lets it.
-func (d *Driver) change(ctx context.Context, sql string, args []any) (found bool, err error) {
-	err = d.patiently(ctx, func() error {
+// execOnce runs a statement that ends a lease, and reports whether it found the lease. A
+// statement that may have been executed is not repeated, because it would find nothing the second
+// time. While the server has no connection left, execOnce retries for as long as ctx allows.
+func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
+	err = d.retryWhileFull(ctx, func() error {
 		return d.run(ctx, false, sql, args, func(pgx.Rows) error { found = true; return nil })
 	})
 	return found, err
 }
 
-// patiently repeats a statement while the server has no connection left.
-func (d *Driver) patiently(ctx context.Context, run func() error) error {
+// retryWhileFull repeats run while the server has no connection left.
+func (d *Driver) retryWhileFull(ctx context.Context, run func() error) error {
 	for outage := (retry.Outage{}); ; {
-		asked := time.Now()
+		sentAt := time.Now()
 		err := run()
 		if !errors.Is(err, driver.ErrFull) {
 			return err
 		}
-		pause, _ := outage.Again(asked, err)
+		pause, _ := outage.Again(sentAt, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -53,20 +55,21 @@ func (d *Driver) patiently(ctx context.Context, run func() error) error {
 	}
 }
 
-// tidy removes an entry from a row in the background, when that failed at the time for it: it would
-// keep the lock for its TTL, and in a session for ever.
-func (d *Driver) tidy(name, nonce string) {
+// removeEntryLater removes an entry from a row in the background, after a removal that failed. It
+// retries until it succeeds or the driver is closed. A lease that stayed in the row would keep
+// the lock for its TTL, or in a session for ever.
+func (d *Driver) removeEntryLater(name, nonce string) {
 	d.life.Go(func() {
-		again := time.NewTicker(refreshEvery)
-		defer again.Stop()
+		ticker := time.NewTicker(heartbeatInterval)
+		defer ticker.Stop()
 		for {
 			select {
-			case <-again.C:
+			case <-ticker.C:
 			case <-d.life.Done():
 				return
 			}
 			ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
-			err := d.query(ctx, d.sql.withdraw, []any{name, nonce}, nil)
+			err := d.query(ctx, d.sql.removeEntry, []any{name, nonce}, nil)
 			cancel()
 			if err == nil {
 				return
@@ -80,7 +83,7 @@ func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []an
 	unlimited, stale := false, 0
 	for try := 1; ; {
 		answered := false
-		err := d.queryOnce(ctx, unlimited, sql, args, func(rows pgx.Rows) error {
+		err := d.runOnce(ctx, unlimited, sql, args, func(rows pgx.Rows) error {
 			answered = true
 			if scan == nil {
 				return nil
@@ -92,8 +95,8 @@ func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []an
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case isStale(err) && !answered && (repeatable || notRun(err)) && stale < int(d.pool.Stat().MaxConns()):
-			stale++ // each time there is one fewer of them
+		case isStale(err) && !answered && (repeatable || wasNotRun(err)) && stale < int(d.pool.Stat().MaxConns()):
+			stale++ // each retry leaves one fewer of them
 			continue
 		case try == tries:
 			return d.explain(err)
@@ -101,8 +104,8 @@ func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []an
 			d.store.unprepared.Store(true)
 		case c == serializationFailure:
 			d.store.explicit.Store(true)
-		case c == deadlock: // with statements of the user's: ours lock in one order
-		case c == lockNotAvailable, c == queryCanceled: // the user's limits of time, and the row was busy
+		case c == deadlock: // with a statement of the user: ours lock rows in one order
+		case c == lockNotAvailable, c == queryCanceled: // the user's limits, and the row was busy
 			unlimited = true
 		default:
 			return d.explain(err)
@@ -111,8 +114,8 @@ func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []an
 	}
 }
 
-// isStale reports whether an error says that a connection was of no use any more: it was there before, and the server has
-// ended it in the meantime.
+// isStale reports whether err means that the statement was sent on an old connection that the
+// server had ended in the meantime.
 func isStale(err error) bool {
 	if errors.As(err, new(*pgconn.ConnectError)) {
 		return false
@@ -126,31 +129,31 @@ func isStale(err error) bool {
 	return false
 }
 
-// notRun reports whether a statement that failed on a stale connection was not run for certain: it was not sent, or the
-// server said that it ends the connection instead.
-func notRun(err error) bool {
+// wasNotRun reports whether a statement that failed on a stale connection was certainly not
+// executed: it was not sent, or the server answered that it ends the connection instead.
+func wasNotRun(err error) bool {
 	c := code(err)
 	return c == adminShutdown || c == idleSessionTimeout || pgconn.SafeToRetry(err)
 }
 
-func (d *Driver) queryOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
+func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
 	if d.store.unprepared.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
 	if !unlimited && !d.store.explicit.Load() {
-		return collect(d.pool.Query(ctx, sql, args...))(scan)
+		return forEachRow(d.pool.Query(ctx, sql, args...))(scan)
 	}
-	opts := ours()
+	opts := txOptions()
 	if unlimited { // our own contexts limit the time
 		opts.BeginQuery = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0`
 	}
 	return pgx.BeginTxFunc(ctx, d.pool, opts, func(tx pgx.Tx) error {
-		return collect(tx.Query(ctx, sql, args...))(scan)
+		return forEachRow(tx.Query(ctx, sql, args...))(scan)
 	})
 }
 
-// collect returns a function that reads a result to its end.
-func collect(rows pgx.Rows, err error) func(scan func(pgx.Rows) error) error {
+// forEachRow takes the results of a Query, and returns a function that calls scan for each row.
+func forEachRow(rows pgx.Rows, err error) func(scan func(pgx.Rows) error) error {
 	return func(scan func(pgx.Rows) error) error {
 		if err != nil {
 			return err

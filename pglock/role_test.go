@@ -15,10 +15,11 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// TestRoles grants what docs/backends/pglock.md says, and uses locks with those rights.
+// TestRoles grants the rights that docs/backends/pglock.md describes, and uses locks with them.
 func TestRoles(t *testing.T) {
 	server := pgtest.Start(t)
-	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 }) // the statements are those of one session
+	// The statements must run in one session.
+	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 })
 	must(t, pool, "CREATE ROLE app LOGIN; CREATE ROLE viewer LOGIN; CREATE ROLE guest LOGIN")
 	page, err := os.ReadFile("../docs/backends/pglock.md")
 	if err != nil {
@@ -62,7 +63,8 @@ func TestRoles(t *testing.T) {
 	release(t, w.Get(t))
 }
 
-// TestReadOnly has the server refuse to write, as one that is demoted: holders and those who ask are told.
+// TestReadOnly makes the server refuse writes, like one that was demoted: holders and callers of
+// Acquire get errors.
 func TestReadOnly(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())

@@ -23,8 +23,9 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// TestCrash kills the server while a transaction is open elsewhere. Its log is written late by itself, and the users' own
-// commits don't wait for it: what was granted must be there all the same.
+// TestCrash kills the server while another transaction is open. The server's settings delay the
+// writing of its log, and the users' own commits don't wait for it: what was granted must still
+// be there.
 func TestCrash(t *testing.T) {
 	server := pgtest.Start(t, "wal_writer_delay=10s")
 	pool := dialWith(t, server.URL(), settings("synchronous_commit", "off"))
@@ -46,12 +47,13 @@ func TestCrash(t *testing.T) {
 		release(t, l)
 	}
 	held := acquire(t, d, request("held", "a"))
-	w := jobtest.Waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b")) // sees it through
+	// This waiter waits across the crash.
+	w := jobtest.Waiting(t, newDriver(t, dial(t, server.URL())), request("held", "b"))
 	server.Kill()
 	server.Restart()
 
 	other := newDriver(t, dial(t, server.URL()))
-	refused(t, other, "held", "of what was granted just before the crash")
+	mustBeHeld(t, other, "held", "of what was granted just before the crash")
 	if got := acquire(t, other, request("cycle", "b")).Grant().Token; got <= last {
 		t.Errorf("Token after the crash = %d, want more than %d", got, last)
 	}
@@ -62,7 +64,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestCut cuts connections in each state.
+// TestCut cuts connections in each state of an acquisition.
 func TestCut(t *testing.T) {
 	server := pgtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
@@ -73,7 +75,8 @@ func TestCut(t *testing.T) {
 		l := acquire(t, d2, request("waiting", "a"))
 		w := jobtest.Waiting(t, d1, request("waiting", "b"))
 		proxy.Cut()
-		time.Sleep(50 * time.Millisecond) // it listens again, or polls, or has noticed nothing: all of these must do
+		// It listens again, polls, or has noticed nothing: each must work.
+		time.Sleep(50 * time.Millisecond)
 		release(t, l)
 		release(t, w.Get(t))
 	})
@@ -81,7 +84,7 @@ func TestCut(t *testing.T) {
 		l := acquire(t, d1, request("holding", "a"))
 		proxy.Cut()
 		livetest.Await(t, "renewal", func() error { return d1.Renew(t.Context(), []driver.Lease{l})[0].Err })
-		refused(t, d2, "holding", "while it is held")
+		mustBeHeld(t, d2, "holding", "while it is held")
 		release(t, l)
 	})
 	t.Run("Acquiring", func(t *testing.T) {
@@ -91,19 +94,20 @@ func TestCut(t *testing.T) {
 		if err != nil {
 			t.Fatalf("Acquire whose answer is lost = %v, want a lease: it asks again", err)
 		}
-		refused(t, d2, "acquiring", "of what was granted when it was asked for again")
+		mustBeHeld(t, d2, "acquiring", "of what was granted when it was asked for again")
 		release(t, l)
 		release(t, acquire(t, d2, noWait("acquiring", "b")))
 	})
 	t.Run("Granting", func(t *testing.T) {
 		l := acquire(t, d2, request("granting", "a"))
 		w := jobtest.Waiting(t, d1, request("granting", "b"))
-		time.Sleep(300 * time.Millisecond) // it listens by then, and the next that it sends is the try
-		// More than there are connections that can be stale.
+		// It listens by then, so that its next request is for the lock.
+		time.Sleep(300 * time.Millisecond)
+		// More answers than there can be stale connections.
 		lost := proxy.LoseAnswers(int(pool.Config().MaxConns)+4, livetest.ThenClose, "granting")
 		release(t, l)
 		<-lost
-		release(t, w.Get(t)) // it has asked again
+		release(t, w.Get(t)) // the driver has sent its request again
 		release(t, acquire(t, d2, noWait("granting", "c")))
 	})
 	t.Run("Releasing", func(t *testing.T) {
@@ -117,12 +121,12 @@ func TestCut(t *testing.T) {
 		if err := l.Release(t.Context()); err != nil && !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Release said again = %v, want nil or ErrLost", err)
 		}
-		refused(t, d1, "releasing", "after a release that was said again")
+		mustBeHeld(t, d1, "releasing", "after a release that was said again")
 		release(t, next)
 	})
 }
 
-// TestSettings has users with settings of their own contend for a lock that guards a file.
+// TestSettings lets users with different settings contend for a lock that guards a file.
 func TestSettings(t *testing.T) {
 	server := pgtest.Start(t)
 	tests := []struct {
@@ -181,7 +185,7 @@ func TestRows(t *testing.T) {
 		{"Wanted", wanted},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Reserved", reserved},
-		{"Unlisted", refusedPlaces},
+		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
 		{"BusyRow", busyRow},
 		{"DroppedTable", droppedTable},
@@ -191,7 +195,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// createdByMany has many programs start at once on an empty database.
+// createdByMany starts many programs at once on an empty database.
 func createdByMany(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	var wg sync.WaitGroup
 	for i := range 10 {
@@ -205,25 +209,26 @@ func createdByMany(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	wg.Wait()
 }
 
-// tokenAheadOfClock has a stored token that the clock has not reached, as after the clock was set back.
+// tokenAheadOfClock has a stored token that is greater than the clock, as after the clock was set
+// back.
 func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	release(t, acquire(t, d, request("ahead", "a")))
 	must(t, pool, "UPDATE snib_locks SET token = token + 3600000000 WHERE name = 'ahead'")
 	last := query[int64](t, pool, "SELECT token FROM snib_locks WHERE name = 'ahead'")
-	for _, ask := range []func(driver.Request) driver.Request{
+	for _, modify := range []func(driver.Request) driver.Request{
 		func(r driver.Request) driver.Request { return r },
 		func(r driver.Request) driver.Request { r.Shared = true; return r },
 		func(r driver.Request) driver.Request { r.Slots = 2; return r },
 	} {
-		l := acquire(t, d, ask(request("ahead", "b")))
+		l := acquire(t, d, modify(request("ahead", "b")))
 		if got := int64(l.Grant().Token); got != last+1 {
 			t.Errorf("Token = %d, want %d: one more than the stored one", got, last+1)
 		}
 		last++
 		release(t, l)
-		one, two := ask(request("ahead", "c")), ask(request("ahead", "d"))
-		if one.Shared || one.Slots > 0 { // beside another
+		one, two := modify(request("ahead", "c")), modify(request("ahead", "d"))
+		if one.Shared || one.Slots > 0 { // another holder beside it is allowed
 			a, b := acquire(t, d, one), acquire(t, d, two)
 			if last += 2; int64(b.Grant().Token) != last {
 				t.Errorf("Token beside another holder = %d, want %d", b.Grant().Token, last)
@@ -238,13 +243,13 @@ func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// pruneKeepsTokens forgets a row whose token the clock has not reached.
+// pruneKeepsTokens prunes a row whose token is greater than the clock.
 func pruneKeepsTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool, pglock.Table("pruned"))
 	release(t, acquire(t, d, request("old", "a")))
 	must(t, pool, "UPDATE pruned SET token = token + 3600000000, used = used - 7200000000 WHERE name = 'old'")
 	last := query[int64](t, pool, "SELECT token FROM pruned WHERE name = 'old'")
-	for i, want := range []int{1, 0} { // noted first, forgotten next
+	for i, want := range []int{1, 0} { // first the token is noted, then the row is deleted
 		if err := d.Prune(t.Context(), 0); err != nil {
 			t.Fatalf("Prune = %v", err)
 		}
@@ -260,7 +265,7 @@ func pruneKeepsTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// pruneSparesHolders has holders and waiters whose rows were last used long ago.
+// pruneSparesHolders has a holder whose row was last used long ago.
 func pruneSparesHolders(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool, pglock.Table("spared"))
 	l := acquire(t, d, request("held", "a"))
@@ -270,11 +275,11 @@ func pruneSparesHolders(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 			t.Fatalf("Prune = %v", err)
 		}
 	}
-	refused(t, d, "held", "after Prune")
+	mustBeHeld(t, d, "held", "after Prune")
 	release(t, l)
 }
 
-// manyWaiters has 200 wait in one process, for locks of another.
+// manyWaiters has 200 waiters in one process, for locks that another process holds.
 func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	const n = 200
 	holder := newDriver(t, pool)
@@ -285,11 +290,11 @@ func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		c.ConnConfig.Tracer = count
 	}))
 	var leases []driver.Lease
-	var waits []*jobtest.Waiter
+	var waiters []*jobtest.Waiter
 	for i := range n {
 		name := fmt.Sprint("many ", i)
 		leases = append(leases, acquire(t, holder, request(name, "holder")))
-		waits = append(waits, jobtest.Acquiring(t, waiter, request(name, "waiter")))
+		waiters = append(waiters, jobtest.Acquiring(t, waiter, request(name, "waiter")))
 	}
 	livetest.Await(t, "queue of all", func() error {
 		got := query[int](t, pool, "SELECT count(*) FROM snib_locks WHERE name LIKE 'many %' AND waiters <> '[]'")
@@ -299,7 +304,7 @@ func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		return nil
 	})
 	before := count.n.Load()
-	time.Sleep(3 * time.Second) // the span that is measured
+	time.Sleep(3 * time.Second) // the measured time
 	if got := count.n.Load() - before; got > 3*10 {
 		t.Errorf("%d waiters sent %d statements in 3 s, want at most 10 a second", n, got)
 	}
@@ -308,12 +313,13 @@ func manyWaiters(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	for i, l := range leases {
 		release(t, l)
-		waits[i].Get(t)
+		waiters[i].Get(t)
 	}
 }
 
-// withdrawnLate gives up a wait while the server can't be reached, and goes on with another one, of the same process and for
-// the same lock: that keeps the process alive in the queue, and must not keep the place alive that nobody has.
+// withdrawnLate gives up a wait while the server can't be reached, while another attempt of the
+// same process waits for the same lock. The heartbeats for that attempt must not keep the
+// abandoned place in the queue alive.
 func withdrawnLate(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, pgtest.URL(proxy.Addr())))
@@ -345,14 +351,14 @@ func withdrawnLate(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	t.Logf("granted after %v", time.Since(began))
 }
 
-// refusalWritesNothing tries a lock that is held.
+// refusalWritesNothing tries to acquire a held lock without waiting.
 func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	l := acquire(t, d, request("quiet", "a"))
 	const version = "SELECT xmin::text || ' ' || xmax::text || ' ' || ctid::text FROM snib_locks WHERE name = 'quiet'"
 	before := query[string](t, pool, version)
 	for range 10 {
-		refused(t, d, "quiet", "of a lock that is held")
+		mustBeHeld(t, d, "quiet", "of a lock that is held")
 	}
 	if got := query[string](t, pool, version); got != before {
 		t.Errorf("after tries that were refused the row is %s, want it untouched: %s", got, before)
@@ -360,7 +366,7 @@ func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, l)
 }
 
-// wanted tells a holder with a block of tokens when another process waits.
+// wanted checks that a holder with a token block is told when another process waits.
 func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, server.URL()))
 	req := request("wanted", "a")
@@ -369,7 +375,7 @@ func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	select {
 	case <-l.Grant().Wanted:
 		t.Fatalf("Wanted is closed while nobody waits")
-	case <-time.After(50 * time.Millisecond): // nobody comes
+	case <-time.After(50 * time.Millisecond): // there is no waiter
 	}
 	w := jobtest.Waiting(t, d2, request("wanted", "b"))
 	select {
@@ -381,7 +387,8 @@ func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, w.Get(t))
 }
 
-// wantedBeforeListening has the other process come while the holder's connection for notifications is still being made.
+// wantedBeforeListening has the other process wait before the holder's connection for
+// notifications is ready.
 func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	proxy.Delay(0, 300*time.Millisecond)
@@ -403,7 +410,7 @@ func wantedBeforeListening(t *testing.T, server *pgtest.Server, pool *pgxpool.Po
 	release(t, w.Get(t))
 }
 
-// reserved takes blocks of tokens.
+// reserved acquires leases with token blocks.
 func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	var next uint64
@@ -419,8 +426,8 @@ func reserved(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// refusedPlaces are databases that can't be used.
-func refusedPlaces(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+// unusableDatabases tries databases and tables that can't be used.
+func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	must(t, pool, `CREATE TABLE foreign_locks (id int); CREATE VIEW view_locks AS SELECT 1 AS one`)
 	must(t, pool, `CREATE ROLE weak LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC`)
 	must(t, pool, `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
@@ -468,11 +475,11 @@ func refusedPlaces(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 func poolOfOne(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 }))
 	l := acquire(t, d, request("one", "a"))
-	var waits []*jobtest.Waiter
+	var waiters []*jobtest.Waiter
 	for i := range 5 {
-		waits = append(waits, jobtest.Waiting(t, d, request("one", fmt.Sprint("b", i))))
+		waiters = append(waiters, jobtest.Waiting(t, d, request("one", fmt.Sprint("b", i))))
 	}
-	for _, w := range waits {
+	for _, w := range waiters {
 		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Errorf("Renew = %v", err)
 		}
@@ -482,7 +489,8 @@ func poolOfOne(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
 	release(t, l)
 }
 
-// busyRow has somebody lock the row for longer than the user's lock_timeout, as a crowd does for a moment.
+// busyRow locks the row for longer than the user's lock_timeout, as many concurrent clients may
+// do for a moment.
 func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, dialWith(t, server.URL(), settings("lock_timeout", "20ms")))
 	release(t, acquire(t, d, request("busy", "a")))
@@ -491,14 +499,14 @@ func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	w := jobtest.Acquiring(t, d, request("busy", "b"))
-	time.Sleep(80 * time.Millisecond) // the limit is over, several times
+	time.Sleep(80 * time.Millisecond) // several times the limit
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	release(t, w.Get(t))
 }
 
-// droppedTable has somebody drop the table under a driver.
+// droppedTable drops the table while a driver uses it.
 func droppedTable(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, pool, pglock.Table("dropped"))
 	release(t, acquire(t, d, request("a", "a")))
@@ -512,7 +520,8 @@ func droppedTable(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	})
 }
 
-// TestPolling has no way to listen: a pooler in transaction mode and no connection past it.
+// TestPolling has no way to listen: there are only connections through a pooler in transaction
+// mode.
 func TestPolling(t *testing.T) {
 	server := pgtest.Start(t)
 	pooler := pgtest.Pool(t, server, "transaction")
@@ -522,7 +531,7 @@ func TestPolling(t *testing.T) {
 	l := acquire(t, d1, request("polled", "a"))
 	w := jobtest.Waiting(t, d2, request("polled", "b"))
 	before := count.n.Load()
-	time.Sleep(2 * time.Second) // the span that is measured
+	time.Sleep(2 * time.Second) // the measured time
 	if got := count.n.Load() - before; got > 2*10+3 {
 		t.Errorf("a waiter sent %d statements in 2 s, want about 10 a second at most", got)
 	}
@@ -534,7 +543,7 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// TestProcesses has several processes contend for a lock that guards a file.
+// TestProcesses lets several processes contend for a lock that guards a file.
 func TestProcesses(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, session := range []bool{false, true} {
@@ -556,7 +565,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestCancelled gives up while the row is locked by somebody, such as a person in a transaction.
+// TestCancelled gives up while another transaction has locked the row, for example that of an
+// operator.
 func TestCancelled(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
@@ -582,19 +592,18 @@ func TestCancelled(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	free(t, d, "stuck")
+	awaitFree(t, d, "stuck")
 }
 
-// A request that was given up, and could not be withdrawn because the server was out of reach, is
-// withdrawn when it is back. Until then the server grants it, which does not know that nobody waits
-// for it.
+// If an abandoned request can't be withdrawn because the server can't be reached, it is withdrawn
+// later. Until then the server may grant it, because it does not know that nobody waits.
 func TestWithdrawnLater(t *testing.T) {
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
 	var down atomic.Bool
-	var refused atomic.Int32 // connections
+	var refused atomic.Int32 // number of refused connections
 	conf := func(c *pgxpool.Config) {
-		c.MaxConns = 1 // so that the withdrawal takes a new one
+		c.MaxConns = 1 // so that the withdrawal needs a new connection
 		c.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if down.Load() {
 				refused.Add(1)
@@ -616,7 +625,7 @@ func TestWithdrawnLater(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req := request("late", "a")
-	req.TTL = 10 * time.Minute // or its end would do
+	req.TTL = 10 * time.Minute // so that the lease does not end by itself
 	answer := goAcquire(ctx, d, req)
 	livetest.Await(t, "request that waits for the row", func() error {
 		if query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") == 0 {
@@ -640,5 +649,5 @@ func TestWithdrawnLater(t *testing.T) {
 		return nil
 	})
 	down.Store(false)
-	free(t, other, "late")
+	awaitFree(t, other, "late")
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// version of the table, see docs/backends/pglock.md, "Wire format".
+// version is the version of the table; see "Wire format" in docs/backends/pglock.md.
 const version = 1
 
-// schema creates the table. It may be run again, and by several at once if each does so in one transaction: the advisory
-// lock keeps those apart who would otherwise fail on one another.
+// schema creates the table. It may be run repeatedly, and concurrently if each run is one
+// transaction: the advisory lock serializes them, because concurrent CREATE statements would
+// fail.
 const schema = `SELECT pg_advisory_xact_lock(1936615778, 0);
 CREATE TABLE IF NOT EXISTS {table} (
 	name    text COLLATE "C" PRIMARY KEY,
@@ -29,8 +30,9 @@ CREATE TABLE IF NOT EXISTS {table} (
 INSERT INTO {table} VALUES ('', 0, 1, '[]', '[]', 0) ON CONFLICT DO NOTHING;
 `
 
-// Schema returns the statements that create the table, for those who create tables by migrations. Several may run them
-// at once, and again. With an empty table the name is snib_locks; for [NewSession] it is snib_sessions.
+// Schema returns the statements that create the table, for users who create tables by migrations.
+// They may be run repeatedly and concurrently. If table is empty, the name is snib_locks;
+// [NewSession] needs snib_sessions.
 //
 // A role that uses locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else.
 func Schema(table string) (string, error) {
@@ -41,19 +43,19 @@ func Schema(table string) (string, error) {
 	return render(schema, c.table), nil
 }
 
-// render puts the name of the table into a statement.
+// render inserts the name of the table into a statement.
 func render(sql string, table pgx.Identifier) string {
 	return strings.ReplaceAll(sql, "{table}", table.Sanitize())
 }
 
-// A store is what the driver knows of the database. Its zero value knows nothing.
-type store struct {
-	ready atomic.Bool // the table is there and ours
+// A storeInfo is what the driver knows of the database. The zero value knows nothing.
+type storeInfo struct {
+	ready atomic.Bool // the table exists and is usable
 
-	modes
+	queryModes
 }
 
-// prepare makes sure, once, that the table is there and ours.
+// prepare makes sure that the table exists and is usable. It remembers a success.
 func (d *Driver) prepare(ctx context.Context) error {
 	if d.store.ready.Load() {
 		return nil
@@ -70,7 +72,7 @@ func (d *Driver) prepare(ctx context.Context) error {
 	return err
 }
 
-// examine checks that the database is one that we can use and the table one of ours.
+// examine checks that the database and the table are usable.
 func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
 	var standby bool
@@ -97,10 +99,10 @@ func (d *Driver) examine(ctx context.Context) error {
 	return nil
 }
 
-// create makes the table.
+// create creates the table.
 func (d *Driver) create(ctx context.Context) error {
 	sql := render(schema, d.conf.table)
-	err := pgx.BeginTxFunc(ctx, d.pool, ours(), func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, d.pool, txOptions(), func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
@@ -114,7 +116,7 @@ func (d *Driver) create(ctx context.Context) error {
 	return d.explain(err)
 }
 
-// ours are the options of our transactions, whatever the user's defaults are.
-func ours() pgx.TxOptions {
+// txOptions returns the options of the driver's transactions, which override the user's defaults.
+func txOptions() pgx.TxOptions {
 	return pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 }

@@ -14,31 +14,34 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// NewSession returns a driver whose locks are PostgreSQL's own advisory locks, all of them of one session, on one
-// connection beside the pool. They end with that session: at once when the process dies, and after [Timeout] when it is
-// stopped or cut off. Who else uses the same advisory locks is excluded as well, see [Keys].
+// NewSession returns a driver whose locks are PostgreSQL's own advisory locks. All of them belong
+// to one session, on one connection beside the pool, and end with that session: at once when the
+// process dies, and after [Timeout] when it is stopped or cut off. Other programs that use the
+// same advisory locks are excluded as well, see [Keys].
 //
-// Who waits, and for whom, stands in a table as with [New], called snib_sessions; there tokens come from, too. It is
-// written through the pool, which stays the caller's.
+// As with [New], a table holds the queue and the tokens; it is called snib_sessions. The driver
+// writes it through the pool, which stays the caller's.
 //
-// A pooler before the server is refused by each acquisition, as [driver.ErrInvalid], unless the option [Listen] says how
-// to connect past it, or [SessionPooler] that it does no harm.
+// Each acquisition refuses a pooler before the server with a [driver.ErrInvalid], unless the
+// option [Listen] says how to connect past it, or [SessionPooler] that it does no harm.
 func NewSession(pool *pgxpool.Pool, opts ...Option) *Driver {
-	d := open(pool, "snib_sessions", liveSession, opts)
-	d.session = &session{d: d, turn: make(chan struct{}, 1), held: map[string]*lease{}}
+	d := newDriver(pool, "snib_sessions", liveSession, opts)
+	d.session = &session{d: d, connectLock: make(chan struct{}, 1), held: map[string]*lease{}}
 	return d
 }
 
-// A session is the connection that holds the advisory locks, and what hangs on it.
+// A session manages the connection that holds the advisory locks, and the leases that depend on
+// it.
 type session struct {
-	d    *Driver
-	turn chan struct{} // of one: to connect
+	d           *Driver
+	connectLock chan struct{} // of one: serializes connecting
 
 	mu   sync.Mutex
-	link *link // nil without a connection
+	link *link // nil if there is no connection
 	held map[string]*lease
 
-	pace life.Pace // of the tries of locks that strangers have
+	// Spaces out the tries for advisory locks that foreign clients hold.
+	retryPace life.Pace
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -57,20 +60,20 @@ func (s *session) describe(info *driver.Info) {
 	}
 }
 
-// key returns the key of the session, which it begins if there is none.
+// key returns the key of the session. It opens a session if there is none.
 func (s *session) key(ctx context.Context) (int32, error) {
-	l, err := s.get(ctx)
+	l, err := s.getLink(ctx)
 	if err != nil {
 		return 0, err
 	}
 	return l.key, nil
 }
 
-// get returns the session's connection.
-func (s *session) get(ctx context.Context) (*link, error) {
+// getLink returns the session's connection. It connects if there is none.
+func (s *session) getLink(ctx context.Context) (*link, error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.connectLock <- struct{}{}:
+		defer func() { <-s.connectLock }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -91,56 +94,58 @@ func (s *session) get(ctx context.Context) (*link, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.d.life.Go(func() { s.over(l, l.serve()) }) {
+	if !s.d.life.Go(func() { s.onLinkEnd(l, l.serve()) }) {
 		hangUp(l.conn)
 		return nil, driver.ErrClosed
 	}
 	s.link = l
-	s.d.waits.hear(true)
+	s.d.registry.setConnected(true)
 	return l, nil
 }
 
-// over ends what hung on a connection that is no more.
-func (s *session) over(l *link, why error) {
+// onLinkEnd ends the leases of a connection that has ended.
+func (s *session) onLinkEnd(l *link, cause error) {
 	hangUp(l.conn)
 	s.mu.Lock()
 	s.link = nil
 	clear(s.held)
 	s.mu.Unlock()
-	s.d.waits.hear(false)
-	for _, le := range s.d.waits.told() {
-		if le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, why)) {
-			s.d.waits.untell(le)
+	s.d.registry.setConnected(false)
+	for _, le := range s.d.registry.leasesOf() {
+		if le.lose(fmt.Errorf("%w: its session is over: %w", driver.ErrLost, cause)) {
+			s.d.registry.removeLease(le)
 		}
 	}
 }
 
-// An errEnded says that the session ended after the row had granted a lease, and before that had its lock.
-type errEnded struct{ error }
+// A sessionEndedError means that the row granted a lease, and the session then failed before it
+// had the advisory lock.
+type sessionEndedError struct{ error }
 
-func (e errEnded) Unwrap() error { return e.error }
+func (e sessionEndedError) Unwrap() error { return e.error }
 
-// secure takes the advisory lock of a lease that the row has granted. Only strangers to us can have it, or a former
-// holder whose hold was broken and who has not heard of it; they don't tell when they are done, so it is tried again and
-// again, ten times a second for the whole process.
+// secure takes the advisory lock of a lease that the row has granted. Only a foreign client can
+// still hold it, or a former holder that has not yet learned that its lease was broken. Neither
+// notifies anybody when it is done, so secure tries again and again, with at least pollInterval
+// between two tries of this driver.
 func (a *attempt) secure(ctx context.Context, le *lease) error {
 	s := a.d.session
 	if s == nil {
-		le.grants()
+		le.markGranted()
 		return nil
 	}
 	for {
 		start, got, err := s.lock(ctx, a.entry.Session, le)
 		switch {
 		case err != nil:
-			return errEnded{err}
+			return sessionEndedError{err}
 		case got:
 			le.grant.Start = start
 			return nil
 		case a.req.NoWait:
 			return driver.ErrHeld
 		}
-		if err := s.pace.Wait(ctx, pollEvery); err != nil {
+		if err := s.retryPace.Wait(ctx, pollInterval); err != nil {
 			return err
 		}
 	}
@@ -148,7 +153,7 @@ func (a *attempt) secure(ctx context.Context, le *lease) error {
 
 // lock tries the advisory lock in the session with the given key.
 func (s *session) lock(ctx context.Context, key int32, le *lease) (driver.Instant, bool, error) {
-	l, err := s.get(ctx)
+	l, err := s.getLink(ctx)
 	if err != nil {
 		return driver.Instant{}, false, err
 	}
@@ -156,53 +161,54 @@ func (s *session) lock(ctx context.Context, key int32, le *lease) (driver.Instan
 		return driver.Instant{}, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
 	}
 	s.mu.Lock()
-	_, again := s.held[le.nonce]
-	le.asking = true
+	_, reacquired := s.held[le.nonce]
+	le.lockRequested = true
 	s.mu.Unlock()
 	call := le.key().call("pg_try_advisory_lock", le.req.Shared || le.req.Slots > 0)
-	got := false // the call's, until it is answered: it goes on without us
+	got := false // owned by the call until it is answered: the call goes on without us
 	start, err := l.do(ctx, func(ctx context.Context) error {
 		switch {
-		case s.wasDropped(le):
-			return driver.ErrLost // whoever asked did not wait for it
-		case again: // its owner has asked for it once more
+		case s.isDropped(le):
+			return driver.ErrLost // nobody waits for the lock any more
+		case reacquired: // its owner acquires again
 			if err := l.ping(ctx); err != nil {
 				return err
 			}
 			got = true
-			le.grants()
+			le.markGranted()
 			return nil
 		}
 		if err := l.conn.QueryRow(ctx, `SELECT `+call.sql, call.args...).Scan(&got); err != nil || !got {
 			return err
 		}
-		s.mu.Lock() // in the turn of the connection: neither its end nor unlock comes between
+		s.mu.Lock() // on the link's goroutine: neither its end nor unlock can intervene
 		defer s.mu.Unlock()
 		s.held[le.nonce] = le
-		le.grants()
+		le.markGranted()
 		return nil
 	})
 	return start, err == nil && got, err
 }
 
-func (s *session) wasDropped(le *lease) bool {
+func (s *session) isDropped(le *lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return le.dropped
 }
 
-// unlock gives up the advisory lock of a lease, if the session has it or is about to get it. A lease that is not released
-// but was never granted leaves alone what its owner has by an earlier one. A connection whose answer is in doubt is ended,
-// and all its locks with it: better that they are lost, and told so, than held by nobody.
+// unlock releases the advisory lock of a lease if the session has it or is about to get it. A
+// lease that was never granted does not release the lock that its owner has through an earlier
+// lease. If the answer leaves any doubt, unlock ends the connection with all its locks: it is
+// better that they are lost, and their holders told, than that nobody holds them.
 func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
-	ours := func() bool { // with the mutex held
+	isOurs := func() bool { // requires s.mu
 		have := s.held[le.nonce]
 		return have == le || have != nil && granted
 	}
 	s.mu.Lock()
 	l := s.link
 	le.dropped = true
-	if !ours() && !le.asking {
+	if !isOurs() && !le.lockRequested {
 		l = nil
 	}
 	s.mu.Unlock()
@@ -211,21 +217,21 @@ func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, life.Withdrawal)
 	defer cancel()
-	_, _ = l.do(ctx, func(ctx context.Context) error { // what fails ends the connection
+	_, _ = l.do(ctx, func(ctx context.Context) error { // a failure ends the connection
 		s.mu.Lock()
-		has := ours()
-		if has {
+		found := isOurs()
+		if found {
 			delete(s.held, le.nonce)
 		}
 		s.mu.Unlock()
-		if !has {
+		if !found {
 			return nil
 		}
 		return l.unlock(ctx, le)
 	})
 }
 
-// unlock gives up the advisory lock of a lease, which the session has.
+// unlock releases the advisory lock of a lease, which the session must have.
 func (l *link) unlock(ctx context.Context, le *lease) error {
 	call := le.key().call("pg_advisory_unlock", le.req.Shared || le.req.Slots > 0)
 	var was bool
@@ -239,7 +245,7 @@ func (l *link) unlock(ctx context.Context, le *lease) error {
 	return nil
 }
 
-// ping asks whether the session lives, and returns the moment from which it is known to.
+// ping checks that the session lives, and returns the time from which that is known.
 func (s *session) ping(ctx context.Context) (driver.Instant, error) {
 	s.mu.Lock()
 	l := s.link
@@ -250,7 +256,7 @@ func (s *session) ping(ctx context.Context) (driver.Instant, error) {
 	return l.do(ctx, l.ping)
 }
 
-// close gives up what the session holds, and ends it.
+// close releases what the session holds, and ends it.
 func (s *session) close() {
 	s.mu.Lock()
 	held := slices.Collect(maps.Values(s.held))
@@ -259,7 +265,7 @@ func (s *session) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
 	defer cancel()
 	for _, le := range held {
-		_ = le.Release(ctx) // so that waiters hear of it; if they don't they find out
+		_ = le.Release(ctx) // so that waiters are notified; otherwise they find out later
 	}
 	if l != nil {
 		l.End(driver.ErrClosed)

@@ -27,9 +27,9 @@ func TestSession(t *testing.T) {
 	}{
 		{"OneConnection", oneConnection},
 		{"TellsOfItsEnd", tellsOfItsEnd},
-		{"Stranger", stranger},
+		{"Stranger", foreignLocker},
 		{"KeysOfOthers", keysOfOthers},
-		{"UnlockedByStranger", unlockedByStranger},
+		{"UnlockedByStranger", unlockedByForeignClient},
 		{"BreakFreesTheKey", breakFreesTheKey},
 		{"DeadSessionIsFree", deadSessionIsFree},
 		{"EndsWhileGranted", endsWhileGranted},
@@ -40,36 +40,36 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// named is a pool whose connections can be told from others.
+// named returns a pool whose connections can be identified by their application name.
 func named(t *testing.T, server *pgtest.Server, name string) *pgxpool.Pool {
 	return dialWith(t, server.URL(), settings("application_name", name))
 }
 
-// oneConnection holds and waits for many locks.
+// oneConnection checks that many holds and waiters need one connection beside the pool.
 func oneConnection(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d, other := newSession(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
 		c.MaxConns = 1
 		c.ConnConfig.RuntimeParams["application_name"] = "many"
 	})), newSession(t, pool)
-	var waits []*jobtest.Waiter
+	var waiters []*jobtest.Waiter
 	var theirs []driver.Lease
 	for i := range 20 {
 		l := acquire(t, d, request(fmt.Sprint("mine ", i), "a"))
-		refused(t, d, fmt.Sprint("mine ", i), "in the same session")
+		mustBeHeld(t, d, fmt.Sprint("mine ", i), "in the same session")
 		defer release(t, l)
 		theirs = append(theirs, acquire(t, other, request(fmt.Sprint("theirs ", i), "b")))
-		waits = append(waits, jobtest.Waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
+		waiters = append(waiters, jobtest.Waiting(t, d, request(fmt.Sprint("theirs ", i), "a")))
 	}
 	if got := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'many'"); got > 2 {
 		t.Errorf("a process with 20 holds and 20 waiters has %d connections, want the pool's one and one more", got)
 	}
 	for i, l := range theirs {
 		release(t, l)
-		release(t, waits[i].Get(t))
+		release(t, waiters[i].Get(t))
 	}
 }
 
-// tellsOfItsEnd has the server end the session.
+// tellsOfItsEnd has the server end a session: all its holders are told.
 func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, named(t, server, "ended"))
 	l1, told1 := jobtest.AcquireTold(t, d, request("ended 1", "a"))
@@ -87,8 +87,8 @@ func tellsOfItsEnd(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, acquire(t, d, request("ended 2", "c"))) // in a new session
 }
 
-// stranger is somebody who takes the advisory lock by hand.
-func stranger(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+// foreignLocker has a client that takes the advisory lock directly.
+func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, pool, pglock.Keys(func(string) pglock.Key { return pglock.Wide(42) }))
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
@@ -98,12 +98,12 @@ func stranger(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(42)"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, d, "stranger", "of a lock that a stranger has")
+	mustBeHeld(t, d, "stranger", "of a lock that a stranger has")
 	if st, err := d.Status(t.Context(), "stranger"); err != nil || len(st.Holders) > 0 {
 		t.Errorf("Status after a refusal = %+v, %v, want nobody", st, err)
 	}
 	w := jobtest.Acquiring(t, d, request("stranger", "a"))
-	time.Sleep(300 * time.Millisecond) // it tries a few times
+	time.Sleep(300 * time.Millisecond) // time for a few tries
 	w.Running(t, "while a stranger has the lock")
 	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(42)"); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func stranger(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// keysOfOthers checks with the server that the locks are those that others take.
+// keysOfOthers checks with the server that the keys are those that other programs use.
 func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	tests := []struct {
 		name, lock string
@@ -149,8 +149,9 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// unlockedByStranger takes the lock away from under the session, which can't trust itself after that.
-func unlockedByStranger(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+// unlockedByForeignClient unlocks the advisory lock without the session's knowledge: the session
+// must not trust itself after that.
+func unlockedByForeignClient(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, named(t, server, "doubt"))
 	l := acquire(t, d, request("doubt", "a"))
 	_, told := jobtest.AcquireTold(t, d, request("doubt too", "a"))
@@ -158,7 +159,7 @@ func unlockedByStranger(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool)
 	before := query[int](t, pool, pid)
 	pglock.Forget(l)
 	release(t, l)
-	jobtest.AwaitLoss(t, told, time.Second) // a session whose unlock failed does not go on
+	jobtest.AwaitLoss(t, told, time.Second) // a session whose unlock failed must end
 	livetest.Await(t, "end of the connection", func() error {
 		if n := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", before); n > 0 {
 			return errors.New("it is still there")
@@ -186,12 +187,12 @@ func breakFreesTheKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, next)
 }
 
-// deadSessionIsFree has a row that a session has left behind which ended without a word.
+// deadSessionIsFree has a row with a holder whose process was killed.
 func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	p := hold(t, server.URL(), true, request("dead", "a"))
 	p.Expect("held")
 	d := newSession(t, pool)
-	refused(t, d, "dead", "of a lock that another process has")
+	mustBeHeld(t, d, "dead", "of a lock that another process has")
 	p.Kill()
 	livetest.Await(t, "lease", func() error {
 		l, err := d.Acquire(t.Context(), noWait("dead", "b"))
@@ -202,7 +203,7 @@ func deadSessionIsFree(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 	})
 }
 
-// TestSessionPooled has poolers between.
+// TestSessionPooled connects through poolers.
 func TestSessionPooled(t *testing.T) {
 	server := pgtest.Start(t)
 	transaction, session := pgtest.Pool(t, server, "transaction"), pgtest.Pool(t, server, "session")
@@ -236,7 +237,8 @@ func TestSessionPooled(t *testing.T) {
 	}
 }
 
-// endsWhileGranted cuts a session off when the row has granted a lease, and the advisory lock is asked for.
+// endsWhileGranted cuts a session off after the row has granted a lease, when the advisory lock
+// is requested.
 func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
@@ -247,7 +249,7 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	lost := proxy.LoseAnswers(1, livetest.ThenClose, "pg_try_advisory_lock($1::bigint)")
 	l := acquire(t, d, request("ends", "a"))
 	<-lost
-	refused(t, other, "ends", "of what was granted in a second session")
+	mustBeHeld(t, other, "ends", "of what was granted in a second session")
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
 	}
@@ -255,8 +257,8 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, acquire(t, other, noWait("ends", "b")))
 }
 
-// givenUpWhileGranted gives a request up when the row has granted a lease, and the advisory lock is
-// asked for.
+// givenUpWhileGranted cancels a request after the row has granted a lease, when the advisory lock
+// is requested.
 func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
@@ -276,5 +278,5 @@ func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 		t.Errorf("Acquire = %v, want %v", err, enough)
 	}
 	heal()
-	free(t, other, "given up")
+	awaitFree(t, other, "given up")
 }

@@ -11,15 +11,16 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An entry is one holder or waiter in the columns of that name. Times are microseconds of the server's clock.
+// An entry is one holder or waiter in the columns of these names. Times are microseconds of the
+// server's clock.
 type entry struct {
 	Owner   string `json:"owner"`
 	Nonce   string `json:"nonce"`             // of the attempt that made it, unique
-	Channel string `json:"channel"`           // where its process listens
+	Channel string `json:"channel"`           // on which its process listens
 	Shared  bool   `json:"shared"`            // on the read side
 	Tell    bool   `json:"tell,omitempty"`    // the holder wants to know when another process waits
-	Kept    bool   `json:"kept,omitempty"`    // released, and kept until MinHold is over
-	Session int32  `json:"session,omitempty"` // the key that its session has locked
+	Kept    bool   `json:"kept,omitempty"`    // released, but kept until MinHold has passed
+	Session int32  `json:"session,omitempty"` // the key that its session holds
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
@@ -35,7 +36,7 @@ func (e *entry) holder() driver.Holder {
 	return driver.Holder{Host: e.Host, PID: e.PID, Label: e.Label}
 }
 
-// A state is a row as of now, without what had ended by then.
+// A state is a row at the time now, without the entries that had ended by then.
 type state struct {
 	name    string
 	slots   int
@@ -44,7 +45,7 @@ type state struct {
 	now     int64
 }
 
-// scanState reads what the statements call row.
+// scanState scans the columns of the SQL fragment row.
 func scanState(rows pgx.Rows) (s state, err error) {
 	var holders, waiters string
 	if err := rows.Scan(&s.name, &s.slots, &holders, &waiters, &s.now); err != nil {
@@ -63,8 +64,8 @@ func (s *state) parse(holders, waiters string) error {
 	return nil
 }
 
-// held returns the hold that req's owner has, or nil.
-func (s *state) held(req driver.Request) *entry {
+// holderFor returns the entry by which req's owner holds the lock already, or nil.
+func (s *state) holderFor(req driver.Request) *entry {
 	for i, h := range s.holders {
 		if h.Owner == req.Owner && h.Shared == req.Shared && !h.Kept && s.slots == req.Slots {
 			return &s.holders[i]
@@ -73,12 +74,12 @@ func (s *state) held(req driver.Request) *entry {
 	return nil
 }
 
-// holds reports whether the hold with this nonce has not ended.
-func (s *state) holds(nonce string) bool {
+// hasHolder reports whether the lease with this nonce has not ended.
+func (s *state) hasHolder(nonce string) bool {
 	return slices.ContainsFunc(s.holders, func(h entry) bool { return h.Nonce == nonce && !h.Kept })
 }
 
-// refusal says why a request was not granted in this state.
+// refusal returns the reason why a request was not granted in this state.
 func (s *state) refusal(req driver.Request) error {
 	switch {
 	case s.slots == req.Slots:
@@ -90,38 +91,39 @@ func (s *state) refusal(req driver.Request) error {
 	}
 }
 
-// turn reports how many are before the waiter with this nonce, whether it can be granted, and if
-// not, when that may change by itself. place is -1 if it was given up for dead.
-func (s *state) turn(nonce string) (place int, granted bool, sleep time.Duration) {
-	busy, alone := len(s.holders), false
-	end := s.now + time.Hour.Microseconds()
+// position returns how many waiters are ahead of the one with this nonce, whether that one can be
+// granted, and if not, after which delay the state may change by itself. place is -1 if the
+// waiter is not in the queue any more.
+func (s *state) position(nonce string) (place int, grantable bool, delay time.Duration) {
+	ahead, exclusive := len(s.holders), false
+	firstEnd := s.now + time.Hour.Microseconds()
 	for _, h := range s.holders {
-		alone = alone || !h.Shared
-		end = min(end, h.Until)
+		exclusive = exclusive || !h.Shared
+		firstEnd = min(firstEnd, h.Until)
 	}
 	for place, w := range s.waiters {
 		if w.Nonce == nonce {
-			granted = busy == 0 || w.Shared && !alone
+			grantable = ahead == 0 || w.Shared && !exclusive
 			if s.slots > 0 {
-				granted = busy < s.slots
+				grantable = ahead < s.slots
 			}
-			return place, granted, time.Duration(end-s.now) * time.Microsecond
+			return place, grantable, time.Duration(firstEnd-s.now) * time.Microsecond
 		}
-		busy++
-		alone = alone || !w.Shared
-		end = min(end, w.Until)
+		ahead++
+		exclusive = exclusive || !w.Shared
+		firstEnd = min(firstEnd, w.Until)
 	}
 	return -1, false, 0
 }
 
-// strangers reports whether another process waits than the one that listens on a channel.
-func (s *state) strangers(channel string) bool {
+// othersWait reports whether a process waits that listens on another channel than this one.
+func (s *state) othersWait(channel string) bool {
 	return slices.ContainsFunc(s.waiters, func(w entry) bool { return w.Channel != channel })
 }
 
-// status describes the state to people. Where holds have no end of their own, most is how long they last without a sign of
-// life.
-func (s *state) status(most time.Duration) driver.Status {
+// status describes the state for people. It reports at most maxLeft as the remaining time of a
+// holder, because entries of sessions have no end of their own.
+func (s *state) status(maxLeft time.Duration) driver.Status {
 	st := driver.Status{Name: s.name}
 	if len(s.holders)+len(s.waiters) > 0 {
 		st.Slots = s.slots
@@ -133,7 +135,7 @@ func (s *state) status(most time.Duration) driver.Status {
 	for _, h := range s.holders {
 		st.Shared = h.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: between(h.Since, s.now), Left: min(most, between(s.now, h.Until)),
+			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: between(h.Since, s.now), Left: min(maxLeft, between(s.now, h.Until)),
 		})
 	}
 	for _, w := range s.waiters {

@@ -6,43 +6,48 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// All that is known of a lock stands in one row, and each change is one statement that locks the row before it looks at
-// it: ON CONFLICT DO UPDATE, and UPDATE at READ COMMITTED, compute the new row from the newest one. Clocks are read
-// after that, with clock_timestamp: the time when the statement began may be long past.
+// One row stores all that is known of a lock. Each change is one statement that locks the row
+// before it reads it: ON CONFLICT DO UPDATE, and UPDATE at READ COMMITTED, compute the new row
+// from the newest one. They read the clock after that, with clock_timestamp, because the
+// statement may have begun long before.
 //
-// Holders and waiters are arrays of objects, in the order of their arrival. See [entry] for what stands in one.
+// Holders and waiters are arrays of objects, in the order of their arrival. See [entry] for the
+// fields.
 
 const (
 	// clock is the server's time in microseconds.
 	clock = `(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
-	// liveRow says whether the entry e counts at c.now.
+	// liveRow is true if the entry e counts at the time c.now.
 	liveRow = `(e->>'until')::bigint > c.now`
 
-	// liveSession says the same where entries end with their session, which has locked a key of its own for as long as
-	// it lives. Statements with it run on other connections than the session's, which would get that lock again.
+	// liveSession is liveRow for entries that end with their session, which holds a key of its
+	// own for as long as it lives. Statements with liveSession must not run on the session's
+	// connection: the server would grant it that lock again.
 	liveSession = liveRow + ` AND CASE WHEN e ? 'session'
 		THEN NOT pg_try_advisory_xact_lock_shared(1936615778, (e->>'session')::int) ELSE true END`
 
-	// capped is the entry e of a holder at c.now. If it ends later than a whole TTL from now, the clock has gone back since
-	// it was granted or renewed. Then it ends a TTL from now: its holder does not rely on more.
+	// capped is the entry e of a holder at the time c.now. If it ends more than a whole TTL from
+	// now, the clock was set back after it was granted or renewed. It then ends one TTL from now:
+	// its holder does not rely on more.
 	capped = `CASE WHEN (e->>'until')::bigint > c.now + (e->>'ttl')::bigint
 		THEN e || jsonb_build_object('until', c.now + (e->>'ttl')::bigint) ELSE e END`
 
-	// cappedWaiter is the same of the entry e of a waiter, which counts for {life}.
+	// cappedWaiter is the same for the entry e of a waiter, which counts for {life}.
 	cappedWaiter = `CASE WHEN (e->>'until')::bigint > c.now + {life}::bigint
 		THEN e || jsonb_build_object('until', c.now + {life}::bigint) ELSE e END`
 
-	// flush makes a commit wait for the disk, also where the user's default is not to.
+	// flush makes a commit wait for the disk, even if the user's default is not to wait.
 	flush = `CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END`
 
-	// noFlush lets a commit not wait for the disk: if it is lost, nothing is granted twice.
+	// noFlush lets a commit not wait for the disk. If the commit is lost, nothing is granted
+	// twice.
 	noFlush = `set_config('synchronous_commit', 'off', true)`
 )
 
-// decide says, from the row l, what becomes of a request: $1 name, $2 nonce, $3 slots, $4 TTL, $5 tokens, $6 the entry
-// for holders and waiters, $7 owner, $8 shared, $9 whether to wait, $10 how long a waiter counts. Times are in
-// microseconds.
+// decide computes the new state of the row l for a request: $1 name, $2 nonce, $3 slots, $4 TTL,
+// $5 tokens, $6 the entry for holders or waiters, $7 owner, $8 shared, $9 whether to wait, $10
+// how long a waiter counts. Times are in microseconds.
 const decide = `
 SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,
@@ -77,9 +82,10 @@ CROSS JOIN LATERAL (
 		ELSE h.n + w.ahead = 0 END AS granted
 	FROM (SELECT l.slots = $3::int OR h.n + w.n = 0 AS fits) k) v`
 
-// grab grants the lease in the two cases that decide how fast a lock is: nobody is in the row, or only waiters of whom we
-// are the first. It returns nothing otherwise, and then mostly has not touched the row. Its parameters are the first six of decide.
-const grab = `
+// acquireFast is the fast path: it grants the lease if the row is empty, or if there are only
+// waiters and this one is the first. Otherwise it returns nothing, and mostly does not touch the
+// row. Its parameters are the first six of decide.
+const acquireFast = `
 INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
 SELECT $1::text, t.token + $5::bigint - 1, $3::int, {granted}, '[]', t.now
 FROM (SELECT c.now, greatest(c.now, (SELECT token + 1 FROM {table} WHERE name = '')) AS token, {flush} AS flush
@@ -91,17 +97,17 @@ ON CONFLICT (name) DO UPDATE SET (token, slots, holders, waiters, used) = (
 WHERE {free}
 RETURNING l.slots, l.holders, l.waiters, l.used, l.xmax = 0, NULL::bigint`
 
-// free and granted are parts of grab: that the row l is one of its two cases, and the holders when it has granted t.token
-// at t.now.
+// free and granted are parts of acquireFast: the condition that it may grant the row l, and the
+// holders after it has granted t.token at the time t.now.
 const (
 	free    = `(l.holders = '[]' AND (l.waiters = '[]' OR l.waiters->0->>'nonce' = $2::text))`
 	granted = `jsonb_build_array($6::jsonb || jsonb_build_object(
 		'token', t.token, 'tokens', $5::bigint, 'since', t.now, 'until', t.now + $4::bigint, 'ttl', $4::bigint))`
 )
 
-// take grants the lease, or notes the waiter; see decide for its parameters. Holders who asked for it are told when a
-// waiter comes.
-const take = `
+// acquire is the full statement: it grants the lease, or adds the waiter. Its parameters are
+// those of decide. If it adds a waiter, it notifies the holders that asked for that.
+const acquire = `
 WITH {seen} up AS (
 	INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
 	SELECT $1::text, t.token + $5::bigint - 1, $3::int, {granted}, '[]', t.now
@@ -115,19 +121,20 @@ SELECT slots, holders, waiters, used, made, CASE WHEN waiters @> jsonb_build_arr
 		WHERE e ? 'tell' AND e->>'channel' <> $6::jsonb->>'channel') END
 FROM up {orSeen}`
 
-// The parts that make try of take, for those who would change nothing if they are refused, because they do not wait or
-// wait already: it looks first, and then writes nothing. What it looks at is as it was when the statement began.
+// These parts turn acquire into acquirePrechecked, for requests that change nothing if they are
+// refused, because they do not wait or are queued already. It first reads the row without a lock,
+// as of the beginning of the statement, and writes nothing if that refuses the request.
 const (
-	seen = `seen AS MATERIALIZED (
+	precheck = `seen AS MATERIALIZED (
 	SELECT d.* FROM {table} l CROSS JOIN LATERAL ({decide}) d
 	WHERE l.name = $1::text AND NOT d.granted AND NOT d.mine AND (NOT $9::bool OR NOT d.fits OR d.place IS NOT NULL)
 		AND NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders) e WHERE (e->>'until')::bigint > d.used + (e->>'ttl')::bigint)
 		AND NOT EXISTS (SELECT FROM jsonb_array_elements(l.waiters) e WHERE (e->>'until')::bigint > d.used + $10::bigint)),`
-	unlessSeen = `WHERE NOT EXISTS (SELECT FROM seen)`
-	orSeen     = `UNION ALL SELECT slots, holders, waiters, used, false, 0 FROM seen`
+	unlessRefused = `WHERE NOT EXISTS (SELECT FROM seen)`
+	orRefused     = `UNION ALL SELECT slots, holders, waiters, used, false, 0 FROM seen`
 )
 
-// wake notifies the waiters of the new row l that can be granted now.
+// wake notifies those waiters of the new row l that can be granted now.
 const wake = `
 CASE WHEN l.waiters <> '[]' THEN (
 	SELECT count(pg_notify(w.e->>'channel', 'g' || (w.e->>'nonce')))
@@ -141,9 +148,9 @@ CASE WHEN l.waiters <> '[]' THEN (
 		WHEN (w.e->>'shared')::bool THEN NOT (h.alone OR w.alone)
 		ELSE h.n + w.ahead = 0 END) END`
 
-// let is release in the case that decides how fast a lock is handed over: the hold is the only one and is not kept, and
-// the first who waits, if anybody does, waits alone. It returns nothing otherwise.
-const let = `
+// releaseFast is the fast path of release: the lease is the only one and need not be kept, and
+// the first waiter, if there is one, is exclusive. Otherwise it returns nothing.
+const releaseFast = `
 UPDATE {table} l SET used = {clock}, holders = '[]'
 FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND jsonb_array_length(l.holders) = 1
@@ -152,16 +159,16 @@ WHERE l.name = $1::text AND jsonb_array_length(l.holders) = 1
 	AND (l.waiters = '[]' OR l.slots = 0 AND NOT (l.waiters->0->>'shared')::bool AND (l.waiters->0->>'until')::bigint > {clock})
 RETURNING CASE WHEN l.waiters <> '[]' THEN pg_notify(l.waiters->0->>'channel', 'g' || (l.waiters->0->>'nonce'))::text END`
 
-// next gives a token to who has no lease.
-const next = `
+// nextToken issues a token without a lease.
+const nextToken = `
 INSERT INTO {table} AS l (name, token, slots, holders, waiters, used)
 SELECT $1::text, greatest(c.now, (SELECT token + 1 FROM {table} WHERE name = '')), 0, '[]', '[]', c.now
 FROM (SELECT {clock} AS now, {flush} AS flush) c
 ON CONFLICT (name) DO UPDATE SET token = greatest({clock}, l.token + 1), used = {clock}
 RETURNING l.token`
 
-// release ends the hold of $2 token and $3 owner of $1 name, or keeps it until it has lasted $4: after the clock has gone
-// back, for $4 from now.
+// release ends the lease of $1 name, $2 token and $3 owner, or keeps it until it has lasted $4.
+// If the clock was set back, it keeps the lease for $4 from now.
 const release = `
 UPDATE {table} l SET used = {clock}, holders = (
 	SELECT coalesce(jsonb_agg(CASE WHEN x.ended THEN e - 'session' || jsonb_build_object('kept', true, 'until', x.least, 'ttl', $4::bigint)
@@ -174,8 +181,8 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND {held}
 RETURNING {wake}`
 
-// breakHold is release by force, of a hold that must not come back after a crash.
-const breakHold = `
+// breakLease is a forced release, which must survive a crash.
+const breakLease = `
 UPDATE {table} l SET used = {clock}, holders = (
 	SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
 	WHERE NOT ((e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text))
@@ -185,13 +192,14 @@ RETURNING {wake}, (SELECT count(pg_notify(e->>'channel', 'b' || (e->>'nonce'))) 
 	CROSS JOIN LATERAL jsonb_array_elements(o.holders) e
 	WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint)`
 
-// held says that the hold of $2 and $3 has not ended.
+// held is true if the lease of $2 token and $3 owner has not ended.
 const held = `
 EXISTS (SELECT FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
 	WHERE (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text AND NOT e ? 'kept' AND {live})`
 
-// withdraw removes what the attempt of $2 nonce has left of $1 name: a waiter, or a hold that nobody was told of.
-const withdraw = `
+// removeEntry removes what the attempt of $2 nonce has left in the row of $1 name: a waiter, or a
+// lease that was never returned to a caller.
+const removeEntry = `
 UPDATE {table} l SET used = {clock},
 	holders = (SELECT coalesce(jsonb_agg(e ORDER BY i) FILTER (WHERE e->>'nonce' <> $2::text), '[]')
 		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)),
@@ -201,8 +209,8 @@ FROM (SELECT {noflush}) f
 WHERE l.name = $1::text AND (l.holders || l.waiters) @> jsonb_build_array(jsonb_build_object('nonce', $2::text))
 RETURNING {wake}`
 
-// renew lets the holds of $1 names and $2 tokens last $3, and returns the tokens that are held under each name. Rows are
-// locked in the order of names, so that two of these never wait for each other.
+// renew extends the leases of $1 names and $2 tokens by $3, and returns the tokens that are held
+// under each name. It locks rows in the order of names, so that two renewals never deadlock.
 const renew = `
 UPDATE {table} l SET holders = (
 	SELECT coalesce(jsonb_agg(CASE WHEN x.ttl IS NULL THEN e ELSE e || jsonb_build_object('until', x.now + x.ttl, 'ttl', x.ttl) END ORDER BY i), '[]')
@@ -215,22 +223,23 @@ FROM (SELECT name, {flush} FROM {table} WHERE name = ANY ($1::text[]) ORDER BY n
 WHERE l.name = k.name
 RETURNING l.name, ARRAY(SELECT (e->>'token')::bigint FROM jsonb_array_elements(l.holders) e WHERE NOT e ? 'kept'), l.waiters <> '[]'`
 
-// confirm is renew where the session, and no time, ends holds: it only looks.
+// confirm is renew for sessions, where leases have no end of their own: it only reads.
 const confirm = `
 SELECT l.name, ARRAY(SELECT (e->>'token')::bigint FROM jsonb_array_elements(l.holders) e WHERE NOT e ? 'kept' AND {live}), l.waiters <> '[]'
 FROM {table} l, (SELECT {clock} AS now) c
 WHERE l.name = ANY ($1::text[]) AND cardinality($2::bigint[]) + cardinality($3::bigint[]) > 0`
 
-// look shows the rows of $1 names, less what has ended.
-const look = `SELECT {row} FROM {table} l, (SELECT {clock} AS now) c WHERE l.name = ANY ($1::text[])`
+// read reads the rows of $1 names, without entries that have ended.
+const read = `SELECT {row} FROM {table} l, (SELECT {clock} AS now) c WHERE l.name = ANY ($1::text[])`
 
-// row is what is read of a row l at c.now.
+// row is the columns that are read from a row l at the time c.now.
 const row = `l.name, l.slots,
 	(SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE {live}),
 	(SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}), c.now`
 
-// refresh is look for the names that a process waits for; its waiters, of the attempts $2, count for $3 more.
-const refresh = `
+// heartbeat is read for the names that a process waits for. It also lets the waiters with $2
+// nonces count for $3 more, and caps the ends of all entries.
+const heartbeat = `
 WITH k AS (SELECT name FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE),
 	c AS MATERIALIZED (SELECT {clock} AS now, {noflush} FROM (SELECT count(*) FROM k) n)
 UPDATE {table} l SET waiters = (
@@ -240,29 +249,30 @@ UPDATE {table} l SET waiters = (
 FROM k, c WHERE l.name = k.name
 RETURNING {row}`
 
-// list shows the first rows in the order of names that begin with $1, from $2 to $3, in which somebody may be.
+// list reads the first 100 rows that may have holders or waiters, in the order of names, whose
+// names begin with $1 and lie between $2 and $3.
 const list = `SELECT {row} FROM (SELECT * FROM {table}
 	WHERE name BETWEEN $2::text AND $3::text AND starts_with(name, $1::text) AND name <> '' AND (holders <> '[]' OR waiters <> '[]')
 	ORDER BY name LIMIT 100) l, (SELECT {clock} AS now) c ORDER BY l.name`
 
-// prune forgets locks that were not used for $1 and that nobody holds, 1000 at a time. Their tokens are not above the
-// one that an earlier call of raise has noted.
+// prune deletes up to 1000 locks that were not used for $1 and that nobody holds. Their tokens
+// are not above the floor that an earlier setFloor has noted.
 const prune = `
 DELETE FROM {table} WHERE name IN (SELECT l.name FROM {table} l, (SELECT {clock} AS now) c
 	WHERE l.name <> '' AND l.used < c.now - $1::bigint AND l.token <= (SELECT token FROM {table} WHERE name = '')
 		AND NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders || l.waiters) e WHERE {live})
 	LIMIT 1000 FOR UPDATE OF l SKIP LOCKED)`
 
-// raise notes, in the row without a name, the highest token of the locks that a later prune may forget. A row that is
-// made anew starts above it.
-const raise = `
+// setFloor notes, in the row with the empty name, the highest token of the locks that a later
+// prune may delete. A row that is created again starts above it.
+const setFloor = `
 UPDATE {table} f SET token = greatest(f.token, m.token), used = {clock}
 FROM (SELECT max(token) AS token FROM {table} WHERE name <> '' AND used < {clock} - $1::bigint) m
 WHERE f.name = '' AND f.token < m.token`
 
-// statements are those of one table.
+// statements are the statements for one table.
 type statements struct {
-	grab, take, try, next, let, release, breakHold, withdraw, renew, confirm, look, refresh, list, prune, raise, lockRow, current string
+	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, removeEntry, renew, confirm, read, heartbeat, list, prune, setFloor, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
@@ -276,9 +286,9 @@ func newStatements(table pgx.Identifier, live string) statements {
 		return render(sql, table)
 	}
 	return statements{
-		grab: fill(grab), take: fill(take), try: fill(take, "{seen}", seen, "{unlessSeen}", unlessSeen, "{orSeen}", orSeen),
-		release: fill(release), breakHold: fill(breakHold), withdraw: fill(withdraw), renew: fill(renew), confirm: fill(confirm),
-		next: fill(next), let: fill(let), look: fill(look), refresh: fill(refresh), list: fill(list), prune: fill(prune), raise: fill(raise),
+		acquireFast: fill(acquireFast), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
+		release: fill(release), breakLease: fill(breakLease), removeEntry: fill(removeEntry), renew: fill(renew), confirm: fill(confirm),
+		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), list: fill(list), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),
 	}
 }

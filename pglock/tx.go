@@ -11,18 +11,22 @@ import (
 	"github.com/sniblock/snib/internal/life"
 )
 
-// Tx takes a lock that lasts as long as the transaction tx, and ends with its commit or rollback, or with its
-// connection. It is for data in the same database: what is read and written in tx after Tx is guarded by the lock
-// without a token, because the lock can't be lost before the transaction is.
+// Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
+// rollback, or the connection. It is for data in the same database: what tx reads and writes
+// after Tx is guarded by the lock without a token, because the lock can't be lost before the
+// transaction is.
 //
-// The lock is PostgreSQL's advisory lock of the name's key ([NameKey], unless [TxKey] says another), so it excludes the
-// holders of a [NewSession] with the same keys, but not those of rows ([New]). Within one session it is taken again
-// without a wait: two calls for one name in one transaction do not exclude each other.
+// The lock is PostgreSQL's advisory lock of the name's key ([NameKey], unless [TxKey] sets
+// another). So it excludes the holders of a [NewSession] with the same keys, but not those of
+// rows ([New]). It is reentrant within a session: two calls for one name in one transaction do
+// not exclude each other.
 //
-// Tx waits for as long as ctx lives, or as [TxWait] and [TxNoWait] say; it then answers [driver.ErrHeld], and tx can
-// still be used. A context that ends while the server waits costs the connection, as always with pgx. A transaction that
-// is REPEATABLE READ is a [driver.ErrInvalid]: it would go on to read what stood there before it waited. One that is
-// SERIALIZABLE fails in that case when it commits, and has to be repeated. Other errors are the server's.
+// Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say. After such a limit it returns
+// [driver.ErrHeld], and tx can still be used. If ctx is done while the server waits, the
+// connection is lost, as always with pgx. A transaction that is REPEATABLE READ is a
+// [driver.ErrInvalid], because it would still read the data as of before the wait. One that is
+// SERIALIZABLE fails at its commit in that case, and has to be repeated. Other errors are the
+// server's.
 func Tx(ctx context.Context, tx pgx.Tx, name string, opts ...TxOption) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -31,11 +35,11 @@ func Tx(ctx context.Context, tx pgx.Tx, name string, opts ...TxOption) error {
 	for _, opt := range opts {
 		opt(&c)
 	}
-	if err := fresh(ctx, tx); err != nil {
+	if err := checkIsolation(ctx, tx); err != nil {
 		return err
 	}
 	if c.wait != 0 {
-		return limited(ctx, tx, c.wait, func(tx pgx.Tx) error {
+		return withLockTimeout(ctx, tx, c.wait, func(tx pgx.Tx) error {
 			call := c.key(name).call("pg_advisory_xact_lock", c.shared)
 			_, err := tx.Exec(ctx, `SELECT `+call.sql, call.args...)
 			return err
@@ -56,32 +60,36 @@ type TxOption func(*txConfig)
 
 type txConfig struct {
 	key    func(string) Key
-	wait   time.Duration // negative: as long as the context lives
+	wait   time.Duration // negative: until the context is done
 	shared bool
 }
 
-// TxNoWait has [Tx] answer [driver.ErrHeld] at once if the lock is taken.
+// TxNoWait makes [Tx] return [driver.ErrHeld] at once if the lock is taken.
 func TxNoWait() TxOption { return TxWait(0) }
 
-// TxWait limits the wait of [Tx]. The server counts it, in whole milliseconds. Zero is [TxNoWait].
+// TxWait limits how long [Tx] waits. The server measures it in whole milliseconds. Zero is
+// [TxNoWait].
 func TxWait(d time.Duration) TxOption { return func(c *txConfig) { c.wait = max(d, 0) } }
 
-// TxShared asks for the read side: many at once, or one that is not shared.
+// TxShared takes the read side of the lock: many shared holders at once, or one exclusive one.
 func TxShared() TxOption { return func(c *txConfig) { c.shared = true } }
 
 // TxKey sets how the name becomes a key, as [Keys] does for sessions.
 func TxKey(key func(name string) Key) TxOption { return func(c *txConfig) { c.key = key } }
 
-// Row reads a row of the caller's own and locks it until tx ends, so that it can be changed by what was read:
+// Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
+// depending on what was read:
 //
 //	var status string
 //	err := pglock.Row(ctx, tx, 0, "SELECT status FROM orders WHERE id = $1", id).Scan(&status)
 //
-// The query is a SELECT without a locking clause; Row adds FOR UPDATE. With a wait of zero it does not wait for who has
-// the row locked, with a positive one it waits for that long, and with a negative one for as long as ctx lives. Scan
-// then answers [driver.ErrHeld], and tx can still be used. A row that is not there, any more or at all, is
-// [pgx.ErrNoRows]; one that was changed while we waited is read as it is now, if it still matches. In a transaction that is
-// REPEATABLE READ or SERIALIZABLE such a change is the server's error 40001.
+// The query is a SELECT without a locking clause; Row adds FOR UPDATE. If another transaction has
+// locked the row, Row does not wait if wait is zero, waits for that long if it is positive, and
+// waits until ctx is done if it is negative. After such a limit Scan returns [driver.ErrHeld],
+// and tx can still be used. If the row does not exist, or was deleted meanwhile, Scan returns
+// [pgx.ErrNoRows]. If the row was changed during the wait and still matches the query, Scan reads
+// the new version. In a transaction that is REPEATABLE READ or SERIALIZABLE such a change is the
+// server's error 40001.
 func Row(ctx context.Context, tx pgx.Tx, wait time.Duration, query string, args ...any) pgx.Row {
 	return lockedRow{ctx, tx, wait, query, args}
 }
@@ -100,14 +108,14 @@ func (r lockedRow) Scan(dest ...any) error {
 	if r.wait == 0 {
 		clause += " NOWAIT"
 	}
-	return limited(r.ctx, r.tx, r.wait, func(tx pgx.Tx) error {
+	return withLockTimeout(r.ctx, r.tx, r.wait, func(tx pgx.Tx) error {
 		return tx.QueryRow(r.ctx, r.query+clause, r.args...).Scan(dest...)
 	})
 }
 
-// limited runs fn in a savepoint of tx, so that its failure does not cost the whole transaction, and under a
-// lock_timeout if wait is positive. What takes longer is an ErrHeld.
-func limited(ctx context.Context, tx pgx.Tx, wait time.Duration, fn func(pgx.Tx) error) error {
+// withLockTimeout runs fn in a savepoint of tx, so that a failure does not cost the whole
+// transaction. Unless wait is negative, it sets lock_timeout, and a longer wait is an ErrHeld.
+func withLockTimeout(ctx context.Context, tx pgx.Tx, wait time.Duration, fn func(pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		if wait < 0 {
 			return fn(tx)
@@ -119,7 +127,7 @@ func limited(ctx context.Context, tx pgx.Tx, wait time.Duration, fn func(pgx.Tx)
 			return err
 		}
 		if err := fn(tx); err != nil {
-			return err // the setting goes with the savepoint
+			return err // the rollback to the savepoint restores the setting
 		}
 		_, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, before)
 		return err
@@ -130,8 +138,9 @@ func limited(ctx context.Context, tx pgx.Tx, wait time.Duration, fn func(pgx.Tx)
 	return err
 }
 
-// fresh refuses transactions that go on to see the database as it was before they got the lock.
-func fresh(ctx context.Context, tx pgx.Tx) error {
+// checkIsolation refuses a transaction that would see the database as it was before it got the
+// lock.
+func checkIsolation(ctx context.Context, tx pgx.Tx) error {
 	var level string
 	err := tx.QueryRow(ctx, `SELECT current_setting('transaction_isolation')`).Scan(&level)
 	if err == nil && level == "repeatable read" {
@@ -141,12 +150,14 @@ func fresh(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Token returns the next fencing token of a name: greater than all that it, or a lease of this driver's table, ever had.
-// It is for holders of [Tx], who call it when they have the lock.
+// Token returns the next fencing token of a name. It is greater than all tokens that the name, or
+// a lease of the name in this driver's table, has had before. It is for holders of [Tx], who call
+// it when they have the lock.
 //
-// It is committed at once, on a connection of the driver's pool, and not in the caller's transaction: taken back with
-// that, the same token would be given to the next holder, while what the first one wrote elsewhere bears it already. So
-// it needs a second connection while the transaction has one.
+// The token is committed at once, on a connection of the driver's pool, and not in the caller's
+// transaction. If it were rolled back with that, the next holder would get the same token,
+// although the first one may have written it elsewhere. So Token needs a second connection while
+// the transaction has one.
 func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
@@ -160,6 +171,6 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 		return 0, err
 	}
 	var token int64
-	err := d.query(inner, d.sql.next, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
+	err := d.query(inner, d.sql.nextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
 	return uint64(token), err
 }

@@ -36,7 +36,7 @@ func TestTx(t *testing.T) {
 	}
 }
 
-// begin begins a transaction that is over with the test at the latest.
+// begin begins a transaction that is rolled back at the end of the test.
 func begin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
 	t.Helper()
 	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
@@ -47,7 +47,7 @@ func begin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-// usable checks that a refusal has not cost the transaction, nor left a limit in it.
+// usable checks that a refusal left the transaction usable, and left no limit in it.
 func usable(t *testing.T, tx pgx.Tx) {
 	t.Helper()
 	var limit string
@@ -127,7 +127,7 @@ func txExcludesSessions(t *testing.T, pool *pgxpool.Pool) {
 	if err := pglock.Tx(t.Context(), tx, "both"); err != nil {
 		t.Fatalf("Tx = %v", err)
 	}
-	refused(t, d, "both", "in a session while a transaction holds")
+	mustBeHeld(t, d, "both", "in a session while a transaction holds")
 	tx.Rollback(t.Context())
 	l := acquire(t, d, request("both", "a"))
 	if err := pglock.Tx(t.Context(), begin(t, pool, ""), "both", pglock.TxNoWait()); !errors.Is(err, driver.ErrHeld) {
@@ -139,7 +139,8 @@ func txExcludesSessions(t *testing.T, pool *pgxpool.Pool) {
 func txTokenSurvivesRollback(t *testing.T, pool *pgxpool.Pool) {
 	d := newDriver(t, pool)
 	release(t, acquire(t, d, request("token", "a")))
-	must(t, pool, "UPDATE snib_locks SET token = token + 3600000000 WHERE name = 'token'") // the clock is no help
+	// The token is ahead of the clock.
+	must(t, pool, "UPDATE snib_locks SET token = token + 3600000000 WHERE name = 'token'")
 	var last uint64
 	for i := range 3 {
 		tx := begin(t, pool, "")
@@ -209,7 +210,7 @@ func rowChanged(t *testing.T, pool *pgxpool.Pool) {
 	var status string
 	got := make(chan error, 1)
 	go func() { got <- pglock.Row(t.Context(), two, time.Minute, byID, 3).Scan(&status) }()
-	time.Sleep(20 * time.Millisecond) // mostly it waits by then, and both are right
+	time.Sleep(20 * time.Millisecond) // Tx mostly waits by then; both orders are correct
 	if err := one.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

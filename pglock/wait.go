@@ -13,115 +13,122 @@ import (
 )
 
 const (
-	// refreshEvery is how often a process tells the server, in one statement, that its waiters are alive.
-	refreshEvery = time.Second
+	// heartbeatInterval is how often a process tells the server, in one statement, that its
+	// waiters live.
+	heartbeatInterval = time.Second
 
-	// waiterLife is how long a waiter counts that was not refreshed: so long one that died can hold up those behind it.
-	waiterLife = 3 * time.Second
+	// heartbeatTimeout is how long a waiter counts without a heartbeat. For that long a dead
+	// waiter can hold up those behind it.
+	heartbeatTimeout = 3 * time.Second
 
-	// pollEvery is the least time between two looks, and the time between two where the server can't notify.
-	pollEvery = 125 * time.Millisecond
+	// pollInterval is the least time between two polls, and the time between two polls where the
+	// server can't notify the driver.
+	pollInterval = 125 * time.Millisecond
 
-	// linger is how long the connection for notifications stays when nobody waits or holds any more.
-	linger = 5 * time.Second
+	// idleTimeout is how long the connection for notifications is kept when nobody waits or holds
+	// any more.
+	idleTimeout = 5 * time.Second
 
-	// listenAfter is how old a lease gets before a connection is opened for it alone.
-	listenAfter = 200 * time.Millisecond
+	// listenDelay is how old a lease must be before a connection is opened for it alone.
+	listenDelay = 200 * time.Millisecond
 )
 
-// waits are the attempts of a driver that wait in the store, and the leases whose holders want to be told of others. It
-// runs a poller while somebody waits, and a listener while there are either.
-type waits struct {
-	mu        sync.Mutex
-	attempts  map[string]*attempt // by nonce, also before they wait
-	waiting   map[string]*attempt // by nonce: those that the server has queued
-	leases    map[string][]*lease // by nonce: one for each request of its owner
-	polling   bool
-	soon      bool          // the listener will be started
-	listening bool          // the goroutine runs
-	connected bool          // and hears
-	idle      time.Time     // since when there is nothing to hear
-	kick      chan struct{} // of one, to the poller: look now
-	now       bool          // and at all of them
+// A waiterRegistry holds the attempts of a driver that wait in the store, and its leases, both of
+// which may get notifications. It runs a poller while attempts wait. Without a session, it runs a
+// listener while there are waiting attempts or leases.
+type waiterRegistry struct {
+	mu                sync.Mutex
+	attempts          map[string]*attempt // by nonce, also before they are queued
+	waiting           map[string]*attempt // by nonce: those that the server has queued
+	leases            map[string][]*lease // by nonce: one for each request of its owner
+	polling           bool
+	listenerScheduled bool          // the listener starts after listenDelay
+	listening         bool          // the goroutine of the listener runs
+	connected         bool          // notifications arrive
+	idleSince         time.Time     // since when no notification is needed
+	pollerWake        chan struct{} // of one: makes the poller compute its next poll again
+	pollNow           bool          // the next poll is due at once
 
-	doubted  map[string]bool // nonces of leases that may have ended
-	checking bool            // a goroutine finds out
-	checked  time.Time       // when it last began to
+	unverified   map[string]bool // nonces of leases that may have ended
+	verifying    bool            // the goroutine of the verifier runs
+	lastVerified time.Time       // when the verifier last sent a request
 }
 
-func (w *waits) init() {
+func (w *waiterRegistry) init() {
 	w.attempts, w.waiting = map[string]*attempt{}, map[string]*attempt{}
-	w.leases, w.doubted = map[string][]*lease{}, map[string]bool{}
-	w.kick = make(chan struct{}, 1)
+	w.leases, w.unverified = map[string][]*lease{}, map[string]bool{}
+	w.pollerWake = make(chan struct{}, 1)
 }
 
-// add lets an attempt be hinted.
-func (w *waits) add(a *attempt) {
+// addAttempt registers an attempt, which can be woken from then on.
+func (w *waiterRegistry) addAttempt(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.attempts[a.entry.Nonce] = a
 }
 
-func (w *waits) remove(a *attempt) {
+func (w *waiterRegistry) removeAttempt(a *attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.attempts, a.entry.Nonce)
 	delete(w.waiting, a.entry.Nonce)
-	w.note()
+	w.noteIdle()
 }
 
-// watch has the poller look after an attempt that the server has queued.
-func (w *waits) watch(a *attempt, sleep time.Duration) {
+// addWaiting has the poller watch an attempt that the server has queued. The row may change by
+// itself after delay.
+func (w *waiterRegistry) addWaiting(a *attempt, delay time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.attempts[a.entry.Nonce] != a {
 		return
 	}
 	w.waiting[a.entry.Nonce] = a
-	a.look = time.Now().Add(sleep)
+	a.checkAt = time.Now().Add(delay)
 	if !w.polling {
 		w.polling = true
-		a.d.life.Go(a.d.poll)
+		a.d.life.Go(a.d.runPoller)
 	} else {
-		w.poke()
+		w.wakePoller()
 	}
-	w.listen(a.d)
+	w.startListener(a.d)
 }
 
-// tell has the listener tell a lease when another process waits for it, and when it is broken. If that is all that there is
-// to hear, the listener starts a little later: most leases are over by then.
-func (w *waits) tell(l *lease) {
+// addLease registers a lease for notifications that another process waits, and that the lease was
+// broken. For a lease that only needs the latter, the listener starts a little later, because
+// most leases have ended by then.
+func (w *waiterRegistry) addLease(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases[l.nonce] = append(w.leases[l.nonce], l)
 	switch {
-	case l.told != nil:
-		w.listen(l.d)
-	case !w.listening && !w.soon:
-		w.soon = true
-		time.AfterFunc(listenAfter, func() {
+	case l.wantedCh != nil:
+		w.startListener(l.d)
+	case !w.listening && !w.listenerScheduled:
+		w.listenerScheduled = true
+		time.AfterFunc(listenDelay, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.soon = false
+			w.listenerScheduled = false
 			if len(w.leases) > 0 {
-				w.listen(l.d)
+				w.startListener(l.d)
 			}
 		})
 	}
 }
 
-func (w *waits) untell(l *lease) {
+func (w *waiterRegistry) removeLease(l *lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	left := slices.DeleteFunc(w.leases[l.nonce], func(other *lease) bool { return other == l })
 	if w.leases[l.nonce] = left; len(left) == 0 {
 		delete(w.leases, l.nonce)
-		w.note()
+		w.noteIdle()
 	}
 }
 
-// told returns the leases of all nonces, or of one.
-func (w *waits) told(nonces ...string) (all []*lease) {
+// leasesOf returns the leases with these nonces, or all leases if there are no nonces.
+func (w *waiterRegistry) leasesOf(nonces ...string) (all []*lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(nonces) == 0 {
@@ -133,175 +140,180 @@ func (w *waits) told(nonces ...string) (all []*lease) {
 	return all
 }
 
-// listen starts the listener. It is called with the mutex held.
-func (w *waits) listen(d *Driver) {
+// startListener starts the listener if necessary. The caller must hold w.mu.
+func (w *waiterRegistry) startListener(d *Driver) {
 	if d.session == nil && !w.listening && !d.life.Over() {
 		w.listening = true
-		d.life.Go(d.listen)
+		d.life.Go(d.runListener)
 	}
 }
 
-// note notes since when the listener has nothing to do. It is called with the mutex held.
-func (w *waits) note() {
+// noteIdle notes the time if the listener is no longer needed. The caller must hold w.mu.
+func (w *waiterRegistry) noteIdle() {
 	if len(w.waiting)+len(w.leases) == 0 {
-		w.idle = time.Now()
+		w.idleSince = time.Now()
 	}
 }
 
-// none reports whether nobody waits in the store, or holds.
-func (w *waits) none() bool {
+// isIdle reports whether there are neither queued attempts nor leases.
+func (w *waiterRegistry) isIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.waiting)+len(w.leases) == 0
 }
 
-// wake hints the attempt with this nonce. Anybody can notify: hints that follow one another too soon are left to the poller.
-func (w *waits) wake(nonce string) {
+// wake wakes the attempt with this nonce. Anybody can send notifications, so those that follow
+// one another too fast are left to the poller.
+func (w *waiterRegistry) wake(nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a, now := w.attempts[nonce], time.Now()
 	switch {
 	case a == nil:
-	case now.Sub(a.woken) >= pollEvery:
-		a.woken = now
+	case now.Sub(a.lastHint) >= pollInterval:
+		a.lastHint = now
 		a.wake()
 	default:
-		a.again = true
-		w.poke()
+		a.hintPending = true
+		w.wakePoller()
 	}
 }
 
 func (a *attempt) wake() {
 	select {
 	case a.hint <- struct{}{}:
-	default: // it is about to look anyway
+	default: // it is about to run a round anyway
 	}
 }
 
-// want tells the leases with this nonce that they are waited for.
-func (w *waits) want(nonce string) {
-	for _, l := range w.told(nonce) {
-		l.wanted()
+// notifyWanted tells the holders of the leases with this nonce that another process waits.
+func (w *waiterRegistry) notifyWanted(nonce string) {
+	for _, l := range w.leasesOf(nonce) {
+		l.notifyWanted()
 	}
 }
 
-// poke has the poller look when it must, which may be sooner than it thought. It is called with the mutex held.
-func (w *waits) poke() {
+// wakePoller makes the poller compute the time of its next poll again. The caller must hold w.mu.
+func (w *waiterRegistry) wakePoller() {
 	select {
-	case w.kick <- struct{}{}:
+	case w.pollerWake <- struct{}{}:
 	default:
 	}
 }
 
-// hear notes whether the listener hears, and has the poller look at what may have been missed until now.
-func (w *waits) hear(connected bool) {
+// setConnected records whether notifications arrive, and makes the poller look for what may have
+// been missed.
+func (w *waiterRegistry) setConnected(connected bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.connected, w.now = connected, true
-	w.poke()
+	w.connected, w.pollNow = connected, true
+	w.wakePoller()
 }
 
-// poll looks after the waiters until there are none: it keeps them alive in the store, and hints them when their turn
-// has come and no notification said so. However many there are, it sends at most ten statements a second.
-func (d *Driver) poll() {
+// runPoller polls until no attempt waits any more. It keeps the waiters alive in the store, and
+// wakes those that can be granted but were not notified. However many there are, it sends at most
+// one statement in each pollInterval.
+func (d *Driver) runPoller() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	refreshed := time.Now() // a waiter is queued as alive
-	last, rest := time.Time{}, time.Time{}
+	lastHeartbeat := time.Now() // an attempt is alive when it is queued
+	lastPoll, notBefore := time.Time{}, time.Time{}
 	var outage retry.Outage
 	for {
-		next, more := d.waits.next(last, refreshed)
+		next, more := d.registry.nextPoll(lastPoll, lastHeartbeat)
 		if !more {
 			return
 		}
-		if next.Before(rest) {
-			next = rest
+		if next.Before(notBefore) {
+			next = notBefore
 		}
 		timer.Reset(time.Until(next))
 		select {
 		case <-d.life.Done():
 			return
-		case <-d.waits.kick:
+		case <-d.registry.pollerWake:
 			continue
 		case <-timer.C:
 		}
-		last = time.Now()
-		refresh := last.Sub(refreshed) >= refreshEvery*9/10
-		err := d.lookAtAll(refresh)
-		if err == nil && refresh {
-			refreshed = last
+		lastPoll = time.Now()
+		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= heartbeatInterval*9/10
+		err := d.pollOnce(heartbeatDue)
+		if err == nil && heartbeatDue {
+			lastHeartbeat = lastPoll
 		}
-		rest = outage.Rest(last, err, refreshEvery)
+		notBefore = outage.Rest(lastPoll, err, heartbeatInterval)
 	}
 }
 
-// next returns when to look next, or that nobody waits and the poller is over.
-func (w *waits) next(last, refreshed time.Time) (next time.Time, more bool) {
+// nextPoll returns the time of the next poll. If no attempt waits, it marks the poller as
+// stopped, and more is false.
+func (w *waiterRegistry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) == 0 {
 		w.polling = false
 		return next, false
 	}
-	next = refreshed.Add(refreshEvery)
-	if w.now {
-		next = last
+	next = lastHeartbeat.Add(heartbeatInterval)
+	if w.pollNow {
+		next = lastPoll
 	}
 	for _, a := range w.waiting {
-		if a.look.Before(next) {
-			next = a.look
+		if a.checkAt.Before(next) {
+			next = a.checkAt
 		}
-		if due := last.Add(pollEvery * time.Duration(a.before+1)); !w.connected && due.Before(next) {
-			next = due // it takes as many hand-overs until its turn comes
+		if due := lastPoll.Add(pollInterval * time.Duration(a.ahead+1)); !w.connected && due.Before(next) {
+			next = due // so many hand-overs come before its own
 		}
-		if again := a.woken.Add(pollEvery); a.again && again.Before(next) {
+		if again := a.lastHint.Add(pollInterval); a.hintPending && again.Before(next) {
 			next = again
 		}
 	}
-	if least := last.Add(pollEvery); next.Before(least) {
+	if least := lastPoll.Add(pollInterval); next.Before(least) {
 		next = least
 	}
 	return next, true
 }
 
-// asked returns the attempts to look at, and their names.
-func (w *waits) asked() (all map[string]*attempt, names []string) {
+// waitingAttempts returns the attempts to poll for, and the distinct names of their locks.
+func (w *waiterRegistry) waitingAttempts() (all map[string]*attempt, names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now = false
+	w.pollNow = false
 	distinct := map[string]bool{}
 	for _, a := range w.waiting {
-		distinct[a.req.Name], a.again = true, false
+		distinct[a.req.Name], a.hintPending = true, false
 	}
 	return maps.Clone(w.waiting), slices.Collect(maps.Keys(distinct))
 }
 
-// lookAtAll reads the rows of all names that are waited for and hints the attempts whose turn has come.
-func (d *Driver) lookAtAll(refresh bool) error {
-	ctx, cancel := context.WithTimeout(d.life.Context(), waiterLife/2)
+// pollOnce reads the rows of all names that attempts wait for, and wakes the attempts that can be
+// granted or are no longer queued.
+func (d *Driver) pollOnce(heartbeatDue bool) error {
+	ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout/2)
 	defer cancel()
-	asked, names := d.waits.asked()
-	sql, args := d.sql.look, []any{names}
-	if refresh {
-		sql, args = d.sql.refresh, []any{names, slices.Collect(maps.Keys(asked)), waiterLife.Microseconds()}
+	waiting, names := d.registry.waitingAttempts()
+	sql, args := d.sql.read, []any{names}
+	if heartbeatDue {
+		sql, args = d.sql.heartbeat, []any{names, slices.Collect(maps.Keys(waiting)), heartbeatTimeout.Microseconds()}
 	}
-	seen := map[string]state{}
+	snapshot := map[string]state{}
 	err := d.query(ctx, sql, args, func(rows pgx.Rows) error {
 		s, err := scanState(rows)
-		seen[s.name] = s
+		snapshot[s.name] = s
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	d.waits.mu.Lock()
-	defer d.waits.mu.Unlock()
-	for nonce, a := range asked {
-		s := seen[a.req.Name]
-		place, granted, sleep := s.turn(nonce)
-		a.before = max(place, 0)
-		if a.look = time.Now().Add(sleep); granted || place < 0 {
-			a.look = time.Now().Add(refreshEvery)
+	d.registry.mu.Lock()
+	defer d.registry.mu.Unlock()
+	for nonce, a := range waiting {
+		s := snapshot[a.req.Name]
+		place, grantable, delay := s.position(nonce)
+		a.ahead = max(place, 0)
+		if a.checkAt = time.Now().Add(delay); grantable || place < 0 {
+			a.checkAt = time.Now().Add(heartbeatInterval)
 			a.wake()
 		}
 	}

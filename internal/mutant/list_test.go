@@ -779,14 +779,14 @@ var mutants = []mutant{
 	{
 		breaks: "pglock: a holder is told that another process waits",
 		file:   "pglock/listen.go", run: "TestRows/Wanted",
-		old: "\t\td.waits.want(nonce)",
+		old: "		d.registry.notifyWanted(nonce)",
 		new: "\t\t_ = nonce",
 	},
 	{
 		breaks: "pglock: who waits long keeps its place",
 		file:   "pglock/wait.go", run: "TestRows/ManyWaiters",
-		old: "refresh := last.Sub(refreshed) >= refreshEvery*9/10",
-		new: "refresh := false",
+		old: "heartbeatDue := lastPoll.Sub(lastHeartbeat) >= heartbeatInterval*9/10",
+		new: "heartbeatDue := false",
 	},
 	{
 		breaks: "pglock: a try that is refused writes nothing",
@@ -851,13 +851,13 @@ var mutants = []mutant{
 	{
 		breaks: "mysqllock: a holder is told that another process waits",
 		file:   "mysqllock/acquire.go", run: "TestRows/Wanted",
-		old: "s.called = h.process()",
+		old: "s.signaled = h.process()",
 		new: "_ = h.process()",
 	},
 	{
 		breaks: "mysqllock: a waiter hears of a release at once",
 		file:   "mysqllock/watch.go", run: "TestConformance$/Wait/Release",
-		old: "\t\t\td.called(name)",
+		old: "			d.onSignal(name)",
 		new: "\t\t\t_ = name",
 	},
 	{
@@ -887,8 +887,8 @@ var mutants = []mutant{
 	{
 		breaks: "mysqllock: Tx refuses servers that end a transaction without a word",
 		file:   "mysqllock/tx.go", run: "TestTxRefuses",
-		old: "if giveUp {",
-		new: "if giveUp && false {",
+		old: "if rollsBack {",
+		new: "if rollsBack && false {",
 	},
 	{
 		breaks: "mysqllock: statements are committed where autocommit is off",
@@ -899,8 +899,8 @@ var mutants = []mutant{
 	{
 		breaks: "mysqllock: a waiter whose process died is passed",
 		file:   "mysqllock/wait.go", run: "TestRows/KilledWaiter",
-		old: "w.known[e.process()] == 0",
-		new: "w.known[e.process()] < 0",
+		old: "w.liveUntil[e.process()] == 0",
+		new: "w.liveUntil[e.process()] < 0",
 	},
 	{
 		breaks: "mysqllock: a row is forgotten only when its token is noted",
@@ -977,7 +977,7 @@ var mutants = []mutant{
 	{
 		breaks: "pglock: a holder is told of who came while nobody listened",
 		file:   "pglock/listen.go", run: "TestRows/WantedBeforeListening",
-		old: "\td.doubt() // of what happened while nobody listened\n",
+		old: "	d.verifyLeases() // notifications may have been missed before\n",
 		new: "",
 	},
 	{

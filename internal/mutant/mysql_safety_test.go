@@ -6,7 +6,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: what can't be given up, because the server is full, does not keep it busy",
 		file:   "mysqllock/wait.go", run: "TestRows/WithdrawnFromFull",
-		old: "cmp.Or(d.look(), err)", new: "d.look()",
+		old: "cmp.Or(d.pollOnce(), err)", new: "d.pollOnce()",
 	},
 	{
 		breaks: "mysqllock: a holder is told of the end of its connection, and not by the next ping",
@@ -26,12 +26,12 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: a release that timed out in a session is made up for",
 		file:   "mysqllock/lease.go", run: "TestHungServer/ReleaseSession",
-		old: "l.d.waits.owe(l.d, l.nonce, l.finish, err)", new: "_ = l.finish",
+		old: "l.d.registry.recordCleanup(l.d, l.nonce, l.completeRelease, err)", new: "_ = l.completeRelease",
 	},
 	{
 		breaks: "mysqllock: a lock that was released is free after the clock was set back",
 		file:   "mysqllock/statement.go", run: "TestClockBack/(Released|MinHold)",
-		old: "began = `LEAST(since, {clock})`", new: "began = `since`",
+		old: "cappedSince = `LEAST(since, {clock})`", new: "cappedSince = `since`",
 	},
 	{
 		breaks: "mysqllock: a slot that was released is free after the clock was set back",
@@ -41,12 +41,12 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: a killed holder's lock is taken after its TTL although the clock was set back",
 		file:   "mysqllock/wait.go", run: "TestClockBack/Killed",
-		old: "time.Since(since) > h.lasts()+refreshEvery", new: "time.Since(since) > h.lasts()+time.Hour",
+		old: "time.Since(since) > h.lifetime()+heartbeatInterval", new: "time.Since(since) > h.lifetime()+time.Hour",
 	},
 	{
 		breaks: "mysqllock: a waiter takes no hold that has not been unchanged for its whole TTL",
 		file:   "mysqllock/wait.go", run: "TestClockBack/Alive",
-		old: "time.Since(since) > h.lasts()+refreshEvery", new: "time.Since(since) > 0",
+		old: "time.Since(since) > h.lifetime()+heartbeatInterval", new: "time.Since(since) > 0",
 	},
 	{
 		breaks: "mysqllock: hundreds of waiters use a bounded number of connections",
@@ -66,7 +66,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: dead connections of the pool are no matter of the caller's",
 		file:   "mysqllock/query.go", run: "TestStaleConnections/Rows",
-		old: "case connectionFailed(err) && !errors", new: "case false && !errors",
+		old: "case isConnectionError(err) && !errors", new: "case false && !errors",
 	},
 	{
 		breaks: "mysqllock: Close does not wait for a server that hangs",

@@ -11,36 +11,36 @@ var postgresSafetyMutants = []mutant{
 	{
 		breaks: "pglock: a request that was given up during an outage is withdrawn after it",
 		file:   "pglock/acquire.go", run: "TestWithdrawnLater",
-		old: "		a.d.tidy(a.req.Name, a.entry.Nonce)\n", new: "",
+		old: "		a.d.removeEntryLater(a.req.Name, a.entry.Nonce)\n", new: "",
 	},
 	{
 		breaks: "pglock: a hold is in its row when a notification says that it was broken",
 		file:   "pglock/listen.go", run: "TestForgedNotifications",
-		old: "case err != nil, !s.holds(l.nonce) && !l.broken():",
-		new: "case err != nil, !l.broken():",
+		old: "case err != nil, !s.hasHolder(l.nonce) && !l.markBroken():",
+		new: "case err != nil, !l.markBroken():",
 	},
 	{
 		breaks: "pglock: a flood of notifications to a holder costs few statements",
 		file:   "pglock/listen.go", run: "TestForgedNotifications",
-		old: "time.Until(w.checked.Add(pollEvery))",
+		old: "time.Until(w.lastVerified.Add(pollInterval))",
 		new: "0",
 	},
 	{
 		breaks: "pglock: a flood of notifications to a waiter costs few statements",
 		file:   "pglock/wait.go", run: "TestForgedNotifications",
-		old: "case now.Sub(a.woken) >= pollEvery:",
+		old: "case now.Sub(a.lastHint) >= pollInterval:",
 		new: "case true:",
 	},
 	{
 		breaks: "pglock: a holder whose lease is a row is told that it was broken",
 		file:   "pglock/listen.go", run: "TestConformance$/Break/TellsHolder",
-		old: "\tcase 'b': // the hold was broken\n",
+		old: "	case 'b': // the lease was broken\n",
 		new: "\tcase 'B':\n",
 	},
 	{
 		breaks: "pglock: a holder is told that it was broken before the process listened",
 		file:   "pglock/listen.go", run: "TestConformance$/Break/TellsHolder",
-		old: "\td.doubt() // of what happened while nobody listened\n",
+		old: "	d.verifyLeases() // notifications may have been missed before\n",
 		new: "",
 	},
 	{
@@ -76,8 +76,8 @@ var postgresSafetyMutants = []mutant{
 	{
 		breaks: "pglock: who gives up on a server that hangs does not wait for the withdrawal",
 		file:   "pglock/acquire.go", run: "TestConformance$/Sever/CancelWaiter",
-		old: "patience := driver.CancelTimeout * 4 / 5",
-		new: "patience := 20 * driver.CancelTimeout",
+		old: "timeout := driver.CancelTimeout * 4 / 5",
+		new: "timeout := 20 * driver.CancelTimeout",
 	},
 	{
 		breaks: "pglock: stale connections of the pool are replaced at once",
@@ -112,7 +112,7 @@ var postgresSafetyMutants = []mutant{
 	{
 		breaks: "pglock: sessions that nobody uses make room for others",
 		file:   "pglock/acquire.go", run: "TestCrowd/Session",
-		old: "s != nil && errors.Is(err, driver.ErrFull) && a.d.waits.none()",
+		old: "s != nil && errors.Is(err, driver.ErrFull) && a.d.registry.isIdle()",
 		new: "false",
 	},
 	{
