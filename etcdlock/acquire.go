@@ -12,8 +12,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// errAgain means that an attempt has lost its place, or its session, and has to begin anew.
-const errAgain driver.Sentinel = "the key in the queue is gone"
+// errRestart means that an attempt has lost its key or its session, and must start again.
+const errRestart driver.Sentinel = "the key in the queue is gone"
 
 // errKeyGone means that the key of a hold was deleted: by force, or with its session.
 var errKeyGone = fmt.Errorf("%w: its key is gone", driver.ErrLost)
@@ -22,22 +22,22 @@ var errKeyGone = fmt.Errorf("%w: its key is gone", driver.ErrLost)
 type attempt struct {
 	d    *Driver
 	req  driver.Request
-	note note
+	info info
 
-	s        *session
-	key      string // on the lease of s; "" for none
-	nonce    string // in the key
-	revision int64  // that created it; 0 if it is not known to be there
-	sent     bool   // it may be there
-	unsure   bool   // and it may be put yet, by a call that was given up
-	queued   bool   // we have waited in a queue
+	s           *session
+	key         string // attached to the etcd lease of s; "" for none
+	nonce       string // part of the key
+	revision    int64  // that created the key; 0 if the key is not known to exist
+	maybePut    bool   // the key may exist
+	mayPutLater bool   // a call that was abandoned may still put the key
+	wasQueued   bool   // the attempt has waited in a queue
 
-	failed  time.Time // since when etcd can't be reached; zero if it can
-	trouble error     // what kept us from it last; nil if it can be reached
+	unreachableSince time.Time // when etcd became unreachable; zero if it is reachable
+	lastErr          error     // of the last call that did not reach etcd; nil if it is reachable
 }
 
-// Acquire implements [driver.Driver]. A waiter whose session ends, or whose key is deleted, begins anew at the end of the
-// queue.
+// Acquire implements [driver.Driver]. A waiter whose session ends, or whose key is deleted,
+// starts again at the end of the queue.
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return nil, err
@@ -50,32 +50,34 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		defer cancel()
 		ctx = bounded
 	}
-	a := &attempt{d: d, req: req, note: newNote(req)}
-	l, err := a.acquire(ctx)
+	a := &attempt{d: d, req: req, info: newInfo(req)}
+	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() == nil {
-		return l, nil
+		return h, nil
 	}
-	if l != nil && l.hold.key == a.key { // the grant came too late
-		l.hold.forget()
-		a.nonce = "" // another call of the owner may have joined the hold, and delete the key by its own release
+	if h != nil && h.lease.key == a.key { // the grant came too late
+		h.lease.detach()
+		// Another call of the owner may have got a handle on the same lease, and delete the key
+		// by its own release.
+		a.nonce = ""
 	}
-	a.withdraw()
+	a.cleanUp()
 	if ctx.Err() != nil {
-		err = a.ended(context.Cause(ctx))
+		err = a.contextError(context.Cause(ctx))
 	}
 	return nil, explain(err)
 }
 
-// acquire tries until it is granted, refused for good, or out of patience.
-func (a *attempt) acquire(ctx context.Context) (*lease, error) {
+// acquire tries until the lock is granted, the error is final, or the time for retries is over.
+func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 	for {
 		began := time.Now()
-		l, err := a.begin(ctx)
-		if err == nil || ctx.Err() != nil || !a.again(err, began) {
-			return l, err
+		h, err := a.tryRound(ctx)
+		if err == nil || ctx.Err() != nil || !a.shouldRetry(err, began) {
+			return h, err
 		}
 		select {
-		case <-time.After(retryAfter):
+		case <-time.After(retryDelay):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-a.d.life.Done():
@@ -84,189 +86,192 @@ func (a *attempt) acquire(ctx context.Context) (*lease, error) {
 	}
 }
 
-// ended is the error of an attempt whose context has ended.
-func (a *attempt) ended(cause error) error {
-	trouble := a.trouble
-	if trouble == nil && a.d.client.ActiveConnection().GetState() == connectivity.TransientFailure {
-		trouble = &reachError{asked: a.d.client.Endpoints(), why: "no connection"}
+// contextError returns the error of an attempt whose context has ended.
+func (a *attempt) contextError(cause error) error {
+	lastErr := a.lastErr
+	if lastErr == nil && a.d.client.ActiveConnection().GetState() == connectivity.TransientFailure {
+		lastErr = &reachError{endpoints: a.d.client.Endpoints(), reason: "no connection"}
 	}
-	if trouble == nil {
+	if lastErr == nil {
 		return cause
 	}
-	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, trouble, cause)
+	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, lastErr, cause)
 }
 
-// again reports whether what was begun then, and has failed, is to be tried once more.
-func (a *attempt) again(err error, began time.Time) bool {
+// shouldRetry reports whether to try again after a round that began at began and failed with
+// err.
+func (a *attempt) shouldRetry(err error, began time.Time) bool {
 	switch {
-	case noLease(err) && a.s != nil:
-		a.s.lose(fmt.Errorf("%w: its session is over: etcd has ended it", driver.ErrLost))
+	case isLeaseGone(err) && a.s != nil:
+		a.s.terminate(fmt.Errorf("%w: its session is over: etcd has ended it", driver.ErrLost))
 		return true
-	case errors.Is(err, errAgain), errors.Is(err, driver.ErrLost):
+	case errors.Is(err, errRestart), errors.Is(err, driver.ErrLost):
 		return true
-	case !passing(err):
+	case !isTransient(err):
 		return false
-	case a.failed.IsZero():
-		a.failed = began
+	case a.unreachableSince.IsZero():
+		a.unreachableSince = began
 	}
-	a.trouble = err
-	if a.queued {
-		return time.Since(a.failed) < outage
+	a.lastErr = err
+	if a.wasQueued {
+		return time.Since(a.unreachableSince) < retryTimeout
 	}
-	if r, unreachable := errors.AsType[*reachError](err); unreachable && !r.silent {
-		return false // the caller may ask again: there is no place to be kept
+	if r, unreachable := errors.AsType[*reachError](err); unreachable && !r.noAnswer {
+		return false // there is no place to be kept, so the caller may as well ask again
 	}
-	return time.Since(a.failed) < patience
+	return time.Since(a.unreachableSince) < unqueuedRetryTimeout
 }
 
-// begin makes a try in the present session.
-func (a *attempt) begin(ctx context.Context) (*lease, error) {
-	s, err := a.d.open(ctx)
+// tryRound tries once, in the current session.
+func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
+	s, err := a.d.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if h := a.d.holds.of(a.req); h != nil {
-		return a.rejoin(ctx, h)
+	if l := a.d.leases.ownedBy(a.req); l != nil {
+		return a.reacquire(ctx, l)
 	}
 	if a.key == "" || a.s != s {
 		a.s, a.nonce = s, a.d.nonces.take()
 		a.key = keyOf(a.req.Name, int64(s.id), a.nonce)
-		a.revision, a.sent, a.unsure = 0, false, false
+		a.revision, a.maybePut, a.mayPutLater = 0, false, false
 	}
-	if a.req.NoWait || !a.d.busy(a.req.Name) {
-		if l, err := a.try(ctx); a.req.NoWait || !errors.Is(err, driver.ErrHeld) {
-			return l, err
+	if a.req.NoWait || !a.d.isKnownHeld(a.req.Name) {
+		if h, err := a.putIfFree(ctx); a.req.NoWait || !errors.Is(err, driver.ErrHeld) {
+			return h, err
 		}
 	}
 	return a.wait(ctx)
 }
 
-// rejoin gives the owner what it holds once more.
-func (a *attempt) rejoin(ctx context.Context, h *hold) (*lease, error) {
-	b := h.s.beat()
-	switch err := h.confirm(ctx); {
+// reacquire returns a new handle on the lease that the owner already holds.
+func (a *attempt) reacquire(ctx context.Context, l *lease) (*handle, error) {
+	ka := l.s.requestKeepAlive()
+	switch err := l.checkKey(ctx); {
 	case errors.Is(err, driver.ErrLost):
-		h.lose(err)
-		return nil, errAgain
+		l.lose(err)
+		return nil, errRestart
 	case err != nil:
 		return nil, err
 	}
-	start, err := b.wait(ctx)
+	start, err := ka.wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return h.lease(a.req, start), nil
+	return l.newHandle(a.req, start), nil
 }
 
-// try puts the key if there is no other one, and reads the queue if there is.
-func (a *attempt) try(ctx context.Context) (*lease, error) {
-	b := a.s.beat() // on the way at the same time
-	nobody := clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix()
-	answer, err := a.send(ctx, nobody, a.put(true), clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix()))
+// putIfFree puts the key if the lock has none, and reads the queue otherwise.
+func (a *attempt) putIfFree(ctx context.Context) (*handle, error) {
+	ka := a.s.requestKeepAlive() // it is sent at the same time
+	free := clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix()
+	answer, err := a.sendPut(ctx, free, a.putOp(true), clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix()))
 	switch {
 	case err != nil:
 		return nil, err
 	case answer.Succeeded:
 		a.revision = answer.Header.Revision
-		return a.grant(ctx, b, true)
+		return a.grant(ctx, ka, true)
 	}
-	q := queueOf(a.req.Name, answer.Responses[0].GetResponseRange().Kvs)
+	q := parseQueue(a.req.Name, answer.Responses[0].GetResponseRange().Kvs)
 	switch {
-	case q.find(a.key) >= 0: // an earlier try was heard
-	case q.judge(a.note) == clashes:
-		return nil, q.clash(a.note)
-	case q.judge(a.note) == waits:
+	case q.find(a.key) >= 0: // an earlier request was executed
+	case q.judge(a.info) == kindClash:
+		return nil, q.kindError(a.info)
+	case q.judge(a.info) == waits:
 		return nil, driver.ErrHeld
 	}
-	return a.enter(ctx, b)
+	return a.putBehind(ctx, ka)
 }
 
-// enter puts the key behind those that are there, and looks at once whether it can hold beside them.
-func (a *attempt) enter(ctx context.Context, b *beat) (*lease, error) {
+// putBehind puts the key behind the existing ones, and checks at once whether it holds the lock
+// beside them.
+func (a *attempt) putBehind(ctx context.Context, ka *keepAlive) (*handle, error) {
 	read := clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix())
 	absent := clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)
-	answer, err := a.send(ctx, absent, a.put(false), read, read)
+	answer, err := a.sendPut(ctx, absent, a.putOp(false), read, read)
 	if err != nil {
 		return nil, err
 	}
 	last := answer.Responses[len(answer.Responses)-1]
-	q := queueOf(a.req.Name, last.GetResponseRange().Kvs)
+	q := parseQueue(a.req.Name, last.GetResponseRange().Kvs)
 	i := q.find(a.key)
 	if i < 0 {
-		return nil, errAgain
+		return nil, errRestart
 	}
 	a.revision = q[i].revision
-	switch before := q[:i]; before.judge(a.note) {
+	switch before := q[:i]; before.judge(a.info) {
 	case granted:
-		return a.grant(ctx, b, false)
-	case clashes:
-		return nil, before.clash(a.note)
+		return a.grant(ctx, ka, false)
+	case kindClash:
+		return nil, before.kindError(a.info)
 	}
 	return nil, driver.ErrHeld
 }
 
-// put is the operation that puts the key.
-func (a *attempt) put(held bool) clientv3.Op {
-	return clientv3.OpPut(a.key, a.note.text(held), clientv3.WithLease(a.s.id))
+// putOp returns the operation that puts the key.
+func (a *attempt) putOp(held bool) clientv3.Op {
+	return clientv3.OpPut(a.key, a.info.encode(held), clientv3.WithLease(a.s.id))
 }
 
-// send puts the key if a condition holds, and reads otherwise; with a second read, then as well.
-func (a *attempt) send(ctx context.Context, iff clientv3.Cmp, put, otherwise clientv3.Op, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
-	sent := a.sent
-	a.sent = true
+// sendPut puts the key if a condition holds, and otherwise executes the second operation.
+// Further operations follow the put.
+func (a *attempt) sendPut(ctx context.Context, iff clientv3.Cmp, put, otherwise clientv3.Op, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	maybePut := a.maybePut
+	a.maybePut = true
 	answer, err := a.d.commit(ctx, []clientv3.Cmp{iff}, append([]clientv3.Op{put}, then...), []clientv3.Op{otherwise})
 	if err != nil {
-		a.unsure = a.unsure || !noLease(err)
+		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
 		return nil, err
 	}
-	a.failed, a.trouble = time.Time{}, nil
-	a.sent = sent || answer.Succeeded
+	a.unreachableSince, a.lastErr = time.Time{}, nil
+	a.maybePut = maybePut || answer.Succeeded
 	return answer, checkRevision(answer.Header.Revision)
 }
 
-// wait stands in the queue until the turn has come.
-func (a *attempt) wait(ctx context.Context) (*lease, error) {
-	ctx, cancel := a.s.within(ctx)
+// wait waits in the queue until the lock is granted.
+func (a *attempt) wait(ctx context.Context) (*handle, error) {
+	ctx, cancel := a.s.bound(ctx)
 	defer cancel()
-	w := &waiter{note: a.note, hint: make(chan struct{}, 1)}
-	line, err := a.d.join(a.req.Name, w)
+	w := &waiter{info: a.info, woken: make(chan struct{}, 1)}
+	q, err := a.d.joinQueue(a.req.Name, w)
 	if err != nil {
 		return nil, err
 	}
-	defer line.leave(w)
-	if err := line.ready(ctx, w); err != nil {
+	defer q.leave(w)
+	if err := q.awaitLive(ctx, w); err != nil {
 		return nil, err
 	}
-	if err := a.place(ctx); err != nil {
+	if err := a.putInQueue(ctx); err != nil {
 		return nil, err
 	}
-	a.queued = true
-	line.stand(w, a.key, a.revision)
+	a.wasQueued = true
+	q.setKey(w, a.key, a.revision)
 	for {
-		v, err := line.look(w)
+		v, err := q.judge(w)
 		switch {
 		case err != nil:
 			return nil, err
 		case v == granted:
-			return a.confirm(ctx)
+			return a.confirmAndGrant(ctx)
 		case v == gone:
-			return nil, a.abandon()
+			return nil, a.abandonKey()
 		}
 		select {
-		case <-w.hint:
+		case <-w.woken:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// place puts the key into the queue, unless it is there.
-func (a *attempt) place(ctx context.Context) error {
+// putInQueue puts the key into the queue, unless it is there.
+func (a *attempt) putInQueue(ctx context.Context) error {
 	if a.revision > 0 {
 		return nil
 	}
 	absent := clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)
-	answer, err := a.send(ctx, absent, a.put(false), clientv3.OpGet(a.key))
+	answer, err := a.sendPut(ctx, absent, a.putOp(false), clientv3.OpGet(a.key))
 	switch {
 	case err != nil:
 		return err
@@ -278,30 +283,31 @@ func (a *attempt) place(ctx context.Context) error {
 	return nil
 }
 
-// confirm takes the lock whose turn has come by the watch, if a majority of etcd still has the key. What a watch tells may be
-// old: the lease may have ended in the meantime, and with it the key.
-func (a *attempt) confirm(ctx context.Context) (*lease, error) {
-	b := a.s.beat() // on the way at the same time
-	if err := a.d.exists(ctx, a.key, a.revision); err != nil {
+// confirmAndGrant takes the lock that the watch shows as granted, if a majority of etcd still
+// has the key. The watch may be behind: the etcd lease may have ended meanwhile, and the key
+// with it.
+func (a *attempt) confirmAndGrant(ctx context.Context) (*handle, error) {
+	ka := a.s.requestKeepAlive() // it is sent at the same time
+	if err := a.d.checkExists(ctx, a.key, a.revision); err != nil {
 		if errors.Is(err, driver.ErrLost) {
-			return nil, a.abandon()
+			return nil, a.abandonKey()
 		}
 		return nil, err
 	}
-	return a.grant(ctx, b, false)
+	return a.grant(ctx, ka, false)
 }
 
-// abandon gives up a key that is no more, for another one.
-func (a *attempt) abandon() error {
-	if a.unsure {
-		a.s.suspect(a.key)
+// abandonKey drops a key that no longer exists, so that the next round uses another one.
+func (a *attempt) abandonKey() error {
+	if a.mayPutLater {
+		a.s.addCleanup(a.key)
 	}
 	a.key = ""
-	return errAgain
+	return errRestart
 }
 
-// exists asks a majority whether a key is there; if not, the error matches ErrLost.
-func (d *Driver) exists(ctx context.Context, key string, revision int64) error {
+// checkExists asks a majority whether a key exists. If not, the error matches ErrLost.
+func (d *Driver) checkExists(ctx context.Context, key string, revision int64) error {
 	answer, err := call(ctx, d, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return d.client.Get(ctx, key, clientv3.WithKeysOnly())
 	})
@@ -314,44 +320,46 @@ func (d *Driver) exists(ctx context.Context, key string, revision int64) error {
 	return nil
 }
 
-// grant makes a lease of the key, which holds.
-func (a *attempt) grant(ctx context.Context, b *beat, noted bool) (*lease, error) {
-	start, err := b.wait(ctx)
+// grant makes a lease of the key, which holds the lock.
+func (a *attempt) grant(ctx context.Context, ka *keepAlive, heldRecorded bool) (*handle, error) {
+	start, err := ka.wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	h := &hold{
-		d: a.d, s: a.s, req: a.req, note: a.note, key: a.key, nonce: a.nonce, revision: a.revision, block: blockOf(a.req), since: driver.Now(),
-		noted: noted || a.req.MinHold > 0, // a note that comes late must not undo what MinHold does on release
-		twice: a.unsure, turn: make(chan struct{}, 1),
+	l := &lease{
+		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision, blockSize: blockSizeOf(a.req), since: driver.Now(),
+		// A release with MinHold writes the key's value, which a later record of the grant must
+		// not undo.
+		heldRecorded: heldRecorded || a.req.MinHold > 0,
+		mayReappear:  a.mayPutLater, releaseSem: make(chan struct{}, 1),
 	}
-	if h.block > 1 {
-		h.wanted = make(chan struct{})
-		a.d.attend(h)
+	if l.blockSize > 1 {
+		l.wanted = make(chan struct{})
+		a.d.observeWaiters(l)
 	}
-	if err := a.s.adopt(h); err != nil {
-		h.unattend()
+	if err := a.s.register(l); err != nil {
+		l.stopObserving()
 		return nil, err
 	}
-	a.d.holds.add(h)
-	return h.lease(a.req, start), nil
+	a.d.leases.add(l)
+	return l.newHandle(a.req, start), nil
 }
 
-// withdraw leaves no key behind. It does not depend on the context of Acquire, which returns soon
-// also if etcd does not answer. With the driver the session ends, and all its keys.
-func (a *attempt) withdraw() {
+// cleanUp deletes the attempt's key. It does not depend on the context of Acquire, and returns
+// soon even if etcd does not answer. If the driver is closed, the key goes with the session.
+func (a *attempt) cleanUp() {
 	if a.key == "" || a.d.life.Over() {
 		return
 	}
-	if !a.sent {
-		a.takeBack()
+	if !a.maybePut {
+		a.deleteKey()
 		return
 	}
 	done := make(chan struct{})
-	if !a.d.life.Go(func() { defer close(done); a.takeBack() }) {
+	if !a.d.life.Go(func() { defer close(done); a.deleteKey() }) {
 		return
 	}
-	timer := time.NewTimer(withdrawal)
+	timer := time.NewTimer(cleanupTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -359,17 +367,17 @@ func (a *attempt) withdraw() {
 	}
 }
 
-// takeBack deletes the key, if it may be there.
-func (a *attempt) takeBack() {
-	if a.sent {
-		ctx, cancel := context.WithTimeout(a.d.life.Context(), longest)
+// deleteKey deletes the key, if it may exist.
+func (a *attempt) deleteKey() {
+	if a.maybePut {
+		ctx, cancel := context.WithTimeout(a.d.life.Context(), callTimeout)
 		defer cancel()
-		if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.unsure {
-			a.s.suspect(a.key)
+		if _, err := a.d.client.Delete(ctx, a.key); err != nil || a.mayPutLater {
+			a.s.addCleanup(a.key)
 			return
 		}
 	}
 	if a.nonce != "" {
-		a.d.nonces.give(a.nonce)
+		a.d.nonces.giveBack(a.nonce)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// The benchmarks stand beside those of package concurrency, on the same server. What holds over processes is measured in
-// module bench.
+// These benchmarks compare snib with package concurrency on the same server. Module bench
+// compares backends over several processes.
 
 func BenchmarkUncontended(b *testing.B) {
 	server := etcdtest.Start(b)
@@ -34,7 +34,8 @@ func BenchmarkHandOver(b *testing.B) {
 	for _, peer := range peers {
 		b.Run(peer.name, func(b *testing.B) {
 			done := make(chan struct{})
-			cycles := [...]func(){peer.open(b, dial(b, server)), peer.open(b, dial(b, server))} // as in two processes
+			// Two clients, as in two processes.
+			cycles := [...]func(){peer.open(b, dial(b, server)), peer.open(b, dial(b, server))}
 			for _, cycle := range cycles {
 				go func() {
 					for range b.N {

@@ -15,30 +15,32 @@ import (
 )
 
 const (
-	// longest is how long a call may take. A member that takes longer is as good as gone: the client asks another one the
-	// next time.
-	longest = 2 * time.Second
+	// callTimeout is how long a call may take. A member that takes longer is as good as dead:
+	// the client uses another one for the next call.
+	callTimeout = 2 * time.Second
 
-	// patience is how long a request that has no place in a queue yet is repeated while etcd can't be reached: twice.
-	patience = 4 * time.Second
+	// unqueuedRetryTimeout is how long a request without a place in a queue is retried while
+	// etcd can't be reached. It is long enough for two tries.
+	unqueuedRetryTimeout = 4 * time.Second
 
-	// outage is for how long a waiter puts up with that.
-	outage = 30 * time.Second
+	// retryTimeout is how long a waiter retries while etcd can't be reached.
+	retryTimeout = 30 * time.Second
 
-	// withdrawal is how long a request that has failed stays to see its key deleted. After that it
-	// goes on in the background, and what it does not reach is swept up later.
-	withdrawal = driver.CancelTimeout * 3 / 5
+	// cleanupTimeout is how long a failed request waits until its key is deleted. After that,
+	// the deletion continues in the background, and keys that it does not reach are deleted
+	// later.
+	cleanupTimeout = driver.CancelTimeout * 3 / 5
 
 	// noWaitTimeout bounds a request that must not wait, if its context does not.
 	noWaitTimeout = driver.AnswerTimeout * 9 / 10
 )
 
-// errNoAnswer means that a request which must not wait got no answer in time.
+// errNoAnswer means that a request that must not wait got no answer in time.
 const errNoAnswer driver.Sentinel = "no answer from etcd in time"
 
-// call does one call to etcd, which takes no longer than the rest of ctx, or longest. The call is given up when it is over.
+// call executes one call to etcd and abandons it after callTimeout, or when ctx is done.
 func call[T any](ctx context.Context, d *Driver, do func(context.Context) (T, error)) (T, error) {
-	inner, cancel := context.WithTimeout(ctx, longest)
+	inner, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	got, err := do(inner)
 	switch {
@@ -46,30 +48,30 @@ func call[T any](ctx context.Context, d *Driver, do func(context.Context) (T, er
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	case inner.Err() != nil:
-		err = d.unanswered(ctx)
+		err = d.diagnoseNoAnswer(ctx)
 	}
 	return got, err
 }
 
-// passing reports whether an error is one of the moment, of which another try may not hear: a member is down, or looks for
-// a leader. What was asked for may have happened.
-func passing(err error) bool {
+// isTransient reports whether a retry may succeed: a member is down, or elects a leader. The
+// request may have been executed.
+func isTransient(err error) bool {
 	if r, ok := errors.AsType[*reachError](err); ok {
 		return !r.permanent
 	}
 	code := codeOf(err)
-	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests) || oldToken(err)
+	return code == codes.Unavailable || code == codes.Aborted || errors.Is(err, rpctypes.ErrTooManyRequests) || isLoginExpired(err)
 }
 
-// oldToken reports whether an error means that the client's login has lapsed. It logs in anew for
+// isLoginExpired reports whether the client's login has expired. The client logs in again for
 // the next call.
-func oldToken(err error) bool {
+func isLoginExpired(err error) bool {
 	return errors.Is(err, rpctypes.ErrInvalidAuthToken) || errors.Is(err, rpctypes.ErrAuthOldRevision)
 }
 
-// refused reports whether an error is a no that will stay one.
-func refused(err error) bool {
-	if oldToken(err) {
+// isPermanent reports whether a retry would fail in the same way.
+func isPermanent(err error) bool {
+	if isLoginExpired(err) {
 		return false
 	}
 	switch codeOf(err) {
@@ -79,7 +81,7 @@ func refused(err error) bool {
 	return false
 }
 
-// codeOf returns the code of an error of the client, which has two kinds of them.
+// codeOf returns the code of an error of the client, which has two kinds of errors.
 func codeOf(err error) codes.Code {
 	var known rpctypes.EtcdError
 	if errors.As(err, &known) {
@@ -88,14 +90,14 @@ func codeOf(err error) codes.Code {
 	return status.Code(err)
 }
 
-// noLease reports whether an error means that the lease of the request is no more.
-func noLease(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
+// isLeaseGone reports whether the etcd lease of the request no longer exists.
+func isLeaseGone(err error) bool { return errors.Is(err, rpctypes.ErrLeaseNotFound) }
 
-// explain says what is to be done about the errors of which etcd's words don't say it.
+// explain adds a remedy where etcd's message has none.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, driver.ErrUnavailable):
-	case errors.Is(err, errNoAnswer), passing(err):
+	case errors.Is(err, errNoAnswer), isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%w; nothing is granted or freed until it is compacted and defragmented, and etcdctl alarm disarm was run", err)
@@ -107,24 +109,24 @@ func explain(err error) error {
 	return err
 }
 
-// prefixOf returns what the keys of a lock begin with.
+// prefixOf returns the prefix of the keys of a lock.
 func prefixOf(name string) string { return name + "/" }
 
-// get reads all keys of a lock, as a majority has them, in the order of their creation.
-func (d *Driver) get(ctx context.Context, name string) (*clientv3.GetResponse, error) {
+// getKeys reads all keys of a lock, as a majority has them.
+func (d *Driver) getKeys(ctx context.Context, name string) (*clientv3.GetResponse, error) {
 	return call(ctx, d, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return d.client.Get(ctx, prefixOf(name), clientv3.WithPrefix())
 	})
 }
 
-// commit does a transaction.
+// commit executes a transaction.
 func (d *Driver) commit(ctx context.Context, iff []clientv3.Cmp, then, otherwise []clientv3.Op) (*clientv3.TxnResponse, error) {
 	return call(ctx, d, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return d.client.Txn(ctx).If(iff...).Then(then...).Else(otherwise...).Commit()
 	})
 }
 
-// isKey is the condition that a key is the very one that was created at a revision.
-func isKey(key string, revision int64) []clientv3.Cmp {
+// isCreatedAt returns the condition that a key is the one that was created at a revision.
+func isCreatedAt(key string, revision int64) []clientv3.Cmp {
 	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", revision)}
 }

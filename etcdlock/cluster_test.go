@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// failures are what can happen to one member of three.
+// failures are the failures of one member of three.
 var failures = []struct {
 	name string
 	fail func(*etcdtest.ClusterSetup)
@@ -27,7 +27,7 @@ var failures = []struct {
 	{"MinorityHung", func(c *etcdtest.ClusterSetup) { c.Follower().Hang() }},
 }
 
-// TestConformanceFailed has one member of three out of order all the while.
+// TestConformanceFailed runs the suite while one member of three has failed.
 func TestConformanceFailed(t *testing.T) {
 	for _, tt := range failures {
 		t.Run(tt.name, func(t *testing.T) {
@@ -39,14 +39,16 @@ func TestConformanceFailed(t *testing.T) {
 			well := cluster.Leader()
 			i := slices.Index(cluster.Members, well)
 			servers := slices.Clone(cluster.Members)
-			servers[0], servers[i] = servers[i], servers[0] // the process to be killed asks the first one
+			// The process to be killed uses the first one.
+			servers[0], servers[i] = servers[i], servers[0]
 			h := harness(servers, nil)
 			drivertest.Run(t, h)
 		})
 	}
 }
 
-// TestMemberFails has a member fail under holders and waiters: nobody loses a lock, and nobody waits for ever.
+// TestMemberFails has a member fail under holders and waiters: nobody loses a lock, and nobody
+// waits for ever.
 func TestMemberFails(t *testing.T) {
 	more := append(slices.Clone(failures), struct {
 		name string
@@ -97,7 +99,8 @@ func TestMemberFails(t *testing.T) {
 			}
 			tt.fail(cluster)
 			failed := time.Now()
-			timer := time.NewTimer(11 * time.Second) // a session would have ended by then that was not kept alive
+			// A session that was not kept alive would have ended by then.
+			timer := time.NewTimer(11 * time.Second)
 			defer timer.Stop()
 			<-timer.C
 			for _, lock := range held {
@@ -126,7 +129,7 @@ func TestMemberFails(t *testing.T) {
 	}
 }
 
-// TestMaintenance compacts and defragments etcd in the middle of a wait.
+// TestMaintenance compacts and defragments etcd during a wait.
 func TestMaintenance(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -151,7 +154,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// TestRestartedUnderWaiter restarts the server, and compacts it, so that a watch that would go on where it was can't.
+// TestRestartedUnderWaiter restarts the server and compacts it, so that a watch can't resume at
+// its old revision.
 func TestRestartedUnderWaiter(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -176,7 +180,7 @@ func TestRestartedUnderWaiter(t *testing.T) {
 	release(t, w.Get(t))
 }
 
-// TestMemberReplaced takes a member out in the middle of a wait, and another one in.
+// TestMemberReplaced replaces a member during a wait.
 func TestMemberReplaced(t *testing.T) {
 	cluster := etcdtest.Cluster(t, 3)
 	holds, waits := dial(t, nil, cluster.Addrs()...), dial(t, nil, cluster.Addrs()...)

@@ -14,8 +14,9 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// timeout is that of the tests' sessions: twice the shortest that etcd gives with its default election timeout, so that they
-// outlast what a busy machine does to keep-alives.
+// timeout is the session timeout of the tests: twice the shortest that etcd grants with its
+// default election timeout, so that sessions survive the delays of keep-alives on a busy
+// machine.
 const timeout = 4 * time.Second
 
 func TestConformance(t *testing.T) {
@@ -26,7 +27,7 @@ func TestConformance(t *testing.T) {
 	}))
 }
 
-// TestConformanceCluster has three members, of which each driver knows all.
+// TestConformanceCluster has three members; each driver knows all of them.
 func TestConformanceCluster(t *testing.T) {
 	cluster := etcdtest.Cluster(t, 3)
 	drivertest.Run(t, harness(cluster.Members, func(*testing.T) {
@@ -37,7 +38,7 @@ func TestConformanceCluster(t *testing.T) {
 	}))
 }
 
-// TestConformanceLogin has the server ask who its clients are.
+// TestConformanceLogin has a server that requires a login.
 func TestConformanceLogin(t *testing.T) {
 	livetest.Long(t)
 	server := etcdtest.Start(t)
@@ -47,7 +48,8 @@ func TestConformanceLogin(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// harness is for drivers on servers. Each has proxies of its own on its way there.
+// harness returns a harness for drivers on servers. Each driver reaches them through its own
+// proxies.
 func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Harness {
 	proxies := map[driver.Driver][]*livetest.Proxy{}
 	return drivertest.Harness{
@@ -75,13 +77,14 @@ func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Ha
 			}
 		},
 		Kill: func(t *testing.T, req driver.Request) func() {
-			return holder(t, servers[0], req).Kill
+			return startHolder(t, servers[0], req).Kill
 		},
 		Restart: restart,
 	}
 }
 
-// dial returns a client that ends with the test. Servers are known by addrs, or as they are.
+// dial returns a client that is closed at the end of the test. It reaches server by addrs, or
+// directly if there are none.
 func dial(t testing.TB, server *etcdtest.Server, addrs ...string) *clientv3.Client {
 	t.Helper()
 	if len(addrs) == 0 {

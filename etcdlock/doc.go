@@ -1,43 +1,51 @@
-// Package etcdlock keeps locks in etcd 3.4 or later, through a client of go.etcd.io/etcd/client/v3.
+// Package etcdlock keeps locks in etcd 3.4 or later, through a client of
+// go.etcd.io/etcd/client/v3.
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
 //	...
 //	d := etcdlock.New(client)
 //
-// On the same name it and package concurrency of etcd's client ("etcdctl lock", the server's lock service, jetcd) exclude one
-// another.
+// On the same name, its locks and those of package concurrency of etcd's client exclude one
+// another. "etcdctl lock", the server's lock service and jetcd use that package's keys, too.
 //
 // # Keys
 //
-// A request is a key under the lock's name and a slash, unique to the attempt, on the lease of its process. Who has the
-// smallest create revision under the name holds the lock. The format is described in docs/backends/etcdlock.md.
+// A request is a key under the lock's name and a slash. The key is unique to the attempt and
+// attached to the etcd lease of its process. The key with the smallest create revision under
+// the name holds the lock. docs/backends/etcdlock.md describes the format.
 //
 // # Waiting
 //
-// Keys are a queue in the order of their creation, so waiters are always served in the order of arrival, strangers among them;
-// readers that follow one another are let in together. A process watches a name once, however many wait for it in it, and
-// for 5 seconds after; the watch is begun before the request is put. It also tells who has reserved tokens, to hand the lock over within
-// the process, that another process waits. A release wakes the next waiter, and no other. A watch
-// that has said nothing for a while is compared with what etcd has, so that one that hangs costs seconds and not for ever.
+// The keys are a queue in the order of their creation, so waiters are always served in the
+// order of arrival, including those of foreign clients. Adjacent readers are admitted together.
+// A process watches a name once, however many of its callers wait for it, and for 5 seconds
+// after the last; the watch begins before the request is put. The watch also tells a holder
+// that has reserved tokens, to hand the lock over within the process, when another process
+// waits. A release wakes the next waiter, and no other. If a watch has reported nothing for a
+// while, the driver compares it with what etcd has, so a watch that hangs costs seconds and
+// does not block for ever.
 //
 // # Liveness
 //
-// A process has one lease for all its locks, the session, which it keeps alive. The session ends with [Driver.Close], and
-// after [Timeout] when the process dies, is stopped or cut off. The holders are told of its end by their own clock, a
-// hundredth of it before etcd can give their locks away: counted from when the last keep-alive that etcd has answered was
-// sent.
+// A process has one etcd lease for all its locks, the session, which it keeps alive. The
+// session ends with [Driver.Close]. If the process dies, is stopped or is cut off, the session
+// ends after [Timeout]. Holders learn of its end by their own clock, a hundredth of the timeout
+// before etcd can give their locks away. The timeout counts from the moment when the last
+// keep-alive that etcd has answered was sent.
 //
 // # Fencing
 //
-// The token is the create revision of the key, a place in the log on which a majority of the members agrees ([driver.FencingDurable]), and behind
-// it, in 16 bits, the place in the block of tokens that the hold has reserved: see [Revision]. For data in etcd itself there is better
-// than a token: [Driver.IsOwner].
+// The token is the create revision of the key, followed by 16 bits. The revision is a position
+// in the log on which a majority of the members agrees ([driver.FencingDurable]). The 16 bits
+// are the index in the block of tokens that the hold has reserved: see [Revision]. For data in
+// etcd itself, [Driver.IsOwner] is better than a token.
 //
 // # Failover
 //
-// A member that dies or hangs costs those who talk to it seconds, and nobody a lock: a new leader begins the time of all leases
-// anew. Without a majority nothing is granted, and holds end when their session does. A cluster that was restored from a
-// snapshot gives out tokens anew, unless it was restored with --bump-revision.
+// A member that dies or hangs delays its clients for seconds, and costs nobody a lock: a new
+// leader restarts the time of all leases. Without a majority nothing is granted, and holds end
+// with their session. A cluster that was restored from a snapshot issues tokens again, unless
+// it was restored with --bump-revision.
 //
 // # Options
 //

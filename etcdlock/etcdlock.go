@@ -25,27 +25,30 @@ type Driver struct {
 	conf   config
 	nonces nonces
 
-	turn    chan struct{} // of one: who has it may begin a session
+	openSem chan struct{} // of capacity 1: held while a session is begun
 	session atomic.Pointer[session]
-	holds   holds
-	lines   lines
+	leases  leases
+	queues  watchedQueues
 
-	life *life.Span // until Close
+	life *life.Span // ends with Close
 }
 
-// New returns a driver whose locks are keys in the etcd of client. It begins its session with the first acquisition.
+// New returns a driver whose locks are keys in the etcd of client. The first acquisition begins
+// its session.
 //
-// The client stays the caller's: the driver never closes it, and must be closed before it is. Set its DialKeepAliveTime and
-// DialKeepAliveTimeout, so that it leaves a member that hangs; without them each third call may go there in vain.
+// The client belongs to the caller: the driver never closes it, and must be closed before it.
+// Set the client's DialKeepAliveTime and DialKeepAliveTimeout, so that it leaves a member that
+// hangs; without them every third call may go there in vain.
 //
-// New does not speak to the server. What is wrong with the options is said by each acquisition, as [driver.ErrInvalid].
+// New does not contact the server. If the options are invalid, each acquisition reports it as
+// [driver.ErrInvalid].
 func New(client *clientv3.Client, opts ...Option) *Driver {
 	d := &Driver{
-		client: client, conf: configure(client, opts), turn: make(chan struct{}, 1), life: life.New(),
+		client: client, conf: configure(client, opts), openSem: make(chan struct{}, 1), life: life.New(),
 	}
 	d.nonces.driver = strings.ToLower(rand.Text()[:16])
-	d.holds.byName = map[string][]*hold{}
-	d.lines.byName = map[string]*line{}
+	d.leases.byName = map[string][]*lease{}
+	d.queues.byName = map[string]*watchedQueue{}
 	return d
 }
 
@@ -77,19 +80,19 @@ func (d *Driver) Info() driver.Info {
 	}
 }
 
-// Close implements [driver.Driver]. It ends the session, and with it all leases that were not released. If etcd does not
-// hear of it within 2 s they lapse. The client stays open.
+// Close implements [driver.Driver]. It ends the session, and with it all leases that were not
+// released. If etcd does not answer within 2 s, they expire. The client stays open.
 func (d *Driver) Close() error {
 	d.life.End(func() {
 		if s := d.session.Load(); s != nil {
-			s.lose(driver.ErrClosed)
+			s.terminate(driver.ErrClosed)
 			s.revoke()
 		}
 	})
 	return nil
 }
 
-// check reports what keeps the driver from serving req.
+// check returns an error if the driver can't serve req.
 func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
 		return fmt.Errorf("%w request: a lease in a session can't outlive it; use a backend whose leases last by themselves",
@@ -98,7 +101,7 @@ func (d *Driver) check(req driver.Request) error {
 	return req.Check()
 }
 
-// A config is what the options say.
+// A config holds the settings that the options made.
 type config struct {
 	timeout time.Duration // whole seconds
 	err     error

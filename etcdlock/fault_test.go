@@ -21,46 +21,47 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// errDown is what the client says of a member that is gone.
+// errDown is the client's error for a member that is down.
 var errDown = status.Error(codes.Unavailable, "the connection was closed, say the tests")
 
-// A call is one that a driver makes of etcd: "put", "delete" or "get" of one key.
+// A call is a driver's call to etcd: "put", "delete" or "get" of one key.
 type call struct {
 	ctx  context.Context
 	what string
 	key  string
-	do   func() error // has etcd do it
+	do   func() error // executes the call
 }
 
-// A tap is a client's calls. The hook, if there is one, does them or not, and says how they went.
-type tap struct {
+// An interceptor records a client's calls. The hook, if there is one, executes them or not, and
+// returns their result.
+type interceptor struct {
 	clientv3.KV
 	mu   sync.Mutex
 	hook func(call) error
 	seen []call
 }
 
-// tapped puts a tap on a client.
-func tapped(client *clientv3.Client) *tap {
-	k := &tap{KV: client.KV}
+// intercept puts an interceptor into a client.
+func intercept(client *clientv3.Client) *interceptor {
+	k := &interceptor{KV: client.KV}
 	client.KV = k
 	return k
 }
 
-func (k *tap) set(hook func(call) error) {
+func (k *interceptor) set(hook func(call) error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.hook, k.seen = hook, nil
 }
 
-// calls returns what was called since the hook was set.
-func (k *tap) calls() []call {
+// calls returns the calls since the hook was set.
+func (k *interceptor) calls() []call {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.seen)
 }
 
-func (k *tap) pass(c call) error {
+func (k *interceptor) handle(c call) error {
 	k.mu.Lock()
 	hook := k.hook
 	k.seen = append(k.seen, c)
@@ -71,36 +72,36 @@ func (k *tap) pass(c call) error {
 	return hook(c)
 }
 
-func (k *tap) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.GetResponse, err error) {
-	err = k.pass(call{ctx, "get", key, func() (err error) {
+func (k *interceptor) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.GetResponse, err error) {
+	err = k.handle(call{ctx, "get", key, func() (err error) {
 		got, err = k.KV.Get(ctx, key, opts...)
 		return err
 	}})
 	return got, err
 }
 
-func (k *tap) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.DeleteResponse, err error) {
-	err = k.pass(call{ctx, "delete", key, func() (err error) {
+func (k *interceptor) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (got *clientv3.DeleteResponse, err error) {
+	err = k.handle(call{ctx, "delete", key, func() (err error) {
 		got, err = k.KV.Delete(ctx, key, opts...)
 		return err
 	}})
 	return got, err
 }
 
-func (k *tap) Txn(ctx context.Context) clientv3.Txn {
-	return &tappedTxn{Txn: k.KV.Txn(ctx), tap: k, ctx: ctx, what: "get"}
+func (k *interceptor) Txn(ctx context.Context) clientv3.Txn {
+	return &interceptedTxn{Txn: k.KV.Txn(ctx), interceptor: k, ctx: ctx, what: "get"}
 }
 
-type tappedTxn struct {
+type interceptedTxn struct {
 	clientv3.Txn
-	tap       *tap
-	ctx       context.Context
-	what, key string
+	interceptor *interceptor
+	ctx         context.Context
+	what, key   string
 }
 
-func (x *tappedTxn) If(cs ...clientv3.Cmp) clientv3.Txn  { x.Txn = x.Txn.If(cs...); return x }
-func (x *tappedTxn) Else(os ...clientv3.Op) clientv3.Txn { x.Txn = x.Txn.Else(os...); return x }
-func (x *tappedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+func (x *interceptedTxn) If(cs ...clientv3.Cmp) clientv3.Txn  { x.Txn = x.Txn.If(cs...); return x }
+func (x *interceptedTxn) Else(os ...clientv3.Op) clientv3.Txn { x.Txn = x.Txn.Else(os...); return x }
+func (x *interceptedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	for _, op := range ops {
 		switch {
 		case op.IsPut():
@@ -113,8 +114,8 @@ func (x *tappedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	return x
 }
 
-func (x *tappedTxn) Commit() (got *clientv3.TxnResponse, err error) {
-	err = x.tap.pass(call{x.ctx, x.what, x.key, func() (err error) {
+func (x *interceptedTxn) Commit() (got *clientv3.TxnResponse, err error) {
+	err = x.interceptor.handle(call{x.ctx, x.what, x.key, func() (err error) {
 		got, err = x.Txn.Commit()
 		return err
 	}})
@@ -124,13 +125,14 @@ func (x *tappedTxn) Commit() (got *clientv3.TxnResponse, err error) {
 	return got, err
 }
 
-// once is a hook that does something at the first call of a kind, and passes on all others.
-func once(what string, at func(call) error) func(call) error {
+// hookOnce returns a hook that handles the first call of a kind with hook, and executes all
+// others.
+func hookOnce(what string, hook func(call) error) func(call) error {
 	var first sync.Once
 	return func(c call) error {
 		err, hooked := error(nil), false
 		if c.what == what {
-			first.Do(func() { err, hooked = at(c), true })
+			first.Do(func() { err, hooked = hook(c), true })
 		}
 		if hooked {
 			return err
@@ -139,10 +141,10 @@ func once(what string, at func(call) error) func(call) error {
 	}
 }
 
-// unheard has etcd do a call, and loses the answer.
-func unheard(c call) error { return errors.Join(c.do(), errDown) }
+// loseAnswer executes a call, and loses the answer.
+func loseAnswer(c call) error { return errors.Join(c.do(), errDown) }
 
-// TestLostAnswers has etcd do what it is asked, and its answer lost.
+// TestLostAnswers has etcd execute calls whose answers are lost.
 func TestLostAnswers(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -170,7 +172,7 @@ func TestLostAnswers(t *testing.T) {
 		}},
 		{"PutRefused", "put", func(t *testing.T, name string, d *etcdlock.Driver) {
 			l := acquire(t, other, request(name, "holder"))
-			refused(t, d, name, "of a lock that is held, with its first answer lost,")
+			checkHeld(t, d, name, "of a lock that is held, with its first answer lost,")
 			if got := keys(t, client, name); len(got) != 1 {
 				t.Errorf("after a refusal whose first answer was lost the keys are %q, want the holder's", got)
 			}
@@ -189,31 +191,31 @@ func TestLostAnswers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			own := dial(t, server)
-			k := tapped(own)
+			k := intercept(own)
 			d := open(t, own)
-			release(t, acquire(t, d, request("warm "+tt.name, "a"))) // the session is there
+			release(t, acquire(t, d, request("warm "+tt.name, "a"))) // so that the session exists
 			lost := 0
-			k.set(once(tt.what, func(c call) error { lost++; return unheard(c) }))
+			k.set(hookOnce(tt.what, func(c call) error { lost++; return loseAnswer(c) }))
 			tt.run(t, tt.name, d)
 			if lost != 1 {
 				t.Errorf("%d answers were lost, want one", lost)
 			}
-			noKeys(t, client, tt.name)
+			awaitNoKeys(t, client, tt.name)
 		})
 	}
 }
 
-// TestLateRequest gives an acquisition up whose request is under way, and has etcd get it after all when the driver has
-// taken it back already: by a member that hung, say.
+// TestLateRequest cancels an acquisition after it has sent its request. A member that hung, for
+// example, executes the request after the driver has deleted its key.
 func TestLateRequest(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	k := tapped(client)
+	k := intercept(client)
 	d := open(t, client)
 	release(t, acquire(t, d, request("late", "earlier")))
 	ctx, cancel := context.WithCancel(t.Context())
 	var late call
-	k.set(once("put", func(c call) error {
+	k.set(hookOnce("put", func(c call) error {
 		late = c
 		cancel()
 		<-c.ctx.Done()
@@ -225,28 +227,30 @@ func TestLateRequest(t *testing.T) {
 	if _, err := dial(t, server).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
 		t.Fatal(err)
 	}
-	noKeys(t, client, "late")
+	awaitNoKeys(t, client, "late")
 	release(t, acquire(t, d, noWait("late", "b")))
 }
 
-// TestLateRepeat has a request time out and be repeated, and etcd get the first one when the lock was released again.
+// TestLateRepeat has a request time out and be repeated. etcd executes the first one after the
+// lock was released.
 func TestLateRepeat(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	k := tapped(client)
+	k := intercept(client)
 	d := open(t, client)
 	release(t, acquire(t, d, request("repeat", "earlier")))
 	var late call
-	k.set(once("put", func(c call) error { late = c; return errDown }))
+	k.set(hookOnce("put", func(c call) error { late = c; return errDown }))
 	l := acquire(t, d, request("repeat", "a"))
 	release(t, l)
 	if _, err := dial(t, server).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
 		t.Fatal(err)
 	}
-	noKeys(t, client, "repeat")
+	awaitNoKeys(t, client, "repeat")
 }
 
-// TestLateRepeatLost has a hold lose its key, and then a first request for it, which had timed out, put that key: the hold stays lost.
+// TestLateRepeatLost has a hold lose its key. Then etcd executes an earlier request for it,
+// which had timed out. The hold stays lost.
 func TestLateRepeatLost(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -254,11 +258,11 @@ func TestLateRepeatLost(t *testing.T) {
 	if _, err := other.Get(t.Context(), "connected"); err != nil {
 		t.Fatal(err)
 	}
-	k := tapped(client)
+	k := intercept(client)
 	d := open(t, client)
 	release(t, acquire(t, d, request("repeat", "earlier")))
 	var late call
-	k.set(once("put", func(c call) error { late = c; return errDown }))
+	k.set(hookOnce("put", func(c call) error { late = c; return errDown }))
 	l := acquire(t, d, request("repeat", "a"))
 	_, err := other.Delete(t.Context(), late.key) // at once: the driver does not watch the key yet
 	if err != nil {
@@ -270,15 +274,15 @@ func TestLateRepeatLost(t *testing.T) {
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Release of a hold whose key was deleted, and put again, = %v, want ErrLost", err)
 	}
-	noKeys(t, client, "repeat")
+	awaitNoKeys(t, client, "repeat")
 }
 
-// TestCancelled gives acquisitions up while etcd does what it was asked, and does not answer: they return at once, and leave
-// nothing.
+// TestCancelled cancels acquisitions while etcd executes their requests and does not answer.
+// They return at once, and leave nothing behind.
 func TestCancelled(t *testing.T) {
 	tests := []struct {
 		name string
-		held bool // by another, until the acquisition waits or is given up
+		held bool // by another, until the acquisition waits or is cancelled
 		at   func(what, key string, puts int) bool
 	}{
 		{"Granted", false, func(what, _ string, puts int) bool { return what == "put" && puts == 1 }},
@@ -289,13 +293,13 @@ func TestCancelled(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			server := etcdtest.Start(t)
 			client, free := dial(t, server), dial(t, server)
-			k := tapped(client)
+			k := intercept(client)
 			d, other := open(t, client), open(t, free)
 			release(t, acquire(t, d, request("name", "earlier")))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var puts atomic.Int32
-			given := make(chan time.Time, 1) // of one: one call is given up
+			given := make(chan time.Time, 1) // of capacity 1: one call is abandoned
 			k.set(func(c call) error {
 				if c.what == "put" {
 					puts.Add(1)
@@ -336,16 +340,16 @@ func TestCancelled(t *testing.T) {
 			if tt.name == "Queued" {
 				release(t, l)
 			}
-			noKeys(t, free, "name")
+			awaitNoKeys(t, free, "name")
 		})
 	}
 }
 
-// TestReleaseUnheard has no release reach etcd in its time: what is left is swept up when etcd can be reached again, for the
-// session would keep it.
+// TestReleaseUnheard has no release reach etcd in time. The key is deleted when etcd can be
+// reached again, because the session would keep it.
 func TestReleaseUnheard(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
-	k := tapped(client)
+	k := intercept(client)
 	d := open(t, client)
 	l := acquire(t, d, request("unheard", "a"))
 	k.set(func(c call) error {
@@ -363,21 +367,21 @@ func TestReleaseUnheard(t *testing.T) {
 		t.Fatalf("the keys are %q, want the one that was not deleted", got)
 	}
 	k.set(nil)
-	noKeys(t, client, "unheard")
+	awaitNoKeys(t, client, "unheard")
 }
 
-// TestGoneBeforeCheck has a waiter's lease end between the moment in which the watch shows that its turn has come, and the
-// check.
+// TestGoneBeforeCheck ends a waiter's session between the moment in which the watch shows the
+// lock as granted, and the check.
 func TestGoneBeforeCheck(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	k := tapped(client)
+	k := intercept(client)
 	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
 	l := acquire(t, holds, request("name", "holder"))
 	w := jobtest.Waiting(t, waits, request("name", "waiter"))
 	next := jobtest.Waiting(t, third, request("name", "third"))
 	var old string
-	k.set(once("get", func(c call) error {
+	k.set(hookOnce("get", func(c call) error {
 		old = c.key
 		if _, err := client.Revoke(t.Context(), leaseIn(t, c.key)); err != nil {
 			t.Error(err)
@@ -398,22 +402,22 @@ func TestGoneBeforeCheck(t *testing.T) {
 	release(t, got)
 }
 
-// deaf is a client's watches without what they tell.
-type deaf struct {
+// A silentWatcher drops the events of a client's watches unless passes is true.
+type silentWatcher struct {
 	clientv3.Watcher
-	heard func() bool
+	passes func() bool
 }
 
-func (w deaf) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
 	go func() {
 		defer close(to)
-		for said := range from {
-			if !said.Created && !w.heard() {
+		for resp := range from {
+			if !resp.Created && !w.passes() {
 				continue
 			}
 			select {
-			case to <- said:
+			case to <- resp:
 			case <-ctx.Done():
 				return
 			}
@@ -422,11 +426,11 @@ func (w deaf) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return to
 }
 
-// TestDeafWatch has the watch of a waiter say nothing, as one on a member that hangs.
+// TestDeafWatch has the watch of a waiter report nothing, as on a member that hangs.
 func TestDeafWatch(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	client.Watcher = deaf{client.Watcher, func() bool { return false }}
+	client.Watcher = silentWatcher{client.Watcher, func() bool { return false }}
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("deaf", "holder"))
 	w := jobtest.Waiting(t, d, request("deaf", "waiter"))
@@ -442,11 +446,11 @@ func TestDeafWatch(t *testing.T) {
 func TestNoHerd(t *testing.T) {
 	server := etcdtest.Start(t)
 	l := acquire(t, open(t, dial(t, server)), request("herd", "holder"))
-	var taps []*tap
+	var taps []*interceptor
 	var waits []*jobtest.Waiter
 	for i := range 5 {
 		client := dial(t, server)
-		taps = append(taps, tapped(client))
+		taps = append(taps, intercept(client))
 		waits = append(waits, jobtest.Waiting(t, open(t, client), request("herd", string(rune('a'+i)))))
 	}
 	for _, k := range taps {
@@ -457,7 +461,7 @@ func TestNoHerd(t *testing.T) {
 	for i, k := range taps {
 		var got []string
 		for _, c := range k.calls() {
-			if c.key != "herd/" { // a look at the whole queue, because it was quiet
+			if c.key != "herd/" { // a read of the whole queue, because its watch was silent
 				got = append(got, c.what)
 			}
 		}

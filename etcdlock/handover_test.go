@@ -18,20 +18,21 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// block is a request of a caller who hands holds over by itself.
-func block(name, owner string, tokens int) driver.Request {
+// blockRequest returns the request of a caller who hands holds over by itself.
+func blockRequest(name, owner string, tokens int) driver.Request {
 	req := request(name, owner)
 	req.Tokens = tokens
 	return req
 }
 
-// TestBlock reserves tokens: they begin with the create revision, and end before those of the next key.
+// TestBlock reserves tokens: they begin with the create revision, and end before those of the
+// next key.
 func TestBlock(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	var last uint64
 	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {1 << 16, 1 << 16}, {1<<16 + 1, 1 << 16}} {
-		l := acquire(t, d, block("block", "a", tt.asked))
+		l := acquire(t, d, blockRequest("block", "a", tt.asked))
 		waiter := jobtest.Waiting(t, other, request("block", "b"))
 		got, err := client.Get(t.Context(), keys(t, client, "block")[0])
 		if err != nil {
@@ -51,7 +52,8 @@ func TestBlock(t *testing.T) {
 		}
 		release(t, l)
 		next := waiter.Get(t)
-		if next.Grant().Token <= final { // its key was created right after, while the block was in use
+		// Its key was created right after the first, while the block was in use.
+		if next.Grant().Token <= final {
 			t.Errorf("Token = %d after the block from %d to %d", next.Grant().Token, g.Token, final)
 		}
 		last = next.Grant().Token
@@ -59,12 +61,13 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestBlockAgain has an owner ask again for what it holds: it gets no token that was not reserved, and none that it can't use.
+// TestBlockAgain has an owner acquire again: it gets no token that was not reserved, and none
+// that it can't use.
 func TestBlockAgain(t *testing.T) {
 	d := open(t, dial(t, etcdtest.Start(t)))
-	l := acquire(t, d, block("again", "a", 10))
+	l := acquire(t, d, blockRequest("again", "a", 10))
 	for asked, want := range map[int]int{0: 1, 5: 5, 10: 10, 20: 10} {
-		again := acquire(t, d, block("again", "a", asked)).Grant()
+		again := acquire(t, d, blockRequest("again", "a", asked)).Grant()
 		if again.Token != l.Grant().Token || again.Tokens != want {
 			t.Errorf("asked for %d of a block of 10 at %d, got %d at %d; want %d", asked, l.Grant().Token, again.Tokens, again.Token, want)
 		}
@@ -72,41 +75,41 @@ func TestBlockAgain(t *testing.T) {
 	release(t, l)
 }
 
-// TestWatchForBlock looks what a hold costs etcd: a watch of its key, and one of the queue only if
+// TestWatchForBlock counts the watches of a hold: one of its key, and one of the queue only if
 // there is something to hand over.
 func TestWatchForBlock(t *testing.T) {
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
-	one := acquire(t, d, block("one", "a", 1))
+	one := acquire(t, d, blockRequest("one", "a", 1))
 	if wanted := one.Grant().Wanted; wanted != nil {
 		t.Errorf("Wanted of a hold with one token is not nil")
 	}
 	const own = 1 // of the key of that hold
 	livetest.Await(t, "watch of the key of a hold", func() error {
-		if got := watches(t, server); got != own {
+		if got := watchCount(t, server); got != own {
 			return fmt.Errorf("for a hold with one token etcd has %d watches", got)
 		}
 		return nil
 	})
-	several := acquire(t, d, block("several", "a", 2))
+	several := acquire(t, d, blockRequest("several", "a", 2))
 	livetest.Await(t, "watch for a block", func() error {
-		if got := watches(t, server); got != own+2 { // and of its own key
+		if got := watchCount(t, server); got != own+2 { // and one of its own key
 			return fmt.Errorf("etcd has %d watches", got)
 		}
 		return nil
 	})
 	release(t, several)
-	for range 3 { // while it lingers
-		release(t, acquire(t, d, block("several", "a", 2)))
+	for range 3 { // while the queue is still watched
+		release(t, acquire(t, d, blockRequest("several", "a", 2)))
 	}
 	livetest.Await(t, "end of the watches of keys", func() error {
-		if got := watches(t, server); got != own+1 {
+		if got := watchCount(t, server); got != own+1 {
 			return fmt.Errorf("after a few holds with blocks etcd has %d watches", got)
 		}
 		return nil
 	})
 	livetest.Await(t, "end of the watch after the last hold", func() error {
-		if got := watches(t, server); got != own {
+		if got := watchCount(t, server); got != own {
 			return fmt.Errorf("etcd has %d watches", got)
 		}
 		return nil
@@ -114,8 +117,8 @@ func TestWatchForBlock(t *testing.T) {
 	release(t, one)
 }
 
-// told checks that a holder is told that it is wanted, within a second.
-func told(t *testing.T, l driver.Lease, by string) {
+// checkWanted checks that a holder learns within a second that it is wanted.
+func checkWanted(t *testing.T, l driver.Lease, by string) {
 	t.Helper()
 	select {
 	case <-l.Grant().Wanted:
@@ -124,8 +127,8 @@ func told(t *testing.T, l driver.Lease, by string) {
 	}
 }
 
-// untold checks that a holder has not been told that it is wanted.
-func untold(t *testing.T, l driver.Lease, by string) {
+// checkNotWanted checks that a holder has not learned that it is wanted.
+func checkNotWanted(t *testing.T, l driver.Lease, by string) {
 	t.Helper()
 	select {
 	case <-l.Grant().Wanted:
@@ -134,7 +137,8 @@ func untold(t *testing.T, l driver.Lease, by string) {
 	}
 }
 
-// TestWanted has others queue behind the holder of a block: those of its own process are no news, and all others are.
+// TestWanted has others queue behind the holder of a block. Those of its own process do not
+// count, and all others do.
 func TestWanted(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -158,64 +162,66 @@ func TestWanted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d := open(t, client)
-			l := acquire(t, d, block(tt.name, "first", 10))
-			second, third := jobtest.Waiting(t, d, block(tt.name, "second", 10)), jobtest.Waiting(t, d, block(tt.name, "third", 10))
-			untold(t, l, "waiters of its own process")
+			l := acquire(t, d, blockRequest(tt.name, "first", 10))
+			second, third := jobtest.Waiting(t, d, blockRequest(tt.name, "second", 10)), jobtest.Waiting(t, d, blockRequest(tt.name, "third", 10))
+			checkNotWanted(t, l, "waiters of its own process")
 			release(t, l)
-			l = second.Get(t) // by the watch, which has told of the third by then
-			untold(t, l, "a waiter of its own process")
+			l = second.Get(t) // by the watch, which has reported the third by then
+			checkNotWanted(t, l, "a waiter of its own process")
 			leave := tt.queue(t, tt.name)
-			told(t, l, "one that came")
+			checkWanted(t, l, "one that came")
 			release(t, l)
 			l = third.Get(t)
-			told(t, l, "one that was there")
+			checkWanted(t, l, "one that was there")
 			release(t, l)
 			leave()
-			alone := acquire(t, d, block(tt.name, "a", 10))
-			untold(t, alone, "one that has gone")
+			alone := acquire(t, d, blockRequest(tt.name, "a", 10))
+			checkNotWanted(t, alone, "one that has gone")
 			release(t, alone)
 		})
 	}
 }
 
-// TestWantedShared has readers with blocks: other readers are not in their way, who writes is.
+// TestWantedShared has readers with blocks: other readers are not in their way, but a writer
+// is.
 func TestWantedShared(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
-	reader := block("shared", "a", 10)
+	reader := blockRequest("shared", "a", 10)
 	reader.Shared = true
 	beside := reader
 	beside.Owner = "b"
 	first := acquire(t, other, request("shared", "first"))
 	one, two := jobtest.Waiting(t, d, reader), jobtest.Waiting(t, other, beside)
 	release(t, first)
-	l, also := one.Get(t), two.Get(t) // the first one by a watch that has told of the second by then
+	l, also := one.Get(t), two.Get(t) // the first by a watch that has reported the second
 	if l.Grant().Token == also.Grant().Token {
 		t.Errorf("two readers have the token %d", l.Grant().Token)
 	}
-	untold(t, l, "another reader")
+	checkNotWanted(t, l, "another reader")
 	w := jobtest.Waiting(t, other, request("shared", "writer"))
-	told(t, l, "a writer")
+	checkWanted(t, l, "a writer")
 	release(t, l)
 	release(t, also)
 	release(t, w.Get(t))
 }
 
-// TestWantedDeaf has a holder's watch say nothing, and one that can't begin: who waits elsewhere does not starve for it.
+// TestWantedDeaf has a holder's watch report nothing, and one that can't begin: waiters
+// elsewhere do not starve.
 func TestWantedDeaf(t *testing.T) {
 	server := etcdtest.Start(t)
 	tests := []struct {
 		name string
 		wrap func(clientv3.Watcher) clientv3.Watcher
 	}{
-		{"Hangs", func(w clientv3.Watcher) clientv3.Watcher { return deaf{w, func() bool { return false }} }},
-		{"Fails", func(w clientv3.Watcher) clientv3.Watcher { return failing{w} }},
+		{"Hangs", func(w clientv3.Watcher) clientv3.Watcher { return silentWatcher{w, func() bool { return false }} }},
+		{"Fails", func(w clientv3.Watcher) clientv3.Watcher { return failingWatcher{w} }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := dial(t, server)
 			client.Watcher = tt.wrap(client.Watcher)
-			l := acquire(t, open(t, client), block(tt.name, "a", 10))
+			l := acquire(t, open(t, client), blockRequest(tt.name, "a", 10))
 			w := jobtest.Waiting(t, open(t, dial(t, server)), request(tt.name, "b"))
 			select {
 			case <-l.Grant().Wanted:
@@ -228,23 +234,24 @@ func TestWantedDeaf(t *testing.T) {
 	}
 }
 
-// failing is a client's watches where they end at once.
-type failing struct{ clientv3.Watcher }
+// A failingWatcher ends all watches at once.
+type failingWatcher struct{ clientv3.Watcher }
 
-func (failing) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
 	none := make(chan clientv3.WatchResponse)
 	close(none)
 	return none
 }
 
-// TestHandOver has goroutines of one process, another process, and a stranger, want one lock all the time: tokens increase over all of ours, a
-// transaction under each passes, the rule is to hand over within the process, and nobody starves.
+// TestHandOver has goroutines of one process, another process and a foreign client compete for
+// one lock all the time. Our tokens increase, a transaction under each hold succeeds, most
+// hand-overs are within the process, and nobody starves.
 func TestHandOver(t *testing.T) {
 	const goroutines, turns, strangers = 8, 40, 4
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d := open(t, client)
-	many, few := locker(t, d), locker(t, open(t, client))
+	many, few := newLocker(t, d), newLocker(t, open(t, client))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var last uint64 // guarded by the lock, as are the others
@@ -271,7 +278,7 @@ func TestHandOver(t *testing.T) {
 					return
 				}
 				visit(lock)
-				if inRow++; inRow%100 == 1 && !passes(t, client, d.IsOwner("crowd", lock.Token())) {
+				if inRow++; inRow%100 == 1 && !txnSucceeds(t, client, d.IsOwner("crowd", lock.Token())) {
 					t.Errorf("a transaction under token %d fails", lock.Token())
 				}
 				most = max(most, inRow)
@@ -305,11 +312,12 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves has goroutines of one process use a lock for a while each, and always want it again. Each lease of theirs could be handed over
-// for longer than the one before it, up to seconds; another process gets its turn nevertheless.
+// TestNobodyStarves has goroutines of one process use a lock for a while each, and always want
+// it again. Each of their leases could be handed over for longer than the one before, up to
+// seconds. Another process is served nevertheless.
 func TestNobodyStarves(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
-	many, few := locker(t, open(t, client)), locker(t, open(t, client))
+	many, few := newLocker(t, open(t, client)), newLocker(t, open(t, client))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var crowd sync.WaitGroup
@@ -320,7 +328,7 @@ func TestNobodyStarves(t *testing.T) {
 				if err != nil {
 					return // ctx is done, or the other process will be served soon
 				}
-				time.Sleep(time.Millisecond) // what is done under the lock
+				time.Sleep(time.Millisecond) // the work under the lock
 				if err := lock.Release(); err != nil {
 					t.Errorf("Release in the crowd = %v", err)
 				}
@@ -346,8 +354,8 @@ func TestNobodyStarves(t *testing.T) {
 	}
 }
 
-// locker returns a locker on a driver.
-func locker(t *testing.T, d driver.Driver) *snib.Locker {
+// newLocker returns a locker on a driver.
+func newLocker(t *testing.T, d driver.Driver) *snib.Locker {
 	t.Helper()
 	l, err := snib.New(d)
 	if err != nil {
@@ -357,8 +365,8 @@ func locker(t *testing.T, d driver.Driver) *snib.Locker {
 	return l
 }
 
-// passes reports whether a transaction under a condition passes.
-func passes(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
+// txnSucceeds reports whether a transaction under a condition succeeds.
+func txnSucceeds(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
 	t.Helper()
 	answer, err := client.Txn(t.Context()).If(iff).Then(clientv3.OpPut("data", "value")).Commit()
 	if err != nil {
@@ -368,46 +376,48 @@ func passes(t *testing.T, client *clientv3.Client, iff clientv3.Cmp) bool {
 	return answer.Succeeded
 }
 
-// TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the lock as the first one did.
+// TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the
+// lock as the first one did.
 func TestIsOwnerBlock(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
-	l := acquire(t, d, block("owned", "a", 10))
+	l := acquire(t, d, blockRequest("owned", "a", 10))
 	first := l.Grant().Token
 	for token, want := range map[uint64]bool{
 		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<16: false, first >> 16: false,
 	} {
-		if got := passes(t, client, d.IsOwner("owned", token)); got != want {
+		if got := txnSucceeds(t, client, d.IsOwner("owned", token)); got != want {
 			t.Errorf("a transaction under token %d of the ten from %d on: %v, want %v", token, first, got, want)
 		}
 	}
 	stale := d.IsOwner("owned", first+1)
 	release(t, l)
-	next := acquire(t, other, block("owned", "b", 10))
-	if passes(t, client, stale) || passes(t, client, d.IsOwner("owned", first+1)) {
+	next := acquire(t, other, blockRequest("owned", "b", 10))
+	if txnSucceeds(t, client, stale) || txnSucceeds(t, client, d.IsOwner("owned", first+1)) {
 		t.Errorf("a transaction under a hold whose lease was released passes while another process holds the lock")
 	}
 	release(t, next)
 }
 
-// TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: it is said, and no key stays.
+// TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: the error says
+// so, and no key stays.
 func TestRevisionTooGreat(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
-	client.KV = aged{client.KV}
+	client.KV = agedKV{client.KV}
 	for _, req := range []driver.Request{request("aged", "a"), noWait("aged", "b")} {
 		_, err := d.Acquire(t.Context(), req)
 		if err == nil || !containsAll(err.Error(), "revision 1407374883", "tokens have room") {
 			t.Errorf("Acquire with NoWait %v at a revision of more than 2^47 = %v, want an error that says so", req.NoWait, err)
 		}
 	}
-	noKeys(t, client, "aged")
+	awaitNoKeys(t, client, "aged")
 }
 
-// aged is a client's transactions on a cluster that has seen 2^47 revisions more.
-type aged struct{ clientv3.KV }
+// An agedKV shows the transactions of a cluster that has seen 2^47 revisions more.
+type agedKV struct{ clientv3.KV }
 
-func (k aged) Txn(ctx context.Context) clientv3.Txn { return agedTxn{k.KV.Txn(ctx)} }
+func (k agedKV) Txn(ctx context.Context) clientv3.Txn { return agedTxn{k.KV.Txn(ctx)} }
 
 type agedTxn struct{ clientv3.Txn }
 

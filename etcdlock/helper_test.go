@@ -20,7 +20,7 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// noWait is a request that does not wait.
+// noWait returns a request that does not wait.
 func noWait(name, owner string) driver.Request {
 	req := request(name, owner)
 	req.NoWait = true
@@ -53,8 +53,8 @@ func release(t testing.TB, l driver.Lease) {
 	}
 }
 
-// refused checks that a lock is held.
-func refused(t testing.TB, d driver.Driver, name, when string) {
+// checkHeld checks that a lock is held.
+func checkHeld(t testing.TB, d driver.Driver, name, when string) {
 	t.Helper()
 	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
 		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
@@ -74,8 +74,8 @@ func keys(t testing.TB, client *clientv3.Client, name string) (all []string) {
 	return all
 }
 
-// noKeys waits until a lock has no keys.
-func noKeys(t testing.TB, client *clientv3.Client, name string) {
+// awaitNoKeys waits until a lock has no keys.
+func awaitNoKeys(t testing.TB, client *clientv3.Client, name string) {
 	t.Helper()
 	livetest.Await(t, "end of all keys of "+name, func() error {
 		if left := keys(t, client, name); len(left) > 0 {
@@ -85,7 +85,7 @@ func noKeys(t testing.TB, client *clientv3.Client, name string) {
 	})
 }
 
-// leaseIn returns the lease in the name of a key.
+// leaseIn returns the etcd lease in the name of a key.
 func leaseIn(t testing.TB, key string) clientv3.LeaseID {
 	t.Helper()
 	last := key[strings.LastIndexByte(key, '/')+1:]
@@ -97,7 +97,7 @@ func leaseIn(t testing.TB, key string) clientv3.LeaseID {
 	return clientv3.LeaseID(id)
 }
 
-// containsAll reports whether a text has all the parts.
+// containsAll reports whether a text contains all the parts.
 func containsAll(text string, parts ...string) bool {
 	for _, p := range parts {
 		if !strings.Contains(text, p) {

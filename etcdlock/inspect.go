@@ -11,58 +11,58 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// page is how many keys List reads at a time.
-const page = 1000
+// pageSize is how many keys List reads at a time.
+const pageSize = 1000
 
-// Status implements [driver.Inspector]. Strangers are shown by their keys. Since when somebody holds or waits is by the clocks
-// of the two hosts, and for a holder that has waited it is known after the first renewal; until then it is 0. For how long
-// a hold will last is known to the second.
+// Status implements [driver.Inspector]. It shows foreign holders and waiters by their keys.
+// Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until its
+// first renewal. The remaining time of a hold is known to the second.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return driver.Status{}, err
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	now, err := d.get(ctx, name)
+	now, err := d.getKeys(ctx, name)
 	if err != nil {
 		return driver.Status{}, explain(err)
 	}
-	return d.status(ctx, name, queueOf(name, now.Kvs), lefts{})
+	return d.status(ctx, name, parseQueue(name, now.Kvs), ttls{})
 }
 
-// lefts are how long leases last if they are not kept alive.
-type lefts map[int64]time.Duration
+// ttls are how long etcd leases last if they are not kept alive, by their ids.
+type ttls map[int64]time.Duration
 
 // status describes a queue to people.
-func (d *Driver) status(ctx context.Context, name string, q queue, left lefts) (driver.Status, error) {
+func (d *Driver) status(ctx context.Context, name string, q queue, ttls ttls) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	if len(q) > 0 {
-		st.Shared, st.Slots = q[0].note.Shared, q[0].note.Slots
+		st.Shared, st.Slots = q[0].info.Shared, q[0].info.Slots
 	}
 	holders, waiters := q.split()
 	for _, e := range holders {
-		if _, known := left[e.lease]; !known && e.lease != 0 {
+		if _, known := ttls[e.etcdLease]; !known && e.etcdLease != 0 {
 			answer, err := call(ctx, d, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-				return d.client.TimeToLive(ctx, clientv3.LeaseID(e.lease))
+				return d.client.TimeToLive(ctx, clientv3.LeaseID(e.etcdLease))
 			})
 			if err != nil {
 				return driver.Status{}, explain(err)
 			}
-			left[e.lease] = time.Duration(max(0, answer.TTL)) * time.Second
+			ttls[e.etcdLease] = time.Duration(max(0, answer.TTL)) * time.Second
 		}
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: e.note.Owner, Token: tokenOf(e.revision), Holder: e.note.holder(), Held: since(e.note.Held), Left: left[e.lease],
+			Owner: e.info.Owner, Token: tokenOf(e.revision), Holder: e.info.holder(), Held: since(e.info.Held), Left: ttls[e.etcdLease],
 		})
 	}
 	for _, e := range waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: e.note.Owner, Shared: e.note.Shared, Holder: e.note.holder(), Waited: since(e.note.Asked),
+			Owner: e.info.Owner, Shared: e.info.Shared, Holder: e.info.holder(), Waited: since(e.info.Asked),
 		})
 	}
 	return st, nil
 }
 
-// since returns how long ago it was, or 0 if it is not known.
+// since returns the time since milli, or 0 if milli is 0.
 func since(milli int64) time.Duration {
 	if milli == 0 {
 		return 0
@@ -70,39 +70,39 @@ func since(milli int64) time.Duration {
 	return max(0, time.Since(time.UnixMilli(milli)))
 }
 
-// List implements [driver.Inspector]. It shows locks of ours and of package concurrency, and no other keys, and reads etcd page
-// by page, in the order of the first keys.
+// List implements [driver.Inspector]. It shows our locks and those of package concurrency, and
+// no other keys. It reads etcd page by page, in the order of the keys.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	left := lefts{}
+	ttls := ttls{}
 	seen := map[string]bool{}
 	end := clientv3.GetPrefixRangeEnd(prefix)
 	for from := prefix; ; {
 		if from == "" {
-			from = "\x00" // an empty key is none
+			from = "\x00" // a key can't be empty
 		}
 		got, err := call(ctx, d, func(ctx context.Context) (*clientv3.GetResponse, error) {
-			return d.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(page))
+			return d.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize))
 		})
 		if err != nil {
 			return explain(err)
 		}
 		for _, kv := range got.Kvs {
-			_, known := entryOf(kv)
+			_, known := parseEntry(kv)
 			name, _ := splitKey(string(kv.Key))
 			if !known || seen[name] || !strings.HasPrefix(name, prefix) || name == "" {
 				continue
 			}
 			seen[name] = true
-			now, err := d.get(ctx, name)
+			now, err := d.getKeys(ctx, name)
 			if err != nil {
 				return explain(err)
 			}
-			st, err := d.status(ctx, name, queueOf(name, now.Kvs), left)
+			st, err := d.status(ctx, name, parseQueue(name, now.Kvs), ttls)
 			if err != nil {
 				return err
 			}
@@ -124,16 +124,16 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	now, err := d.get(ctx, name)
+	now, err := d.getKeys(ctx, name)
 	if err != nil {
 		return explain(err)
 	}
-	holders, _ := queueOf(name, now.Kvs).split()
+	holders, _ := parseQueue(name, now.Kvs).split()
 	for _, e := range holders {
-		if e.note.Owner != owner || tokenOf(e.revision) != token {
+		if e.info.Owner != owner || tokenOf(e.revision) != token {
 			continue
 		}
-		answer, err := d.commit(ctx, isKey(e.key, e.revision), []clientv3.Op{clientv3.OpDelete(e.key)}, nil)
+		answer, err := d.commit(ctx, isCreatedAt(e.key, e.revision), []clientv3.Op{clientv3.OpDelete(e.key)}, nil)
 		if err != nil {
 			return explain(err)
 		}

@@ -18,28 +18,30 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// TestStrangers has ours and locks of others on one name exclude each other, and queue with each other.
+// TestStrangers has our locks and foreign ones on one name: they exclude each other, and wait
+// in one queue.
 func TestStrangers(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	strangers := []struct {
+	foreign := []struct {
 		name string
 		lock func(t *testing.T, name string) (done <-chan error, unlock func())
 	}{
 		{"Mutex", func(t *testing.T, name string) (<-chan error, func()) { return mutexLock(t, client, name) }},
 		{"Etcdctl", func(t *testing.T, name string) (<-chan error, func()) { return ctlLock(t, server, name) }},
 	}
-	for _, stranger := range strangers {
-		t.Run(stranger.name, func(t *testing.T) {
+	for _, other := range foreign {
+		t.Run(other.name, func(t *testing.T) {
 			d := open(t, client)
 			for _, name := range []string{"plain", "with/slash", "/path/", "日本語"} {
-				name = stranger.name + name
-				// A stranger holds, ours waits, and another stranger behind it.
-				locked, unlock := stranger.lock(t, name)
+				name = other.name + name
+				// A foreign client holds the lock, ours waits, and another foreign one waits
+				// behind it.
+				locked, unlock := other.lock(t, name)
 				await(t, locked)
-				refused(t, d, name, "of a lock that a stranger holds")
+				checkHeld(t, d, name, "of a lock that a stranger holds")
 				ours := jobtest.Waiting(t, d, request(name, "ours"))
-				behind, unlockBehind := stranger.lock(t, name)
+				behind, unlockBehind := other.lock(t, name)
 				livetest.Await(t, "third in the queue", func() error {
 					if got := keys(t, client, name); len(got) != 3 {
 						return fmt.Errorf("the keys are %q", got)
@@ -51,7 +53,8 @@ func TestStrangers(t *testing.T) {
 				select {
 				case err := <-behind:
 					t.Fatalf("%q: a stranger's lock returned %v while ours is held", name, err)
-				case <-time.After(150 * time.Millisecond): // it polls nothing; a wrong grant would be there within milliseconds
+				// Foreign clients do not poll; a wrong grant would come within milliseconds.
+				case <-time.After(150 * time.Millisecond):
 				}
 				st, err := d.Status(t.Context(), name)
 				if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 || st.Holders[0].Owner != "ours" {
@@ -59,7 +62,7 @@ func TestStrangers(t *testing.T) {
 				}
 				release(t, l)
 				await(t, behind)
-				refused(t, d, name, "of a lock that went to a stranger")
+				checkHeld(t, d, name, "of a lock that went to a stranger")
 				unlockBehind()
 				release(t, acquire(t, d, request(name, "again")))
 			}
@@ -97,7 +100,8 @@ func mutexLock(t *testing.T, client *clientv3.Client, name string) (<-chan error
 	}
 }
 
-// ctlLock takes a lock with etcdctl, which says its key when it has it, and gives it up when it is interrupted.
+// ctlLock takes a lock with etcdctl, which prints its key once it has the lock, and releases it
+// on an interrupt.
 func ctlLock(t *testing.T, server *etcdtest.Server, name string) (<-chan error, func()) {
 	t.Helper()
 	cmd := server.Command(t.Context(), "lock", name)
@@ -113,7 +117,7 @@ func ctlLock(t *testing.T, server *etcdtest.Server, name string) (<-chan error, 
 			err = fmt.Errorf("etcdctl says %q", line)
 		}
 		done <- err
-		_ = cmd.Wait() // it says that it was interrupted
+		_ = cmd.Wait() // its error says that it was interrupted
 	}()
 	unlock := func() {
 		_ = cmd.Process.Signal(os.Interrupt) // it may have ended
@@ -123,7 +127,7 @@ func ctlLock(t *testing.T, server *etcdtest.Server, name string) (<-chan error, 
 	return done, unlock
 }
 
-// TestStrangersShared has readers of ours and a stranger's lock, which knows of no readers.
+// TestStrangersShared has our readers and a foreign lock, which knows no readers.
 func TestStrangersShared(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)

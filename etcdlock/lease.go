@@ -14,338 +14,349 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// batch is how many keys are asked for in one transaction: etcd allows 128 operations by default, and counts those within
-// them too.
+// batch is how many keys one transaction checks. By default etcd allows 128 operations, and
+// counts nested ones too.
 const batch = 100
 
-// A hold is a key that holds a lock, as we know it. More than one lease has it if its owner has asked again.
-type hold struct {
-	d        *Driver
-	s        *session
-	req      driver.Request
-	note     note
-	key      string
-	nonce    string // in the key
-	revision int64
-	block    int            // how many tokens are reserved
-	since    driver.Instant // of the grant, or later
-	twice    bool           // a request that was given up may put the key again when it is deleted
-	turn     chan struct{}  // of one: who has it may release
+// A lease is a key that holds a lock, as far as we know. It has several handles if its owner
+// acquires again. It is attached to the etcd lease of its session.
+type lease struct {
+	d           *Driver
+	s           *session
+	req         driver.Request
+	info        info
+	key         string
+	nonce       string // part of the key
+	revision    int64
+	blockSize   int            // the number of tokens that are reserved
+	since       driver.Instant // the grant, or a little later
+	mayReappear bool           // an abandoned request may put the key again
+	releaseSem  chan struct{}  // of capacity 1: held during a release
 
-	wanted chan struct{} // Grant.Wanted; nil for one token, since there is nothing to hand over then
-	want   sync.Once     // closes wanted
-	line   *line         // that tells of others; nil if it does not
-	watch  int64         // of its key, see watched; 0 for none; guarded by session.mu
-	quiet  bool          // nobody is told any more that its key is gone; guarded by session.mu
+	wanted     chan struct{} // Grant.Wanted; nil for one token, which can't be handed over
+	wantedOnce sync.Once     // closes wanted
+	queue      *watchedQueue // tells the lease of waiters; nil if it does not
+	watchID    int64         // see keyWatches; 0 for none; guarded by session.mu
+	muted      bool          // the loss of the key is no longer reported; guarded by session.mu
 
+	mu                sync.Mutex
+	handles           []*handle
+	heldRecorded      bool // the value of the key says since when it holds the lock
+	releaseUnanswered bool // a release was not answered
+	ended             bool
+	releaseErr        error // the result of Release, once the lease has ended
+}
+
+// leases are those of a driver.
+type leases struct {
 	mu     sync.Mutex
-	leases []*lease
-	noted  bool // people can see since when it is held
-	unsure bool // a release was not answered
-	ended  bool
-	err    error // of Release, when it has ended
+	byName map[string][]*lease
 }
 
-// holds are those of a driver.
-type holds struct {
-	mu     sync.Mutex
-	byName map[string][]*hold
+func (ls *leases) add(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.byName[l.req.Name] = append(ls.byName[l.req.Name], l)
 }
 
-func (all *holds) add(h *hold) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.byName[h.req.Name] = append(all.byName[h.req.Name], h)
-}
-
-func (all *holds) remove(h *hold) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	rest := slices.DeleteFunc(all.byName[h.req.Name], func(other *hold) bool { return other == h })
+func (ls *leases) remove(l *lease) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	rest := slices.DeleteFunc(ls.byName[l.req.Name], func(other *lease) bool { return other == l })
 	if len(rest) == 0 {
-		delete(all.byName, h.req.Name)
+		delete(ls.byName, l.req.Name)
 		return
 	}
-	all.byName[h.req.Name] = rest
+	ls.byName[l.req.Name] = rest
 }
 
-// find returns the hold of a name of which is says that it is the one, or nil.
-func (all *holds) find(name string, is func(*hold) bool) *hold {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if i := slices.IndexFunc(all.byName[name], is); i >= 0 {
-		return all.byName[name][i]
+// find returns the lease of a name for which match is true, or nil.
+func (ls *leases) find(name string, match func(*lease) bool) *lease {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if i := slices.IndexFunc(ls.byName[name], match); i >= 0 {
+		return ls.byName[name][i]
 	}
 	return nil
 }
 
-// of returns what the owner of a request holds already, or nil.
-func (all *holds) of(req driver.Request) *hold {
-	return all.find(req.Name, func(h *hold) bool {
-		return h.req.Owner == req.Owner && h.req.Shared == req.Shared && h.req.Slots == req.Slots
+// ownedBy returns the lease that the owner of a request already has, or nil.
+func (ls *leases) ownedBy(req driver.Request) *lease {
+	return ls.find(req.Name, func(l *lease) bool {
+		return l.req.Owner == req.Owner && l.req.Shared == req.Shared && l.req.Slots == req.Slots
 	})
 }
 
-// IsOwner returns a comparison for a transaction of etcd that holds as long as the hold with this token does: the data that
-// the transaction writes are written under the lock, or not at all, whatever the clocks do.
+// IsOwner returns a comparison for a transaction of etcd. It succeeds as long as the hold with
+// this token lives: the transaction writes its data under the lock or not at all, whatever the
+// clocks do.
 //
 //	answer, err := client.Txn(ctx).If(d.IsOwner(lock.Name(), lock.Token())).Then(puts...).Commit()
 //	// !answer.Succeeded: the lock was lost
 //
-// Holds that pass from one goroutine to the next within a process have one key, and are one to IsOwner: it does not keep out who goes on
-// to write after a release of their own. For a hold that this driver does not have, the comparison never holds.
+// Holds that are handed over within a process share one key, and IsOwner does not tell them
+// apart: it does not stop a goroutine that still writes after its own release. For a hold that
+// this driver does not have, the comparison never succeeds.
 func (d *Driver) IsOwner(name string, token uint64) clientv3.Cmp {
-	h := d.holds.find(name, func(h *hold) bool { return h.has(token) })
-	if h == nil {
+	l := d.leases.find(name, func(l *lease) bool { return l.hasToken(token) })
+	if l == nil {
 		return clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "<", 0)
 	}
-	return isKey(h.key, h.revision)[0]
+	return isCreatedAt(l.key, l.revision)[0]
 }
 
-// has reports whether a token is one of the hold's.
-func (h *hold) has(token uint64) bool {
-	first := tokenOf(h.revision)
-	return first <= token && token-first < uint64(h.block)
+// hasToken reports whether a token belongs to the lease.
+func (l *lease) hasToken(token uint64) bool {
+	first := tokenOf(l.revision)
+	return first <= token && token-first < uint64(l.blockSize)
 }
 
-// A lease is what one Acquire was given of a hold.
-type lease struct {
-	hold   *hold
+// A handle is what one acquisition gets of a lease. It implements [driver.Lease].
+type handle struct {
+	lease  *lease
 	grant  driver.Grant
 	onLost func(error) // Request.OnLost
 }
 
-// lease makes one more lease of the hold, for a request, on a session that lives from start on.
-func (h *hold) lease(req driver.Request, start driver.Instant) *lease {
-	l := &lease{hold: h, onLost: req.OnLost, grant: driver.Grant{
-		Token: tokenOf(h.revision), Tokens: min(h.block, blockOf(req)), Start: start, TTL: h.s.ttl, Wanted: h.wanted,
+// newHandle returns another handle on the lease, for a request. The session is known to live
+// from start on.
+func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
+	h := &handle{lease: l, onLost: req.OnLost, grant: driver.Grant{
+		Token: tokenOf(l.revision), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.ttl, Wanted: l.wanted,
 	}}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
-		l.lose(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		h.lose(fmt.Errorf("%w: it ended as it was granted", driver.ErrLost))
 	}
-	h.leases = append(h.leases, l)
-	return l
+	l.handles = append(l.handles, h)
+	return h
 }
 
 // Grant implements [driver.Lease]. Its TTL is that of the session.
-func (l *lease) Grant() driver.Grant { return l.grant }
+func (h *handle) Grant() driver.Grant { return h.grant }
 
-// lose tells the holder.
-func (l *lease) lose(why error) {
-	if l.onLost != nil {
-		l.onLost(why)
+// lose tells the holder that the lease is lost.
+func (h *handle) lose(why error) {
+	if h.onLost != nil {
+		h.onLost(why)
 	}
 }
 
 // Release implements [driver.Lease].
-func (l *lease) Release(ctx context.Context) error { return l.hold.release(ctx) }
+func (h *handle) Release(ctx context.Context) error { return h.lease.release(ctx) }
 
-// lose ends the hold because etcd or the session said so.
-func (h *hold) lose(why error) {
+// lose ends the lease because etcd or the session said so.
+func (l *lease) lose(why error) {
 	if !errors.Is(why, driver.ErrLost) {
 		why = fmt.Errorf("%w: %w", driver.ErrLost, why)
 	}
-	for _, l := range h.finish(driver.ErrLost) {
-		l.lose(why)
+	for _, h := range l.end(driver.ErrLost) {
+		h.lose(why)
 	}
-	if h.twice {
-		h.sweepLater()
+	if l.mayReappear {
+		l.scheduleCleanup()
 	}
 }
 
-// finish ends the hold. It returns the leases that it had, if it had not ended before.
-func (h *hold) finish(err error) []*lease {
-	h.forget()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ended {
+// end ends the lease. It returns the handles, or nil if the lease had ended before.
+func (l *lease) end(err error) []*handle {
+	l.detach()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
 		return nil
 	}
-	h.ended, h.err = true, err
-	return h.leases
+	l.ended, l.releaseErr = true, err
+	return l.handles
 }
 
-// tellWanted tells the holder that another process waits.
-func (h *hold) tellWanted() { h.want.Do(func() { close(h.wanted) }) }
+// signalWanted tells the holder that another process waits.
+func (l *lease) signalWanted() { l.wantedOnce.Do(func() { close(l.wanted) }) }
 
-// forget forgets what the driver keeps of the hold.
-func (h *hold) forget() {
-	h.unattend()
-	h.s.drop(h)
-	h.d.holds.remove(h)
+// detach removes the lease from the driver, its session and its queue.
+func (l *lease) detach() {
+	l.stopObserving()
+	l.s.unregister(l)
+	l.d.leases.remove(l)
 }
 
-// over reports whether the hold has ended, as far as we know, and what Release says then.
-func (h *hold) over() (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ended, h.err
+// hasEnded reports whether the lease has ended, as far as we know, and if so, the result of
+// Release.
+func (l *lease) hasEnded() (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended, l.releaseErr
 }
 
-// confirm asks a majority whether the hold is there.
-func (h *hold) confirm(ctx context.Context) error { return h.d.exists(ctx, h.key, h.revision) }
+// checkKey asks a majority whether the key exists.
+func (l *lease) checkKey(ctx context.Context) error { return l.d.checkExists(ctx, l.key, l.revision) }
 
-// release gives the hold up, trying again while ctx lives. What etcd may not have heard of in the end is swept up later: it
-// would not lapse while the session lives.
-func (h *hold) release(ctx context.Context) error {
-	h.unattend() // nothing will be handed over any more
-	h.s.hush(h)
+// release ends the lease, and retries while ctx lives. If it fails, the key is deleted later,
+// because it would not expire while the session lives.
+func (l *lease) release(ctx context.Context) error {
+	l.stopObserving() // nothing will be handed over any more
+	l.s.mute(l)
 	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
+	case l.releaseSem <- struct{}{}:
+		defer func() { <-l.releaseSem }()
 	case <-ctx.Done():
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	for {
-		if ended, err := h.over(); ended {
+		if ended, err := l.hasEnded(); ended {
 			return err
 		}
-		err := h.leave(ctx)
+		err := l.tryRelease(ctx)
 		if err == nil || errors.Is(err, driver.ErrLost) {
-			h.finish(err)
+			l.end(err)
 			switch {
-			case h.twice:
-				h.sweepLater()
-			case err == nil && !h.unsure && h.req.MinHold == 0: // the key is gone for good
-				h.d.nonces.give(h.nonce)
+			case l.mayReappear:
+				l.scheduleCleanup()
+			// The key is gone for good.
+			case err == nil && !l.releaseUnanswered && l.req.MinHold == 0:
+				l.d.nonces.giveBack(l.nonce)
 			}
 			continue
 		}
-		if ctx.Err() == nil && passing(err) {
+		if ctx.Err() == nil && isTransient(err) {
 			select {
-			case <-time.After(retryAfter):
+			case <-time.After(retryDelay):
 				continue
 			case <-ctx.Done():
 				err = context.Cause(ctx)
 			}
 		}
-		h.d.holds.remove(h) // its owner can't count on it any more
-		h.sweepLater()
+		l.d.leases.remove(l) // its owner can't rely on it any more
+		l.scheduleCleanup()
 		return explain(err)
 	}
 }
 
-// sweepLater has the key deleted once more, when MinHold is over.
-func (h *hold) sweepLater() { time.AfterFunc(h.kept(), func() { h.s.suspect(h.key) }) }
+// scheduleCleanup has the key deleted once more, when MinHold is over.
+func (l *lease) scheduleCleanup() { time.AfterFunc(l.minLeft(), func() { l.s.addCleanup(l.key) }) }
 
-// kept returns for how long MinHold keeps the lock taken yet.
-func (h *hold) kept() time.Duration { return max(0, h.since.Add(h.req.MinHold).Left(driver.Now())) }
+// minLeft returns for how long MinHold still keeps the lock taken.
+func (l *lease) minLeft() time.Duration { return max(0, l.since.Add(l.req.MinHold).Left(driver.Now())) }
 
-// leave asks etcd once to end the hold.
-func (h *hold) leave(ctx context.Context) error {
-	var there bool
+// tryRelease asks etcd once to end the lease.
+func (l *lease) tryRelease(ctx context.Context) error {
+	var existed bool
 	var err error
-	if left := h.kept(); left > 0 {
-		there, err = h.leaveIn(ctx, left)
+	if left := l.minLeft(); left > 0 {
+		existed, err = l.releaseAfter(ctx, left)
 	} else {
-		there, err = h.delete(ctx)
+		existed, err = l.deleteKey(ctx)
 	}
 	switch {
 	case err != nil:
 		return err
-	case !there && !h.unsure:
+	case !existed && !l.releaseUnanswered:
 		return errKeyGone
 	}
 	return nil
 }
 
-// delete deletes the key, and reports whether it was there. Nobody else puts this key, so that it need not be compared; but a
-// request of ours that was given up may have put it anew after the hold was lost.
-func (h *hold) delete(ctx context.Context) (there bool, err error) {
-	defer func() { h.unsure = h.unsure || err != nil }() // guarded by the turn
-	if h.twice {
-		answer, err := h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{clientv3.OpDelete(h.key)}, nil)
+// deleteKey deletes the key, and reports whether it existed. Nobody else puts this key, so it
+// need not be compared, with one exception: after the lease was lost, an abandoned request of
+// ours may have put it again.
+func (l *lease) deleteKey(ctx context.Context) (existed bool, err error) {
+	// Guarded by releaseSem.
+	defer func() { l.releaseUnanswered = l.releaseUnanswered || err != nil }()
+	if l.mayReappear {
+		answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{clientv3.OpDelete(l.key)}, nil)
 		return err == nil && answer.Succeeded, err
 	}
-	answer, err := call(ctx, h.d, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
-		return h.d.client.Delete(ctx, h.key)
+	answer, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
+		return l.d.client.Delete(ctx, l.key)
 	})
 	return err == nil && answer.Deleted > 0, err
 }
 
-// leaveIn leaves the key there for a while, for MinHold, and reports whether it was there.
-func (h *hold) leaveIn(ctx context.Context, left time.Duration) (there bool, err error) {
-	keeper, err := call(ctx, h.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
-		return h.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
+// releaseAfter keeps the key for the time left, for MinHold, and reports whether the key
+// existed.
+func (l *lease) releaseAfter(ctx context.Context, left time.Duration) (existed bool, err error) {
+	minHoldLease, err := call(ctx, l.d, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return l.d.client.Grant(ctx, int64((left+time.Second-1)/time.Second))
 	})
 	if err != nil {
 		return false, err
 	}
-	put := clientv3.OpPut(h.key, h.note.text(true), clientv3.WithLease(keeper.ID))
-	answer, err := h.d.commit(ctx, isKey(h.key, h.revision), []clientv3.Op{put}, nil)
+	put := clientv3.OpPut(l.key, l.info.encode(true), clientv3.WithLease(minHoldLease.ID))
+	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
 	if err != nil {
-		h.unsure = true // guarded by the turn
+		l.releaseUnanswered = true // guarded by releaseSem
 		return false, err
 	}
-	// etcd counts in seconds, and from two of them on: we end it in time.
-	time.AfterFunc(h.kept(), func() { h.d.life.Go(func() { h.d.revoke(keeper.ID) }) })
+	// The etcd lease lasts whole seconds, at least two. We end it in time.
+	time.AfterFunc(l.minLeft(), func() { l.d.life.Go(func() { l.d.revoke(minHoldLease.ID) }) })
 	return answer.Succeeded, nil
 }
 
-// Renew implements [driver.Driver]. One keep-alive is for all leases; beside it etcd is asked whether their keys are there.
+// Renew implements [driver.Driver]. It sends one keep-alive for all leases, and at the same
+// time asks etcd whether their keys exist.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	var holds []*hold
-	places := map[*hold]int{} // in holds: it is asked for once, however many leases it has
+	var leases []*lease
+	// index is the place in leases. A lease is checked once, however many handles it has.
+	index := map[*lease]int{}
 	for i, one := range due {
-		h := one.(*lease).hold
-		if ended, _ := h.over(); ended || ctx.Err() != nil {
+		l := one.(*handle).lease
+		if ended, _ := l.hasEnded(); ended || ctx.Err() != nil {
 			answers[i].Err = driver.ErrLost
 			if !ended {
 				answers[i].Err = context.Cause(ctx)
 			}
 			continue
 		}
-		if _, known := places[h]; !known {
-			places[h], holds = len(holds), append(holds, h)
+		if _, known := index[l]; !known {
+			index[l], leases = len(leases), append(leases, l)
 		}
 	}
-	if len(holds) == 0 {
+	if len(leases) == 0 {
 		return answers
 	}
-	b := d.session.Load().beat() // the holds of an earlier one are lost
-	errs := d.confirm(ctx, holds)
-	start, err := b.wait(ctx)
+	ka := d.session.Load().requestKeepAlive() // the leases of an earlier session are lost
+	errs := d.checkKeys(ctx, leases)
+	start, err := ka.wait(ctx)
 	for i, one := range due {
-		h := one.(*lease).hold
-		switch over := h.s.lost(); {
-		case answers[i].Err != nil: // it was not asked for
-		case errs[places[h]] != nil:
-			answers[i].Err = errs[places[h]]
-		case over != nil:
-			answers[i].Err = over
+		l := one.(*handle).lease
+		switch ended := l.s.err(); {
+		case answers[i].Err != nil: // it was not checked
+		case errs[index[l]] != nil:
+			answers[i].Err = errs[index[l]]
+		case ended != nil:
+			answers[i].Err = ended
 		case err != nil:
 			answers[i].Err = err
 		default:
 			answers[i].Start = start
 		}
 		if errors.Is(answers[i].Err, driver.ErrLost) {
-			h.lose(answers[i].Err)
+			l.lose(answers[i].Err)
 		}
 	}
 	return answers
 }
 
-// confirm asks whether holds are there, and gives one answer for each.
-func (d *Driver) confirm(ctx context.Context, holds []*hold) []error {
-	errs := make([]error, len(holds))
-	for from := 0; from < len(holds); from += batch {
-		some := holds[from:min(from+batch, len(holds))]
+// checkKeys asks whether the keys of leases exist, and returns one answer for each.
+func (d *Driver) checkKeys(ctx context.Context, leases []*lease) []error {
+	errs := make([]error, len(leases))
+	for from := 0; from < len(leases); from += batch {
+		some := leases[from:min(from+batch, len(leases))]
 		ops := make([]clientv3.Op, len(some))
-		for i, h := range some {
-			ops[i] = h.question()
+		for i, l := range some {
+			ops[i] = l.checkOp()
 		}
 		answer, err := d.commit(ctx, nil, ops, nil)
-		for i, h := range some {
+		for i, l := range some {
 			if err != nil {
 				errs[from+i] = err
-			} else if !h.answered(answer.Responses[i]) {
+			} else if !l.recordCheck(answer.Responses[i]) {
 				errs[from+i] = errKeyGone
 			}
 		}
@@ -353,32 +364,33 @@ func (d *Driver) confirm(ctx context.Context, holds []*hold) []error {
 	return errs
 }
 
-// question asks whether the hold is there. If it has waited, and nobody could know when it would be granted, it is noted for
-// people that it was.
-func (h *hold) question() clientv3.Op {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.noted {
-		return clientv3.OpGet(h.key, clientv3.WithKeysOnly())
+// checkOp returns the operation that checks the key. If the lease was waited for, its value
+// does not say yet since when it holds the lock, because nobody could know that before. Then
+// checkOp records it, for people.
+func (l *lease) checkOp() clientv3.Op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.heldRecorded {
+		return clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 	}
-	n := h.note
-	n.Asked = time.Now().Add(-driver.Now().Sub(h.since)).UnixMilli()
-	return clientv3.OpTxn(isKey(h.key, h.revision), []clientv3.Op{clientv3.OpPut(h.key, n.text(true), clientv3.WithLease(h.s.id))}, nil)
+	i := l.info
+	i.Asked = time.Now().Add(-driver.Now().Sub(l.since)).UnixMilli()
+	return clientv3.OpTxn(isCreatedAt(l.key, l.revision), []clientv3.Op{clientv3.OpPut(l.key, i.encode(true), clientv3.WithLease(l.s.id))}, nil)
 }
 
-// answered takes the answer to the question.
-func (h *hold) answered(answer *etcdserverpb.ResponseOp) bool {
+// recordCheck records the answer to checkOp, and reports whether the key exists.
+func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp) bool {
 	if txn := answer.GetResponseTxn(); txn != nil {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.noted = h.noted || txn.Succeeded
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.heldRecorded = l.heldRecorded || txn.Succeeded
 		return txn.Succeeded
 	}
-	return h.isIn(answer.GetResponseRange())
+	return l.isFoundIn(answer.GetResponseRange())
 }
 
-// isIn reports whether a look at the key has found the one of the hold.
-func (h *hold) isIn(found *etcdserverpb.RangeResponse) bool {
+// isFoundIn reports whether a read of the key has found the one of the lease.
+func (l *lease) isFoundIn(found *etcdserverpb.RangeResponse) bool {
 	kvs := found.GetKvs()
-	return len(kvs) == 1 && kvs[0].CreateRevision == h.revision
+	return len(kvs) == 1 && kvs[0].CreateRevision == l.revision
 }

@@ -15,391 +15,402 @@ import (
 )
 
 const (
-	// linger is how long a name is watched when nobody in the process waits for it any more: who waits often begins at once.
-	linger = 5 * time.Second
+	// idleTimeout is how long a name is watched after its last use, so that a process that
+	// often waits for it need not begin a watch each time.
+	idleTimeout = 5 * time.Second
 
-	// quiet is how long a watch may say nothing before it is compared with what etcd has.
-	quiet = 2 * time.Second
+	// watchCheckInterval is how long a watch may report nothing before it is compared with what
+	// etcd has.
+	watchCheckInterval = 2 * time.Second
 
-	// retryAfter is the pause after a watch that failed.
-	retryAfter = 100 * time.Millisecond
+	// retryDelay is the pause after a watch or a request that failed.
+	retryDelay = 100 * time.Millisecond
 )
 
-// errWatchEnded is why a watch failed that was closed without a word.
+// errWatchEnded means that a watch was closed without an error.
 const errWatchEnded driver.Sentinel = "the watch has ended"
 
-// errSilent is why a watch is given up that does not tell what has happened.
-const errSilent driver.Sentinel = "the watch hangs"
+// errWatchHangs means that a watch does not report what has happened.
+const errWatchHangs driver.Sentinel = "the watch hangs"
 
-// lines are the names that a driver watches.
-type lines struct {
+// watchedQueues are the queues that a driver watches.
+type watchedQueues struct {
 	mu     sync.Mutex
-	byName map[string]*line
+	byName map[string]*watchedQueue
 
-	// stream numbers the streams for watches. One that hangs keeps the watches that it has; new ones begin on the next.
+	// stream numbers the streams for watches. A stream that hangs keeps its watches; new
+	// watches use the stream of the next number.
 	stream atomic.Int64
 }
 
-// A line is a lock's queue as one watch shows it, for all in the process who wait for that lock, or hold it and hand it over
-// among themselves while nobody else waits.
-type line struct {
-	d     *Driver
-	name  string
-	users int         // guarded by lines.mu
-	late  *time.Timer // ends it after linger; guarded by lines.mu
-	stop  context.CancelFunc
+// A watchedQueue is the queue of a lock as one watch shows it. It serves all callers in the
+// process that wait for the lock, and the leases that are handed over within the process while
+// nobody else waits.
+type watchedQueue struct {
+	d         *Driver
+	name      string
+	users     int         // guarded by watchedQueues.mu
+	idleTimer *time.Timer // ends the watch after idleTimeout; guarded by watchedQueues.mu
+	stop      context.CancelFunc
 
 	mu       sync.Mutex
-	live     bool // the queue is that of etcd at revision, and what comes later will be told
+	live     bool // queue is that of etcd at revision, and later changes will be reported
 	queue    queue
 	revision int64
 	waiters  map[*waiter]struct{}
 	byKey    map[string]*waiter
-	holds    map[*hold]struct{} // to be told of waiters in other processes
-	err      error              // why there is no queue, if that is not for the moment
+	leases   map[*lease]struct{} // to be told of waiters in other processes
+	err      error               // why there is no queue, if the error is permanent
 }
 
-// A waiter is a request in the line.
+// A waiter is an attempt that waits in a queue.
 type waiter struct {
-	note note
-	hint chan struct{} // of one: look at the line
+	info  info
+	woken chan struct{} // of capacity 1: check the queue again
 
-	// Set once the key is put; guarded by line.mu.
+	// Set once the key is put; guarded by watchedQueue.mu.
 	key      string
 	revision int64
 }
 
 func (w *waiter) wake() {
 	select {
-	case w.hint <- struct{}{}:
-	default: // it is about to look anyway
+	case w.woken <- struct{}{}:
+	default: // it will check anyway
 	}
 }
 
-// join returns the line of a name, for w to be told of its changes. The caller leaves it.
-func (d *Driver) join(name string, w *waiter) (*line, error) {
-	l, err := d.use(name)
+// joinQueue returns the queue of a name and registers w for its changes. The caller calls
+// leave.
+func (d *Driver) joinQueue(name string, w *waiter) (*watchedQueue, error) {
+	q, err := d.retainQueue(name)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiters[w] = struct{}{}
-	return l, nil
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiters[w] = struct{}{}
+	return q, nil
 }
 
-// attend has h told of those who wait in other processes, until unattend.
-func (d *Driver) attend(h *hold) {
-	l, err := d.use(h.req.Name)
+// observeWaiters makes the queue tell l when another process waits, until stopObserving.
+func (d *Driver) observeWaiters(l *lease) {
+	q, err := d.retainQueue(l.req.Name)
 	if err != nil {
-		h.tellWanted() // the driver is closed, and the hold about to be lost
+		l.signalWanted() // the driver is closed, and the lease about to be lost
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	h.line = l
-	l.holds[h] = struct{}{}
-	l.tellHolds()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.queue = q
+	q.leases[l] = struct{}{}
+	q.signalLeases()
 }
 
-// unattend undoes attend, once.
-func (h *hold) unattend() {
-	l := h.line
-	if l == nil {
+// stopObserving undoes observeWaiters, once.
+func (l *lease) stopObserving() {
+	q := l.queue
+	if q == nil {
 		return
 	}
-	l.mu.Lock()
-	_, attends := l.holds[h]
-	delete(l.holds, h)
-	l.mu.Unlock()
-	if attends {
-		l.letGo()
+	q.mu.Lock()
+	_, observes := q.leases[l]
+	delete(q.leases, l)
+	q.mu.Unlock()
+	if observes {
+		q.release()
 	}
 }
 
-// use returns the line of a name, and begins to watch if need be. The caller lets go of it.
-func (d *Driver) use(name string) (*line, error) {
-	d.lines.mu.Lock()
-	defer d.lines.mu.Unlock()
-	l := d.lines.byName[name]
-	if l == nil {
+// retainQueue returns the queue of a name, and begins to watch it if need be. The caller calls
+// release.
+func (d *Driver) retainQueue(name string) (*watchedQueue, error) {
+	d.queues.mu.Lock()
+	defer d.queues.mu.Unlock()
+	q := d.queues.byName[name]
+	if q == nil {
 		ctx, stop := context.WithCancel(d.life.Context())
-		l = &line{
+		q = &watchedQueue{
 			d: d, name: name, stop: stop,
-			waiters: map[*waiter]struct{}{}, byKey: map[string]*waiter{}, holds: map[*hold]struct{}{},
+			waiters: map[*waiter]struct{}{}, byKey: map[string]*waiter{}, leases: map[*lease]struct{}{},
 		}
-		if !d.life.Go(func() { l.run(ctx) }) {
+		if !d.life.Go(func() { q.run(ctx) }) {
 			stop()
 			return nil, driver.ErrClosed
 		}
-		d.lines.byName[name] = l
+		d.queues.byName[name] = q
 	}
-	if l.late != nil {
-		l.late.Stop()
-		l.late = nil
+	if q.idleTimer != nil {
+		q.idleTimer.Stop()
+		q.idleTimer = nil
 	}
-	l.users++
-	return l, nil
+	q.users++
+	return q, nil
 }
 
-func (l *line) leave(w *waiter) {
-	l.mu.Lock()
-	delete(l.waiters, w)
-	delete(l.byKey, w.key)
-	l.mu.Unlock()
-	l.letGo()
+func (q *watchedQueue) leave(w *waiter) {
+	q.mu.Lock()
+	delete(q.waiters, w)
+	delete(q.byKey, w.key)
+	q.mu.Unlock()
+	q.release()
 }
 
-// letGo ends one use of the line.
-func (l *line) letGo() {
-	all := &l.d.lines
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if l.users--; l.users > 0 {
+// release ends one use of the queue.
+func (q *watchedQueue) release() {
+	queues := &q.d.queues
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	if q.users--; q.users > 0 {
 		return
 	}
-	l.late = time.AfterFunc(linger, l.end)
+	q.idleTimer = time.AfterFunc(idleTimeout, q.stopIfIdle)
 }
 
-// end ends the line if nobody has come to use it since.
-func (l *line) end() {
-	all := &l.d.lines
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if l.users == 0 && all.byName[l.name] == l {
-		delete(all.byName, l.name)
-		l.stop()
+// stopIfIdle ends the watch if nobody has used the queue since.
+func (q *watchedQueue) stopIfIdle() {
+	queues := &q.d.queues
+	queues.mu.Lock()
+	defer queues.mu.Unlock()
+	if q.users == 0 && queues.byName[q.name] == q {
+		delete(queues.byName, q.name)
+		q.stop()
 	}
 }
 
-// busy reports whether the driver knows, without asking, that a lock is held.
-func (d *Driver) busy(name string) bool {
-	d.lines.mu.Lock()
-	l := d.lines.byName[name]
-	d.lines.mu.Unlock()
-	if l == nil {
+// isKnownHeld reports whether the driver knows, without a request, that a lock is held.
+func (d *Driver) isKnownHeld(name string) bool {
+	d.queues.mu.Lock()
+	q := d.queues.byName[name]
+	d.queues.mu.Unlock()
+	if q == nil {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.live && len(l.queue) > 0
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.live && len(q.queue) > 0
 }
 
-// run watches until nobody is interested any more.
-func (l *line) run(ctx context.Context) {
-	defer l.stop()
+// run watches the queue until nobody uses it any more.
+func (q *watchedQueue) run(ctx context.Context) {
+	defer q.stop()
 	for ctx.Err() == nil {
-		err := l.follow(ctx)
+		err := q.watchOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		l.d.lines.stream.Add(1) // the next watch is to begin on another one: this one may hang
-		l.fail(err)
+		q.d.queues.stream.Add(1) // this stream may hang, so the next watch uses another one
+		q.onWatchFailed(err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryAfter):
+		case <-time.After(retryDelay):
 		}
 	}
 }
 
-// fail notes that there is no watch, and tells those who wait if there won't be one. Holders are told that they are wanted: they
-// would not be told when they are, and others must not starve for it.
-func (l *line) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.live = false
-	for h := range l.holds {
-		h.tellWanted()
+// onWatchFailed records that there is no watch. Leases are told that they are wanted: they
+// would not learn of later waiters, which must not starve. If the error is permanent, all
+// waiters wake to get it.
+func (q *watchedQueue) onWatchFailed(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.live = false
+	for l := range q.leases {
+		l.signalWanted()
 	}
-	if refused(err) {
-		l.err = err
-		l.wakeAll()
+	if isPermanent(err) {
+		q.err = err
+		q.wakeAll()
 	}
 }
 
-// follow watches the name once, until that fails or is found to hang. The watch begins at no revision in particular: one
-// that asks for a revision which etcd has passed is served by a loop that looks ten times a second. So first it is begun,
-// and then the queue is read.
-func (l *line) follow(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "snib-stream", strconv.FormatInt(l.d.lines.stream.Load(), 10)))
+// watchOnce watches the name until the watch fails or is found to hang. It begins the watch
+// first, at no particular revision, and then reads the queue: if a watch asks for a past
+// revision, etcd serves it with a loop that runs only ten times a second.
+func (q *watchedQueue) watchOnce(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "snib-stream", strconv.FormatInt(q.d.queues.stream.Load(), 10)))
 	defer cancel()
-	events := l.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(l.name), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
-	timer := time.NewTimer(longest)
+	events := q.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(q.name), clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	timer := time.NewTimer(callTimeout)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case said, open := <-events:
+		case resp, open := <-events:
 			switch {
 			case !open:
 				return errWatchEnded
-			case said.Err() != nil:
-				return said.Err()
-			case !said.Created:
-				l.apply(said.Events)
+			case resp.Err() != nil:
+				return resp.Err()
+			case !resp.Created:
+				q.apply(resp.Events)
 			default:
-				_, err := l.read(ctx)
-				if err != nil && passing(err) && ctx.Err() == nil {
-					// Another member may answer now. The next watch may have the turn of this one.
-					_, err = l.read(ctx)
+				_, err := q.refresh(ctx)
+				if err != nil && isTransient(err) && ctx.Err() == nil {
+					// Another member may answer now. The read of the next watch may go to the
+					// same member as this one.
+					_, err = q.refresh(ctx)
 				}
 				if err != nil {
 					return err
 				}
 			}
 		case <-timer.C:
-			if !l.isLive() {
-				return errSilent
+			if !q.isLive() {
+				return errWatchHangs
 			}
-			behind, err := l.read(ctx)
+			behind, err := q.refresh(ctx)
 			if err != nil {
 				return err
 			}
 			if behind {
-				return errSilent
+				return errWatchHangs
 			}
 		}
-		timer.Reset(quiet)
+		timer.Reset(watchCheckInterval)
 	}
 }
 
-func (l *line) isLive() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.live
+func (q *watchedQueue) isLive() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.live
 }
 
-// read takes the queue from etcd. behind says that the watch had not told of all that is in it.
-func (l *line) read(ctx context.Context) (behind bool, err error) {
-	now, err := l.d.get(ctx, l.name)
+// refresh reads the queue from etcd. behind is set if the watch had not reported everything in
+// it.
+func (q *watchedQueue) refresh(ctx context.Context) (behind bool, err error) {
+	resp, err := q.d.getKeys(ctx, q.name)
 	if err != nil {
 		return false, err
 	}
-	q := queueOf(l.name, now.Kvs)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	same := slices.EqualFunc(q, l.queue, func(a, b entry) bool { return a.key == b.key && a.revision == b.revision })
-	behind = l.live && !same
-	if !l.live || !same {
-		l.wakeAll()
+	latest := parseQueue(q.name, resp.Kvs)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	same := slices.EqualFunc(latest, q.queue, func(a, b entry) bool { return a.key == b.key && a.revision == b.revision })
+	behind = q.live && !same
+	if !q.live || !same {
+		q.wakeAll()
 	}
-	l.queue, l.revision, l.live, l.err = q, now.Header.Revision, true, nil
-	l.tellHolds()
+	q.queue, q.revision, q.live, q.err = latest, resp.Header.Revision, true, nil
+	q.signalLeases()
 	return behind, nil
 }
 
-// apply takes what the watch has told.
-func (l *line) apply(events []*clientv3.Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// apply applies the events of the watch.
+func (q *watchedQueue) apply(events []*clientv3.Event) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, ev := range events {
-		if ev.Kv.ModRevision <= l.revision || !belongs(ev.Kv.Key, l.name) {
+		if ev.Kv.ModRevision <= q.revision || !isKeyOf(ev.Kv.Key, q.name) {
 			continue // the queue was read later
 		}
-		i := l.queue.find(string(ev.Kv.Key))
+		i := q.queue.find(string(ev.Kv.Key))
 		switch {
 		case ev.Type == clientv3.EventTypeDelete && i >= 0:
-			l.tellOwn(l.queue[i].key)
-			l.queue = slices.Delete(l.queue, i, i+1)
+			q.wakeWaiter(q.queue[i].key)
+			q.queue = slices.Delete(q.queue, i, i+1)
 		case ev.Type == clientv3.EventTypePut:
-			e, _ := entryOf(ev.Kv)
+			e, _ := parseEntry(ev.Kv)
 			if i >= 0 {
-				l.queue[i] = e
+				q.queue[i] = e
 			} else {
-				l.queue = append(l.queue, e) // it was created after all others
+				q.queue = append(q.queue, e) // it was created after all others
 			}
-			l.tellOwn(e.key)
+			q.wakeWaiter(e.key)
 		}
 	}
 	if n := len(events); n > 0 {
-		l.revision = max(l.revision, events[n-1].Kv.ModRevision)
+		q.revision = max(q.revision, events[n-1].Kv.ModRevision)
 	}
-	l.tellNext()
-	l.tellHolds()
+	q.wakeGranted()
+	q.signalLeases()
 }
 
-// tellOwn wakes the waiter whose key this is. It is called with the mutex held.
-func (l *line) tellOwn(key string) {
-	if w := l.byKey[key]; w != nil {
+// wakeWaiter wakes the waiter with this key. It is called with the mutex held.
+func (q *watchedQueue) wakeWaiter(key string) {
+	if w := q.byKey[key]; w != nil {
 		w.wake()
 	}
 }
 
-// tellNext wakes those who can hold now, and nobody who waits behind them. It is called with the mutex held.
-func (l *line) tellNext() {
-	next, _ := l.queue.split()
+// wakeGranted wakes the waiters that can hold the lock now, and none behind them. It is called
+// with the mutex held.
+func (q *watchedQueue) wakeGranted() {
+	next, _ := q.queue.split()
 	for _, e := range next {
-		l.tellOwn(e.key)
+		q.wakeWaiter(e.key)
 	}
 }
 
-// tellHolds tells the holders behind whom somebody waits who is not of this process. What the queue shows may be old: who holds by
-// now came later than all that waits in it then, and is told nothing. It is called with the mutex held.
-func (l *line) tellHolds() {
-	if len(l.holds) == 0 {
+// signalLeases tells a lease that it is wanted if a waiter behind it belongs to another
+// process. The queue may be behind: a lease that was created after all the waiters in it is not
+// told. It is called with the mutex held.
+func (q *watchedQueue) signalLeases() {
+	if len(q.leases) == 0 {
 		return
 	}
-	_, waiting := l.queue.split()
-	for h := range l.holds {
-		if slices.ContainsFunc(waiting, func(e entry) bool { return e.revision > h.revision && e.lease != int64(h.s.id) }) {
-			h.tellWanted()
+	_, waiting := q.queue.split()
+	for l := range q.leases {
+		if slices.ContainsFunc(waiting, func(e entry) bool { return e.revision > l.revision && e.etcdLease != int64(l.s.id) }) {
+			l.signalWanted()
 		}
 	}
 }
 
-// wakeAll is called with the mutex held.
-func (l *line) wakeAll() {
-	for w := range l.waiters {
+// wakeAll wakes all waiters. It is called with the mutex held.
+func (q *watchedQueue) wakeAll() {
+	for w := range q.waiters {
 		w.wake()
 	}
 }
 
-// ready waits until the watch has begun: what happens from then on will be told.
-func (l *line) ready(ctx context.Context, w *waiter) error {
+// awaitLive waits until the watch has begun: later changes will be reported.
+func (q *watchedQueue) awaitLive(ctx context.Context, w *waiter) error {
 	for {
-		l.mu.Lock()
-		live, err := l.live, l.err
-		l.mu.Unlock()
+		q.mu.Lock()
+		live, err := q.live, q.err
+		q.mu.Unlock()
 		if live || err != nil {
 			return err
 		}
 		select {
-		case <-w.hint:
+		case <-w.woken:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// stand notes with which key w stands in the queue.
-func (l *line) stand(w *waiter, key string, revision int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.byKey, w.key)
+// setKey records the key with which w waits in the queue.
+func (q *watchedQueue) setKey(w *waiter, key string, revision int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.byKey, w.key)
 	w.key, w.revision = key, revision
-	l.byKey[key] = w
+	q.byKey[key] = w
 	w.wake()
 }
 
-// look says how w stands, and with what it clashes if it does.
-func (l *line) look(w *waiter) (verdict, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := l.queue.find(w.key)
-	there := i >= 0 && l.queue[i].revision == w.revision // and not an earlier key of that name
+// judge returns the verdict on w, and an error if another kind of lock is in its way.
+func (q *watchedQueue) judge(w *waiter) (verdict, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := q.queue.find(w.key)
+	found := i >= 0 && q.queue[i].revision == w.revision // and not an earlier key of that name
 	switch {
-	case l.err != nil:
-		return waits, l.err
-	case !l.live, !there && l.revision < w.revision:
+	case q.err != nil:
+		return waits, q.err
+	case !q.live, !found && q.revision < w.revision:
 		return waits, nil
-	case !there:
+	case !found:
 		return gone, nil
 	}
-	before := l.queue[:i]
-	v := before.judge(w.note)
-	if v == clashes {
-		return v, before.clash(w.note)
+	before := q.queue[:i]
+	v := before.judge(w.info)
+	if v == kindClash {
+		return v, before.kindError(w.info)
 	}
 	return v, nil
 }

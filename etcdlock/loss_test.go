@@ -12,8 +12,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// Who holds is told at once that the key is gone, or the session, and not by the next keep-alive,
-// which is seconds away.
+// TestHolderTold checks that a holder learns at once that its key or its session is gone, and
+// not by the next keep-alive, which is seconds away.
 func TestHolderTold(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -23,24 +23,24 @@ func TestHolderTold(t *testing.T) {
 		"deleted": func(key string) { server.Ctl("del", key) },
 		"revoked": func(key string) { server.Ctl("lease", "revoke", fmt.Sprintf("%x", leaseIn(t, key))) },
 	} {
-		_, told := jobtest.AcquireTold(t, d, request(name, "a"))
+		_, lost := jobtest.AcquireTold(t, d, request(name, "a"))
 		_, rest := jobtest.AcquireTold(t, d, request(name+" too", "a"))
 		end(keys(t, client, name)[0])
-		jobtest.AwaitLoss(t, told, livetest.Patience)
+		jobtest.AwaitLoss(t, lost, livetest.Patience)
 		if name == "revoked" {
 			jobtest.AwaitLoss(t, rest, livetest.Patience)
 		}
 	}
-	// A release is no loss, nor is one whose key is kept.
+	// A release is not a loss, even if its key is kept.
 	for i := range 20 {
 		req := request(fmt.Sprint("released", i), "a")
 		if i%2 == 1 {
 			req.MinHold = time.Second
 		}
-		l, told := jobtest.AcquireTold(t, d, req)
+		l, lost := jobtest.AcquireTold(t, d, req)
 		if i%4 < 2 {
 			livetest.Await(t, "watch of the key", func() error {
-				if watches(t, server) == 0 {
+				if watchCount(t, server) == 0 {
 					return fmt.Errorf("there is none")
 				}
 				return nil
@@ -48,14 +48,15 @@ func TestHolderTold(t *testing.T) {
 		}
 		release(t, l)
 		select {
-		case err := <-told:
+		case err := <-lost:
 			t.Errorf("OnLost was called with %v by a release", err)
 		default:
 		}
 	}
 }
 
-// A stream of watches that breaks is replaced, and what has happened meanwhile is told.
+// TestHolderToldAfterCut breaks a stream of watches. The next stream reports what has happened
+// meanwhile.
 func TestHolderToldAfterCut(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
@@ -72,14 +73,15 @@ func TestHolderToldAfterCut(t *testing.T) {
 	jobtest.AwaitLoss(t, second, livetest.Patience)
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the
-// session.
+// TestLapse has a hold end in the process alone, before it was ever renewed. It does not last
+// with the session.
 func TestLapse(t *testing.T) {
 	server := etcdtest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })
 }
 
-// A lease that was ended by force is not handed on inside the process.
+// TestStaleHandOver checks that a lease that was ended by force is not handed over within the
+// process.
 func TestStaleHandOver(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)

@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// puts returns the keys that a tap has seen put, each once.
-func (k *tap) puts() (all []string) {
+// puts returns the keys that the interceptor has seen put, each once.
+func (k *interceptor) puts() (all []string) {
 	for _, c := range k.calls() {
 		if c.what == "put" && !slices.Contains(all, c.key) {
 			all = append(all, c.key)
@@ -26,13 +26,14 @@ func (k *tap) puts() (all []string) {
 	return all
 }
 
-// TestKeysAgain takes a lock over and over, waits for it, and is refused: each lets a key go, which is used again. etcd keeps what was
-// deleted in its index, so that each new one would make all looks at the queue slower.
+// TestKeysAgain takes a lock over and over, waits for it, and is refused: each request frees a
+// key, which is used again. etcd keeps deleted keys in its index, so each new key would make
+// every read of the queue slower.
 func TestKeysAgain(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	d, other := open(t, client), open(t, dial(t, server))
-	k := tapped(client)
+	k := intercept(client)
 	var last uint64
 	for range 20 {
 		l := acquire(t, d, request("again", "a"))
@@ -41,7 +42,7 @@ func TestKeysAgain(t *testing.T) {
 		}
 		release(t, l)
 		held := acquire(t, other, request("again", "b"))
-		refused(t, d, "again", "of a lock that is held")
+		checkHeld(t, d, "again", "of a lock that is held")
 		w := jobtest.Waiting(t, d, request("again", "a"))
 		release(t, held)
 		l = w.Get(t)
@@ -55,19 +56,20 @@ func TestKeysAgain(t *testing.T) {
 	}
 }
 
-// TestKeysNotAgain ends requests in ways after which there may be a key, now or later: it is none of a later request's.
+// TestKeysNotAgain ends requests in ways after which their key may exist, now or later: no
+// later request uses it.
 func TestKeysNotAgain(t *testing.T) {
 	tests := []struct {
 		name string
-		run  func(t *testing.T, d driver.Driver, k *tap)
+		run  func(t *testing.T, d driver.Driver, k *interceptor)
 	}{
-		{"PutUnheard", func(t *testing.T, d driver.Driver, k *tap) {
-			k.set(once("put", unheard))
+		{"PutUnheard", func(t *testing.T, d driver.Driver, k *interceptor) {
+			k.set(hookOnce("put", loseAnswer))
 			release(t, acquire(t, d, request("name", "a")))
 		}},
-		{"PutGivenUp", func(t *testing.T, d driver.Driver, k *tap) {
+		{"PutGivenUp", func(t *testing.T, d driver.Driver, k *interceptor) {
 			ctx, cancel := context.WithCancel(t.Context())
-			k.set(once("put", func(c call) error {
+			k.set(hookOnce("put", func(c call) error {
 				cancel()
 				<-c.ctx.Done()
 				return c.ctx.Err()
@@ -76,17 +78,17 @@ func TestKeysNotAgain(t *testing.T) {
 				t.Fatalf("Acquire = %v, want the cause of its context", err)
 			}
 		}},
-		{"DeleteUnheard", func(t *testing.T, d driver.Driver, k *tap) {
-			k.set(once("delete", unheard))
+		{"DeleteUnheard", func(t *testing.T, d driver.Driver, k *interceptor) {
+			k.set(hookOnce("delete", loseAnswer))
 			release(t, acquire(t, d, request("name", "a")))
 		}},
-		{"MinHold", func(t *testing.T, d driver.Driver, k *tap) {
+		{"MinHold", func(t *testing.T, d driver.Driver, k *interceptor) {
 			k.set(nil)
 			req := request("name", "a")
 			req.MinHold = time.Second
 			since := driver.Now()
 			release(t, acquire(t, d, req))
-			refused(t, d, "name", "while MinHold keeps it")
+			checkHeld(t, d, "name", "while MinHold keeps it")
 			l := acquire(t, d, request("name", "b"))
 			if kept := driver.Now().Sub(since); kept < req.MinHold {
 				t.Errorf("granted %v after a hold with a MinHold of %v", kept, req.MinHold)
@@ -98,7 +100,7 @@ func TestKeysNotAgain(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			client := dial(t, server)
-			k := tapped(client)
+			k := intercept(client)
 			d := open(t, client)
 			release(t, acquire(t, d, request("name", "warm")))
 			tt.run(t, d, k)
@@ -112,37 +114,37 @@ func TestKeysNotAgain(t *testing.T) {
 	}
 }
 
-// A delayed watcher tells what it has heard when it is let go.
-type delayed struct {
+// A delayedWatcher keeps events back while it is blocked.
+type delayedWatcher struct {
 	clientv3.Watcher
-	mu   sync.Mutex
-	free chan struct{} // closed when it may tell; nil for now
+	mu        sync.Mutex
+	unblocked chan struct{} // closed to let events pass; nil while not blocked
 }
 
-func (w *delayed) hold() (free func()) {
+func (w *delayedWatcher) block() (unblock func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.free = make(chan struct{})
-	return sync.OnceFunc(func() { close(w.free) })
+	w.unblocked = make(chan struct{})
+	return sync.OnceFunc(func() { close(w.unblocked) })
 }
 
-func (w *delayed) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w *delayedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from, to := w.Watcher.Watch(ctx, key, opts...), make(chan clientv3.WatchResponse)
 	go func() {
 		defer close(to)
-		for said := range from {
+		for resp := range from {
 			w.mu.Lock()
-			free := w.free
+			unblocked := w.unblocked
 			w.mu.Unlock()
-			if free != nil {
+			if unblocked != nil {
 				select {
-				case <-free:
+				case <-unblocked:
 				case <-ctx.Done():
 					return
 				}
 			}
 			select {
-			case to <- said:
+			case to <- resp:
 			case <-ctx.Done():
 				return
 			}
@@ -151,23 +153,25 @@ func (w *delayed) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 	return to
 }
 
-// TestOldKeyInView has a watch lag, so that it shows the key that a request uses as it was in an earlier hold: at the head of the queue.
+// TestOldKeyInView has a watch lag. It shows the key of a request as it was in an earlier hold:
+// at the head of the queue.
 func TestOldKeyInView(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	late := &delayed{Watcher: client.Watcher}
+	late := &delayedWatcher{Watcher: client.Watcher}
 	client.Watcher = late
-	k := tapped(client)
+	k := intercept(client)
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("view", "first"))
 	w := jobtest.Waiting(t, d, request("view", "a"))
 	release(t, l)
 	l = w.Get(t) // the driver watches
-	free := late.hold()
-	defer free()
+	unblock := late.block()
+	defer unblock()
 	release(t, l)
 	held := acquire(t, other, request("view", "second"))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // the watch is compared with etcd after 2 s
+	// The driver compares the watch with etcd after 2 s.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if got, err := d.Acquire(ctx, request("view", "a")); err == nil {
 		t.Fatalf("Acquire = token %d while another process holds the lock with token %d", got.Grant().Token, held.Grant().Token)
@@ -175,25 +179,25 @@ func TestOldKeyInView(t *testing.T) {
 	if got := k.puts(); len(got) != 1 {
 		t.Fatalf("the driver has put the keys %q; this test is about one that is used again", got)
 	}
-	free()
+	unblock()
 	w = jobtest.Waiting(t, d, request("view", "a"))
 	release(t, held)
 	release(t, w.Get(t))
 }
 
-// TestDeafAgain has a watch fall silent that shows an earlier hold of the key that a request uses: compared with etcd it is behind, although
-// the keys are the same.
+// TestDeafAgain has a watch fall silent while it shows an earlier hold with the key of a
+// request. The comparison with etcd finds that it is behind, although the keys are the same.
 func TestDeafAgain(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	var deafened atomic.Bool
-	client.Watcher = deaf{client.Watcher, func() bool { return !deafened.Load() }}
+	var silent atomic.Bool
+	client.Watcher = silentWatcher{client.Watcher, func() bool { return !silent.Load() }}
 	d, other := open(t, client), open(t, dial(t, server))
 	l := acquire(t, other, request("silent", "first"))
 	w := jobtest.Waiting(t, d, request("silent", "a"))
 	release(t, l)
 	l = w.Get(t) // the driver watches
-	deafened.Store(true)
+	silent.Store(true)
 	release(t, l)
 	began := time.Now()
 	release(t, acquire(t, d, request("silent", "a")))

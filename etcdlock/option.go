@@ -7,20 +7,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An Option changes what [New] makes.
+// An Option configures the driver that [New] returns.
 type Option func(*config) error
 
-// The bounds of [Timeout]. etcd itself takes longer ones, but nobody wants to wait for them.
+// The bounds of [Timeout]. etcd accepts longer timeouts, but nobody wants to wait for them.
 const (
 	minTimeout = time.Second
 	maxTimeout = 24 * time.Hour
 )
 
-// Timeout sets how long the session outlives a process that died, and with it all that it holds and waits for: 1 s to 24 h,
-// 15 s by default. A part of a second counts as a whole one. etcd makes it longer if its election timeout asks for that: the
-// least is 2 s with etcd's defaults. [driver.Grant] has what it is.
+// Timeout sets how long the session outlives a process that died, and with it everything that
+// the process holds and waits for: 1 s to 24 h, 15 s by default. A fraction of a second is
+// rounded up. etcd extends the timeout if its election timeout requires that; with etcd's
+// defaults the least is 2 s. [driver.Grant] contains the actual value.
 //
-// It stands for snib.TTL, which this backend does not use.
+// Timeout replaces snib.TTL, which this backend does not use.
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < minTimeout || d > maxTimeout {

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 
-// A job is what a child process does with a driver of its own.
+// A job is the work of a child process with a driver of its own.
 type job struct {
 	jobtest.Job
 	Addrs    []string
@@ -32,8 +32,8 @@ func (j job) do(ctx context.Context) error {
 	return j.Do(ctx, d)
 }
 
-// holder starts a process that holds a lock, and returns when it does.
-func holder(t testing.TB, server *etcdtest.Server, req driver.Request) *livetest.Child {
+// startHolder starts a child process that holds a lock, and returns when it does.
+func startHolder(t testing.TB, server *etcdtest.Server, req driver.Request) *livetest.Child {
 	t.Helper()
 	j := job{Job: jobtest.Job{Role: "hold", Req: req}, Addrs: []string{server.Addr()}}
 	if server.Login() {

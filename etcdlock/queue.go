@@ -14,9 +14,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A note is the value of a key of ours. Strangers' keys have none. Only Shared and Slots decide anything.
-type note struct {
-	Format int    `json:"snib"` // of this: 1
+// An info is the value of one of our keys. Foreign keys have none. Only Shared and Slots affect
+// the lock.
+type info struct {
+	Format int    `json:"snib"` // of this format: 1
 	Owner  string `json:"owner"`
 	Shared bool   `json:"shared,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
@@ -25,59 +26,63 @@ type note struct {
 	PID   int    `json:"pid,omitempty"`
 	Label string `json:"label,omitempty"`
 
-	// For people: etcd does not know how old a key is. Milliseconds since 1970 by the clock of the process.
+	// For people: etcd does not know the age of a key. In milliseconds since 1970, by the clock
+	// of the process.
 	Asked int64 `json:"asked"`
-	Held  int64 `json:"held,omitempty"` // since when it is held; 0 if nobody has noted it
+	Held  int64 `json:"held,omitempty"` // since when the lock is held; 0 if that was not recorded
 }
 
-// newNote is the note of a request that is made now.
-func newNote(req driver.Request) note {
+// newInfo returns the info of a request that is made now.
+func newInfo(req driver.Request) info {
 	h := req.Holder
-	return note{
+	return info{
 		Format: 1, Owner: req.Owner, Shared: req.Shared, Slots: req.Slots,
 		Host: h.Host, PID: h.PID, Label: h.Label, Asked: time.Now().UnixMilli(),
 	}
 }
 
-func (n note) holder() driver.Holder { return driver.Holder{Host: n.Host, PID: n.PID, Label: n.Label} }
+func (i info) holder() driver.Holder { return driver.Holder{Host: i.Host, PID: i.PID, Label: i.Label} }
 
-// text returns the value of the key. A held one is held from the beginning.
-func (n note) text(held bool) string {
-	if n.Held = 0; held {
-		n.Held = n.Asked
+// encode returns the value of the key. If held is set, the lock is held since the request was
+// made.
+func (i info) encode(held bool) string {
+	if i.Held = 0; held {
+		i.Held = i.Asked
 	}
-	text, _ := json.Marshal(n) // strings and numbers can't fail
+	text, _ := json.Marshal(i) // strings and numbers can't fail
 	return string(text)
 }
 
-// An entry is one holder or waiter: a key under a lock's name.
+// An entry is a holder or a waiter: a key under a lock's name.
 type entry struct {
-	key      string
-	revision int64 // that created it: its place in the queue, and what its tokens begin with
-	lease    int64
-	note     note
+	key       string
+	revision  int64 // that created it; decides its place in the queue and its tokens
+	etcdLease int64
+	info      info
 }
 
-// keyOf returns the key of an attempt. It begins as that of package concurrency would, with the lease in hexadecimal digits.
-func keyOf(name string, lease int64, nonce string) string {
-	return prefixOf(name) + strconv.FormatInt(lease, 16) + "." + nonce
+// keyOf returns the key of an attempt. It begins like a key of package concurrency, with the
+// etcd lease in hexadecimal.
+func keyOf(name string, etcdLease int64, nonce string) string {
+	return prefixOf(name) + strconv.FormatInt(etcdLease, 16) + "." + nonce
 }
 
-// entryOf reads a key. It counts as a holder or waiter whoever has put it; known says whether it is a key of ours, or of
-// package concurrency, for those who look at keys that may be no locks.
-func entryOf(kv *mvccpb.KeyValue) (e entry, known bool) {
-	e = entry{key: string(kv.Key), revision: kv.CreateRevision, lease: kv.Lease}
+// parseEntry reads a key. Whoever has put it, it counts as a holder or a waiter. known reports
+// whether the key is ours or that of package concurrency, for callers that read keys which may
+// not be locks.
+func parseEntry(kv *mvccpb.KeyValue) (e entry, known bool) {
+	e = entry{key: string(kv.Key), revision: kv.CreateRevision, etcdLease: kv.Lease}
 	_, last := splitKey(e.key)
-	var n note
-	if strings.Contains(last, ".") && json.Unmarshal(kv.Value, &n) == nil && n.Format == 1 {
-		e.note = n
-		return e, e.lease != 0
+	var i info
+	if strings.Contains(last, ".") && json.Unmarshal(kv.Value, &i) == nil && i.Format == 1 {
+		e.info = i
+		return e, e.etcdLease != 0
 	}
-	e.note.Owner = last
-	return e, e.lease != 0 && last == strconv.FormatInt(kv.Lease, 16)
+	e.info.Owner = last
+	return e, e.etcdLease != 0 && last == strconv.FormatInt(kv.Lease, 16)
 }
 
-// splitKey returns the name of the lock that a key belongs to, and what comes after.
+// splitKey returns the name of the lock that a key belongs to, and the rest.
 func splitKey(key string) (name, last string) {
 	i := strings.LastIndexByte(key, '/')
 	return key[:max(i, 0)], key[i+1:]
@@ -86,12 +91,13 @@ func splitKey(key string) (name, last string) {
 // A queue is the holders and waiters of a lock, in the order of their creation.
 type queue []entry
 
-// queueOf reads the keys of a lock. Those of names that begin with this one and a slash are none of it.
-func queueOf(name string, kvs []*mvccpb.KeyValue) queue {
+// parseQueue reads the keys of a lock. It skips those of locks whose names begin with this name
+// and a slash.
+func parseQueue(name string, kvs []*mvccpb.KeyValue) queue {
 	q := make(queue, 0, len(kvs))
 	for _, kv := range kvs {
-		if belongs(kv.Key, name) {
-			e, _ := entryOf(kv)
+		if isKeyOf(kv.Key, name) {
+			e, _ := parseEntry(kv)
 			q = append(q, e)
 		}
 	}
@@ -101,88 +107,88 @@ func queueOf(name string, kvs []*mvccpb.KeyValue) queue {
 
 func byRevision(a, b entry) int { return cmp.Compare(a.revision, b.revision) }
 
-// belongs reports whether a key that begins with prefixOf(name) is one of that lock.
-func belongs(key []byte, name string) bool {
+// isKeyOf reports whether a key with the prefix prefixOf(name) belongs to that lock.
+func isKeyOf(key []byte, name string) bool {
 	return strings.IndexByte(string(key[len(name)+1:]), '/') < 0
 }
 
-// find returns the place of a key, or -1.
+// find returns the index of a key, or -1.
 func (q queue) find(key string) int {
 	return slices.IndexFunc(q, func(e entry) bool { return e.key == key })
 }
 
-// A verdict says how a request stands.
+// A verdict is what the queue says of a request.
 type verdict int
 
 const (
 	waits verdict = iota
 	granted
-	clashes // with a lock of another kind
-	gone    // its key is no more
+	kindClash // with a lock of another kind
+	gone      // its key no longer exists
 )
 
-// A front is what stands before a place in a queue.
-type front struct {
-	holders int
-	alone   bool // one of them shares with nobody
+// A holderSet describes the holders before a place in a queue.
+type holderSet struct {
+	count     int
+	exclusive bool // one of them shares with nobody
 }
 
-// add moves the front behind e.
-func (f *front) add(e entry) {
-	f.holders++
-	f.alone = f.alone || !e.note.Shared && e.note.Slots == 0
+// add adds e to the holders.
+func (s *holderSet) add(e entry) {
+	s.count++
+	s.exclusive = s.exclusive || !e.info.Shared && e.info.Slots == 0
 }
 
-// admits reports whether one more of this kind can hold beside all that stands before.
-func (f *front) admits(n note) bool {
+// admits reports whether one more holder of this kind can hold the lock beside the others.
+func (s *holderSet) admits(i info) bool {
 	switch {
-	case n.Slots > 0:
-		return f.holders < n.Slots
-	case n.Shared:
-		return !f.alone
+	case i.Slots > 0:
+		return s.count < i.Slots
+	case i.Shared:
+		return !s.exclusive
 	}
-	return f.holders == 0
+	return s.count == 0
 }
 
-// judge says how a request stands of which all in q came before.
-func (q queue) judge(n note) verdict {
-	var f front
+// judge returns the verdict on a request, given that all entries of q came before it.
+func (q queue) judge(i info) verdict {
+	var holders holderSet
 	for _, e := range q {
-		if e.note.Slots != n.Slots || e.lease == 0 {
-			return clashes
+		if e.info.Slots != i.Slots || e.etcdLease == 0 {
+			return kindClash
 		}
-		f.add(e)
+		holders.add(e)
 	}
-	if f.admits(n) {
+	if holders.admits(i) {
 		return granted
 	}
 	return waits
 }
 
-// clash says why a request for a lock of this kind can't be served.
-func (q queue) clash(n note) error {
+// kindError says why a request for a lock of this kind can't be served.
+func (q queue) kindError(i info) error {
 	for _, e := range q {
 		switch {
-		case e.lease == 0:
+		case e.etcdLease == 0:
 			return fmt.Errorf("%w: the key %q is no lock: it has no lease", driver.ErrKind, e.key)
-		case e.note.Slots == n.Slots:
-		case e.note.Slots == 0:
+		case e.info.Slots == i.Slots:
+		case e.info.Slots == 0:
 			return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
 		default:
-			return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, e.note.Slots)
+			return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, e.info.Slots)
 		}
 	}
 	return driver.ErrKind
 }
 
-// split returns who holds and who waits.
+// split returns the holders and the waiters.
 func (q queue) split() (holders, waiters queue) {
-	var f front
+	var set holderSet
 	for i, e := range q {
-		if !f.admits(e.note) {
+		if !set.admits(e.info) {
 			return q[:i], q[i:]
 		}
-		f.add(e)
+		set.add(e)
 	}
 	return q, nil
 }

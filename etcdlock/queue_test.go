@@ -23,7 +23,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// TestThousandWaiters has many goroutines of one process wait for a lock: etcd sees one waiter, and one watch.
+// TestThousandWaiters has many goroutines of one process wait for a lock: etcd sees one waiter,
+// and one watch.
 func TestThousandWaiters(t *testing.T) {
 	const many = 1000
 	server := etcdtest.Start(t)
@@ -61,7 +62,7 @@ func TestThousandWaiters(t *testing.T) {
 	if got := keys(t, client, "many"); len(got) != 2 {
 		t.Errorf("with a holder and %d waiters of one process there are %d keys, want 2", many, len(got))
 	}
-	if got := watches(t, server); got != 2 { // of the waiters, and of the holder's key
+	if got := watchCount(t, server); got != 2 { // of the waiters, and of the holder's key
 		t.Errorf("etcd has %d watches, want 2", got)
 	}
 	release(t, l)
@@ -71,8 +72,8 @@ func TestThousandWaiters(t *testing.T) {
 	}
 }
 
-// watches returns how many watches a server has.
-func watches(t *testing.T, server *etcdtest.Server) (n int) {
+// watchCount returns how many watches a server has.
+func watchCount(t *testing.T, server *etcdtest.Server) (n int) {
 	t.Helper()
 	answer, err := http.Get("http://" + server.Addr() + "/metrics")
 	if err != nil {
@@ -93,7 +94,8 @@ func watches(t *testing.T, server *etcdtest.Server) (n int) {
 	return n
 }
 
-// TestOneWatch has many waiters of one driver: they share a watch. The holder watches its own key.
+// TestOneWatch has many waiters of one driver: they share a watch. The holder watches its own
+// key.
 func TestOneWatch(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -104,7 +106,7 @@ func TestOneWatch(t *testing.T) {
 		waits = append(waits, jobtest.Waiting(t, d, request("watched", fmt.Sprint("waiter ", i))))
 	}
 	livetest.Await(t, "watches of the waiters, and of the holder's key", func() error {
-		if got := watches(t, server); got != 2 {
+		if got := watchCount(t, server); got != 2 {
 			return fmt.Errorf("with 20 waiters in one process etcd has %d watches", got)
 		}
 		return nil
@@ -115,14 +117,14 @@ func TestOneWatch(t *testing.T) {
 	}
 }
 
-// TestNames has locks whose names begin alike: none of them is in the way of another.
+// TestNames has locks whose names have a common prefix: none of them is in the way of another.
 func TestNames(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
 	inner := acquire(t, d, request("a/b", "inner"))
 	outer := acquire(t, d, noWait("a", "outer"))
-	refused(t, other, "a", "of the outer lock")
-	refused(t, other, "a/b", "of the inner lock")
+	checkHeld(t, other, "a", "of the outer lock")
+	checkHeld(t, other, "a/b", "of the inner lock")
 	w := jobtest.Waiting(t, other, request("a", "waiter"))
 	release(t, inner)
 	again := acquire(t, d, request("a/b", "again"))
@@ -154,7 +156,7 @@ func TestKeys(t *testing.T) {
 	release(t, l)
 }
 
-// TestNoLock has keys under the name of a lock that are no locks.
+// TestNoLock has keys under the name of a lock that are not locks.
 func TestNoLock(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -184,7 +186,7 @@ func TestNoLock(t *testing.T) {
 	release(t, l)
 }
 
-// TestListPages lists more keys than are read at a time.
+// TestListPages lists more keys than List reads at a time.
 func TestListPages(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	session, err := client.Grant(t.Context(), 60)
@@ -245,11 +247,11 @@ func TestIsOwner(t *testing.T) {
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Release of a hold that has lost its key = %v, want ErrLost", err)
 	}
-	refused(t, d, "owned", "after a late release")
+	checkHeld(t, d, "owned", "after a late release")
 	release(t, next)
 }
 
-// TestBadInput asks for what can't be, and is told what is wrong, soon.
+// TestBadInput makes invalid or hopeless requests. The errors come soon, and say what is wrong.
 func TestBadInput(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -259,11 +261,11 @@ func TestBadInput(t *testing.T) {
 	locked.Ctl("user", "add", "reader:"+etcdtest.Password)
 	locked.Ctl("user", "grant-role", "reader", "reader")
 	locked.RequireLogin()
-	stranger, err := connect("", []string{locked.Addr()})
+	anonymous, err := connect("", []string{locked.Addr()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stranger.Close()
+	defer anonymous.Close()
 	reader, err := clientv3.New(clientv3.Config{Endpoints: []string{locked.Addr()}, Username: "reader", Password: etcdtest.Password})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +290,7 @@ func TestBadInput(t *testing.T) {
 		{"NoTTL", etcdlock.New(client), driver.Request{Name: "a", Owner: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
 		{"NegativeSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
 		{"SharedSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
-		{"NoLogin", etcdlock.New(stranger), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
+		{"NoLogin", etcdlock.New(anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
 		{"OtherKeys", etcdlock.New(reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
 		{"NoMajority", etcdlock.New(minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}, 10 * time.Second},
 		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable, []string{"127.0.0.1:1"}, 10 * time.Second},

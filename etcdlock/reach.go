@@ -17,44 +17,45 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// probing bounds a look at what keeps us from etcd.
-const probing = 500 * time.Millisecond
+// probeTimeout bounds the search for the reason why etcd can't be reached.
+const probeTimeout = 500 * time.Millisecond
 
 // A reachError says why etcd can't be reached.
 type reachError struct {
-	asked     []string
-	why       string
+	endpoints []string
+	reason    string
 	permanent bool // it does not pass by itself
-	silent    bool // there was no answer in time: another member may give one
+	noAnswer  bool // there was no answer in time; another member may answer
 	err       error
 }
 
 func (e *reachError) Error() string {
 	var hosts []string
-	for _, endpoint := range e.asked {
-		hosts = append(hosts, endpoint[strings.LastIndexByte(endpoint, '@')+1:]) // in case that there is a password
+	for _, endpoint := range e.endpoints {
+		// An endpoint may contain a password.
+		hosts = append(hosts, endpoint[strings.LastIndexByte(endpoint, '@')+1:])
 	}
-	return fmt.Sprintf("etcd at %s: %s", strings.Join(hosts, ", "), e.why)
+	return fmt.Sprintf("etcd at %s: %s", strings.Join(hosts, ", "), e.reason)
 }
 
 func (e *reachError) Unwrap() error { return e.err }
 
-// Ping reports why etcd can't be reached, or nil. It asks nothing that takes a user or a majority.
+// Ping returns nil, or why etcd can't be reached. It needs neither a user nor a majority.
 func (d *Driver) Ping(ctx context.Context) error {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	return explain(d.ping(ctx, longest))
+	return explain(d.ping(ctx, callTimeout))
 }
 
-// ping is Ping for at most so long.
-func (d *Driver) ping(ctx context.Context, most time.Duration) error {
-	inner, cancel := context.WithTimeout(ctx, most)
+// ping is Ping with a timeout.
+func (d *Driver) ping(ctx context.Context, timeout time.Duration) error {
+	inner, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// This call, unlike those of the client, is not repeated: it returns why there is no
-	// connection.
+	// Unlike the client's own calls, this one is not repeated: it returns with the reason why
+	// there is no connection.
 	_, err := etcdserverpb.NewKVClient(d.client.ActiveConnection()).Range(inner, &etcdserverpb.RangeRequest{
 		Key: []byte{0}, Serializable: true, KeysOnly: true,
 	})
@@ -64,81 +65,82 @@ func (d *Driver) ping(ctx context.Context, most time.Duration) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case inner.Err() != nil && strings.Contains(err.Error(), "ready"):
-		return d.silence(fmt.Sprintf("it accepts connections and answers nobody within %v", most))
+		return d.noAnswerError(fmt.Sprintf("it accepts connections and answers nobody within %v", timeout))
 	case inner.Err() != nil:
-		return d.silence(fmt.Sprintf("no answer within %v", most))
+		return d.noAnswerError(fmt.Sprintf("no answer within %v", timeout))
 	}
-	return d.unreachable(ctx, err)
+	return d.unreachableError(ctx, err)
 }
 
-// silence is the error of a call that got no answer in time.
-func (d *Driver) silence(why string) error {
-	return &reachError{asked: d.client.Endpoints(), why: why, silent: true}
+// noAnswerError returns the error of a call that got no answer in time.
+func (d *Driver) noAnswerError(reason string) error {
+	return &reachError{endpoints: d.client.Endpoints(), reason: reason, noAnswer: true}
 }
 
-// unanswered says what may be the reason that a call got no answer for the longest time that one
-// may take. It does not ask where there is a connection: the client asks its members in turn, and a
-// question between two calls can send each second call to the member that hangs, for ever.
-func (d *Driver) unanswered(ctx context.Context) error {
+// diagnoseNoAnswer returns the likely reason why a call got no answer within callTimeout. It
+// sends no request where there is a connection. The client uses its members in turn, so an
+// extra request between two calls could send every second call to a member that hangs, for
+// ever.
+func (d *Driver) diagnoseNoAnswer(ctx context.Context) error {
 	if d.client.ActiveConnection().GetState() != connectivity.Ready {
-		if r, ok := errors.AsType[*reachError](d.ping(ctx, probing/2)); ok {
+		if r, ok := errors.AsType[*reachError](d.ping(ctx, probeTimeout/2)); ok {
 			return r
 		}
 	}
-	return d.silence(fmt.Sprintf("no answer within %v: it hangs, or there is no majority of its members", longest))
+	return d.noAnswerError(fmt.Sprintf("no answer within %v: it hangs, or there is no majority of its members", callTimeout))
 }
 
-// unreachable says in words why a connection could not be had, of which a call that was not
-// repeated tells by err.
-func (d *Driver) unreachable(ctx context.Context, err error) error {
+// unreachableError explains why there is no connection. err is the error of a call that was not
+// repeated.
+func (d *Driver) unreachableError(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[rpctypes.EtcdError](rpctypes.Error(err)); ok {
 		return rpctypes.Error(err) // a member said so
 	}
-	r := &reachError{asked: d.client.Endpoints(), why: err.Error(), err: err}
-	if _, after, ok := strings.Cut(r.why, connectionError); ok {
-		r.why = strings.TrimPrefix(strings.TrimPrefix(strings.Trim(after, `"`), "transport: "), "Error while dialing: ")
+	r := &reachError{endpoints: d.client.Endpoints(), reason: err.Error(), err: err}
+	if _, after, ok := strings.Cut(r.reason, connectionError); ok {
+		r.reason = strings.TrimPrefix(strings.TrimPrefix(strings.Trim(after, `"`), "transport: "), "Error while dialing: ")
 	}
-	ctx, cancel := context.WithTimeout(ctx, probing)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	switch {
-	case strings.Contains(r.why, "no such host"):
+	case strings.Contains(r.reason, "no such host"):
 		r.permanent = d.everyEndpoint(func(host string, _ bool) bool {
 			name, _, _ := net.SplitHostPort(host)
 			_, err := net.DefaultResolver.LookupHost(ctx, name)
 			dns, ok := errors.AsType[*net.DNSError](err)
 			return ok && dns.IsNotFound
 		})
-	case strings.Contains(r.why, "tls: ") || strings.Contains(r.why, "x509: "):
+	case strings.Contains(r.reason, "tls: ") || strings.Contains(r.reason, "x509: "):
 		r.permanent = true
-	case strings.Contains(r.why, "handshake failed") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, false) }):
-		r.why, r.permanent = "it speaks no TLS, and we do: "+r.why, true
-	case strings.Contains(r.why, "server preface") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, true) }):
-		r.why, r.permanent = "it wants TLS, and we don't speak it: "+r.why, true
-	case strings.Contains(r.why, "http2: "):
-		r.why, r.permanent = "another service listens there: "+r.why, true
+	case strings.Contains(r.reason, "handshake failed") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, false) }):
+		r.reason, r.permanent = "it speaks no TLS, and we do: "+r.reason, true
+	case strings.Contains(r.reason, "server preface") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, true) }):
+		r.reason, r.permanent = "it wants TLS, and we don't speak it: "+r.reason, true
+	case strings.Contains(r.reason, "http2: "):
+		r.reason, r.permanent = "another service listens there: "+r.reason, true
 	}
 	return r
 }
 
-// connectionError begins what gRPC says of a connection that could not be had.
+// connectionError begins gRPC's message for a connection that failed.
 const connectionError = "connection error: desc = "
 
-// everyEndpoint reports whether something is so of all endpoints, each a host:port.
-func (d *Driver) everyEndpoint(is func(host string, secure bool) bool) bool {
+// everyEndpoint reports whether match is true for all endpoints, each a host:port.
+func (d *Driver) everyEndpoint(match func(host string, secure bool) bool) bool {
 	for _, endpoint := range d.client.Endpoints() {
 		host, secure := endpoint, false
 		if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
 			host, secure = u.Host, u.Scheme == "https"
 		}
-		if !is(host, secure) {
+		if !match(host, secure) {
 			return false
 		}
 	}
 	return true
 }
 
-// speaks reports whether a server answers, with TLS or without. It is told nothing, and not
-// believed anything else.
+// speaks reports whether a server answers, with TLS or without. It sends no secrets to the
+// server, and does not rely on anything else that it says.
 func speaks(ctx context.Context, host string, secure bool) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", host)
 	if err != nil {
@@ -146,7 +148,7 @@ func speaks(ctx context.Context, host string, secure bool) bool {
 	}
 	defer conn.Close() //nolint:errcheck // it has answered, or not
 	if until, ok := ctx.Deadline(); ok {
-		_ = conn.SetDeadline(until) // without one, the server's patience ends it
+		_ = conn.SetDeadline(until) // without a deadline, the server's own timeout ends it
 	}
 	if secure {
 		err := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) //nolint:gosec // see above

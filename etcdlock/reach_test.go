@@ -18,8 +18,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// What keeps a program from etcd is named, at once where it is known at once, and an outage is
-// told apart from what does not pass by itself.
+// TestUnreachable checks that errors name the reason why etcd can't be reached, at once if that
+// is known at once, and distinguish an outage from permanent reasons.
 func TestUnreachable(t *testing.T) {
 	plain, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
 	hung := livetest.NewProxy(t, plain.Addr())
@@ -88,7 +88,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// The error of a wait that ends while etcd can't be reached says both.
+// TestOutageWhileWaiting has a context end while etcd can't be reached. The error names both.
 func TestOutageWhileWaiting(t *testing.T) {
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
@@ -111,7 +111,7 @@ func TestOutageWhileWaiting(t *testing.T) {
 	}
 }
 
-// A login that lapses is renewed, and nobody notices.
+// TestLoginLapses lets a login expire. The driver renews it, and no caller notices.
 func TestLoginLapses(t *testing.T) {
 	server := etcdtest.Start(t, "--auth-token-ttl=1")
 	server.RequireLogin()
@@ -127,7 +127,7 @@ func TestLoginLapses(t *testing.T) {
 		}
 		waiting <- err
 	}()
-	<-told.C // until the logins have lapsed; nothing tells when
+	<-told.C // until the logins have expired; no event reports that
 	if err := holds.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
 	}

@@ -14,119 +14,126 @@ import (
 )
 
 const (
-	// The clocks of client and server may differ in rate by one part in drift; a margin is for the rest. They are those of
-	// package snib, which ends its holds in the same moment.
+	// The clocks of client and server may differ in rate by one part in drift. The margin
+	// allows for the rest. Both are the same as in package snib, which ends its holds at the
+	// same moment.
 	drift  = 100
 	margin = 2 * time.Millisecond
 
-	// maxNap bounds the sleep of the watchman: Go's timers stand still while the machine sleeps.
-	maxNap = 250 * time.Millisecond
+	// maxSleep bounds the sleep of monitorDeadline: Go's timers stand still while the machine
+	// sleeps.
+	maxSleep = 250 * time.Millisecond
 
-	// beats is how many keep-alives are sent in the time that the session lasts without one.
-	beats = 6
+	// keepAlivesPerTTL is how many keep-alives are sent in the time that the session lasts
+	// without one.
+	keepAlivesPerTTL = 6
 
-	// fresh is how old a keep-alive may be for a grant or a renewal to count from it. So much of its time a hold is short of,
-	// and so rarely, however many there are, keep-alives are sent.
-	fresh = 5 * time.Millisecond
+	// maxKeepAliveAge is how old a keep-alive may be for a grant or a renewal to count from it.
+	// A hold may be shorter by this much. In return, keep-alives for any number of holds are
+	// sent no more often.
+	maxKeepAliveAge = 5 * time.Millisecond
 
-	// doubtful is for how long a request that was given up is expected to come true yet.
-	doubtful = 10 * time.Minute
+	// cleanupPeriod is how long an abandoned request may still be executed.
+	cleanupPeriod = 10 * time.Minute
 
-	// sweeps bounds how many keys of doubtful requests are deleted at a time.
-	sweeps = 100
+	// maxCleanupBatch bounds how many keys of abandoned requests are deleted at a time.
+	maxCleanupBatch = 100
 )
 
-// A session is the lease in etcd that all keys of the driver hang on. Once it is over it stays so.
+// A session is the etcd lease to which all keys of the driver are attached. It ends once, and
+// for good.
 //
-// Three goroutines belong to it: one keeps the lease alive, one ends the session by our own clock
-// when that has failed, whatever the first one waits for, and one has etcd tell when the key of a
-// hold is deleted.
+// Three goroutines belong to it. runKeepAlive keeps the etcd lease alive. monitorDeadline ends
+// the session by our own clock when that has failed, whatever runKeepAlive waits for.
+// watchLeases learns from etcd when the key of a lease is deleted.
 type session struct {
 	d   *Driver
 	id  clientv3.LeaseID
 	ttl time.Duration
 
-	life context.Context // done when the session is over, with the reason
-	end  context.CancelCauseFunc
+	ctx    context.Context // done when the session is over; the cause says why
+	cancel context.CancelCauseFunc
 
-	mu    sync.Mutex
-	start driver.Instant       // just before the latest keep-alive was sent that was answered
-	holds map[*hold]struct{}   // to be told when it is over
-	asked []*beat              // that are not answered yet
-	open  *beat                // the last of them, if it was not sent yet
-	kick  chan struct{}        // of one: send now
-	doubt map[string]time.Time // keys that may be put yet by a request that was given up, and since when
+	mu      sync.Mutex
+	start   driver.Instant      // just before the latest answered keep-alive was sent
+	leases  map[*lease]struct{} // to be told of the session's end
+	pending []*keepAlive        // requested and not answered yet
+	unsent  *keepAlive          // the last one of those, if it was not sent yet
+	sendNow chan struct{}       // of capacity 1
+	// pendingCleanup has the keys that abandoned requests may still put, and when each was added.
+	pendingCleanup map[string]time.Time
 
-	watched watched
+	keyWatches keyWatches
 }
 
-// A beat is an answered keep-alive that was sent after somebody had asked for it.
-type beat struct {
+// A keepAlive is an answered keep-alive that was sent after a caller had requested it.
+type keepAlive struct {
 	done  chan struct{} // closed when it was answered, or the session is over
 	start driver.Instant
 	err   error
 }
 
-// open returns the driver's session, and begins one if there is none.
-func (d *Driver) open(ctx context.Context) (*session, error) {
-	if s := d.session.Load(); s != nil && s.lost() == nil {
+// openSession returns the driver's session, and begins one if there is none.
+func (d *Driver) openSession(ctx context.Context) (*session, error) {
+	if s := d.session.Load(); s != nil && s.err() == nil {
 		return s, nil
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
 	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
+	case d.openSem <- struct{}{}:
+		defer func() { <-d.openSem }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if s := d.session.Load(); s != nil && s.lost() == nil {
+	if s := d.session.Load(); s != nil && s.err() == nil {
 		return s, nil
 	}
 	start := driver.Now() // before the request: the deadline must not be late
-	lease, err := call(ctx, d, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
-		// This call, unlike that of the client, is not repeated: it returns at once why there is
-		// no connection.
-		lease, err := etcdserverpb.NewLeaseClient(d.client.ActiveConnection()).LeaseGrant(ctx,
+	granted, err := call(ctx, d, func(ctx context.Context) (*etcdserverpb.LeaseGrantResponse, error) {
+		// Unlike the client's own call, this one is not repeated: it returns at once with the
+		// reason why there is no connection.
+		granted, err := etcdserverpb.NewLeaseClient(d.client.ActiveConnection()).LeaseGrant(ctx,
 			&etcdserverpb.LeaseGrantRequest{TTL: int64(d.conf.timeout / time.Second)})
 		if err != nil && ctx.Err() == nil {
-			err = d.unreachable(ctx, err)
+			err = d.unreachableError(ctx, err)
 		}
-		return lease, err
+		return granted, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	s := &session{
-		d: d, id: clientv3.LeaseID(lease.ID), ttl: time.Duration(lease.TTL) * time.Second, start: start,
-		kick: make(chan struct{}, 1), holds: map[*hold]struct{}{}, doubt: map[string]time.Time{},
-		watched: watched{poke: make(chan struct{}, 1), byID: map[int64]*hold{}},
+		d: d, id: clientv3.LeaseID(granted.ID), ttl: time.Duration(granted.TTL) * time.Second, start: start,
+		sendNow: make(chan struct{}, 1), leases: map[*lease]struct{}{}, pendingCleanup: map[string]time.Time{},
+		keyWatches: keyWatches{wakeup: make(chan struct{}, 1), byID: map[int64]*lease{}},
 	}
-	s.life, s.end = context.WithCancelCause(context.Background())
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	d.session.Store(s)
-	if !d.life.Go(s.keepAlive) || !d.life.Go(s.guard) || !d.life.Go(s.watchHolds) {
-		s.lose(driver.ErrClosed)
+	if !d.life.Go(s.runKeepAlive) || !d.life.Go(s.monitorDeadline) || !d.life.Go(s.watchLeases) {
+		s.terminate(driver.ErrClosed)
 		s.revoke()
 		return nil, driver.ErrClosed
 	}
 	return s, nil
 }
 
-// lost says why the session is over, or is nil.
-func (s *session) lost() error { return context.Cause(s.life) }
+// err returns why the session is over, or nil.
+func (s *session) err() error { return context.Cause(s.ctx) }
 
-// within returns a context that ends with ctx or with the session, whichever comes first.
-func (s *session) within(ctx context.Context) (context.Context, context.CancelFunc) {
+// bound returns a context that ends with ctx or with the session, whichever comes first.
+func (s *session) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(s.lost()) })
+	stop := context.AfterFunc(s.ctx, func() { cancel(s.err()) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// deadline is when the session is over if no further keep-alive is answered. It is called with the mutex held.
+// deadline returns when the session ends if no further keep-alive is answered. It is called
+// with the mutex held.
 func (s *session) deadline() driver.Instant { return s.start.Add(s.ttl - s.ttl/drift - margin) }
 
-// guard ends the session at its deadline.
-func (s *session) guard() {
+// monitorDeadline ends the session at its deadline.
+func (s *session) monitorDeadline() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -135,184 +142,188 @@ func (s *session) guard() {
 		end := s.deadline()
 		s.mu.Unlock()
 		if end.Reached(now) {
-			if s.lose(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost, s.ttl)) {
-				s.revoke() // in case it is there: others need not wait until it lapses
+			if s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost, s.ttl)) {
+				// etcd may still have it, and other clients need not wait until it expires.
+				s.revoke()
 			}
 			return
 		}
-		timer.Reset(min(maxNap, end.Left(now)))
+		timer.Reset(min(maxSleep, end.Left(now)))
 		select {
 		case <-timer.C:
-		case <-s.life.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}
 }
 
-// lose ends the session, and tells all who hold something in it. It reports whether it was the first to do so.
-func (s *session) lose(why error) bool {
+// terminate ends the session, and tells all leases and callers that depend on it. It reports
+// whether it was the first to do so.
+func (s *session) terminate(why error) bool {
 	s.mu.Lock()
-	if s.lost() != nil {
+	if s.err() != nil {
 		s.mu.Unlock()
 		return false
 	}
-	holds, asked := s.holds, s.asked
-	s.holds, s.asked = nil, nil
-	s.end(why)
+	leases, pending := s.leases, s.pending
+	s.leases, s.pending = nil, nil
+	s.cancel(why)
 	s.mu.Unlock()
-	for h := range holds {
-		h.lose(why)
+	for l := range leases {
+		l.lose(why)
 	}
-	for _, b := range asked {
-		b.answer(driver.Instant{}, why)
+	for _, ka := range pending {
+		ka.finish(driver.Instant{}, why)
 	}
 	return true
 }
 
-// revoke asks etcd to end the lease, and with it all keys on it, at once.
+// revoke asks etcd to end the session at once, with all its keys.
 func (s *session) revoke() { s.d.revoke(s.id) }
 
-// revoke ends a lease. If etcd does not hear of it, it lapses.
+// revoke ends an etcd lease. If the request does not reach etcd, the lease expires.
 func (d *Driver) revoke(id clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), longest)
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
 	_, _ = d.client.Revoke(ctx, id) // see above
 }
 
-// adopt has the session tell a hold of its end. It does not if it is over.
-func (s *session) adopt(h *hold) error {
+// register makes the session tell a lease of its end. It fails if the session is over.
+func (s *session) register(l *lease) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.lost(); err != nil {
+	if err := s.err(); err != nil {
 		return err
 	}
-	s.holds[h] = struct{}{}
-	s.watchLater(h)
+	s.leases[l] = struct{}{}
+	s.scheduleWatch(l)
 	return nil
 }
 
-// hush has nobody told any more that the key of a hold is gone.
-func (s *session) hush(h *hold) {
+// mute stops reports that the key of a lease is gone.
+func (s *session) mute(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unwatch(h)
+	s.unwatch(l)
 }
 
-// drop forgets a hold.
-func (s *session) drop(h *hold) {
+// unregister removes a lease.
+func (s *session) unregister(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.holds, h)
-	s.unwatch(h)
+	delete(s.leases, l)
+	s.unwatch(l)
 }
 
-// beat asks for a keep-alive that is sent from now on, or was just now.
-func (s *session) beat() *beat {
+// requestKeepAlive requests a keep-alive that is sent from now on, or was just sent.
+func (s *session) requestKeepAlive() *keepAlive {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &beat{done: make(chan struct{})}
-	if err := s.lost(); err != nil || driver.Now().Sub(s.start) < fresh {
-		b.answer(s.start, err)
-		return b
+	ka := &keepAlive{done: make(chan struct{})}
+	if err := s.err(); err != nil || driver.Now().Sub(s.start) < maxKeepAliveAge {
+		ka.finish(s.start, err)
+		return ka
 	}
-	if s.open == nil {
-		s.open = b
-		s.asked = append(s.asked, s.open)
+	if s.unsent == nil {
+		s.unsent = ka
+		s.pending = append(s.pending, s.unsent)
 		select {
-		case s.kick <- struct{}{}:
+		case s.sendNow <- struct{}{}:
 		default:
 		}
 	}
-	return s.open
+	return s.unsent
 }
 
-func (b *beat) answer(start driver.Instant, err error) {
-	b.start, b.err = start, err
-	close(b.done)
+func (ka *keepAlive) finish(start driver.Instant, err error) {
+	ka.start, ka.err = start, err
+	close(ka.done)
 }
 
-// wait returns from when on the session is known to live.
-func (b *beat) wait(ctx context.Context) (driver.Instant, error) {
+// wait returns the instant from which the session is known to live.
+func (ka *keepAlive) wait(ctx context.Context) (driver.Instant, error) {
 	select {
-	case <-b.done:
-		return b.start, b.err
+	case <-ka.done:
+		return ka.start, ka.err
 	case <-ctx.Done():
 		return driver.Instant{}, context.Cause(ctx)
 	}
 }
 
-// keepAlive sends keep-alives until the session is over, on one stream after the other.
-func (s *session) keepAlive() {
+// runKeepAlive sends keep-alives until the session is over, on one stream after the other.
+func (s *session) runKeepAlive() {
 	ctx, cancel := context.WithCancel(s.d.life.Context())
 	defer cancel()
-	for s.lost() == nil {
-		err := s.speak(ctx)
-		if noLease(err) {
-			s.lose(fmt.Errorf("%w: its session is over: etcd has ended it", driver.ErrLost))
+	for s.err() == nil {
+		err := s.runStream(ctx)
+		if isLeaseGone(err) {
+			s.terminate(fmt.Errorf("%w: its session is over: etcd has ended it", driver.ErrLost))
 			return
 		}
 		select {
-		case <-s.life.Done():
-		case <-time.After(min(retryAfter, s.ttl/20)):
+		case <-s.ctx.Done():
+		case <-time.After(min(retryDelay, s.ttl/20)):
 		}
 	}
 }
 
-// speak sends keep-alives on one stream, until that fails: one at once, one whenever somebody asks, and one from time to time.
-func (s *session) speak(ctx context.Context) error {
+// runStream sends keep-alives on one stream until that fails: one at once, one for each
+// request, and one at regular intervals.
+func (s *session) runStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	limit := min(longest, s.ttl/3)
-	late := time.AfterFunc(limit, cancel) // which ends the stream, and what waits for it
-	defer late.Stop()
+	limit := min(callTimeout, s.ttl/3)
+	stopper := time.AfterFunc(limit, cancel) // it ends the stream, and the calls that wait for it
+	defer stopper.Stop()
 	stream, err := clientv3.RetryLeaseClient(s.d.client).LeaseKeepAlive(ctx)
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(s.ttl / beats)
+	tick := time.NewTicker(s.ttl / keepAlivesPerTTL)
 	defer tick.Stop()
 	for {
-		if err := s.send(stream); err != nil {
+		if err := s.sendKeepAlive(stream); err != nil {
 			return err
 		}
-		late.Stop()
+		stopper.Stop()
 		select {
-		case <-s.life.Done():
+		case <-s.ctx.Done():
 			return nil
-		case <-s.kick:
+		case <-s.sendNow:
 		case <-tick.C:
-			s.sweep()
+			s.cleanUp()
 		}
-		late.Reset(limit)
+		stopper.Reset(limit)
 	}
 }
 
-// send sends one keep-alive. Who asked for one before is answered by it, or by a later one if it fails.
-func (s *session) send(stream etcdserverpb.Lease_LeaseKeepAliveClient) error {
+// sendKeepAlive sends one keep-alive, which answers all earlier requests. If it fails, a later
+// one answers them.
+func (s *session) sendKeepAlive(stream etcdserverpb.Lease_LeaseKeepAliveClient) error {
 	s.mu.Lock()
-	asked := s.asked
-	s.asked, s.open = nil, nil
+	pending := s.pending
+	s.pending, s.unsent = nil, nil
 	s.mu.Unlock()
 	start := driver.Now() // before the request: the deadline must not be late
-	err := s.exchange(stream)
+	err := s.roundTrip(stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch over := s.lost(); {
-	case over != nil:
-		start, err = driver.Instant{}, over
+	switch ended := s.err(); {
+	case ended != nil:
+		start, err = driver.Instant{}, ended
 	case err != nil:
-		s.asked = append(asked, s.asked...)
+		s.pending = append(pending, s.pending...)
 		return err
 	default:
 		s.start = start
 	}
-	for _, b := range asked {
-		b.answer(start, err)
+	for _, ka := range pending {
+		ka.finish(start, err)
 	}
 	return err
 }
 
-func (s *session) exchange(stream etcdserverpb.Lease_LeaseKeepAliveClient) error {
+func (s *session) roundTrip(stream etcdserverpb.Lease_LeaseKeepAliveClient) error {
 	if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(s.id)}); err != nil {
 		return err
 	}
@@ -323,25 +334,26 @@ func (s *session) exchange(stream etcdserverpb.Lease_LeaseKeepAliveClient) error
 	return err
 }
 
-// suspect notes a key that a request may put which was given up: the member that has it may hang, and go on later. Should the
-// key appear it is deleted with one of the next keep-alives.
-func (s *session) suspect(key string) {
+// addCleanup records a key that an abandoned request may still put: the member that received it
+// may hang, and continue later. If the key appears, it is deleted with one of the next
+// keep-alives.
+func (s *session) addCleanup(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost() == nil {
-		s.doubt[key] = time.Now()
+	if s.err() == nil {
+		s.pendingCleanup[key] = time.Now()
 	}
 }
 
-// sweep deletes the suspects, in the background.
-func (s *session) sweep() {
+// cleanUp deletes the keys of pendingCleanup, in the background.
+func (s *session) cleanUp() {
 	s.mu.Lock()
 	var keys []string
-	for key, since := range s.doubt {
-		if time.Since(since) > doubtful {
-			delete(s.doubt, key)
+	for key, since := range s.pendingCleanup {
+		if time.Since(since) > cleanupPeriod {
+			delete(s.pendingCleanup, key)
 		}
-		if keys = append(keys, key); len(keys) == sweeps {
+		if keys = append(keys, key); len(keys) == maxCleanupBatch {
 			break
 		}
 	}
@@ -354,6 +366,6 @@ func (s *session) sweep() {
 		for i, key := range keys {
 			ops[i] = clientv3.OpDelete(key)
 		}
-		_, _ = s.d.commit(s.d.life.Context(), nil, ops, nil) // the next time will do as well
+		_, _ = s.d.commit(s.d.life.Context(), nil, ops, nil) // if this fails, the next one will do
 	})
 }

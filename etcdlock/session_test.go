@@ -25,12 +25,14 @@ func TestRevoked(t *testing.T) {
 	}
 	t.Run("Holding", func(t *testing.T) {
 		d := open(t, client)
-		l1, told1 := jobtest.AcquireTold(t, d, request("holding", "a"))
-		l2, told2 := jobtest.AcquireTold(t, d, request("holding too", "a"))
-		told := []<-chan error{told1, told2}
+		l1, lost1 := jobtest.AcquireTold(t, d, request("holding", "a"))
+		l2, lost2 := jobtest.AcquireTold(t, d, request("holding too", "a"))
+		lost := []<-chan error{lost1, lost2}
 		revoke("holding", 0)
 		for i, l := range []driver.Lease{l1, l2} {
-			jobtest.AwaitLoss(t, told[i], timeout*5/8) // a third of it between two keep-alives; by its own clock the holder would be told after two
+			// A keep-alive reports it within a sixth of the timeout. By its own clock, the
+			// holder would learn of it after five sixths.
+			jobtest.AwaitLoss(t, lost[i], timeout*5/8)
 			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 				t.Errorf("Release after the loss = %v, want ErrLost", err)
 			}
@@ -55,11 +57,11 @@ func TestRevoked(t *testing.T) {
 		} else {
 			release(t, got)
 		}
-		noKeys(t, client, "waiting")
+		awaitNoKeys(t, client, "waiting")
 	})
 }
 
-// TestKeyDeleted has somebody delete the key of a waiter: it begins anew.
+// TestKeyDeleted deletes the key of a waiter, which queues again.
 func TestKeyDeleted(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -78,7 +80,8 @@ func TestKeyDeleted(t *testing.T) {
 	release(t, w.Get(t))
 }
 
-// TestHungServer has a server stop for longer than a session: the holder is told by its own clock, before it goes on.
+// TestHungServer hangs a server for longer than a session: the holder learns of its loss by its
+// own clock, before the server resumes.
 func TestHungServer(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
@@ -90,10 +93,10 @@ func TestHungServer(t *testing.T) {
 	}
 	machine := livetest.Lateness()
 	server.Hang()
-	hung := driver.Now() // no keep-alive was sent after that, and answered
+	hung := driver.Now() // no keep-alive that was sent later was answered
 	jobtest.AwaitLoss(t, lost, 2*timeout)
-	told := driver.Now()
-	if late, own := told.Sub(hung)-l.Grant().TTL, machine(); late > 100*time.Millisecond+own {
+	lostAt := driver.Now()
+	if late, own := lostAt.Sub(hung)-l.Grant().TTL, machine(); late > 100*time.Millisecond+own {
 		t.Errorf("the holder was told %v after the end of its session, on a machine that was late by %v", late, own)
 	}
 	server.Resume()
@@ -106,13 +109,15 @@ func TestHungServer(t *testing.T) {
 	})
 }
 
-// TestStartIsSendTime has answers come late: a session counts from when a keep-alive was sent, not from when it was answered.
+// TestStartIsSendTime delays answers: a session counts from when a keep-alive was sent, not
+// from when it was answered.
 func TestStartIsSendTime(t *testing.T) {
 	const delay = time.Second
 	proxy := livetest.NewProxy(t, etcdtest.Start(t).Addr())
 	d := open(t, dial(t, nil, proxy.Addr()))
 	l := acquire(t, d, request("start", "a"))
-	livetest.Await(t, "keep-alive that is old", func() error { // a young one would do for the renewal
+	// A recent keep-alive would do for the renewal.
+	livetest.Await(t, "keep-alive that is old", func() error {
 		if driver.Now().Sub(l.Grant().Start) < 50*time.Millisecond {
 			return errors.New("it is young")
 		}
@@ -130,7 +135,8 @@ func TestStartIsSendTime(t *testing.T) {
 	}
 }
 
-// TestOneSession holds many locks: a process has one lease, and no goroutine for each of them.
+// TestOneSession holds many locks: a process has one etcd lease, and no goroutine for each of
+// them.
 func TestOneSession(t *testing.T) {
 	server := etcdtest.Start(t)
 	d := open(t, dial(t, server))
@@ -161,7 +167,7 @@ func TestOneSession(t *testing.T) {
 	}
 }
 
-// TestMinHoldOutlivesProcess ends a process after it has released a lock that is to stay taken for a while.
+// TestMinHoldOutlivesProcess ends a process after it has released a lock with MinHold.
 func TestMinHoldOutlivesProcess(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
@@ -172,14 +178,15 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatalf("Close = %v", err)
 	}
-	refused(t, other, "kept", "after the end of the process")
+	checkHeld(t, other, "kept", "after the end of the process")
 	acquire(t, other, request("kept", "b"))
 	if held := driver.Now().Sub(l.Grant().Start); held < req.MinHold {
 		t.Errorf("granted to another after %v, want %v at least", held, req.MinHold)
 	}
 }
 
-// TestShownSince has people see since when a lock is held: for one that was waited for, once it was renewed.
+// TestShownSince checks since when Status shows a lock as held. If the lock was waited for,
+// that is known once it was renewed.
 func TestShownSince(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
@@ -208,7 +215,8 @@ func TestShownSince(t *testing.T) {
 	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
-	if h := held(); h <= 0 || h > time.Since(released)+50*time.Millisecond { // and not from when it began to wait
+	// It is not the time since it began to wait.
+	if h := held(); h <= 0 || h > time.Since(released)+50*time.Millisecond {
 		t.Errorf("Held = %v, %v after the release of who held it before", h, time.Since(released))
 	}
 	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
@@ -217,7 +225,8 @@ func TestShownSince(t *testing.T) {
 	release(t, got)
 }
 
-// TestRenewTwice renews two leases of one hold at once, which nobody could note as granted before, and one beside it.
+// TestRenewTwice renews two handles on one lease at once, whose grant is not recorded yet, and
+// another lease.
 func TestRenewTwice(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)

@@ -12,99 +12,101 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// settled is how old a hold is when its key is watched. Shorter holds cost nothing for that.
-const settled = 20 * time.Millisecond
+// minWatchAge is how old a lease is when its key is watched, so that shorter holds cost no
+// request for that.
+const minWatchAge = 20 * time.Millisecond
 
-// watched are the keys of a session's holds that etcd is to tell the deletion of. All of them
-// share one stream. Guarded by session.mu.
-type watched struct {
-	poke chan struct{} // of one: there is something to be watched
+// keyWatches are the watches that report the deletion of the keys of a session's leases. All of
+// them share one stream. Guarded by session.mu.
+type keyWatches struct {
+	wakeup chan struct{} // of capacity 1: there is something to watch or cancel
 
-	waiting []*hold         // not watched yet, in the order of their grants
-	byID    map[int64]*hold // by the ids of their watches
-	ended   []int64         // watches to be cancelled
-	last    int64           // id that was given
+	unwatched []*lease         // in the order of their grants
+	byID      map[int64]*lease // by the ids of their watches
+	toCancel  []int64          // ids of watches
+	lastID    int64            // the id that was assigned last
 }
 
-// watchLater has the key of a hold watched once it is old enough. It is called with the mutex
-// held.
-func (s *session) watchLater(h *hold) {
-	s.watched.waiting = append(s.watched.waiting, h)
-	s.watched.wake()
+// scheduleWatch has the key of a lease watched once the lease is old enough. It is called with
+// the mutex held.
+func (s *session) scheduleWatch(l *lease) {
+	s.keyWatches.unwatched = append(s.keyWatches.unwatched, l)
+	s.keyWatches.wake()
 }
 
-func (w *watched) wake() {
+func (w *keyWatches) wake() {
 	select {
-	case w.poke <- struct{}{}:
+	case w.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// unwatch ends the watch of a hold that is about to end, or has: that its key goes then is no
-// news. It is called with the mutex held.
-func (s *session) unwatch(h *hold) {
-	h.quiet = true
-	if _, watched := s.watched.byID[h.watch]; watched {
-		delete(s.watched.byID, h.watch)
-		s.watched.ended = append(s.watched.ended, h.watch)
-		s.watched.wake()
+// unwatch ends the watch of a lease that is about to end, or has ended: the loss of its key is
+// not news then. It is called with the mutex held.
+func (s *session) unwatch(l *lease) {
+	l.muted = true
+	if _, watched := s.keyWatches.byID[l.watchID]; watched {
+		delete(s.keyWatches.byID, l.watchID)
+		s.keyWatches.toCancel = append(s.keyWatches.toCancel, l.watchID)
+		s.keyWatches.wake()
 	}
 }
 
-// watchHolds has etcd tell when the key of a hold is deleted, until the session is over. A stream
-// that fails is replaced; what happens in between is found out when the next one begins.
-func (s *session) watchHolds() {
-	ctx, cancel := s.within(s.d.life.Context())
+// watchLeases has etcd report when the key of a lease is deleted, until the session is over. It
+// replaces a stream that fails. The next stream finds out what happened in between.
+func (s *session) watchLeases() {
+	ctx, cancel := s.bound(s.d.life.Context())
 	defer cancel()
 	for ctx.Err() == nil {
-		_ = s.watchStream(ctx) // renewals find out the same, later
+		_ = s.watchOnStream(ctx) // renewals find out the same, later
 		s.mu.Lock()
-		clear(s.watched.byID)
-		s.watched.ended, s.watched.waiting = nil, nil
-		for h := range s.holds {
-			h.watch = 0
-			s.watched.waiting = append(s.watched.waiting, h)
+		clear(s.keyWatches.byID)
+		s.keyWatches.toCancel, s.keyWatches.unwatched = nil, nil
+		for l := range s.leases {
+			l.watchID = 0
+			s.keyWatches.unwatched = append(s.keyWatches.unwatched, l)
 		}
 		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
-		case <-time.After(retryAfter):
+		case <-time.After(retryDelay):
 		}
 	}
 }
 
-// watchStream watches keys on one stream, until that fails. The stream begins with the first key.
-func (s *session) watchStream(ctx context.Context) error {
+// watchOnStream watches keys on one stream, until that fails. The stream begins with the first
+// key.
+func (s *session) watchOnStream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	timer := time.NewTimer(settled)
+	timer := time.NewTimer(minWatchAge)
 	defer timer.Stop()
 	var stream etcdserverpb.Watch_WatchClient
 	failed := make(chan error, 1)
 	for {
-		holds, ended, later := s.toWatch()
-		if stream == nil && len(holds) > 0 {
+		leases, toCancel, later := s.nextWatches()
+		if stream == nil && len(leases) > 0 {
 			var err error
 			if stream, err = etcdserverpb.NewWatchClient(s.d.client.ActiveConnection()).Watch(ctx); err != nil {
 				return err
 			}
-			if !s.d.life.Go(func() { failed <- s.hear(stream) }) {
+			if !s.d.life.Go(func() { failed <- s.receiveEvents(stream) }) {
 				return driver.ErrClosed
 			}
 		}
-		if err := s.sendWatches(ctx, stream, holds, ended); err != nil {
+		if err := s.sendWatches(ctx, stream, leases, toCancel); err != nil {
 			return err
 		}
 		if !later {
 			select {
-			case <-s.watched.poke:
+			case <-s.keyWatches.wakeup:
 			case err := <-failed:
 				return err
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		timer.Reset(settled)
+		timer.Reset(minWatchAge)
 		select {
 		case <-timer.C:
 		case err := <-failed:
@@ -115,30 +117,30 @@ func (s *session) watchStream(ctx context.Context) error {
 	}
 }
 
-// toWatch returns the holds whose keys are to be watched now, with the ids for that, and the
-// watches that are to be cancelled. later says that some holds are too young.
-func (s *session) toWatch() (holds []*hold, ended []int64, later bool) {
+// nextWatches returns the leases whose keys are to be watched now, and the watches that are to
+// be cancelled. later reports whether some leases are still too young.
+func (s *session) nextWatches() (leases []*lease, toCancel []int64, later bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w, now := &s.watched, driver.Now()
-	for len(w.waiting) > 0 && len(holds) < batch {
-		h := w.waiting[0]
-		if _, held := s.holds[h]; held && !h.quiet {
-			if now.Sub(h.since) < settled {
+	w, now := &s.keyWatches, driver.Now()
+	for len(w.unwatched) > 0 && len(leases) < batch {
+		l := w.unwatched[0]
+		if _, held := s.leases[l]; held && !l.muted {
+			if now.Sub(l.since) < minWatchAge {
 				break
 			}
-			holds = append(holds, h)
+			leases = append(leases, l)
 		}
-		w.waiting[0], w.waiting = nil, w.waiting[1:]
+		w.unwatched[0], w.unwatched = nil, w.unwatched[1:]
 	}
-	ended, w.ended = w.ended, nil
-	return holds, ended, len(w.waiting) > 0
+	toCancel, w.toCancel = w.toCancel, nil
+	return leases, toCancel, len(w.unwatched) > 0
 }
 
-// sendWatches begins and cancels watches. A watch tells what happens after a look at the key that
-// has found it there.
-func (s *session) sendWatches(ctx context.Context, stream etcdserverpb.Watch_WatchClient, holds []*hold, ended []int64) error {
-	for _, id := range ended {
+// sendWatches begins and cancels watches. It first reads the keys, so that each watch reports
+// what happens after its key was found.
+func (s *session) sendWatches(ctx context.Context, stream etcdserverpb.Watch_WatchClient, leases []*lease, toCancel []int64) error {
+	for _, id := range toCancel {
 		err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CancelRequest{
 			CancelRequest: &etcdserverpb.WatchCancelRequest{WatchId: id},
 		}})
@@ -146,24 +148,24 @@ func (s *session) sendWatches(ctx context.Context, stream etcdserverpb.Watch_Wat
 			return err
 		}
 	}
-	if len(holds) == 0 {
+	if len(leases) == 0 {
 		return nil
 	}
-	ops := make([]clientv3.Op, len(holds))
-	for i, h := range holds {
-		ops[i] = clientv3.OpGet(h.key, clientv3.WithKeysOnly())
+	ops := make([]clientv3.Op, len(leases))
+	for i, l := range leases {
+		ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 	}
 	answer, err := s.d.commit(ctx, nil, ops, nil)
 	if err != nil {
 		return err
 	}
-	for i, h := range holds {
-		if !h.isIn(answer.Responses[i].GetResponseRange()) {
-			s.gone(h)
+	for i, l := range leases {
+		if !l.isFoundIn(answer.Responses[i].GetResponseRange()) {
+			s.onKeyDeleted(l)
 			continue
 		}
 		create := &etcdserverpb.WatchCreateRequest{
-			Key: []byte(h.key), StartRevision: answer.Header.Revision + 1, WatchId: s.nextWatch(h),
+			Key: []byte(l.key), StartRevision: answer.Header.Revision + 1, WatchId: s.assignWatchID(l),
 			Filters: []etcdserverpb.WatchCreateRequest_FilterType{etcdserverpb.WatchCreateRequest_NOPUT},
 		}
 		if err := stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: create}}); err != nil {
@@ -173,54 +175,55 @@ func (s *session) sendWatches(ctx context.Context, stream etcdserverpb.Watch_Wat
 	return nil
 }
 
-// nextWatch gives the watch of a hold an id. If the hold ends meanwhile, the watch is cancelled
-// soon.
-func (s *session) nextWatch(h *hold) int64 {
+// assignWatchID assigns an id to the watch of a lease. If the lease has ended meanwhile, the
+// watch is cancelled soon.
+func (s *session) assignWatchID(l *lease) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &s.watched
-	w.last++
-	if h.quiet {
-		w.ended = append(w.ended, w.last)
+	w := &s.keyWatches
+	w.lastID++
+	if l.muted {
+		w.toCancel = append(w.toCancel, w.lastID)
 		w.wake()
-		return w.last
+		return w.lastID
 	}
-	h.watch, w.byID[w.last] = w.last, h
-	return w.last
+	l.watchID, w.byID[w.lastID] = w.lastID, l
+	return w.lastID
 }
 
-// hear takes what etcd tells on a stream, until that fails.
-func (s *session) hear(stream etcdserverpb.Watch_WatchClient) error {
+// receiveEvents handles the events of a stream, until that fails.
+func (s *session) receiveEvents(stream etcdserverpb.Watch_WatchClient) error {
 	for {
-		said, err := stream.Recv()
+		resp, err := stream.Recv()
 		if err != nil {
 			return err
 		}
 		s.mu.Lock()
-		h := s.watched.byID[said.WatchId]
+		l := s.keyWatches.byID[resp.WatchId]
 		s.mu.Unlock()
-		if h == nil { // it has ended
+		if l == nil { // it has ended
 			continue
 		}
-		if said.Canceled {
-			return fmt.Errorf("etcd has ended a watch: %s", said.CancelReason)
+		if resp.Canceled {
+			return fmt.Errorf("etcd has ended a watch: %s", resp.CancelReason)
 		}
-		for _, ev := range said.Events {
-			if ev.Type == mvccpb.Event_DELETE && ev.Kv.ModRevision > h.revision {
-				s.gone(h)
+		for _, ev := range resp.Events {
+			if ev.Type == mvccpb.Event_DELETE && ev.Kv.ModRevision > l.revision {
+				s.onKeyDeleted(l)
 			}
 		}
 	}
 }
 
-// gone ends a hold whose key was deleted, and finds out whether the session has ended with it.
-func (s *session) gone(h *hold) {
+// onKeyDeleted ends a lease whose key was deleted, and finds out whether the session has ended
+// with it.
+func (s *session) onKeyDeleted(l *lease) {
 	s.mu.Lock()
-	quiet := h.quiet
+	muted := l.muted
 	s.mu.Unlock()
-	if quiet {
+	if muted {
 		return
 	}
-	h.lose(errKeyGone)
-	s.beat()
+	l.lose(errKeyGone)
+	s.requestKeepAlive()
 }

@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	// outage is for how long a waiter puts up with an ensemble that can't be reached.
-	outage = 30 * time.Second
+	// retryTimeout is how long a waiter retries while the ensemble can't be reached.
+	retryTimeout = 30 * time.Second
 
-	// withdrawal bounds how long an acquisition that has failed stays to see its node deleted. After that the sweeper goes on.
-	withdrawal = driver.CancelTimeout * 3 / 5
+	// cleanupTimeout is how long a failed acquisition waits until its node is deleted. After
+	// that the sweeper continues in the background.
+	cleanupTimeout = driver.CancelTimeout * 3 / 5
 
 	// noWaitTimeout bounds a request that must not wait, if its context does not.
 	noWaitTimeout = driver.AnswerTimeout * 9 / 10
@@ -32,28 +33,32 @@ type attempt struct {
 	data   []byte
 	began  time.Time
 
-	s     *session
-	id    string        // in the name of the node
-	made  *call[string] // that creates it; nil if there is none
-	list  *call[sight]  // of the folder, asked for behind the node's creation; nil if it is to be asked for
-	name  string        // of the node; "" if it is not known whether it is there
-	stat  zk.Stat       // of the node; without a Czxid if it was not looked at
-	start driver.Instant
-	born  driver.Instant // not before the node's Ctime
-	prev  place          // of the session's node before, that was alone and deleted before this one was made; zero if there is none
-	alone place          // of the node, if there was no other when it was last looked at; else zero
-	own   *notice        // of the node; nil if it is not watched
+	s        *session
+	id       string        // in the name of the node
+	creation *call[string] // creates the node; nil if no node was requested
+	// list lists the folder. It was sent right after the creation; nil if it is still to be
+	// sent.
+	list      *call[snapshot]
+	node      string  // the node's name; "" if it is not known whether the node exists
+	stat      zk.Stat // of the node; without a Czxid until the node was read
+	start     driver.Instant
+	createdAt driver.Instant // the node's Ctime or later
+	// prevSole is the position of the session's previous node, if that was alone in the folder
+	// and was deleted before this one was created; else zero.
+	prevSole position
+	solePos  position    // of the node, if it was the only one at the last check; else zero
+	ownEvent *watchEvent // of the node; nil if it is not watched
 
-	answered bool // the creation was, on the connection that it was sent on
-	followed bool // somebody stood behind it when the line was last looked at
+	createAnswered bool // the creation was answered on the connection that it was sent on
+	hasFollower    bool // another node stood behind ours at the last check
 
-	queued bool      // it has had a node
-	failed time.Time // since when the ensemble can't be reached; zero if it can
+	wasQueued         bool      // the attempt has had a node
+	disconnectedSince time.Time // when the ensemble became unreachable; zero if it is reachable
 }
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if err := d.life.Ready(ctx, d.bad); err != nil {
+	if err := d.life.Ready(ctx, d.confErr); err != nil {
 		return nil, err
 	}
 	if err := d.check(req); err != nil {
@@ -62,80 +67,82 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
 	if req.NoWait {
-		ctx, cancel = context.WithTimeoutCause(ctx, noWaitTimeout, errSilent)
+		ctx, cancel = context.WithTimeoutCause(ctx, noWaitTimeout, errNoAnswer)
 		defer cancel()
 	}
-	if l, err := d.again(ctx, req); l != nil || err != nil {
-		return leaseOrError(l, d.explain(err, d.conf.folder(req.Name)))
+	if h, err := d.reacquire(ctx, req); h != nil || err != nil {
+		return handleOrError(h, d.explain(err, d.conf.folder(req.Name)))
 	}
 	a := &attempt{d: d, req: req, folder: d.conf.folder(req.Name), data: newInfo(req).encode(), began: time.Now()}
-	l, err := a.acquire(ctx)
+	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
-		l.hold.drop()
+		h.lease.discard()
 		err = context.Cause(ctx) // the grant came too late
 	}
 	if err == nil {
-		return l, nil
+		return h, nil
 	}
 	if ctx.Err() != nil {
-		err = ended(ctx, err)
+		err = contextError(ctx, err)
 	}
-	a.withdraw()
+	a.cleanUp()
 	return nil, d.explain(err, a.folder)
 }
 
-func leaseOrError(l *lease, err error) (driver.Lease, error) {
+func handleOrError(h *handle, err error) (driver.Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l, nil
+	return h, nil
 }
 
-// acquire tries until the lock is granted, or there is no point in it any more.
-func (a *attempt) acquire(ctx context.Context) (*lease, error) {
+// acquire tries until the lock is granted or further tries are pointless.
+func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 	for {
-		l, err := a.try(ctx)
+		h, err := a.try(ctx)
 		switch {
 		case err == nil || ctx.Err() != nil:
-			return l, err
-		case errors.Is(err, errGone), errors.Is(err, zk.ErrSessionExpired) && (a.queued || a.patient()):
-			// Somebody has deleted our node, or the session has expired: we queue anew, at the
+			return h, err
+		case errors.Is(err, errNodeGone), errors.Is(err, zk.ErrSessionExpired) && (a.wasQueued || a.shouldRetry()):
+			// Somebody has deleted our node, or the session has expired: we queue again, at the
 			// end.
-		case !errors.Is(err, errApart) || !a.patient():
+		case !errors.Is(err, errDisconnected) || !a.shouldRetry():
 			return nil, err
 		}
 	}
 }
 
-// patient reports whether to go on although there is no connection. Who has queued can wait longer than who has only come, and
-// who does not want to wait at all.
-func (a *attempt) patient() bool {
-	if !a.queued || a.req.NoWait {
-		return time.Since(a.began) < a.d.conf.dial
+// shouldRetry reports whether to continue without a connection. An attempt that has queued
+// continues longer than one that has only begun or must not wait.
+func (a *attempt) shouldRetry() bool {
+	if !a.wasQueued || a.req.NoWait {
+		return time.Since(a.began) < a.d.conf.dialTimeout
 	}
-	if a.failed.IsZero() {
-		a.failed = time.Now()
+	if a.disconnectedSince.IsZero() {
+		a.disconnectedSince = time.Now()
 	}
-	return time.Since(a.failed) < outage
+	return time.Since(a.disconnectedSince) < retryTimeout
 }
 
-// glance looks whether it is worth to make a node. What it sees may be old, unless it is confirmed.
-func (a *attempt) glance(ctx context.Context) error {
+// precheck returns an error if there is no point in creating a node. What it reads first may be
+// outdated, so it reads the queue again on a server that has caught up before it returns such
+// an error.
+func (a *attempt) precheck(ctx context.Context) error {
 	for _, confirmed := range []bool{false, true} {
 		if confirmed {
 			if _, err := a.s.catchUp(ctx); err != nil {
 				return err
 			}
 		}
-		seen, _, err := do(ctx, a.s, children(a.folder))
+		snap, _, err := do(ctx, a.s, listChildren(a.folder))
 		if err != nil {
 			return err
 		}
-		ahead := line(seen.names)
+		ahead := parseQueue(snap.names)
 		if slices.ContainsFunc(ahead, func(c contender) bool { return c.kept }) {
-			return nil // it may be over, which only who has a node can tell
+			return nil // its time may be over, which only an attempt with a node can tell
 		}
-		v, err := judge(a.me(), ahead)
+		v, err := judge(a.asContender(), ahead)
 		if err == nil && v.granted {
 			return nil
 		}
@@ -149,8 +156,8 @@ func (a *attempt) glance(ctx context.Context) error {
 	return nil
 }
 
-// me is what the attempt's node will be in the line.
-func (a *attempt) me() contender {
+// asContender returns the attempt's future place in the queue.
+func (a *attempt) asContender() contender {
 	c := contender{slots: a.req.Slots}
 	switch {
 	case a.req.Slots > 0:
@@ -161,17 +168,17 @@ func (a *attempt) me() contender {
 	return c
 }
 
-// try queues, if the attempt is not in the queue, and waits for its turn.
-func (a *attempt) try(ctx context.Context) (*lease, error) {
+// try puts the attempt into the queue, unless it is there, and waits until the lock is granted.
+func (a *attempt) try(ctx context.Context) (*handle, error) {
 	s, err := a.d.session(ctx)
 	if s != a.s && s != nil {
-		a.s, a.made, a.name = s, nil, "" // a node of another session is none of ours
+		a.s, a.creation, a.node = s, nil, "" // a node of another session is not ours
 	}
 	if err != nil {
 		return nil, err
 	}
-	if a.req.NoWait && a.made == nil {
-		if err := a.glance(ctx); err != nil {
+	if a.req.NoWait && a.creation == nil {
+		if err := a.precheck(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -179,42 +186,42 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 		return nil, err
 	}
 	for {
-		link, turn, err := a.look(ctx)
+		connSeq, status, err := a.checkQueue(ctx)
 		if err != nil {
 			return nil, err
 		}
-		a.failed = time.Time{}
+		a.disconnectedSince = time.Time{}
 		switch {
-		case turn.granted:
-			return a.grant(link)
-		case a.req.NoWait && !turn.now:
+		case status.granted:
+			return a.grant(connSeq)
+		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
-		free, err := a.wait(ctx, turn)
+		free, err := a.wait(ctx, status)
 		if err != nil {
 			return nil, err
 		}
 		if free {
-			if err := a.fresh(ctx); err != nil {
+			if err := a.ensureConfirmed(ctx); err != nil {
 				return nil, err
 			}
-			return a.grant(link)
+			return a.grant(connSeq)
 		}
 	}
 }
 
-// enqueue makes the node, or finds it if it was made and the answer lost.
+// enqueue creates the node, or finds it if it was created and the answer was lost.
 func (a *attempt) enqueue(ctx context.Context) error {
-	if a.name != "" {
+	if a.node != "" {
 		return nil
 	}
-	if a.made != nil {
+	if a.creation != nil {
 		path, start, err := a.s.find(ctx, a.folder, a.id)
 		if err != nil {
 			return err
 		}
 		if path != "" {
-			a.placed(path, start)
+			a.setNode(path, start)
 			return nil
 		}
 	}
@@ -223,7 +230,8 @@ func (a *attempt) enqueue(ctx context.Context) error {
 		if !errors.Is(err, zk.ErrNoNode) || tries == 10 {
 			return err
 		}
-		if err := a.makeFolder(ctx); err != nil { // the server removes it when it is empty, so it may be gone again
+		// The server removes an empty folder, so it may be gone again.
+		if err := a.makeFolder(ctx); err != nil {
 			return err
 		}
 	}
@@ -234,25 +242,25 @@ func (a *attempt) create(ctx context.Context) error {
 		return err
 	}
 	a.id = newID()
-	path := child(a.folder, prefix+a.id+a.d.conf.mark(a.req))
-	a.prev = a.s.latest(a.folder)
-	sent := a.s.expect(path)
-	a.made = begin(a.s, func(conn *zk.Conn) (string, error) {
-		defer a.s.created(path)
+	path := child(a.folder, nodePrefix+a.id+a.d.conf.nodeSuffix(a.req))
+	a.prevSole = a.s.lastSolePos(a.folder)
+	sent := a.s.expectCreate(path)
+	a.creation = startCall(a.s, func(conn *zk.Conn) (string, error) {
+		defer a.s.createSent(path)
 		return conn.Create(path, a.data, zk.FlagEphemeralSequential, a.d.conf.acl)
 	})
-	select { // the list is on its way while the servers write the node down
+	select { // the list is on its way while the servers write the node
 	case <-sent:
-		a.list = begin(a.s, children(a.folder))
-	case <-a.made.done:
+		a.list = startCall(a.s, listChildren(a.folder))
+	case <-a.creation.done:
 	case <-ctx.Done():
 	}
-	made, err := a.made.wait(ctx)
+	made, err := a.creation.wait(ctx)
 	if err == nil {
-		a.placed(made, a.s.ack(a.made.start)) // a write is the leader's
-		a.answered = true
-	} else if a.made.refused() {
-		a.made = nil
+		a.setNode(made, a.s.recordConfirmation(a.creation.start)) // the leader answers every write
+		a.createAnswered = true
+	} else if a.creation.isRejected() {
+		a.creation = nil
 	}
 	if err != nil {
 		a.list = nil
@@ -260,10 +268,10 @@ func (a *attempt) create(ctx context.Context) error {
 	return err
 }
 
-// placed notes that the attempt has a node.
-func (a *attempt) placed(path string, start driver.Instant) {
-	a.name, a.stat, a.start, a.born = node(path), zk.Stat{}, start, driver.Now()
-	a.queued, a.answered, a.own = true, false, nil
+// setNode records that the attempt has a node.
+func (a *attempt) setNode(path string, start driver.Instant) {
+	a.node, a.stat, a.start, a.createdAt = baseName(path), zk.Stat{}, start, driver.Now()
+	a.wasQueued, a.createAnswered, a.ownEvent = true, false, nil
 }
 
 // newID returns a random UUID, in the form that Curator writes.
@@ -275,7 +283,8 @@ func newID() string {
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }
 
-// makeFolder makes the folder of the lock: a container, which the server removes when it was empty for a while.
+// makeFolder creates the folder of the lock as a container, which the server removes after it
+// has been empty for a while.
 func (a *attempt) makeFolder(ctx context.Context) error {
 	c := &a.d.conf
 	err := a.s.mkdir(ctx, a.folder, true)
@@ -283,7 +292,7 @@ func (a *attempt) makeFolder(ctx context.Context) error {
 		return err
 	}
 	if !c.makeRoot {
-		return c.noRoot()
+		return c.missingRootError()
 	}
 	if err := a.s.mkdir(ctx, c.root, false); err != nil {
 		return err
@@ -291,12 +300,13 @@ func (a *attempt) makeFolder(ctx context.Context) error {
 	return a.s.mkdir(ctx, a.folder, true)
 }
 
-// mkdir makes a node that is to have children. Servers before ZooKeeper 3.5 have no containers: there it stays.
+// mkdir creates a node that will have children. Servers before ZooKeeper 3.5 have no
+// containers; there the node is persistent.
 func (s *session) mkdir(ctx context.Context, path string, container bool) error {
 	_, _, err := do(ctx, s, func(conn *zk.Conn) (string, error) {
 		if container {
 			made, err := conn.CreateContainer(path, nil, zk.FlagContainer, s.d.conf.acl)
-			if err == nil || err.Error() != unimplemented {
+			if err == nil || err.Error() != errTextUnimplemented {
 				return made, err
 			}
 		}
@@ -308,245 +318,254 @@ func (s *session) mkdir(ctx context.Context, path string, container bool) error 
 	return err
 }
 
-// A turn is what a look at the line came to.
-type turn struct {
+// A queueStatus is the result of one look at the queue.
+type queueStatus struct {
 	verdict
-	nap  time.Duration // after which to look again in any case
-	now  bool          // the line has changed meanwhile
-	next bool          // there is one ahead, and when that goes, and nobody takes its place, it is our turn
+	recheckAfter time.Duration // after this time, check the queue again in any case
+	changed      bool          // the queue has changed meanwhile
+	// isNext is set if one node is ahead. When that node goes and nothing replaces it, the lock
+	// is ours.
+	isNext bool
 }
 
-// look finds out where the attempt stands in the line. link is the connection that said so.
-func (a *attempt) look(ctx context.Context) (link int, t turn, err error) {
+// checkQueue finds the attempt's place in the queue. connSeq identifies the connection on which
+// the answer came.
+func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, err error) {
 	if err := a.s.ready(ctx); err != nil {
-		return 0, t, err
+		return 0, st, err
 	}
-	link = a.s.linkNow()
-	if a.own != nil && a.own.told() {
-		a.own = nil
+	connSeq = a.s.currentConnSeq()
+	if a.ownEvent != nil && a.ownEvent.fired() {
+		a.ownEvent = nil
 	}
 	list := a.list
 	if a.list = nil; list == nil {
-		list = begin(a.s, children(a.folder))
+		list = startCall(a.s, listChildren(a.folder))
 	}
-	known := a.stat.Czxid != 0
-	if known { // the leader is asked beside the list
-		if err := a.fresh(ctx); err != nil {
-			return 0, t, err
+	statKnown := a.stat.Czxid != 0
+	if statKnown { // the leader is asked at the same time as the list
+		if err := a.ensureConfirmed(ctx); err != nil {
+			return 0, st, err
 		}
 	}
-	seen, err := list.wait(ctx)
+	snap, err := list.wait(ctx)
 	if err != nil {
-		return 0, t, err
+		return 0, st, err
 	}
-	all := line(seen.names)
-	mine := slices.IndexFunc(all, func(c contender) bool { return c.node == a.name })
+	all := parseQueue(snap.names)
+	mine := slices.IndexFunc(all, func(c contender) bool { return c.node == a.node })
 	if mine < 0 {
-		a.name, a.made = "", nil
-		return 0, t, errGone
+		a.node, a.creation = "", nil
+		return 0, st, errNodeGone
 	}
-	a.alone = place{}
-	if len(seen.names) == 1 {
-		a.alone = place{folder: seen.stat.Czxid, seq: all[mine].seq}
+	a.solePos = position{}
+	if len(snap.names) == 1 {
+		a.solePos = position{folder: snap.stat.Czxid, seq: all[mine].seq}
 	}
-	a.followed = mine < len(all)-1
-	if t, err = a.judge(ctx, all[mine], all[:mine]); err != nil {
-		return 0, t, err
+	a.hasFollower = mine < len(all)-1
+	if st, err = a.judge(ctx, all[mine], all[:mine]); err != nil {
+		return 0, st, err
 	}
-	t.next = mine == 1 && !t.all
-	if t.granted && !known {
-		err = a.trust(ctx, seen)
+	st.isNext = mine == 1 && !st.watchFolder
+	if st.granted && !statKnown {
+		err = a.verifyGrant(ctx, snap)
 	}
-	return link, t, err
+	return connSeq, st, err
 }
 
-// judge is the verdict on the attempt's place in the line, when it has outlasted whom it can.
-func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (t turn, err error) {
-	t.nap = a.s.d.conf.timeout // what was told and not heard costs no more than that
+// judge returns the verdict on the attempt's place in the queue. Before, it deletes the kept
+// nodes ahead whose time is over.
+func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (st queueStatus, err error) {
+	st.recheckAfter = a.s.d.conf.timeout // a watch event that got lost costs no more than this
 	for _, c := range ahead {
 		if c.kept {
-			left, err := a.outlast(ctx, c)
+			left, err := a.reapKept(ctx, c)
 			if err != nil {
-				return t, err
+				return st, err
 			}
-			t.now = t.now || left <= 0
-			t.nap = min(t.nap, left)
+			st.changed = st.changed || left <= 0
+			st.recheckAfter = min(st.recheckAfter, left)
 		}
 	}
-	t.verdict, err = judge(me, ahead)
-	return t, err
+	st.verdict, err = judge(me, ahead)
+	return st, err
 }
 
-// trust sees to it that a list can be relied on in which nobody is before us: that our node is our session's, what its Czxid is,
-// and that the leader has lately heard of us.
-func (a *attempt) trust(ctx context.Context, seen sight) error {
-	if a.stat.Czxid == 0 && !a.next(seen) {
-		if err := a.recognise(ctx, a.inspect()); err != nil {
+// verifyGrant makes sure that a list in which nobody blocks us can be relied on: our node
+// belongs to our session, its Czxid is known, and the leader has recently heard from us.
+func (a *attempt) verifyGrant(ctx context.Context, snap snapshot) error {
+	if a.stat.Czxid == 0 && !a.inferStat(snap) {
+		if err := a.verifyOwn(ctx, a.readOwn()); err != nil {
 			return err
 		}
 	}
-	return a.fresh(ctx)
+	return a.ensureConfirmed(ctx)
 }
 
-// fresh sees to it that the leader has lately heard of us. A server that is cut off from it may show a node whose session is no
-// more.
-func (a *attempt) fresh(ctx context.Context) (err error) {
-	if !a.s.heard(&a.start) {
+// ensureConfirmed makes sure that the leader has recently heard from us. A server that is cut
+// off from the leader may show a node whose session is over.
+func (a *attempt) ensureConfirmed(ctx context.Context) (err error) {
+	if !a.s.recentConfirmation(&a.start) {
 		a.start, err = a.s.confirm(ctx)
 	}
 	return err
 }
 
-// next spares the look at a node whose creation was the last change of its folder.
-func (a *attempt) next(seen sight) bool {
-	if !a.answered || !a.prev.before(a.name, seen) {
+// inferStat sets our node's stat without a request, and reports whether it did. It can if the
+// creation of that node was the last change of its folder.
+func (a *attempt) inferStat(snap snapshot) bool {
+	if !a.createAnswered || !a.prevSole.directlyBefore(a.node, snap) {
 		return false
 	}
-	a.stat = zk.Stat{Czxid: seen.stat.Pzxid, EphemeralOwner: a.s.id}
+	a.stat = zk.Stat{Czxid: snap.stat.Pzxid, EphemeralOwner: a.s.id}
 	return true
 }
 
-// heard reports whether the leader has answered us lately enough for a lease to begin with that, and from when it counts.
-func (s *session) heard(start *driver.Instant) bool {
+// recentConfirmation reports whether the leader has answered us recently enough for a lease,
+// and sets start to the instant from which that lease counts.
+func (s *session) recentConfirmation(start *driver.Instant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if driver.Now().Sub(s.acked) > s.hardly() {
+	if driver.Now().Sub(s.confirmedFrom) > s.acceptableLoss() {
 		return false
 	}
-	*start = s.acked
+	*start = s.confirmedFrom
 	return true
 }
 
-// inspect looks at the attempt's own node.
-func (a *attempt) inspect() *call[sight] { return begin(a.s, read(child(a.folder, a.name))) }
+// readOwn reads the attempt's own node.
+func (a *attempt) readOwn() *call[snapshot] { return startCall(a.s, readNode(child(a.folder, a.node))) }
 
-// recognise takes what was seen of the attempt's own node: it must be that of its session.
-func (a *attempt) recognise(ctx context.Context, own *call[sight]) error {
-	seen, err := own.wait(ctx)
-	if err := gone(err); err != nil && !errors.Is(err, errGone) {
+// verifyOwn waits for the answer of readOwn. The node must belong to the attempt's session.
+func (a *attempt) verifyOwn(ctx context.Context, answer *call[snapshot]) error {
+	snap, err := answer.wait(ctx)
+	if err := nodeGone(err); err != nil && !errors.Is(err, errNodeGone) {
 		return err
 	}
-	if err != nil || seen.stat.EphemeralOwner != a.s.id {
-		a.name, a.made = "", nil
-		return errGone
+	if err != nil || snap.stat.EphemeralOwner != a.s.id {
+		a.node, a.creation = "", nil
+		return errNodeGone
 	}
-	a.stat = seen.stat
+	a.stat = snap.stat
 	return nil
 }
 
-// linkNow tells connections apart.
-func (s *session) linkNow() int {
+// currentConnSeq returns the number of the latest connection.
+func (s *session) currentConnSeq() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.links
+	return s.connSeq
 }
 
-// wait returns when it may be the attempt's turn. It is, without another look at the line, if free.
-func (a *attempt) wait(ctx context.Context, t turn) (free bool, err error) {
-	if t.now {
+// wait returns when the attempt may have become first. If free is true, it has, and the queue
+// need not be checked again.
+func (a *attempt) wait(ctx context.Context, st queueStatus) (free bool, err error) {
+	if st.changed {
 		return false, nil
 	}
 	if err := a.s.ready(ctx); err != nil {
 		return false, err
 	}
-	own := a.beginWait(t)
-	w := watch{path: child(a.folder, t.watch)}
-	if t.all {
-		w = watch{path: a.folder, children: true}
+	ownAnswer := a.startOwnRead(st)
+	key := watchKey{path: child(a.folder, st.watch)}
+	if st.watchFolder {
+		key = watchKey{path: a.folder, children: true}
 	}
-	ahead, answer := a.s.beginLook(w)
-	if own != nil {
-		if err := a.recognise(ctx, own); err != nil {
+	ahead, answer := a.s.startWatch(key)
+	if ownAnswer != nil {
+		if err := a.verifyOwn(ctx, ownAnswer); err != nil {
 			return false, err
 		}
 	}
-	seen, err := answer.wait(ctx)
+	snap, err := answer.wait(ctx)
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		return false, nil
 	case err != nil:
 		return false, err
-	case t.all && a.moved(seen.names):
+	case st.watchFolder && a.hasMoved(snap.names):
 		return false, nil
-	case !t.all && a.req.Slots > 0 && seen.stat.Version > 0: // it has been granted since we looked at the line
+	// The node ahead was granted after our check, and has said so.
+	case !st.watchFolder && a.req.Slots > 0 && snap.stat.Version > 0:
 		return false, nil
 	}
-	return a.until(ctx, t, ahead, decode(seen.data))
+	return a.awaitChange(ctx, st, ahead, decode(snap.data))
 }
 
-// beginWait looks at the attempt's own node, in the same round trip as at the one ahead; nil if that is not necessary. Who is
-// next watches it.
-func (a *attempt) beginWait(t turn) (own *call[sight]) {
+// startOwnRead reads the attempt's own node, in the same round trip as the node ahead, and
+// returns nil if that is not necessary. If the attempt is next, it also watches its own node.
+func (a *attempt) startOwnRead(st queueStatus) (answer *call[snapshot]) {
 	switch {
-	case t.next && a.own == nil:
-		a.own, own = a.s.beginLook(watch{path: child(a.folder, a.name)})
+	case st.isNext && a.ownEvent == nil:
+		a.ownEvent, answer = a.s.startWatch(watchKey{path: child(a.folder, a.node)})
 	case a.stat.Czxid == 0:
-		own = a.inspect()
+		answer = a.readOwn()
 	}
-	return own
+	return answer
 }
 
-// until waits for a change of what is ahead.
-func (a *attempt) until(ctx context.Context, t turn, ahead *notice, in info) (free bool, err error) {
-	var own <-chan struct{}
-	if a.own != nil {
-		own = a.own.changed
+// awaitChange waits for a change of what is ahead.
+func (a *attempt) awaitChange(ctx context.Context, st queueStatus, ahead *watchEvent, in info) (free bool, err error) {
+	var ownChanged <-chan struct{}
+	if a.ownEvent != nil {
+		ownChanged = a.ownEvent.changed
 	}
-	timer := time.NewTimer(t.nap)
+	timer := time.NewTimer(st.recheckAfter)
 	defer timer.Stop()
 	select {
 	case <-ahead.changed:
-	case <-own: // somebody has deleted it, or changed it
+	case <-ownChanged: // somebody has deleted or changed our node
 	case <-timer.C:
-	case <-a.s.life.Done():
-		return false, context.Cause(a.s.life)
+	case <-a.s.ctx.Done():
+		return false, context.Cause(a.s.ctx)
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	return t.next && !in.Stays && a.first(ahead), nil
+	return st.isNext && !in.Stays && a.isFirstAfter(ahead), nil
 }
 
-// first reports whether the only one that was ahead has gone while our node was there: what a server tells comes in the order in
-// which it happened. So it takes no other look at the line.
-func (a *attempt) first(ahead *notice) bool {
-	return ahead.told() && ahead.gone && a.own != nil && !a.own.told()
+// isFirstAfter reports whether the only node ahead was deleted while ours existed. It needs no
+// further request, because a server reports events in the order in which they happened.
+func (a *attempt) isFirstAfter(ahead *watchEvent) bool {
+	return ahead.fired() && ahead.deleted && a.ownEvent != nil && !a.ownEvent.fired()
 }
 
-// moved reports whether a list of names has the attempt not in the place from which it watches all.
-func (a *attempt) moved(names []string) bool {
-	all := line(names)
-	mine := slices.IndexFunc(all, func(c contender) bool { return c.node == a.name })
+// hasMoved reports whether the attempt is no longer in the place from which it watches the
+// folder.
+func (a *attempt) hasMoved(names []string) bool {
+	all := parseQueue(names)
+	mine := slices.IndexFunc(all, func(c contender) bool { return c.node == a.node })
 	return mine != a.req.Slots
 }
 
-// grant makes a lease of the attempt's turn, unless the connection that it rests on is gone.
-func (a *attempt) grant(link int) (*lease, error) {
-	h := &hold{s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.name), token: uint64(a.stat.Czxid), start: a.start, alone: a.alone,
-		turn: make(chan struct{}, 1)}
-	if err := a.s.hold(h, link, a.own); err != nil {
+// grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
+func (a *attempt) grant(connSeq int) (*handle, error) {
+	l := &lease{s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), token: uint64(a.stat.Czxid), start: a.start,
+		solePos: a.solePos, releaseSem: make(chan struct{}, 1)}
+	if err := a.s.register(l, connSeq, a.ownEvent); err != nil {
 		return nil, err
 	}
-	if a.followed && a.req.Slots > 0 {
-		h.mark(a.data)
+	if a.hasFollower && a.req.Slots > 0 {
+		l.notifyNextWaiter(a.data)
 	}
-	return h.lease(a.req, a.start), nil
+	return l.newHandle(a.req, a.start), nil
 }
 
-// withdraw leaves no node behind. It does not depend on the context of Acquire.
-func (a *attempt) withdraw() {
-	if a.made == nil {
+// cleanUp deletes the attempt's node. It does not depend on the context of Acquire.
+func (a *attempt) cleanUp() {
+	if a.creation == nil {
 		return
 	}
-	o := &orphan{folder: a.folder, id: a.id, made: a.made}
-	if a.name != "" {
-		o.path, o.made = child(a.folder, a.name), nil
+	o := &orphan{folder: a.folder, id: a.id, creation: a.creation}
+	if a.node != "" {
+		o.path, o.creation = child(a.folder, a.node), nil
 	}
-	a.s.sweep(o)
-	timer := time.NewTimer(withdrawal)
+	a.s.addOrphan(o)
+	timer := time.NewTimer(cleanupTimeout)
 	defer timer.Stop()
 	select {
-	case <-o.gone:
+	case <-o.deleted:
 	case <-timer.C:
-	case <-a.s.life.Done():
+	case <-a.s.ctx.Done():
 	}
 }

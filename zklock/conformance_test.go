@@ -21,13 +21,13 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
-// TestConformanceKeepSuspended is with holds that may outlast a connection.
+// TestConformanceKeepSuspended runs with holds that may outlast a connection.
 func TestConformanceKeepSuspended(t *testing.T) {
 	livetest.Long(t)
 	drivertest.Run(t, harness([]string{zktest.Single(t).Addr()}, zklock.KeepSuspended()))
 }
 
-// TestConformanceReadWrite is with the names of Curator's InterProcessReadWriteLock.
+// TestConformanceReadWrite runs with the names of Curator's InterProcessReadWriteLock.
 func TestConformanceReadWrite(t *testing.T) {
 	livetest.Long(t)
 	drivertest.Run(t, harness([]string{zktest.Single(t).Addr()}, zklock.CuratorReadWrite()))
@@ -56,7 +56,8 @@ func TestConformanceEnsemble(t *testing.T) {
 	}
 }
 
-// harness is for drivers on servers. Each has proxies of its own on its way there.
+// harness returns a harness for drivers on servers. Each driver reaches them through its own
+// proxies.
 func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 	ways := map[driver.Driver][]*livetest.Proxy{}
 	return drivertest.Harness{
@@ -71,7 +72,9 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 			ways[d] = proxies
 			return d
 		},
-		Slack:  timeout, // the ensemble keeps a session for 7/12 of its timeout longer than we rely on it, and a tick
+		// The ensemble keeps a session for 7/12 of its timeout longer than we rely on it, and a
+		// tick.
+		Slack:  timeout,
 		Secret: secret,
 		Sever: func(_ *testing.T, d driver.Driver) func() {
 			var heals []func()
@@ -92,13 +95,13 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 	}
 }
 
-// timeout is that of the sessions of tests.
+// timeout is the session timeout of the tests.
 const timeout = 2 * time.Second
 
-// secret is the password of the user of tests.
+// secret is the password of the tests' user.
 const secret = "zktest-secret"
 
-// options are those of all drivers of tests, and then some.
+// options returns the options that all drivers of the tests have, and more.
 func options(more ...zklock.Option) []zklock.Option {
 	return append([]zklock.Option{zklock.Timeout(timeout), zklock.Digest("snib", secret)}, more...)
 }

@@ -9,32 +9,36 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// An Ensemble is what a driver's ensemble says of itself, for people who look for what is wrong with it.
+// An Ensemble describes the driver's ensemble, for people who diagnose it.
 type Ensemble struct {
-	// Asked and Granted are the session's timeout: as the options have it, and as the servers do. Granted is never less.
+	// Asked is the session timeout that the options ask for. Granted is the timeout that
+	// the servers use, which is never less.
 	Asked, Granted time.Duration
 
-	// Members are the lines "server.N=..." of the servers that vote and of others, from the node /zookeeper/config. They are missing
-	// where there is only one server, or where they may not be read.
+	// Members are the lines "server.N=..." of the node /zookeeper/config, for voting and
+	// other servers. They are missing if there is only one server, or if the node may not
+	// be read.
 	Members []string
 
-	// ACL says who may do what with the root of the locks, or will be allowed to where it is still to be made. It is nil if it may not be read.
+	// ACL is the access control list of the root of the locks. If the root does not exist
+	// yet, it is the list that the root will get. It is nil if it may not be read.
 	ACL []zk.ACL
 }
 
-// Ensemble asks the ensemble what it is. Errors are those of [Driver.Ping].
+// Ensemble asks the servers for a description of the ensemble. Errors are those of
+// [Driver.Ping].
 func (d *Driver) Ensemble(ctx context.Context) (Ensemble, error) {
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
 		return Ensemble{}, err
 	}
 	defer done()
-	e := Ensemble{Asked: d.conf.timeout, Granted: s.granted()}
+	e := Ensemble{Asked: d.conf.timeout, Granted: s.negotiatedTimeout()}
 	conf, _, err := do(ctx, s, func(conn *zk.Conn) ([]byte, error) {
 		data, _, err := conn.Get("/zookeeper/config")
 		return data, err
 	})
-	if err != nil && !unknown(err) {
+	if err != nil && !isHidden(err) {
 		return Ensemble{}, err
 	}
 	for line := range strings.Lines(string(conf)) {
@@ -49,11 +53,12 @@ func (d *Driver) Ensemble(ctx context.Context) (Ensemble, error) {
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
 		e.ACL = d.conf.acl
-	case err != nil && !unknown(err):
+	case err != nil && !isHidden(err):
 		return Ensemble{}, err
 	}
 	return e, nil
 }
 
-// unknown reports whether a server said that there is nothing, or that we may not know.
-func unknown(err error) bool { return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) }
+// isHidden reports whether a server said that a node does not exist, or that we may not
+// read it.
+func isHidden(err error) bool { return errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) }

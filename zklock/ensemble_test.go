@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// A guarded counts who uses what a lock guards.
+// A guarded checks the use of what a lock guards.
 type guarded struct {
 	inside atomic.Pointer[snib.Lock]
 	token  atomic.Uint64
@@ -30,7 +30,7 @@ func (g *guarded) fail(format string, args ...any) {
 	g.wrong.CompareAndSwap(nil, &text)
 }
 
-// use is one use, by a holder.
+// use is one use by a holder.
 func (g *guarded) use(lock *snib.Lock) {
 	if other := g.inside.Swap(lock); other != nil && other.Context().Err() == nil && lock.Context().Err() == nil {
 		g.fail("token %d came in while token %d was inside, and not lost", lock.Token(), other.Token())
@@ -47,8 +47,9 @@ func (g *guarded) use(lock *snib.Lock) {
 	}
 }
 
-// Through the death of the leader, of a follower, and hangs of both, there is one holder at a time, tokens rise, all go on when
-// a majority does, and in the end nobody is left in the line.
+// TestEnsembleFaults kills and hangs the leader and a follower. At any time there is at most
+// one holder and tokens increase; when there is a majority, everybody makes progress; and in
+// the end the queue is empty.
 func TestEnsembleFaults(t *testing.T) {
 	for name, opts := range map[string][]zklock.Option{"Default": nil, "KeepSuspended": {zklock.KeepSuspended()}} {
 		t.Run(name, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestEnsembleFaults(t *testing.T) {
 						}
 						lock, err := locker.Acquire(t.Context(), "job")
 						if errors.Is(err, snib.ErrLost) {
-							continue // it was lost as it was granted
+							continue // the lock was lost as it was granted
 						}
 						if err != nil {
 							g.fail("Acquire = %v", err)
@@ -121,28 +122,30 @@ func TestEnsembleFaults(t *testing.T) {
 			if wrong := g.wrong.Load(); wrong != nil {
 				t.Error(*wrong)
 			}
-			newTree(t, ensemble.Leader().Addr()).await("/snib/job", 0)
+			newTree(t, ensemble.Leader().Addr()).awaitChildren("/snib/job", 0)
 			t.Logf("%d uses", g.uses.Load())
 		})
 	}
 }
 
-// A minority that is cut off serves nobody: a driver that reaches only that loses its hold, and gets no other.
+// TestMinority cuts off a minority, which then serves nobody: a driver that reaches only that
+// minority loses its hold and gets no other.
 func TestMinority(t *testing.T) {
 	ensemble := zktest.Ensemble(t)
 	leader := ensemble.Leader()
 	d := newDriver(t, []string{leader.Addr()}, zklock.DialTimeout(time.Second))
-	_, told := jobtest.AcquireTold(t, d, request("job", "a"))
+	_, lost := jobtest.AcquireTold(t, d, request("job", "a"))
 	for _, s := range ensemble.Followers() {
 		s.Kill()
 	}
-	jobtest.AwaitLoss(t, told, livetest.Patience)
+	jobtest.AwaitLoss(t, lost, livetest.Patience)
 	_, err := d.Acquire(t.Context(), request("other", "a"))
-	says(t, err, "within 1s")
+	checkError(t, err, "within 1s")
 }
 
-// TestSlowLeader: what was released at a follower is free for who asks the leader, which on a busy machine may have applied less. Behind a sync
-// instead of a write some twenty of these acquisitions were refused.
+// TestSlowLeader releases locks at a follower and acquires them at the leader, which may have
+// applied less on a busy machine. With a sync instead of a write in catchUp, about twenty of
+// these acquisitions were refused.
 func TestSlowLeader(t *testing.T) {
 	livetest.Long(t)
 	c := zktest.Ensemble(t)

@@ -14,37 +14,40 @@ import (
 )
 
 const (
-	// errApart means that there is no connection at the moment, or that the one is gone on which something was asked. What
-	// became of it is not known.
-	errApart driver.Sentinel = "no connection to ZooKeeper"
+	// errDisconnected means that there is no connection now, or that the connection broke
+	// on which a request was sent. The outcome of such a request is unknown.
+	errDisconnected driver.Sentinel = "no connection to ZooKeeper"
 
-	// errSilent means that a request which must not wait got no answer in time.
-	errSilent driver.Sentinel = "no answer from ZooKeeper in time"
+	// errNoAnswer means that a request that must not wait got no answer in time.
+	errNoAnswer driver.Sentinel = "no answer from ZooKeeper in time"
 
-	// errOver means that the session has ended, and all its nodes with it.
-	errOver driver.Sentinel = "the session is over"
+	// errSessionOver means that the session has ended, and all its nodes with it.
+	errSessionOver driver.Sentinel = "the session is over"
 
-	// errGone means that our node is not there any more.
-	errGone driver.Sentinel = "our node is gone"
+	// errNodeGone means that our own node no longer exists.
+	errNodeGone driver.Sentinel = "our node is gone"
 )
 
-// told makes of an error of the client library one of ours, as far as it says something about connection or session.
-func told(err error) error {
+// classify wraps an error of the client library in one of ours, if it is about the
+// connection or the session. It returns other errors unchanged.
+func classify(err error) error {
 	switch {
 	case errors.Is(err, zk.ErrSessionExpired):
-		return fmt.Errorf("%w: %w", errOver, err)
+		return fmt.Errorf("%w: %w", errSessionOver, err)
 	case errors.Is(err, zk.ErrConnectionClosed), errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrClosing),
-		errors.Is(err, zk.ErrSessionMoved), errors.As(err, new(net.Error)), errors.Is(err, io.EOF): // the last two come from the connection
-		return fmt.Errorf("%w: %w", errApart, err)
+		// The last two come from the network connection.
+		errors.Is(err, zk.ErrSessionMoved), errors.As(err, new(net.Error)), errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %w", errDisconnected, err)
 	}
 	return err
 }
 
-// ended is the error of an acquisition whose context has ended, and that failed with err.
-func ended(ctx context.Context, err error) error {
+// contextError returns the error of an acquisition whose context has ended and which failed
+// with err.
+func contextError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
-	case !errors.Is(err, errApart):
+	case !errors.Is(err, errDisconnected):
 		return cause
 	case errors.Is(err, cause):
 		return err
@@ -52,8 +55,8 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// isPermanent reports whether a server could not be reached for a reason that does not pass by
-// itself: nobody knows its name, or TLS fails.
+// isPermanent reports whether a server can't be reached for a reason that does not pass by
+// itself: its name does not exist, or TLS fails.
 func isPermanent(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	if ok {
@@ -64,15 +67,17 @@ func isPermanent(err error) bool {
 		errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError))
 }
 
-// answered reports whether the error of a call is the answer of a server.
-func answered(err error) bool {
-	return !errors.Is(err, errApart) && !errors.Is(err, errOver) && !errors.Is(err, driver.ErrClosed)
+// isAnswer reports whether the error of a call is the answer of a server.
+func isAnswer(err error) bool {
+	return !errors.Is(err, errDisconnected) && !errors.Is(err, errSessionOver) && !errors.Is(err, driver.ErrClosed)
 }
 
-// unimplemented is what the client library makes of the answer of servers that do not know a request.
-const unimplemented = "unknown error: -6"
+// errTextUnimplemented is the client library's error text for a request that the server
+// does not support.
+const errTextUnimplemented = "unknown error: -6"
 
-// explain says what is to be done about the errors of which the server's words don't say it. path is what was to be used.
+// explain adds a remedy where the server's message has none. path is the node that the call
+// used.
 func (d *Driver) explain(err error, path string) error {
 	who := "without a user"
 	if d.conf.digest != nil {
@@ -80,7 +85,7 @@ func (d *Driver) explain(err error, path string) error {
 	}
 	switch {
 	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
-	case errors.Is(err, errApart), errors.Is(err, errSilent), errors.Is(err, zk.ErrSessionExpired):
+	case errors.Is(err, errDisconnected), errors.Is(err, errNoAnswer), errors.Is(err, zk.ErrSessionExpired):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, zk.ErrNoAuth):
 		return fmt.Errorf("%w: we may not use %s (%s); its ACL, and that of what is above, must let us create, read, write and delete",

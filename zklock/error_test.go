@@ -14,12 +14,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// What the client library passes on from a connection that broke is no answer of a server: the
-// request is made again, and if that does not help in time, the store is unavailable.
+// TestBrokenConnection checks that the error of a broken connection is not taken for a server's
+// answer: the request is repeated, and if that does not help in time, the store is unavailable.
 func TestBrokenConnection(t *testing.T) {
 	tests := []struct {
-		err   error
-		apart bool
+		err          error
+		disconnected bool
 	}{
 		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.ECONNRESET}, true},
 		{io.EOF, true},
@@ -29,18 +29,18 @@ func TestBrokenConnection(t *testing.T) {
 	}
 	d := New([]string{"127.0.0.1"})
 	for _, tt := range tests {
-		err := told(tt.err)
-		if errors.Is(err, errApart) != tt.apart || !errors.Is(err, tt.err) {
-			t.Errorf("told(%v) = %v, want that there is no connection: %v", tt.err, err, tt.apart)
+		err := classify(tt.err)
+		if errors.Is(err, errDisconnected) != tt.disconnected || !errors.Is(err, tt.err) {
+			t.Errorf("told(%v) = %v, want that there is no connection: %v", tt.err, err, tt.disconnected)
 		}
-		if err := d.explain(err, "/snib"); errors.Is(err, driver.ErrUnavailable) != tt.apart {
-			t.Errorf("explain(%v) = %v, want that the store is unavailable: %v", tt.err, err, tt.apart)
+		if err := d.explain(err, "/snib"); errors.Is(err, driver.ErrUnavailable) != tt.disconnected {
+			t.Errorf("explain(%v) = %v, want that the store is unavailable: %v", tt.err, err, tt.disconnected)
 		}
 	}
 }
 
-// The error of an acquisition whose time ran out says so, and that there was an outage if there
-// was one.
+// TestEnded checks the error of an acquisition whose time ran out. It also names an outage, if
+// there was one.
 func TestEnded(t *testing.T) {
 	d := New([]string{"127.0.0.1"})
 	errEnough := errors.New("enough")
@@ -50,11 +50,11 @@ func TestEnded(t *testing.T) {
 		err    error
 		outage bool
 	}{
-		{told(zk.ErrConnectionClosed), true},
-		{told(zk.ErrNoNode), false},
+		{classify(zk.ErrConnectionClosed), true},
+		{classify(zk.ErrNoNode), false},
 		{errEnough, false},
 	} {
-		err := d.explain(ended(ctx, tt.err), "/snib")
+		err := d.explain(contextError(ctx, tt.err), "/snib")
 		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err, tt.outage)
 		}

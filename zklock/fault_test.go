@@ -14,71 +14,74 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// The way from a driver to a server, and what is seen from beside.
-type way struct {
+// A testbed is a driver on a server behind a proxy, with two observers that do not use the
+// proxy.
+type testbed struct {
 	server *zktest.Server
 	proxy  *livetest.Proxy
 	d      *zklock.Driver // behind the proxy
-	other  *zklock.Driver // straight
+	other  *zklock.Driver // connected directly
 	tree   tree
 }
 
-func newWay(t *testing.T, opts ...zklock.Option) way {
+func newTestbed(t *testing.T, opts ...zklock.Option) testbed {
 	t.Helper()
-	w := way{server: zktest.Single(t)}
+	w := testbed{server: zktest.Single(t)}
 	w.proxy = livetest.NewProxy(t, w.server.Addr())
 	w.d = newDriver(t, []string{w.proxy.Addr()}, opts...)
 	w.other = newDriver(t, []string{w.server.Addr()}, opts...)
 	w.tree = newTree(t, w.server.Addr())
-	release(t, acquire(t, w.d, request("warm", "d"))) // both have their sessions, and the root is there
+	release(t, acquire(t, w.d, request("warm", "d"))) // both have sessions, and the root exists
 	release(t, acquire(t, w.other, request("warm", "other")))
 	return w
 }
 
-func (w way) awaitWatches(t *testing.T, want int) {
+func (b testbed) awaitWatches(t *testing.T, want int) {
 	t.Helper()
 	livetest.Await(t, fmt.Sprintf("server with %d watches", want), func() error {
-		if n, _ := w.server.Watches(t); n != want {
+		if n, _ := b.server.Watches(t); n != want {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
 	})
 }
 
-// A create whose answer is lost is not done twice: the node is found again, and is the only one.
+// TestCreateAnswerLost loses the answer to a create: the node is found again and not created
+// twice.
 func TestCreateAnswerLost(t *testing.T) {
 	for name, then := range map[string]livetest.Ending{"Closed": livetest.ThenClose, "Hung": livetest.ThenHang} {
 		t.Run(name, func(t *testing.T) {
-			w := newWay(t)
+			w := newTestbed(t)
 			lost := w.proxy.LoseAnswers(1, then, "/snib/job/_c_")
-			release(t, acquire(t, w.other, request("job", "earlier"))) // its folder is there
+			release(t, acquire(t, w.other, request("job", "earlier"))) // the lock's folder exists
 			waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 			<-lost
 			l := waiting.Get(t)
-			if names := w.tree.line("/snib/job"); len(names) != 1 {
+			if names := w.tree.children("/snib/job"); len(names) != 1 {
 				t.Errorf("the line is %q, want one node", names)
 			}
-			refused(t, w.other, "job", "of a lock whose creation was not answered")
+			checkHeld(t, w.other, "job", "of a lock whose creation was not answered")
 			release(t, l)
-			w.tree.await("/snib/job", 0)
+			w.tree.awaitChildren("/snib/job", 0)
 		})
 	}
 }
 
-// An acquisition that is given up while nobody answers returns at once, and its node goes when the server can be reached again.
+// TestCreateGivenUp cancels an acquisition while the server does not answer. Acquire returns at
+// once, and its node is deleted when the server can be reached again.
 func TestCreateGivenUp(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		w := newWay(t)
+		w := newTestbed(t)
 		holder := acquire(t, w.other, request("job", "holder"))
 		heal := func() {}
 		if lost {
 			w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/job/_c_")
 		} else {
-			heal = w.proxy.Stall() // the request arrives, but late
+			heal = w.proxy.Stall() // the request arrives late
 		}
 		waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 		if lost {
-			w.tree.await("/snib/job", 2)
+			w.tree.awaitChildren("/snib/job", 2)
 		}
 		began := time.Now()
 		waiting.Cancel()
@@ -91,24 +94,26 @@ func TestCreateGivenUp(t *testing.T) {
 		}
 		heal()
 		release(t, holder)
-		release(t, acquire(t, w.d, request("other", "d"))) // it has a connection again
-		w.tree.await("/snib/job", 0)
+		release(t, acquire(t, w.d, request("other", "d"))) // the driver is connected again
+		w.tree.awaitChildren("/snib/job", 0)
 	}
 }
 
-// A release whose answer is lost has freed the lock, and says so.
+// TestDeleteAnswerLost loses the answer to a release, which has freed the lock and succeeds.
 func TestDeleteAnswerLost(t *testing.T) {
-	w := newWay(t, zklock.KeepSuspended())
+	w := newTestbed(t, zklock.KeepSuspended())
 	l := acquire(t, w.d, request("job", "d"))
 	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/job/_c_")
 	release(t, l)
 	<-lost
-	w.tree.await("/snib/job", 0)
+	w.tree.awaitChildren("/snib/job", 0)
 }
 
-// A release that does not reach the server frees the lock when one does again, although nobody says it a second time.
+// TestDeleteLost loses a release. The lock becomes free when the server can be reached again,
+// without another call of Release.
 func TestDeleteLost(t *testing.T) {
-	w := newWay(t, zklock.Timeout(10*time.Second)) // or the end of the session would do it
+	// The timeout is long, so that the end of the session does not free the lock.
+	w := newTestbed(t, zklock.Timeout(10*time.Second))
 	l := acquire(t, w.d, request("job", "d"))
 	heal := w.proxy.Sever()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -119,27 +124,28 @@ func TestDeleteLost(t *testing.T) {
 	if got := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(got, driver.ErrLost) {
 		t.Errorf("Renew after Release = %v, want ErrLost", got)
 	}
-	w.tree.await("/snib/job", 1)
+	w.tree.awaitChildren("/snib/job", 1)
 	began := time.Now()
 	heal()
-	w.tree.await("/snib/job", 0)
+	w.tree.awaitChildren("/snib/job", 0)
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the node went %v after the way was free", took)
 	}
 	release(t, l)
 }
 
-// A waiter whose session ended queues anew, by a node of its new session; the old one jams nothing.
+// TestExpiredWhileWaiting ends the session of a waiter. The waiter queues again with a node of
+// its new session, and the old node blocks nobody.
 func TestExpiredWhileWaiting(t *testing.T) {
-	w := newWay(t)
+	w := newTestbed(t)
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
-	before := w.tree.await("/snib/job", 2)
+	before := w.tree.awaitChildren("/snib/job", 2)
 	heal := w.proxy.Sever()
-	w.tree.await("/snib/job", 1)
+	w.tree.awaitChildren("/snib/job", 1)
 	heal()
-	after := w.tree.await("/snib/job", 2)
-	if node := unlike(after, before); node == "" {
+	after := w.tree.awaitChildren("/snib/job", 2)
+	if node := newName(after, before); node == "" {
 		t.Errorf("the line was %q and is %q, want another node for the waiter", before, after)
 	}
 	release(t, holder)
@@ -147,13 +153,13 @@ func TestExpiredWhileWaiting(t *testing.T) {
 	if l.Grant().Token <= holder.Grant().Token {
 		t.Errorf("Token = %d after %d", l.Grant().Token, holder.Grant().Token)
 	}
-	refused(t, w.other, "job", "of a lock that was waited for in two sessions")
+	checkHeld(t, w.other, "job", "of a lock that was waited for in two sessions")
 	release(t, l)
-	w.tree.await("/snib/job", 0)
+	w.tree.awaitChildren("/snib/job", 0)
 }
 
-// unlike returns one of the names that is not among the others.
-func unlike(names, others []string) string {
+// newName returns one of the names that is not among the others.
+func newName(names, others []string) string {
 	for _, name := range names {
 		found := false
 		for _, other := range others {
@@ -166,22 +172,23 @@ func unlike(names, others []string) string {
 	return ""
 }
 
-// Between the event that wakes a waiter and its look at the line, the session ends.
+// TestExpiredBetweenEventAndLook ends a waiter's session between the event that wakes it and
+// its next look at the queue.
 func TestExpiredBetweenEventAndLook(t *testing.T) {
-	w := newWay(t)
+	w := newTestbed(t)
 	holder := acquire(t, w.other, request("job", "holder"))
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
-	w.tree.await("/snib/job", 2)
-	w.awaitWatches(t, 3)        // of the predecessor, by both, and of its own node
-	w.proxy.Delay(time.Hour, 0) // it hears, and is not heard
-	time.Sleep(lease / 4)       // for longer than an answer of the leader's is good for
+	w.tree.awaitChildren("/snib/job", 2)
+	w.awaitWatches(t, 3)        // two of the node ahead, and the waiter's of its own
+	w.proxy.Delay(time.Hour, 0) // the driver receives, but can't send
+	time.Sleep(leaseTTL / 4)    // until the leader's last answer is too old for a lease
 	release(t, holder)
-	w.tree.await("/snib/job", 0) // the session is over
+	w.tree.awaitChildren("/snib/job", 0) // the session is over
 	waiting.Running(t, "without an answer")
 	next := acquire(t, w.other, request("job", "next"))
 	w.proxy.Heal()
 	w.proxy.Cut()
-	w.tree.await("/snib/job", 2)
+	w.tree.awaitChildren("/snib/job", 2)
 	release(t, next)
 	l := waiting.Get(t)
 	if l.Grant().Token <= next.Grant().Token {
@@ -190,40 +197,43 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	release(t, l)
 }
 
-// Who asks while nobody can be reached, with a session that has ended meanwhile, is served by a new one.
+// TestExpiredWhileAsking acquires while the server can't be reached and the session has
+// expired. A new session serves the request.
 func TestExpiredWhileAsking(t *testing.T) {
-	w := newWay(t)
+	w := newTestbed(t)
 	acquire(t, w.d, request("job", "earlier"))
 	heal := w.proxy.Sever()
-	w.tree.await("/snib/job", 0) // the session is over
+	w.tree.awaitChildren("/snib/job", 0) // the session is over
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 	heal()
 	release(t, waiting.Get(t))
 }
 
-// A waiter whose node somebody deleted does not take the line in which it is not for one in which it is the first.
+// TestWaiterDeleted deletes the node of a waiter. The waiter must not take a queue without its
+// node for one in which it is first.
 func TestWaiterDeleted(t *testing.T) {
-	w := newWay(t)
+	w := newTestbed(t)
 	holder := acquire(t, w.other, request("job", "holder"))
-	before := w.tree.await("/snib/job", 1)
+	before := w.tree.awaitChildren("/snib/job", 1)
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
-	node := unlike(w.tree.await("/snib/job", 2), before)
+	node := newName(w.tree.awaitChildren("/snib/job", 2), before)
 	w.awaitWatches(t, 3) // it waits, and the holder watches its own node
 	if err := w.tree.Delete("/snib/job/"+node, -1); err != nil {
 		t.Fatal(err)
 	}
 	release(t, holder)
 	l := waiting.Get(t)
-	refused(t, w.other, "job", "after its only waiter was deleted, and queued anew")
+	checkHeld(t, w.other, "job", "after its only waiter was deleted, and queued anew")
 	release(t, l)
 }
 
-// By default holds are lost with the connection, though the session lives, and their nodes keep nobody out.
+// TestSuspendedIsLost cuts the connection. By default holds are lost with it although the
+// session lives, and their nodes keep nobody out.
 func TestSuspendedIsLost(t *testing.T) {
-	w := newWay(t, zklock.Timeout(10*time.Second))
-	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
+	w := newTestbed(t, zklock.Timeout(10*time.Second))
+	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	w.proxy.Cut()
-	if took := jobtest.AwaitLoss(t, told, livetest.Patience); took > 3*time.Second { // a lease lasts longer
+	if took := jobtest.AwaitLoss(t, lost, livetest.Patience); took > 3*time.Second { // a lease lasts longer
 		t.Errorf("the loss was told after %v", took)
 	}
 	if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
@@ -236,10 +246,11 @@ func TestSuspendedIsLost(t *testing.T) {
 	}
 }
 
-// With KeepSuspended a hold outlasts its connection, and no loss is told.
+// TestKeepSuspended cuts the connection with KeepSuspended: the hold lives on, and no loss is
+// reported.
 func TestKeepSuspended(t *testing.T) {
-	w := newWay(t, zklock.Timeout(10*time.Second), zklock.KeepSuspended())
-	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
+	w := newTestbed(t, zklock.Timeout(10*time.Second), zklock.KeepSuspended())
+	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	renewed := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -251,47 +262,48 @@ func TestKeepSuspended(t *testing.T) {
 	w.proxy.Cut()
 	livetest.Await(t, "renewal on another connection", renewed)
 	select {
-	case err := <-told:
+	case err := <-lost:
 		t.Errorf("OnLost was called with %v", err)
 	default:
 	}
-	// What happens to the node from then on is told as on the first connection.
+	// Later changes of the node are reported as on the first connection.
 	in := driver.Inspector(w.other)
 	if err := in.Break(t.Context(), "job", "d", l.Grant().Token); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
-	jobtest.AwaitLoss(t, told, livetest.Patience)
+	jobtest.AwaitLoss(t, lost, livetest.Patience)
 }
 
-// With KeepSuspended, too, a hold that hears nothing more is lost before the ensemble ends the session.
+// TestKeepSuspendedEnds checks that with KeepSuspended, too, a holder that is cut off learns of
+// its loss before the ensemble ends the session.
 func TestKeepSuspendedEnds(t *testing.T) {
-	w := newWay(t, zklock.KeepSuspended())
-	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
+	w := newTestbed(t, zklock.KeepSuspended())
+	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Fatal(err)
 	}
 	machine := livetest.Lateness()
 	w.proxy.Sever()
 	w.proxy.Cut()
-	took := jobtest.AwaitLoss(t, told, livetest.Patience)
-	if late := machine(); took > lease+alarm+late {
-		t.Errorf("the loss was told after %v, on a machine that was late by %v; want %v", took, late, lease)
+	took := jobtest.AwaitLoss(t, lost, livetest.Patience)
+	if late := machine(); took > leaseTTL+maxLossDelay+late {
+		t.Errorf("the loss was told after %v, on a machine that was late by %v; want %v", took, late, leaseTTL)
 	}
-	w.tree.await("/snib/job", 1) // the ensemble has not ended it
+	w.tree.awaitChildren("/snib/job", 1) // the ensemble has not ended the session
 }
 
-// The holder is told at once when its node is deleted, before its first renewal and later, and the
-// next renewal says it, too.
+// TestHolderDeleted deletes the node of a holder. The holder learns of it at once, before its
+// first renewal and later, and the next renewal reports it, too.
 func TestHolderDeleted(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
-		w := newWay(t)
-		l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
+		w := newTestbed(t)
+		l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 		if renewed {
 			if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 				t.Fatal(err)
 			}
-			// A change of the data uses the watch up; the renewal after it sets another one.
-			if _, err := w.tree.Set("/snib/job/"+w.tree.line("/snib/job")[0], []byte("changed"), -1); err != nil {
+			// A change of the data fires the watch; the next renewal sets another one.
+			if _, err := w.tree.Set("/snib/job/"+w.tree.children("/snib/job")[0], []byte("changed"), -1); err != nil {
 				t.Fatal(err)
 			}
 			livetest.Await(t, "watch of the node", func() error {
@@ -304,10 +316,10 @@ func TestHolderDeleted(t *testing.T) {
 				return nil
 			})
 		}
-		if err := w.tree.Delete("/snib/job/"+w.tree.line("/snib/job")[0], -1); err != nil {
+		if err := w.tree.Delete("/snib/job/"+w.tree.children("/snib/job")[0], -1); err != nil {
 			t.Fatal(err)
 		}
-		jobtest.AwaitLoss(t, told, livetest.Patience)
+		jobtest.AwaitLoss(t, lost, livetest.Patience)
 		if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Renew of a node that was deleted (renewed before: %v) = %v, want ErrLost", renewed, err)
 		}
@@ -317,37 +329,38 @@ func TestHolderDeleted(t *testing.T) {
 	}
 }
 
-// A change of the data that is told right behind the answer to a renewal leaves no hold unwatched: when the node is deleted
-// later, that is told.
+// TestChangedWhileRenewed changes the data right behind the answer to a renewal. That leaves no
+// lease without a watch: a later deletion of the node is reported.
 func TestChangedWhileRenewed(t *testing.T) {
-	w := newWay(t, zklock.Timeout(10*time.Second))
-	for round := range 6 { // what only luck can hide shows in one of them
+	w := newTestbed(t, zklock.Timeout(10*time.Second))
+	for round := range 6 { // a bug that luck can hide shows in one of them
 		w.changeWhileRenewed(t, fmt.Sprint("job", round))
 	}
 }
 
-func (w way) changeWhileRenewed(t *testing.T, name string) {
+func (b testbed) changeWhileRenewed(t *testing.T, name string) {
 	t.Helper()
 	const many = 16 // are watched at once
 	var due []driver.Lease
 	var nodes []string
 	for i := range many {
 		job := fmt.Sprint(name, "-", i)
-		due = append(due, acquire(t, w.d, request(job, "d")))
-		nodes = append(nodes, "/snib/"+job+"/"+w.tree.line("/snib/" + job)[0])
+		due = append(due, acquire(t, b.d, request(job, "d")))
+		nodes = append(nodes, "/snib/"+job+"/"+b.tree.children("/snib/" + job)[0])
 	}
-	w.proxy.Delay(0, 300*time.Millisecond) // time for the changes, whose events arrive right behind the answers
+	// Time for the changes, whose events arrive right behind the answers.
+	b.proxy.Delay(0, 300*time.Millisecond)
 	renewed := make(chan []driver.Renewal, 1)
-	go func() { renewed <- w.d.Renew(t.Context(), due) }()
+	go func() { renewed <- b.d.Renew(t.Context(), due) }()
 	livetest.Await(t, "watches", func() error {
-		if n, _ := w.server.Watches(t); n != many {
+		if n, _ := b.server.Watches(t); n != many {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
 	})
-	w.proxy.Delay(0, 0)
+	b.proxy.Delay(0, 0)
 	for _, path := range nodes {
-		if _, err := w.tree.Set(path, []byte("changed"), -1); err != nil {
+		if _, err := b.tree.Set(path, []byte("changed"), -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -357,26 +370,27 @@ func (w way) changeWhileRenewed(t *testing.T, name string) {
 		}
 	}
 	for _, path := range nodes {
-		if err := w.tree.Delete(path, -1); err != nil {
+		if err := b.tree.Delete(path, -1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, got := range w.d.Renew(t.Context(), due) {
+	for i, got := range b.d.Renew(t.Context(), due) {
 		if !errors.Is(got.Err, driver.ErrLost) {
 			t.Errorf("Renew of lease %d, whose node was deleted, = %v, want ErrLost", i, got.Err)
 		}
 	}
 }
 
-// A renewal that is under way when it is told that a watch was used up looks again at that node: it may be gone.
+// TestChangedBeforeRenewal lets a watch fire during a renewal. The renewal looks at that node
+// again, because it may be gone.
 func TestChangedBeforeRenewal(t *testing.T) {
-	w := newWay(t, zklock.Timeout(10*time.Second))
+	w := newTestbed(t, zklock.Timeout(10*time.Second))
 	l := acquire(t, w.d, request("job", "d"))
-	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil { // it is watched
+	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil { // the node is watched
 		t.Fatal(err)
 	}
-	path := "/snib/job/" + w.tree.line("/snib/job")[0]
-	w.proxy.Delay(0, time.Second) // what is told of the change comes when the renewal has been sent
+	path := "/snib/job/" + w.tree.children("/snib/job")[0]
+	w.proxy.Delay(0, time.Second) // the event arrives after the renewal was sent
 	if _, err := w.tree.Set(path, []byte("changed"), -1); err != nil {
 		t.Fatal(err)
 	}
@@ -388,10 +402,10 @@ func TestChangedBeforeRenewal(t *testing.T) {
 	}
 }
 
-// A server that hangs is no reason to keep a caller who does not want to wait for long, nor is it
-// a lock that is held.
+// TestNoWaitHung acquires with NoWait from a server that hangs. The call returns soon, and does
+// not report that the lock is held.
 func TestNoWaitHung(t *testing.T) {
-	w := newWay(t, zklock.Timeout(30*time.Second), zklock.DialTimeout(30*time.Second))
+	w := newTestbed(t, zklock.Timeout(30*time.Second), zklock.DialTimeout(30*time.Second))
 	w.proxy.Stall()
 	req := request("job", "d")
 	req.NoWait = true

@@ -8,142 +8,145 @@ import (
 )
 
 const (
-	// maxNap bounds the sleep of the guard: Go's timers stand still while the machine sleeps.
-	maxNap = 250 * time.Millisecond
+	// maxSleep bounds the sleep of monitorLeases: Go's timers stand still while the machine
+	// sleeps.
+	maxSleep = 250 * time.Millisecond
 
-	// minNap is how long the guard sleeps at least, and how old a hold is when the guard watches
-	// its node: shorter holds cost no request for that.
-	minNap = 20 * time.Millisecond
+	// minSleep is the least time that monitorLeases sleeps. It is also the age at which a
+	// lease's node is watched, so that shorter holds cost no request for that.
+	minSleep = 20 * time.Millisecond
 )
 
-// guard looks after the holds of a session while there are any:
-//   - It ends a hold whose lease has ended, so that the node of a hold that was told to be lost blocks nobody until Release.
-//   - It watches the nodes, so that a holder is told at once if somebody deletes one.
+// monitorLeases watches over the leases of a session while there are any:
+//   - It ends a lease that has expired, so that the node of a hold that was reported lost
+//     blocks nobody until Release.
+//   - It watches the nodes, so that a holder learns at once if somebody deletes one.
 //
-// A hold that nobody ever renews lasts as long as the session does.
-func (s *session) guard() {
+// A lease that is never renewed lasts as long as the session.
+func (s *session) monitorLeases() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	watched := make(chan struct{}, 1) // of one: whose turn it is to set watches
+	watchSem := make(chan struct{}, 1) // of capacity 1: held while watches are being set
 	for {
-		r := s.round(driver.Now())
-		for _, h := range r.ended {
-			h.lose(fmt.Errorf("%w: its lease was not renewed in time", driver.ErrLost), driver.Instant{})
+		c := s.checkLeases(driver.Now())
+		for _, l := range c.ended {
+			l.lose(fmt.Errorf("%w: its lease was not renewed in time", driver.ErrLost), driver.Instant{})
 		}
-		if r.over {
+		if c.done {
 			return
 		}
-		if len(r.unseen) > 0 {
-			s.watchSoon(r, watched)
+		if len(c.unwatched) > 0 {
+			s.watchInBackground(c, watchSem)
 		}
-		timer.Reset(max(minNap, r.nap))
+		timer.Reset(max(minSleep, c.sleep))
 		select {
 		case <-timer.C:
 			continue
-		case <-s.young:
-			timer.Reset(minNap)
-		case <-s.life.Done():
+		case <-s.newLease:
+			timer.Reset(minSleep)
+		case <-s.ctx.Done():
 			continue
 		}
 		select {
 		case <-timer.C:
-		case <-s.life.Done():
+		case <-s.ctx.Done():
 		}
 	}
 }
 
-// A round is what a look at all holds of a session came to.
-type round struct {
-	ended  []*hold // their leases have
-	unseen []*hold // to be watched on the connection link
-	link   int
-	nap    time.Duration // until the next round
-	over   bool          // there are no holds: the guard ends
+// A leaseCheck is the result of one check of all leases of a session.
+type leaseCheck struct {
+	ended     []*lease // the leases that have expired
+	unwatched []*lease // to be watched on the connection connSeq
+	connSeq   int
+	sleep     time.Duration // until the next check
+	done      bool          // there are no leases: monitorLeases ends
 }
 
-func (s *session) round(now driver.Instant) round {
+func (s *session) checkLeases(now driver.Instant) leaseCheck {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := round{link: s.links, nap: maxNap}
-	if r.over = len(s.holds) == 0 || s.life.Err() != nil; r.over {
-		s.guarded, s.looked = false, driver.Instant{}
-		return r
+	c := leaseCheck{connSeq: s.connSeq, sleep: maxSleep}
+	if c.done = len(s.leases) == 0 || s.ctx.Err() != nil; c.done {
+		s.monitoring, s.lastCheck = false, driver.Instant{}
+		return c
 	}
 	up := s.isUp()
-	paused := !s.looked.IsZero() && now.Sub(s.looked) > s.tenure()
-	s.looked = now
-	for _, h := range s.holds {
-		if h.until.IsZero() && paused { // who would have renewed it has given it up
-			h.until = s.reliable(h.start)
+	paused := !s.lastCheck.IsZero() && now.Sub(s.lastCheck) > s.leaseTTLLocked()
+	s.lastCheck = now
+	for _, l := range s.leases {
+		if l.expires.IsZero() && paused { // whoever would have renewed it has given up
+			l.expires = s.validUntil(l.start)
 		}
-		left, age := s.leaseLeft(h, now), now.Sub(h.start)
+		left, age := s.leaseLeft(l, now), now.Sub(l.start)
 		if left <= 0 {
-			r.ended = append(r.ended, h)
+			c.ended = append(c.ended, l)
 			continue
 		}
-		r.nap = min(r.nap, left)
+		c.sleep = min(c.sleep, left)
 		switch {
-		case !up || !h.unseen(r.link):
-		case age < minNap:
-			r.nap = min(r.nap, minNap-age)
+		case !up || !l.needsWatch(c.connSeq):
+		case age < minSleep:
+			c.sleep = min(c.sleep, minSleep-age)
 		default:
-			r.unseen = append(r.unseen, h)
+			c.unwatched = append(c.unwatched, l)
 		}
 	}
-	return r
+	return c
 }
 
-// leaseLeft is what is left of a hold for all that is known now. One that was never to be renewed lasts with the session,
-// which is in doubt without a connection. It is called with the mutex held.
-func (s *session) leaseLeft(h *hold, now driver.Instant) time.Duration {
+// leaseLeft returns how long a lease will last, as far as is known now. A lease that was never
+// renewed lasts with the session, which is in doubt without a connection. It is called with the
+// mutex held.
+func (s *session) leaseLeft(l *lease, now driver.Instant) time.Duration {
 	switch {
-	case !h.until.IsZero():
-		return h.until.Left(now)
+	case !l.expires.IsZero():
+		return l.expires.Left(now)
 	case s.isUp():
-		return maxNap
+		return maxSleep
 	}
-	return s.reliable(s.acked).Left(now)
+	return s.validUntil(s.confirmedFrom).Left(now)
 }
 
-// reliable is until when a holder relies on what the leader has confirmed: the clocks of both may
+// validUntil returns until when a holder may rely on a confirmation. It allows for clocks that
 // differ in rate. It is called with the mutex held.
-func (s *session) reliable(start driver.Instant) driver.Instant {
-	return start.Add(s.tenure() * 99 / 100)
+func (s *session) validUntil(start driver.Instant) driver.Instant {
+	return start.Add(s.leaseTTLLocked() * 99 / 100)
 }
 
-// renewed notes the outcome of a renewal. From the first one on a hold lasts for its own lease,
-// and no longer with the session: who renews gives it up when that fails.
-func (s *session) renewed(holds []*hold, start driver.Instant, err error) {
+// recordRenewal records the outcome of a renewal. From the first one on, a lease expires by
+// itself and no longer with the session: its holder gives it up when a renewal fails.
+func (s *session) recordRenewal(leases []*lease, start driver.Instant, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range holds {
+	for _, l := range leases {
 		switch {
 		case err == nil:
-			h.until = s.reliable(start)
-		case h.until.IsZero():
-			h.until = s.reliable(h.start)
+			l.expires = s.validUntil(start)
+		case l.expires.IsZero():
+			l.expires = s.validUntil(l.start)
 		}
 	}
 }
 
-// extended notes that an owner was granted its hold once more.
-func (s *session) extended(h *hold, start driver.Instant) {
+// recordReacquired extends a lease that its owner has acquired again, if it was renewed before.
+func (s *session) recordReacquired(l *lease, start driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !h.until.IsZero() {
-		h.until = s.reliable(start)
+	if !l.expires.IsZero() {
+		l.expires = s.validUntil(start)
 	}
 }
 
-// watchSoon watches the nodes of holds in the background, unless that is under way.
-func (s *session) watchSoon(r round, turn chan struct{}) {
+// watchInBackground watches the nodes of leases in the background, unless that is in progress.
+func (s *session) watchInBackground(c leaseCheck, sem chan struct{}) {
 	select {
-	case turn <- struct{}{}:
+	case sem <- struct{}{}:
 	default:
 		return
 	}
 	s.d.life.Go(func() {
-		defer func() { <-turn }()
-		_ = s.beginWatches(s.life, r.unseen, r.link)() // the next round tries again
+		defer func() { <-sem }()
+		_ = s.startWatches(s.ctx, c.unwatched, c.connSeq)() // the next check tries again
 	})
 }

@@ -6,64 +6,72 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A hearing is what is known of when the leader last heard of a session: it counts the timeout from then.
+// A leaderContact records what is known of when the leader last heard of a session. The leader
+// counts the session's timeout from then.
 //
-// It hears of us at once when a connection begins the session, or takes it up. After that it hears from the server that we are
-// connected to, which reports twice in a tick who has said something since its last report. Not even a request that the leader
-// answers itself, a sync or a write, makes it count anew. So what we have said counts when a report must have followed it and
-// has reached the leader: it was answered, then half a tick went by, and then something was asked that the leader has answered,
-// behind that report on the same way. If the server dies before that, nobody ever tells the leader.
+// The leader hears of the session at once when a connection begins or resumes it. After that it
+// learns from the server that we are connected to, which reports twice in a tick which sessions
+// have sent something since its last report. Even a request that the leader answers itself, a
+// sync or a write, does not restart the count. So what we have sent counts only when a report
+// with it must have reached the leader. That is the case when it was answered, half a tick has
+// passed, and the leader has then answered another request, which took the same way behind the
+// report. If the server dies before, the leader never learns of it.
 //
-// How long a session lasted without that is of no account: who was paused, or could not get through, has said nothing that
-// counts, however promptly he is answered now.
-type hearing struct {
-	sure driver.Instant // the leader counts from here, or from later
-	open []exchange     // the server may not have reported these yet; in order
+// How long the session has lasted already does not help: a client that was paused, or could not
+// get through, has sent nothing that counts, however promptly it is answered now.
+type leaderContact struct {
+	countsFrom driver.Instant // the leader counts from here or later
+	unreported []exchange     // in order; the server may not have reported these yet
 }
 
-// An exchange is something that was said to a server, and had got there when it was answered.
-type exchange struct{ said, answered driver.Instant }
+// An exchange is a message to a server and the arrival of its answer.
+type exchange struct{ sent, answered driver.Instant }
 
-// reported is within which time a server reports: half a tick, of which a timeout has two at least.
-func reported(timeout time.Duration) time.Duration { return timeout / 4 }
+// reportInterval is the longest time between two reports of a server: half a tick, and a
+// timeout has at least two ticks.
+func reportInterval(timeout time.Duration) time.Duration { return timeout / 4 }
 
-// begin is called when a server has taken the session up. It has asked the leader, after something was said to it.
-func (h *hearing) begin(said driver.Instant) {
-	if h.sure.Before(said) {
-		h.sure = said
+// restart records that a server has taken the session up. It has asked the leader after it
+// received what was sent at sent.
+func (c *leaderContact) restart(sent driver.Instant) {
+	if c.countsFrom.Before(sent) {
+		c.countsFrom = sent
 	}
-	h.open = nil // that server may be dead
+	c.unreported = nil // that server may be dead
 }
 
-// add notes an exchange. Of those that follow one another closely the first will do.
-func (h *hearing) add(e exchange, timeout time.Duration) {
-	if n := len(h.open); n > 0 && e.said.Sub(h.open[n-1].said) < timeout/100 {
+// add records an exchange. Of several in quick succession it keeps the first.
+func (c *leaderContact) add(e exchange, timeout time.Duration) {
+	if n := len(c.unreported); n > 0 && e.sent.Sub(c.unreported[n-1].sent) < timeout/100 {
 		return
 	}
-	if h.sure.Before(e.said) {
-		h.open = append(h.open, e)
+	if c.countsFrom.Before(e.sent) {
+		c.unreported = append(c.unreported, e)
 	}
-	for len(h.open) > 2 && h.open[1].answered.Sub(e.answered) <= -2*reported(timeout) {
-		h.open = h.open[1:] // the next one counts for whatever is asked from now on, and an idle session would remember all its pings
+	for len(c.unreported) > 2 && c.unreported[1].answered.Sub(e.answered) <= -2*reportInterval(timeout) {
+		// The next one counts for whatever is asked from now on; an idle session would
+		// otherwise remember all its pings.
+		c.unreported = c.unreported[1:]
 	}
 }
 
-// credit returns the moment from which a holder may count the [session.tenure], now that the leader has answered what was asked
-// at start. That is start, unless the session may end before that: then it is as much earlier.
-func (h *hearing) credit(start driver.Instant, timeout time.Duration) driver.Instant {
-	for len(h.open) > 0 && h.open[0].answered.Sub(start) <= -reported(timeout) {
-		h.sure, h.open = h.open[0].said, h.open[1:]
+// leaseStart returns the instant from which a holder may count [leaseTTL], now that the leader
+// has answered a request that was sent at start. That is start itself, unless the session may
+// end before such a lease: then it is earlier by the difference.
+func (c *leaderContact) leaseStart(start driver.Instant, timeout time.Duration) driver.Instant {
+	for len(c.unreported) > 0 && c.unreported[0].answered.Sub(start) <= -reportInterval(timeout) {
+		c.countsFrom, c.unreported = c.unreported[0].sent, c.unreported[1:]
 	}
-	if most := timeout - tenure(timeout); start.Sub(h.sure) > most {
-		return h.sure.Add(most)
+	if most := timeout - leaseTTL(timeout); start.Sub(c.countsFrom) > most {
+		return c.countsFrom.Add(most)
 	}
 	return start
 }
 
-// next is how long it takes until asking once more may be worth more.
-func (h *hearing) next(now driver.Instant, timeout time.Duration) time.Duration {
-	if len(h.open) == 0 {
-		return reported(timeout)
+// retryIn returns how long to wait until another request may give a later leaseStart.
+func (c *leaderContact) retryIn(now driver.Instant, timeout time.Duration) time.Duration {
+	if len(c.unreported) == 0 {
+		return reportInterval(timeout)
 	}
-	return max(time.Millisecond, h.open[0].answered.Add(reported(timeout)).Left(now))
+	return max(time.Millisecond, c.unreported[0].answered.Add(reportInterval(timeout)).Left(now))
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// lease is what such a session is worth to a holder, and alarm how late it may be told that this is over, but for the machine.
+// leaseTTL is how long a holder may rely on a session of the tests. maxLossDelay is how late it
+// may learn of the end of its lease on a machine that is never late.
 const (
-	lease = timeout * 5 / 12
-	alarm = 100 * time.Millisecond
+	leaseTTL     = timeout * 5 / 12
+	maxLossDelay = 100 * time.Millisecond
 )
 
 func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Driver {
@@ -53,8 +54,8 @@ func release(t testing.TB, l driver.Lease) {
 	}
 }
 
-// refused checks that a lock is held.
-func refused(t testing.TB, d driver.Driver, name, when string) {
+// checkHeld checks that a lock is held.
+func checkHeld(t testing.TB, d driver.Driver, name, when string) {
 	t.Helper()
 	req := request(name, "a stranger")
 	req.NoWait = true
@@ -63,19 +64,19 @@ func refused(t testing.TB, d driver.Driver, name, when string) {
 	}
 }
 
-// A tree looks at ZooKeeper from beside.
+// A tree observes ZooKeeper's tree of nodes with a client of its own.
 type tree struct {
 	*zk.Conn
 	t testing.TB
 }
 
-type silent struct{}
+type discardLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}
 
 func newTree(t testing.TB, server string) tree {
 	t.Helper()
-	conn, events, err := zk.Connect([]string{server}, 20*time.Second, zk.WithLogger(silent{}))
+	conn, events, err := zk.Connect([]string{server}, 20*time.Second, zk.WithLogger(discardLogger{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +92,8 @@ func newTree(t testing.TB, server string) tree {
 	return tree{conn, t}
 }
 
-// line returns the children of a folder.
-func (tr tree) line(folder string) []string {
+// children returns the names of the nodes in a folder.
+func (tr tree) children(folder string) []string {
 	tr.t.Helper()
 	if _, err := tr.Sync(folder); err != nil {
 		tr.t.Fatal(err)
@@ -104,11 +105,11 @@ func (tr tree) line(folder string) []string {
 	return names
 }
 
-// await waits until a folder has so many children, and returns them.
-func (tr tree) await(folder string, n int) (names []string) {
+// awaitChildren waits until a folder has n nodes, and returns their names.
+func (tr tree) awaitChildren(folder string, n int) (names []string) {
 	tr.t.Helper()
 	livetest.Await(tr.t, fmt.Sprintf("line of %d below %s", n, folder), func() error {
-		if names = tr.line(folder); len(names) != n {
+		if names = tr.children(folder); len(names) != n {
 			return fmt.Errorf("there are %q", names)
 		}
 		return nil
@@ -116,8 +117,8 @@ func (tr tree) await(folder string, n int) (names []string) {
 	return names
 }
 
-// says checks that an error has all the parts, and no secret.
-func says(t testing.TB, err error, parts ...string) {
+// checkError checks that an error contains all the parts, and no secret.
+func checkError(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatal("no error")

@@ -15,14 +15,14 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An info is the data of a node, as JSON. Nothing in it decides anything, but for Stays and Kept.
+// An info is the data of a node, as JSON. Only Stays and Kept affect the lock.
 type info struct {
 	Owner string        `json:"owner"`
 	Host  string        `json:"host,omitempty"`
 	PID   int           `json:"pid,omitempty"`
 	Label string        `json:"label,omitempty"`
-	Stays bool          `json:"stays,omitempty"` // another node may take its place when it goes, for MinHold
-	Kept  time.Duration `json:"kept,omitempty"`  // for how long the node stays, from when it was made
+	Stays bool          `json:"stays,omitempty"` // for MinHold, another node may replace it
+	Kept  time.Duration `json:"kept,omitempty"`  // how long the node stays after its creation
 }
 
 func newInfo(req driver.Request) info {
@@ -30,15 +30,15 @@ func newInfo(req driver.Request) info {
 	return info{Owner: printable(req.Owner), Host: printable(h.Host), PID: h.PID, Label: printable(h.Label), Stays: req.MinHold > 0}
 }
 
-// printable makes of what people wrote something that JSON keeps as it is.
+// printable replaces what JSON can't keep as it is.
 func printable(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 func (i info) encode() []byte {
-	data, _ := json.Marshal(i) // it has nothing that could not be written
+	data, _ := json.Marshal(i) // it has no field that could fail
 	return data
 }
 
-// decode reads the data of a node. That of strangers, an address mostly, is shown as it is.
+// decode reads the data of a node. It shows foreign data, mostly an address, as it is.
 func decode(data []byte) info {
 	var i info
 	if err := json.Unmarshal(data, &i); err != nil || i.Owner == "" {
@@ -48,8 +48,8 @@ func decode(data []byte) info {
 	return i
 }
 
-// Ping connects, if there is no session, and reports what is wrong: with the way to the ensemble, or as [driver.ErrInvalid] with
-// the options, such as a root that does not exist.
+// Ping connects, if there is no session. It returns an error if the ensemble can't be reached,
+// or a [driver.ErrInvalid] if the options are wrong, such as a root that does not exist.
 func (d *Driver) Ping(ctx context.Context) error {
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
@@ -61,13 +61,13 @@ func (d *Driver) Ping(ctx context.Context) error {
 		return ok, err
 	})
 	if err == nil && !there && !d.conf.makeRoot {
-		err = d.conf.noRoot()
+		err = d.conf.missingRootError()
 	}
 	return d.explain(err, d.conf.root)
 }
 
-// Status implements [driver.Inspector]. A node that MinHold has kept, and whose time is over, is
-// not shown. How long somebody has held or waited is counted from the request, and by our clock.
+// Status implements [driver.Inspector]. It does not show a node that MinHold has kept and whose
+// time is over. It counts the time of a holder or waiter from the request, by our clock.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	s, done, ctx, err := d.inspector(ctx)
@@ -79,31 +79,32 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	return st, d.explain(err, d.conf.folder(name))
 }
 
-// List implements [driver.Inspector]. It reads one lock after the other; what changes in the meantime is seen or not.
-// Locks that we may not look at keep it from none of the others, and are told of in the end: by [zk.ErrNoAuth], of the first.
+// List implements [driver.Inspector]. It reads one lock after the other, so it may miss what
+// changes meanwhile. If it may not read some locks, it lists all others and then returns
+// [zk.ErrNoAuth] for the first of those.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	seen, _, err := do(ctx, s, children(d.conf.root))
+	snap, _, err := do(ctx, s, listChildren(d.conf.root))
 	if err != nil {
 		return d.explain(err, d.conf.root)
 	}
 	var names []string
-	for _, node := range seen.names {
+	for _, node := range snap.names {
 		if name, ok := d.conf.lockName(node); ok && strings.HasPrefix(name, prefix) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	var hidden error
+	var denied error
 	for _, name := range names {
 		st, _, err := s.status(ctx, name)
 		switch err = d.explain(err, d.conf.folder(name)); {
 		case errors.Is(err, zk.ErrNoAuth):
-			hidden = cmp.Or(hidden, err)
+			denied = cmp.Or(denied, err)
 			continue
 		case err != nil:
 			return err
@@ -112,10 +113,11 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 			return nil
 		}
 	}
-	return hidden
+	return denied
 }
 
-// Break implements [driver.Inspector]. It deletes the holder's node, whose name is never given again.
+// Break implements [driver.Inspector]. It deletes the holder's node, whose name is never used
+// again.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
@@ -128,7 +130,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	for i, h := range st.Holders {
 		if h.Token == token && h.Owner == owner {
-			_, _, err := do(ctx, s, remove(child(d.conf.folder(name), nodes[i])))
+			_, _, err := do(ctx, s, deleteNode(child(d.conf.folder(name), nodes[i])))
 			if errors.Is(err, zk.ErrNoNode) {
 				err = driver.ErrLost
 			}
@@ -138,9 +140,9 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	return driver.ErrLost
 }
 
-// inspector returns a session whose server shows all that was decided until now.
+// inspector returns a session whose server shows everything that was decided until now.
 func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive context.Context, err error) {
-	if err := d.life.Ready(ctx, d.bad); err != nil {
+	if err := d.life.Ready(ctx, d.confErr); err != nil {
 		return nil, nil, ctx, err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -154,32 +156,33 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	return s, cancel, ctx, nil
 }
 
-// status reads the line of a lock, and returns the nodes of its holders as well.
+// status reads the queue of a lock. It also returns the names of its holders' nodes.
 func (s *session) status(ctx context.Context, name string) (driver.Status, []string, error) {
 	st := driver.Status{Name: name}
 	folder := s.d.conf.folder(name)
-	list, _, err := do(ctx, s, children(folder))
+	list, _, err := do(ctx, s, listChildren(folder))
 	if err != nil {
 		return st, nil, err
 	}
-	all := line(list.names)
-	seen, err := s.sights(ctx, folder, all)
+	all := parseQueue(list.names)
+	snaps, err := s.snapshots(ctx, folder, all)
 	if err != nil {
 		return st, nil, err
 	}
 	var nodes []string
 	var ahead []contender
 	for i, c := range all {
-		if seen[i].stat.Czxid == 0 || c.lapsed(seen[i]) { // it has gone meanwhile, or keeps nobody out
+		// It has gone meanwhile, or keeps nobody out.
+		if snaps[i].stat.Czxid == 0 || c.lapsed(snaps[i]) {
 			continue
 		}
 		if v, err := judge(c, ahead); err == nil && v.granted {
 			nodes = append(nodes, c.node)
-			st.Holders = append(st.Holders, s.holding(c, seen[i]))
+			st.Holders = append(st.Holders, s.newHolding(c, snaps[i]))
 		} else {
-			in := decode(seen[i].data)
+			in := decode(snaps[i].data)
 			st.Waiters = append(st.Waiters, driver.Waiting{
-				Owner: in.owner(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(seen[i].stat),
+				Owner: in.owner(c), Shared: c.mode == modeShared, Holder: in.holder(), Waited: age(snaps[i].stat),
 			})
 		}
 		if len(ahead) == 0 {
@@ -191,46 +194,47 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []str
 }
 
 // lapsed reports whether a kept node has outlived its time by the clock of this host, and by so
-// much that whoever wants the lock sees it too. An acquisition judges by the leader's clock, and
-// deletes it.
-func (c contender) lapsed(seen sight) bool {
-	return c.kept && age(seen.stat) > decode(seen.data).Kept+250*time.Millisecond
+// much that every contender sees it too. An acquisition judges by the leader's clock, and
+// deletes the node.
+func (c contender) lapsed(snap snapshot) bool {
+	return c.kept && age(snap.stat) > decode(snap.data).Kept+250*time.Millisecond
 }
 
-// sights looks at nodes. One that has gone has no Czxid.
-func (s *session) sights(ctx context.Context, folder string, all []contender) ([]sight, error) {
-	seen, errs := make([]sight, len(all)), make([]error, len(all))
-	var looking sync.WaitGroup
-	atOnce := make(chan struct{}, 16)
+// snapshots reads nodes. The snapshot of a node that has gone has no Czxid.
+func (s *session) snapshots(ctx context.Context, folder string, all []contender) ([]snapshot, error) {
+	snaps, errs := make([]snapshot, len(all)), make([]error, len(all))
+	var reading sync.WaitGroup
+	sem := make(chan struct{}, 16)
 	for i, c := range all {
-		atOnce <- struct{}{}
-		looking.Go(func() {
-			defer func() { <-atOnce }()
-			seen[i], _, errs[i] = do(ctx, s, read(child(folder, c.node)))
+		sem <- struct{}{}
+		reading.Go(func() {
+			defer func() { <-sem }()
+			snaps[i], _, errs[i] = do(ctx, s, readNode(child(folder, c.node)))
 			if errors.Is(errs[i], zk.ErrNoNode) {
 				errs[i] = nil
 			}
 		})
 	}
-	looking.Wait()
-	return seen, cmp.Or(errs...)
+	reading.Wait()
+	return snaps, cmp.Or(errs...)
 }
 
-func (s *session) holding(c contender, seen sight) driver.Holding {
-	in := decode(seen.data)
-	h := driver.Holding{Owner: in.owner(c), Token: uint64(seen.stat.Czxid), Holder: in.holder(), Held: age(seen.stat)}
-	// At any moment two thirds of the lease of who renews in time are left, and of one that is kept what was not used up.
-	h.Left = s.lifetime() * 2 / 3
+func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
+	in := decode(snap.data)
+	h := driver.Holding{Owner: in.owner(c), Token: uint64(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
+	// A holder that renews in time has at least two thirds of its lease left; a kept node has
+	// what remains of MinHold.
+	h.Left = s.leaseTTL() * 2 / 3
 	if c.kept {
 		h.Left = max(0, in.Kept-h.Held)
 	}
 	return h
 }
 
-// age is how long a node exists.
+// age returns how long a node has existed.
 func age(stat zk.Stat) time.Duration { return max(0, time.Since(time.UnixMilli(stat.Ctime))) }
 
-// owner of a stranger's node is the node.
+// owner returns the owner, or the name of the node for a foreign one.
 func (i info) owner(c contender) string {
 	if i.Owner == "" {
 		return c.node

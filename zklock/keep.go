@@ -11,63 +11,65 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// stay replaces the node of a hold by one that belongs to no session, in the same place of the
-// line, and stays for some time: this process may be gone by then. Whoever comes to it when its
-// time is over deletes it; so does this driver, if it still runs, in its next session if this one
-// has ended.
+// keepForMinHold replaces the node of a lease by one that belongs to no session and takes the
+// same place in the queue. The new node stays for the time left, because this process may end
+// before. After that time, the next contender that finds the node deletes it. So does this
+// driver, if it still runs, in its next session if this one has ended.
 //
-// In its name stands that it is kept, and in its data for how long. Those who watch the old one find it when they look again.
-func (h *hold) stay(ctx context.Context, left time.Duration) error {
+// The name of the new node says that it is kept, and its data says for how long. Waiters that
+// watch the old node find the new one when they check the queue again.
+func (l *lease) keepForMinHold(ctx context.Context, left time.Duration) error {
 	due := driver.Now().Add(left)
-	path := child(h.folder, keptMark+newID()+strings.TrimPrefix(node(h.path), prefix)[idLength:])
-	data := newInfo(h.req)
+	path := child(l.folder, keptPrefix+newID()+strings.TrimPrefix(baseName(l.path), nodePrefix)[idLength:])
+	data := newInfo(l.req)
 	data.Kept = left
 	replace := func(conn *zk.Conn) (struct{}, error) {
 		_, err := conn.Multi(
-			&zk.CreateRequest{Path: path, Data: data.encode(), Acl: h.s.d.conf.acl, Flags: zk.FlagPersistent},
-			&zk.DeleteRequest{Path: h.path, Version: -1},
+			&zk.CreateRequest{Path: path, Data: data.encode(), Acl: l.s.d.conf.acl, Flags: zk.FlagPersistent},
+			&zk.DeleteRequest{Path: l.path, Version: -1},
 		)
 		return struct{}{}, err
 	}
-	for again := false; ; again = true {
-		_, _, err := do(ctx, h.s, replace)
+	for retry := false; ; retry = true {
+		_, _, err := do(ctx, l.s, replace)
 		switch {
-		case err == nil, again && errors.Is(err, zk.ErrNodeExists): // the answer before was lost
-			h.s.sweep(&orphan{folder: h.folder, path: path, kept: true, due: due})
+		// ErrNodeExists of a second try: the answer to the first one was lost.
+		case err == nil, retry && errors.Is(err, zk.ErrNodeExists):
+			l.s.addOrphan(&orphan{folder: l.folder, path: path, kept: true, due: due})
 			return nil
-		case errors.Is(err, errApart) && ctx.Err() == nil:
-		case errors.Is(err, zk.ErrNoNode), errors.Is(err, errOver):
-			return h.late(err)
+		case errors.Is(err, errDisconnected) && ctx.Err() == nil:
+		case errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver):
+			return l.lostBeforeRelease(err)
 		default:
-			h.bury(due) // as long as the session lasts, it stays so
-			h.s.sweep(&orphan{folder: h.folder, path: path, kept: true, due: due})
+			l.deleteLater(due) // as long as the session lives, the lock stays taken
+			l.s.addOrphan(&orphan{folder: l.folder, path: path, kept: true, due: due})
 			return err
 		}
 	}
 }
 
-// outlast deletes a node that was kept if its time is over, and says how long that will be otherwise. It is told by the leader's
-// clock, of which we have seen one moment: when our own node was made.
-func (a *attempt) outlast(ctx context.Context, c contender) (left time.Duration, err error) {
+// reapKept deletes a kept node if its time is over; otherwise it returns how much is left. It
+// measures by the leader's clock, which it knows from the moment when our own node was created.
+func (a *attempt) reapKept(ctx context.Context, c contender) (left time.Duration, err error) {
 	if a.stat.Czxid == 0 {
-		if err := a.recognise(ctx, a.inspect()); err != nil {
+		if err := a.verifyOwn(ctx, a.readOwn()); err != nil {
 			return 0, err
 		}
 	}
 	path := child(a.folder, c.node)
-	seen, _, err := do(ctx, a.s, read(path))
+	snap, _, err := do(ctx, a.s, readNode(path))
 	if errors.Is(err, zk.ErrNoNode) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	now := a.stat.Ctime + driver.Now().Sub(a.born).Milliseconds()
-	left = decode(seen.data).Kept - time.Duration(now-seen.stat.Ctime)*time.Millisecond
+	now := a.stat.Ctime + driver.Now().Sub(a.createdAt).Milliseconds()
+	left = decode(snap.data).Kept - time.Duration(now-snap.stat.Ctime)*time.Millisecond
 	if left > 0 {
-		return left + time.Millisecond, nil // both moments were rounded
+		return left + time.Millisecond, nil // both times were rounded
 	}
-	_, _, err = do(ctx, a.s, remove(path))
+	_, _, err = do(ctx, a.s, deleteNode(path))
 	if errors.Is(err, zk.ErrNoNode) {
 		err = nil
 	}

@@ -14,26 +14,26 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A hold is a node that has its turn. Several leases may stand for it, if its owner asks again.
-type hold struct {
-	s      *session
-	req    driver.Request
-	folder string
-	path   string
-	token  uint64
-	start  driver.Instant // of the grant
-	alone  place          // of its node, if there was no other; else zero
-	until  driver.Instant // when its own lease ends; zero until somebody renews it; guarded by session.mu
-	turn   chan struct{}  // of one: who releases it
+// A lease is a node that holds the lock. It has several handles if its owner acquires it again.
+type lease struct {
+	s          *session
+	req        driver.Request
+	folder     string
+	path       string
+	token      uint64
+	start      driver.Instant // of the grant
+	solePos    position       // of its node, if there was no other; else zero
+	expires    driver.Instant // zero until the first renewal; guarded by session.mu
+	releaseSem chan struct{}  // of capacity 1: held during a release
 
-	mu      sync.Mutex
-	state   state
-	watched int           // the connection on which its node is watched; 0 for none
-	lost    []func(error) // Request.OnLost of all requests
-	dying   *orphan       // that its node has become, after a release that was not answered
+	mu             sync.Mutex
+	state          state
+	watchedOn      int           // the connSeq on which its node is watched; 0 for none
+	onLost         []func(error) // Request.OnLost of all requests
+	pendingCleanup *orphan       // its node, after a release that was not answered
 }
 
-// A state is what has become of a hold.
+// A state says whether a lease lives, and how it ended if not.
 type state uint8
 
 const (
@@ -42,251 +42,255 @@ const (
 	lost
 )
 
-// A lease is what one acquisition got of a hold.
-type lease struct {
-	hold  *hold
+// A handle is what one acquisition gets of a lease. It implements [driver.Lease].
+type handle struct {
+	lease *lease
 	grant driver.Grant
 }
 
-// A holdKey is by what a hold is found again whose owner asks once more.
-type holdKey struct{ name, owner string }
+// A leaseKey finds the existing lease when its owner acquires again.
+type leaseKey struct{ name, owner string }
 
-func (h *hold) key() holdKey { return holdKey{h.req.Name, h.req.Owner} }
+func (l *lease) key() leaseKey { return leaseKey{l.req.Name, l.req.Owner} }
 
-// hold notes a hold, of which a connection has told. From then on it is lost with that. Its node may be watched already.
-func (s *session) hold(h *hold, link int, own *notice) error {
+// register records a lease that was confirmed on the connection connSeq. From then on it is
+// lost with that connection. ownEvent is nil unless its node is watched already.
+func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil {
-		return context.Cause(s.life)
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
 	}
-	if !s.isUp() || s.links != link {
-		return errApart
+	if !s.isUp() || s.connSeq != connSeq {
+		return errDisconnected
 	}
-	if own != nil {
-		if own.told() {
-			return errGone
+	if ownEvent != nil {
+		if ownEvent.fired() {
+			return errNodeGone
 		}
-		h.watched = link
+		l.watchedOn = connSeq
 	}
-	s.holds[h.path] = h
-	if !s.guarded {
-		s.guarded = s.d.life.Go(s.guard)
+	s.leases[l.path] = l
+	if !s.monitoring {
+		s.monitoring = s.d.life.Go(s.monitorLeases)
 	}
 	select {
-	case s.young <- struct{}{}:
+	case s.newLease <- struct{}{}:
 	default:
 	}
-	s.d.heldMu.Lock()
-	defer s.d.heldMu.Unlock()
-	s.d.held[h.key()] = h
+	s.d.leasesMu.Lock()
+	defer s.d.leasesMu.Unlock()
+	s.d.leases[l.key()] = l
 	return nil
 }
 
-// lease returns one that begins at start.
-func (h *hold) lease(req driver.Request, start driver.Instant) *lease {
-	l := &lease{hold: h, grant: driver.Grant{Token: h.token, Start: start, TTL: h.s.lifetime()}}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// newHandle returns a handle on the lease whose grant begins at start.
+func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
+	h := &handle{lease: l, grant: driver.Grant{Token: l.token, Start: start, TTL: l.s.leaseTTL()}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if req.OnLost != nil {
-		h.lost = append(h.lost, req.OnLost)
-		if h.state == lost {
+		l.onLost = append(l.onLost, req.OnLost)
+		if l.state == lost {
 			req.OnLost(driver.ErrLost)
 		}
 	}
-	return l
+	return h
 }
 
-// lifetime is tenure for who does not have the mutex.
-func (s *session) lifetime() time.Duration {
+// leaseTTL returns how long a holder may rely on the session after a confirmation.
+func (s *session) leaseTTL() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tenure()
+	return s.leaseTTLLocked()
 }
 
-// again returns a lease for who already holds what it asks for; nil for others.
-func (d *Driver) again(ctx context.Context, req driver.Request) (*lease, error) {
-	d.heldMu.Lock()
-	h := d.held[holdKey{req.Name, req.Owner}]
-	d.heldMu.Unlock()
-	if h == nil {
+// reacquire returns a new handle if the owner of req already holds the lease, or nil.
+func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, error) {
+	d.leasesMu.Lock()
+	l := d.leases[leaseKey{req.Name, req.Owner}]
+	d.leasesMu.Unlock()
+	if l == nil {
 		return nil, nil //nolint:nilnil // nobody
 	}
-	start, err := h.s.renew(ctx, []*hold{h})
+	start, err := l.s.renew(ctx, []*lease{l})
 	switch {
-	case errors.Is(err, errOver), err == nil && h.over():
+	case errors.Is(err, errSessionOver), err == nil && l.ended():
 		return nil, nil //nolint:nilnil // no longer
 	case err != nil:
 		return nil, err
 	}
-	h.s.extended(h, start)
-	return h.lease(req, start), nil
+	l.s.recordReacquired(l, start)
+	return l.newHandle(req, start), nil
 }
 
 // Grant implements [driver.Lease].
-func (l *lease) Grant() driver.Grant { return l.grant }
+func (h *handle) Grant() driver.Grant { return h.grant }
 
-// over reports whether the hold has ended.
-func (h *hold) over() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state != held
+// ended reports whether the lease has ended.
+func (l *lease) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state != held
 }
 
-// settle ends the hold, if it has not ended yet.
-func (h *hold) settle(to state) bool {
-	h.mu.Lock()
-	if h.state != held {
-		h.mu.Unlock()
+// end ends the lease. It reports false if it had ended before.
+func (l *lease) end(to state) bool {
+	l.mu.Lock()
+	if l.state != held {
+		l.mu.Unlock()
 		return false
 	}
-	h.state = to
-	h.mu.Unlock()
-	h.s.mu.Lock()
-	delete(h.s.holds, h.path)
-	h.s.mu.Unlock()
-	d := h.s.d
-	d.heldMu.Lock()
-	defer d.heldMu.Unlock()
-	if d.held[h.key()] == h {
-		delete(d.held, h.key())
+	l.state = to
+	l.mu.Unlock()
+	l.s.mu.Lock()
+	delete(l.s.leases, l.path)
+	l.s.mu.Unlock()
+	d := l.s.d
+	d.leasesMu.Lock()
+	defer d.leasesMu.Unlock()
+	if d.leases[l.key()] == l {
+		delete(d.leases, l.key())
 	}
 	return true
 }
 
-// lose ends the hold because the store, or our clock, said so. Its node, if it is still there,
-// keeps others out until due, and for no longer than it takes to delete it then.
-func (h *hold) lose(why error, due driver.Instant) {
-	if !h.settle(lost) {
+// lose ends the lease because the store, or our clock, said so. If its node still exists, it
+// keeps others out until due, and no longer than its deletion takes then.
+func (l *lease) lose(why error, due driver.Instant) {
+	if !l.end(lost) {
 		return
 	}
-	h.mu.Lock()
-	for _, tell := range h.lost {
-		tell(why)
+	l.mu.Lock()
+	for _, onLost := range l.onLost {
+		onLost(why)
 	}
-	h.mu.Unlock()
-	h.bury(due)
+	l.mu.Unlock()
+	l.deleteLater(due)
 }
 
-// bury hands the node over to the sweeper, for when it is due.
-func (h *hold) bury(due driver.Instant) *orphan {
-	o := &orphan{folder: h.folder, path: h.path, due: due}
-	h.s.sweep(o)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.dying = o
+// deleteLater has the sweeper delete the node when it is due.
+func (l *lease) deleteLater(due driver.Instant) *orphan {
+	o := &orphan{folder: l.folder, path: l.path, due: due}
+	l.s.addOrphan(o)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pendingCleanup = o
 	return o
 }
 
-// drop ends a hold that nobody has got.
-func (h *hold) drop() { h.settle(released) }
+// discard ends a lease that no caller has got.
+func (l *lease) discard() { l.end(released) }
 
 // Release implements [driver.Lease].
-func (l *lease) Release(ctx context.Context) error {
-	h := l.hold
+func (h *handle) Release(ctx context.Context) error {
+	l := h.lease
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	select {
-	case h.turn <- struct{}{}:
-		defer func() { <-h.turn }()
+	case l.releaseSem <- struct{}{}:
+		defer func() { <-l.releaseSem }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if h.settle(released) {
-		return h.release(ctx)
+	if l.end(released) {
+		return l.release(ctx)
 	}
-	h.mu.Lock()
-	state, dying := h.state, h.dying
-	h.mu.Unlock()
+	l.mu.Lock()
+	state, pending := l.state, l.pendingCleanup
+	l.mu.Unlock()
 	if state == lost {
 		return driver.ErrLost
 	}
-	if dying == nil {
+	if pending == nil {
 		return nil
 	}
-	return dying.wait(ctx) // an earlier call has seen no answer
+	return pending.wait(ctx) // an earlier call got no answer
 }
 
-// wait returns nil when the node is not there any more.
+// wait returns nil when the node no longer exists.
 func (o *orphan) wait(ctx context.Context) error {
 	select {
-	case <-o.gone:
+	case <-o.deleted:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// release deletes the node, or makes it stay until MinHold is over.
-func (h *hold) release(ctx context.Context) error {
-	if left := h.req.MinHold - driver.Now().Sub(h.start); left > 0 {
-		return h.stay(ctx, left)
+// release deletes the node, or keeps it until MinHold is over.
+func (l *lease) release(ctx context.Context) error {
+	if left := l.req.MinHold - driver.Now().Sub(l.start); left > 0 {
+		return l.keepForMinHold(ctx, left)
 	}
-	_, _, err := do(ctx, h.s, remove(h.path))
+	_, _, err := do(ctx, l.s, deleteNode(l.path))
 	switch {
 	case err == nil:
-		h.s.left(h)
+		l.s.recordDeleted(l)
 		return nil
-	case errors.Is(err, zk.ErrNoNode), errors.Is(err, errOver):
-		return h.late(err)
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver):
+		return l.lostBeforeRelease(err)
 	}
-	buried := h.bury(driver.Instant{})
-	if answered(err) && ctx.Err() == nil {
+	o := l.deleteLater(driver.Instant{})
+	if isAnswer(err) && ctx.Err() == nil {
 		return err
 	}
-	return buried.wait(ctx) // the sweeper finds out whether it was done
+	return o.wait(ctx) // the sweeper finds out whether the node was deleted
 }
 
-// maxLast bounds what a session remembers of folders.
-const maxLast = 1 << 14
+// maxLastSole bounds how many folders a session remembers.
+const maxLastSole = 1 << 14
 
-// latest is where the last node of ours stood that was alone in its folder and is deleted.
-func (s *session) latest(folder string) place {
+// lastSolePos returns the position of our last node in a folder, if it was alone there and is
+// deleted; else zero.
+func (s *session) lastSolePos(folder string) position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last[folder]
+	return s.lastSole[folder]
 }
 
-// left remembers where the node stood that was just deleted, for [attempt.next].
-func (s *session) left(h *hold) {
+// recordDeleted remembers the position of a node that was just deleted, for
+// [attempt.inferStat].
+func (s *session) recordDeleted(l *lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.alone == (place{}) {
-		delete(s.last, h.folder)
+	if l.solePos == (position{}) {
+		delete(s.lastSole, l.folder)
 		return
 	}
-	if len(s.last) >= maxLast {
-		clear(s.last)
+	if len(s.lastSole) >= maxLastSole {
+		clear(s.lastSole)
 	}
-	s.last[h.folder] = h.alone
+	s.lastSole[l.folder] = l.solePos
 }
 
-// late is what Release answers when the hold turns out to have ended before.
-func (h *hold) late(err error) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.state = lost
+// lostBeforeRelease returns the error of Release if the lease turns out to have ended before.
+func (l *lease) lostBeforeRelease(err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = lost
 	return fmt.Errorf("%w: %w", driver.ErrLost, err)
 }
 
-// mark tells the next in the line of a semaphore, who may watch this node, that it is first among those that wait now. Who comes
-// later needs no mark: it sees so by itself. A mark that gets lost costs that one a nap.
-func (h *hold) mark(data []byte) {
-	begin(h.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(h.path, data, -1) })
+// notifyNextWaiter changes the node's data, to tell the first waiter of a semaphore, which may
+// watch this node, that it is the first now. Later arrivals see that themselves. If the change
+// gets lost, that waiter notices after recheckAfter.
+func (l *lease) notifyNextWaiter(data []byte) {
+	startCall(l.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(l.path, data, -1) })
 }
 
-// Renew implements [driver.Driver]. The leader is asked once for all leases: it answers if the
-// session lives, and what it has decided before that, such as to delete a node, has reached us
-// when the answer does. That takes a watch on each node: a renewal sets those that the guard has
-// not set yet.
+// Renew implements [driver.Driver]. It asks the leader once for all leases. The leader answers
+// if the session lives. When the answer arrives, all earlier changes of watched nodes have been
+// reported, such as the deletion of one. So each node needs a watch: Renew sets those that
+// monitorLeases has not set yet.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
-	sessions := map[*session][]*hold{}
-	bad := d.life.Ready(ctx, d.bad)
-	for _, l := range due {
-		if h := l.(*lease).hold; !h.over() {
-			sessions[h.s] = append(sessions[h.s], h)
+	sessions := map[*session][]*lease{}
+	notReady := d.life.Ready(ctx, d.confErr)
+	for _, h := range due {
+		if l := h.(*handle).lease; !l.ended() {
+			sessions[l.s] = append(sessions[l.s], l)
 		}
 	}
 	type outcome struct {
@@ -294,19 +298,19 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		err   error
 	}
 	outcomes := map[*session]outcome{}
-	for s, holds := range sessions {
-		o := outcome{err: bad}
-		if bad == nil {
-			o.start, o.err = s.renew(ctx, holds)
+	for s, leases := range sessions {
+		o := outcome{err: notReady}
+		if notReady == nil {
+			o.start, o.err = s.renew(ctx, leases)
 		}
-		s.renewed(holds, o.start, o.err)
+		s.recordRenewal(leases, o.start, o.err)
 		outcomes[s] = o
 	}
-	for i, l := range due {
-		h := l.(*lease).hold
-		o := outcomes[h.s]
+	for i, h := range due {
+		l := h.(*handle).lease
+		o := outcomes[l.s]
 		switch {
-		case h.over() || errors.Is(o.err, errOver):
+		case l.ended() || errors.Is(o.err, errSessionOver):
 			answers[i].Err = driver.ErrLost
 		case o.err != nil:
 			answers[i].Err = o.err
@@ -317,40 +321,41 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renew confirms the session, and sees to it that all holds are watched when that is answered. If a watch has been used up by
-// then, what has happened to the node after that was not told, and it is to be looked at again.
-func (s *session) renew(ctx context.Context, holds []*hold) (driver.Instant, error) {
+// renew confirms the session, and makes sure that all leases are watched when the answer
+// arrives. If a watch has fired by then, later changes of that node were not reported, so renew
+// starts over.
+func (s *session) renew(ctx context.Context, leases []*lease) (driver.Instant, error) {
 	for {
-		if s.life.Err() != nil {
-			return driver.Instant{}, errOver
+		if s.ctx.Err() != nil {
+			return driver.Instant{}, errSessionOver
 		}
-		link := s.linkNow()
-		watching := s.beginWatches(ctx, holds, link)
+		connSeq := s.currentConnSeq()
+		awaitWatches := s.startWatches(ctx, leases, connSeq)
 		start, err := s.confirm(ctx)
-		err = cmp.Or(err, watching())
-		if err == nil && s.linkNow() != link {
-			err = errApart // what was decided between two connections is told late
+		err = cmp.Or(err, awaitWatches())
+		if err == nil && s.currentConnSeq() != connSeq {
+			err = errDisconnected // changes between two connections are reported late
 		}
-		if err != nil || !slices.ContainsFunc(holds, func(h *hold) bool { return h.unseen(link) }) {
+		if err != nil || !slices.ContainsFunc(leases, func(l *lease) bool { return l.needsWatch(connSeq) }) {
 			return start, err
 		}
 	}
 }
 
-// beginWatches sets watches on those holds that have none. The function that it returns waits until they are set, and returns
-// one of the errors.
-func (s *session) beginWatches(ctx context.Context, holds []*hold, link int) (wait func() error) {
+// startWatches watches those leases that are not watched on the connection. The function that
+// it returns waits until the watches are set, and returns one of the errors.
+func (s *session) startWatches(ctx context.Context, leases []*lease, connSeq int) (wait func() error) {
 	var watching sync.WaitGroup
 	failed := make(chan error, 1)
-	slots := make(chan struct{}, 16) // the server is asked for so many at once
-	for _, h := range holds {
-		if !h.unseen(link) {
+	sem := make(chan struct{}, 16) // bounds the concurrent requests
+	for _, l := range leases {
+		if !l.needsWatch(connSeq) {
 			continue
 		}
-		slots <- struct{}{}
+		sem <- struct{}{}
 		watching.Go(func() {
-			defer func() { <-slots }()
-			if err := h.watch(ctx, link); err != nil {
+			defer func() { <-sem }()
+			if err := l.watch(ctx, connSeq); err != nil {
 				select {
 				case failed <- err:
 				default:
@@ -369,51 +374,53 @@ func (s *session) beginWatches(ctx context.Context, holds []*hold, link int) (wa
 	}
 }
 
-// unseen reports whether the hold lasts, for all that we know, and its end would not be told on a connection.
-func (h *hold) unseen(link int) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.state == held && h.watched != link
+// needsWatch reports whether the lease lives, as far as we know, and the connection would not
+// report the end of its node.
+func (l *lease) needsWatch(connSeq int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == held && l.watchedOn != connSeq
 }
 
-// watch sees to it that the end of the node is told on a connection.
-func (h *hold) watch(ctx context.Context, link int) error {
-	n, seen, err := h.s.look(ctx, watch{path: h.path})
+// watch makes sure that the connection reports the end of the node.
+func (l *lease) watch(ctx context.Context, connSeq int) error {
+	ev, snap, err := l.s.watch(ctx, watchKey{path: l.path})
 	switch {
-	case errors.Is(err, errGone), err == nil && seen.stat.Czxid != int64(h.token):
-		h.lose(driver.ErrLost, driver.Instant{})
+	case errors.Is(err, errNodeGone), err == nil && snap.stat.Czxid != int64(l.token):
+		l.lose(driver.ErrLost, driver.Instant{})
 		return nil
 	case err != nil:
 		return err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !n.told() { // maybe before we came here
-		h.watched = link
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !ev.fired() { // it may have fired before we came here
+		l.watchedOn = connSeq
 	}
 	return nil
 }
 
-func (h *hold) unwatched() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watched = 0
+func (l *lease) clearWatch() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watchedOn = 0
 }
 
-// IsOwner returns a check for a multi of ZooKeeper that holds as long as the hold with this token does: the nodes that the multi writes are
-// written under the lock, or not at all, whatever the clocks do. It goes to the same ensemble, over a connection without a chroot.
+// IsOwner returns a check for a multi of ZooKeeper. The check succeeds as long as the hold with
+// this token lives: the multi writes its nodes under the lock or not at all, whatever the
+// clocks do. The multi must go to the same ensemble, over a connection without a chroot.
 //
 //	_, err := conn.Multi(d.IsOwner(lock.Name(), lock.Token()), &zk.SetDataRequest{Path: "/account", Data: data, Version: -1})
 //	// zk.ErrNoNode: the lock was lost
 //
-// For a hold that this driver does not have, the check never holds.
+// For a hold that this driver does not have, the check never succeeds.
 func (d *Driver) IsOwner(name string, token uint64) *zk.CheckVersionRequest {
 	const anyVersion = -1
-	d.heldMu.Lock()
-	defer d.heldMu.Unlock()
-	for key, h := range d.held {
-		if key.name == name && h.token == token {
-			return &zk.CheckVersionRequest{Path: h.path, Version: anyVersion}
+	d.leasesMu.Lock()
+	defer d.leasesMu.Unlock()
+	for key, l := range d.leases {
+		if key.name == name && l.token == token {
+			return &zk.CheckVersionRequest{Path: l.path, Version: anyVersion}
 		}
 	}
 	return &zk.CheckVersionRequest{Path: child(d.conf.folder(name), "not held"), Version: anyVersion}

@@ -20,7 +20,8 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// A thousand waiters of one process are one node, and watch it and the one before it once.
+// TestThousandWaiters checks that a thousand waiters of one process have one node. The process
+// watches that node and the one ahead, each once.
 func TestThousandWaiters(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -42,7 +43,7 @@ func TestThousandWaiters(t *testing.T) {
 			served <- err
 		})
 	}
-	tree.await("/snib/job", 2)
+	tree.awaitChildren("/snib/job", 2)
 	watched := func() error {
 		if got, nodes := server.Watches(t); got != 3 || nodes != 2 {
 			return fmt.Errorf("%d watches of %d nodes for %d waiters of one process, want one of the holder's by each side, and one of its own", got, nodes, n)
@@ -50,7 +51,7 @@ func TestThousandWaiters(t *testing.T) {
 		return nil
 	}
 	livetest.Await(t, "three watches", watched)
-	if names := tree.line("/snib/job"); len(names) != 2 {
+	if names := tree.children("/snib/job"); len(names) != 2 {
 		t.Errorf("the line is %q, want the holder and one waiter", names)
 	}
 	if err := watched(); err != nil {
@@ -63,11 +64,11 @@ func TestThousandWaiters(t *testing.T) {
 			t.Fatalf("a waiter was not served: %v", err)
 		}
 	}
-	tree.await("/snib/job", 0)
+	tree.awaitChildren("/snib/job", 0)
 }
 
-// Of many who wait in many processes, each watches one node, and none the same: a release wakes
-// one. The first and the holder watch their own, too.
+// TestNoHerd has many processes wait. Each watches one node, and no two the same, so a release
+// wakes one waiter. The first waiter and the holder watch their own nodes, too.
 func TestNoHerd(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -76,7 +77,7 @@ func TestNoHerd(t *testing.T) {
 	var waits []*jobtest.Waiter
 	for i := range n {
 		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", fmt.Sprint(i))))
-		tree.await("/snib/job", i+2)
+		tree.awaitChildren("/snib/job", i+2)
 	}
 	livetest.Await(t, "a watch for each waiter", func() error {
 		if got, nodes := server.Watches(t); got != n+2 || nodes != n {
@@ -87,7 +88,7 @@ func TestNoHerd(t *testing.T) {
 	release(t, holder)
 	for i, w := range waits {
 		l := w.Get(t)
-		want := n - i // with that of the holder on its own node
+		want := n - i // with the holder's watch of its own node
 		livetest.Await(t, "watches of those who still wait", func() error {
 			if got, _ := server.Watches(t); got != want {
 				return fmt.Errorf("there are %d, want %d", got, want)
@@ -98,7 +99,7 @@ func TestNoHerd(t *testing.T) {
 	}
 }
 
-// Waits that are given up, again and again, leave no watches behind that pile up.
+// TestWatchesDoNotPileUp checks that cancelled waits leave no watches behind that accumulate.
 func TestWatchesDoNotPileUp(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -107,7 +108,7 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	for i := range 20 {
 		w := jobtest.Acquiring(t, d, request("job", fmt.Sprint(i)))
 		livetest.Await(t, "watch", func() error {
-			if n, _ := server.Watches(t); n < 2 || len(tree.line("/snib/job")) != 2 {
+			if n, _ := server.Watches(t); n < 2 || len(tree.children("/snib/job")) != 2 {
 				return errors.New("there is none")
 			}
 			return nil
@@ -125,7 +126,7 @@ func TestWatchesDoNotPileUp(t *testing.T) {
 	})
 }
 
-// Holds cost no goroutines.
+// TestGoroutines checks that holds cost no goroutines.
 func TestGoroutines(t *testing.T) {
 	d := newDriver(t, []string{zktest.Single(t).Addr()})
 	due := []driver.Lease{acquire(t, d, request("first", "a"))}
@@ -146,7 +147,8 @@ func TestGoroutines(t *testing.T) {
 	})
 }
 
-// When the folder of a lock goes, and comes again, its numbers begin again at 0. The tokens go on, and so does the order.
+// TestFolderComesAgain checks that tokens and the order continue when the folder of a lock is
+// removed and created again, although its numbers restart at 0.
 func TestFolderComesAgain(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -154,13 +156,13 @@ func TestFolderComesAgain(t *testing.T) {
 	var last uint64
 	for range 3 {
 		l := acquire(t, d1, request("job", "a"))
-		if got := tree.line("/snib/job")[0]; got[len(got)-10:] > "0000000001" {
+		if got := tree.children("/snib/job")[0]; got[len(got)-10:] > "0000000001" {
 			t.Errorf("the node is %q, want one of a new folder", got)
 		}
 		w2 := jobtest.Acquiring(t, d2, request("job", "b"))
-		tree.await("/snib/job", 2)
+		tree.awaitChildren("/snib/job", 2)
 		w3 := jobtest.Acquiring(t, d3, request("job", "c"))
-		tree.await("/snib/job", 3)
+		tree.awaitChildren("/snib/job", 3)
 		for _, l := range []driver.Lease{l, nil, nil} {
 			switch {
 			case l != nil:
@@ -186,14 +188,15 @@ func TestFolderComesAgain(t *testing.T) {
 	}
 }
 
-// All that there is deleted at once, with the folder: the holder learns of it, the waiters queue anew.
+// TestFolderDeleted deletes all nodes and their folder at once. The holder learns of it, and
+// the waiters queue again.
 func TestFolderDeleted(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d1, d2 := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
 	holder := acquire(t, d1, request("job", "a"))
 	waiting := jobtest.Acquiring(t, d2, request("job", "b"))
-	for _, name := range tree.await("/snib/job", 2) {
+	for _, name := range tree.awaitChildren("/snib/job", 2) {
 		if err := tree.Delete("/snib/job/"+name, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 			t.Fatal(err)
 		}
@@ -208,27 +211,29 @@ func TestFolderDeleted(t *testing.T) {
 	}
 }
 
-// A stranger that came just before the counter wrapped around came before us.
+// TestCounterWraps has a foreign node from just before the counter wrapped around: it came
+// before us.
 func TestCounterWraps(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
-	l := acquire(t, d, request("job", "a")) // an empty folder may be removed at any time
-	const stranger = "/snib/job/_c_541141a4-7c3d-47a1-9484-716030f424b0-lock--000000002"
-	if _, err := tree.Create(stranger, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+	l := acquire(t, d, request("job", "a")) // the server may remove an empty folder at any time
+	const foreign = "/snib/job/_c_541141a4-7c3d-47a1-9484-716030f424b0-lock--000000002"
+	if _, err := tree.Create(foreign, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
 	release(t, l)
-	refused(t, d, "job", "behind a node from before the counter wrapped around")
+	checkHeld(t, d, "job", "behind a node from before the counter wrapped around")
 	waiting := jobtest.Acquiring(t, d, request("job", "b"))
-	tree.await("/snib/job", 2)
-	if err := tree.Delete(stranger, -1); err != nil {
+	tree.awaitChildren("/snib/job", 2)
+	if err := tree.Delete(foreign, -1); err != nil {
 		t.Fatal(err)
 	}
 	release(t, waiting.Get(t))
 }
 
-// MinHold keeps a lock taken although its process is gone, and no longer than it should.
+// TestMinHoldOutlivesProcess checks that MinHold keeps a lock taken after its process has
+// ended, and no longer than it should.
 func TestMinHoldOutlivesProcess(t *testing.T) {
 	const least = 1500 * time.Millisecond
 	server := zktest.Single(t)
@@ -238,22 +243,22 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	req.MinHold = least
 	l := acquire(t, gone, req)
 	waiting := jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}), request("job", "waiter"))
-	tree.await("/snib/job", 2)
+	tree.awaitChildren("/snib/job", 2)
 	release(t, l)
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, newDriver(t, []string{server.Addr()}), "job", "of a lock that MinHold keeps for a process that is gone")
+	checkHeld(t, newDriver(t, []string{server.Addr()}), "job", "of a lock that MinHold keeps for a process that is gone")
 	next := waiting.Get(t)
 	if kept := driver.Now().Sub(l.Grant().Start); kept < least || kept > least+5*time.Second {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, least)
 	}
 	release(t, next)
-	tree.await("/snib/job", 0)
+	tree.awaitChildren("/snib/job", 0)
 }
 
-// A node that MinHold kept for a process that is gone, and whose time is over, is shown as no
-// hold, and refuses nobody who does not want to wait.
+// TestMinHoldLapsed has a node that MinHold kept, whose process is gone and whose time is over.
+// It is not shown as a hold, and an acquisition with NoWait succeeds.
 func TestMinHoldLapsed(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -270,7 +275,7 @@ func TestMinHoldLapsed(t *testing.T) {
 			}
 			return nil
 		})
-		if names := tree.line("/snib/" + name); len(names) != 1 {
+		if names := tree.children("/snib/" + name); len(names) != 1 {
 			t.Errorf("the line is %q, want the node that is to be passed over", names)
 		}
 	}
@@ -288,21 +293,21 @@ func TestMinHoldLapsed(t *testing.T) {
 	}
 }
 
-// A process that lives deletes its kept nodes, also if its session has ended meanwhile: foreign
-// clients would wait for ever.
+// TestMinHoldOutlivesSession checks that a process deletes its kept nodes although its session
+// has ended meanwhile. Foreign clients would wait for them for ever.
 func TestMinHoldOutlivesSession(t *testing.T) {
-	w := newWay(t)
+	w := newTestbed(t)
 	req := request("job", "d")
 	req.MinHold = 3 * timeout
 	release(t, acquire(t, w.d, req))
-	node := w.tree.await("/snib/job", 1)[0]
+	node := w.tree.awaitChildren("/snib/job", 1)[0]
 	other := acquire(t, w.d, request("of the session", "d"))
 	heal := w.proxy.Sever()
-	w.tree.await("/snib/of%20the%20session", 0)
+	w.tree.awaitChildren("/snib/of%20the%20session", 0)
 	_ = other
 	heal()
 	livetest.Await(t, "deletion of the kept node", func() error {
-		if names := w.tree.line("/snib/job"); slices.Contains(names, node) {
+		if names := w.tree.children("/snib/job"); slices.Contains(names, node) {
 			return fmt.Errorf("there are %q", names)
 		}
 		return nil
@@ -312,9 +317,9 @@ func TestMinHoldOutlivesSession(t *testing.T) {
 	}
 }
 
-// An answer that is lost when MinHold begins makes it neither longer nor shorter.
+// TestMinHoldAnswerLost loses an answer when MinHold begins, which does not change its length.
 func TestMinHoldAnswerLost(t *testing.T) {
-	w := newWay(t, zklock.KeepSuspended())
+	w := newTestbed(t, zklock.KeepSuspended())
 	req := request("job", "d")
 	req.MinHold = time.Second
 	l := acquire(t, w.d, req)
@@ -326,34 +331,37 @@ func TestMinHoldAnswerLost(t *testing.T) {
 		t.Errorf("the lock was given to the next %v after the grant, want %v", kept, req.MinHold)
 	}
 	release(t, next)
-	w.tree.await("/snib/job", 0)
+	w.tree.awaitChildren("/snib/job", 0)
 }
 
-// Waiters of a semaphore are served in order, each as soon as there is room, without looking again and again.
+// TestSlotsLine checks that waiters of a semaphore are served in order, each as soon as a slot
+// is free, without polling.
 func TestSlotsLine(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	const slots, waiters = 3, 6
-	ask := func(owner string) driver.Request {
+	newRequest := func(owner string) driver.Request {
 		req := request("job", owner)
 		req.Slots = slots
 		return req
 	}
 	var held []driver.Lease
 	for i := range slots {
-		held = append(held, acquire(t, newDriver(t, []string{server.Addr()}), ask(fmt.Sprint("holder", i))))
+		held = append(held, acquire(t, newDriver(t, []string{server.Addr()}), newRequest(fmt.Sprint("holder", i))))
 	}
 	var waits []*jobtest.Waiter
 	for i := range waiters {
-		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), ask(fmt.Sprint("waiter", i))))
-		tree.await("/snib/job", slots+i+1)
+		waits = append(waits, jobtest.Acquiring(t, newDriver(t, []string{server.Addr()}, zklock.Timeout(time.Minute)), newRequest(fmt.Sprint("waiter", i))))
+		tree.awaitChildren("/snib/job", slots+i+1)
 	}
 	for i, w := range waits {
 		began := time.Now()
 		release(t, held[len(held)-1-i%2]) // not always the one that came first
 		held = append(held[:len(held)-1-i%2], held[len(held)-i%2:]...)
 		held = append(held, w.Get(t))
-		if took := time.Since(began); took > 5*time.Second { // a minute's session has one sleep longer
+		// With a session timeout of one minute, a waiter checks the queue by itself only after
+		// a minute.
+		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("waiter %d was served %v after there was room", i, took)
 		}
 	}
@@ -362,24 +370,26 @@ func TestSlotsLine(t *testing.T) {
 	}
 }
 
-// Who waits behind one that is let in before it has ever looked at the line hears of that, too: from then on it is the first of
-// those that wait.
+// TestSlotsLetInAtOnce has a waiter behind one that is granted before it ever looked at the
+// queue. The waiter learns of that, too, and is the first of the waiters then.
 func TestSlotsLetInAtOnce(t *testing.T) {
-	w := newWay(t, zklock.Timeout(30*time.Second)) // which is the longest that one sleeps
-	ask := func(owner string) driver.Request {
+	// The timeout is the longest time between two checks of the queue.
+	w := newTestbed(t, zklock.Timeout(30*time.Second))
+	newRequest := func(owner string) driver.Request {
 		req := request("job", owner)
 		req.Slots = 2
 		return req
 	}
-	first, second := acquire(t, w.other, ask("first")), acquire(t, w.other, ask("second"))
-	lost := w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/job/_c_") // its node is there, and it does not know
-	third := jobtest.Acquiring(t, w.d, ask("third"))
+	first, second := acquire(t, w.other, newRequest("first")), acquire(t, w.other, newRequest("second"))
+	// The third waiter's node exists, and it does not know.
+	lost := w.proxy.LoseAnswers(1, livetest.ThenHang, "/snib/job/_c_")
+	third := jobtest.Acquiring(t, w.d, newRequest("third"))
 	<-lost
-	w.tree.await("/snib/job", 3)
-	fourth := jobtest.Acquiring(t, w.other, ask("fourth"))
-	w.tree.await("/snib/job", 4)
+	w.tree.awaitChildren("/snib/job", 3)
+	fourth := jobtest.Acquiring(t, w.other, newRequest("fourth"))
+	w.tree.awaitChildren("/snib/job", 4)
 	livetest.Await(t, "watch of the third", func() error {
-		if n, _ := w.server.Watches(t); n != 3 { // the holders watch their own
+		if n, _ := w.server.Watches(t); n != 3 { // the holders watch their own nodes
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
@@ -396,11 +406,12 @@ func TestSlotsLetInAtOnce(t *testing.T) {
 	release(t, held)
 }
 
-// A holder that is cut off stops before the ensemble gives its lock away, by its own clock.
+// TestLockerKnowsFirst cuts a holder off. By its own clock, it stops before the ensemble gives
+// its lock to another.
 func TestLockerKnowsFirst(t *testing.T) {
 	for name, opts := range map[string][]zklock.Option{"Default": nil, "KeepSuspended": {zklock.KeepSuspended()}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWay(t, opts...)
+			w := newTestbed(t, opts...)
 			locker, err := snib.New(w.d)
 			if err != nil {
 				t.Fatal(err)
@@ -410,7 +421,7 @@ func TestLockerKnowsFirst(t *testing.T) {
 				t.Fatal(err)
 			}
 			next := jobtest.Acquiring(t, w.other, request("job", "next"))
-			w.tree.await("/snib/job", 2)
+			w.tree.awaitChildren("/snib/job", 2)
 			w.proxy.Sever()
 			began, machine := time.Now(), livetest.Lateness()
 			select {
@@ -421,15 +432,16 @@ func TestLockerKnowsFirst(t *testing.T) {
 				}
 			}
 			took, late := time.Since(began), machine()
-			if took > lease+alarm+late || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
-				t.Errorf("lost after %v, %v, on a machine that was late by %v; want ErrLost after %v", took, context.Cause(lock.Context()), late, lease)
+			if took > leaseTTL+maxLossDelay+late || !errors.Is(context.Cause(lock.Context()), snib.ErrLost) {
+				t.Errorf("lost after %v, %v, on a machine that was late by %v; want ErrLost after %v", took, context.Cause(lock.Context()), late, leaseTTL)
 			}
 			next.Get(t)
 		})
 	}
 }
 
-// The token is the Czxid of the node also where callers of one session follow each other closely.
+// TestTokenIsCzxidInTurn checks that the token is the Czxid of the node when callers of one
+// session follow each other closely.
 func TestTokenIsCzxidInTurn(t *testing.T) {
 	server := zktest.Single(t)
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
@@ -456,12 +468,13 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 	running.Wait()
 }
 
-// The token is the Czxid of the node, whoever comes and goes in between.
+// TestTokenIsCzxid checks that the token is the Czxid of the node, whoever comes and goes in
+// between.
 func TestTokenIsCzxid(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()})
-	stranger := func() {
+	createForeign := func() {
 		made, err := tree.Create("/snib/job/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
 		if errors.Is(err, zk.ErrNoNode) {
 			return // the server has removed the folder, which was empty
@@ -475,7 +488,7 @@ func TestTokenIsCzxid(t *testing.T) {
 	}
 	for i := range 40 {
 		l := acquire(t, d, request("job", "a"))
-		_, stat, err := tree.Exists("/snib/job/" + tree.line("/snib/job")[0])
+		_, stat, err := tree.Exists("/snib/job/" + tree.children("/snib/job")[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -483,13 +496,13 @@ func TestTokenIsCzxid(t *testing.T) {
 			t.Errorf("Token of hold %d = %d, want the Czxid %d", i, got, stat.Czxid)
 		}
 		if i%4 == 1 {
-			stranger()
+			createForeign()
 		}
 		release(t, l)
 		if i%4 == 2 {
-			stranger()
+			createForeign()
 		}
-		if i%8 == 5 { // and the folder anew, with numbers that begin again
+		if i%8 == 5 { // with a new folder, the numbers restart
 			if err := tree.Delete("/snib/job", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
 				t.Fatal(err)
 			}

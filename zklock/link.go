@@ -18,20 +18,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A hosts gives the client library one server after the other, by the names that they were given: it would look them up once
-// and for all, and TLS could not compare them with certificates.
-type hosts struct {
+// A hostProvider gives the client library one server after the other, by the names in the
+// options. The library's own provider would resolve them once and for all, and TLS could not
+// compare them with certificates.
+type hostProvider struct {
 	all  []string
-	done <-chan struct{} // the session is over
+	done <-chan struct{} // closed when the session is over
 	next int
 	left int // servers to try before a pause
 }
 
-// pause is what lies between two rounds of all servers.
-const pause = 100 * time.Millisecond
+// reconnectDelay is the pause between two rounds over all servers.
+const reconnectDelay = 100 * time.Millisecond
 
 // Init implements zk.HostProvider.
-func (h *hosts) Init(servers []string) error {
+func (h *hostProvider) Init(servers []string) error {
 	h.all = slices.Clone(servers)
 	rand.Shuffle(len(h.all), func(i, j int) { h.all[i], h.all[j] = h.all[j], h.all[i] })
 	h.left = len(h.all)
@@ -39,14 +40,15 @@ func (h *hosts) Init(servers []string) error {
 }
 
 // Len implements zk.HostProvider.
-func (h *hosts) Len() int { return len(h.all) }
+func (h *hostProvider) Len() int { return len(h.all) }
 
-// Next implements zk.HostProvider. Its second result makes the library look whether it was closed, after which it may sleep
-// for a second: so it is told to when it was, and the pauses are made here.
-func (h *hosts) Next() (server string, closed bool) {
+// Next implements zk.HostProvider. If the second result is true, the library checks whether it
+// was closed, and may then sleep for a second. So Next returns true only when the session is
+// over, and makes the pauses itself.
+func (h *hostProvider) Next() (server string, closed bool) {
 	if h.left == 0 {
 		select {
-		case <-time.After(pause):
+		case <-time.After(reconnectDelay):
 		case <-h.done:
 		}
 		h.left = len(h.all)
@@ -62,28 +64,30 @@ func (h *hosts) Next() (server string, closed bool) {
 }
 
 // Connected implements zk.HostProvider.
-func (h *hosts) Connected() { h.left = len(h.all) }
+func (h *hostProvider) Connected() { h.left = len(h.all) }
 
 // dial connects to a server, for the client library.
 func (s *session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	conn, err := s.connect(network, addr)
 	if err != nil {
-		s.trouble(addr, err)
+		s.recordConnError(addr, err)
 		return nil, err
 	}
-	l := &link{Conn: conn, in: bufio.NewReader(conn), s: s, addr: addr, began: driver.Now(), late: time.Now().Add(s.patience())}
+	c := &monitoredConn{Conn: conn, reader: bufio.NewReader(conn), s: s, addr: addr, opened: driver.Now(),
+		handshakeDeadline: time.Now().Add(s.serverTimeout())}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.life.Err() != nil { // a session that is over is not followed by another one on the same connection
+	// A session that is over must not be followed by another on the same connection.
+	if s.ctx.Err() != nil {
 		_ = conn.Close()
-		return nil, context.Cause(s.life)
+		return nil, context.Cause(s.ctx)
 	}
-	s.link = l
-	return l, nil
+	s.netConn = c
+	return c, nil
 }
 
-// at says of which server an error tells, if it does not say so itself.
-func at(addr string, err error) error {
+// withAddr adds the server's address to an error that does not contain it.
+func withAddr(addr string, err error) error {
 	if strings.Contains(err.Error(), addr) {
 		return err
 	}
@@ -91,7 +95,7 @@ func at(addr string, err error) error {
 }
 
 func (s *session) connect(network, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(s.life, s.patience())
+	ctx, cancel := context.WithTimeout(s.ctx, s.serverTimeout())
 	defer cancel()
 	conf := s.d.conf.tls
 	if conf == nil {
@@ -101,98 +105,100 @@ func (s *session) connect(network, addr string) (net.Conn, error) {
 	d := tls.Dialer{Config: conf}
 	conn, err := d.DialContext(ctx, network, addr)
 	if errors.Is(err, io.EOF) { // in the handshake
-		err = silence(err)
+		err = explainNoSession(err)
 	}
 	return conn, err
 }
 
-// patience is how long one server may keep us from trying the next, while the session lives on.
-func (s *session) patience() time.Duration { return min(s.d.conf.dial, s.d.conf.timeout/4) }
+// serverTimeout is how long one server may keep us from the next while the session lives.
+func (s *session) serverTimeout() time.Duration { return min(s.d.conf.dialTimeout, s.d.conf.timeout/4) }
 
-// A link is a connection to a server. It watches over its beginning: the client library would wait for a server that hangs
-// for several times as long as a session lasts, and does not tell what it has negotiated. And it notes which of the library's
-// pings are answered, for [hearing].
-type link struct {
+// A monitoredConn is a connection to a server. It limits the time of the handshake and reads its
+// result: the client library would wait for a server that hangs several times as long as a
+// session lasts, and does not tell what it has negotiated. It also records which of the
+// library's pings are answered, for [leaderContact].
+type monitoredConn struct {
 	net.Conn
-	in    *bufio.Reader // the client library reads in small pieces
-	s     *session
-	addr  string
-	began driver.Instant // before anything was said
+	reader *bufio.Reader // the client library reads in small pieces
+	s      *session
+	addr   string
+	opened driver.Instant // before anything was sent
 
-	mu    sync.Mutex
-	late  time.Time        // when the server must have begun a session; zero once it has
-	head  []byte           // of the server's packet that is being read
-	rest  int              // bytes of it behind its head
-	pings []driver.Instant // just before they were sent; those without an answer
+	mu                sync.Mutex
+	handshakeDeadline time.Time        // for the server to begin a session; zero once it has
+	head              []byte           // of the server's packet that is being read
+	remaining         int              // bytes of that packet behind its head
+	pings             []driver.Instant // when the unanswered ones were sent, or just before
 }
 
-// What is read of the server's packets. All begin with the length of what follows. In the first one there is the version of the
-// protocol, the timeout in milliseconds and the session's id, both zero if the session has expired; in the others, the number of
-// the request that they answer.
+// The heads of the server's packets, which begin with the length of what follows. The handshake
+// has the version of the protocol, the timeout in milliseconds and the session's id; timeout
+// and id are zero if the session has expired. Other packets have the number of the request that
+// they answer.
 const (
-	answerHead = 4 + 4 + 4 + 8
-	packetHead = 4 + 4
+	handshakeHead = 4 + 4 + 4 + 8
+	packetHead    = 4 + 4
 )
 
 // SetReadDeadline implements net.Conn.
-func (l *link) SetReadDeadline(t time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.late.IsZero() && (t.IsZero() || t.After(l.late)) {
-		t = l.late
+func (c *monitoredConn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.handshakeDeadline.IsZero() && (t.IsZero() || t.After(c.handshakeDeadline)) {
+		t = c.handshakeDeadline
 	}
-	return l.Conn.SetReadDeadline(t)
+	return c.Conn.SetReadDeadline(t)
 }
 
 // Read implements net.Conn.
-func (l *link) Read(b []byte) (int, error) {
-	n, err := l.in.Read(b)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.follow(b[:n])
-	if err != nil && !l.late.IsZero() {
-		l.s.trouble(l.addr, silence(err))
+func (c *monitoredConn) Read(b []byte) (int, error) {
+	n, err := c.reader.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parseStream(b[:n])
+	if err != nil && !c.handshakeDeadline.IsZero() {
+		c.s.recordConnError(c.addr, explainNoSession(err))
 	}
 	return n, err
 }
 
-// follow reads along what the server says.
-func (l *link) follow(b []byte) {
+// parseStream finds the heads of the packets in what the server sends.
+func (c *monitoredConn) parseStream(b []byte) {
 	for len(b) > 0 {
-		if n := min(l.rest, len(b)); n > 0 {
-			l.rest, b = l.rest-n, b[n:]
+		if n := min(c.remaining, len(b)); n > 0 {
+			c.remaining, b = c.remaining-n, b[n:]
 			continue
 		}
 		want := packetHead
-		if !l.late.IsZero() {
-			want = answerHead
+		if !c.handshakeDeadline.IsZero() {
+			want = handshakeHead
 		}
-		n := min(want-len(l.head), len(b))
-		l.head, b = append(l.head, b[:n]...), b[n:]
-		if len(l.head) == want {
-			l.rest = 4 + int(binary.BigEndian.Uint32(l.head)) - want
-			l.heard()
-			l.head = l.head[:0]
+		n := min(want-len(c.head), len(b))
+		c.head, b = append(c.head, b[:n]...), b[n:]
+		if len(c.head) == want {
+			c.remaining = 4 + int(binary.BigEndian.Uint32(c.head)) - want
+			c.onPacketHead()
+			c.head = c.head[:0]
 		}
 	}
 }
 
-// heard is called with the head of a packet.
-func (l *link) heard() {
+// onPacketHead handles the head of a packet.
+func (c *monitoredConn) onPacketHead() {
 	switch {
-	case !l.late.IsZero():
-		l.late = time.Time{}
-		_ = l.Conn.SetReadDeadline(time.Time{}) // its own are to come
-		timeout := time.Duration(binary.BigEndian.Uint32(l.head[8:])) * time.Millisecond
-		l.s.agreed(int64(binary.BigEndian.Uint64(l.head[12:])), timeout, l.began)
-	case binary.BigEndian.Uint32(l.head[4:]) == pingXid && len(l.pings) > 0:
-		l.s.answered(l.pings[0]) // they are answered in order
-		l.pings = l.pings[1:]
+	case !c.handshakeDeadline.IsZero():
+		c.handshakeDeadline = time.Time{}
+		_ = c.Conn.SetReadDeadline(time.Time{}) // the library sets its own from now on
+		timeout := time.Duration(binary.BigEndian.Uint32(c.head[8:])) * time.Millisecond
+		c.s.onNegotiated(int64(binary.BigEndian.Uint64(c.head[12:])), timeout, c.opened)
+	case binary.BigEndian.Uint32(c.head[4:]) == pingXid && len(c.pings) > 0:
+		c.s.recordAnswer(c.pings[0]) // the server answers in order
+		c.pings = c.pings[1:]
 	}
 }
 
-// Requests of ZooKeeper's: the number of the creation of a node, in which the path stands behind it and its own length, and all of
-// a ping. The numbers stand behind the length of the packet and the request's own.
+// Requests of ZooKeeper. A request begins with its length, its number and the code of its
+// operation. In a create, the length of the path and the path follow; a ping ends there.
 const (
 	opCreate, pathAt = 1, 4 + 4 + 4 + 4
 	opPing, pingSize = 11, 4 + 4 + 4
@@ -200,41 +206,42 @@ const (
 )
 
 // Write implements net.Conn. The client library writes one request at a time.
-func (l *link) Write(b []byte) (int, error) {
+func (c *monitoredConn) Write(b []byte) (int, error) {
 	if len(b) == pingSize && binary.BigEndian.Uint32(b[8:]) == opPing {
-		l.mu.Lock()
-		l.pings = append(l.pings, driver.Now())
-		l.mu.Unlock()
+		c.mu.Lock()
+		c.pings = append(c.pings, driver.Now())
+		c.mu.Unlock()
 	}
-	n, err := l.Conn.Write(b)
+	n, err := c.Conn.Write(b)
 	if err == nil && len(b) > pathAt && binary.BigEndian.Uint32(b[8:]) == opCreate {
 		size := int(binary.BigEndian.Uint32(b[pathAt-4:]))
-		l.s.created(string(b[pathAt:][:min(size, len(b)-pathAt)]))
+		c.s.createSent(string(b[pathAt:][:min(size, len(b)-pathAt)]))
 	}
 	return n, err
 }
 
-// expect returns what is closed when the creation of a node was sent: what is asked from then on is answered in view of it.
-func (s *session) expect(path string) <-chan struct{} {
+// expectCreate returns a channel that is closed when the creation of a node was sent. The
+// server answers later requests in view of that node.
+func (s *session) expectCreate(path string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sent := make(chan struct{})
-	s.creating[path] = sent
+	s.unsentCreates[path] = sent
 	return sent
 }
 
-// created notes that the creation of a node was sent, or will not be.
-func (s *session) created(path string) {
+// createSent records that the creation of a node was sent, or will not be.
+func (s *session) createSent(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sent := s.creating[path]; sent != nil {
-		delete(s.creating, path)
+	if sent := s.unsentCreates[path]; sent != nil {
+		delete(s.unsentCreates, path)
 		close(sent)
 	}
 }
 
-// silence says what it may mean that a server does not begin a session.
-func silence(err error) error {
+// explainNoSession explains why a server may not begin a session.
+func explainNoSession(err error) error {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -25,18 +25,18 @@ func newLocker(t *testing.T, d driver.Driver) *snib.Locker {
 	return l
 }
 
-// A hold that was told to be lost, because its renewals got no answer in time, blocks nobody,
-// although the session lives on and nobody releases the hold.
+// TestLostNotReleased has a hold that was reported lost because its renewals got no answer in
+// time. It blocks nobody, although the session lives and nobody releases the hold.
 func TestLostNotReleased(t *testing.T) {
 	server := zktest.Single(t)
 	addrs := []string{server.Addr()}
-	const timeout = 6 * time.Second // the session outlives the pause, and so does the connection
+	const timeout = 6 * time.Second // the session and the connection outlive the pause
 	ours := newLocker(t, newDriver(t, addrs, zklock.Timeout(timeout)))
 	theirs := newLocker(t, newDriver(t, addrs, zklock.Timeout(timeout)))
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
 	for _, next := range []*snib.Locker{theirs, ours} {
-		if lock, err := next.Acquire(ctx, "warm"); err != nil { // it has a session
+		if lock, err := next.Acquire(ctx, "warm"); err != nil { // so that it has a session
 			t.Fatal(err)
 		} else if err := lock.Release(); err != nil {
 			t.Fatal(err)
@@ -68,35 +68,36 @@ func TestLostNotReleased(t *testing.T) {
 	}
 }
 
-// A hold whose renewals fail is lost when its lease ends, whatever else has been answered in the
-// session meanwhile; and one that nobody renews lasts with the session.
+// TestLeaseEnds checks that a hold whose renewals fail is lost when its lease ends, whatever
+// the session has answered meanwhile, and that a hold that was never renewed lasts with the
+// session.
 func TestLeaseEnds(t *testing.T) {
-	w := newWay(t)
-	l, told := jobtest.AcquireTold(t, w.d, request("job", "d"))
+	w := newTestbed(t)
+	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	rest := acquire(t, w.d, request("rest", "d"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.d.Renew(ctx, []driver.Lease{l})[0].Err; err == nil {
 		t.Fatal("Renew with a context that is done = nil")
 	}
-	jobtest.AwaitLoss(t, told, livetest.Patience)
-	w.tree.await("/snib/job", 0)
-	refused(t, w.other, "rest", "after another hold of the session was lost")
+	jobtest.AwaitLoss(t, lost, livetest.Patience)
+	w.tree.awaitChildren("/snib/job", 0)
+	checkHeld(t, w.other, "rest", "after another hold of the session was lost")
 	release(t, rest)
 }
 
-// A hold that ended in the process alone, before it was ever renewed, does not last with the
-// session.
+// TestLapse has a hold end in the process alone, before it was ever renewed. It does not last
+// with the session.
 func TestLapse(t *testing.T) {
 	server := zktest.Single(t)
 	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
 }
 
-// A hold that is lost with its connection keeps the lock closed for its LockDelay, although the
-// driver reaches the servers again.
+// TestLockDelayWithoutConnection checks that a hold that is lost with its connection keeps the
+// lock closed for its LockDelay, although the driver reaches the servers again.
 func TestLockDelayWithoutConnection(t *testing.T) {
 	const timeout, delay = 15 * time.Second, 4 * time.Second
-	w := newWay(t, zklock.Timeout(timeout))
+	w := newTestbed(t, zklock.Timeout(timeout))
 	ours, theirs := newLocker(t, w.d), newLocker(t, w.other)
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
@@ -118,7 +119,7 @@ func TestLockDelayWithoutConnection(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Acquire after the hold was lost = %v", err)
 	}
-	if closed := time.Since(began); closed < delay/2 { // half of it is for seeing the loss late
+	if closed := time.Since(began); closed < delay/2 { // half allows for seeing the loss late
 		t.Errorf("the lock was closed for %v after the hold was lost, want %v", closed, delay)
 	}
 	if err := next.Release(); err != nil {
@@ -126,7 +127,8 @@ func TestLockDelayWithoutConnection(t *testing.T) {
 	}
 }
 
-// A lease that was ended by force is not handed on inside the process.
+// TestStaleHandOver checks that a lease that was ended by force is not handed over within the
+// process.
 func TestStaleHandOver(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -139,7 +141,7 @@ func TestStaleHandOver(t *testing.T) {
 		},
 		"Deleted": func(name, _ string, token uint64) {
 			folder := "/snib/" + strings.ReplaceAll(name, " ", "%20")
-			for _, node := range tree.line(folder) {
+			for _, node := range tree.children(folder) {
 				if _, stat, err := tree.Get(folder + "/" + node); err == nil && uint64(stat.Czxid) == token {
 					if err := tree.Delete(folder+"/"+node, -1); err != nil {
 						t.Fatal(err)

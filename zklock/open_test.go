@@ -17,7 +17,8 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// What is wrong with the way to an ensemble, or with what we may do there, is said within the dial timeout, and clearly.
+// TestUnusable checks that every reason why an ensemble can't be reached or used is reported
+// clearly and within the dial timeout.
 func TestUnusable(t *testing.T) {
 	server := zktest.Single(t, zktest.TLS)
 	tree := newTree(t, server.Addr())
@@ -81,7 +82,7 @@ func TestUnusable(t *testing.T) {
 				if took := time.Since(began); took > 10*time.Second {
 					t.Errorf("Acquire returned after %v", took)
 				}
-				says(t, err, tt.says...)
+				checkError(t, err, tt.says...)
 				if errors.Is(err, driver.ErrUnavailable) != tt.passes || errors.Is(err, driver.ErrHeld) {
 					t.Errorf("Acquire = %v, which matches ErrUnavailable: %v, ErrHeld: %v", err, !tt.passes, errors.Is(err, driver.ErrHeld))
 				}
@@ -93,18 +94,19 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// Over TLS all is as without, and each server is known by the name that it is addressed by.
+// TestTLS checks that TLS changes nothing else, and that each server is identified by the name
+// by which the driver addresses it.
 func TestTLS(t *testing.T) {
 	server := zktest.Single(t, zktest.TLS)
 	addr, conf := server.Secure()
 	conf.ServerName = ""
 	d := newDriver(t, []string{addr}, zklock.TLS(conf))
 	l := acquire(t, d, request("job", "a"))
-	refused(t, newDriver(t, []string{server.Addr()}), "job", "without TLS, of a lock that is held with it")
+	checkHeld(t, newDriver(t, []string{server.Addr()}), "job", "without TLS, of a lock that is held with it")
 	release(t, l)
 }
 
-// Nodes are made for the user of Digest only, or as ACL says.
+// TestACL checks that nodes are created for the user of Digest only, or as ACL says.
 func TestACL(t *testing.T) {
 	server := zktest.Single(t)
 	single := []string{server.Addr()}
@@ -122,10 +124,11 @@ func TestACL(t *testing.T) {
 	acquire(t, open, request("job", "a"))
 	guest := zklock.New(single, zklock.Root("/open"), zklock.Timeout(timeout))
 	defer guest.Close()
-	refused(t, guest, "job", "of a lock that everybody may see")
+	checkHeld(t, guest, "job", "of a lock that everybody may see")
 }
 
-// A lock of somebody else's, that we may not look at, hides no other; and it is said that there is one.
+// TestListHidden has a lock that we may not read. List still lists the others, and reports that
+// one.
 func TestListHidden(t *testing.T) {
 	single := []string{zktest.Single(t).Addr()}
 	tree := newTree(t, single[0])
@@ -150,5 +153,5 @@ func TestListHidden(t *testing.T) {
 	if !errors.Is(err, zk.ErrNoAuth) {
 		t.Errorf("List = %v, want %v", err, zk.ErrNoAuth)
 	}
-	says(t, err, "/snib/b")
+	checkError(t, err, "/snib/b")
 }

@@ -14,14 +14,15 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An Option changes how a driver works.
+// An Option configures a [Driver].
 type Option func(*config) error
 
-// Root names the folder of the locks. It must exist: a path with a slip in it is better refused than made. All who are to
-// exclude one another name the same. The default is "/snib", which is made with the first lock.
+// Root sets the folder of the locks. All processes that are to exclude one another must use
+// the same root. The folder must exist: a misspelled path is refused rather than created.
+// The default is "/snib", which the driver creates with the first lock.
 //
-// A root that is not a path that ZooKeeper takes is a [driver.ErrInvalid], and so is, with each acquisition, one that does not
-// exist.
+// A root that is not a valid ZooKeeper path is a [driver.ErrInvalid]. A root that does not
+// exist is a [driver.ErrInvalid] of each acquisition.
 func Root(path string) Option {
 	return func(c *config) error {
 		c.root, c.makeRoot = path, false
@@ -29,35 +30,41 @@ func Root(path string) Option {
 	}
 }
 
-// Timeout asks for a session that the ensemble ends after so much silence. If that is less than its minSessionTimeout, it lasts as
-// long as that; if it is more than its maxSessionTimeout, each call says so as [driver.ErrInvalid]. Locks of a dead process are free after that time, and those of a process that is
-// cut off are told to be lost after 5/12 of it. The default is 15 seconds. Less than 100 ms or more than a day is a
-// [driver.ErrInvalid].
+// Timeout sets the session timeout: the ensemble ends the session after that much silence.
+// The default is 15 seconds. Less than 100 ms or more than a day is a [driver.ErrInvalid].
+//
+// If the timeout is less than the servers' minSessionTimeout, they use that instead. If it
+// is more than their maxSessionTimeout, each call returns a [driver.ErrInvalid].
+//
+// The locks of a dead process become free after this time. A process that is cut off learns
+// after 5/12 of it that its locks are lost.
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		c.timeout = d
-		return within("session timeout", d, 100*time.Millisecond, 24*time.Hour)
+		return checkRange("session timeout", d, 100*time.Millisecond, 24*time.Hour)
 	}
 }
 
-// DialTimeout sets for how long a call waits for a connection at most, before it fails with what kept it from one. The default
-// is 5 seconds. Less than a millisecond or more than an hour is a [driver.ErrInvalid].
+// DialTimeout sets how long a call waits for a connection. After that, the call fails with
+// the reason why there is none. The default is 5 seconds. Less than a millisecond or more
+// than an hour is a [driver.ErrInvalid].
 func DialTimeout(d time.Duration) Option {
 	return func(c *config) error {
-		c.dial = d
-		return within("dial timeout", d, time.Millisecond, time.Hour)
+		c.dialTimeout = d
+		return checkRange("dial timeout", d, time.Millisecond, time.Hour)
 	}
 }
 
-func within(what string, d, least, most time.Duration) error {
+func checkRange(what string, d, least, most time.Duration) error {
 	if d < least || d > most {
 		return fmt.Errorf("%w %s %v: it is %v to %v", driver.ErrInvalid, what, d, least, most)
 	}
 	return nil
 }
 
-// Digest says who we are, by ZooKeeper's scheme "digest". Nodes are then made for this user only, unless [ACL] says
-// otherwise. An empty user or password, or a user with a colon, is a [driver.ErrInvalid].
+// Digest sets the user and the password for ZooKeeper's authentication scheme "digest". The
+// driver then creates nodes for this user only, unless [ACL] says otherwise. An empty user
+// or password, or a user with a colon, is a [driver.ErrInvalid].
 func Digest(user, password string) Option {
 	return func(c *config) error {
 		if user == "" || password == "" || strings.Contains(user, ":") {
@@ -68,8 +75,9 @@ func Digest(user, password string) Option {
 	}
 }
 
-// ACL says who may do what with the nodes that are made. The default is that everybody may do everything, or with [Digest] that
-// user. Without entries it is a [driver.ErrInvalid].
+// ACL sets the access control list of the nodes that the driver creates. By default
+// everybody may do everything; with [Digest], only that user may. A list without entries is
+// a [driver.ErrInvalid].
 func ACL(acl ...zk.ACL) Option {
 	return func(c *config) error {
 		if len(acl) == 0 {
@@ -80,8 +88,9 @@ func ACL(acl ...zk.ACL) Option {
 	}
 }
 
-// TLS connects to the servers' secure port. Without a ServerName in it, each server must have a certificate for the host that
-// it is addressed by. A nil configuration is a [driver.ErrInvalid].
+// TLS makes the driver connect to the servers' secure port. Without a ServerName in conf,
+// each server's certificate must be valid for the host name by which the driver addresses
+// it. A nil configuration is a [driver.ErrInvalid].
 func TLS(conf *tls.Config) Option {
 	return func(c *config) error {
 		if conf == nil {
@@ -92,42 +101,44 @@ func TLS(conf *tls.Config) Option {
 	}
 }
 
-// KeepSuspended lets holds outlast the loss of a connection if the driver reaches the ensemble again, in the same session,
-// before their deadline. By default they are lost with the connection: from then on nobody knows whether the session still
-// lives, until a server says so.
+// KeepSuspended lets holds outlast the loss of a connection if the driver reaches the
+// ensemble again, in the same session, before their deadline. By default they are lost with
+// the connection: until a server confirms the session, nobody knows whether it still lives.
 func KeepSuspended() Option {
 	return func(c *config) error {
-		c.suspend = true
+		c.keepSuspended = true
 		return nil
 	}
 }
 
-// CuratorReadWrite names exclusive nodes as Curator's InterProcessReadWriteLock does, and not as its InterProcessMutex does: a
-// path is used with the one or the other there, too, since they do not see each other's nodes. Ours see both.
+// CuratorReadWrite names exclusive nodes as Curator's InterProcessReadWriteLock does. By
+// default they are named as its InterProcessMutex does. Those two recipes do not see each
+// other's nodes, so clients of Curator use a path with one of them only. Our locks see the
+// nodes of both.
 func CuratorReadWrite() Option {
 	return func(c *config) error {
-		c.readWrite = true
+		c.curatorReadWrite = true
 		return nil
 	}
 }
 
-// A config is what the options say.
+// A config holds the settings that the options made.
 type config struct {
-	servers   []string // host:port
-	root      string
-	makeRoot  bool // if it does not exist
-	timeout   time.Duration
-	dial      time.Duration
-	digest    []byte // user:password; nil for nobody
-	acl       []zk.ACL
-	tls       *tls.Config
-	suspend   bool
-	readWrite bool
+	servers          []string // each is host:port
+	root             string
+	makeRoot         bool // create the root if it does not exist
+	timeout          time.Duration
+	dialTimeout      time.Duration
+	digest           []byte // user:password; nil without a user
+	acl              []zk.ACL
+	tls              *tls.Config
+	keepSuspended    bool
+	curatorReadWrite bool
 }
 
-// configure reads the options. Its error is for each use of the driver to tell.
+// configure applies the options. Each call of the driver reports the error.
 func configure(servers []string, opts []Option) (config, error) {
-	c := config{root: defaultRoot, makeRoot: true, timeout: 15 * time.Second, dial: 5 * time.Second}
+	c := config{root: defaultRoot, makeRoot: true, timeout: 15 * time.Second, dialTimeout: 5 * time.Second}
 	for _, opt := range opts {
 		if err := opt(&c); err != nil {
 			return c, err
@@ -162,7 +173,8 @@ func address(server string) (string, error) {
 		}
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "/@, ") {
-		return "", fmt.Errorf("%w server: it is no host, and no host:port", driver.ErrInvalid) // it may have a password in it
+		// The error does not quote the text, which may contain a password.
+		return "", fmt.Errorf("%w server: it is no host, and no host:port", driver.ErrInvalid)
 	}
 	return net.JoinHostPort(host, port), nil
 }

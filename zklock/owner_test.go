@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// A multi with IsOwner writes for the hold that lasts, and for no other.
+// TestIsOwner checks that a multi with IsOwner writes for the current hold, and for no other.
 func TestIsOwner(t *testing.T) {
 	server := zktest.Single(t)
 	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})

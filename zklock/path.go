@@ -10,13 +10,13 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// defaultRoot is the folder of locks unless the option [Root] names one.
+// defaultRoot is the folder of the locks unless the option [Root] names another.
 const defaultRoot = "/snib"
 
-// reserved is the folder of ZooKeeper's own below "/", in which nobody may lock.
+// reserved is the folder below "/" that ZooKeeper keeps for itself. No lock may be there.
 const reserved = "zookeeper"
 
-// checkRoot reports why a path can't be the folder of locks.
+// checkRoot returns an error if a path can't be the folder of the locks.
 func checkRoot(path string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%w root %q: %s; a root is a path such as /infra/locks", driver.ErrInvalid, path, why)
@@ -43,14 +43,15 @@ func checkRoot(path string) error {
 	return nil
 }
 
-func (c *config) noRoot() error {
+func (c *config) missingRootError() error {
 	return fmt.Errorf("%w root: %s does not exist in ZooKeeper; make it, or name another one", driver.ErrInvalid, c.root)
 }
 
-// noLock is a node that no lock has, nor anybody else: a percent sign is escaped in names.
-const noLock = "%snib"
+// absentNode is a node name that no lock and no other client uses: names of locks escape a
+// percent sign.
+const absentNode = "%snib"
 
-// folder is the node below which the contenders for a lock stand.
+// folder returns the path of the node whose children contend for a lock.
 func (c *config) folder(name string) string {
 	node := escape(name)
 	if c.root == "/" {
@@ -64,8 +65,9 @@ func (c *config) folder(name string) string {
 
 const upperHex = "0123456789ABCDEF"
 
-// escape makes the name of a node of that of a lock. Printable ASCII stays, but for the slash and the percent sign; all other
-// bytes, and the dots of the two names that are paths, become %XX.
+// escape turns a lock's name into the name of a node. Printable ASCII except the slash and
+// the percent sign stays as it is. All other bytes, and the dots of the names "." and "..",
+// become %XX.
 func escape(name string) string {
 	dots := name == "." || name == ".."
 	var b strings.Builder
@@ -80,8 +82,8 @@ func escape(name string) string {
 	return b.String()
 }
 
-// lockName is the reverse of folder, for a child of the root. A node that stands for no lock of ours is not ok: we would have
-// written its name in another way.
+// lockName is the inverse of folder, for a child of the root. It reports false for a node
+// that is not a lock of ours, because we would have encoded its name differently.
 func (c *config) lockName(node string) (name string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(node); i++ {
@@ -103,11 +105,11 @@ func (c *config) lockName(node string) (name string, ok bool) {
 	return name, utf8.ValidString(name) && !strings.Contains(name, "\x00") && c.folder(name) == child(c.root, node)
 }
 
-// child is the path of a node in a folder.
+// child returns the path of a node in a folder.
 func child(folder, node string) string { return strings.TrimSuffix(folder, "/") + "/" + node }
 
-// node is the last part of a path.
-func node(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+// baseName returns the last part of a path.
+func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // worldACL lets everybody do everything.
 func worldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }

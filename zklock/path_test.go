@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The wire format, version 1.
+// TestFolder checks the wire format, version 1.
 func TestFolder(t *testing.T) {
 	tests := []struct{ root, name, want string }{
 		{"/snib", "job", "/snib/job"},
@@ -33,13 +33,14 @@ func TestFolder(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("folder of %q in %q = %q, want %q", tt.name, tt.root, got, tt.want)
 		}
-		if name, ok := c.lockName(node(got)); !ok || name != tt.name {
+		if name, ok := c.lockName(baseName(got)); !ok || name != tt.name {
 			t.Errorf("lock of %q = %q, %v; want %q", got, name, ok, tt.name)
 		}
 	}
 }
 
-// What we would have written in another way is no lock of ours.
+// TestLockNameForeign checks that a name that we would have encoded differently is not a lock
+// of ours.
 func TestLockNameForeign(t *testing.T) {
 	c, top := config{root: "/snib"}, config{root: "/"}
 	for _, node := range []string{"%", "a%2", "a%2f", "%41", "%ZZ", "a b", "日本", "%FF", "a%00", "."} {
@@ -67,7 +68,7 @@ func FuzzFolder(f *testing.F) {
 			if strings.ContainsFunc(last, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }) || last == "." || last == ".." {
 				t.Errorf("folder of %q = %q, which ZooKeeper may not take", name, path)
 			}
-			if got, ok := c.lockName(node(path)); !ok || got != name {
+			if got, ok := c.lockName(baseName(path)); !ok || got != name {
 				t.Errorf("lock of %q = %q, %v; want %q", path, got, ok, name)
 			}
 		}
@@ -79,7 +80,7 @@ func TestOptions(t *testing.T) {
 		name    string
 		servers []string
 		opt     Option
-		says    string // "" if it is right
+		says    string // "" if the options are valid
 	}{
 		{"Default", []string{"localhost"}, nil, ""},
 		{"Addresses", []string{"zk1:2181", "[::1]:2181", "::1", "10.0.0.1"}, nil, ""},
@@ -112,8 +113,8 @@ func TestOptions(t *testing.T) {
 			d := New(tt.servers, opts...)
 			defer d.Close()
 			if tt.says == "" {
-				if d.bad != nil {
-					t.Errorf("New = %v, want no error", d.bad)
+				if d.confErr != nil {
+					t.Errorf("New = %v, want no error", d.confErr)
 				}
 				return
 			}

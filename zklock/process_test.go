@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 
-// A job is what a child process does with a driver of its own.
+// A job is the work of a child process with a driver of its own.
 type job struct {
 	jobtest.Job
 	Servers []string

@@ -10,15 +10,15 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A contender is a node in the folder of a lock: somebody who holds it, or waits. All that decides stands in its name, so
-// that one list of names tells everything.
+// A contender is a node in the folder of a lock: a holder or a waiter. Everything that matters
+// for the order is in its name, so one list of names is enough to decide.
 type contender struct {
 	node  string // its name
-	id    string // by which its client finds it again; "" if it has none
+	id    string // the client finds its node by this; "" if it has none
 	seq   int32
 	mode  mode
 	slots int  // for modeSlot; else 0
-	kept  bool // released, and to stay until its MinHold is over
+	kept  bool // released, and kept until its MinHold is over
 }
 
 // A mode is what a contender asks for.
@@ -30,52 +30,55 @@ const (
 	modeSlot
 )
 
-// The marks that stand in the names of nodes between the id and the number that the server appends. Those of Curator and of
-// go-zookeeper are in the first three; "__rlock__" is kazoo's.
+// The name of a node is a prefix, an id, a suffix that tells its mode, and the number that the
+// server appends. The first three suffixes are those of Curator, and the first also that of
+// go-zookeeper; "__rlock__" is kazoo's.
 const (
-	markLock  = "-lock-"    // of InterProcessMutex
-	markWrite = "-__WRIT__" // of InterProcessReadWriteLock
-	markRead  = "-__READ__" // likewise
-	kazooRead = "__rlock__" // of a ReadLock
-	markSlot  = "-slot"     // and the size, and a hyphen
-	prefix    = "_c_"       // of nodes that a client can find again, as in Curator
-	keptMark  = "_k_"       // instead, of those that are kept
-	idLength  = len(zeroID) // of a UUID
-	digits    = 10          // of the number, at least
-	zeroID    = "00000000-0000-4000-8000-000000000000"
+	suffixLock      = "-lock-"    // of InterProcessMutex
+	suffixWrite     = "-__WRIT__" // of InterProcessReadWriteLock
+	suffixRead      = "-__READ__" // likewise
+	suffixKazooRead = "__rlock__" // of a ReadLock
+	suffixSlot      = "-slot"     // followed by the size and a hyphen
+	nodePrefix      = "_c_"       // of nodes that a client can find again, as in Curator
+	keptPrefix      = "_k_"       // replaces nodePrefix in the names of kept nodes
+	idLength        = len(zeroID) // of a UUID
+	minSeqDigits    = 10          // of the number
+	zeroID          = "00000000-0000-4000-8000-000000000000"
 )
 
-// mark is what stands in the name of a node for a request. The exclusive side has two dialects; see [CuratorReadWrite].
-func (c *config) mark(req driver.Request) string {
+// nodeSuffix returns the suffix for the mode of a request. There are two for the exclusive
+// mode; see [CuratorReadWrite].
+func (c *config) nodeSuffix(req driver.Request) string {
 	switch {
 	case req.Slots > 0:
-		return markSlot + strconv.Itoa(req.Slots) + "-"
+		return suffixSlot + strconv.Itoa(req.Slots) + "-"
 	case req.Shared:
-		return markRead
-	case c.readWrite:
-		return markWrite
+		return suffixRead
+	case c.curatorReadWrite:
+		return suffixWrite
 	}
-	return markLock
+	return suffixLock
 }
 
-// parse reads the name of a node. Not ok means that it takes no part: it does not end with a number.
+// parse reads the name of a node. It reports false for a name that does not end with a number:
+// such a node takes no part.
 func parse(name string) (c contender, ok bool) {
 	c.node = name
-	head, number := split(name)
+	head, number := splitSeq(name)
 	seq, err := strconv.ParseInt(number, 10, 32)
 	if err != nil {
 		return c, false
 	}
 	c.seq = int32(seq)
-	c.kept = strings.HasPrefix(name, keptMark)
-	if rest := strings.TrimPrefix(strings.TrimPrefix(head, prefix), keptMark); rest != head && len(rest) >= idLength {
+	c.kept = strings.HasPrefix(name, keptPrefix)
+	if rest := strings.TrimPrefix(strings.TrimPrefix(head, nodePrefix), keptPrefix); rest != head && len(rest) >= idLength {
 		c.id = rest[:idLength]
 	}
 	switch {
-	case strings.HasSuffix(head, markRead[1:]), strings.HasSuffix(head, kazooRead):
+	case strings.HasSuffix(head, suffixRead[1:]), strings.HasSuffix(head, suffixKazooRead):
 		c.mode = modeShared
 	default:
-		_, size, _ := strings.Cut(head, markSlot)
+		_, size, _ := strings.Cut(head, suffixSlot)
 		if n, err := strconv.Atoi(strings.TrimSuffix(size, "-")); err == nil && n > 0 && strings.HasSuffix(size, "-") {
 			c.mode, c.slots = modeSlot, n
 		}
@@ -83,11 +86,12 @@ func parse(name string) (c contender, ok bool) {
 	return c, true
 }
 
-// split parts the number that the server appended from the rest: at least ten characters, and an eleventh for the sign if the
-// counter, an int32, has gone beyond 2147483647. A hyphen is a sign only behind a mark, which ends with a hyphen itself or with
-// "__".
-func split(name string) (head, number string) {
-	i := len(name) - digits
+// splitSeq separates the number that the server appended from the rest of the name. The number
+// has at least ten characters, and an eleventh for the sign if the counter, an int32, has
+// passed 2147483647. A hyphen is a sign only behind a suffix, which ends with a hyphen itself
+// or with "__".
+func splitSeq(name string) (head, number string) {
+	i := len(name) - minSeqDigits
 	if i < 0 {
 		return name, ""
 	}
@@ -106,7 +110,7 @@ func split(name string) (head, number string) {
 
 func allDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// before reports whether c came before d. The counter wraps around, so what counts is which way is the shorter one.
+// before reports whether c came before d. The counter wraps around, so the shorter way decides.
 func (c contender) before(d contender) bool {
 	if c.seq != d.seq {
 		return c.seq-d.seq < 0
@@ -114,8 +118,9 @@ func (c contender) before(d contender) bool {
 	return c.node < d.node
 }
 
-// line are the contenders among the names of a folder's nodes, in the order in which they came.
-func line(names []string) []contender {
+// parseQueue returns the contenders among the names of a folder's nodes, in the order of
+// arrival.
+func parseQueue(names []string) []contender {
 	all := make([]contender, 0, len(names))
 	for _, name := range names {
 		if c, ok := parse(name); ok {
@@ -136,16 +141,18 @@ func line(names []string) []contender {
 
 // A verdict says what a contender is to do.
 type verdict struct {
-	granted bool
-	watch   string // the node whose end, or change, may make a difference
-	all     bool   // any change in the folder may
+	granted     bool
+	watch       string // the node whose deletion or change may matter
+	watchFolder bool   // any change in the folder may matter
 }
 
-// judge says whether a contender holds the lock, given who came before it. It does not depend on those behind.
+// judge decides whether a contender holds the lock, given the contenders that came before it.
+// Those behind do not matter.
 //
-// A lock and a semaphore, or semaphores of different sizes, do not go together: the first in line decides, and whoever is of
-// another kind goes away by itself when it finds that out. Until it has, those behind wait for it: it may not have looked
-// yet, and find itself the first when it does.
+// A lock and a semaphore, or semaphores of different sizes, can't share a name. The first in
+// the queue decides, and contenders of another kind leave when they notice. Until they have
+// left, those behind wait for them: such a contender may not have checked yet, and may find
+// itself first when it does.
 func judge(me contender, ahead []contender) (verdict, error) {
 	if len(ahead) == 0 {
 		return verdict{granted: true}, nil
@@ -174,8 +181,8 @@ func judge(me contender, ahead []contender) (verdict, error) {
 		switch {
 		case len(ahead) < me.slots:
 			return verdict{granted: true}, nil
-		case len(ahead) == me.slots: // first of those that wait: any holder may be the next to go
-			return verdict{all: true}, nil
+		case len(ahead) == me.slots: // the first waiter: any of the holders may leave next
+			return verdict{watchFolder: true}, nil
 		}
 	}
 	return verdict{watch: ahead[len(ahead)-1].node}, nil
@@ -190,18 +197,21 @@ func (c contender) kind() string {
 	return "a lock"
 }
 
-// A place is that of a node in the line: the zxid that its folder was made with, and its number.
-type place struct {
+// A position identifies a node in a queue, by the zxid of its folder's creation and its number.
+type position struct {
 	folder int64
 	seq    int32
 }
 
-// before reports whether the last change of a folder was that a node was made there, so that the folder's Pzxid is the node's
-// Czxid. p is the place of a node that was alone there, and that its session has deleted before.
+// directlyBefore reports whether the last change of a folder was the creation of the named
+// node, so that the folder's Pzxid is the node's Czxid. p is the position of a node that was
+// alone there, and that its session has deleted before.
 //
-// It is so if the node has the number after that one's, if it is alone now, and if nobody has come since: Cversion counts each
-// node that was ever made twice, less those that there are.
-func (p place) before(name string, folder sight) bool {
+// This is so if the node's number directly follows the number in p, if the node is alone now,
+// and if no other node was created since. Cversion shows the last: it counts each creation and
+// each deletion, so it is twice the number of nodes ever created minus the number of nodes that
+// exist.
+func (p position) directlyBefore(name string, folder snapshot) bool {
 	me, ok := parse(name)
 	return ok && len(folder.names) == 1 && folder.names[0] == name && folder.stat.Czxid == p.folder && me.seq == p.seq+1 &&
 		folder.stat.Cversion == 2*(me.seq+1)-1

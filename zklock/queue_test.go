@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	tests := []struct {
 		name string // of a node
 		want contender
-		no   bool // it takes no part
+		no   bool // the node takes no part
 	}{
 		{name: "_c_" + someID + "-lock-0000000007", want: contender{id: someID, seq: 7}},
 		{name: "_c_" + someID + "-__WRIT__0000000007", want: contender{id: someID, seq: 7}},
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 		{name: "locks", no: true},
 		{name: "", no: true},
 		{name: "000000001", no: true},
-		{name: "lock-3000000000", no: true}, // no int32
+		{name: "lock-3000000000", no: true}, // not an int32
 	}
 	for _, tt := range tests {
 		tt.want.node = tt.name
@@ -50,16 +50,16 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What we write we read as what it was meant to be.
+// TestParseOwn checks that we parse our own names correctly.
 func TestParseOwn(t *testing.T) {
 	for _, seq := range []string{"0000000000", "2147483647", "-2147483648", "-000000001"} {
 		for _, readWrite := range []bool{false, true} {
 			for _, req := range []driver.Request{{}, {Shared: true}, {Slots: 1}, {Slots: 1000000}} {
-				c := config{readWrite: readWrite}
+				c := config{curatorReadWrite: readWrite}
 				id := newID()
-				got, ok := parse(prefix + id + c.mark(req) + seq)
+				got, ok := parse(nodePrefix + id + c.nodeSuffix(req) + seq)
 				a := attempt{req: req}
-				if want := a.me(); !ok || got.id != id || got.mode != want.mode || got.slots != want.slots || got.kept {
+				if want := a.asContender(); !ok || got.id != id || got.mode != want.mode || got.slots != want.slots || got.kept {
 					t.Errorf("%+v is read as %+v, %v; want %+v", req, got, ok, want)
 				}
 			}
@@ -67,7 +67,7 @@ func TestParseOwn(t *testing.T) {
 	}
 }
 
-// The order is that of arrival, also when the counter has wrapped around.
+// TestLine checks that the order is that of arrival, also after the counter has wrapped around.
 func TestLine(t *testing.T) {
 	for _, want := range [][]string{
 		{"lock-2147483646", "__READ__2147483647", "lock--2147483648", "__WRIT__-2147483647"},
@@ -76,7 +76,7 @@ func TestLine(t *testing.T) {
 		for i := range want { // in whatever order the server lists them
 			names := slices.Concat([]string{"no number"}, want[i:], want[:i])
 			var got []string
-			for _, c := range line(names) {
+			for _, c := range parseQueue(names) {
 				got = append(got, c.node)
 			}
 			if !slices.Equal(got, want) {
@@ -90,11 +90,11 @@ func TestJudge(t *testing.T) {
 	const w, r, s2, s3 = "lock-", "__READ__", "-slot2-", "-slot3-"
 	tests := []struct {
 		name  string
-		line  []string // the last is the one that asks
+		line  []string // the last one is the contender under test
 		grant bool
 		watch int // index of the node; -1 for none
 		all   bool
-		kind  bool // it is of another kind
+		kind  bool // the contender is of another kind
 	}{
 		{name: "First", line: []string{w}, grant: true, watch: -1},
 		{name: "Second", line: []string{w, w}, watch: 0},
@@ -118,9 +118,9 @@ func TestJudge(t *testing.T) {
 			for i, mark := range tt.line {
 				names = append(names, fmt.Sprintf("%s%010d", mark, i))
 			}
-			all := line(names)
+			all := parseQueue(names)
 			last := len(all) - 1
-			want := verdict{granted: tt.grant, all: tt.all}
+			want := verdict{granted: tt.grant, watchFolder: tt.all}
 			if tt.watch >= 0 {
 				want.watch = names[tt.watch]
 			}
@@ -132,15 +132,16 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Which changes of a folder may have come last. In each case the folder was made at 10, and our node before had the number 6.
+// TestPlaceBefore checks which change of a folder may have been the last. In each case the
+// folder's Czxid is 10, and our previous node had the number 6.
 func TestPlaceBefore(t *testing.T) {
 	const name = "_c_" + someID + "-lock-0000000007"
-	folder := func(made int64, version int32, names ...string) sight {
-		return sight{names: names, stat: zk.Stat{Czxid: made, Cversion: version}}
+	folder := func(made int64, version int32, names ...string) snapshot {
+		return snapshot{names: names, stat: zk.Stat{Czxid: made, Cversion: version}}
 	}
 	tests := []struct {
 		name   string
-		folder sight
+		folder snapshot
 		want   bool
 	}{
 		{"Ours", folder(10, 2*8-1, name), true},
@@ -151,14 +152,14 @@ func TestPlaceBefore(t *testing.T) {
 		{"AnotherFolder", folder(20, 2*8-1, name), false},
 	}
 	for _, tt := range tests {
-		if got := (place{folder: 10, seq: 6}).before(name, tt.folder); got != tt.want {
+		if got := (position{folder: 10, seq: 6}).directlyBefore(name, tt.folder); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
-	if (place{folder: 10, seq: 5}).before(name, folder(10, 2*8-1, name)) {
+	if (position{folder: 10, seq: 5}).directlyBefore(name, folder(10, 2*8-1, name)) {
 		t.Error("somebody came between our two nodes, and is not noticed")
 	}
-	if (place{}).before(name, folder(10, 2*8-1, name)) {
+	if (position{}).directlyBefore(name, folder(10, 2*8-1, name)) {
 		t.Error("without a node before it is taken for known")
 	}
 }

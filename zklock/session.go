@@ -15,163 +15,171 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A session is one session with the ensemble, and what hangs on it. Several connections may carry it, one after the other; but
-// when it is over, the client library's connection is ended with it, and is not used for another one: what was asked in one
-// session is never done in the next.
+// A session is one session with the ensemble, with the leases and watches that depend on
+// it. Several connections may carry it, one after the other. When the session is over, the
+// client library's connection is closed too and never used for another session, so a
+// request of one session is never executed in the next.
 type session struct {
-	d    *Driver
-	conn *zk.Conn
-	life context.Context // done when the session is over; the cause says why
-	end  context.CancelCauseFunc
+	d      *Driver
+	conn   *zk.Conn
+	ctx    context.Context // done when the session is over; the cause says why
+	cancel context.CancelCauseFunc
 
-	begun chan struct{} // closed when we have said who we are
-	calls sync.WaitGroup
+	authenticated chan struct{} // closed once the session has begun and its user, if any, was sent
+	calls         sync.WaitGroup
 
-	mu      sync.Mutex
-	closing bool
-	id      int64         // 0 until it has begun
-	timeout time.Duration // as negotiated
-	link    *link
-	up      chan struct{}  // closed while there is a connection
-	links   int            // connections so far
-	acked   driver.Instant // from which on the session lasts for its tenure, see hearing
-	hearing hearing
-	worry   error               // of the last connection that could not be had; nil while there is one
-	refused map[string]struct{} // servers that can't be reached for a reason that does not pass
-	holds   map[string]*hold    // by path
-	guarded bool                // the guard runs
-	looked  driver.Instant      // when the guard last looked at the holds
-	young   chan struct{}       // of one: there is another hold
-	watches map[watch]*notice
+	mu            sync.Mutex
+	closing       bool
+	id            int64         // 0 until the session has begun
+	timeout       time.Duration // as negotiated
+	netConn       *monitoredConn
+	up            chan struct{}  // closed while there is a connection
+	connSeq       int            // number of connections so far; identifies the current one
+	confirmedFrom driver.Instant // leaseTTL counts from here; see leaderContact
+	contact       leaderContact
+	connErr       error               // of the last try to connect; nil while connected
+	unusable      map[string]struct{} // servers that can't be reached for a permanent reason
+	leases        map[string]*lease   // by path
+	monitoring    bool                // monitorLeases runs
+	lastCheck     driver.Instant      // when monitorLeases last checked the leases
+	newLease      chan struct{}       // of capacity 1: there is another lease
+	watches       map[watchKey]*watchEvent
 
-	creating map[string]chan struct{} // nodes whose creation has not been sent, by path
-	last     map[string]place         // of our latest node in a folder, if it was alone and is deleted
+	unsentCreates map[string]chan struct{} // by path; closed when the request was sent
+	lastSole      map[string]position      // by folder; see lastSolePos
 
 	sweeper sweeper
 }
 
-// open begins a session. It does not wait for it.
-func (d *Driver) open() *session {
+// openSession begins a session. It does not wait for a connection.
+func (d *Driver) openSession() *session {
 	s := &session{
-		d: d, begun: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
-		refused: map[string]struct{}{}, holds: map[string]*hold{}, young: make(chan struct{}, 1), watches: map[watch]*notice{},
-		creating: map[string]chan struct{}{}, last: map[string]place{},
+		d: d, authenticated: make(chan struct{}), up: make(chan struct{}), timeout: d.conf.timeout,
+		unusable: map[string]struct{}{}, leases: map[string]*lease{}, newLease: make(chan struct{}, 1), watches: map[watchKey]*watchEvent{},
+		unsentCreates: map[string]chan struct{}{}, lastSole: map[string]position{},
 	}
-	s.life, s.end = context.WithCancelCause(context.Background())
-	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hosts{done: s.life.Done()}),
-		zk.WithDialer(s.dial), zk.WithEventCallback(s.event), zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	if err != nil { // it looks at the list of servers only
-		s.end(err)
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	conn, events, err := zk.Connect(d.conf.servers, d.conf.timeout, zk.WithHostProvider(&hostProvider{done: s.ctx.Done()}),
+		zk.WithDialer(s.dial), zk.WithEventCallback(s.onEvent), zk.WithLogger(discardLogger{}), zk.WithLogInfo(false))
+	if err != nil { // it fails only for an invalid list of servers
+		s.cancel(err)
 		return s
 	}
 	s.conn = conn
-	tend := func() {
-		<-s.life.Done()
+	closeWhenDone := func() {
+		<-s.ctx.Done()
 		s.close(events)
 	}
-	if !d.life.Go(tend) {
-		s.end(driver.ErrClosed)
-		tend()
+	if !d.life.Go(closeWhenDone) {
+		s.cancel(driver.ErrClosed)
+		closeWhenDone()
 	}
-	d.life.Go(s.begin)
+	d.life.Go(s.authenticate)
 	return s
 }
 
-// silent keeps the client library from writing to the standard error. What goes wrong is told by calls.
-type silent struct{}
+// A discardLogger keeps the client library from writing to standard error. Calls report
+// what goes wrong.
+type discardLogger struct{}
 
-func (silent) Printf(string, ...any) {}
+func (discardLogger) Printf(string, ...any) {}
 
-// begin says who we are. The library says it again on each connection to come.
-func (s *session) begin() {
-	for s.life.Err() == nil {
+// authenticate sends our user and password, if there are any. The library repeats that on each
+// later connection. If the servers grant a shorter timeout than the options ask for, authenticate
+// ends the session.
+func (s *session) authenticate() {
+	for s.ctx.Err() == nil {
 		s.mu.Lock()
 		up := s.up
 		s.mu.Unlock()
 		select {
 		case <-up:
-		case <-s.life.Done():
+		case <-s.ctx.Done():
 			return
 		}
-		if most := s.granted(); most < s.d.conf.timeout {
-			s.over(fmt.Errorf("%w session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
+		if most := s.negotiatedTimeout(); most < s.d.conf.timeout {
+			s.terminate(fmt.Errorf("%w session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
 				driver.ErrInvalid, s.d.conf.timeout, most))
 			return
 		}
 		var err error
 		if who := s.d.conf.digest; who != nil {
-			err = told(s.conn.AddAuth("digest", who))
+			err = classify(s.conn.AddAuth("digest", who))
 		}
 		switch {
 		case err == nil:
-			close(s.begun)
+			close(s.authenticated)
 			return
-		case !errors.Is(err, errApart):
-			s.over(fmt.Errorf("%w: we can't say who we are: %w", errOver, err))
+		case !errors.Is(err, errDisconnected):
+			s.terminate(fmt.Errorf("%w: we can't say who we are: %w", errSessionOver, err))
 		}
 	}
 }
 
-// granted is the session's timeout.
-func (s *session) granted() time.Duration {
+// negotiatedTimeout returns the session's timeout.
+func (s *session) negotiatedTimeout() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.timeout
 }
 
-// close ends what the client library does. It returns within a few seconds, also when the server hangs.
+// close stops the client library. It returns within a few seconds, even if the server
+// hangs.
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
 	s.closing = true
 	s.mu.Unlock()
-	quiet := make(chan struct{})
-	go func() { s.calls.Wait(); close(quiet) }()
-	for range 2 { // calls have time to end, at last by the end of the connection: the library is not closed in the midst of them
-		timer := time.NewTimer(s.patience())
+	callsDone := make(chan struct{})
+	go func() { s.calls.Wait(); close(callsDone) }()
+	// Calls get time to finish, and in the end lose their connection: the library must not
+	// be closed during a call.
+	for range 2 {
+		timer := time.NewTimer(s.serverTimeout())
 		select {
-		case <-quiet:
+		case <-callsDone:
 		case <-timer.C:
-			s.hangUp()
+			s.closeConn()
 		}
 		timer.Stop()
 	}
 	s.conn.Close()
-	s.hangUp()
-	for range events { // until it has come to its end
+	s.closeConn()
+	for range events { // until the library closes the channel
 	}
 }
 
-// hangUp cuts the connection, if there is one.
-func (s *session) hangUp() {
+// closeConn closes the network connection, if there is one.
+func (s *session) closeConn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.link != nil {
-		_ = s.link.Close() // it may be closed already
+	if s.netConn != nil {
+		_ = s.netConn.Close() // it may be closed already
 	}
 }
 
-// session returns the present session, with a connection, which it waits for if need be.
+// session returns the current session, or a new one if that is over. It waits for a
+// connection if need be.
 func (d *Driver) session(ctx context.Context) (*session, error) {
 	d.mu.Lock()
 	if d.life.Over() {
 		d.mu.Unlock()
 		return nil, driver.ErrClosed
 	}
-	if d.present == nil || d.present.life.Err() != nil {
-		d.present = d.open()
+	if d.current == nil || d.current.ctx.Err() != nil {
+		d.current = d.openSession()
 	}
-	s := d.present
+	s := d.current
 	d.mu.Unlock()
 	return s, s.ready(ctx)
 }
 
-// ready waits for a connection, for as long as the dial timeout.
+// ready waits for a connection, for at most the dial timeout.
 func (s *session) ready(ctx context.Context) error {
 	s.mu.Lock()
 	up := s.up
 	s.mu.Unlock()
 	select {
-	case <-s.begun:
+	case <-s.authenticated:
 		select {
 		case <-up:
 			return nil
@@ -179,107 +187,110 @@ func (s *session) ready(ctx context.Context) error {
 		}
 	default:
 	}
-	timer := time.NewTimer(s.d.conf.dial)
+	timer := time.NewTimer(s.d.conf.dialTimeout)
 	defer timer.Stop()
-	for _, event := range []<-chan struct{}{s.begun, up} {
+	for _, event := range []<-chan struct{}{s.authenticated, up} {
 		select {
 		case <-event:
-		case <-s.life.Done():
-			return context.Cause(s.life)
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
 		case <-ctx.Done():
-			return s.doubt(ctx)
+			return s.waitError(ctx)
 		case <-timer.C:
-			return s.unreachable()
+			return s.unreachableError()
 		}
 	}
 	return nil
 }
 
-func (s *session) unreachable() error {
+func (s *session) unreachableError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := fmt.Errorf("%w (%s) within %v", errApart, strings.Join(s.d.conf.servers, ","), s.d.conf.dial)
-	if s.worry != nil {
-		err = fmt.Errorf("%w: %w", err, s.worry)
+	err := fmt.Errorf("%w (%s) within %v", errDisconnected, strings.Join(s.d.conf.servers, ","), s.d.conf.dialTimeout)
+	if s.connErr != nil {
+		err = fmt.Errorf("%w: %w", err, s.connErr)
 	}
 	return err
 }
 
-// doubt is the error of a call whose context ended while it waited for a connection.
-func (s *session) doubt(ctx context.Context) error {
+// waitError returns the error of a call whose context ended while it waited for a
+// connection.
+func (s *session) waitError(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.worry == nil {
+	if s.connErr == nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("%w: %w: %w", errApart, s.worry, context.Cause(ctx))
+	return fmt.Errorf("%w: %w: %w", errDisconnected, s.connErr, context.Cause(ctx))
 }
 
-// trouble notes why there is no connection to a server. If no server can be reached for reasons
-// that do not pass, a session that has not begun is over, and nobody waits for it.
-func (s *session) trouble(addr string, err error) {
-	err = at(addr, err)
+// recordConnError records why a connection to a server failed. If no server can be reached
+// for permanent reasons, it ends a session that has not begun, so that nobody waits for it.
+func (s *session) recordConnError(addr string, err error) {
+	err = withAddr(addr, err)
 	s.mu.Lock()
-	s.worry = err
-	if delete(s.refused, addr); isPermanent(err) {
-		s.refused[addr] = struct{}{}
+	s.connErr = err
+	if delete(s.unusable, addr); isPermanent(err) {
+		s.unusable[addr] = struct{}{}
 	}
-	hopeless := s.id == 0 && len(s.refused) == len(s.d.conf.servers)
+	hopeless := s.id == 0 && len(s.unusable) == len(s.d.conf.servers)
 	s.mu.Unlock()
 	if hopeless {
-		s.over(fmt.Errorf("no way to ZooKeeper: %w", err))
+		s.terminate(fmt.Errorf("no way to ZooKeeper: %w", err))
 	}
 }
 
-// event is called by the client library, in the order in which things came from the server, and must not wait for anything.
-func (s *session) event(e zk.Event) {
+// onEvent handles an event of the client library. The library calls it in the order in
+// which the server sent the events, so it must not block.
+func (s *session) onEvent(e zk.Event) {
 	switch {
 	case e.Type != zk.EventSession:
-		s.changed(e)
+		s.onNodeEvent(e)
 	case e.State == zk.StateHasSession:
-		s.connected()
+		s.onConnected()
 	case e.State == zk.StateDisconnected:
-		s.apart()
+		s.onDisconnected()
 	case e.State == zk.StateExpired:
-		s.over(fmt.Errorf("%w: %w", errOver, zk.ErrSessionExpired))
+		s.terminate(fmt.Errorf("%w: %w", errSessionOver, zk.ErrSessionExpired))
 	}
 }
 
-// agreed is called with what a server has answered to our wish for a session, of after said, before the client library knows of
-// it.
-func (s *session) agreed(id int64, timeout time.Duration, said driver.Instant) {
+// onNegotiated handles a server's answer to the request for a session, which was sent after
+// sent. It runs before the client library sees the answer.
+func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id == 0 {
-		return // it has expired
+		return // the session has expired
 	}
 	s.timeout = timeout
-	s.hearing.begin(said)
-	if s.id == 0 { // on later connections it is the same
+	s.contact.restart(sent)
+	if s.id == 0 { // later connections have the same id
 		s.id = id
 	}
 }
 
-// connected is called when the session has a connection.
-func (s *session) connected() {
+// onConnected handles a new connection of the session.
+func (s *session) onConnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.links++
-	s.worry = nil
-	if !s.isUp() { // or it was not told that the last one went
+	s.connSeq++
+	s.connErr = nil
+	if !s.isUp() { // or the library did not report the loss of the last one
 		close(s.up)
 	}
 }
 
-// apart is called when the session has no connection any more, or again did not get one. Whoever waits looks again on the next.
-func (s *session) apart() {
-	if lost := s.disconnect(); lost {
+// onDisconnected handles the loss of the connection, or another failure to get one. Each
+// waiter checks the queue again on the next connection.
+func (s *session) onDisconnected() {
+	if lost := s.markDisconnected(); lost {
 		s.loseAll()
 	}
 }
 
-// disconnect reports whether the holds are lost.
-func (s *session) disconnect() (lost bool) {
+// markDisconnected reports whether the leases are lost.
+func (s *session) markDisconnected() (lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.isUp() {
@@ -287,7 +298,7 @@ func (s *session) disconnect() (lost bool) {
 	}
 	s.up = make(chan struct{})
 	s.wakeAll()
-	return !s.d.conf.suspend
+	return !s.d.conf.keepSuspended
 }
 
 // isUp reports whether there is a connection. It is called with the mutex held.
@@ -300,71 +311,75 @@ func (s *session) isUp() bool {
 	}
 }
 
-// tenure is for how long a holder may rely on the session; it is called with the mutex held.
-func (s *session) tenure() time.Duration { return tenure(s.timeout) }
+// leaseTTLLocked is leaseTTL for callers that hold the mutex.
+func (s *session) leaseTTLLocked() time.Duration { return leaseTTL(s.timeout) }
 
-// hardly is by how much a lease may be shorter without it being worth a wait. It is called with the mutex held.
-func (s *session) hardly() time.Duration { return s.tenure() / 6 }
+// acceptableLoss is how much shorter than leaseTTL a lease may be before a wait for a
+// longer one pays. It is called with the mutex held.
+func (s *session) acceptableLoss() time.Duration { return s.leaseTTLLocked() / 6 }
 
-// tenure is so much less than the timeout that a session which says something every now and then is sure to live as long, from
-// whenever it asks: the library says something every third of the timeout, and within a quarter the leader has been told. What
-// was not said, or not answered, shortens it: see [hearing].
-func tenure(timeout time.Duration) time.Duration { return timeout * 5 / 12 }
+// leaseTTL returns how long a holder may rely on a session with the given timeout. It is
+// short enough that a session that sends something now and then is sure to live that long
+// after any request: the library sends something every third of the timeout, and the leader
+// hears of it within a quarter. Requests that were not sent or not answered shorten it: see
+// [leaderContact].
+func leaseTTL(timeout time.Duration) time.Duration { return timeout * 5 / 12 }
 
-// loseAll tells all holders that their locks are lost. Their nodes go when their LockDelay is over,
-// as soon as a server can be asked to delete them.
-func (s *session) loseAll() { s.lose(fmt.Errorf("%w: %w", driver.ErrLost, errApart)) }
+// loseAll tells all holders that their locks are lost. Their nodes are deleted after their
+// LockDelay, as soon as a server can be reached.
+func (s *session) loseAll() { s.loseLeases(fmt.Errorf("%w: %w", driver.ErrLost, errDisconnected)) }
 
-// over ends the session.
-func (s *session) over(why error) {
-	s.end(why)
+// terminate ends the session.
+func (s *session) terminate(cause error) {
+	s.cancel(cause)
 	s.mu.Lock()
 	s.wakeAll()
 	s.mu.Unlock()
-	s.lose(fmt.Errorf("%w: %w", driver.ErrLost, context.Cause(s.life)))
+	s.loseLeases(fmt.Errorf("%w: %w", driver.ErrLost, context.Cause(s.ctx)))
 }
 
-func (s *session) lose(why error) {
+func (s *session) loseLeases(cause error) {
 	s.mu.Lock()
-	holds := slices.Collect(maps.Values(s.holds))
+	leases := slices.Collect(maps.Values(s.leases))
 	s.mu.Unlock()
-	for _, h := range holds {
-		h.lose(why, driver.Now().Add(h.req.LockDelay))
+	for _, l := range leases {
+		l.lose(cause, driver.Now().Add(l.req.LockDelay))
 	}
 }
 
-// A call is a request to a server, in a goroutine: the client library knows no contexts.
+// A call is a request to a server, sent in a goroutine of its own: the client library does
+// not support contexts.
 type call[T any] struct {
 	s     *session
-	start driver.Instant // just before it was sent
-	done  chan struct{}  // closed when the answer is there, or there will be none
+	start driver.Instant // just before the request was sent
+	done  chan struct{}  // closed when the answer has come, or never will
 	val   T
 	err   error
 }
 
-// begin sends a request.
-func begin[T any](s *session, send func(*zk.Conn) (T, error)) *call[T] {
+// startCall sends a request.
+func startCall[T any](s *session, send func(*zk.Conn) (T, error)) *call[T] {
 	c := &call[T]{s: s, start: driver.Now(), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || s.life.Err() != nil {
-		c.err = context.Cause(s.life)
+	if s.closing || s.ctx.Err() != nil {
+		c.err = context.Cause(s.ctx)
 		close(c.done)
 		return c
 	}
 	s.calls.Go(func() {
 		defer close(c.done)
 		c.val, c.err = send(s.conn)
-		c.err = told(c.err)
-		if errors.Is(c.err, errOver) {
-			s.over(c.err)
+		c.err = classify(c.err)
+		if errors.Is(c.err, errSessionOver) {
+			s.terminate(c.err)
 		}
 	})
 	return c
 }
 
-// ended reports whether the answer is there.
-func (c *call[T]) ended() bool {
+// isDone reports whether the answer has come, or never will.
+func (c *call[T]) isDone() bool {
 	select {
 	case <-c.done:
 		return true
@@ -373,49 +388,50 @@ func (c *call[T]) ended() bool {
 	}
 }
 
-// wait returns the answer. When ctx ends first the request goes on, and with it the call.
+// wait returns the answer. If ctx ends first, the request continues in the background.
 func (c *call[T]) wait(ctx context.Context) (T, error) {
 	select {
 	case <-c.done:
 		return c.val, c.err
 	case <-ctx.Done():
 		select {
-		case <-c.done: // both
+		case <-c.done: // both are ready
 			return c.val, c.err
 		default:
 		}
 		var none T
 		return none, context.Cause(ctx)
-	case <-c.s.life.Done():
+	case <-c.s.ctx.Done():
 		var none T
-		return none, context.Cause(c.s.life)
+		return none, context.Cause(c.s.ctx)
 	}
 }
 
-// refused reports whether the server is known to have answered that it does not do it.
-func (c *call[T]) refused() bool {
-	return c.ended() && c.err != nil && answered(c.err)
+// isRejected reports whether the server is known to have rejected the request.
+func (c *call[T]) isRejected() bool {
+	return c.isDone() && c.err != nil && isAnswer(c.err)
 }
 
-// do is a call that is waited for, when there is a connection.
+// do waits for a connection, sends a request, and waits for its answer.
 func do[T any](ctx context.Context, s *session, send func(*zk.Conn) (T, error)) (val T, start driver.Instant, err error) {
 	if err := s.ready(ctx); err != nil {
 		return val, start, err
 	}
-	c := begin(s, send)
+	c := startCall(s, send)
 	val, err = c.wait(ctx)
 	return val, c.start, err
 }
 
-// confirm asks the leader: when it answers, the session lived when it was asked. start is from when the session lasts for its tenure. If that
-// is long ago, because we were silent for long, it asks once more when that helps: a quarter of the timeout later at most.
+// confirm asks the leader whether the session lives. The session is certain to live for leaseTTL
+// from start on. If start is much earlier than the request, because we sent nothing for a long
+// time, confirm asks again when that helps, at most a quarter of the timeout later.
 func (s *session) confirm(ctx context.Context) (start driver.Instant, err error) {
 	for {
-		var again time.Duration
-		if start, again, err = s.ask(ctx); err != nil || again == 0 {
+		var retryIn time.Duration
+		if start, retryIn, err = s.confirmOnce(ctx); err != nil || retryIn == 0 {
 			return start, err
 		}
-		timer := time.NewTimer(again)
+		timer := time.NewTimer(retryIn)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -425,72 +441,77 @@ func (s *session) confirm(ctx context.Context) (start driver.Instant, err error)
 	}
 }
 
-// ask is confirm, once. again is after how long asking once more may give a later start; 0 if it is late enough.
-func (s *session) ask(ctx context.Context) (start driver.Instant, again time.Duration, err error) {
-	_, asked, err := do(ctx, s, sync1)
+// confirmOnce is one round of confirm. retryIn is the time after which another round may
+// give a later start; it is 0 if start is late enough.
+func (s *session) confirmOnce(ctx context.Context) (start driver.Instant, retryIn time.Duration, err error) {
+	_, sent, err := do(ctx, s, sendSync)
 	if err != nil {
-		return asked, 0, err
+		return sent, 0, err
 	}
-	start = s.ack(asked)
+	start = s.recordConfirmation(sent)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if asked.Sub(start) <= s.hardly() {
+	if sent.Sub(start) <= s.acceptableLoss() {
 		return start, 0, nil
 	}
-	return start, s.hearing.next(driver.Now(), s.timeout), nil
+	return start, s.contact.retryIn(driver.Now(), s.timeout), nil
 }
 
-func sync1(conn *zk.Conn) (string, error) { return conn.Sync("/") }
+func sendSync(conn *zk.Conn) (string, error) { return conn.Sync("/") }
 
-// catchUp has our server show all that was decided before it was called, wherever that was, and start is as that of ask. A sync does not: a
-// leader answers those of its own clients at once, though a follower may have applied more than it has. So it is a write, which the ensemble puts
-// in order behind the others. It changes nothing, since there is nothing to be deleted.
+// catchUp makes our server show everything that was decided before the call, on any server.
+// start has the meaning that it has in confirmOnce.
+//
+// A sync would not do: a leader answers those of its own clients at once, although a
+// follower may have applied more. catchUp sends a write, which the ensemble orders after
+// the earlier ones. The write deletes a node that never exists, so it changes nothing.
 func (s *session) catchUp(ctx context.Context) (start driver.Instant, err error) {
-	_, asked, err := do(ctx, s, remove(child(s.d.conf.root, noLock)))
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) { // a refusal stands in the same order
-		return asked, err
+	_, sent, err := do(ctx, s, deleteNode(child(s.d.conf.root, absentNode)))
+	// A refusal is ordered like a success.
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !errors.Is(err, zk.ErrNoAuth) {
+		return sent, err
 	}
-	return s.ack(asked), nil
+	return s.recordConfirmation(sent), nil
 }
 
-// ack notes that the leader has answered what was asked at asked, and returns from when the session lasts for its tenure, for all
-// that is known of that.
-func (s *session) ack(asked driver.Instant) driver.Instant {
+// recordConfirmation records that the leader has answered a request that was sent at sent.
+// It returns the latest instant from which the session is certain to live for leaseTTL.
+func (s *session) recordConfirmation(sent driver.Instant) driver.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := driver.Now()
-	start := s.hearing.credit(asked, s.timeout)
-	s.hearing.add(exchange{asked, now}, s.timeout)
-	if s.acked.Before(start) {
-		s.acked = start
+	start := s.contact.leaseStart(sent, s.timeout)
+	s.contact.add(exchange{sent, now}, s.timeout)
+	if s.confirmedFrom.Before(start) {
+		s.confirmedFrom = start
 	}
 	return start
 }
 
-// answered notes that a server has got what was said to it.
-func (s *session) answered(said driver.Instant) {
+// recordAnswer records that a server has received what was sent at sent.
+func (s *session) recordAnswer(sent driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hearing.add(exchange{said, driver.Now()}, s.timeout)
+	s.contact.add(exchange{sent, driver.Now()}, s.timeout)
 }
 
-// children lists a folder. One that does not exist is empty.
-func children(folder string) func(*zk.Conn) (sight, error) {
-	return func(conn *zk.Conn) (sight, error) {
-		seen, err := watch{path: folder, children: true}.get(conn, false)
+// listChildren lists a folder. A folder that does not exist is empty.
+func listChildren(folder string) func(*zk.Conn) (snapshot, error) {
+	return func(conn *zk.Conn) (snapshot, error) {
+		snap, err := watchKey{path: folder, children: true}.read(conn, false)
 		if errors.Is(err, zk.ErrNoNode) {
-			return sight{}, nil
+			return snapshot{}, nil
 		}
-		return seen, err
+		return snap, err
 	}
 }
 
-// read looks at a node, and does not watch it.
-func read(path string) func(*zk.Conn) (sight, error) {
-	return func(conn *zk.Conn) (sight, error) { return watch{path: path}.get(conn, false) }
+// readNode reads a node without watching it.
+func readNode(path string) func(*zk.Conn) (snapshot, error) {
+	return func(conn *zk.Conn) (snapshot, error) { return watchKey{path: path}.read(conn, false) }
 }
 
-// remove deletes a node, whatever its version.
-func remove(path string) func(*zk.Conn) (struct{}, error) {
+// deleteNode deletes a node, whatever its version.
+func deleteNode(path string) func(*zk.Conn) (struct{}, error) {
 	return func(conn *zk.Conn) (struct{}, error) { return struct{}{}, conn.Delete(path, -1) }
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// begun returns a session with a server behind a proxy.
-func begun(t *testing.T, timeout time.Duration) (*session, *livetest.Proxy) {
+// newTestSession returns a session with a server behind a proxy.
+func newTestSession(t *testing.T, timeout time.Duration) (*session, *livetest.Proxy) {
 	t.Helper()
 	proxy := livetest.NewProxy(t, zktest.Single(t).Addr())
 	d := New([]string{proxy.Addr()}, Timeout(timeout))
@@ -24,69 +24,71 @@ func begun(t *testing.T, timeout time.Duration) (*session, *livetest.Proxy) {
 	return s, proxy
 }
 
-// A look at our own node that is given up reads nothing of the attempt any more: that goes on with another node.
+// TestInspectGivenUp cancels a look at our own node. It must not read the attempt any more,
+// which goes on with another node.
 func TestInspectGivenUp(t *testing.T) {
-	s, proxy := begun(t, 10*time.Second)
+	s, proxy := newTestSession(t, 10*time.Second)
 	proxy.Stall()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	a := &attempt{d: s.d, s: s, folder: "/snib/job", name: "_c_0000000000"}
-	if err := a.recognise(ctx, a.inspect()); err == nil {
+	a := &attempt{d: s.d, s: s, folder: "/snib/job", node: "_c_0000000000"}
+	if err := a.verifyOwn(ctx, a.readOwn()); err == nil {
 		t.Error("recognise = nil without an answer")
 	}
-	a.name = "" // as try does: what is still read of it is a race
+	a.node = "" // as try does; the race detector sees whatever still reads it
 }
 
-// Who is next is the first when the one ahead has gone, and nothing else has happened: not to that one, not to its own node, not
-// to the connection.
+// TestFirst checks that the next waiter is the first when the node ahead was deleted, and
+// nothing else happened to that node, to its own node or to the connection.
 func TestFirst(t *testing.T) {
-	quiet := func() *notice { return &notice{changed: make(chan struct{})} }
-	told := func(gone bool) *notice {
-		n := quiet()
-		n.gone = gone
+	pending := func() *watchEvent { return &watchEvent{changed: make(chan struct{})} }
+	fired := func(deleted bool) *watchEvent {
+		n := pending()
+		n.deleted = deleted
 		close(n.changed)
 		return n
 	}
 	tests := []struct {
 		name       string
-		own, ahead *notice
+		own, ahead *watchEvent
 		want       bool
 	}{
-		{"AheadGone", quiet(), told(true), true},
-		{"AheadThere", quiet(), quiet(), false},
-		{"AheadChanged", quiet(), told(false), false},
-		{"OwnGone", told(true), told(true), false},
-		{"OwnChanged", told(false), told(true), false},
-		{"OwnNotWatched", nil, told(true), false},
-		{"Disconnected", told(false), told(false), false},
+		{"AheadGone", pending(), fired(true), true},
+		{"AheadThere", pending(), pending(), false},
+		{"AheadChanged", pending(), fired(false), false},
+		{"OwnGone", fired(true), fired(true), false},
+		{"OwnChanged", fired(false), fired(true), false},
+		{"OwnNotWatched", nil, fired(true), false},
+		{"Disconnected", fired(false), fired(false), false},
 	}
 	for _, tt := range tests {
-		if got := (&attempt{own: tt.own}).first(tt.ahead); got != tt.want {
+		if got := (&attempt{ownEvent: tt.own}).isFirstAfter(tt.ahead); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
 }
 
-// What has happened to the own node before the hold is noted keeps it from being one; what happens after that is told to it.
+// TestHoldOwnGone deletes the own node. Before the lease is registered, that keeps it from
+// being one; after that, it is reported to the lease.
 func TestHoldOwnGone(t *testing.T) {
-	s, _ := begun(t, 10*time.Second)
+	s, _ := newTestSession(t, 10*time.Second)
 	const path = "/snib/job/_c_0000000000"
 	for _, gone := range []bool{true, false} {
-		own := &notice{changed: make(chan struct{})}
+		ownEvent := &watchEvent{changed: make(chan struct{})}
 		s.mu.Lock()
-		s.watches[watch{path: path}] = own
+		s.watches[watchKey{path: path}] = ownEvent
 		s.mu.Unlock()
-		h := &hold{s: s, path: path}
+		l := &lease{s: s, path: path}
 		event := zk.Event{Type: zk.EventNodeDeleted, Path: path}
 		if gone {
-			s.event(event)
+			s.onEvent(event)
 		}
-		if err := s.hold(h, s.linkNow(), own); (err != nil) != gone {
+		if err := s.register(l, s.currentConnSeq(), ownEvent); (err != nil) != gone {
 			t.Errorf("hold = %v after its node has gone: %v", err, gone)
 		}
-		s.event(event)
-		if h.over() == gone {
-			t.Errorf("the hold is lost: %v, after its node had gone before: %v", h.over(), gone)
+		s.onEvent(event)
+		if l.ended() == gone {
+			t.Errorf("the hold is lost: %v, after its node had gone before: %v", l.ended(), gone)
 		}
 	}
 }

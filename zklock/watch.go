@@ -9,131 +9,136 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A watch is what a session is told changes of: a node, or the list of its children.
-type watch struct {
+// A watchKey identifies what a session watches: a node, or the list of its children.
+type watchKey struct {
 	path     string
 	children bool
 }
 
-// A sight is what a watched node looked like when it was looked at.
-type sight struct {
+// A snapshot is the state of a watched node when it was read.
+type snapshot struct {
 	data  []byte
 	stat  zk.Stat
-	names []string // of its children, if these are watched
+	names []string // of its children, if those are watched
 }
 
-// A notice tells that what was looked at may have changed since, or that the connection was lost.
-type notice struct {
-	changed chan struct{} // closed then
-	gone    bool          // it was deleted; not to be read before
+// A watchEvent tells that the state may have changed since it was read, or that the connection
+// was lost.
+type watchEvent struct {
+	changed chan struct{} // closed by wake
+	deleted bool          // the node was deleted; not to be read before changed is closed
 }
 
-// told reports whether it has.
-func (n *notice) told() bool {
+// fired reports whether the event has happened.
+func (ev *watchEvent) fired() bool {
 	select {
-	case <-n.changed:
+	case <-ev.changed:
 		return true
 	default:
 		return false
 	}
 }
 
-// look looks at something that is watched from then on. However many look, there is one watch in the server and in the client
-// library, until it has told. A node that does not exist is errGone, and is not watched.
-func (s *session) look(ctx context.Context, w watch) (*notice, sight, error) {
+// watch reads something and watches it from then on. All callers share one watch in the server
+// and in the client library, until it fires. A node that does not exist is errNodeGone, and is
+// not watched.
+func (s *session) watch(ctx context.Context, key watchKey) (*watchEvent, snapshot, error) {
 	if err := s.ready(ctx); err != nil {
-		return nil, sight{}, err
+		return nil, snapshot{}, err
 	}
-	n, answer := s.beginLook(w)
-	seen, err := answer.wait(ctx)
-	return n, seen, gone(err)
+	ev, answer := s.startWatch(key)
+	snap, err := answer.wait(ctx)
+	return ev, snap, nodeGone(err)
 }
 
-// gone says in our words that a node does not exist.
-func gone(err error) error {
+// nodeGone translates the library's error for a node that does not exist.
+func nodeGone(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
-		return errGone
+		return errNodeGone
 	}
 	return err
 }
 
-// beginLook is look, without waiting for the answer.
-func (s *session) beginLook(w watch) (*notice, *call[sight]) {
+// startWatch is watch without waiting for the answer.
+func (s *session) startWatch(key watchKey) (*watchEvent, *call[snapshot]) {
 	s.mu.Lock()
-	n, watched := s.watches[w]
+	ev, watched := s.watches[key]
 	if !watched {
-		n = &notice{changed: make(chan struct{})}
-		s.watches[w] = n // before the request: what changes after it is told before, or right after, its answer comes
+		ev = &watchEvent{changed: make(chan struct{})}
+		// The event is registered before the request is sent: a later change is reported
+		// before, or right after, the answer.
+		s.watches[key] = ev
 	}
 	s.mu.Unlock()
-	return n, begin(s, func(conn *zk.Conn) (seen sight, err error) {
-		if seen, err = w.get(conn, !watched); err != nil && !watched {
-			s.unwatch(w, n)
+	return ev, startCall(s, func(conn *zk.Conn) (snap snapshot, err error) {
+		if snap, err = key.read(conn, !watched); err != nil && !watched {
+			s.dropWatch(key, ev)
 		}
-		return seen, err
+		return snap, err
 	})
 }
 
-// get asks a server. Reading data, unlike asking whether a node exists, sets no watch on what does not.
-func (w watch) get(conn *zk.Conn, set bool) (seen sight, err error) {
+// read sends the request. It reads data instead of asking whether the node exists, because that
+// would set a watch on a node that does not.
+func (key watchKey) read(conn *zk.Conn, setWatch bool) (snap snapshot, err error) {
 	var stat *zk.Stat
 	switch {
-	case w.children && set:
-		seen.names, stat, _, err = conn.ChildrenW(w.path)
-	case w.children:
-		seen.names, stat, err = conn.Children(w.path)
-	case set:
-		seen.data, stat, _, err = conn.GetW(w.path)
+	case key.children && setWatch:
+		snap.names, stat, _, err = conn.ChildrenW(key.path)
+	case key.children:
+		snap.names, stat, err = conn.Children(key.path)
+	case setWatch:
+		snap.data, stat, _, err = conn.GetW(key.path)
 	default:
-		seen.data, stat, err = conn.Get(w.path)
+		snap.data, stat, err = conn.Get(key.path)
 	}
 	if err == nil {
-		seen.stat = *stat
+		snap.stat = *stat
 	}
-	return seen, err
+	return snap, err
 }
 
-// unwatch ends a watch that was never set.
-func (s *session) unwatch(w watch, n *notice) {
+// dropWatch ends a watch that was never set.
+func (s *session) dropWatch(key watchKey, ev *watchEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watches[w] == n {
-		s.wake(w, false)
+	if s.watches[key] == ev {
+		s.wake(key, false)
 	}
 }
 
-// wakeAll ends all watches. The library renews its own on the next connection, but those who wait look for themselves. It is
-// called with the mutex held.
+// wakeAll ends all watches. The library sets its own again on the next connection, but the
+// waiters check for themselves. It is called with the mutex held.
 func (s *session) wakeAll() {
-	for w := range s.watches {
-		s.wake(w, false)
+	for key := range s.watches {
+		s.wake(key, false)
 	}
 }
 
 // wake ends a watch, if there is one. It is called with the mutex held.
-func (s *session) wake(w watch, gone bool) {
-	if n := s.watches[w]; n != nil {
-		delete(s.watches, w)
-		n.gone = gone
-		close(n.changed)
+func (s *session) wake(key watchKey, deleted bool) {
+	if ev := s.watches[key]; ev != nil {
+		delete(s.watches, key)
+		ev.deleted = deleted
+		close(ev.changed)
 	}
 }
 
-// changed is called with each change that a server tells of.
-func (s *session) changed(e zk.Event) {
+// onNodeEvent handles a change that a server reports.
+func (s *session) onNodeEvent(e zk.Event) {
 	s.mu.Lock()
 	deleted := e.Type == zk.EventNodeDeleted
-	s.wake(watch{e.Path, e.Type == zk.EventNodeChildrenChanged}, deleted)
-	h := s.holds[e.Path]
+	s.wake(watchKey{e.Path, e.Type == zk.EventNodeChildrenChanged}, deleted)
+	l := s.leases[e.Path]
 	if deleted {
-		s.wake(watch{e.Path, true}, true)
+		s.wake(watchKey{e.Path, true}, true)
 	}
 	s.mu.Unlock()
 	switch {
-	case h == nil:
+	case l == nil:
 	case deleted:
-		h.lose(driver.ErrLost, driver.Instant{})
-	default: // the watch has told, and is to be set again
-		h.unwatched()
+		l.lose(driver.ErrLost, driver.Instant{})
+	default: // the watch has fired and must be set again
+		l.clearWatch()
 	}
 }

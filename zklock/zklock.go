@@ -13,28 +13,29 @@ var (
 	_ driver.Inspector = (*Driver)(nil)
 )
 
-// A Driver takes leases that are nodes of one session with a ZooKeeper ensemble. It is safe for concurrent use.
+// A Driver takes leases that are nodes of one session with a ZooKeeper ensemble. It is safe
+// for concurrent use.
 type Driver struct {
-	conf config
-	bad  error // what is wrong with the options
+	conf    config
+	confErr error // the error of the options; nil if they are valid
 
 	mu      sync.Mutex
-	present *session // the latest
+	current *session // the latest one; nil before the first call
 
-	heldMu sync.Mutex // taken last
-	held   map[holdKey]*hold
+	leasesMu sync.Mutex // locked last, when several mutexes are held
+	leases   map[leaseKey]*lease
 
 	life *life.Span
 }
 
-// New returns a driver whose locks are in the ensemble of the given servers, each a host or host:port. All members may be named,
-// or some of them.
+// New returns a driver whose locks are in the ensemble of the given servers, each a host or
+// host:port. The list may name all members or some of them.
 //
-// New does not connect: the session begins with the first call that needs it. What is wrong with the options is said by each
-// acquisition, as [driver.ErrInvalid].
+// New does not connect: the session begins with the first call that needs it. If the
+// options are invalid, each acquisition reports it as [driver.ErrInvalid].
 func New(servers []string, opts ...Option) *Driver {
-	d := &Driver{held: map[holdKey]*hold{}, life: life.New()}
-	d.conf, d.bad = configure(servers, opts)
+	d := &Driver{leases: map[leaseKey]*lease{}, life: life.New()}
+	d.conf, d.confErr = configure(servers, opts)
 	return d
 }
 
@@ -50,7 +51,7 @@ func (d *Driver) Info() driver.Info {
 
 		TellsLoss: true,
 
-		SessionTTL: d.conf.timeout * 5 / 12, // see session.tenure
+		SessionTTL: d.conf.timeout * 5 / 12, // see leaseTTL
 		Assumptions: []string{
 			"a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",
 			"the servers' clocks run at the rate of ours, and minSessionTimeout is two ticks at least",
@@ -67,21 +68,22 @@ func (d *Driver) Info() driver.Info {
 	}
 }
 
-// Close implements [driver.Driver]. It ends the session, and with it all leases and waits. If the server does not answer, it
-// gives up within a few seconds, and the ensemble ends the session by its timeout.
+// Close implements [driver.Driver]. It ends the session, and with it all leases and waits.
+// If the server does not answer, Close returns within a few seconds, and the ensemble ends
+// the session after its timeout.
 func (d *Driver) Close() error {
 	d.life.End(func() {
 		d.mu.Lock()
-		s := d.present
+		s := d.current
 		d.mu.Unlock()
 		if s != nil {
-			s.over(driver.ErrClosed)
+			s.terminate(driver.ErrClosed)
 		}
 	})
 	return nil
 }
 
-// check reports what keeps the driver from serving req.
+// check returns an error if the driver can't serve req.
 func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
 		return fmt.Errorf("%w request: a lock in ZooKeeper can't outlive the process that took it, whose session it hangs on", driver.ErrInvalid)

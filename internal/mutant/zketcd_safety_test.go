@@ -6,7 +6,7 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd zk: a hold that is lost with its connection keeps the lock closed for its LockDelay",
 		file:   "zklock/session.go", run: "TestLockDelayWithoutConnection",
-		old: "h.lose(why, driver.Now().Add(h.req.LockDelay))", new: "h.lose(why, driver.Instant{})",
+		old: "l.lose(cause, driver.Now().Add(l.req.LockDelay))", new: "l.lose(cause, driver.Instant{})",
 	},
 	{
 		breaks: "zketcd zk: a hold that was told lost blocks nobody until Release",
@@ -16,22 +16,22 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd zk: a hold whose renewals fail does not last with the session",
 		file:   "zklock/guard.go", run: "TestLeaseEnds",
-		old: "		case h.until.IsZero():\n			h.until = s.reliable(h.start)\n", new: "",
+		old: "		case l.expires.IsZero():\n			l.expires = s.validUntil(l.start)\n", new: "",
 	},
 	{
 		breaks: "zketcd zk: a holder is told at once that its node was deleted",
 		file:   "zklock/guard.go", run: "TestHolderDeleted",
-		old: "			r.unseen = append(r.unseen, h)\n", new: "",
+		old: "			c.unwatched = append(c.unwatched, l)\n", new: "",
 	},
 	{
 		breaks: "zketcd zk: a kept node whose time is over refuses nobody who does not want to wait",
 		file:   "zklock/acquire.go", run: "TestMinHoldLapsed",
-		old: "case a.req.NoWait && !turn.now:", new: "case a.req.NoWait:",
+		old: "case a.req.NoWait && !status.changed:", new: "case a.req.NoWait:",
 	},
 	{
 		breaks: "zketcd zk: a kept node whose time is over is shown as no hold",
 		file:   "zklock/inspect.go", run: "TestMinHoldLapsed",
-		old: " || c.lapsed(seen[i]) {", new: " {",
+		old: " || c.lapsed(snaps[i]) {", new: " {",
 	},
 	{
 		breaks: "zketcd zk: a process that lives deletes its kept nodes although its session has ended",
@@ -41,7 +41,7 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd zk: a caller does not wait for a withdrawal from servers that hang",
 		file:   "zklock/acquire.go", run: "TestConformance$/^Sever$/^CancelWaiter$",
-		old: "withdrawal = driver.CancelTimeout * 3 / 5", new: "withdrawal = 10 * driver.CancelTimeout",
+		old: "cleanupTimeout = driver.CancelTimeout * 3 / 5", new: "cleanupTimeout = 10 * driver.CancelTimeout",
 	},
 	{
 		breaks: "zketcd zk: a connection that breaks is no answer",
@@ -66,22 +66,22 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd etcd: a release is no loss",
 		file:   "etcdlock/lease.go", run: "TestHolderTold$",
-		old: "	h.s.hush(h)\n", new: "",
+		old: "	l.s.mute(l)\n", new: "",
 	},
 	{
 		breaks: "zketcd etcd: what happens between two streams of watches is told",
 		file:   "etcdlock/watch.go", run: "TestHolderToldAfterCut",
-		old: "			s.watched.waiting = append(s.watched.waiting, h)\n", new: "",
+		old: "			s.keyWatches.unwatched = append(s.keyWatches.unwatched, l)\n", new: "",
 	},
 	{
 		breaks: "zketcd etcd: a caller does not wait for a withdrawal from a server that hangs",
 		file:   "etcdlock/call.go", run: "TestConformance$/^Sever$/^CancelWaiter$",
-		old: "withdrawal = driver.CancelTimeout * 3 / 5", new: "withdrawal = 10 * driver.CancelTimeout",
+		old: "cleanupTimeout = driver.CancelTimeout * 3 / 5", new: "cleanupTimeout = 10 * driver.CancelTimeout",
 	},
 	{
 		breaks: "zketcd etcd: what keeps us from etcd is named at once",
 		file:   "etcdlock/acquire.go", run: "TestUnreachable/(Refused|PlainToTLS)",
-		old: "unreachable && !r.silent {", new: "false && unreachable && !r.silent {",
+		old: "unreachable && !r.noAnswer {", new: "false && unreachable && !r.noAnswer {",
 	},
 	{
 		breaks: "zketcd etcd: a host that nobody knows is no outage",
@@ -91,6 +91,6 @@ var zketcdSafetyMutants = []mutant{
 	{
 		breaks: "zketcd etcd: a wait that ends in an outage says so",
 		file:   "etcdlock/acquire.go", run: "TestOutageWhileWaiting",
-		old: "	if trouble == nil && a.d", new: "	if false && a.d",
+		old: "	if lastErr == nil && a.d", new: "	if false && a.d",
 	},
 }

@@ -6,32 +6,32 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a leader shows what a follower has applied before",
 		file:   "zklock/session.go", run: "TestSlowLeader", long: true,
-		old: "do(ctx, s, remove(child(s.d.conf.root, noLock)))", new: "do(ctx, s, sync1)",
+		old: "do(ctx, s, deleteNode(child(s.d.conf.root, absentNode)))", new: "do(ctx, s, sendSync)",
 	},
 	{
 		breaks: "zookeeper: an acquisition that was given up before its answer leaves no node",
 		file:   "zklock/acquire.go", run: "TestCreateGivenUp",
-		old: "	} else if a.made.refused() {", new: "	} else {",
+		old: "	} else if a.creation.isRejected() {", new: "	} else {",
 	},
 	{
 		breaks: "zookeeper: a lost connection loses the holds",
 		file:   "zklock/session.go", run: "TestSuspendedIsLost",
-		old: "return !s.d.conf.suspend", new: "return false",
+		old: "return !s.d.conf.keepSuspended", new: "return false",
 	},
 	{
 		breaks: "zookeeper: with KeepSuspended too, a hold ends before the ensemble ends its session",
 		file:   "zklock/guard.go", run: "TestKeepSuspendedEnds",
-		old: "s.leaseLeft(h, now), now", new: "s.leaseLeft(h, now)+time.Hour, now",
+		old: "s.leaseLeft(l, now), now", new: "s.leaseLeft(l, now)+time.Hour, now",
 	},
 	{
 		breaks: "zookeeper: a lease is shorter than the session by what the leader may not have heard",
 		file:   "zklock/lease.go", run: "TestLockerKnowsFirst",
-		old: "TTL: h.s.lifetime()", new: "TTL: 3 * h.s.lifetime()",
+		old: "TTL: l.s.leaseTTL()", new: "TTL: 3 * l.s.leaseTTL()",
 	},
 	{
 		breaks: "zookeeper: a lease ends before the session, however long the client was silent",
 		file:   "zklock/hearing.go", run: "TestHearingHolds",
-		old: "start.Sub(h.sure) > most {", new: "false {",
+		old: "start.Sub(c.countsFrom) > most {", new: "false {",
 	},
 	{
 		breaks: "zookeeper: what was said counts when the server has had time to report it",
@@ -41,22 +41,22 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: what was said on a slow way counts from its answer",
 		file:   "zklock/hearing.go", run: "TestHearing",
-		old: "h.open[0].answered.Sub(start)", new: "h.open[0].said.Sub(start)",
+		old: "c.unreported[0].answered.Sub(start)", new: "c.unreported[0].sent.Sub(start)",
 	},
 	{
 		breaks: "zookeeper: what was said to a server that is left is not reported by the next",
 		file:   "zklock/hearing.go", run: "TestHearingAnotherServer",
-		old: "	h.open = nil // that server may be dead\n", new: "",
+		old: "	c.unreported = nil // that server may be dead\n", new: "",
 	},
 	{
 		breaks: "zookeeper: an answer after a long silence is worth less",
 		file:   "zklock/session.go", run: "TestSilenceShortens",
-		old: "start := s.hearing.credit(asked, s.timeout)", new: "start := asked",
+		old: "start := s.contact.leaseStart(sent, s.timeout)", new: "start := sent",
 	},
 	{
 		breaks: "zookeeper: the pings of the library keep an idle session fit for leases",
 		file:   "zklock/link.go", run: "TestIdleSession",
-		old: "		l.s.answered(l.pings[0]) // they are answered in order\n", new: "",
+		old: "		c.s.recordAnswer(c.pings[0]) // the server answers in order\n", new: "",
 	},
 	{
 		breaks: "zookeeper: the order survives the wrap-around of the counter",
@@ -66,7 +66,7 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a waiter that is not in the line is not the first in it",
 		file:   "zklock/acquire.go", run: "TestWaiterDeleted",
-		old: "		a.name, a.made = \"\", nil\n		return 0, t, errGone\n	}\n	a.alone", new: "		return link, turn{verdict: verdict{granted: true}}, nil\n	}\n	a.alone",
+		old: "		a.node, a.creation = \"\", nil\n		return 0, st, errNodeGone\n	}\n	a.solePos", new: "		return connSeq, queueStatus{verdict: verdict{granted: true}}, nil\n	}\n	a.solePos",
 	},
 	{
 		breaks: "zookeeper: who waits watches its predecessor only",
@@ -76,12 +76,12 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a release that was not answered frees the lock in the end",
 		file:   "zklock/lease.go", run: "TestDeleteLost",
-		old: "	h.s.sweep(o)\n	h.mu.Lock()", new: "	o.gone = make(chan struct{})\n	h.mu.Lock()",
+		old: "	l.s.addOrphan(o)\n	l.mu.Lock()", new: "	o.deleted = make(chan struct{})\n	l.mu.Lock()",
 	},
 	{
 		breaks: "zookeeper: the token is the zxid of the node, and no number of a folder that comes and goes",
 		file:   "zklock/acquire.go", run: "TestFolderComesAgain",
-		old: "token: uint64(a.stat.Czxid), start", new: "token: uint64(a.alone.seq) + 1, start",
+		old: "token: uint64(a.stat.Czxid), start", new: "token: uint64(a.solePos.seq) + 1, start",
 	},
 	{
 		breaks: "zookeeper: what came and went in a folder since is not taken for our node",
@@ -96,33 +96,33 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a renewal says that the node is gone",
 		file:   "zklock/lease.go", run: "TestHolderDeleted",
-		old: "return h.state == held && h.watched != link", new: "return false",
+		old: "return l.state == held && l.watchedOn != connSeq", new: "return false",
 	},
 	{
 		breaks: "zookeeper: a watch that was used up is set again",
 		file:   "zklock/watch.go", run: "TestHolderDeleted",
-		old: "		h.unwatched()", new: "		_ = h",
+		old: "		l.clearWatch()", new: "		_ = l",
 	},
 	{
 		breaks: "zookeeper: a server that hangs does not hold up the way to the next",
 		file:   "zklock/link.go", run: "TestUnusable/Hung",
-		old: "if !l.late.IsZero() && (t.IsZero() || t.After(l.late)) {", new: "if false {",
+		old: "if !c.handshakeDeadline.IsZero() && (t.IsZero() || t.After(c.handshakeDeadline)) {", new: "if false {",
 	},
 	{
 		breaks: "zookeeper: who waits for a slot is told when the one before it got one",
 		file:   "zklock/acquire.go", run: "TestSlotsLine",
-		old: "	if a.followed && a.req.Slots > 0 {", new: "	if false {",
+		old: "	if a.hasFollower && a.req.Slots > 0 {", new: "	if false {",
 	},
 	{
 		breaks: "zookeeper: a waiter whose session ended queues anew",
 		file:   "zklock/acquire.go", run: "TestExpiredWhileWaiting",
-		old: "errors.Is(err, errGone), errors.Is(err, zk.ErrSessionExpired) && (a.queued || a.patient()):",
-		new: "errors.Is(err, errGone):",
+		old: "errors.Is(err, errNodeGone), errors.Is(err, zk.ErrSessionExpired) && (a.wasQueued || a.shouldRetry()):",
+		new: "errors.Is(err, errNodeGone):",
 	},
 	{
 		breaks: "zookeeper: a create whose answer was lost is found again, and not done twice",
 		file:   "zklock/acquire.go", run: "TestCreateAnswerLost",
-		old: "	if a.made != nil {\n		path, start, err := a.s.find", new: "	if false {\n		path, start, err := a.s.find",
+		old: "	if a.creation != nil {\n		path, start, err := a.s.find", new: "	if false {\n		path, start, err := a.s.find",
 	},
 	{
 		breaks: "zookeeper: a lock and a semaphore of one name exclude each other",
@@ -132,54 +132,54 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a watch that has told while it was set does not count as one",
 		file:   "zklock/lease.go", run: "TestChangedWhileRenewed",
-		old: "if !n.told() { // maybe before we came here", new: "if n != nil {",
+		old: "if !ev.fired() {", new: "if ev != nil {",
 	},
 	{
 		breaks: "zookeeper: who stands behind one that is let in at once learns that it is the first of those that wait",
 		file:   "zklock/acquire.go", run: "TestSlotsLetInAtOnce",
-		old: "	a.followed = mine < len(all)-1\n", new: "",
+		old: "	a.hasFollower = mine < len(all)-1\n", new: "",
 	},
 	{
 		breaks: "zookeeper: who asks in a session that turns out to be over is served by the next one",
 		file:   "zklock/acquire.go", run: "TestExpiredWhileAsking",
-		old: "(a.queued || a.patient()):", new: "a.queued:",
+		old: "(a.wasQueued || a.shouldRetry()):", new: "a.wasQueued:",
 	},
 	{
 		breaks: "zookeeper: a check is that of one hold, and not of its name",
 		file:   "zklock/lease.go", run: "TestIsOwner",
-		old: "key.name == name && h.token == token",
+		old: "key.name == name && l.token == token",
 		new: "key.name == name",
 	},
 	{
 		breaks: "zookeeper: a look that is given up reads nothing of an attempt that goes on",
 		file:   "zklock/acquire.go", run: "TestInspectGivenUp", race: true,
-		old: "begin(a.s, read(child(a.folder, a.name)))",
-		new: "begin(a.s, func(conn *zk.Conn) (sight, error) { return read(child(a.folder, a.name))(conn) })",
+		old: "startCall(a.s, readNode(child(a.folder, a.node)))",
+		new: "startCall(a.s, func(conn *zk.Conn) (snapshot, error) { return readNode(child(a.folder, a.node))(conn) })",
 	},
 	{
 		breaks: "zookeeper: who is next is the first only as long as its own node is there",
 		file:   "zklock/acquire.go", run: "TestFirst",
-		old: " && a.own != nil && !a.own.told()", new: "",
+		old: " && a.ownEvent != nil && !a.ownEvent.fired()", new: "",
 	},
 	{
 		breaks: "zookeeper: a node that has gone may have left another in its place, for MinHold",
 		file:   "zklock/acquire.go", run: "TestMinHoldOutlivesProcess",
-		old: "t.next && !in.Stays && a.first(ahead)", new: "t.next && a.first(ahead)",
+		old: "st.isNext && !in.Stays && a.isFirstAfter(ahead)", new: "st.isNext && a.isFirstAfter(ahead)",
 	},
 	{
 		breaks: "zookeeper: who is let in without a look has lately been heard of by the leader",
 		file:   "zklock/acquire.go", run: "TestExpiredBetweenEventAndLook",
-		old: "			if err := a.fresh(ctx); err != nil {\n				return nil, err\n			}\n			return a.grant(link)", new: "			return a.grant(link)",
+		old: "			if err := a.ensureConfirmed(ctx); err != nil {\n				return nil, err\n			}\n			return a.grant(connSeq)", new: "			return a.grant(connSeq)",
 	},
 	{
 		breaks: "zookeeper: a hold whose node went as it was granted is none",
 		file:   "zklock/lease.go", run: "TestHoldOwnGone",
-		old: "		if own.told() {", new: "		if false {",
+		old: "		if ownEvent.fired() {", new: "		if false {",
 	},
 	{
 		breaks: "zookeeper: a lock that we may not look at hides no other",
 		file:   "zklock/inspect.go", run: "TestListHidden",
-		old: "			hidden = cmp.Or(hidden, err)\n			continue", new: "			return cmp.Or(hidden, err)",
+		old: "			denied = cmp.Or(denied, err)\n			continue", new: "			return cmp.Or(denied, err)",
 	},
 	{
 		breaks: "zookeeper: a renewal looks again at a node whose watch was used up meanwhile",
@@ -189,16 +189,16 @@ var zookeeperMutants = []mutant{
 	{
 		breaks: "zookeeper: a session that nobody uses takes no memory for it",
 		file:   "zklock/hearing.go", run: "TestHearingForgets",
-		old: "<= -2*reported(timeout) {", new: "<= -1e6*reported(timeout) {",
+		old: "<= -2*reportInterval(timeout) {", new: "<= -1e6*reportInterval(timeout) {",
 	},
 	{
 		breaks: "zookeeper: nobody waits for a lease that is hardly longer",
 		file:   "zklock/session.go", run: "TestConfirmWaits",
-		old: "return s.tenure() / 6 }", new: "return 0 }",
+		old: "return s.leaseTTLLocked() / 6 }", new: "return 0 }",
 	},
 	{
 		breaks: "zookeeper: who would get a much shorter lease waits for a longer one",
 		file:   "zklock/session.go", run: "TestConfirmWaits",
-		old: "return s.tenure() / 6 }", new: "return s.tenure() }",
+		old: "return s.leaseTTLLocked() / 6 }", new: "return s.leaseTTLLocked() }",
 	},
 }
