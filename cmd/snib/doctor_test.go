@@ -24,8 +24,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// wantUnmet checks what snib doctor finds not to be as it should, or worth a note: as "verdict check".
-func wantUnmet(t *testing.T, url string, want ...string) {
+// wantFindings checks the findings of snib doctor that are not ok, as "verdict check".
+func wantFindings(t *testing.T, url string, want ...string) {
 	t.Helper()
 	out, code := snib(t, "doctor", url, "-o", "json")
 	var doc struct {
@@ -36,18 +36,18 @@ func wantUnmet(t *testing.T, url string, want ...string) {
 		t.Fatalf("exit code %d, %v: %s", code, err, out)
 	}
 	var got []string
-	ails := 0
+	wantCode := 0
 	for _, c := range doc.Checks {
 		if c.Verdict != "ok" {
 			got = append(got, c.Verdict+" "+c.Check)
 		}
 		if c.Verdict == "unmet" {
-			ails = 1
+			wantCode = 1
 		}
 	}
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) || code != ails {
+	if !slices.Equal(got, want) || code != wantCode {
 		t.Errorf("exit code %d, findings %q, want %q: %s", code, got, want, out)
 	}
 	if strings.Contains(out, pgtest.Password) || strings.Contains(out, mysqltest.Password) {
@@ -55,7 +55,7 @@ func wantUnmet(t *testing.T, url string, want ...string) {
 	}
 }
 
-// wantNoLock checks what is found, and the exit code, where no lock can be taken.
+// wantNoLock checks the findings and the exit code of snib doctor if no lock can be taken.
 func wantNoLock(t *testing.T, url string, want int, lines ...string) {
 	t.Helper()
 	out, code := snib(t, "doctor", url)
@@ -69,42 +69,43 @@ func wantNoLock(t *testing.T, url string, want int, lines ...string) {
 	}
 }
 
-// TestDoctorPostgres examines servers that are as they should be, and others.
+// TestDoctorPostgres examines sound servers, and others.
 func TestDoctorPostgres(t *testing.T) {
-	store(t)
+	newStore(t)
 	sound := pgtest.Start(t)
-	wantUnmet(t, sound.URL())
-	wantUnmet(t, sound.URL()+"&options=-c%20synchronous_commit%3Doff", "unmet synchronous_commit")
-	wantUnmet(t, pgtest.Start(t, "fsync=off", "full_page_writes=off").URL(), "unmet fsync", "unmet full_page_writes")
+	wantFindings(t, sound.URL())
+	wantFindings(t, sound.URL()+"&options=-c%20synchronous_commit%3Doff", "unmet synchronous_commit")
+	wantFindings(t, pgtest.Start(t, "fsync=off", "full_page_writes=off").URL(), "unmet fsync", "unmet full_page_writes")
 	t.Run("Pooler", func(t *testing.T) {
-		wantUnmet(t, pgtest.Pool(t, sound, "session").URL(), "note pooler")
+		wantFindings(t, pgtest.Pool(t, sound, "session").URL(), "note pooler")
 	})
 }
 
-// TestDoctorMySQL likewise.
+// TestDoctorMySQL examines sound servers, and others.
 func TestDoctorMySQL(t *testing.T) {
-	store(t)
-	wantUnmet(t, mysqlURL(mysqltest.Start(t).Addr()))
-	wantUnmet(t, mysqlURL(mysqltest.Start(t, "innodb-flush-log-at-trx-commit=2").Addr()), "unmet innodb_flush_log_at_trx_commit")
+	newStore(t)
+	wantFindings(t, mysqlURL(mysqltest.Start(t).Addr()))
+	wantFindings(t, mysqlURL(mysqltest.Start(t, "innodb-flush-log-at-trx-commit=2").Addr()), "unmet innodb_flush_log_at_trx_commit")
 }
 
 // TestDoctorReplicas examines a master that would go on granting locks without its replica.
 func TestDoctorReplicas(t *testing.T) {
-	store(t)
+	newStore(t)
 	s := redistest.Sentinel(t)
-	used(t, s.Master())
+	markUsed(t, s.Master())
 	url := "redis+sentinel://" + strings.Join(s.Sentinels(), ",") + "/" + s.MasterName()
 	if out, code := snib(t, "doctor", url); code != 78 || !strings.Contains(out, "min-replicas-to-write is 0 behind Sentinel") {
 		t.Errorf("doctor of a master that would grant without replicas = %d, want 78 and the reason\n%s", code, out)
 	}
-	wantUnmet(t, url+"?allow-split-brain=on", "note access", "note persistence", "unmet min-replicas-to-write")
+	wantFindings(t, url+"?allow-split-brain=on", "note access", "note persistence", "unmet min-replicas-to-write")
 }
 
-// TestDoctorNoLock: that no lock can be taken has exit codes of its own, whatever else is found.
+// TestDoctorNoLock checks that the failure to take a lock has its own exit
+// codes, whatever else is found.
 func TestDoctorNoLock(t *testing.T) {
-	store(t)
+	newStore(t)
 	node := redistest.Single(t)
-	used(t, node)
+	markUsed(t, node)
 	node.Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	node.Must("ACL", "SETUSER", "eve", "on", ">horse", "~hers:*", "&*", "+@all")
 	wantNoLock(t, "redis://eve:horse@"+node.Addr(), 77, "unmet +maxmemory-policy: ", "unmet +lock: .*NOPERM", "snib: redis://.*NOPERM")
@@ -112,18 +113,18 @@ func TestDoctorNoLock(t *testing.T) {
 	wantNoLock(t, "redis://"+node.Addr(), 69, "unmet +maxmemory-policy: ", "unmet +lock: ", "snib: the store does not answer")
 }
 
-// TestDoctorEtcd examines a cluster that is as it should be, one that lacks a member, and a server that is full.
+// TestDoctorEtcd examines a sound cluster, one that lacks a member, and a server that is full.
 func TestDoctorEtcd(t *testing.T) {
-	store(t)
+	newStore(t)
 	cluster := etcdtest.Cluster(t, 3)
 	down := cluster.Follower()
 	cluster.Leader().RequireLogin()
 	url := "etcd://root:" + etcdtest.Password + "@" + strings.Join(cluster.Addrs(), ",")
-	wantUnmet(t, url)
+	wantFindings(t, url)
 	down.Kill()
-	wantUnmet(t, url, "note members", "note member "+down.Name())
+	wantFindings(t, url, "note members", "note member "+down.Name())
 
-	t.Run("NoMajority", func(t *testing.T) { // is what the doctor is called for: it names those that are down
+	t.Run("NoMajority", func(t *testing.T) { // names the members that are down
 		cluster := etcdtest.Cluster(t, 3)
 		up := cluster.Leader()
 		var lines []string
@@ -137,17 +138,17 @@ func TestDoctorEtcd(t *testing.T) {
 		wantNoLock(t, "etcd://"+strings.Join(cluster.Addrs(), ","), 69, lines...)
 	})
 
-	t.Run("Rights", func(t *testing.T) { // of a user that may lock, and nothing else
+	t.Run("Rights", func(t *testing.T) { // a user that may lock, and nothing else
 		s := etcdtest.Start(t)
 		s.Ctl("role", "add", "locks")
 		s.Ctl("role", "grant-permission", "locks", "--prefix=true", "readwrite", "")
 		s.Ctl("user", "add", "bob:builder")
 		s.Ctl("user", "grant-role", "bob", "locks")
 		s.RequireLogin()
-		wantUnmet(t, "etcd://bob:builder@"+s.Addr(), "note members")
+		wantFindings(t, "etcd://bob:builder@"+s.Addr(), "note members")
 	})
 
-	t.Run("TLS", func(t *testing.T) { // is what the member gets of us, whatever it advertises
+	t.Run("TLS", func(t *testing.T) { // the member gets only TLS from us, whatever it advertises
 		open, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -162,7 +163,7 @@ func TestDoctorEtcd(t *testing.T) {
 		}()
 		s := etcdtest.StartSecure(t, "--advertise-client-urls", "http://"+open.Addr().String())
 		s.RequireLogin()
-		wantUnmet(t, "etcds://root:"+etcdtest.Password+"@"+s.Addr()+"?ca="+s.Certificate(), "note members")
+		wantFindings(t, "etcds://root:"+etcdtest.Password+"@"+s.Addr()+"?ca="+s.Certificate(), "note members")
 		if err := open.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -181,36 +182,36 @@ func TestDoctorEtcd(t *testing.T) {
 				t.Fatal("10 MB are in a database of 1 MiB")
 			}
 		}
-		wantUnmet(t, "etcd://"+s.Addr(), "note access", "note members", "note member "+s.Name()+": database", "unmet alarms", "unmet lock")
+		wantFindings(t, "etcd://"+s.Addr(), "note access", "note members", "note member "+s.Name()+": database", "unmet alarms", "unmet lock")
 	})
 }
 
-// TestDoctorZooKeeper likewise.
+// TestDoctorZooKeeper examines a sound ensemble, and others.
 func TestDoctorZooKeeper(t *testing.T) {
-	store(t)
+	newStore(t)
 	const allowed = "4lw.commands.whitelist=srvr,conf"
-	super := zk.DigestACL(zk.PermAll, "super", "user") // who may do all
+	super := zk.DigestACL(zk.PermAll, "super", "user") // the user with all permissions
 	e := zktest.Ensemble(t, allowed, zktest.TLS, "DigestAuthenticationProvider.superDigest="+super[0].ID)
 	url := "zk://alice:horse@" + strings.Join(e.Addrs(), ",")
-	wantUnmet(t, url)
-	wantUnmet(t, url+"?session-timeout=4s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
-	wantUnmet(t, "zk://alice:horse@"+e.Servers[0].Addr(), "note ensemble")
+	wantFindings(t, url)
+	wantFindings(t, url+"?session-timeout=4s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
+	wantFindings(t, "zk://alice:horse@"+e.Servers[0].Addr(), "note ensemble")
 	secure := make(map[*zktest.Server]string)
 	for _, s := range e.Servers {
 		secure[s], _ = s.Secure()
 	}
-	const trusting = "?insecure=on" // each has an authority of its own
+	const trusting = "?insecure=on" // each server has its own authority
 	secureURL := "zks://alice:horse@" + strings.Join(slices.Collect(maps.Values(secure)), ",") + trusting
-	wantUnmet(t, secureURL)
+	wantFindings(t, secureURL)
 	plain := e.Servers[1].Addr()
-	wantUnmet(t, "zks://alice:horse@"+secure[e.Servers[0]]+","+plain+","+secure[e.Servers[2]]+trusting, "note ensemble", "note server "+plain)
-	wantUnmet(t, "zk://alice:horse@"+e.Servers[0].Addr()+","+plain+","+secure[e.Servers[2]], "note ensemble", "note server "+secure[e.Servers[2]])
+	wantFindings(t, "zks://alice:horse@"+secure[e.Servers[0]]+","+plain+","+secure[e.Servers[2]]+trusting, "note ensemble", "note server "+plain)
+	wantFindings(t, "zk://alice:horse@"+e.Servers[0].Addr()+","+plain+","+secure[e.Servers[2]], "note ensemble", "note server "+secure[e.Servers[2]])
 	down := e.Followers()[0]
 	down.Kill()
-	wantUnmet(t, url, "note ensemble", "note server "+down.Addr())
-	wantUnmet(t, secureURL, "note ensemble", "note server "+secure[down])
+	wantFindings(t, url, "note ensemble", "note server "+down.Addr())
+	wantFindings(t, secureURL, "note ensemble", "note server "+secure[down])
 
-	t.Run("ListClosed", func(t *testing.T) { // of the servers, to all but the super user
+	t.Run("ListClosed", func(t *testing.T) { // only the super user may read the list of servers
 		conn, _, err := zk.Connect(e.Addrs(), 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 		if err != nil {
 			t.Fatal(err)
@@ -235,30 +236,30 @@ func TestDoctorZooKeeper(t *testing.T) {
 
 	t.Run("Alone", func(t *testing.T) {
 		one, other := zktest.Single(t, zktest.TLS), zktest.Single(t, allowed, "minSessionTimeout=100")
-		wantUnmet(t, "zk://"+one.Addr(), "note access", "note ensemble", "note settings")
+		wantFindings(t, "zk://"+one.Addr(), "note access", "note ensemble", "note settings")
 		addr, _ := one.Secure()
-		wantUnmet(t, "zks://"+addr+"?ca="+one.Authority(), "note access", "note ensemble", "note settings")
-		wantUnmet(t, "zk://"+other.Addr(), "note access", "note ensemble", "unmet minSessionTimeout of "+other.Addr())
-		wantUnmet(t, "zk://"+one.Addr()+","+other.Addr(), "note access", "unmet ensemble", "unmet minSessionTimeout of "+other.Addr())
+		wantFindings(t, "zks://"+addr+"?ca="+one.Authority(), "note access", "note ensemble", "note settings")
+		wantFindings(t, "zk://"+other.Addr(), "note access", "note ensemble", "unmet minSessionTimeout of "+other.Addr())
+		wantFindings(t, "zk://"+one.Addr()+","+other.Addr(), "note access", "unmet ensemble", "unmet minSessionTimeout of "+other.Addr())
 	})
 }
 
-// TestDoctorRedlock likewise.
+// TestDoctorRedlock examines sound nodes, and others.
 func TestDoctorRedlock(t *testing.T) {
-	store(t)
-	url, nodes := redlockNodes(t, 3, redistest.Password(password))
+	newStore(t)
+	url, nodes := startRedlock(t, 3, redistest.Password(password))
 	node := func(i int) string { return "node " + nodes[i].Addr() }
 	if out, code := snib(t, "redlock", "init", url); code != 0 {
 		t.Fatalf("redlock init: %d, %s", code, out)
 	}
-	wantUnmet(t, url)
+	wantFindings(t, url)
 
 	nodes[0].Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	replica := redistest.Single(t, redistest.Password(password), "masterauth "+password)
 	host, port, _ := strings.Cut(nodes[1].Addr(), ":")
 	replica.Must("REPLICAOF", host, port)
 	nodes[1].Must("WAIT", 1, 30_000)
-	wantUnmet(t, url, "unmet "+node(0)+": maxmemory-policy", "unmet "+node(1)+": replicas")
+	wantFindings(t, url, "unmet "+node(0)+": maxmemory-policy", "unmet "+node(1)+": replicas")
 
 	nodes[0].Must("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	replica.Must("REPLICAOF", "NO", "ONE")
@@ -269,16 +270,16 @@ func TestDoctorRedlock(t *testing.T) {
 		return nil
 	})
 	nodes[2].Must("CONFIG", "SET", "requirepass", "donkey")
-	wantUnmet(t, url, "note nodes", "note "+node(2))
+	wantFindings(t, url, "note nodes", "note "+node(2))
 	if out, _ := snib(t, "doctor", url, "-o", "json"); !strings.Contains(out, "password is another one") || strings.Contains(out, "donkey") {
 		t.Errorf("of a node with another password: %s", out)
 	}
 	nodes[2].Kill()
-	wantUnmet(t, url, "note nodes", "note "+node(2))
+	wantFindings(t, url, "note nodes", "note "+node(2))
 	nodes[2].Restart()
-	wantUnmet(t, url, "note nodes", "note "+node(2))
+	wantFindings(t, url, "note nodes", "note "+node(2))
 
-	twice, fresh := redlockNodes(t, 3, redistest.Password(password))
+	twice, fresh := startRedlock(t, 3, redistest.Password(password))
 	twice = strings.Replace(twice, fresh[1].Addr(), "localhost:"+fresh[0].Addr()[len("127.0.0.1:"):], 1)
 	out, code := snib(t, "doctor", twice)
 	if code != 78 || !strings.Contains(out, "are one server, which would have two votes") {

@@ -10,12 +10,12 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// TestEtcdScripts runs a script that says the same of every store on etcd, and the one that is about it. The others mask
-// tokens that are clocks, or take locks that outlive their session.
+// TestEtcdScripts runs one of the common scripts on etcd, and the script about etcd. The other
+// common scripts mask tokens that are clocks, or take locks that outlive their session.
 func TestEtcdScripts(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
-	sameOn(t, []string{"busy"}, "etcd://"+s.Addr())
+	runOnStore(t, []string{"busy"}, "etcd://"+s.Addr())
 	locked, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
 	locked.RequireLogin()
 	files := t.TempDir()

@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// orphaned starts a snib run whose command leaves two processes behind, kills it, and returns
-// these two when it is gone.
-func orphaned(t *testing.T, name string) []int {
+// startOrphans starts a snib run whose command leaves two processes behind, kills it, and
+// returns the pids of these two when it is dead.
+func startOrphans(t *testing.T, name string) []int {
 	t.Helper()
 	pids := t.TempDir() + "/pids"
 	script := `sleep 300 >/dev/null 2>&1 & echo $! >"$0.new"; sleep 300 >/dev/null 2>&1 & echo $! >>"$0.new"; mv "$0.new" "$0"; wait`
@@ -31,16 +31,16 @@ func orphaned(t *testing.T, name string) []int {
 		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 		all = append(all, pid)
 	}
-	p.end()
+	p.kill()
 	return all
 }
 
-// TestLeaksKeepsWhatOrphansKeep: where processes of a killed holder live on, the lock stays taken,
-// leaks and show name them, and --fix frees nothing.
+// TestLeaksKeepsWhatOrphansKeep checks that the lock stays taken while processes of a killed
+// holder live on: leaks and show name them, and --fix frees nothing.
 func TestLeaksKeepsWhatOrphansKeep(t *testing.T) {
-	store(t)
-	orphans := orphaned(t, "kept")
-	wantFound(t, "while orphans keep the lock", nil, "kept kept")
+	newStore(t)
+	orphans := startOrphans(t, "kept")
+	wantLeaks(t, "while orphans keep the lock", nil, "kept kept")
 	for _, args := range [][]string{{"leaks"}, {"show", "kept"}} {
 		out, _ := snib(t, args...)
 		for _, pid := range orphans {
@@ -67,10 +67,10 @@ func TestLeaksKeepsWhatOrphansKeep(t *testing.T) {
 	if out, code := snib(t, "run", "-w", "20", "kept", "--", "true"); code != 0 {
 		t.Errorf("after the end of the orphans, a run ends with %d: %s", code, out)
 	}
-	wantFound(t, "after the end of the orphans", nil)
+	wantLeaks(t, "after the end of the orphans", nil)
 }
 
-// wantHeirs checks what JSON says of a hold that processes keep.
+// wantHeirs checks the heirs of a hold in JSON.
 func wantHeirs(t *testing.T, want []int) {
 	t.Helper()
 	type holder struct {
@@ -103,13 +103,13 @@ func wantHeirs(t *testing.T, want []int) {
 	}
 }
 
-// TestHeirsThatCannotBeSeen: processes that we may not look into are said to be there.
+// TestHeirsThatCannotBeSeen checks that processes that we can't inspect are mentioned.
 func TestHeirsThatCannotBeSeen(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
-	dir := store(t)
-	orphaned(t, "kept")
+	dir := newStore(t)
+	startOrphans(t, "kept")
 	bin := filepath.Join(t.TempDir(), "snib")
 	copyProgram(t, bin)
 	open := func(path string, _ os.FileInfo, err error) error { return errors.Join(err, os.Chmod(path, 0o777)) }

@@ -20,8 +20,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// found are the leaks that snib leaks shows with more arguments, as "kind name".
-func found(t *testing.T, args ...string) []string {
+// foundLeaks returns the leaks that snib leaks finds with further arguments, as "kind name".
+func foundLeaks(t *testing.T, args ...string) []string {
 	t.Helper()
 	out, code := snib(t, append([]string{"leaks", "--settle", "1s", "-o", "json"}, args...)...)
 	var doc struct {
@@ -41,17 +41,17 @@ func found(t *testing.T, args ...string) []string {
 	return all
 }
 
-// wantFound checks what snib leaks finds.
-func wantFound(t *testing.T, when string, args []string, want ...string) {
+// wantLeaks checks the leaks that snib leaks finds.
+func wantLeaks(t *testing.T, when string, args []string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	if got := found(t, args...); !slices.Equal(got, want) {
+	if got := foundLeaks(t, args...); !slices.Equal(got, want) {
 		t.Errorf("%s, snib leaks %v finds\n%q, want\n%q", when, args, got, want)
 	}
 }
 
-// runs starts a snib run of a lock, and returns when it holds it.
-func runs(t *testing.T, name string, args ...string) (p *proc, stop func()) {
+// startHolder starts a snib run, and returns when it holds the lock.
+func startHolder(t *testing.T, name string, args ...string) (p *proc, stop func()) {
 	t.Helper()
 	dir := t.TempDir()
 	ready, end := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
@@ -66,36 +66,38 @@ func runs(t *testing.T, name string, args ...string) (p *proc, stop func()) {
 	}
 }
 
-// waits starts a snib run that waits for a lock.
-func waits(t *testing.T, name string) *proc {
+// startWaiter starts a snib run that waits for a lock.
+func startWaiter(t *testing.T, name string) *proc {
 	t.Helper()
-	before := waiters(t, name)
+	before := countWaiters(t, name)
 	p := start(t, "snib", "run", name, "--", "true")
-	await(t, "waiter for "+name, func() bool { return waiters(t, name) > before })
+	await(t, "waiter for "+name, func() bool { return countWaiters(t, name) > before })
 	return p
 }
 
-func waiters(t *testing.T, name string) int {
+func countWaiters(t *testing.T, name string) int {
 	t.Helper()
 	out, _ := snib(t, "show", name, "-o", "json")
 	return strings.Count(out, `"waited"`)
 }
 
-// TestLeaksFindsEachKind plants a leak of each kind in a store where healthy holds and waiters are, and fixes them.
+// TestLeaksFindsEachKind plants a leak of each kind beside healthy holds and
+// waiters, and fixes them.
 func TestLeaksFindsEachKind(t *testing.T) {
 	node, _ := redisStore(t)
-	_, stop := runs(t, "healthy")
+	_, stop := startHolder(t, "healthy")
 	defer stop()
-	waits(t, "healthy")
-	_, stopShared := runs(t, "shared", "-s")
+	startWaiter(t, "healthy")
+	_, stopShared := startHolder(t, "shared", "-s")
 	defer stopShared()
-	if p := start(t, "sh", "-c", "snib lock script --ttl 1h; :"); p.wait() != 0 { // the process that is shown is this shell's, and gone
+	// The holder's process is this shell, which is gone.
+	if p := start(t, "sh", "-c", "snib lock script --ttl 1h; :"); p.wait() != 0 {
 		t.Fatal(p.out.String())
 	}
 	plantStrings(node, false)
-	wantFound(t, "in a healthy store", nil)
+	wantLeaks(t, "in a healthy store", nil)
 
-	parent := t // what the cases start is to last until the fix
+	parent := t // the processes of the cases must live until the fix
 	var want []string
 	t.Run("Endless", func(t *testing.T) {
 		if out, code := snib(t, "lock", "forever", "--ttl", "1h"); code != 0 {
@@ -103,27 +105,27 @@ func TestLeaksFindsEachKind(t *testing.T) {
 		}
 		node.Must("PERSIST", "forever")
 		want = append(want, "endless forever")
-		wantFound(t, "with a hold without an end", nil, want...)
+		wantLeaks(t, "with a hold without an end", nil, want...)
 	})
 	t.Run("Dead", func(t *testing.T) {
-		p, _ := runs(parent, "killed", "--ttl", "1h")
-		p.end()
+		p, _ := startHolder(parent, "killed", "--ttl", "1h")
+		p.kill()
 		want = append(want, "dead killed")
-		wantFound(t, "after a holder was killed", nil, want...)
+		wantLeaks(t, "after a holder was killed", nil, want...)
 	})
 	t.Run("Old", func(t *testing.T) {
-		wantFound(t, "with a bound", []string{"--held", "1ms", "heal"}, "old healthy")
-		wantFound(t, "with a bound that nothing has reached", []string{"--held", "1h", "heal"})
+		wantLeaks(t, "with a bound", []string{"--held", "1ms", "heal"}, "old healthy")
+		wantLeaks(t, "with a bound that nothing has reached", []string{"--held", "1h", "heal"})
 	})
-	_, stopQueue := runs(t, "queue")
+	_, stopQueue := startHolder(t, "queue")
 	second := make(chan *proc, 1)
 	t.Run("Stuck", func(t *testing.T) {
-		first := waits(parent, "queue")
-		second <- waits(parent, "queue")
-		first.end()
-		await(t, "first waiter's end", func() bool { return gone(first.Process.Pid) })
+		first := startWaiter(parent, "queue")
+		second <- startWaiter(parent, "queue")
+		first.kill()
+		await(t, "first waiter's end", func() bool { return isDead(first.Process.Pid) })
 		want = append(want, "stuck queue")
-		wantFound(t, "after the first waiter was killed", nil, want...)
+		wantLeaks(t, "after the first waiter was killed", nil, want...)
 	})
 	node.Must("SET", "silent", "a holder that is not snib", "PX", 3_600_000)
 	plantQueue(node, "silent", time.Minute, 21*time.Second)
@@ -136,26 +138,27 @@ func TestLeaksFindsEachKind(t *testing.T) {
 	for _, key := range plantRedisson(node) {
 		want = append(want, "foreign "+key)
 	}
-	wantFound(t, "with a leak of each kind", nil, want...)
-	wantFound(t, "with a prefix", []string{"pottery"})
-	wantFound(t, "with a prefix", []string{"plain-"}, "foreign plain-key", "foreign plain-lock") // what is looked for by name need not be called a lock
-	t.Run("Fix", func(t *testing.T) { fixes(t, node) })
+	wantLeaks(t, "with a leak of each kind", nil, want...)
+	wantLeaks(t, "with a prefix", []string{"pottery"})
+	// A key that is looked for by name need not be called a lock.
+	wantLeaks(t, "with a prefix", []string{"plain-"}, "foreign plain-key", "foreign plain-lock")
+	t.Run("Fix", func(t *testing.T) { checkFix(t, node) })
 	stopQueue()
 	if p := <-second; p.wait() != 0 {
 		t.Errorf("the waiter behind one who is gone: %s", p.out.String())
 	}
 }
 
-// fixes has the leaks freed, all but those that --fix leaves alone.
-func fixes(t *testing.T, node *redistest.Node) {
-	node.Must("PEXPIRE", "killed", 6000) // or it would take a third of an hour to be sure
+// checkFix runs --fix, and checks that it frees all leaks but those that it leaves alone.
+func checkFix(t *testing.T, node *redistest.Node) {
+	node.Must("PEXPIRE", "killed", 6000) // otherwise certainty would take a third of an hour
 	out, code := snib(t, "leaks", "--fix", "--yes", "-o", "json")
 	if code != 1 || !strings.Contains(out, `"fixed": true`) || !strings.Contains(out, "hold broken by force") {
 		t.Errorf("snib leaks --fix: exit code %d, want 1, since keys of others are left: %s", code, out)
 	}
 	var left []string
-	for _, l := range found(t) {
-		if !strings.HasPrefix(l, "foreign ") && !passedOver(l) {
+	for _, l := range foundLeaks(t) {
+		if !strings.HasPrefix(l, "foreign ") && !isPassedOver(l) {
 			left = append(left, l)
 		}
 	}
@@ -169,8 +172,8 @@ func fixes(t *testing.T, node *redistest.Node) {
 		t.Errorf("without --foreign, --fix has deleted another library's key")
 	}
 	snib(t, "leaks", "--fix", "--yes", "--foreign", "-o", "json")
-	for _, l := range found(t) {
-		if !strings.Contains(l, "redisson") && !passedOver(l) {
+	for _, l := range foundLeaks(t) {
+		if !strings.Contains(l, "redisson") && !isPassedOver(l) {
 			t.Errorf("after --fix --foreign there is %q", l)
 		}
 	}
@@ -179,11 +182,12 @@ func fixes(t *testing.T, node *redistest.Node) {
 	}
 }
 
-// passedOver reports whether a leak is a queue behind a hold, whose dead entry the store passes over when that ends.
-func passedOver(leak string) bool { return leak == "stuck queue" || leak == "stuck silent" }
+// isPassedOver reports whether a leak is a queue behind a hold. The store passes over its dead
+// entry when the hold ends.
+func isPassedOver(leak string) bool { return leak == "stuck queue" || leak == "stuck silent" }
 
-// plantStrings writes what clients of SET NX write, with an end as they should, or without, and returns the keys that are left behind
-// then. With them come strings that are no locks.
+// plantStrings writes what clients of SET NX write, with an end as they should, or without one.
+// It returns the keys that then are left behind. It also writes strings that are no locks.
 func plantStrings(node *redistest.Node, endless bool) []string {
 	keys := map[string]string{
 		"plain-lock":                     "0f2cfae04a2a4f6c8dd9b2f2c3b6a111",                                          // redis-py
@@ -204,13 +208,15 @@ func plantStrings(node *redistest.Node, endless bool) []string {
 			all = append(all, key)
 		}
 	}
-	node.Must("SET", "plain-key", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111") // data, unless one looks for it
+	// This is data, unless somebody looks for it by name.
+	node.Must("SET", "plain-key", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111")
 	node.Must("SET", "data:lock", "closed")
 	node.Must("SET", "clock:unlocked", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111")
 	return all
 }
 
-// plantRedisson writes what Redisson does, with and without an end, and returns the keys of what is left behind.
+// plantRedisson writes what Redisson writes, with and without an end, and returns the
+// keys that are left behind.
 func plantRedisson(node *redistest.Node) []string {
 	const owner = "8c8ffe61-5bd3-4d78-a5c0-2d2386af488e:76"
 	for _, key := range []string{"redisson-held", "redisson-left"} {
@@ -227,40 +233,42 @@ func plantRedisson(node *redistest.Node) []string {
 	return []string{"redisson-left", "redisson-rw", "redisson_lock_queue:{gone}"}
 }
 
-// plantQueue writes a queue of two, of another host, of whom the first asked that long ago, and was heard of last that long ago.
+// plantQueue writes a queue of two waiters on another host. The first came waited ago, and sent
+// its last heartbeat silent ago.
 func plantQueue(node *redistest.Node, name string, waited, silent time.Duration) {
 	now := time.Now().UnixMicro()
 	for i, owner := range []string{"first", "second"} {
 		record := fmt.Sprintf(`{"owner":%q,"id":"1.1","mode":"x","ttl":30000,"tokens":1,"channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`, owner)
-		stirred := now
+		heartbeat := now
 		if i == 0 {
-			stirred -= silent.Microseconds()
+			heartbeat -= silent.Microseconds()
 		}
 		node.Must("ZADD", "snib.q:{"+name+"}", now-waited.Microseconds()+int64(i), owner)
-		node.Must("HSET", "snib.w:{"+name+"}", owner, fmt.Sprintf("%016d", stirred)+record)
+		node.Must("HSET", "snib.w:{"+name+"}", owner, fmt.Sprintf("%016d", heartbeat)+record)
 	}
 }
 
-// TestLeaksInDatabases: a hold that was killed is found and freed where its lease lasts on, and a healthy one is left alone.
+// TestLeaksInDatabases checks that the hold of a killed process is found and freed while its
+// lease lasts, and that a healthy hold is left alone.
 func TestLeaksInDatabases(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).URL() },
 		"MySQL":      func(t *testing.T) string { return mysqlURL(mysqltest.Start(t).Addr()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			store(t)
+			newStore(t)
 			t.Setenv("SNIB_URL", url(t))
-			_, stop := runs(t, "healthy")
+			_, stop := startHolder(t, "healthy")
 			defer stop()
-			waits(t, "healthy")
-			p, _ := runs(t, "killed", "--ttl", "24s")
-			wantFound(t, "while all live", nil)
-			p.end()
-			wantFound(t, "after a holder was killed", nil, "dead killed")
+			startWaiter(t, "healthy")
+			p, _ := startHolder(t, "killed", "--ttl", "24s")
+			wantLeaks(t, "while all live", nil)
+			p.kill()
+			wantLeaks(t, "after a holder was killed", nil, "dead killed")
 			if out, code := snib(t, "leaks", "--fix", "--yes"); code != 0 {
 				t.Errorf("exit code %d: %s", code, out)
 			}
-			wantFound(t, "after --fix", nil)
+			wantLeaks(t, "after --fix", nil)
 			if out, code := snib(t, "run", "--try", "killed", "--", "true"); code != 0 {
 				t.Errorf("a lock that was freed is not free: %s", out)
 			}
@@ -268,35 +276,37 @@ func TestLeaksInDatabases(t *testing.T) {
 	}
 }
 
-// TestLeaksLeavesTheLivingAlone: what somebody renews lives, though its process is not to be seen.
+// TestLeaksLeavesTheLivingAlone checks that a hold that somebody renews is no leak, even if
+// its process can't be found.
 func TestLeaksLeavesTheLivingAlone(t *testing.T) {
 	node, _ := redisStore(t)
-	gone := start(t, "true")
-	gone.wait()
+	exited := start(t, "true")
+	exited.wait()
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
 	}
 	record := fmt.Sprintf(`{"token":5,"since":%d,"owner":"me","id":"1.1","mode":"x","ttl":2000,"tokens":1,"channel":"snib.c:x","pid":%d,"host":%q}`,
-		time.Now().UnixMicro(), gone.Process.Pid, host)
+		time.Now().UnixMicro(), exited.Process.Pid, host)
 	node.Must("SET", "snib.r:{renewed}", record)
 	node.Must("SET", "renewed", "me", "PX", 3_600_000)
-	wantFound(t, "while nobody renews it", nil, "dead renewed")
+	wantLeaks(t, "while nobody renews it", nil, "dead renewed")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-			_, _ = node.Do("PEXPIRE", "renewed", 3_600_000) // as a holder in another container would
+			// As a holder in another container would do.
+			_, _ = node.Do("PEXPIRE", "renewed", 3_600_000)
 		}
 	}()
-	wantFound(t, "while somebody renews it", nil)
+	wantLeaks(t, "while somebody renews it", nil)
 	cancel()
 	<-done
 }
 
-// healthySeconds is how long TestLeaksOnABusyStore runs: SNIB_BUSY=60 makes it a minute.
-func healthySeconds(t *testing.T) time.Duration {
+// busyDuration returns how long TestLeaksOnABusyStore runs. SNIB_BUSY=60 makes it a minute.
+func busyDuration(t *testing.T) time.Duration {
 	n, err := strconv.Atoi(os.Getenv("SNIB_BUSY"))
 	if err != nil {
 		return 5 * time.Second
@@ -305,10 +315,11 @@ func healthySeconds(t *testing.T) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// TestLeaksOnABusyStore looks for leaks where locks change hands all the time, and processes begin and end.
+// TestLeaksOnABusyStore looks for leaks while locks change hands all the time, and
+// processes begin and end.
 func TestLeaksOnABusyStore(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T){
-		"SQLite": func(t *testing.T) { store(t) },
+		"SQLite": func(t *testing.T) { newStore(t) },
 		"Redis":  func(t *testing.T) { redisStore(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -319,9 +330,9 @@ func TestLeaksOnABusyStore(t *testing.T) {
 			for i := range 6 {
 				crowd = append(crowd, start(t, "sh", "-c", script, "sh", enough, strconv.Itoa(i%2)))
 			}
-			looks := 0
-			for end := time.Now().Add(healthySeconds(t)); time.Now().Before(end); looks++ {
-				wantFound(t, "on a healthy store", nil)
+			rounds := 0
+			for end := time.Now().Add(busyDuration(t)); time.Now().Before(end); rounds++ {
+				wantLeaks(t, "on a healthy store", nil)
 			}
 			if err := os.WriteFile(enough, nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -331,12 +342,13 @@ func TestLeaksOnABusyStore(t *testing.T) {
 					t.Errorf("a run ended with %d: %s", code, p.out.String())
 				}
 			}
-			t.Logf("%d looks", looks)
+			t.Logf("%d looks", rounds)
 		})
 	}
 }
 
-// locksVar says how many locks TestManyLocks makes, such as 1000000.
+// locksVar is the environment variable with the number of locks for
+// TestManyLocks, such as 1000000.
 const locksVar = "SNIB_LOCKS"
 
 func manyLocks(t *testing.T) int {
@@ -348,8 +360,8 @@ func manyLocks(t *testing.T) int {
 	return n
 }
 
-// TestManyLocks counts, and looks for leaks among, so many locks that a server would be held up by who asked for all at once, and a
-// client by who kept them.
+// TestManyLocks counts so many locks, and looks for leaks among them, that a request for all at
+// once would block the server, and a client that kept all of them would need too much memory.
 func TestManyLocks(t *testing.T) {
 	node, _ := redisStore(t)
 	fill(t, node, 2000)
@@ -358,31 +370,33 @@ func TestManyLocks(t *testing.T) {
 	fill(t, node, n)
 	node.Must("PERSIST", "many:7")
 	for _, command := range [][]string{{"count", "-o", "number"}, {"leaks", "-o", "name"}} {
-		node.Must("CONFIG", "SET", "slowlog-log-slower-than", slow.Microseconds())
+		node.Must("CONFIG", "SET", "slowlog-log-slower-than", maxCommandTime.Microseconds())
 		node.Must("CONFIG", "SET", "slowlog-max-len", 1_000_000)
 		node.Must("CONFIG", "RESETSTAT")
 		node.Must("SLOWLOG", "RESET")
 		usage := measure(t, command...)
-		notSlow(t, node, command)
+		checkSlowLog(t, node, command)
 		want := map[string]string{"count": strconv.Itoa(n), "leaks": "many:7"}[command[0]]
 		if got := strings.TrimSpace(usage.out); got != want {
 			t.Errorf("snib %v = %q, want %q", command, got, want)
 		}
 		t.Logf("snib %v: %v, %d MiB", command, usage.took.Round(time.Millisecond), usage.memory>>20)
-		// A program under the race detector is three times as big as it is else.
+		// With the race detector a program needs three times as much memory.
 		if grown := usage.memory - small.memory; grown > 48<<20 {
 			t.Errorf("snib %v takes %d MiB more than for 2,000 locks, want 48 MiB at most", command, grown>>20)
 		}
 	}
 }
 
-// slow is what no command should take of the server's time: it does nothing else meanwhile.
-const slow = 5 * time.Millisecond
+// maxCommandTime is the longest time that a command should take on the server, which
+// does nothing else meanwhile.
+const maxCommandTime = 5 * time.Millisecond
 
-// notSlow checks that the server was not held up. Its slow log has the time in it during which something else ran on the machine, so
-// some commands may stand there: one of four among other tests, and one of a hundred when many locks were asked for, on a machine that
-// does nothing else. That a command is slow by itself shows in all of its kind.
-func notSlow(t *testing.T, node *redistest.Node, command []string) {
+// checkSlowLog checks that the server was not blocked. The times in its slow log include the
+// time in which other programs ran on the machine, so some commands may be there: one of four
+// beside other tests, and one of a hundred with many locks on an idle machine. If a command
+// itself is slow, all of its kind are in the log.
+func checkSlowLog(t *testing.T, node *redistest.Node, command []string) {
 	t.Helper()
 	allowed := 4
 	if os.Getenv(locksVar) != "" {
@@ -403,18 +417,18 @@ func notSlow(t *testing.T, node *redistest.Node, command []string) {
 			continue
 		}
 		calls, _ := strconv.Atoi(m[1])
-		t.Logf("snib %v: %d %s, in the mean %s µs, %d over %v, at most %d µs", command, calls, name, m[2], over[name], slow, longest[name])
+		t.Logf("snib %v: %d %s, in the mean %s µs, %d over %v, at most %d µs", command, calls, name, m[2], over[name], maxCommandTime, longest[name])
 		if over[name] > calls/allowed {
-			t.Errorf("snib %v: %d of %d %s take longer than %v, up to %d µs", command, over[name], calls, name, slow, longest[name])
+			t.Errorf("snib %v: %d of %d %s take longer than %v, up to %d µs", command, over[name], calls, name, maxCommandTime, longest[name])
 		}
 	}
 }
 
-// A usage is what a run of snib took.
+// A usage is what one call of snib used.
 type usage struct {
 	out    string
 	took   time.Duration
-	memory int64 // bytes, at most
+	memory int64 // peak, in bytes
 }
 
 func measure(t *testing.T, args ...string) usage {
@@ -429,7 +443,7 @@ func measure(t *testing.T, args ...string) usage {
 	return u
 }
 
-// fill makes locks many:1 to many:N as held by somebody elsewhere.
+// fill creates the locks many:1 to many:N, held by somebody on another host.
 func fill(t *testing.T, node *redistest.Node, n int) {
 	t.Helper()
 	const script = `for i = ARGV[1], ARGV[2] do

@@ -1,4 +1,5 @@
-// Command snib runs programs under a distributed lock, and shows and frees such locks. "snib help" tells the rest.
+// Command snib runs programs under a distributed lock, and shows and frees such locks. Run
+// "snib help" for its documentation.
 package main
 
 import (

@@ -19,14 +19,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// raceVar has the settings of the race detector.
+// raceVar is the environment variable with the settings of the race detector.
 const raceVar = "GORACE"
 
-// TestMain makes the command, and the small programs that the tests run under it, available in PATH: each is this test
-// binary under another name, so -race watches all of them.
+// TestMain puts the command, and the small programs that the tests run under it, into PATH.
+// Each is this test binary under another name, so -race watches all of them.
 func TestMain(m *testing.M) {
 	if os.Getenv(raceVar) == "" {
-		_ = os.Setenv(raceVar, "atexit_sleep_ms=0") // else each process would take a second to end
+		_ = os.Setenv(raceVar, "atexit_sleep_ms=0") // else each process ends a second later
 	}
 	testscript.Main(m, map[string]func(){
 		"snib":      main,
@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 	runScripts(t, testscript.Params{Dir: filepath.Join("testdata", "script")})
 }
 
-// runScripts runs those that p names, with the environment env, "NAME=value" each.
+// runScripts runs the scripts that p names. env is added to their environment, "NAME=value" each.
 func runScripts(t *testing.T, p testscript.Params, env ...string) {
 	t.Helper()
 	p.RequireExplicitExec = true
@@ -58,7 +58,7 @@ func runScripts(t *testing.T, p testscript.Params, env ...string) {
 		switch cond {
 		case "root":
 			return os.Geteuid() == 0, nil
-		case "sqlite": // else the store is a Redis
+		case "sqlite": // otherwise env names another store
 			return len(env) == 0, nil
 		}
 		return false, fmt.Errorf("unknown condition %q", cond)
@@ -66,13 +66,14 @@ func runScripts(t *testing.T, p testscript.Params, env ...string) {
 	if p.Cmds == nil {
 		p.Cmds = make(map[string]func(*testscript.TestScript, bool, []string))
 	}
-	p.Cmds["exits"] = exits
+	p.Cmds["exits"] = checkExit
 	testscript.Run(t, p)
 }
 
-// exits CODE COMMAND… runs a command and wants that exit code, and on standard error a single line at most, without the password or
-// the user that the tests of Redis give.
-func exits(ts *testscript.TestScript, _ bool, args []string) {
+// checkExit implements the script command "exits CODE COMMAND…". It runs a command, and checks
+// its exit code and that standard error has at most one line, without the password and the user
+// that the tests of Redis use.
+func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
@@ -83,30 +84,30 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		got = exit.ExitCode()
 	}
-	said := ts.ReadFile("stderr")
+	stderr := ts.ReadFile("stderr")
 	if got != want {
 		ts.Fatalf("exit code = %d, want %d", got, want)
 	}
-	if strings.Count(said, "\n") > 1 || strings.Contains(said, "goroutine ") {
-		ts.Fatalf("standard error is more than a line:\n%s", said)
+	if strings.Count(stderr, "\n") > 1 || strings.Contains(stderr, "goroutine ") {
+		ts.Fatalf("standard error is more than a line:\n%s", stderr)
 	}
-	if strings.Contains(said, "horse") || strings.Contains(said, "alice") {
-		ts.Fatalf("standard error has a password or a user in it:\n%s", said)
+	if strings.Contains(stderr, "horse") || strings.Contains(stderr, "alice") {
+		ts.Fatalf("standard error has a password or a user in it:\n%s", stderr)
 	}
 }
 
-// patience is how long the tests wait for what should come at once.
-const patience = 20 * time.Second
+// testTimeout is how long the tests wait for an event that should come at once.
+const testTimeout = 20 * time.Second
 
-// poll calls ok until it is true.
-func poll(ok func() bool) bool { return pollFor(patience, ok) }
+// poll calls ok until it returns true, for at most testTimeout.
+func poll(ok func() bool) bool { return pollFor(testTimeout, ok) }
 
 func pollFor(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {
 			return false
 		}
-		time.Sleep(2 * time.Millisecond) // between two looks at what no other process tells us
+		time.Sleep(2 * time.Millisecond) // polls what no other process announces
 	}
 	return true
 }
@@ -121,17 +122,19 @@ func die(format string, args ...any) {
 	os.Exit(99)
 }
 
-// hold READY STOP makes the file READY and ends when there is a file STOP. It outlasts what a test does meanwhile, also on a slow machine.
+// hold is the program "hold READY STOP". It creates the file READY, and ends when the file STOP
+// exists. It outlasts any test, even on a slow machine.
 func hold() {
 	if err := os.WriteFile(os.Args[1], nil, 0o600); err != nil {
 		die("hold: %v", err)
 	}
-	if !pollFor(15*patience, func() bool { return exists(os.Args[2]) }) {
+	if !pollFor(15*testTimeout, func() bool { return exists(os.Args[2]) }) {
 		die("hold: nobody made %s", os.Args[2])
 	}
 }
 
-// increment FILE adds one to the number in FILE, in a way that loses increments without a lock.
+// increment is the program "increment FILE". It adds one to the number in FILE, in a way that
+// loses increments without a lock.
 func increment() {
 	text, err := os.ReadFile(os.Args[1])
 	n, err2 := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -143,7 +146,8 @@ func increment() {
 	}
 }
 
-// journal LOG DURATION [FILE] appends "begin PID TOKEN" to LOG, and after DURATION, or when there is FILE, "end PID TOKEN".
+// journal is the program "journal LOG DURATION [FILE]". It appends "begin PID TOKEN" to LOG.
+// After DURATION, or when FILE exists, it appends "end PID TOKEN".
 func journal() {
 	log, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -158,7 +162,8 @@ func journal() {
 	fmt.Fprintf(log, "end %d %s\n", os.Getpid(), os.Getenv("SNIB_TOKEN"))
 }
 
-// sigs LOG [SIGNAL] appends "ready" and then the name of each signal that it gets to LOG, and ends on SIGNAL.
+// sigs is the program "sigs LOG [SIGNAL]". It appends "ready" and its pid to LOG, and then the
+// name of each signal that it receives. It ends on SIGNAL.
 func sigs() {
 	log, err := os.OpenFile(os.Args[1], os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -176,7 +181,8 @@ func sigs() {
 	}
 }
 
-// poll PATTERN COMMAND… runs COMMAND again and again until what it prints matches PATTERN, and prints that.
+// pollCommand is the program "poll PATTERN COMMAND…". It runs COMMAND until its output matches
+// PATTERN, and prints that output.
 func pollCommand() {
 	pattern := regexp.MustCompile(os.Args[1])
 	var out []byte
@@ -189,7 +195,7 @@ func pollCommand() {
 	}
 }
 
-// mask copies standard input with all that differs from run to run replaced.
+// mask copies standard input, and replaces everything that differs from run to run.
 func mask() {
 	rules := []struct{ pattern, with string }{
 		{`"(held|left|waited)":( ?)[0-9.]+`, `"$1":${2}SECONDS`},

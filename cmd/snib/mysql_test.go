@@ -9,11 +9,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-// TestMySQLScripts runs the scripts that say the same of every store on MariaDB, and the one that is about it.
+// TestMySQLScripts runs common scripts on MariaDB, and the script about it.
 func TestMySQLScripts(t *testing.T) {
 	t.Parallel()
 	for _, name := range kindScripts {
-		sameOn(t, []string{name}, mysqlURL(mysqltest.Start(t).Addr()))
+		runOnStore(t, []string{name}, mysqlURL(mysqltest.Start(t).Addr()))
 	}
 	s := mysqltest.Start(t)
 	t.Run("mysql", func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestPostgresScripts runs the scripts that say the same of every store on PostgreSQL, and the one that is about it.
+// TestPostgresScripts runs the common scripts on PostgreSQL, and the script about it.
 func TestPostgresScripts(t *testing.T) {
 	t.Parallel()
-	for _, name := range sameScripts {
-		sameOn(t, []string{name}, pgtest.Start(t).URL())
+	for _, name := range commonScripts {
+		runOnStore(t, []string{name}, pgtest.Start(t).URL())
 	}
 	s := pgtest.Start(t)
 	t.Run("postgres", func(t *testing.T) {
@@ -26,29 +26,30 @@ func TestPostgresScripts(t *testing.T) {
 	})
 }
 
-// TestPostgresHangs stops the server under a command: snib ends the command before the lease ends, and itself soon after.
+// TestPostgresHangs hangs the server under a command. snib must end the command before the
+// lease ends, and itself soon after.
 func TestPostgresHangs(t *testing.T) {
-	store(t)
+	newStore(t)
 	server := pgtest.Start(t)
 	t.Setenv("SNIB_URL", server.URL())
 	p := start(t, "snib", "run", "--ttl", "2s", "deploy", "--", "sh", "-c", "echo held; exec sleep 60")
-	p.says("held")
+	p.awaitOutput("held")
 	server.Hang()
 	defer server.Resume()
 	began := time.Now()
 	if code := p.wait(); code != 79 {
 		t.Errorf("exit code = %d, want 79\n%s", code, p.out.String())
 	}
-	// The lease ends within 2 s, and what follows is bounded by the 5 s of an answer.
+	// The lease ends within 2 s. What follows waits for an answer for at most 5 s.
 	if took := time.Since(began); took > 12*time.Second {
 		t.Errorf("snib ended %v after its server hung, want at most 12 s", took)
 	}
 	t.Logf("snib ended %v after its server hung", time.Since(began))
 }
 
-// TestPostgresCrowd starts more commands than the server has connections for: all have their turn.
+// TestPostgresCrowd starts more commands than the server has connections. All must get the lock.
 func TestPostgresCrowd(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	t.Setenv("SNIB_URL", pgtest.Start(t, "max_connections=12").URL())
 	const commands = 30
 	file := filepath.Join(dir, "count")
@@ -66,9 +67,9 @@ func TestPostgresCrowd(t *testing.T) {
 	}
 }
 
-// TestPostgresDoctorTable has doctor look at a table that another role made first, with a trigger on it.
+// TestPostgresDoctorTable examines a table that another role created first, with a trigger on it.
 func TestPostgresDoctorTable(t *testing.T) {
-	store(t)
+	newStore(t)
 	server := pgtest.Start(t)
 	t.Setenv("SNIB_URL", server.URL())
 	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "not made yet") {

@@ -26,7 +26,7 @@ type proc struct {
 	exited chan struct{}
 }
 
-// An output is what a command has said until now.
+// An output collects what a command has printed.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -47,50 +47,53 @@ func (o *output) String() string {
 // start runs a command without a terminal.
 func start(t *testing.T, args ...string) *proc {
 	t.Helper()
-	heed()
+	restoreSignals()
 	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.out, &p.out
-	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // or who runs the tests on a terminal would lend it
+	// Without a session of its own it would lend the terminal on which the tests run.
+	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.end)
+	t.Cleanup(p.kill)
 	go func() {
-		_ = p.Cmd.Wait() // wait looks at the state
+		_ = p.Cmd.Wait() // the method wait looks at the state
 		close(p.exited)
 	}()
 	return p
 }
 
-// heed sees to it that commands heed the signals that this program was told to ignore: by nohup, or in the background of a script.
-func heed() {
+// restoreSignals makes commands react to signals that this process ignores because of nohup, or
+// because a script started it in the background.
+func restoreSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
-			signal.Notify(make(chan os.Signal, 1), s) // what has a handler is as it should be in a child
+			// A child gets the default action of a signal that has a handler.
+			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
 }
 
-// end sees to it that nothing of a failed test is left.
-func (p *proc) end() {
+// kill makes sure that nothing of a failed test is left.
+func (p *proc) kill() {
 	_ = p.Process.Kill() // it may have ended
 	<-p.exited
 }
 
-// wait waits for the end and returns the exit code.
+// wait waits for the end of the command and returns its exit code.
 func (p *proc) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
 		return p.ProcessState.ExitCode()
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		p.t.Fatalf("%v has not ended", p.Args)
 		return -1
 	}
 }
 
-// says waits until the command has said something.
-func (p *proc) says(text string) {
+// awaitOutput waits until the command has printed text.
+func (p *proc) awaitOutput(text string) {
 	p.t.Helper()
 	await(p.t, fmt.Sprintf("%q from %v", text, p.Args), func() bool { return strings.Contains(p.out.String(), text) })
 }
@@ -102,7 +105,7 @@ func (p *proc) signal(s syscall.Signal) {
 	}
 }
 
-// snib runs a snib command to its end.
+// snib runs a snib command until it ends.
 func snib(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	p := start(t, append([]string{"snib"}, args...)...)
@@ -110,8 +113,8 @@ func snib(t *testing.T, args ...string) (out string, code int) {
 	return p.out.String(), code
 }
 
-// store gives the test a store of its own, and a folder.
-func store(t *testing.T) string {
+// newStore gives the test its own store, and returns a folder.
+func newStore(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", dir)
@@ -121,7 +124,7 @@ func store(t *testing.T) string {
 }
 
 func read(file string) string {
-	text, _ := os.ReadFile(file) // one that isn't there yet is empty
+	text, _ := os.ReadFile(file) // a missing file is empty
 	return string(text)
 }
 
@@ -135,7 +138,7 @@ func touch(t *testing.T, file string) {
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	if !poll(ok) {
-		t.Fatalf("no %s within %v", what, patience)
+		t.Fatalf("no %s within %v", what, testTimeout)
 	}
 }
 
@@ -144,7 +147,8 @@ func awaitText(t *testing.T, file, want string) {
 	await(t, fmt.Sprintf("%q in %s", want, file), func() bool { return strings.Contains(read(file), want) })
 }
 
-// procState is the state letter of a process, and its parent. A process that is gone has state 0.
+// procState returns the state letter of a process, and its parent. A process that
+// does not exist has state 0.
 func procState(pid int) (state byte, parent int) {
 	_, rest, _ := strings.Cut(read(fmt.Sprintf("/proc/%d/stat", pid)), ") ")
 	fields := strings.Fields(rest)
@@ -155,24 +159,24 @@ func procState(pid int) (state byte, parent int) {
 	return fields[0][0], parent
 }
 
-// gone reports whether a process has died, be it that nobody has taken note.
-func gone(pid int) bool {
+// isDead reports whether a process has died, even if its parent has not collected it yet.
+func isDead(pid int) bool {
 	state, _ := procState(pid)
 	return state == 0 || state == 'Z' || state == 'X'
 }
 
-// A line of what the journal program writes.
-type line struct {
+// A journalLine is a line that the program journal writes.
+type journalLine struct {
 	what  string
 	pid   int
 	token uint64
 }
 
-func readJournal(t *testing.T, file string) []line {
+func readJournal(t *testing.T, file string) []journalLine {
 	t.Helper()
-	var all []line
+	var all []journalLine
 	for _, text := range strings.Split(strings.TrimSuffix(read(file), "\n"), "\n") {
-		var l line
+		var l journalLine
 		if n, _ := fmt.Sscan(text, &l.what, &l.pid, &l.token); n == 3 {
 			all = append(all, l)
 		}
@@ -180,10 +184,10 @@ func readJournal(t *testing.T, file string) []line {
 	return all
 }
 
-// checkJournal reports where a child wrote beside the next holder's, and tokens that did not grow.
-func checkJournal(t *testing.T, all []line) {
+// checkJournal reports children that wrote beside the next holder, and tokens that did not grow.
+func checkJournal(t *testing.T, all []journalLine) {
 	t.Helper()
-	var now line
+	var now journalLine
 	for i, l := range all {
 		switch {
 		case l.what == "begin" && l.token <= now.token:
@@ -199,7 +203,7 @@ func checkJournal(t *testing.T, all []line) {
 
 func TestNoIncrementIsLost(t *testing.T) {
 	const procs, runs = 8, 50
-	file := filepath.Join(store(t), "counter")
+	file := filepath.Join(newStore(t), "counter")
 	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -221,19 +225,19 @@ func TestNoIncrementIsLost(t *testing.T) {
 	}
 }
 
-// A crowd is a number of wrappers that want one lock all the time. Under each of them a child works for far longer than
-// it will be let.
+// A crowd is a number of snib runs that compete for one lock all the time. The command of each
+// would work for far longer than the test lets it.
 type crowd struct {
 	log  string
 	stop atomic.Bool
 	all  sync.WaitGroup
 
 	mu   sync.Mutex
-	pids []int // by contender; 0 while there is none
+	pids []int // by contender; 0 while it has none
 }
 
-func gather(t *testing.T, n int) *crowd {
-	c := &crowd{log: filepath.Join(store(t), "journal"), pids: make([]int, n)}
+func newCrowd(t *testing.T, n int) *crowd {
+	c := &crowd{log: filepath.Join(newStore(t), "journal"), pids: make([]int, n)}
 	for i := range n {
 		c.all.Go(func() {
 			for !c.stop.Load() {
@@ -254,13 +258,13 @@ func (c *crowd) contend(t *testing.T, i int) {
 		c.pids[i] = cmd.Process.Pid
 	}
 	c.mu.Unlock()
-	_ = cmd.Wait() // it is killed
+	_ = cmd.Wait() // the test kills it
 	c.mu.Lock()
 	c.pids[i] = 0
 	c.mu.Unlock()
 }
 
-// kill kills a random wrapper, and returns its pid.
+// kill kills a random snib run, and returns its pid.
 func (c *crowd) kill() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,8 +275,8 @@ func (c *crowd) kill() int {
 	return pid
 }
 
-// holder is the last child that began, and its wrapper.
-func (c *crowd) holder(t *testing.T) (child line, wrapper int) {
+// holder returns the last child that began, and the snib run above it.
+func (c *crowd) holder(t *testing.T) (child journalLine, wrapper int) {
 	if all := readJournal(t, c.log); len(all) > 0 {
 		child = all[len(all)-1]
 		_, wrapper = procState(child.pid)
@@ -280,10 +284,10 @@ func (c *crowd) holder(t *testing.T) (child line, wrapper int) {
 	return child, wrapper
 }
 
-// TestKilledRuns kills random wrappers, holders and waiters: the child is gone with its wrapper, and the next holder
-// comes soon.
+// TestKilledRuns kills random snib runs, holders and waiters. The child must die with its snib
+// run, and the next holder must come soon.
 func TestKilledRuns(t *testing.T) {
-	c := gather(t, 4)
+	c := newCrowd(t, 4)
 	var killed int
 	for killed < 25 && !t.Failed() {
 		time.Sleep(rand.N(60 * time.Millisecond)) // to hit all phases
@@ -292,16 +296,17 @@ func TestKilledRuns(t *testing.T) {
 			continue
 		}
 		killed++
-		await(t, "end of the child", func() bool { return gone(child.pid) })
-		await(t, "next holder", func() bool { next, _ := c.holder(t); return next.token > child.token }) // neither a TTL nor the work took so little
+		await(t, "end of the child", func() bool { return isDead(child.pid) })
+		// Neither a TTL nor the work is so short.
+		await(t, "next holder", func() bool { next, _ := c.holder(t); return next.token > child.token })
 	}
 	c.stop.Store(true)
-	over := make(chan struct{})
-	go func() { c.all.Wait(); close(over) }()
+	finished := make(chan struct{})
+	go func() { c.all.Wait(); close(finished) }()
 	await(t, "end of the crowd", func() bool {
 		c.kill()
 		select {
-		case <-over:
+		case <-finished:
 			return true
 		default:
 			return false
@@ -317,10 +322,10 @@ func TestKilledRuns(t *testing.T) {
 	t.Logf("%d holders were killed at work, %d children began", killed, len(all))
 }
 
-// TestHeirsKeepTheLock kills a wrapper whose child has started something: that runs on, and the lock stays taken, past
-// its TTL, until it is gone.
+// TestHeirsKeepTheLock kills a snib run whose child has started a process. That process lives
+// on, and the lock must stay taken, past its TTL, until it ends.
 func TestHeirsKeepTheLock(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit")
 	await(t, "grandchild", func() bool { return exists(ready) })
@@ -336,11 +341,11 @@ func TestHeirsKeepTheLock(t *testing.T) {
 	}
 }
 
-// TestStoppedTree stops the wrapper and its child until the lock is another's. When the wrapper goes on, it finds out
-// before it lets the child go on, which it kills.
+// TestStoppedTree stops a snib run and its child until somebody else has the lock. When the
+// snib run continues, it must notice that before it continues the child, and kill the child.
 func TestStoppedTree(t *testing.T) {
-	dir := store(t)
-	log, done, over := filepath.Join(dir, "journal"), filepath.Join(dir, "done"), filepath.Join(dir, "over")
+	dir := newStore(t)
+	log, done, finished := filepath.Join(dir, "journal"), filepath.Join(dir, "done"), filepath.Join(dir, "over")
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "journal", log, "10m", done)
 	awaitText(t, log, "begin")
 	child := readJournal(t, log)[0]
@@ -348,20 +353,20 @@ func TestStoppedTree(t *testing.T) {
 	if err := syscall.Kill(-child.pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	next := start(t, "snib", "run", "--ttl", "1m", "name", "--", "journal", log, "10m", over)
+	next := start(t, "snib", "run", "--ttl", "1m", "name", "--", "journal", log, "10m", finished)
 	await(t, "next holder", func() bool { return len(readJournal(t, log)) == 2 })
-	touch(t, done) // if the child went on, it would say at once that it is done
+	touch(t, done) // a child that continued would write its end at once
 	p.signal(syscall.SIGCONT)
 	if code := p.wait(); code != 79 {
 		t.Errorf("exit code = %d, want 79: %s", code, p.out.String())
 	}
-	if !gone(child.pid) {
+	if !isDead(child.pid) {
 		t.Errorf("the child is still there")
 	}
 	if out := p.out.String(); strings.Count(out, "\n") != 1 || !strings.HasPrefix(out, "snib: lost name: ") {
 		t.Errorf("message = %q, want one line that begins with snib: lost name:", out)
 	}
-	touch(t, over)
+	touch(t, finished)
 	if code := next.wait(); code != 0 {
 		t.Errorf("the next holder exits %d: %s", code, next.out.String())
 	}
@@ -372,9 +377,10 @@ func TestStoppedTree(t *testing.T) {
 	}
 }
 
-// TestStoppedWrapper stops the wrapper alone: its child can't know, and is ended when the wrapper goes on.
+// TestStoppedWrapper stops snib run alone. Its child can't know, and must be killed
+// when snib run continues.
 func TestStoppedWrapper(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "hold", ready, stop)
 	await(t, "child", func() bool { return exists(ready) })
@@ -397,10 +403,10 @@ func TestLoss(t *testing.T) {
 	none := func(*testing.T, string) {}
 	unlink := func(t *testing.T, dir string) {
 		for _, file := range []string{"locks.db", "locks.db-wal", "locks.db-shm", "locks.db.live"} {
-			_ = os.Remove(filepath.Join(dir, "snib", file)) // not all of them are there
+			_ = os.Remove(filepath.Join(dir, "snib", file)) // some don't exist
 		}
 	}
-	const ended, killed = "terminated\n", "" // what the child has to say
+	const ended, killed = "terminated\n", "" // what the child logs
 	tests := []struct {
 		name    string
 		flags   []string
@@ -415,9 +421,10 @@ func TestLoss(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := store(t)
+			dir := newStore(t)
 			log := filepath.Join(dir, "signals")
-			// A third of the TTL is how long nothing may run on a machine that is busy, and no hold be lost by that.
+			// On a busy machine, a third of the TTL may pass without anything running, and no
+			// hold must be lost by that.
 			args := append([]string{"snib", "run", "--ttl", "3s", "name"}, tt.flags...)
 			p := start(t, append(args, "--", "sigs", log, "terminated")...)
 			awaitText(t, log, "ready")
@@ -426,7 +433,7 @@ func TestLoss(t *testing.T) {
 				if out, code := snib(t, "run", "-w", "15s", "name", "--", "true"); code != 0 {
 					t.Errorf("the next holder exits %d: %s", code, out)
 				}
-				p.says(tt.message)
+				p.awaitOutput(tt.message)
 				p.signal(syscall.SIGTERM)
 			}
 			if code := p.wait(); code != 79 {
@@ -443,9 +450,9 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestSignals sends each signal that is passed on: it reaches the child once.
+// TestSignals sends each signal that is forwarded. It must reach the child once.
 func TestSignals(t *testing.T) {
-	log := filepath.Join(store(t), "signals")
+	log := filepath.Join(newStore(t), "signals")
 	p := start(t, "snib", "run", "-k", "10m", "name", "--", "sigs", log, "terminated")
 	awaitText(t, log, "ready")
 	var want string
@@ -465,20 +472,21 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestIgnoredSignals: what our parent ignores the command ignores too, as nohup wants it.
+// TestIgnoredSignals checks that the command ignores what our parent ignores, as nohup needs it.
 func TestIgnoredSignals(t *testing.T) {
-	store(t)
+	newStore(t)
 	p := start(t, "sh", "-c", `trap "" HUP; snib run name -- sh -c 'kill -HUP $$; kill -HUP $PPID; echo survived'`)
 	if code := p.wait(); code != 0 || p.out.String() != "survived\n" {
 		t.Errorf("exit code = %d, output %q; want 0 and survived", code, p.out.String())
 	}
 }
 
-// TestStoppedCommand: without a terminal too, a stopped command keeps its lock, past its TTL.
+// TestStoppedCommand checks that a stopped command keeps its lock past its TTL, without a
+// terminal too.
 func TestStoppedCommand(t *testing.T) {
-	store(t)
+	newStore(t)
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "sh", "-c", "kill -STOP $$; exit 3")
-	p.says("the command was stopped")
+	p.awaitOutput("the command was stopped")
 	await(t, "hold longer than its TTL", func() bool { return heldFor(t, "name") > 2*time.Second })
 	p.signal(syscall.SIGCONT)
 	if code := p.wait(); code != 3 {
@@ -486,7 +494,7 @@ func TestStoppedCommand(t *testing.T) {
 	}
 }
 
-// heldFor asks how long a lock has been held.
+// heldFor returns how long a lock has been held.
 func heldFor(t *testing.T, name string) time.Duration {
 	t.Helper()
 	out, _ := snib(t, "show", name, "-o", "json")
@@ -502,9 +510,10 @@ func heldFor(t *testing.T, name string) time.Duration {
 	return time.Duration(doc.Holders[0].Held * float64(time.Second))
 }
 
-// TestWindsDownUnderTheLock ends a command whose child takes a while to end: the lock is free only after that.
+// TestWindsDownUnderTheLock ends a command whose child takes a while to end. The lock
+// must not be free before.
 func TestWindsDownUnderTheLock(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	log := filepath.Join(dir, "log")
 	script := filepath.Join(dir, "slow")
 	text := "trap 'sleep 0.7; echo ended >>" + log + "; exit' TERM\necho began >>" + log + "\nwhile :; do sleep 0.05; done\n"

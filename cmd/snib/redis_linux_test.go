@@ -16,16 +16,16 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// redisStore gives the test a Redis of its own, and a folder.
+// redisStore gives the test its own Redis, and a folder.
 func redisStore(t *testing.T) (node *redistest.Node, dir string) {
 	t.Helper()
-	node, dir = used(t, redistest.Single(t)), store(t)
+	node, dir = markUsed(t, redistest.Single(t)), newStore(t)
 	t.Setenv("SNIB_URL", "redis://"+node.Addr())
 	return node, dir
 }
 
-// TestRedisGone kills the server, or hangs it, under a run: the command is ended, and we with it, before the lease is over that the
-// server may still remember.
+// TestRedisGone kills the server, or hangs it, under a run. The command and snib must end
+// before the end of the lease that the server may still remember.
 func TestRedisGone(t *testing.T) {
 	const ttl = 2 * time.Second
 	tests := []struct {
@@ -46,17 +46,18 @@ func TestRedisGone(t *testing.T) {
 			if _, err := fmt.Sscanf(read(log), "ready %d", &child); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(ttl / 2) // so that it has been renewed, and the lease of the grant is over before that of the renewal
+			// After the first renewal, the lease of the grant ends before that of the renewal.
+			time.Sleep(ttl / 2)
 			tt.gone(node)
 			began := time.Now()
 			awaitText(t, log, "terminated")
 			if code := p.wait(); code != 79 {
 				t.Errorf("exit code = %d, want 79: %s", code, p.out.String())
 			}
-			if took := lastWritten(t, log).Sub(began); took > ttl {
+			if took := modTime(t, log).Sub(began); took > ttl {
 				t.Errorf("the command was ended %v after the server, want within %v", took, ttl)
 			}
-			if !gone(child) {
+			if !isDead(child) {
 				t.Errorf("the child is still there")
 			}
 			first, second, _ := strings.Cut(p.out.String(), "\n")
@@ -68,8 +69,8 @@ func TestRedisGone(t *testing.T) {
 	}
 }
 
-// lastWritten says when a file was written last, by the system's clock, however late we look.
-func lastWritten(t *testing.T, file string) time.Time {
+// modTime returns when a file was last written, by the system's clock, however late we look.
+func modTime(t *testing.T, file string) time.Time {
 	t.Helper()
 	info, err := os.Stat(file)
 	if err != nil {
@@ -78,15 +79,16 @@ func lastWritten(t *testing.T, file string) time.Time {
 	return info.ModTime()
 }
 
-// TestRedisComesBack kills a server that keeps what it knows on disk: the run goes on where the server is back in time.
+// TestRedisComesBack kills a server that keeps its data on disk. The run must go on if
+// the server is back in time.
 func TestRedisComesBack(t *testing.T) {
-	node, dir := used(t, redistest.Single(t, "appendonly yes", "appendfsync always")), store(t)
+	node, dir := markUsed(t, redistest.Single(t, "appendonly yes", "appendfsync always")), newStore(t)
 	t.Setenv("SNIB_URL", "redis://"+node.Addr())
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "9s", "name", "--", "hold", ready, stop)
 	await(t, "command", func() bool { return exists(ready) })
 	node.Kill()
-	p.says("was not renewed") // at a third of the TTL
+	p.awaitOutput("was not renewed") // after a third of the TTL
 	node.Restart()
 	await(t, "renewal", func() bool { return heldFor(t, "name") > 0 })
 	if err := os.WriteFile(stop, nil, 0o600); err != nil {
@@ -97,11 +99,11 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// TestSentinelFailover kills the master under a run: the run goes on at the new one, and while that may not know of all holds,
-// nothing else is granted.
+// TestSentinelFailover kills the master under a run. The run must go on with the new master,
+// which must grant nothing else while it may not know all holds.
 func TestSentinelFailover(t *testing.T) {
-	s, dir := redistest.Sentinel(t), store(t)
-	used(t, s.Master())
+	s, dir := redistest.Sentinel(t), newStore(t)
+	markUsed(t, s.Master())
 	t.Setenv("SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+"?allow-split-brain=on&grace-floor=1s")
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "10s", "name", "--", "hold", ready, stop)
@@ -115,8 +117,8 @@ func TestSentinelFailover(t *testing.T) {
 		}
 		return nil
 	})
-	for ended := false; !ended; { // the floor behind Sentinel is 20 s
-		if time.Since(began) > 20*time.Second+patience {
+	for ended := false; !ended; { // behind Sentinel, the grace lasts at least 20 s
+		if time.Since(began) > 20*time.Second+testTimeout {
 			t.Fatal("the grace has no end")
 		}
 		out, code := snib(t, "run", "-n", "--ttl", "1s", "other", "--", "true")
@@ -124,7 +126,7 @@ func TestSentinelFailover(t *testing.T) {
 			t.Errorf("while the grace lasts: %s", out)
 		}
 		ended = code == 0
-		time.Sleep(100 * time.Millisecond) // between two looks
+		time.Sleep(100 * time.Millisecond) // between two tries
 	}
 	if held := heldFor(t, "name"); held < 10*time.Second {
 		t.Errorf("something was granted %v after the grant of a lease of 10s that may have been forgotten", held)
@@ -161,7 +163,7 @@ func TestRedisNoIncrementIsLost(t *testing.T) {
 	}
 }
 
-// TestRedisOrder: who came first is served first.
+// TestRedisOrder checks that waiters are served in the order of arrival.
 func TestRedisOrder(t *testing.T) {
 	_, dir := redisStore(t)
 	log, ready, stop := filepath.Join(dir, "log"), filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
@@ -190,15 +192,16 @@ func TestRedisOrder(t *testing.T) {
 	}
 }
 
-// TestHiddenPassword: a password that was given in --url is not in what ps shows, however it was given.
+// TestHiddenPassword checks that ps does not show a password that was given in --url,
+// in any form of the flag.
 func TestHiddenPassword(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
+	node := markUsed(t, redistest.Single(t, redistest.Password(password)))
 	url := "redis://:" + encoded + "@" + node.Addr()
 	for i, args := range [][]string{{"-u", url}, {"--url", url}, {"--url=" + url}, {"-u" + url}, {"-vu", url}} {
-		dir := store(t)
+		dir := newStore(t)
 		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 		name := strconv.Itoa(i)
-		// What follows the -- is not ours to change.
+		// What follows the -- must not be changed.
 		p := start(t, append(append([]string{"snib", "run", name}, args...), "--", "hold", ready, stop, "x://a:b@c")...)
 		await(t, "command", func() bool { return exists(ready) })
 		line := read(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid))
@@ -215,7 +218,7 @@ func TestHiddenPassword(t *testing.T) {
 	}
 }
 
-// TestHiddenOwner: an owner on the command line is not in what ps shows.
+// TestHiddenOwner checks that ps does not show an owner from the command line.
 func TestHiddenOwner(t *testing.T) {
 	_, dir := redisStore(t)
 	ready := filepath.Join(dir, "ready")
@@ -237,28 +240,29 @@ func TestHiddenOwner(t *testing.T) {
 	}
 }
 
-// TestWaitsBehindNobody: who waits though nobody holds the lock is told why.
+// TestWaitsBehindNobody checks that a waiter learns the reason if it waits
+// although nobody holds the lock.
 func TestWaitsBehindNobody(t *testing.T) {
 	node := redistest.Single(t)
-	store(t)
-	c := sit(t, "snib", "run", "-u", "redis://"+node.Addr(), "--ttl", "50s", "name", "--", "true")
-	c.see(`\r\x1b\[Ksnib: waiting for name: the store restarted or failed over, and grants nothing`)
+	newStore(t)
+	c := startOnTerminal(t, "snib", "run", "-u", "redis://"+node.Addr(), "--ttl", "50s", "name", "--", "true")
+	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name: the store restarted or failed over, and grants nothing`)
 	node.Hang()
-	c.see(`\r\x1b\[Ksnib: waiting for name: the store does not answer`)
+	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name: the store does not answer`)
 	node.Resume()
 	node.Kill()
-	c.see(`\r\x1b\[Ksnib: waiting for name: redis://127.0.0.1:\d+/0: dial tcp`)
+	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name: redis://127.0.0.1:\d+/0: dial tcp`)
 	c.press(ctrlC)
 	c.wait()
-	// The same where the wait ends by itself.
+	// The same if the wait ends by itself.
 	out, code := snib(t, "run", "-u", "redis://"+node.Addr(), "-w", "1", "name", "--", "true")
 	if code != 69 {
 		t.Errorf("exit code = %d, want 69: %s", code, out)
 	}
 }
 
-// TestGoneWhileWaiting: a wait that ends while nobody answers does not say that the lock is taken, as --skip would take that for a
-// reason to be silent.
+// TestGoneWhileWaiting checks that a wait that ends while the store does not answer does not
+// report that the lock is taken: --skip would then be silent.
 func TestGoneWhileWaiting(t *testing.T) {
 	node, dir := redisStore(t)
 	ready := filepath.Join(dir, "ready")

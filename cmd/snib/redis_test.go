@@ -14,73 +14,76 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// password is what the servers ask for: one that has to be encoded in a URL, where it is encoded.
+// The password of the servers, which must be encoded in a URL, and its encoded form.
 const (
 	password = "correct/horse@battery:50%"
 	encoded  = "correct%2Fhorse%40battery%3A50%25"
 )
 
-// The scripts that say the same of every store, and those of them that differ most between kinds of Redis.
+// commonScripts are the scripts that behave the same on every store. kindScripts are those of
+// them that differ most between kinds of Redis.
 var (
-	sameScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "count", "doctor"}
-	kindScripts = sameScripts[:3]
+	commonScripts = []string{"run", "busy", "inspect", "lock", "release", "nested", "completion", "count", "doctor"}
+	kindScripts   = commonScripts[:3]
 )
 
-// TestRedisScripts runs them on all kinds of Redis.
+// TestRedisScripts runs the common scripts on all kinds of Redis.
 func TestRedisScripts(t *testing.T) {
 	t.Parallel()
-	const safe = "min-replicas-to-write 1" // or it would be warned about
+	const safe = "min-replicas-to-write 1" // without it there is a warning
 	t.Run("Single", func(t *testing.T) {
 		node := redistest.Single(t)
-		sameOn(t, sameScripts, "redis://"+node.Addr(), node)
+		runOnStore(t, commonScripts, "redis://"+node.Addr(), node)
 	})
 	t.Run("TLS", func(t *testing.T) {
 		node := redistest.Single(t, redistest.TLS, redistest.Password(password))
-		sameOn(t, kindScripts, "rediss://:"+encoded+"@"+node.Addr()+"?ca="+authority(node), node)
+		runOnStore(t, kindScripts, "rediss://:"+encoded+"@"+node.Addr()+"?ca="+authorityFile(node), node)
 	})
 	t.Run("Sentinel", func(t *testing.T) {
 		s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword("horse/stable"), safe)
-		sameOn(t, kindScripts, "redis+sentinel://:"+encoded+"@"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+
+		runOnStore(t, kindScripts, "redis+sentinel://:"+encoded+"@"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+
 			"?sentinel-password=horse%2Fstable", s.Master())
 	})
 	t.Run("Cluster", func(t *testing.T) {
 		c := redistest.Cluster(t, redistest.Password(password), safe)
-		// Without the grace: what a server knows of itself is for one slot.
-		sameOn(t, kindScripts, "redis+cluster://:"+encoded+"@"+strings.Join(c.Addrs()[:2], ",")+"?failover-grace=off", c.Nodes()[:3]...)
+		// Without grace, because what a server knows of itself is in one slot.
+		runOnStore(t, kindScripts, "redis+cluster://:"+encoded+"@"+strings.Join(c.Addrs()[:2], ",")+"?failover-grace=off", c.Nodes()[:3]...)
 	})
 }
 
-// TestRedis runs the scripts that are about Redis. Each finds servers of its own in its environment.
+// TestRedis runs the scripts about Redis. Each has its own servers in its environment.
 func TestRedis(t *testing.T) {
 	t.Parallel()
 	scripts, err := filepath.Glob(filepath.Join("testdata", "redis", "*.txtar"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts: %v, %v", scripts, err)
 	}
-	lossy := used(t, redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru"))
-	secure := used(t, redistest.Single(t, redistest.TLS, redistest.Password(password)))
-	secret := used(t, redistest.Single(t, redistest.Password(password),
+	lossy := markUsed(t, redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru"))
+	secure := markUsed(t, redistest.Single(t, redistest.TLS, redistest.Password(password)))
+	secret := markUsed(t, redistest.Single(t, redistest.Password(password),
 		fmt.Sprintf("user alice on >%s ~* &* +@all -info", password), fmt.Sprintf("user bob on >%s ~* &* +@all -evalsha", password)))
 	sentinel := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password), "min-replicas-to-write 1")
 	hung := redistest.Single(t)
 	hung.Hang()
 	for _, script := range scripts {
-		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) { // when it returns, the script begins
-			node := used(t, redistest.Single(t))
+		// The script begins when this function returns.
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			node := markUsed(t, redistest.Single(t))
 			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
-				"redis": func(ts *testscript.TestScript, _ bool, args []string) { redis(ts, node, args) },
+				"redis": func(ts *testscript.TestScript, _ bool, args []string) { sendRedis(ts, node, args) },
 			}}
 			_, port, _ := strings.Cut(node.Addr(), ":")
 			runScripts(t, p, "SNIB_URL=redis://"+node.Addr(), "REDIS="+node.Addr(), "PORT="+port, "ENCODED="+encoded,
-				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authority(secure), "LOSSY="+lossy.Addr(),
+				"REDIS_SECRET="+secret.Addr(), "REDIS_TLS="+secure.Addr(), "CA="+authorityFile(secure), "LOSSY="+lossy.Addr(),
 				"NODE="+redistest.ClusterNode(t).Addr(), "FRESH="+redistest.Single(t).Addr(), "HUNG="+hung.Addr(),
 				"SENTINELS="+strings.Join(sentinel.Sentinels(), ","), "MASTER="+sentinel.MasterName(), "OLD="+oldRedis(t))
 		})
 	}
 }
 
-// redis ARG… sends a command to the script's server and prints the answer.
-func redis(ts *testscript.TestScript, n *redistest.Node, args []string) {
+// sendRedis implements the script command "redis ARG…". It sends a command to the script's
+// server and prints the answer.
+func sendRedis(ts *testscript.TestScript, n *redistest.Node, args []string) {
 	var command []any
 	for _, arg := range args {
 		command = append(command, arg)
@@ -90,7 +93,8 @@ func redis(ts *testscript.TestScript, n *redistest.Node, args []string) {
 	fmt.Fprintln(ts.Stdout(), answer)
 }
 
-// oldRedis is the address of something that says of itself that it is Redis 6.0, and knows no more than that.
+// oldRedis returns the address of a server that claims to be Redis 6.0, and
+// knows hardly any command.
 func oldRedis(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +110,7 @@ func oldRedis(t *testing.T) string {
 			}
 			go func() {
 				defer conn.Close()
-				for in := bufio.NewScanner(conn); in.Scan(); { // each argument of a command is a line of its own
+				for in := bufio.NewScanner(conn); in.Scan(); { // one line per argument
 					switch in.Text() {
 					case "HELLO":
 						fmt.Fprint(conn, "%2\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n$5\r\nproto\r\n:3\r\n")
@@ -123,18 +127,18 @@ func oldRedis(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// sameOn runs one script after the other, each on an empty store.
-func sameOn(t *testing.T, scripts []string, url string, masters ...*redistest.Node) {
+// runOnStore runs the scripts one after the other, each on an empty store.
+func runOnStore(t *testing.T, scripts []string, url string, masters ...*redistest.Node) {
 	t.Helper()
 	for _, name := range scripts {
 		for _, m := range masters {
-			// A master counts its replicas once a second, and refuses to write before.
+			// A master counts its replicas once a second, and refuses writes before that.
 			livetest.Await(t, "empty store", func() error { _, err := m.Do("FLUSHALL"); return err })
 		}
 		if len(masters) == 1 {
-			used(t, masters[0])
+			markUsed(t, masters[0])
 		}
-		t.Run(name, func(t *testing.T) { // when it returns, the script begins
+		t.Run(name, func(t *testing.T) { // the script begins when this function returns
 			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}}, "SNIB_URL="+url)
 		})
 		for _, m := range masters {
@@ -147,8 +151,9 @@ func sameOn(t *testing.T, scripts []string, url string, masters ...*redistest.No
 	}
 }
 
-// used makes a server one that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
-func used(t *testing.T, n *redistest.Node) *redistest.Node {
+// markUsed makes a server look as if it had kept locks for a long time. Otherwise it would
+// grant nothing until it has been up for longer than the TTL.
+func markUsed(t *testing.T, n *redistest.Node) *redistest.Node {
 	t.Helper()
 	info, _ := n.Must("INFO", "server").(string)
 	_, rest, _ := strings.Cut(info, "run_id:")
@@ -157,8 +162,8 @@ func used(t *testing.T, n *redistest.Node) *redistest.Node {
 	return n
 }
 
-// authority is the file with the authority that signed a server's certificate.
-func authority(n *redistest.Node) string {
+// authorityFile returns the file of the authority that signed a server's certificate.
+func authorityFile(n *redistest.Node) string {
 	answer := n.Must("CONFIG", "GET", "tls-ca-cert-file").([]any)
 	return fmt.Sprint(answer[1])
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// redlockNodes starts servers that know nothing of one another, and returns the URL of them all.
-func redlockNodes(t *testing.T, n int, conf ...string) (url string, nodes []*redistest.Node) {
+// startRedlock starts independent servers, and returns the URL of all of them.
+func startRedlock(t *testing.T, n int, conf ...string) (url string, nodes []*redistest.Node) {
 	t.Helper()
 	var hosts []string
 	for range n {
@@ -21,11 +21,13 @@ func redlockNodes(t *testing.T, n int, conf ...string) (url string, nodes []*red
 	return "redlock://:" + encoded + "@" + strings.Join(hosts, ","), nodes
 }
 
-// TestRedlockScripts runs those of the scripts that say the same of every store which need no shared locks.
+// TestRedlockScripts runs the common scripts that need no shared locks.
 func TestRedlockScripts(t *testing.T) {
 	for _, name := range []string{"run", "lock", "nested", "completion"} {
-		t.Run(name, func(t *testing.T) { // each on servers of its own: what is held by one would not be free for the next
-			url, _ := redlockNodes(t, 3, redistest.Password(password))
+		// Each script has its own servers: a lock that one leaves taken would
+		// not be free for the next.
+		t.Run(name, func(t *testing.T) {
+			url, _ := startRedlock(t, 3, redistest.Password(password))
 			url += "?max-ttl=1h"
 			if out, code := snib(t, "redlock", "init", url); code != 0 {
 				t.Fatalf("redlock init: %d, %s", code, out)
@@ -35,8 +37,8 @@ func TestRedlockScripts(t *testing.T) {
 	}
 }
 
-// TestRedlock runs the scripts that are about Redlock. Each finds five servers of its own in its environment, a minority of which the
-// commands down and up stop and start.
+// TestRedlock runs the scripts about Redlock. Each has five servers of its own in its
+// environment. The commands down and up stop and start some of them.
 func TestRedlock(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join("testdata", "redlock", "*.txtar"))
 	if err != nil || len(scripts) == 0 {
@@ -44,7 +46,7 @@ func TestRedlock(t *testing.T) {
 	}
 	for _, script := range scripts {
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
-			url, nodes := redlockNodes(t, 5, redistest.Password(password))
+			url, nodes := startRedlock(t, 5, redistest.Password(password))
 			some := func(do func(*redistest.Node)) func(*testscript.TestScript, bool, []string) {
 				return func(_ *testscript.TestScript, _ bool, args []string) {
 					for _, arg := range args {
@@ -58,7 +60,7 @@ func TestRedlock(t *testing.T) {
 			}}
 			secure := redistest.Single(t, redistest.TLS, redistest.Password(password))
 			runScripts(t, p, "SNIB_URL="+url, "NODES="+url[strings.Index(url, "@")+1:], "NODE0="+nodes[0].Addr(), "NODE1="+nodes[1].Addr(), "SECURE="+secure.Addr(),
-				"CA="+authority(secure), "ENCODED="+encoded)
+				"CA="+authorityFile(secure), "ENCODED="+encoded)
 		})
 	}
 }

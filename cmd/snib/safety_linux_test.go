@@ -20,12 +20,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// TestKillAfter signals a run whose command heeds no signal: it is killed when --kill-after is over, counted from the first signal.
+// TestKillAfter signals a run whose command ignores signals. The command must be killed after
+// --kill-after, counted from the first signal.
 func TestKillAfter(t *testing.T) {
 	const grace = 2 * time.Second
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 		t.Run(s.String(), func(t *testing.T) {
-			log := filepath.Join(store(t), "signals")
+			log := filepath.Join(newStore(t), "signals")
 			p := start(t, "snib", "run", "-k", grace.String(), "name", "--", "sh", "-c", `trap "" TERM INT HUP QUIT; sigs "$0" & sigs "$0"; true`, log)
 			await(t, "both", func() bool { return strings.Count(read(log), "ready") == 2 })
 			began := time.Now()
@@ -39,7 +40,7 @@ func TestKillAfter(t *testing.T) {
 				t.Errorf("the command was killed %v after the signal, want %v", took, grace)
 			}
 			var a, b int
-			if _, err := fmt.Sscanf(strings.ReplaceAll(read(log), s.String()+"\n", ""), "ready %d\nready %d", &a, &b); err != nil || !gone(a) || !gone(b) {
+			if _, err := fmt.Sscanf(strings.ReplaceAll(read(log), s.String()+"\n", ""), "ready %d\nready %d", &a, &b); err != nil || !isDead(a) || !isDead(b) {
 				t.Errorf("%d or %d are still there, or %v", a, b, err)
 			}
 			if out, code := snib(t, "run", "-n", "name", "--", "true"); code != 0 {
@@ -49,7 +50,7 @@ func TestKillAfter(t *testing.T) {
 	}
 }
 
-// A server is one of livetest's.
+// A server is one of the servers of livetest.
 type server interface {
 	Hang()
 	Resume()
@@ -57,10 +58,10 @@ type server interface {
 	Restart()
 }
 
-// servers are one of each kind that the command knows by a URL.
-func servers(t *testing.T, each func(t *testing.T, s server, url string)) {
+// forEachServer calls each with one server of each kind that a URL can name.
+func forEachServer(t *testing.T, each func(t *testing.T, s server, url string)) {
 	t.Helper()
-	store(t)
+	newStore(t)
 	for _, kind := range []string{"redis", "postgres", "mysql"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -75,7 +76,7 @@ func startServer(t *testing.T, kind string, settings ...string) (s server, url s
 	t.Helper()
 	switch kind {
 	case "redis":
-		n := used(t, redistest.Single(t, settings...))
+		n := markUsed(t, redistest.Single(t, settings...))
 		return n, "redis://" + n.Addr()
 	case "postgres":
 		s := pgtest.Start(t, settings...)
@@ -86,9 +87,10 @@ func startServer(t *testing.T, kind string, settings ...string) (s server, url s
 	}
 }
 
-// TestHungStore hangs the server under a run, whose command then ends: the run ends soon after it, with the command's exit code.
+// TestHungStore hangs the server under a run whose command then ends. The run must end soon
+// after, with the command's exit code.
 func TestHungStore(t *testing.T) {
-	servers(t, func(t *testing.T, s server, url string) {
+	forEachServer(t, func(t *testing.T, s server, url string) {
 		dir := t.TempDir()
 		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 		p := start(t, "snib", "run", "-u", url, "--ttl", "10m", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit 7")
@@ -102,7 +104,7 @@ func TestHungStore(t *testing.T) {
 		}
 		took := time.Since(began)
 		t.Logf("the run ended %v after its command", took)
-		if took > 12*time.Second { // 6 s, on a machine that is idle
+		if took > 12*time.Second { // 6 s on an idle machine
 			t.Errorf("the run ended %v after its command, want at most 6 s", took)
 		}
 		if out := p.out.String(); strings.Count(out, "\n") != 1 || !strings.HasPrefix(out, "snib: warning: name could not be released: ") {
@@ -111,15 +113,15 @@ func TestHungStore(t *testing.T) {
 	})
 }
 
-// TestUnavailable runs what must not wait, or not for long, on stores that are down or hung: nobody is known to hold the lock, so it
-// is not busy, and --skip is not silent.
+// TestUnavailable runs commands that must not wait, or not for long, on stores that are down or
+// hung. Nobody is known to hold the lock, so the lock is not busy, and --skip is not silent.
 func TestUnavailable(t *testing.T) {
 	ways := [][]string{{"lock", "-n", "--ttl", "1m", "name"}}
 	for _, flags := range [][]string{{"-n"}, {"--skip"}, {"--skip", "-q"}, {"--skip", "-q", "-w", "0.5"}, {"-q", "-w", "0.5"}} {
 		ways = append(ways, slices.Concat([]string{"run"}, flags, []string{"name", "--", "true"}))
 	}
-	servers(t, func(t *testing.T, s server, url string) {
-		// This makes the table.
+	forEachServer(t, func(t *testing.T, s server, url string) {
+		// This creates the table.
 		if out, code := snib(t, "run", "-u", url, "name", "--", "true"); code != 0 {
 			t.Fatalf("%d: %s", code, out)
 		}
@@ -127,7 +129,7 @@ func TestUnavailable(t *testing.T) {
 			for _, args := range ways {
 				t.Run(strings.Join(args, " "), func(t *testing.T) {
 					t.Parallel()
-					oneLine(t, exec.Command("snib", slices.Insert(slices.Clone(args), 1, "-u", url)...), 69)
+					checkFailure(t, exec.Command("snib", slices.Insert(slices.Clone(args), 1, "-u", url)...), 69)
 				})
 			}
 		}
@@ -139,17 +141,18 @@ func TestUnavailable(t *testing.T) {
 	})
 }
 
-// TestFirstContact starts runs while the server is down: they say so, without a terminal too, and get their turn when it is back.
+// TestFirstContact starts runs while the server is down. They must say so, even without a
+// terminal, and get the lock when it is back.
 func TestFirstContact(t *testing.T) {
-	servers(t, func(t *testing.T, s server, url string) {
+	forEachServer(t, func(t *testing.T, s server, url string) {
 		if strings.HasPrefix(url, "redis:") {
-			url += "?failover-grace=off" // or the new server would grant nothing for a while
+			url += "?failover-grace=off" // otherwise the new server would grant nothing for a while
 		}
 		s.Kill()
 		p := start(t, "snib", "run", "-u", url, "--ttl", "1s", "name", "--", "echo", "ran")
 		l := start(t, "snib", "lock", "-u", url, "--ttl", "1s", "-w", "5m", "other")
-		p.says("snib: waiting for name: ")
-		l.says("snib: waiting for other: ")
+		p.awaitOutput("snib: waiting for name: ")
+		l.awaitOutput("snib: waiting for other: ")
 		s.Restart()
 		for _, p := range []*proc{p, l} {
 			if code := p.wait(); code != 0 {
@@ -162,7 +165,7 @@ func TestFirstContact(t *testing.T) {
 	})
 }
 
-// herd starts n runs at once and wants that each gets its turn.
+// herd starts n runs at once, and checks that each gets the lock.
 func herd(t *testing.T, n int) {
 	t.Helper()
 	began := time.Now()
@@ -186,16 +189,16 @@ func herd(t *testing.T, n int) {
 	t.Logf("%d runs took %v, %d failed", n, time.Since(began), failed)
 }
 
-// TestHerd starts three times as many runs at once as PostgreSQL takes connections.
+// TestHerd starts three times as many runs at once as PostgreSQL accepts connections.
 func TestHerd(t *testing.T) {
-	store(t)
+	newStore(t)
 	t.Setenv("SNIB_URL", pgtest.Start(t, "max_connections=20").URL())
 	herd(t, 60)
 }
 
-// TestGreatHerd starts as many runs at once as SNIB_HERD says, on servers with as many connections
-// as they have by default. It is for a machine of its own: a thousand processes keep two cores busy
-// for longer than the minute for which a store that does not answer is asked again.
+// TestGreatHerd starts as many runs at once as SNIB_HERD says, on servers with their default
+// number of connections. It needs a machine of its own: a thousand processes keep two cores
+// busy for longer than the minute for which an unreachable store is retried.
 func TestGreatHerd(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv("SNIB_HERD"))
 	if err != nil {
@@ -205,7 +208,7 @@ func TestGreatHerd(t *testing.T) {
 		"redis": "maxclients 10000", "postgres": "max_connections=100", "mysql": "max-connections=151",
 	} {
 		t.Run(kind, func(t *testing.T) {
-			store(t)
+			newStore(t)
 			_, url := startServer(t, kind, connections)
 			t.Setenv("SNIB_URL", url)
 			herd(t, n)
@@ -213,7 +216,8 @@ func TestGreatHerd(t *testing.T) {
 	}
 }
 
-// TestNoPasswordAnywhere has all commands that show their store speak of one whose URL has a password, rightly encoded or not.
+// TestNoPasswordAnywhere runs all commands that show their store on a store whose URL contains
+// a password, correctly encoded or not.
 func TestNoPasswordAnywhere(t *testing.T) {
 	const first, second = "qzq1971", "wvw1872"
 	addr, db := pgtest.Start(t).Addr(), "/postgres?sslmode=disable"
@@ -240,11 +244,12 @@ func TestNoPasswordAnywhere(t *testing.T) {
 			}
 		}
 	}
-	store(t)
+	newStore(t)
 	try("postgres://postgres:"+first+"%2F%3F%23%40%3A"+second+"@"+addr+db, false)
-	try("postgres://postgres:"+first+"%2F"+second+"@127.0.0.1:1"+db, false)     // nobody is there
-	try("postgres://postgres:"+first+"%2F"+second+"@"+addr+"/no%2Fsuch", false) // a database that there is not
-	commands = [][]string{commands[0], commands[1], commands[2], commands[11]}  // all come to the same function
+	try("postgres://postgres:"+first+"%2F"+second+"@127.0.0.1:1"+db, false)     // nobody listens there
+	try("postgres://postgres:"+first+"%2F"+second+"@"+addr+"/no%2Fsuch", false) // no such database
+	// All commands open the store in the same function.
+	commands = [][]string{commands[0], commands[1], commands[2], commands[11]}
 	for _, scheme := range []string{"postgres", "mysql", "redis", "redis+sentinel", "redlock", "zk", "etcd"} {
 		for _, sep := range []string{"/", "?", "#"} {
 			try(scheme+"://app:1971"+sep+second+"@"+addr+"/x", true)
@@ -252,7 +257,7 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	}
 }
 
-// TestHostileServer speaks to a server whose answers are made to upset a terminal.
+// TestHostileServer uses a server whose answers try to upset a terminal.
 func TestHostileServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -275,7 +280,7 @@ func TestHostileServer(t *testing.T) {
 			}()
 		}
 	}()
-	store(t)
+	newStore(t)
 	t.Setenv("SNIB_URL", "redis://"+l.Addr().String())
 	for _, args := range [][]string{
 		{"run", "-v", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"}, {"ls"}, {"show", "name"}, {"lock", "-n", "name", "--ttl", "1m"}, {"doctor"},

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// TestTwoUsers: two users share a file if its creator says so, whatever their umask, and else the
-// second one is told whose it is.
+// TestTwoUsers checks that two users can share a file if its creator allows it, whatever their
+// umask, and that otherwise the second one learns whose it is.
 func TestTwoUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
-	dir := store(t)
+	dir := newStore(t)
 	bin := filepath.Join(dir, "snib")
 	copyProgram(t, bin)
 	const group = 64042
@@ -42,7 +42,7 @@ func TestTwoUsers(t *testing.T) {
 		if out, err := as(64001, "lock", "-u", url+"?mode=0660", "deploy", "--ttl", "1h").CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		oneLine(t, as(64002, "run", "-u", url, "-n", "deploy", "--", "true"), 75, "deploy is taken")
+		checkFailure(t, as(64002, "run", "-u", url, "-n", "deploy", "--", "true"), 75, "deploy is taken")
 		if out, err := as(64002, "run", "-u", url, "other", "--", "true").CombinedOutput(); err != nil {
 			t.Errorf("the second user's run = %v: %s", err, out)
 		}
@@ -52,25 +52,26 @@ func TestTwoUsers(t *testing.T) {
 		}
 		stranger := as(64003, "ls", "-u", url)
 		stranger.SysProcAttr.Credential.Groups = nil
-		oneLine(t, stranger, 77, "permission denied")
+		checkFailure(t, stranger, 77, "permission denied")
 	}
 	url := "sqlite:" + folder("own", 0o770)
 	if out, err := as(64001, "run", "-u", url, "deploy", "--", "true").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, command := range [][]string{{"run", "-u", url, "deploy", "--", "true"}, {"ls", "-u", url}} {
-		oneLine(t, as(64002, command...), 77, "belongs to uid 64001 and gid", "mode 0660 would share it")
+		checkFailure(t, as(64002, command...), 77, "belongs to uid 64001 and gid", "mode 0660 would share it")
 	}
 }
 
-// TestStateFolder: the default file is not used in a folder that others can write to, or own.
+// TestStateFolder checks that the default file is not used in a folder that
+// others can write to, or own.
 func TestStateFolder(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	folder := filepath.Join(dir, "snib")
 	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
 		t.Fatal(err)
 	}
-	oneLine(t, exec.Command("snib", "run", "deploy", "--", "true"), 78, "has mode 0770", "chmod 700")
+	checkFailure(t, exec.Command("snib", "run", "deploy", "--", "true"), 78, "has mode 0770", "chmod 700")
 	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -83,5 +84,5 @@ func TestStateFolder(t *testing.T) {
 	if err := os.Chown(folder, 65534, -1); err != nil {
 		t.Fatal(err)
 	}
-	oneLine(t, exec.Command("snib", "run", "deploy", "--", "true"), 78, "belongs to uid 65534")
+	checkFailure(t, exec.Command("snib", "run", "deploy", "--", "true"), 78, "belongs to uid 65534")
 }

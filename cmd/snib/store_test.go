@@ -13,8 +13,9 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// oneLine checks how a command failed: with that code, and one line that has all of want in it.
-func oneLine(t *testing.T, cmd *exec.Cmd, code int, want ...string) {
+// checkFailure checks how a command fails: with that exit code, and with one line
+// that contains all of want.
+func checkFailure(t *testing.T, cmd *exec.Cmd, code int, want ...string) {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -32,9 +33,9 @@ func oneLine(t *testing.T, cmd *exec.Cmd, code int, want ...string) {
 	}
 }
 
-// TestNotAllowed runs as a user who may not do what it takes: exit code 77.
+// TestNotAllowed runs commands as a user without the permissions for them: exit code 77.
 func TestNotAllowed(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	bin := filepath.Join(dir, "snib")
 	copyProgram(t, bin)
 	run := func(url string) *exec.Cmd {
@@ -54,7 +55,7 @@ func TestNotAllowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("ReadOnlyFolder", func(t *testing.T) {
-		oneLine(t, run("sqlite:"+sealed+"/new.db"), 77, "choose a file that you may write")
+		checkFailure(t, run("sqlite:"+sealed+"/new.db"), 77, "choose a file that you may write")
 	})
 	t.Run("UnreadableFile", func(t *testing.T) {
 		file := filepath.Join(dir, "mine.db")
@@ -64,16 +65,17 @@ func TestNotAllowed(t *testing.T) {
 		if err := os.Chmod(file, 0); err != nil {
 			t.Fatal(err)
 		}
-		oneLine(t, run("sqlite:"+file), 77, "choose a file that you may write")
+		checkFailure(t, run("sqlite:"+file), 77, "choose a file that you may write")
 	})
 	t.Run("StateFolder", func(t *testing.T) {
 		cmd := run("")
 		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+sealed)
-		oneLine(t, cmd, 77, sealed)
+		checkFailure(t, cmd, 77, sealed)
 	})
 }
 
-// copyProgram makes this test binary, which is snib under that name, one that every user can run.
+// copyProgram copies this test binary, which is snib under that name, so that every user can
+// run it.
 func copyProgram(t *testing.T, to string) {
 	t.Helper()
 	self, err := os.Executable()
@@ -100,9 +102,10 @@ func copyProgram(t *testing.T, to string) {
 	}
 }
 
-// TestFullDisk: on a disk without room the store can't be reached, and the command does not run.
+// TestFullDisk checks that on a full disk the store counts as unavailable, and
+// the command does not run.
 func TestFullDisk(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	disk := filepath.Join(dir, "disk")
 	if err := livetest.Disk(t, disk, "size=256k,mode=0755"); err != nil {
 		t.Skipf("no disk to fill: %v", err)
@@ -121,11 +124,11 @@ func TestFullDisk(t *testing.T) {
 		return exec.Command("snib", "run", "-w", "0", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
 	}
 	fill()
-	oneLine(t, run("name"), 69, "no space left on device")
+	checkFailure(t, run("name"), 69, "no space left on device")
 	if err := os.Remove(filepath.Join(disk, "rest")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := run("name").CombinedOutput(); err != nil { // as soon as there is room
+	if out, err := run("name").CombinedOutput(); err != nil { // there is room again
 		t.Fatalf("%v: %s", err, out)
 	}
 	if err := os.Remove(dir + "/ran"); err != nil {
@@ -133,7 +136,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestProgram builds the program as it is released, and looks at its size and at what makes it big.
+// TestProgram builds the program as it is released, and checks its size and what makes it big.
 func TestProgram(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -152,7 +155,9 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const ceiling = 26_000_000 // 25.0 MB on amd64, of which rueidis and crypto/tls are 3.5, pgx is 4.1, etcd with gRPC is 5.6, and bubbletea is 1.3
+	// 25.0 MB on amd64: rueidis and crypto/tls are 3.5, pgx is 4.1, etcd with gRPC is
+	// 5.6, and bubbletea is 1.3.
+	const ceiling = 26_000_000
 	t.Logf("the program has %.2f MB, stripped", float64(info.Size())/1e6)
 	if info.Size() > ceiling {
 		t.Errorf("the program has %d bytes, and %d are allowed", info.Size(), ceiling)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A console is a command on a terminal of its own, and the person before it.
+// A console is a command on its own terminal, and the person at the keyboard.
 type console struct {
 	*proc
 	keys *os.File
@@ -24,8 +24,8 @@ type console struct {
 	screen strings.Builder
 }
 
-// sit starts a command as the leader of a new session on a new terminal.
-func sit(t *testing.T, args ...string) *console {
+// startOnTerminal starts a command as the leader of a new session on a new terminal.
+func startOnTerminal(t *testing.T, args ...string) *console {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func sit(t *testing.T, args ...string) *console {
 		t.Fatal(err)
 	}
 	defer tty.Close()
-	heed()
+	restoreSignals()
 	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
 	p.Stdin, p.Stdout, p.Stderr = tty, tty, tty
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -56,16 +56,16 @@ func sit(t *testing.T, args ...string) *console {
 		t.Fatal(err)
 	}
 	c.proc = p
-	go c.watch()
-	t.Cleanup(p.end)
+	go c.readScreen()
+	t.Cleanup(p.kill)
 	go func() {
-		_ = p.Cmd.Wait() // wait looks at the state
+		_ = p.Cmd.Wait() // the method wait looks at the state
 		close(p.exited)
 	}()
 	return c
 }
 
-func (c *console) watch() {
+func (c *console) readScreen() {
 	buf := make([]byte, 4096)
 	for {
 		n, err := c.keys.Read(buf)
@@ -78,18 +78,18 @@ func (c *console) watch() {
 	}
 }
 
-func (c *console) shows() string {
+func (c *console) screenText() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.screen.String()
 }
 
-// see waits until the pattern is on the screen.
-func (c *console) see(pattern string) {
+// awaitScreen waits until the screen matches the pattern.
+func (c *console) awaitScreen(pattern string) {
 	c.t.Helper()
 	re := regexp.MustCompile(pattern)
-	if !poll(func() bool { return re.MatchString(c.shows()) }) {
-		c.t.Fatalf("no match for %q on the screen:\n%s", pattern, c.shows())
+	if !poll(func() bool { return re.MatchString(c.screenText()) }) {
+		c.t.Fatalf("no match for %q on the screen:\n%s", pattern, c.screenText())
 	}
 }
 
@@ -102,8 +102,8 @@ func (c *console) press(keys string) {
 
 const ctrlC, ctrlZ = "\x03", "\x1a"
 
-// died is the signal that ended the command itself, or 0.
-func (c *console) died() syscall.Signal {
+// exitSignal returns the signal that ended the command itself, or 0.
+func (c *console) exitSignal() syscall.Signal {
 	c.wait()
 	if ws := c.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
 		return ws.Signal()
@@ -111,16 +111,18 @@ func (c *console) died() syscall.Signal {
 	return 0
 }
 
-// TestCtrlC: the command gets SIGINT once and may deal with it; the wrapper waits for it.
+// TestCtrlC checks that the command gets SIGINT once and may handle it, and that snib run waits
+// for it.
 func TestCtrlC(t *testing.T) {
 	for _, tt := range []struct{ name, format string }{
 		{"Foreground", `exec snib run name -- sigs %s interrupt`},
-		{"Pipeline", `snib run name -- sigs %s interrupt | cat`}, // the terminal stays with the shell's group
+		// The shell's group keeps the terminal.
+		{"Pipeline", `snib run name -- sigs %s interrupt | cat`},
 		{"NoInput", `exec snib run name -- sigs %s interrupt </dev/null`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			log := filepath.Join(store(t), "signals")
-			c := sit(t, "sh", "-c", `trap "" INT; trap : INT; `+fmt.Sprintf(tt.format, log))
+			log := filepath.Join(newStore(t), "signals")
+			c := startOnTerminal(t, "sh", "-c", `trap "" INT; trap : INT; `+fmt.Sprintf(tt.format, log))
 			awaitText(t, log, "ready")
 			c.press(ctrlC)
 			awaitText(t, log, "interrupt")
@@ -135,39 +137,40 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// TestCtrlCEndsTheScript: a command that dies of Ctrl-C takes the script around it along, as it would without us.
+// TestCtrlCEndsTheScript checks that a command that dies of Ctrl-C ends the script around it,
+// as it would without snib.
 func TestCtrlCEndsTheScript(t *testing.T) {
-	dir := store(t)
-	c := sit(t, "snib", "run", "name", "--", "sh", "-c", "echo up; exec sleep 60")
-	c.see("up")
+	dir := newStore(t)
+	c := startOnTerminal(t, "snib", "run", "name", "--", "sh", "-c", "echo up; exec sleep 60")
+	c.awaitScreen("up")
 	c.press(ctrlC)
-	if got := c.died(); got != syscall.SIGINT {
+	if got := c.exitSignal(); got != syscall.SIGINT {
 		t.Errorf("snib ended with %v, want death by SIGINT", c.ProcessState)
 	}
-	c = sit(t, "sh", "-c", "snib run name -- sh -c 'echo up; exec sleep 60'; touch "+dir+"/next")
-	c.see("up")
+	c = startOnTerminal(t, "sh", "-c", "snib run name -- sh -c 'echo up; exec sleep 60'; touch "+dir+"/next")
+	c.awaitScreen("up")
 	c.press(ctrlC)
-	if got := c.died(); got != syscall.SIGINT || exists(dir+"/next") {
+	if got := c.exitSignal(); got != syscall.SIGINT || exists(dir+"/next") {
 		t.Errorf("the script ended with %v; did it go on: %v", c.ProcessState, exists(dir+"/next"))
 	}
 }
 
-// TestCtrlZ stops the command; the lock stays ours past its TTL. A second one lets it go on.
+// TestCtrlZ stops the command. It must keep the lock past its TTL. A second Ctrl-Z continues it.
 func TestCtrlZ(t *testing.T) {
 	for _, tt := range []struct{ name, format string }{
 		{"Foreground", `exec snib run --ttl 1s name -- sigs %s interrupt`},
 		{"NoInput", `exec snib run --ttl 1s name -- sigs %s interrupt </dev/null`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			log := filepath.Join(store(t), "signals")
-			c := sit(t, "sh", "-c", fmt.Sprintf(tt.format, log))
+			log := filepath.Join(newStore(t), "signals")
+			c := startOnTerminal(t, "sh", "-c", fmt.Sprintf(tt.format, log))
 			awaitText(t, log, "ready")
 			var pid int
 			if _, err := fmt.Sscanf(read(log), "ready %d", &pid); err != nil {
 				t.Fatal(err)
 			}
 			c.press(ctrlZ)
-			c.see(`snib: stopped, and still holding name: Ctrl-Z goes on, Ctrl-C ends it`)
+			c.awaitScreen(`snib: stopped, and still holding name: Ctrl-Z goes on, Ctrl-C ends it`)
 			if state, _ := procState(pid); state != 'T' {
 				t.Errorf("state of the command = %c, want T", state)
 			}
@@ -175,10 +178,10 @@ func TestCtrlZ(t *testing.T) {
 			c.press(ctrlZ)
 			awaitText(t, log, "continued")
 			c.press(ctrlZ)
-			await(t, "second stop", func() bool { return strings.Count(c.shows(), "still holding") == 2 })
-			c.press(ctrlC) // wakes it and interrupts it
+			await(t, "second stop", func() bool { return strings.Count(c.screenText(), "still holding") == 2 })
+			c.press(ctrlC) // continues it and interrupts it
 			if code := c.wait(); code != 0 {
-				t.Errorf("exit code = %d, want the command's 0\n%s", code, c.shows())
+				t.Errorf("exit code = %d, want the command's 0\n%s", code, c.screenText())
 			}
 			if got := strings.Count(read(log), "interrupt"); got != 1 {
 				t.Errorf("the command got SIGINT %d times", got)
@@ -187,32 +190,32 @@ func TestCtrlZ(t *testing.T) {
 	}
 }
 
-// TestTyping: what is typed goes to the command, also in a pipeline, and to the script again when the command has
-// ended.
+// TestTyping checks that typed input goes to the command, in a pipeline too, and to the script
+// again when the command has ended.
 func TestTyping(t *testing.T) {
-	dir := store(t)
-	c := sit(t, "sh", "-c", `snib run name -- sh -c 'read a; echo "[got $a]"'; read b; echo "[then $b]"`)
+	dir := newStore(t)
+	c := startOnTerminal(t, "sh", "-c", `snib run name -- sh -c 'read a; echo "[got $a]"'; read b; echo "[then $b]"`)
 	c.press("one\n")
-	c.see(`\[got one\]`)
+	c.awaitScreen(`\[got one\]`)
 	c.press("two\n")
-	c.see(`\[then two\]`)
-	// Also if the program could not be started at once, or at all.
+	c.awaitScreen(`\[then two\]`)
+	// The same if the program could not be started at first, or at all.
 	script, broken := filepath.Join(dir, "script"), filepath.Join(dir, "broken")
 	write(t, script, `read a; echo "[got $a]"`)
 	write(t, broken, "#!/no/such/interpreter")
-	c = sit(t, "sh", "-c", "snib run name -- "+broken+"; snib run name -- "+script+`; read b; echo "[then $b]"`)
+	c = startOnTerminal(t, "sh", "-c", "snib run name -- "+broken+"; snib run name -- "+script+`; read b; echo "[then $b]"`)
 	c.press("one\n")
-	c.see(`\[got one\]`)
+	c.awaitScreen(`\[got one\]`)
 	c.press("two\n")
-	c.see(`\[then two\]`)
-	c = sit(t, "sh", "-c", `snib run name -- sh -c 'read a </dev/tty; echo "[got $a]"' | cat; read b; echo "[then $b]"`)
+	c.awaitScreen(`\[then two\]`)
+	c = startOnTerminal(t, "sh", "-c", `snib run name -- sh -c 'read a </dev/tty; echo "[got $a]"' | cat; read b; echo "[then $b]"`)
 	c.press("one\n")
-	c.see(`\[got one\]`)
+	c.awaitScreen(`\[got one\]`)
 	c.press("two\n")
-	c.see(`\[then two\]`)
+	c.awaitScreen(`\[then two\]`)
 }
 
-// write makes an executable file.
+// write creates an executable file.
 func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
@@ -220,52 +223,54 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// TestJobControl: a command in the background that wants the terminal gets it when a person brings it to the front.
+// TestJobControl checks that a command in the background that wants the terminal gets it when
+// the user brings it to the foreground.
 func TestJobControl(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("no bash")
 	}
-	store(t)
-	c := sit(t, "bash", "--norc", "--noprofile", "-i")
+	newStore(t)
+	c := startOnTerminal(t, "bash", "--norc", "--noprofile", "-i")
 	c.press("PS1=prompt:; snib run name -- sh -c 'read a; echo \"[got $a]\"' &\n")
-	c.see(`snib: the command was stopped \(stopped \(tty input\)\), and still holds name`)
+	c.awaitScreen(`snib: the command was stopped \(stopped \(tty input\)\), and still holds name`)
 	c.press("fg\n")
-	c.see(`fg\r\n`)
+	c.awaitScreen(`fg\r\n`)
 	c.press("one\n")
-	c.see(`\[got one\]`)
+	c.awaitScreen(`\[got one\]`)
 	c.press("echo [prompt $?]\n")
-	c.see(`\[prompt 0\]`)
+	c.awaitScreen(`\[prompt 0\]`)
 }
 
-// TestWaitingLine: a person who waits is told for whom, on one line that goes away.
+// TestWaitingLine checks that a user who waits sees who holds the lock, on one
+// line that is removed later.
 func TestWaitingLine(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	stop := filepath.Join(dir, "stop")
 	start(t, "snib", "run", "name", "--", "hold", filepath.Join(dir, "ready"), stop)
 	await(t, "holder", func() bool { return exists(filepath.Join(dir, "ready")) })
 	start(t, "snib", "run", "name", "--", "true")
 	await(t, "waiter", func() bool { out, _ := snib(t, "show", "name"); return strings.Contains(out, "waiting") })
-	c := sit(t, "snib", "run", "name", "--", "echo", "mine")
-	c.see(`\r\x1b\[Ksnib: waiting for name, 1 ahead: held by \S+ pid \d+ \(hold\) for \d+s, lease end`)
-	if strings.Contains(c.shows(), "\n") {
-		t.Errorf("it is more than a line: %q", c.shows())
+	c := startOnTerminal(t, "snib", "run", "name", "--", "echo", "mine")
+	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name, 1 ahead: held by \S+ pid \d+ \(hold\) for \d+s, lease end`)
+	if strings.Contains(c.screenText(), "\n") {
+		t.Errorf("it is more than a line: %q", c.screenText())
 	}
 	if err := os.WriteFile(stop, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.see(`\r\x1b\[Kmine\r\n$`)
+	c.awaitScreen(`\r\x1b\[Kmine\r\n$`)
 	c.wait()
 }
 
-// TestCtrlCWhileWaiting: a waiter that is interrupted leaves nothing in the queue.
+// TestCtrlCWhileWaiting checks that an interrupted waiter leaves nothing in the queue.
 func TestCtrlCWhileWaiting(t *testing.T) {
-	dir := store(t)
+	dir := newStore(t)
 	start(t, "snib", "run", "name", "--", "hold", filepath.Join(dir, "ready"), filepath.Join(dir, "stop"))
 	await(t, "holder", func() bool { return exists(filepath.Join(dir, "ready")) })
-	c := sit(t, "snib", "run", "name", "--", "true")
-	c.see("waiting for name")
+	c := startOnTerminal(t, "snib", "run", "name", "--", "true")
+	c.awaitScreen("waiting for name")
 	c.press(ctrlC)
-	if got := c.died(); got != syscall.SIGINT {
+	if got := c.exitSignal(); got != syscall.SIGINT {
 		t.Errorf("snib ended with %v, want death by SIGINT", c.ProcessState)
 	}
 	if out, _ := snib(t, "show", "name"); strings.Contains(out, "waiting") {
@@ -273,32 +278,33 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestReleaseAsks: on a terminal the name has to be typed.
+// TestReleaseAsks checks that on a terminal the user has to type the name.
 func TestReleaseAsks(t *testing.T) {
-	store(t)
+	newStore(t)
 	if out, code := snib(t, "lock", "name", "--ttl", "10m", "--owner", "me"); code != 0 {
 		t.Fatal(out)
 	}
-	c := sit(t, "snib", "release", "name", "--force")
-	c.see(`snib: name is held by .*\(snib lock\) for .*, and its lease ends in 9m\d\ds`)
-	c.see("type the name of the lock to release it: ")
+	c := startOnTerminal(t, "snib", "release", "name", "--force")
+	c.awaitScreen(`snib: name is held by .*\(snib lock\) for .*, and its lease ends in 9m\d\ds`)
+	c.awaitScreen("type the name of the lock to release it: ")
 	c.press("nome\n")
 	if code := c.wait(); code != 64 {
 		t.Errorf("exit code after a wrong name = %d, want 64", code)
 	}
-	// Somebody else takes the lock while we are asked: what was seen is not there any more.
-	c = sit(t, "snib", "release", "name", "--force")
-	c.see("type the name")
+	// Somebody else takes the lock while the user is asked. The hold that the
+	// user saw no longer exists.
+	c = startOnTerminal(t, "snib", "release", "name", "--force")
+	c.awaitScreen("type the name")
 	snib(t, "unlock", "name", "--owner", "me")
 	snib(t, "lock", "name", "--ttl", "10m", "--owner", "you")
 	c.press("name\n")
 	if code := c.wait(); code != 75 {
-		t.Errorf("exit code after a change = %d, want 75\n%s", code, c.shows())
+		t.Errorf("exit code after a change = %d, want 75\n%s", code, c.screenText())
 	}
-	c = sit(t, "snib", "release", "name", "--force")
-	c.see("type the name")
+	c = startOnTerminal(t, "snib", "release", "name", "--force")
+	c.awaitScreen("type the name")
 	c.press("name\n")
-	c.see(`released +name\s+holder .*\s+owner +you\s+token +\d+\s+since `)
+	c.awaitScreen(`released +name\s+holder .*\s+owner +you\s+token +\d+\s+since `)
 	if code := c.wait(); code != 0 {
 		t.Errorf("exit code = %d, want 0", code)
 	}

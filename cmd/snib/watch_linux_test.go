@@ -12,21 +12,21 @@ import (
 	"time"
 )
 
-// watches starts a snib watch, and returns a function that waits until the last that it has told of is an event of one of those kinds, and
-// then what it has said.
-func watches(t *testing.T, args ...string) (until func(kinds ...string) []seenEvent) {
+// startWatch starts snib watch. The function that it returns waits until the last event has one
+// of the given kinds, and returns the events since its last call.
+func startWatch(t *testing.T, args ...string) (until func(kinds ...string) []watchEvent) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events")
 	start(t, append([]string{"sh", "-c", `exec snib watch -o json "$@" >"$0"`, file}, args...)...)
 	from := 0
-	return func(kinds ...string) []seenEvent {
+	return func(kinds ...string) []watchEvent {
 		t.Helper()
-		var all []seenEvent
+		var all []watchEvent
 		await(t, fmt.Sprintf("%q event", kinds), func() bool {
 			lines := strings.Split(read(file), "\n")
 			all = nil
 			for _, line := range lines[from : len(lines)-1] {
-				var e seenEvent
+				var e watchEvent
 				if err := json.Unmarshal([]byte(line), &e); err != nil {
 					t.Fatalf("%v: %s", err, line)
 				}
@@ -39,8 +39,8 @@ func watches(t *testing.T, args ...string) (until func(kinds ...string) []seenEv
 	}
 }
 
-// A seenEvent is a line of snib watch.
-type seenEvent struct {
+// A watchEvent is a line of snib watch.
+type watchEvent struct {
 	Schema, Event, Name string
 	Time                time.Time
 	Waiter              *struct{ PID int }
@@ -52,8 +52,8 @@ type seenEvent struct {
 	}
 }
 
-// wantEvents compares kinds of events.
-func wantEvents(t *testing.T, all []seenEvent, kinds ...string) {
+// wantEvents checks the kinds of events.
+func wantEvents(t *testing.T, all []watchEvent, kinds ...string) {
 	t.Helper()
 	var got []string
 	for _, e := range all {
@@ -67,16 +67,17 @@ func wantEvents(t *testing.T, all []seenEvent, kinds ...string) {
 	}
 }
 
-// TestWatch follows a lock through its life, on stores that end a dead holder's lease by different means.
+// TestWatch follows a lock through its life, on stores that end the lease of a dead
+// holder in different ways.
 func TestWatch(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T){
-		"SQLite": func(t *testing.T) { store(t) },
+		"SQLite": func(t *testing.T) { newStore(t) },
 		"Redis":  func(t *testing.T) { redisStore(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			prepare(t)
-			_, stop := runs(t, "deploy")
-			until := watches(t, "-x", "deploy", "--waiters")
+			_, stop := startHolder(t, "deploy")
+			until := startWatch(t, "-x", "deploy", "--waiters")
 			held := until("held")
 			wantEvents(t, held, "held")
 			dir := t.TempDir()
@@ -96,11 +97,11 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchWaiters tells a waiter that gave up from one that may have had the lock between two
-// looks, and lists those that wait already.
+// TestWatchWaiters checks that a waiter that gave up is told from one that may have had the
+// lock between two snapshots, and that those that wait already are listed.
 func TestWatchWaiters(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T){
-		"SQLite": func(t *testing.T) { store(t) },
+		"SQLite": func(t *testing.T) { newStore(t) },
 		"Redis":  func(t *testing.T) { redisStore(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,8 +109,8 @@ func TestWatchWaiters(t *testing.T) {
 			if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
 				t.Fatal(out)
 			}
-			first := waits(t, "deploy")
-			until := watches(t, "deploy", "--waiters")
+			first := startWaiter(t, "deploy")
+			until := startWatch(t, "deploy", "--waiters")
 			here := until("waiting")
 			wantEvents(t, here, "held", "waiting")
 			if got := here[len(here)-1].Waiter; got == nil || got.PID != first.Process.Pid {
@@ -135,11 +136,12 @@ func TestWatchWaiters(t *testing.T) {
 	}
 }
 
-// wantHandOver checks what was told of a hand-over to a process.
-func wantHandOver(t *testing.T, store string, all []seenEvent, from uint64, to int) {
+// wantHandOver checks the events of a hand-over to a process.
+func wantHandOver(t *testing.T, store string, all []watchEvent, from uint64, to int) {
 	t.Helper()
 	last := all[len(all)-1]
-	if store == "SQLite" && last.Event == "acquired" { // the waiter takes it by itself: a look may fall between that and the release
+	// The waiter takes the lock by itself, so a snapshot may fall between the release and that.
+	if store == "SQLite" && last.Event == "acquired" {
 		wantEvents(t, all, "released", "acquired")
 		last.From = all[0].Holder
 	} else {
@@ -151,14 +153,14 @@ func wantHandOver(t *testing.T, store string, all []seenEvent, from uint64, to i
 	}
 }
 
-// TestWatchPrefix watches all locks whose names begin alike, and no other.
+// TestWatchPrefix watches all locks whose names have the prefix, and no others.
 func TestWatchPrefix(t *testing.T) {
 	redisStore(t)
 	if out, code := snib(t, "lock", "jobs/first", "--ttl", "10m"); code != 0 {
 		t.Fatal(out)
 	}
-	until := watches(t, "jobs/")
-	wantEvents(t, until("held"), "held") // it looks
+	until := startWatch(t, "jobs/")
+	wantEvents(t, until("held"), "held") // the watch has begun
 	for i := range 3 {
 		for _, name := range []string{fmt.Sprint("other/", i), fmt.Sprint("jobs/", i)} {
 			if out, code := snib(t, "lock", name, "--ttl", "10m"); code != 0 {
@@ -173,7 +175,8 @@ func TestWatchPrefix(t *testing.T) {
 	}
 }
 
-// TestWatchSurvivesAnOutage: a store that is gone for a moment is told of, and looked at again.
+// TestWatchSurvivesAnOutage checks that a short outage of the store is reported,
+// and that the watch goes on.
 func TestWatchSurvivesAnOutage(t *testing.T) {
 	node, dir := redisStore(t)
 	log := filepath.Join(dir, "log")
@@ -185,8 +188,8 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	node.Kill()
 	awaitText(t, log, "looking on")
 	node.Restart()
-	used(t, node)
-	awaitText(t, log, `"released"`) // it has forgotten everything
+	markUsed(t, node)
+	awaitText(t, log, `"released"`) // the server has forgotten everything
 	if n := strings.Count(read(log), "looking on"); n != 1 {
 		t.Errorf("the outage is told of %d times", n)
 	}

@@ -10,11 +10,12 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// TestZooKeeperScripts runs a script that says the same of every store on ZooKeeper, and the one that is about it. The others mask
-// tokens that are clocks, or take locks that outlive their session.
+// TestZooKeeperScripts runs one of the common scripts on ZooKeeper, and the script
+// about ZooKeeper. The other common scripts mask tokens that are clocks, or take locks
+// that outlive their session.
 func TestZooKeeperScripts(t *testing.T) {
 	t.Parallel()
-	sameOn(t, []string{"busy"}, "zk://"+zktest.Single(t).Addr())
+	runOnStore(t, []string{"busy"}, "zk://"+zktest.Single(t).Addr())
 	s := zktest.Single(t, zktest.TLS)
 	secure, _ := s.Secure()
 	files := t.TempDir()

@@ -36,8 +36,8 @@ var cmdSafetyMutants = []mutant{
 	{
 		breaks: "snib run: --skip is for a lock that somebody holds",
 		file:   "cmd/snib/internal/cli/run.go", run: "TestUnavailableIsNotBusy", pkg: "cmd/snib/internal/cli",
-		old: "	if t, ok := errors.AsType[taken](err); ok {",
-		new: "	if r.skip {\n\t\treturn nil\n\t}\n\tif t, ok := errors.AsType[taken](err); ok {",
+		old: "	if t, ok := errors.AsType[takenError](err); ok {",
+		new: "	if r.skip {\n		return nil\n	}\n	if t, ok := errors.AsType[takenError](err); ok {",
 	},
 	{
 		breaks: "snib wait: a lock is not free while the store withholds it",
@@ -54,13 +54,13 @@ var cmdSafetyMutants = []mutant{
 	{
 		breaks: "snib run: a store with too many connections is waited for",
 		file:   "cmd/snib/internal/backend/transient.go", run: "TestHerd$", pkg: "cmd/snib",
-		old: `return full(err) || postgresSays(err, "53") ||`,
+		old: `return isFull(err) || isPostgresError(err, "53") ||`,
 		new: `return`,
 	},
 	{
 		breaks: "snib: a store that hangs does not keep the command from ending",
 		file:   "cmd/snib/internal/cli/cli.go", run: "TestCloseSoon",
-		old: "case <-time.After(patience):",
+		old: "case <-time.After(feedbackInterval):",
 		new: "case <-time.After(time.Hour):",
 	},
 	{

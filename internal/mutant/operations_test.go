@@ -31,14 +31,14 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib leaks: a hold is watched until it would have been renewed",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksWatchesForRenewals",
-		old: "return h.Left/3 + settled",
-		new: "return settled",
+		old: "return h.Left/3 + minSettle",
+		new: "return minSettle",
 	},
 	{
 		breaks: "snib leaks: --fix leaves alone what may be renewed yet",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksWatchesForRenewals",
-		old: "return !k.unsure",
-		new: "return true || k.unsure",
+		old: "return !k.maybeAlive",
+		new: "return true || k.maybeAlive",
 	},
 	{
 		breaks: "snib leaks: what is in motion is no leak",
@@ -55,8 +55,8 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib watch: a lease that runs out during a look is lost",
 		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatchSlowLook",
-		old: "o.seen(was, now, time.Since(last))",
-		new: "o.seen(was, now, began.Sub(last))",
+		old: "o.onSnapshot(was, now, time.Since(last))",
+		new: "o.onSnapshot(was, now, began.Sub(last))",
 	},
 	{
 		breaks: "snib leaks: a hold is the same only with the same token",
@@ -73,8 +73,8 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib leaks: waiters behind a dead entry are found",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
-		old: "(l.gone(w.Holder) || w.Silent > silentAfter)",
-		new: "l.gone(w.Holder)",
+		old: "(l.isGone(w.Holder) || w.Silent > silentAfter)",
+		new: "l.isGone(w.Holder)",
 	},
 	{
 		breaks: "snib leaks: who has read yes frees what was found, and nothing else",
@@ -127,7 +127,7 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib watch: an outage of the store does not end it",
 		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatchSurvivesAnOutage", pkg: "cmd/snib",
-		old: "time.Since(last) > outage",
+		old: "time.Since(last) > retryTimeout",
 		new: "time.Since(last) > 0",
 	},
 	{
@@ -139,8 +139,8 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib doctor: a pooler before the server is noticed",
 		file:   "cmd/snib/internal/backend/examine_sql.go", run: "TestDoctorPostgres", pkg: "cmd/snib",
-		old: `tell("pooler", pooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,`,
-		new: `tell("pooler", pooler(true), true, Note,`,
+		old: `newFinding("pooler", describePooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,`,
+		new: `newFinding("pooler", describePooler(true), true, Note,`,
 	},
 	{
 		breaks: "snib explain: the guide is what the drivers say",
@@ -157,17 +157,17 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib watch: it rests, so that it loads a big store for a tenth of the time",
 		file:   "cmd/snib/internal/cli/watch.go", run: "TestObserverRests",
-		old: "restFactor*min(took, before)", new: "0*min(took, before)",
+		old: "restFactor*min(took, tookBefore)", new: "0*min(took, tookBefore)",
 	},
 	{
 		breaks: "snib watch: a store that hung once is looked at again soon",
 		file:   "cmd/snib/internal/cli/watch.go", run: "TestObserverRests",
-		old: "restFactor*min(took, before)", new: "restFactor*max(took, before)",
+		old: "restFactor*min(took, tookBefore)", new: "restFactor*max(took, tookBefore)",
 	},
 	{
 		breaks: "snib top: a look that failed is none of those that were asked for",
 		file:   "cmd/snib/internal/cli/top.go", run: "TestTopSurvivesAnOutage", pkg: "cmd/snib",
-		old: "\t}, t.lookOn)", new: "\t}, func(err error) { seen++; t.lookOn(err) })",
+		old: "	}, t.reportOutage)", new: "	}, func(err error) { shown++; t.reportOutage(err) })",
 	},
 	{
 		breaks: "snib ls: what a store lists before it fails is printed",
@@ -183,8 +183,8 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib doctor: of an etcd without a majority it names the members that are down",
 		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestDoctorEtcd$/NoMajority", pkg: "cmd/snib",
-		old: "	if list, err = memberList(ctx, client, memberAnswers/3, clientv3.WithSerializable()); err == nil {",
-		new: "	if list, err = memberList(ctx, client, memberAnswers/3); err == nil {",
+		old: "	if list, err = fetchMembers(ctx, client, memberTimeout/3, clientv3.WithSerializable()); err == nil {",
+		new: "	if list, err = fetchMembers(ctx, client, memberTimeout/3); err == nil {",
 	},
 	{
 		breaks: "snib doctor: a list of ZooKeeper's servers that is closed to us is no failure",
@@ -209,12 +209,12 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib doctor: an etcd that is full is named, though it grants nothing any more",
 		file:   "cmd/snib/internal/cli/doctor.go", run: "TestDoctorEtcd$/Full", pkg: "cmd/snib",
-		old: "	case failed != nil && !ails(found):", new: "	case failed != nil:",
+		old: "	case failed != nil && !hasUnmet(found):", new: "	case failed != nil:",
 	},
 	{
 		breaks: "snib doctor: what else is found does not hide that the store does not let us",
 		file:   "cmd/snib/internal/cli/doctor.go", run: "TestDoctorNoLock", pkg: "cmd/snib",
-		old: "	case failed != nil && tellsMore(failed):", new: "	case failed != nil && tellsMore(failed) && !ails(found):",
+		old: "	case failed != nil && tellsMore(failed):", new: "	case failed != nil && tellsMore(failed) && !hasUnmet(found):",
 	},
 	{
 		breaks: "snib doctor: a store that is full is not told from one that is silent by what was found",
@@ -244,7 +244,7 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib doctor: a member of etcd that lags is named",
 		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestEtcdFindings",
-		old: "behind <= lagging", new: "behind <= 10*lagging",
+		old: "behind <= maxEntriesBehind", new: "behind <= 10*maxEntriesBehind",
 	},
 	{
 		breaks: "snib doctor: one server of an ensemble that has no list is not taken for all of it",
@@ -254,12 +254,12 @@ var operationsMutants = []mutant{
 	{
 		breaks: "snib doctor: servers of different ensembles are named",
 		file:   "cmd/snib/internal/backend/examine_zk.go", run: "TestDoctorZooKeeper/Alone", pkg: "cmd/snib",
-		old: "	case heads > 1:", new: "	case heads > 9:",
+		old: "	case leaders > 1:", new: "	case leaders > 9:",
 	},
 	{
 		breaks: "snib doctor: a ZooKeeper whose old leader may outlive a session is named",
 		file:   "cmd/snib/internal/backend/examine_zk.go", run: "TestZooKeeperFindings",
-		old: "patience <= most", new: "patience <= 2*most",
+		old: "syncLimit <= maxSyncLimit", new: "syncLimit <= 2*maxSyncLimit",
 	},
 	{
 		breaks: "snib doctor: a ZooKeeper in which anybody may free locks is named",

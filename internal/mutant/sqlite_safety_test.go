@@ -35,8 +35,8 @@ var sqliteSafetyMutants = []mutant{
 	{
 		breaks: "snib watch: a waiter that may have had the lock is not said to have given up",
 		file:   "cmd/snib/internal/cli/watch.go", run: "TestWatchWaiterGone", pkg: "cmd/snib/internal/cli",
-		old: "\t\tcase excluded(was, now, waiter):",
-		new: "\t\tcase true || excluded(was, now, waiter):",
+		old: "		case wasKeptOut(was, now, waiter):",
+		new: "		case true || wasKeptOut(was, now, waiter):",
 	},
 	{
 		breaks: "snib watch: a reader may have had the lock beside other readers",
@@ -119,7 +119,7 @@ var sqliteSafetyMutants = []mutant{
 	{
 		breaks: "snib doctor: a server that asks for no password is found",
 		file:   "cmd/snib/internal/backend/examine_transport.go", run: "TestTransportFindings",
-		old: "t.login || t.socket()",
+		old: "t.login || t.isSocket()",
 		new: "true",
 	},
 	{

@@ -13,21 +13,22 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// Denied reports whether a server said that we may not do this.
+// Denied reports whether a server refused us for lack of a login or of permission.
 func Denied(err error) bool {
-	if postgresSays(err, "28") || postgresSays(err, "42501") || mySQLSays(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) { // who we are, and what we may do
+	// The codes are about who we are, and what we may do.
+	if isPostgresError(err, "28") || isPostgresError(err, "42501") || isMySQLError(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) {
 		return true
 	}
-	answer, raw := new(redislock.ReplyError), new(rueidis.RedisError)
+	reply, raw := new(redislock.ReplyError), new(rueidis.RedisError)
 	if errors.As(err, &raw) {
-		answer.Text = raw.Error()
+		reply.Text = raw.Error()
 	}
-	return (errors.As(err, &answer) || answer.Text != "") &&
-		(has(answer.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(answer.Text, "The user executing the script can't"))
+	return (errors.As(err, &reply) || reply.Text != "") &&
+		(hasKind(reply.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(reply.Text, "The user executing the script can't"))
 }
 
-// Answered reports whether an error is what a store said, in its own words, and not that it was out of reach or said nothing. A store
-// that says only that it can't serve now is as good as silent.
+// Answered reports whether err is the answer of a store, as opposed to a failure to reach it or
+// silence. An answer that says only that the store can't serve now counts as silence.
 func Answered(err error) bool {
 	var etcd rpctypes.EtcdError
 	switch {
@@ -35,8 +36,8 @@ func Answered(err error) bool {
 		return false
 	case errors.As(err, &etcd):
 		return etcd.Code() != codes.Unavailable && etcd.Code() != codes.DeadlineExceeded
-	case postgresSays(err, ""):
-		return !postgresSays(err, "57P") // it shuts down, or starts
+	case isPostgresError(err, ""):
+		return !isPostgresError(err, "57P") // it is shutting down or starting
 	}
 	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) || errors.As(err, new(*mysql.MySQLError))
 }

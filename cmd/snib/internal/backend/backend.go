@@ -1,4 +1,5 @@
-// Package backend turns the URL of a store into its driver. It is the only place that knows all drivers.
+// Package backend opens the driver for the URL of a store. It is the only
+// package that knows all drivers.
 package backend
 
 import (
@@ -16,19 +17,19 @@ import (
 	"github.com/sniblock/snib/sqlitelock"
 )
 
-// ErrConfig means that a URL, or what it points to, can't be a store of ours.
+// ErrConfig means that a URL, or what it points to, can't be a store for snib.
 const ErrConfig driver.Sentinel = "bad store"
 
 // A Scheme is a kind of store that a URL can name.
 type Scheme struct {
 	Name   string
 	Syntax string // "sqlite:PATH"
-	Doc    string // one line for the help; empty for a variant of the one before
+	Doc    string // one line for the help; empty for a variant of the scheme before
 
-	resolve func(rest string) (place, error)
+	resolve func(rest string) (location, error)
 }
 
-// Prefix is what the URLs of the kind begin with.
+// Prefix returns the beginning of the scheme's URLs.
 func (s Scheme) Prefix() string {
 	if strings.HasPrefix(s.Syntax, s.Name+"://") {
 		return s.Name + "://"
@@ -36,35 +37,35 @@ func (s Scheme) Prefix() string {
 	return s.Name + ":"
 }
 
-// A place is where a store is, before anything is opened or made.
-type place struct {
+// A location is where a store is. Nothing has been opened or created yet.
+type location struct {
 	url   string // canonical: the same for every way to write it; without secrets
-	empty bool   // nothing was ever made there, so nobody holds anything
+	empty bool   // nothing was ever created there, so nobody holds anything
 	open  func() (driver.Driver, error)
 
 	transport *transport // nil if there is no server
 }
 
-// Schemes are the kinds of stores, in the order in which the help shows them.
+// Schemes returns the kinds of stores, in the order in which the help shows them.
 func Schemes() []Scheme {
-	all := []Scheme{{"sqlite", "sqlite:PATH", "a SQLite file on this host; the default", sqlite}}
-	add := func(k redisKind, syntax, doc string) {
+	all := []Scheme{{"sqlite", "sqlite:PATH", "a SQLite file on this host; the default", resolveSQLite}}
+	add := func(k urlKind, syntax, doc string) {
 		all = append(all, Scheme{k.scheme, syntax, doc, k.resolve}, Scheme{k.secure().scheme, withTLS(syntax), "", k.secure().resolve})
 	}
-	add(oneRedis, "redis://HOST:PORT/DB", "one Redis server; rediss:// is with TLS, here and below")
+	add(singleRedis, "redis://HOST:PORT/DB", "one Redis server; rediss:// is with TLS, here and below")
 	add(redisSentinel, "redis+sentinel://HOST:PORT,.../MASTER/DB", "the Redis that these Sentinels call MASTER")
 	add(redisCluster, "redis+cluster://HOST:PORT,...", "a Redis Cluster, known by some of its nodes")
 	return append(all,
 		Scheme{"redlock", "redlock://HOST:PORT,...", "a majority of independent Redis servers; redlocks:// is with TLS", redlockNodes.resolve},
 		Scheme{"redlocks", "redlocks://HOST:PORT,...", "", redlockNodes.secure().resolve},
-		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", postgres},
-		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", postgres},
-		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MySQL or MariaDB", mySQL},
+		Scheme{"postgres", "postgres://USER@HOST:PORT/DATABASE", "a table in PostgreSQL", resolvePostgres},
+		Scheme{"postgresql", "postgresql://USER@HOST:PORT/DATABASE", "", resolvePostgres},
+		Scheme{"mysql", "mysql://USER@HOST:PORT/DATABASE", "a table in MySQL or MariaDB", resolveMySQL},
 		Scheme{"zk", "zk://HOST:PORT,.../ROOT", "a ZooKeeper ensemble; zks:// is with TLS", zooKeeper.resolve},
 		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", secureZooKeeper.resolve},
 		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},
 		Scheme{"etcds", "etcds://HOST:PORT,...", "", secureEtcd.resolve},
-		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", memory})
+		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", resolveMemory})
 }
 
 // A Store is an open driver and the URL that it came from.
@@ -75,11 +76,12 @@ type Store struct {
 	transport *transport
 }
 
-// Private reports whether nobody outside this process can see the store.
+// Private reports whether only this process can see the store.
 func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
 
-// Open opens the store at url, or the default one if url is empty. With create unset a store that does not exist yet is
-// not made: it is an empty one. If another attempt may succeed, the error matches [driver.ErrUnavailable].
+// Open opens the store at url, or the default store if url is empty. If create is false and the
+// store does not exist, Open does not create it and returns an empty store. If another try may
+// succeed, the error matches [driver.ErrUnavailable].
 func Open(url string, create bool) (*Store, error) {
 	if url == "" && create {
 		if err := makeStateFolder(); err != nil {
@@ -95,26 +97,26 @@ func Open(url string, create bool) (*Store, error) {
 	}
 	d, err := at.open()
 	if errors.Is(err, ErrConfig) {
-		return nil, err // it says what is wrong where
+		return nil, err // it names the problem and the place
 	}
 	if err != nil {
-		return nil, marked(in(at.url, err))
+		return nil, markTransient(withURL(at.url, err))
 	}
 	return &Store{d, at.url, at.transport}, nil
 }
 
-// resolve finds where url points to without touching it.
-func resolve(url string) (place, error) {
+// resolve returns the location of url without opening it.
+func resolve(url string) (location, error) {
 	if url == "" {
 		file, err := DefaultFile()
 		if err != nil {
-			return place{}, err
+			return location{}, err
 		}
 		return sqliteFile(file)
 	}
 	name, rest, ok := strings.Cut(url, ":")
 	if !ok || strings.ContainsFunc(name, notInScheme) {
-		return place{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, offer("", url))
+		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest("", url))
 	}
 	for _, s := range Schemes() {
 		if s.Name == name {
@@ -122,18 +124,19 @@ func resolve(url string) (place, error) {
 		}
 	}
 	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
-		return place{}, fmt.Errorf("%w URL: it has no scheme; did you mean redis://%s:%s?", ErrConfig, name, port)
+		return location{}, fmt.Errorf("%w URL: it has no scheme; did you mean redis://%s:%s?", ErrConfig, name, port)
 	}
-	// Only the scheme is repeated: what follows may hold a password.
-	return place{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, offer(name, ""))
+	// The message repeats only the scheme: the rest may contain a password.
+	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(name, ""))
 }
 
 func notInScheme(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("+-._", r))
 }
 
-// offer says what would have been right. It does not repeat the path if that may be something else with a password in it.
-func offer(name, path string) string {
+// suggest says which URL may have been meant. It does not repeat the path if
+// that may contain a password.
+func suggest(name, path string) string {
 	best, near := Scheme{}, 3
 	var all []string
 	for _, s := range Schemes() {
@@ -153,9 +156,10 @@ func offer(name, path string) string {
 	return "there are " + strings.Join(all[:len(all)-1], ", ") + " and " + all[len(all)-1]
 }
 
-// DefaultFile is the SQLite file that is used when no URL is given.
+// DefaultFile returns the SQLite file that is used if no URL is given.
 func DefaultFile() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) { // a relative one is to be ignored, says its standard
+	// The XDG specification says to ignore a relative path.
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "snib", "locks.db"), nil
 	}
 	if os.Geteuid() == 0 {
@@ -168,8 +172,8 @@ func DefaultFile() (string, error) {
 	return filepath.Join(home, ".local", "state", "snib", "locks.db"), nil
 }
 
-// makeStateFolder makes the folder of the default file. It is for its user only: whoever can write
-// to the folder can put another file in the place of that one.
+// makeStateFolder creates the folder of the default file. Only its user may write to it:
+// whoever can write to the folder can replace the file.
 func makeStateFolder() error {
 	file, err := DefaultFile()
 	if err != nil {
@@ -195,13 +199,14 @@ func makeStateFolder() error {
 	return nil
 }
 
-const sqliteForm = "sqlite:PATH[?mode=0660]"
+const sqliteSyntax = "sqlite:PATH[?mode=0660]"
 
-// sqlite is the [Scheme] of a SQLite file. What follows the last question mark is parameters.
-func sqlite(rest string) (place, error) {
+// resolveSQLite is the resolve function of a SQLite file. Parameters follow the last question
+// mark.
+func resolveSQLite(rest string) (location, error) {
 	path, query, _ := cutLast(rest, "?")
 	if path == "" {
-		return place{}, fmt.Errorf("%w URL: sqlite: needs a path, such as sqlite:/var/lib/snib/locks.db", ErrConfig)
+		return location{}, fmt.Errorf("%w URL: sqlite: needs a path, such as sqlite:/var/lib/snib/locks.db", ErrConfig)
 	}
 	var opts []sqlitelock.Option
 	for pair := range strings.SplitSeq(query, "&") {
@@ -209,9 +214,9 @@ func sqlite(rest string) (place, error) {
 		switch mode, err := strconv.ParseUint(value, 8, 12); {
 		case pair == "":
 		case name != "mode":
-			return place{}, fmt.Errorf("%w URL: sqlite: it has a parameter that there is not; the form is %s", ErrConfig, sqliteForm)
+			return location{}, fmt.Errorf("%w URL: sqlite: it has a parameter that there is not; the form is %s", ErrConfig, sqliteSyntax)
 		case err != nil || len(opts) > 0:
-			return place{}, fmt.Errorf("%w URL: sqlite: mode is one octal number, such as 0660; the form is %s", ErrConfig, sqliteForm)
+			return location{}, fmt.Errorf("%w URL: sqlite: mode is one octal number, such as 0660; the form is %s", ErrConfig, sqliteSyntax)
 		default:
 			opts = append(opts, sqlitelock.Mode(fs.FileMode(mode)))
 		}
@@ -219,7 +224,7 @@ func sqlite(rest string) (place, error) {
 	return sqliteFile(path, opts...)
 }
 
-// cutLast is strings.Cut around the last sep.
+// cutLast is like strings.Cut, but cuts around the last sep.
 func cutLast(text, sep string) (before, after string, found bool) {
 	if i := strings.LastIndex(text, sep); i >= 0 {
 		return text[:i], text[i+len(sep):], true
@@ -227,13 +232,13 @@ func cutLast(text, sep string) (before, after string, found bool) {
 	return text, "", false
 }
 
-func sqliteFile(path string, opts ...sqlitelock.Option) (place, error) {
+func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 	path, err := canonical(path)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	_, err = os.Lstat(path)
-	return place{
+	return location{
 		url:   "sqlite:" + path,
 		empty: errors.Is(err, fs.ErrNotExist),
 		open: func() (driver.Driver, error) {
@@ -246,20 +251,20 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (place, error) {
 	}, nil
 }
 
-// explainSQLite tells what can be done about a file that did not open.
+// explainSQLite adds what can be done about a file that could not be opened.
 func explainSQLite(url string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %s: its folder does not exist; make it, or choose another file with --url", ErrConfig, url)
 	case errors.Is(err, driver.ErrInvalid):
-		return fmt.Errorf("%w: %w", ErrConfig, in(url, err)) // it says what would be right
+		return fmt.Errorf("%w: %w", ErrConfig, withURL(url, err)) // it says what would be right
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", in(url, err))
+		return fmt.Errorf("%w; choose a file that you may write with --url sqlite:PATH", withURL(url, err))
 	}
 	return err
 }
 
-// canonical makes path the same for all ways to reach a file, as far as that exists already.
+// canonical returns the same path for all ways to reach a file, as far as the path exists.
 func canonical(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -274,16 +279,16 @@ func canonical(path string) (string, error) {
 	return path, nil
 }
 
-func memory(rest string) (place, error) {
+func resolveMemory(rest string) (location, error) {
 	if rest != "" {
-		return place{}, fmt.Errorf("%w URL: memory: takes nothing after the colon", ErrConfig)
+		return location{}, fmt.Errorf("%w URL: memory: takes nothing after the colon", ErrConfig)
 	}
 	open := func() (driver.Driver, error) { return memlock.New(), nil }
-	return place{url: "memory:", empty: true, open: open}, nil
+	return location{url: "memory:", empty: true, open: open}, nil
 }
 
-// in says where an error happened, unless it says so itself.
-func in(url string, err error) error {
+// withURL adds the store's URL to err, unless err contains it already.
+func withURL(url string, err error) error {
 	_, path, _ := strings.Cut(url, ":")
 	if path != "" && strings.Contains(err.Error(), path) {
 		return err
@@ -291,7 +296,7 @@ func in(url string, err error) error {
 	return fmt.Errorf("%s: %w", url, err)
 }
 
-// distance is the number of letters to insert, delete or replace to make b of a.
+// distance returns the number of letters to insert, delete or replace to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -60,7 +60,7 @@ func TestErrorsHaveNoSecrets(t *testing.T) {
 	}
 }
 
-// TestCanonical: whoever names one file in different ways means one store.
+// TestCanonical checks that all ways to name one file mean one store.
 func TestCanonical(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -88,7 +88,7 @@ func TestDefaultFile(t *testing.T) {
 	if got, err := DefaultFile(); got != "/state/snib/locks.db" || err != nil {
 		t.Errorf("DefaultFile = %s, %v, want /state/snib/locks.db", got, err)
 	}
-	t.Setenv("XDG_STATE_HOME", "relative") // not valid, says its standard
+	t.Setenv("XDG_STATE_HOME", "relative") // invalid, says the XDG specification
 	t.Setenv("HOME", "/home/me")
 	want := "/home/me/.local/state/snib/locks.db"
 	if os.Geteuid() == 0 {
@@ -99,7 +99,8 @@ func TestDefaultFile(t *testing.T) {
 	}
 }
 
-// TestLookingMakesNothing: a store that isn't there is an empty one until somebody locks in it.
+// TestLookingMakesNothing checks that a store that does not exist is empty until
+// somebody takes a lock in it.
 func TestLookingMakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", dir)
@@ -116,7 +117,8 @@ func TestLookingMakesNothing(t *testing.T) {
 	}
 }
 
-// TestStateFolder: who can write to the file can free each lock, so the folder is for its user.
+// TestStateFolder checks that only its user may write to the folder, because whoever can write
+// to the file can free each lock.
 func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
@@ -150,7 +152,7 @@ func TestDistance(t *testing.T) {
 	}
 }
 
-// TestDatabaseURL reads URLs of databases: what is shown of them has no password.
+// TestDatabaseURL checks that the shown URLs of databases contain no password.
 func TestDatabaseURL(t *testing.T) {
 	for _, tt := range []struct{ url, want string }{
 		{"postgres://app:horse@db:5433/locks?sslmode=disable", "postgres://app@db:5433/locks"},
@@ -173,8 +175,9 @@ func TestDatabaseURL(t *testing.T) {
 	}
 }
 
-// TestNoPartOfAPassword writes passwords into URLs without encoding them, as people do. A URL is refused, or it is understood, and
-// neither what is then shown of it nor the error has a part of the password in it.
+// TestNoPartOfAPassword writes passwords into URLs without encoding them, as people
+// do. Whether a URL is accepted or refused, neither its shown form nor the error
+// contains a part of the password.
 func TestNoPartOfAPassword(t *testing.T) {
 	shapes := []string{
 		"//app:%s@db.example:1234/locks", "//:%s@db.example/0", "//app:%s@a.example,b.example,c.example", "//app:%s@[::1]:99/x?a=b",
@@ -192,7 +195,7 @@ func TestNoPartOfAPassword(t *testing.T) {
 	parts := regexp.MustCompile("qzq|wvw|jkj|1971|1872")
 	refused := 0
 	for _, s := range Schemes() {
-		if s.Name == "sqlite" || s.Name == "memory" { // which have no password
+		if s.Name == "sqlite" || s.Name == "memory" { // they have no password
 			continue
 		}
 		for _, shape := range shapes {
@@ -214,7 +217,7 @@ func TestNoPartOfAPassword(t *testing.T) {
 	t.Logf("%d URLs were refused", refused)
 }
 
-// TestDatabasePasswordFile: databases take their password from a file too.
+// TestDatabasePasswordFile checks that databases accept a password file.
 func TestDatabasePasswordFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("se/cret?#@:\nmore\n"), 0o600); err != nil {

@@ -16,35 +16,36 @@ import (
 	"github.com/sniblock/snib/etcdlock"
 )
 
-// An etcdKind is one of the schemes of etcd. Its URLs are read as those of ZooKeeper, which name several hosts too.
+// An etcdKind is one of the schemes of etcd. Its URLs have the same form as those of ZooKeeper.
 type etcdKind struct{ zkKind }
 
 var (
-	etcd = etcdKind{zkKind{redisKind{
-		scheme: "etcd", form: "etcd://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", several: true,
+	etcd = etcdKind{zkKind{urlKind{
+		scheme: "etcd", syntax: "etcd://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", manyHosts: true,
 	}}}
-	secureEtcd = etcdKind{zkKind{redisKind{
-		scheme: "etcds", form: "etcds://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", several: true, tls: true,
+	secureEtcd = etcdKind{zkKind{urlKind{
+		scheme: "etcds", syntax: "etcds://[USER:PASSWORD@]HOST[:PORT],...", port: "2379", manyHosts: true, tls: true,
 	}}}
 )
 
-// resolve is the [Scheme] of a kind.
-func (k etcdKind) resolve(rest string) (place, error) {
+// resolve is the resolve function of the [Scheme].
+func (k etcdKind) resolve(rest string) (location, error) {
 	u, err := k.parse(rest)
 	switch {
 	case err != nil:
-		return place{}, err
+		return location{}, err
 	case u.root != "":
-		return place{}, k.bad("it has a path; locks are told apart by their names, such as team/deploy")
-	case u.keep:
-		return place{}, k.bad("its parameter suspended is ZooKeeper's")
+		return location{}, k.errorf("it has a path; locks are told apart by their names, such as team/deploy")
+	case u.keepSuspended:
+		return location{}, k.errorf("its parameter suspended is ZooKeeper's")
 	}
-	return place{url: u.String(), open: func() (driver.Driver, error) { return openEtcd(u) }, transport: u.transport("")}, nil
+	return location{url: u.String(), open: func() (driver.Driver, error) { return openEtcd(u) }, transport: u.newTransport("")}, nil
 }
 
-// openEtcd connects. Whether anybody is there, and who we are to them, is said by the first question.
+// openEtcd returns a driver for etcd. With a user, it contacts the servers and logs in. Without
+// one, the first request shows whether they can be reached.
 func openEtcd(u *zkURL) (driver.Driver, error) {
-	password, err := secret(u.password, u.passwordFile)
+	password, err := readSecret(u.password, u.passwordFile)
 	if err != nil {
 		return nil, err
 	}
@@ -53,18 +54,19 @@ func openEtcd(u *zkURL) (driver.Driver, error) {
 		return nil, err
 	}
 	var opts []etcdlock.Option
-	if u.timeout > 0 {
-		opts = append(opts, etcdlock.Timeout(u.timeout))
+	if u.sessionTimeout > 0 {
+		opts = append(opts, etcdlock.Timeout(u.sessionTimeout))
 	}
 	conf := clientv3.Config{
 		Endpoints: u.endpoints(), TLS: secure,
-		DialTimeout:       cmp.Or(u.dial, dialTimeout),
-		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second, // servers close a connection that asks more often
-		Logger: zap.NewNop(), // what it has to say is in the errors
+		DialTimeout: cmp.Or(u.dialTimeout, defaultDialTimeout),
+		// Servers close a connection with more frequent pings.
+		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
+		Logger: zap.NewNop(), // the errors contain what it would log
 	}
 	if u.user != "" {
-		if err := reachEtcd(conf); err != nil {
-			return nil, in(u.String(), err)
+		if err := pingEtcd(conf); err != nil {
+			return nil, withURL(u.String(), err)
 		}
 		conf.Username, conf.Password = u.user, password
 	}
@@ -75,9 +77,10 @@ func openEtcd(u *zkURL) (driver.Driver, error) {
 	return &etcdStore{etcdlock.New(client, opts...), client}, nil
 }
 
-// reachEtcd reports what keeps us from etcd. A client with a user logs in when it is made, and
-// tries that until its time is over without a word about the connection.
-func reachEtcd(conf clientv3.Config) error {
+// pingEtcd reports what keeps us from reaching etcd. It uses a client without a user: a client
+// with a user logs in when it is created, and retries until its timeout without saying
+// anything about the connection.
+func pingEtcd(conf clientv3.Config) error {
 	client, err := clientv3.New(conf)
 	if err != nil {
 		return err
@@ -88,7 +91,7 @@ func reachEtcd(conf clientv3.Config) error {
 	return d.Ping(context.Background())
 }
 
-// endpoints are the servers as the client calls them.
+// endpoints returns the servers in the form that the client takes.
 func (u *zkURL) endpoints() []string {
 	scheme := "http://"
 	if u.tls {
@@ -101,16 +104,16 @@ func (u *zkURL) endpoints() []string {
 	return all
 }
 
-// explainEtcd says in terms of the URL what can be done about an etcd that could not be opened.
+// explainEtcd says in terms of the URL why etcd could not be opened.
 func (u *zkURL) explainEtcd(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return in(u.String(), fmt.Errorf("%w: no answer to our login within %v: it hangs, or there is no majority of its members",
-			driver.ErrUnavailable, cmp.Or(u.dial, dialTimeout)))
+		return withURL(u.String(), fmt.Errorf("%w: no answer to our login within %v: it hangs, or there is no majority of its members",
+			driver.ErrUnavailable, cmp.Or(u.dialTimeout, defaultDialTimeout)))
 	}
-	return in(u.String(), err)
+	return withURL(u.String(), err)
 }
 
-// An etcdStore is a driver with a client of its own.
+// An etcdStore is a driver with its own client.
 type etcdStore struct {
 	*etcdlock.Driver
 	client *clientv3.Client
@@ -119,9 +122,9 @@ type etcdStore struct {
 // Close closes the client after the driver.
 func (s *etcdStore) Close() error { return errors.Join(s.Driver.Close(), s.client.Close()) }
 
-// etcdDenied reports whether etcd said that we may not do this.
+// etcdDenied reports whether etcd refused us for lack of a login or of permission.
 func etcdDenied(err error) bool {
-	var said rpctypes.EtcdError
+	var etcdErr rpctypes.EtcdError
 	return errors.Is(err, rpctypes.ErrUserEmpty) || errors.Is(err, rpctypes.ErrAuthFailed) ||
-		errors.As(err, &said) && (said.Code() == codes.PermissionDenied || said.Code() == codes.Unauthenticated)
+		errors.As(err, &etcdErr) && (etcdErr.Code() == codes.PermissionDenied || etcdErr.Code() == codes.Unauthenticated)
 }

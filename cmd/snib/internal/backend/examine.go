@@ -14,11 +14,11 @@ type Verdict string
 
 const (
 	Good  Verdict = "ok"
-	Note  Verdict = "note"  // worth knowing; no promise is broken
-	Unmet Verdict = "unmet" // what a promise rests on is not the case
+	Note  Verdict = "note"  // worth knowing; breaks no promise
+	Unmet Verdict = "unmet" // an assumption of a promise is not met
 )
 
-// A Finding is one thing that was looked at in a store.
+// A Finding is the result of one check of a store.
 type Finding struct {
 	Check   string  `json:"check"` // "version", "eviction", ...
 	Verdict Verdict `json:"verdict"`
@@ -26,16 +26,17 @@ type Finding struct {
 	Advice  string  `json:"advice,omitempty"` // what would be right; empty if all is well
 }
 
-// Tells reports whether a finding is about the same setting as a warning of the driver, which begins with its name.
+// Tells reports whether the finding is about the same setting as the driver's warning, which
+// begins with the setting's name.
 func (f Finding) Tells(warning string) bool {
 	return strings.HasPrefix(warning, f.Check[strings.LastIndex(f.Check, " ")+1:]+" ")
 }
 
-// RunsForeignCode reports whether taking a lock would run code that somebody else put there, with the rights of whoever asks.
+// RunsForeignCode reports whether taking a lock would run code of somebody else with our rights.
 func (f Finding) RunsForeignCode() bool { return f.Check == "table" && f.Verdict == Unmet }
 
-// Examine looks at what the promises of a store rest on: its version, settings and clock. An error means that the store did not
-// answer; what we may not ask is a finding.
+// Examine checks what the promises of a store rest on: its version, settings and clock. It
+// returns an error if the store does not answer. What we have no permission to read is a finding.
 func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	var all []Finding
 	var err error
@@ -52,7 +53,7 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 		}
 	case *zooKeeperStore:
 		all, err = d.examine(ctx)
-	case *nodesStore:
+	case *redlockStore:
 		all, err = d.examine(ctx)
 	default:
 		if path, ok := s.file(); ok {
@@ -68,16 +69,16 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	return all, nil
 }
 
-// offset is how far a server's clock may be from ours before it is worth a word.
-const offset = time.Second
+// maxClockOffset is how far a server's clock may differ from ours before a finding mentions it.
+const maxClockOffset = time.Second
 
-// clockFinding judges a server's clock, of which tells what rests on it.
-func clockFinding(ahead, roundTrip time.Duration, rests string) Finding {
+// clockFinding judges a server's clock. consequence says what depends on it.
+func clockFinding(ahead, roundTrip time.Duration, consequence string) Finding {
 	f := Finding{Check: "clock", Verdict: Good, Value: fmt.Sprintf("within %v of this host's", max(ahead.Abs(), roundTrip/2, time.Millisecond).Round(time.Millisecond))}
-	if ahead.Abs() <= offset+roundTrip/2 {
+	if ahead.Abs() <= maxClockOffset+roundTrip/2 {
 		return f
 	}
-	f.Verdict, f.Advice = Unmet, "set both clocks by NTP: "+rests
+	f.Verdict, f.Advice = Unmet, "set both clocks by NTP: "+consequence
 	way := "ahead of"
 	if ahead < 0 {
 		way = "behind"
@@ -86,8 +87,9 @@ func clockFinding(ahead, roundTrip time.Duration, rests string) Finding {
 	return f
 }
 
-// tell is a finding that is Good if ok, and else v with advice.
-func tell(check, value string, ok bool, v Verdict, advice string) Finding {
+// newFinding returns a finding that is Good if ok is true. Otherwise it has the
+// verdict v and the advice.
+func newFinding(check, value string, ok bool, v Verdict, advice string) Finding {
 	if ok {
 		return Finding{Check: check, Verdict: Good, Value: value}
 	}

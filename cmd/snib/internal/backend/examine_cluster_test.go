@@ -21,8 +21,9 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// told are the findings that are not Good, as "verdict check". Each has words, and those alone advice.
-func told(t *testing.T, all []Finding) []string {
+// problems returns the findings that are not Good, as "verdict check". It checks that only
+// those have advice, and that all have a value.
+func problems(t *testing.T, all []Finding) []string {
 	t.Helper()
 	var bad []string
 	for _, f := range all {
@@ -37,14 +38,14 @@ func told(t *testing.T, all []Finding) []string {
 	return bad
 }
 
-func wantTold(t *testing.T, all []Finding, want []string) {
+func wantProblems(t *testing.T, all []Finding, want []string) {
 	t.Helper()
-	if got := told(t, all); !slices.Equal(got, want) {
+	if got := problems(t, all); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q: %+v", got, want, all)
 	}
 }
 
-// TestEtcdFindings breaks one thing after the other in a cluster, and looks what is told.
+// TestEtcdFindings breaks one thing at a time in a cluster, and checks the findings.
 func TestEtcdFindings(t *testing.T) {
 	alarm := func(kind etcdserverpb.AlarmType) func(*etcdCluster) {
 		return func(c *etcdCluster) { c.alarms.Alarms = []*etcdserverpb.AlarmMember{{MemberID: 1, Alarm: kind}} }
@@ -53,7 +54,7 @@ func TestEtcdFindings(t *testing.T) {
 		return func(c *etcdCluster) {
 			for _, address := range addresses {
 				c.denied[address] = true
-				delete(c.said, uint64(address[len("http://")]-'a'+1))
+				delete(c.statuses, uint64(address[len("http://")]-'a'+1))
 			}
 		}
 	}
@@ -63,20 +64,21 @@ func TestEtcdFindings(t *testing.T) {
 		want   []string
 	}{
 		{"Sound", func(*etcdCluster) {}, nil},
-		{"Down", func(c *etcdCluster) { delete(c.said, 3) }, []string{"note member c", "note members"}},
-		{"Two", func(c *etcdCluster) { c.members.Members = c.members.Members[:2]; delete(c.said, 3) }, []string{"note members"}},
-		{"Learner", func(c *etcdCluster) { c.members.Members[2].IsLearner = true }, []string{"note members"}}, // two that vote
-		{"TwoLeaders", func(c *etcdCluster) { c.said[2].Leader = 2 }, []string{"unmet leader"}},
-		{"NoLeader", func(c *etcdCluster) { c.said[2].Leader = 0 }, []string{"unmet leader"}},
+		{"Down", func(c *etcdCluster) { delete(c.statuses, 3) }, []string{"note member c", "note members"}},
+		{"Two", func(c *etcdCluster) { c.members.Members = c.members.Members[:2]; delete(c.statuses, 3) }, []string{"note members"}},
+		// Two members vote.
+		{"Learner", func(c *etcdCluster) { c.members.Members[2].IsLearner = true }, []string{"note members"}},
+		{"TwoLeaders", func(c *etcdCluster) { c.statuses[2].Leader = 2 }, []string{"unmet leader"}},
+		{"NoLeader", func(c *etcdCluster) { c.statuses[2].Leader = 0 }, []string{"unmet leader"}},
 		{"StrangeLeader", func(c *etcdCluster) {
-			c.said = map[uint64]*clientv3.StatusResponse{1: c.said[1], 2: c.said[1], 3: c.said[1]}
-			c.said[1].Leader = 9
+			c.statuses = map[uint64]*clientv3.StatusResponse{1: c.statuses[1], 2: c.statuses[1], 3: c.statuses[1]}
+			c.statuses[1].Leader = 9
 		}, []string{"unmet leader"}},
-		{"Unapplied", func(c *etcdCluster) { c.said[2].RaftAppliedIndex = 7000 }, []string{"note member b"}},
-		{"Lagging", func(c *etcdCluster) { c.said[2].RaftIndex, c.said[2].RaftAppliedIndex = 7000, 7000 }, []string{"note member b"}},
-		{"NearlyFull", func(c *etcdCluster) { c.said[2].DbSize = 900 }, []string{"note member b: database"}},
-		{"DefaultQuota", func(c *etcdCluster) { c.said[2].DbSizeQuota = 0 }, nil},
-		{"NearlyFullByDefault", func(c *etcdCluster) { c.said[2].DbSizeQuota, c.said[2].DbSize = 0, 2<<30-1 }, []string{"note member b: database"}},
+		{"Unapplied", func(c *etcdCluster) { c.statuses[2].RaftAppliedIndex = 7000 }, []string{"note member b"}},
+		{"Lagging", func(c *etcdCluster) { c.statuses[2].RaftIndex, c.statuses[2].RaftAppliedIndex = 7000, 7000 }, []string{"note member b"}},
+		{"NearlyFull", func(c *etcdCluster) { c.statuses[2].DbSize = 900 }, []string{"note member b: database"}},
+		{"DefaultQuota", func(c *etcdCluster) { c.statuses[2].DbSizeQuota = 0 }, nil},
+		{"NearlyFullByDefault", func(c *etcdCluster) { c.statuses[2].DbSizeQuota, c.statuses[2].DbSize = 0, 2<<30-1 }, []string{"note member b: database"}},
 		{"NoSpace", alarm(etcdserverpb.AlarmType_NOSPACE), []string{"unmet alarms"}},
 		{"Corrupt", alarm(etcdserverpb.AlarmType_CORRUPT), []string{"unmet alarms"}},
 		{"Open", func(c *etcdCluster) { c.auth.Enabled = false }, []string{"note access"}},
@@ -84,14 +86,15 @@ func TestEtcdFindings(t *testing.T) {
 		{"MembersUnknown", func(c *etcdCluster) { c.members = nil }, []string{"note leader", "note members"}},
 		{"AlarmsUnknown", func(c *etcdCluster) { c.alarms = nil }, []string{"note alarms"}},
 		{"StatusUnknown", deny("http://a", "http://b", "http://c"), []string{"note leader", "note members"}},
-		{"StatusUnknownOfOne", deny("http://b"), []string{"note members"}}, // in the midst of an upgrade
-		{"StatusUnknownAndDown", func(c *etcdCluster) { deny("http://a", "http://b")(c); delete(c.said, 3) },
+		// During an upgrade.
+		{"StatusUnknownOfOne", deny("http://b"), []string{"note members"}},
+		{"StatusUnknownAndDown", func(c *etcdCluster) { deny("http://a", "http://b")(c); delete(c.statuses, 3) },
 			[]string{"note leader", "note member c", "note members"}},
 		{"NotAsked", func(c *etcdCluster) {
 			c.secure = true
 			c.members.Members[1].ClientURLs = []string{"https://b"}
-			delete(c.said, 2)
-			delete(c.said, 3)
+			delete(c.statuses, 2)
+			delete(c.statuses, 3)
 		}, []string{"note member b", "note member c", "note members"}},
 		{"AskedByOurAddress", func(c *etcdCluster) { c.secure = true }, nil},
 		{"AllUnknown", func(c *etcdCluster) { *c = etcdCluster{denied: map[string]bool{"http://a": true}} },
@@ -100,25 +103,25 @@ func TestEtcdFindings(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := etcdCluster{
-				members: &clientv3.MemberListResponse{}, said: map[uint64]*clientv3.StatusResponse{}, denied: map[string]bool{},
+				members: &clientv3.MemberListResponse{}, statuses: map[uint64]*clientv3.StatusResponse{}, denied: map[string]bool{},
 				alarms: &clientv3.AlarmResponse{}, auth: &clientv3.AuthStatusResponse{Enabled: true},
 			}
 			for id, name := range []string{"a", "b", "c"} {
 				c.members.Members = append(c.members.Members, &etcdserverpb.Member{ID: uint64(id + 1), Name: name, ClientURLs: []string{"http://" + name}})
-				c.said[uint64(id+1)] = &clientv3.StatusResponse{Version: "3.6.0", Leader: 1, RaftIndex: 9000, RaftAppliedIndex: 8999, DbSize: 100, DbSizeQuota: 1000}
+				c.statuses[uint64(id+1)] = &clientv3.StatusResponse{Version: "3.6.0", Leader: 1, RaftIndex: 9000, RaftAppliedIndex: 8999, DbSize: 100, DbSizeQuota: 1000}
 			}
 			tt.change(&c)
-			wantTold(t, c.findings(), tt.want)
+			wantProblems(t, c.findings(), tt.want)
 		})
 	}
 }
 
-// TestEtcdAsk: that a member denies its status is kept apart from that it is not there.
+// TestEtcdAsk checks that a member that denies its status is not mistaken for one that is down.
 func TestEtcdAsk(t *testing.T) {
 	c := etcdCluster{members: &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{
 		{ID: 1, ClientURLs: []string{"http://a"}}, {ID: 2, ClientURLs: []string{"http://b"}}, {ID: 3, ClientURLs: []string{"http://c"}},
 	}}}
-	c.ask(t.Context(), []string{"http://b"}, func(_ context.Context, address string) (*clientv3.StatusResponse, error) {
+	c.queryMembers(t.Context(), []string{"http://b"}, func(_ context.Context, address string) (*clientv3.StatusResponse, error) {
 		switch address {
 		case "http://a":
 			return &clientv3.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 1}}, nil
@@ -127,12 +130,13 @@ func TestEtcdAsk(t *testing.T) {
 		}
 		return nil, context.DeadlineExceeded
 	})
-	if len(c.said) != 1 || c.said[1] == nil || len(c.denied) != 1 || !c.denied["http://b"] {
-		t.Errorf("1 answers, 2 denies it and 3 does not: got %v, denied by %v", c.said, c.denied)
+	if len(c.statuses) != 1 || c.statuses[1] == nil || len(c.denied) != 1 || !c.denied["http://b"] {
+		t.Errorf("1 answers, 2 denies it and 3 does not: got %v, denied by %v", c.statuses, c.denied)
 	}
 }
 
-// TestEtcdAsksWithTLS: a cluster that is asked by TLS gets nothing without it, whatever its members advertise.
+// TestEtcdAsksWithTLS checks that a cluster that is queried over TLS gets nothing without TLS,
+// whatever its members advertise.
 func TestEtcdAsksWithTLS(t *testing.T) {
 	for ours, want := range map[string][]string{
 		"https://a": {"https://a", "https://b", "unixs:c"},
@@ -143,7 +147,7 @@ func TestEtcdAsksWithTLS(t *testing.T) {
 		}}}
 		var mu sync.Mutex
 		var got []string
-		c.ask(t.Context(), []string{ours}, func(_ context.Context, address string) (*clientv3.StatusResponse, error) {
+		c.queryMembers(t.Context(), []string{ours}, func(_ context.Context, address string) (*clientv3.StatusResponse, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, address)
@@ -156,8 +160,9 @@ func TestEtcdAsksWithTLS(t *testing.T) {
 	}
 }
 
-// TestEtcdDenies asks a server where users log in without doing so: it denies the lists of members and of alarms, and how it is. (What 3.5.28
-// denies to users that have not the role root is the same.) That is no error, and all is told that may be known.
+// TestEtcdDenies queries a server that requires a login, without one. The server denies the
+// lists of members and of alarms, and its status. (3.5.28 denies the same to users without the
+// role root.) That is not an error, and the findings contain what may be known.
 func TestEtcdDenies(t *testing.T) {
 	s := etcdtest.Start(t)
 	s.RequireLogin()
@@ -170,7 +175,7 @@ func TestEtcdDenies(t *testing.T) {
 	if err != nil {
 		t.Fatalf("examineEtcd = %v, want findings", err)
 	}
-	wantTold(t, all, []string{"note alarms", "note leader", "note members"})
+	wantProblems(t, all, []string{"note alarms", "note leader", "note members"})
 	for _, f := range all {
 		if f.Verdict == Note && f.Value != "not known: this user may not ask" {
 			t.Errorf("%s: %q, want that it is not known", f.Check, f.Value)
@@ -178,7 +183,7 @@ func TestEtcdDenies(t *testing.T) {
 	}
 }
 
-// TestZooKeeperFindings likewise.
+// TestZooKeeperFindings breaks one thing at a time in an ensemble, and checks the findings.
 func TestZooKeeperFindings(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -221,12 +226,13 @@ func TestZooKeeperFindings(t *testing.T) {
 				})
 			}
 			tt.change(&e, all)
-			wantTold(t, zooKeeperFindings(e, all), tt.want)
+			wantProblems(t, zooKeeperFindings(e, all), tt.want)
 		})
 	}
 }
 
-// TestZooKeeperSizeUnlisted: where the list of servers is missing or closed, no more is said than the URL and srvr tell.
+// TestZooKeeperSizeUnlisted checks that a finding claims no more than the URL and srvr tell if
+// the list of servers is missing or closed to us.
 func TestZooKeeperSizeUnlisted(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -234,24 +240,24 @@ func TestZooKeeperSizeUnlisted(t *testing.T) {
 		verdict Verdict
 		want    string
 	}{
-		{"All", []zkServer{serves("leader"), serves("follower"), serves("follower")}, Good, "3 of 3 servers answer, 2 are a quorum, so that 1 may fail, if the URL names all"},
-		{"OneOfThem", []zkServer{serves("follower")}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
+		{"All", []zkServer{serverInMode("leader"), serverInMode("follower"), serverInMode("follower")}, Good, "3 of 3 servers answer, 2 are a quorum, so that 1 may fail, if the URL names all"},
+		{"OneOfThem", []zkServer{serverInMode("follower")}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
 		{"OneThatMayNotSay", []zkServer{{err: errWhitelist}}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
-		{"Alone", []zkServer{serves("standalone")}, Note, "one server"},
-		{"AloneAmongOthers", []zkServer{serves("standalone"), {err: errSilent}}, Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble"},
+		{"Alone", []zkServer{serverInMode("standalone")}, Note, "one server"},
+		{"AloneAmongOthers", []zkServer{serverInMode("standalone"), {err: errSilent}}, Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if f := zooKeeperSize(zklock.Ensemble{}, tt.servers); f.Verdict != tt.verdict || f.Value != tt.want {
+			if f := ensembleFinding(zklock.Ensemble{}, tt.servers); f.Verdict != tt.verdict || f.Value != tt.want {
 				t.Errorf("%s: %q, want %s: %q", f.Verdict, f.Value, tt.verdict, tt.want)
 			}
 		})
 	}
 }
 
-func serves(mode string) zkServer { return zkServer{srvr: map[string]string{"Mode": mode}} }
+func serverInMode(mode string) zkServer { return zkServer{srvr: map[string]string{"Mode": mode}} }
 
-// TestNodeFinding: a node that denies us need not be started.
+// TestNodeFinding checks that the advice for a node that denies access is not to start it.
 func TestNodeFinding(t *testing.T) {
 	tests := []struct {
 		err           error
@@ -270,7 +276,7 @@ func TestNodeFinding(t *testing.T) {
 	}
 }
 
-// TestRedlockFindings likewise.
+// TestRedlockFindings breaks one thing at a time in the nodes, and checks the findings.
 func TestRedlockFindings(t *testing.T) {
 	state := func(s redlock.NodeState) func([]redlock.NodeStatus, []redislock.Server) {
 		return func(n []redlock.NodeStatus, _ []redislock.Server) { n[0].State = s }
@@ -314,7 +320,7 @@ func TestRedlockFindings(t *testing.T) {
 				})
 			}
 			tt.change(nodes, servers)
-			wantTold(t, redlockFindings(nodes, map[string]redislock.Server{"a:1": servers[0], "b:1": servers[1], "c:1": servers[2]}), tt.want)
+			wantProblems(t, redlockFindings(nodes, map[string]redislock.Server{"a:1": servers[0], "b:1": servers[1], "c:1": servers[2]}), tt.want)
 		})
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// file is the path of the store's file, if it has one.
+// file returns the path of the store's file, if it has one.
 func (s *Store) file() (path string, ok bool) { return strings.CutPrefix(s.URL, "sqlite:") }
 
-// room is how much should be free on the disk: a grant that can't be written is refused.
-const room = 64 << 20
+// minFree is the free space that the disk should have, in bytes. A grant that
+// can't be written is refused.
+const minFree = 64 << 20
 
-// examineFile looks at a SQLite file, those beside it, their folder, and their disk.
+// examineFile checks a SQLite file, the files beside it, their folder and their disk.
 func examineFile(path string) ([]Finding, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -34,13 +35,15 @@ func examineFile(path string) ([]Finding, error) {
 	}
 	folder, err := folderPermissions(filepath.Dir(path))
 	return []Finding{
-		{Check: "file", Verdict: Good, Value: fmt.Sprintf("%d KiB on a local disk", info.Size()>>10)}, // else it would not have opened
+		// On another disk it would not have opened.
+		{Check: "file", Verdict: Good, Value: fmt.Sprintf("%d KiB on a local disk", info.Size()>>10)},
 		permissions, folder,
-		tell("disk", fmt.Sprintf("%d MiB free", free>>20), free >= room, Note, "make room: on a full disk no lock can be taken"),
+		newFinding("disk", fmt.Sprintf("%d MiB free", free>>20), free >= minFree, Note, "make room: on a full disk no lock can be taken"),
 	}, err
 }
 
-// filePermissions judges who may use the files: the first that is too open, or else the database.
+// filePermissions judges who may use the files. It reports the first one that is too
+// open, or else the database.
 func filePermissions(path string) (Finding, error) {
 	var good Finding
 	for _, suffix := range []string{"", "-wal", "-shm", ".live"} {
@@ -79,7 +82,7 @@ func filePermissions(path string) (Finding, error) {
 	return good, nil
 }
 
-// folderPermissions judges who may put another file in the place of ours.
+// folderPermissions judges who may replace the file.
 func folderPermissions(dir string) (Finding, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -93,5 +96,5 @@ func folderPermissions(dir string) (Finding, error) {
 	case mode&0o002 != 0:
 		return Finding{"folder", Note, text, "use a folder of your own: in this one anybody can create a file before you do"}, nil
 	}
-	return tell("folder", text, owner == 0 || owner == os.Geteuid(), Note, "its owner can replace the file: it is to be you, or root"), nil
+	return newFinding("folder", text, owner == 0 || owner == os.Geteuid(), Note, "its owner can replace the file: it is to be you, or root"), nil
 }

@@ -52,19 +52,20 @@ func redisFindings(s redislock.Server) []Finding {
 	}
 	all := []Finding{
 		{Check: "version", Verdict: Good, Value: fmt.Sprintf("%s, %s, up for %s s", version, info["redis_mode"], info["uptime_in_seconds"])},
-		redisEviction(info),
-		redisPersistence(s),
+		evictionFinding(info),
+		persistenceFinding(s),
 	}
-	all = append(all, redisReplicas(s)...)
+	all = append(all, replicaFindings(s)...)
 	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "tokens are ordered across a failover by the clocks of the servers"))
 	if s.Clock > 0 {
-		all = append(all, redisTokens(s.LastToken, s.Clock))
+		all = append(all, tokenFinding(s.LastToken, s.Clock))
 	}
 	return all
 }
 
-// redisTokens compares the last token with the server's clock, which it should not be far ahead of.
-func redisTokens(last, clock uint64) Finding {
+// tokenFinding compares the last token with the server's clock. The token should not
+// be far ahead of the clock.
+func tokenFinding(last, clock uint64) Finding {
 	ahead := time.Duration(0)
 	if last > clock {
 		ahead = time.Duration(min(last-clock, uint64(100*365*24*time.Hour/time.Microsecond))) * time.Microsecond
@@ -73,30 +74,30 @@ func redisTokens(last, clock uint64) Finding {
 	if ahead > 0 {
 		text = fmt.Sprintf("the last one, %d, is %v ahead of the server's clock", last, ahead.Round(time.Second))
 	}
-	return tell("last-token", text, ahead < 24*time.Hour, Unmet,
+	return newFinding("last-token", text, ahead < 24*time.Hour, Unmet,
 		"somebody has written it, or the clock was set back; if no resource has seen such a token, set field t of snib.m to the time in microseconds")
 }
 
-// graceFinding says what a restart would cost now.
+// graceFinding says for how long a restart would withhold locks.
 func graceFinding(grace time.Duration) Finding {
 	if grace == 0 {
 		return Finding{"grace", Note, "off: a restart or failover may give a lock twice", "turn failover-grace on"}
 	}
-	return tell("grace", fmt.Sprintf("a restart now would withhold all locks for %v", grace), grace <= 10*time.Minute, Note,
+	return newFinding("grace", fmt.Sprintf("a restart now would withhold all locks for %v", grace), grace <= 10*time.Minute, Note,
 		"shorter TTLs, or a smaller max-ttl, make it shorter; snib redis forget ends it when nobody holds a lock")
 }
 
-func redisEviction(info map[string]string) Finding {
+func evictionFinding(info map[string]string) Finding {
 	policy, limit := info["maxmemory_policy"], info["maxmemory"]
 	text := policy
 	if limit == "0" || limit == "" {
 		text = "without maxmemory nothing is evicted"
 	}
-	return tell("maxmemory-policy", text, limit == "0" || limit == "" || policy == "noeviction", Unmet,
+	return newFinding("maxmemory-policy", text, limit == "0" || limit == "" || policy == "noeviction", Unmet,
 		"set it to noeviction: else locks, and what is known of tokens, may be thrown out")
 }
 
-func redisPersistence(s redislock.Server) Finding {
+func persistenceFinding(s redislock.Server) Finding {
 	aof, known := s.Settings["appendonly"]
 	switch {
 	case !known:
@@ -114,30 +115,30 @@ func redisPersistence(s redislock.Server) Finding {
 	return Finding{"persistence", Note, text, "a restart forgets who holds what; failover-grace waits until that is over"}
 }
 
-func redisReplicas(s redislock.Server) []Finding {
+func replicaFindings(s redislock.Server) []Finding {
 	n, _ := strconv.Atoi(s.Info["connected_slaves"])
 	if n == 0 {
 		return []Finding{{Check: "replicas", Verdict: Good, Value: "none: there is nothing to fail over to"}}
 	}
 	master, _ := strconv.ParseInt(s.Info["master_repl_offset"], 10, 64)
-	var most int64
+	var behind int64
 	for i := range n {
 		for part := range strings.SplitSeq(s.Info[fmt.Sprintf("slave%d", i)], ",") {
 			if text, ok := strings.CutPrefix(part, "offset="); ok {
 				at, _ := strconv.ParseInt(text, 10, 64)
-				most = max(most, master-at)
+				behind = max(behind, master-at)
 			}
 		}
 	}
-	const far = 1 << 20
-	all := []Finding{tell("replicas", fmt.Sprintf("%d, the last %d bytes behind", n, most), most < far, Note,
+	const maxBehind = 1 << 20
+	all := []Finding{newFinding("replicas", fmt.Sprintf("%d, the last %d bytes behind", n, behind), behind < maxBehind, Note,
 		"what a replica has not heard of is forgotten when it is promoted")}
-	least, known := s.Settings["min-replicas-to-write"]
+	minReplicas, known := s.Settings["min-replicas-to-write"]
 	switch {
 	case !known:
 		all = append(all, Finding{"min-replicas-to-write", Note, "not known: CONFIG GET is not allowed", "1 or more is right"})
 	default:
-		all = append(all, tell("min-replicas-to-write", least, least != "0", Unmet,
+		all = append(all, newFinding("min-replicas-to-write", minReplicas, minReplicas != "0", Unmet,
 			"set it to 1: a master that is cut off from its replicas goes on granting locks that they never hear of"))
 	}
 	return all

@@ -14,13 +14,13 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// A nodesStore is a driver of Redlock that knows how to ask its nodes one by one.
-type nodesStore struct {
+// A redlockStore is a driver of Redlock that can query its nodes one by one.
+type redlockStore struct {
 	*redlock.Driver
 	url *redisURL
 }
 
-func (s *nodesStore) examine(ctx context.Context) ([]Finding, error) {
+func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
 	servers, opts, err := s.url.nodeOptions()
 	if err != nil {
 		return nil, err
@@ -29,27 +29,27 @@ func (s *nodesStore) examine(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	said := make(map[string]redislock.Server)
+	infos := make(map[string]redislock.Server)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, o := range servers {
 		all.Go(func() {
-			server, err := askNode(ctx, o)
+			server, err := queryNode(ctx, o)
 			if err != nil {
-				return // its state says what is wrong
+				return // the node's state says what is wrong
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			said[o.InitAddress[0]] = server
+			infos[o.InitAddress[0]] = server
 		})
 	}
 	all.Wait()
-	return redlockFindings(nodes, said), nil
+	return redlockFindings(nodes, infos), nil
 }
 
-// askNode asks a node what any Redis says of itself.
-func askNode(ctx context.Context, o rueidis.ClientOption) (redislock.Server, error) {
-	ctx, cancel := context.WithTimeout(ctx, memberAnswers)
+// queryNode returns what a node reports as a Redis server.
+func queryNode(ctx context.Context, o rueidis.ClientOption) (redislock.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	d, err := redislock.Open(o)
 	if err != nil {
@@ -66,7 +66,7 @@ func askNode(ctx context.Context, o rueidis.ClientOption) (redislock.Server, err
 	return servers[0], nil
 }
 
-func redlockFindings(nodes []redlock.NodeStatus, said map[string]redislock.Server) []Finding {
+func redlockFindings(nodes []redlock.NodeStatus, infos map[string]redislock.Server) []Finding {
 	admitted := 0
 	var all []Finding
 	runs := map[string][]string{}
@@ -75,22 +75,22 @@ func redlockFindings(nodes []redlock.NodeStatus, said map[string]redislock.Serve
 			admitted++
 		}
 		all = append(all, nodeFinding(n))
-		server, ok := said[n.Address]
+		server, ok := infos[n.Address]
 		if !ok {
 			continue
 		}
 		id := server.Info["run_id"]
 		runs[id] = append(runs[id], n.Address)
-		for _, f := range nodeSettings(server) {
+		for _, f := range nodeSettingFindings(server) {
 			f.Check = fmt.Sprintf("node %s: %s", n.Address, f.Check)
 			all = append(all, f)
 		}
 	}
-	return append(append([]Finding{quorumFinding("nodes", "node", "take part", len(nodes), admitted)}, differ(runs)), all...)
+	return append(append([]Finding{quorumFinding("nodes", "node", "take part", len(nodes), admitted)}, distinctServersFinding(runs)), all...)
 }
 
-// differ tells whether each address leads to a server of its own.
-func differ(runs map[string][]string) Finding {
+// distinctServersFinding says whether each address leads to a different server.
+func distinctServersFinding(runs map[string][]string) Finding {
 	for id, addrs := range runs {
 		if len(addrs) > 1 {
 			slices.Sort(addrs)
@@ -101,7 +101,7 @@ func differ(runs map[string][]string) Finding {
 	return Finding{Check: "servers", Verdict: Good, Value: "each node that answers is a server of its own, by its run id"}
 }
 
-// nodeFinding tells how a node stands with the others.
+// nodeFinding judges the state of a node in the cluster.
 func nodeFinding(n redlock.NodeStatus) Finding {
 	f := Finding{Check: "node " + n.Address, Value: n.State.String()}
 	if n.Err != nil {
@@ -124,14 +124,14 @@ func nodeFinding(n redlock.NodeStatus) Finding {
 	default:
 		f.Verdict, f.Advice = Note, "start it, or see whether it can be reached from here"
 		if Denied(n.Err) {
-			f.Value, f.Advice = "does not let us in: "+n.Err.Error(), letIn(n.Err)
+			f.Value, f.Advice = "does not let us in: "+n.Err.Error(), accessAdvice(n.Err)
 		}
 	}
 	return f
 }
 
-// letIn says what is to be done about a node that answers, and denies us.
-func letIn(err error) string {
+// accessAdvice says what can be done about a node that denies access.
+func accessAdvice(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "WRONGPASS"):
 		return "its user or password is another one than the URL's: all nodes are to have the same"
@@ -141,8 +141,9 @@ func letIn(err error) string {
 	return "give the user the rights there that it has on the other nodes"
 }
 
-// nodeSettings judges a server as a node: its replicas must not take its place, and what it forgets others know.
-func nodeSettings(s redislock.Server) []Finding {
+// nodeSettingFindings judges the settings of a server as a node: its replicas must not replace
+// it, and the other nodes know what it forgets.
+func nodeSettingFindings(s redislock.Server) []Finding {
 	var all []Finding
 	for _, f := range redisFindings(s) {
 		switch f.Check {
@@ -155,7 +156,7 @@ func nodeSettings(s redislock.Server) []Finding {
 				f.Verdict, f.Advice = Unmet, "take them off: one that is promoted stands for a node whose locks it may not know, though it is kept out as soon as it is noticed"
 			}
 		case "min-replicas-to-write":
-			continue // there are to be none
+			continue // a node should have no replicas
 		case "clock":
 			if f.Verdict != Good {
 				f.Advice = "set both clocks by NTP: they order tokens if a majority loses its memory"

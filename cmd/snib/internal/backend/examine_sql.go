@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// examinePostgres asks the server that the pool leads to.
+// examinePostgres checks the server that the pool connects to.
 func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error) {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -35,12 +35,12 @@ func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error)
 	}
 	all := []Finding{
 		{Check: "version", Verdict: Good, Value: "PostgreSQL " + values[0]},
-		tell("fsync", values[1], values[1] == "on", Unmet, "set fsync on: a crash may take back locks and tokens that were granted"),
-		tell("full_page_writes", values[2], values[2] == "on", Unmet, "set full_page_writes on: a crash may spoil the table of locks"),
-		tell("synchronous_commit", values[3], values[3] != "off", Unmet, "set it to on for this user: a crash may take back the last grants"),
-		tell("role", role(standby, readOnly), !standby && !readOnly, Unmet, "name the primary: locks can't be taken here"),
-		// A pooler answers with a process id of its own.
-		tell("pooler", pooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,
+		newFinding("fsync", values[1], values[1] == "on", Unmet, "set fsync on: a crash may take back locks and tokens that were granted"),
+		newFinding("full_page_writes", values[2], values[2] == "on", Unmet, "set full_page_writes on: a crash may spoil the table of locks"),
+		newFinding("synchronous_commit", values[3], values[3] != "off", Unmet, "set it to on for this user: a crash may take back the last grants"),
+		newFinding("role", describeRole(standby, readOnly), !standby && !readOnly, Unmet, "name the primary: locks can't be taken here"),
+		// A pooler reports a process id of its own.
+		newFinding("pooler", describePooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,
 			"waiters are told by LISTEN, which a pooler with pool_mode=transaction or statement breaks; connect to the server, or use session"),
 	}
 	standbys, err := postgresStandbys(ctx, pool)
@@ -58,7 +58,7 @@ func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error)
 	return append(all, standbys, clock, table), err
 }
 
-func role(standby, readOnly bool) string {
+func describeRole(standby, readOnly bool) string {
 	switch {
 	case standby:
 		return "a standby"
@@ -68,14 +68,14 @@ func role(standby, readOnly bool) string {
 	return "primary"
 }
 
-func pooler(direct bool) string {
+func describePooler(direct bool) string {
 	if direct {
 		return "none"
 	}
 	return "there is one before the server"
 }
 
-// postgresStandbys tells whether a standby that may be promoted has all commits.
+// postgresStandbys says whether a standby that may be promoted has all commits.
 func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) {
 	var n, known, sync int
 	var behind int64
@@ -87,14 +87,14 @@ func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) 
 		return Finding{}, err
 	case n == 0:
 		return Finding{Check: "standbys", Verdict: Good, Value: "none"}, nil
-	case known == 0: // rows are shown to everybody, what stands in them is not
+	case known == 0: // everybody may see the rows, but not their contents
 		return Finding{"standbys", Note, fmt.Sprintf("%d, of which nothing may be read", n), "ask as a member of pg_monitor"}, nil
 	}
-	return tell("standbys", fmt.Sprintf("%d, of which %d synchronous, the last %d bytes behind", n, sync, behind), sync > 0, Unmet,
+	return newFinding("standbys", fmt.Sprintf("%d, of which %d synchronous, the last %d bytes behind", n, sync, behind), sync > 0, Unmet,
 		"set synchronous_standby_names: one that lacks commits forgets locks and tokens when it is promoted"), nil
 }
 
-// examineMySQL asks the server that the pool leads to.
+// examineMySQL checks the server that the pool connects to.
 func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	var version, flush, binlog string
 	var logs, readOnly bool
@@ -105,11 +105,11 @@ func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	}
 	all := []Finding{
 		{Check: "version", Verdict: Good, Value: version},
-		tell("innodb_flush_log_at_trx_commit", flush, flush == "1", Unmet, "set it to 1: a crash may take back the last grants"),
-		tell("role", role(false, readOnly), !readOnly, Unmet, "name the server that may be written to: locks can't be taken here"),
+		newFinding("innodb_flush_log_at_trx_commit", flush, flush == "1", Unmet, "set it to 1: a crash may take back the last grants"),
+		newFinding("role", describeRole(false, readOnly), !readOnly, Unmet, "name the server that may be written to: locks can't be taken here"),
 	}
 	if logs {
-		all = append(all, tell("sync_binlog", binlog, binlog == "1", Note, "with 1 no commit is missing in the binary log, and in replicas, after a crash"))
+		all = append(all, newFinding("sync_binlog", binlog, binlog == "1", Note, "with 1 no commit is missing in the binary log, and in replicas, after a crash"))
 	}
 	clock, err := sqlClock(func() (time.Time, error) {
 		var micros int64
@@ -119,12 +119,13 @@ func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	return append(all, clock), err
 }
 
-// sqlClock compares a database's clock with ours: the fastest answer of a few counts.
-func sqlClock(ask func() (time.Time, error)) (Finding, error) {
+// sqlClock compares a database's clock with ours. It asks five times, and uses the fastest
+// answer.
+func sqlClock(query func() (time.Time, error)) (Finding, error) {
 	var ahead, fastest time.Duration
 	for i := range 5 {
 		sent := time.Now()
-		theirs, err := ask()
+		theirs, err := query()
 		took := time.Since(sent)
 		if err != nil {
 			return Finding{}, err

@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestRedisFindings breaks one setting after the other, and looks which finding tells.
+// TestRedisFindings breaks one setting at a time, and checks which finding reports it.
 func TestRedisFindings(t *testing.T) {
 	sound := func() redislock.Server {
 		return redislock.Server{
@@ -47,17 +47,17 @@ func TestRedisFindings(t *testing.T) {
 			maps.Copy(s.Info, tt.info)
 			maps.Copy(s.Settings, tt.settings)
 			s.Ahead = tt.ahead
-			var told []Finding
+			var problems []Finding
 			for _, f := range redisFindings(s) {
 				if f.Value == "" || (f.Verdict == Good) != (f.Advice == "") {
 					t.Errorf("finding without words: %+v", f)
 				}
 				if f.Verdict != Good {
-					told = append(told, f)
+					problems = append(problems, f)
 				}
 			}
-			if tt.check == "" && len(told) > 0 || tt.check != "" && (len(told) != 1 || told[0].Check != tt.check || told[0].Verdict != tt.verdict) {
-				t.Errorf("findings = %+v, want %s: %s", told, tt.check, tt.verdict)
+			if tt.check == "" && len(problems) > 0 || tt.check != "" && (len(problems) != 1 || problems[0].Check != tt.check || problems[0].Verdict != tt.verdict) {
+				t.Errorf("findings = %+v, want %s: %s", problems, tt.check, tt.verdict)
 			}
 		})
 	}
@@ -69,7 +69,8 @@ func TestRedisFindings(t *testing.T) {
 	}
 }
 
-// TestTells: what a finding says the driver's warning need not say again, whichever server it is about.
+// TestTells checks that a finding covers the driver's warning about the same setting, whichever
+// server the finding is about.
 func TestTells(t *testing.T) {
 	const warning = "maxmemory-policy is allkeys-lru: Redis may evict locks"
 	for check, want := range map[string]bool{"maxmemory-policy": true, "server 2: maxmemory-policy": true, "maxmemory": false, "clock": false} {

@@ -12,27 +12,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A transport is how a URL has us reach a server, and log in there.
+// A transport is how a URL makes us reach a server and log in there.
 type transport struct {
 	hosts []string // host:port, or the path of a socket
 
-	tls      bool // else what is sent is not encrypted, or need not be
+	tls      bool // false if traffic is not encrypted, or need not be
 	insecure bool // the server's certificate is not verified
 
-	login   bool   // with a password, or a certificate of ours
-	noLogin string // what makes the server ask for one; empty if the server is asked whether it does
+	login bool // with a password or a client certificate
+	// How to make the server require a login; empty if the server is asked whether it does.
+	loginAdvice string
 
-	secrets []string // files with passwords and keys
+	secrets []string // files that contain passwords and keys
 }
 
-// findings says what others can do to the locks because of how we reach the server.
+// findings says what other people can do to the locks because of the way in
+// which we reach the server.
 func (t *transport) findings() []Finding {
 	var all []Finding
-	if t.noLogin != "" {
-		all = append(all, tell("access", t.loginText(), t.login || t.socket(), Note,
-			"anybody who reaches the server can free each lock: "+t.noLogin))
+	if t.loginAdvice != "" {
+		all = append(all, newFinding("access", t.describeLogin(), t.login || t.isSocket(), Note,
+			"anybody who reaches the server can free each lock: "+t.loginAdvice))
 	}
-	all = append(all, t.encryption())
+	all = append(all, t.encryptionFinding())
 	for _, file := range t.secrets {
 		if f, ok := secretFinding(file); ok {
 			all = append(all, f)
@@ -41,20 +43,20 @@ func (t *transport) findings() []Finding {
 	return all
 }
 
-func (t *transport) loginText() string {
+func (t *transport) describeLogin() string {
 	switch {
 	case t.login:
 		return "we log in"
-	case t.socket():
+	case t.isSocket():
 		return "through a socket of this host"
 	}
 	return "the server lets us in without a password"
 }
 
-func (t *transport) encryption() Finding {
+func (t *transport) encryptionFinding() Finding {
 	const between = "whoever is between us and the server can read what is sent, and free each lock: "
 	switch {
-	case t.local():
+	case t.isLocal():
 		return Finding{Check: "transport", Verdict: Good, Value: "it does not leave this host"}
 	case !t.tls:
 		return Finding{"transport", Note, "what is sent is not encrypted, or need not be", between + "use TLS, or a tunnel"}
@@ -65,13 +67,13 @@ func (t *transport) encryption() Finding {
 	return Finding{Check: "transport", Verdict: Good, Value: "TLS"}
 }
 
-// socket reports whether the server is reached by sockets in the file system.
-func (t *transport) socket() bool {
+// isSocket reports whether the server is reached only by sockets in the file system.
+func (t *transport) isSocket() bool {
 	return !slices.ContainsFunc(t.hosts, func(host string) bool { return !strings.HasPrefix(host, "/") })
 }
 
-// local reports whether all hosts are this one.
-func (t *transport) local() bool {
+// isLocal reports whether all hosts are this host.
+func (t *transport) isLocal() bool {
 	return !slices.ContainsFunc(t.hosts, func(host string) bool {
 		if name, _, err := net.SplitHostPort(host); err == nil {
 			host = name
@@ -81,20 +83,21 @@ func (t *transport) local() bool {
 	})
 }
 
-// secretFinding judges who may read a file with a secret, if others than its owner may.
+// secretFinding judges who may read a file that contains a secret. It returns
+// false if only the owner may.
 func secretFinding(file string) (Finding, bool) {
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
-		return Finding{}, false // that it can't be read is an error elsewhere
+		return Finding{}, false // another error reports a file that can't be read
 	}
 	return Finding{"secret", Unmet, fmt.Sprintf("%s has mode %#o", file, info.Mode().Perm()),
 		"chmod 600: whoever can read it can log in, and free each lock"}, true
 }
 
-// transport of a URL in the form of those of Redis.
-func (u *redisURL) transport(noLogin string) *transport {
+// newTransport returns the transport of a URL.
+func (u *redisURL) newTransport(loginAdvice string) *transport {
 	t := &transport{
-		hosts: u.hosts, tls: u.tls, insecure: u.insecure, noLogin: noLogin,
+		hosts: u.hosts, tls: u.tls, insecure: u.insecure, loginAdvice: loginAdvice,
 		login: u.password != "" || u.passwordFile != "" || u.cert != "",
 	}
 	for _, file := range []string{u.passwordFile, u.sentinelPasswordFile, u.key} {
@@ -105,12 +108,12 @@ func (u *redisURL) transport(noLogin string) *transport {
 	return t
 }
 
-// postgresTransport is that of a configuration. With sslmode=prefer, the default, and with
-// require, pgx does not verify the server's certificate.
+// postgresTransport returns the transport of a configuration. With sslmode=prefer, the default,
+// and with require, pgx does not verify the server's certificate.
 func postgresTransport(c *pgx.ConnConfig) *transport {
 	t := &transport{
 		hosts: []string{c.Host}, tls: c.TLSConfig != nil, login: c.Password != "",
-		noLogin: "see pg_hba.conf, where trust asks for no password",
+		loginAdvice: "see pg_hba.conf, where trust asks for no password",
 	}
 	if c.TLSConfig != nil {
 		t.insecure = c.TLSConfig.InsecureSkipVerify && c.TLSConfig.VerifyPeerCertificate == nil
@@ -126,6 +129,6 @@ func mySQLTransport(c *mysql.Config) *transport {
 	none := c.TLSConfig == "" || c.TLSConfig == "false" || c.TLSConfig == "preferred"
 	return &transport{
 		hosts: []string{c.Addr}, tls: !none, insecure: c.TLSConfig == "skip-verify", login: c.Passwd != "",
-		noLogin: "give the account a password",
+		loginAdvice: "give the account a password",
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTransportFindings looks what is found by the URL of a server alone, as "verdict check".
+// TestTransportFindings checks the findings that follow from the URL alone, as "verdict check".
 func TestTransportFindings(t *testing.T) {
 	t.Setenv("PGPASSWORD", "")
 	t.Setenv("PGPASSFILE", "/nonexistent")
@@ -25,7 +25,7 @@ func TestTransportFindings(t *testing.T) {
 	}
 	tests := []struct {
 		url  string
-		want []string // all that is not ok
+		want []string // the findings that are not Good
 	}{
 		{"redis://alice:horse@localhost", nil},
 		{"redis://localhost", []string{"note access"}},
@@ -41,7 +41,7 @@ func TestTransportFindings(t *testing.T) {
 		{"redis+cluster://localhost,cache.example", []string{"note access", "note transport"}},
 		{"redlock://a.example,b.example,c.example", []string{"note access", "note transport"}},
 		{"rediss://:horse@cache.example?cert=" + closed + "&key=" + open, []string{"unmet secret"}},
-		{"zk://alice:horse@localhost", nil}, // whether it lets in others, the server is asked
+		{"zk://alice:horse@localhost", nil}, // the server is asked whether it lets others in
 		{"zk://alice:horse@zoo.example", []string{"note transport"}},
 		{"zks://alice:horse@zoo.example?insecure=on", []string{"note transport"}},
 		{"etcd://localhost", nil},

@@ -26,12 +26,12 @@ type zooKeeperStore struct {
 	url *zkURL
 }
 
-// A zkServer is what one server says of itself, in answer to its commands of four letters.
+// A zkServer is what one server reports in answer to four-letter commands.
 type zkServer struct {
 	addr string
 	srvr map[string]string // the lines "Name: value" of srvr
-	conf map[string]string // the lines "name=value" of conf; empty if it may not be asked
-	err  error             // why srvr was not answered
+	conf map[string]string // the lines "name=value" of conf; empty if conf is not allowed
+	err  error             // why srvr failed
 }
 
 func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
@@ -46,36 +46,37 @@ func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
 	servers := make([]zkServer, len(s.url.hosts))
 	var all sync.WaitGroup
 	for i, host := range s.url.hosts {
-		all.Go(func() { servers[i] = askZooKeeper(ctx, host, secure) })
+		all.Go(func() { servers[i] = queryZooKeeper(ctx, host, secure) })
 	}
 	all.Wait()
 	return zooKeeperFindings(e, servers), nil
 }
 
-// askZooKeeper asks one server, without a session.
-func askZooKeeper(ctx context.Context, addr string, secure *tls.Config) zkServer {
-	ctx, cancel := context.WithTimeout(ctx, memberAnswers)
+// queryZooKeeper queries one server, without a session.
+func queryZooKeeper(ctx context.Context, addr string, secure *tls.Config) zkServer {
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	s := zkServer{addr: addr}
-	text, err := fourLetters(ctx, addr, secure, "srvr")
+	text, err := sendFourLetters(ctx, addr, secure, "srvr")
 	if err != nil {
 		s.err = err
 		return s
 	}
-	s.srvr = fields(text, ": ")
+	s.srvr = parseFields(text, ": ")
 	if s.srvr["Mode"] == "" {
 		first, _, _ := strings.Cut(text, "\n")
 		s.err = fmt.Errorf("it says %q", first)
 		return s
 	}
-	if text, err := fourLetters(ctx, addr, secure, "conf"); err == nil {
-		s.conf = fields(text, "=")
+	if text, err := sendFourLetters(ctx, addr, secure, "conf"); err == nil {
+		s.conf = parseFields(text, "=")
 	}
 	return s
 }
 
-// fourLetters sends a command and reads the answer, up to the end of the connection.
-func fourLetters(ctx context.Context, addr string, secure *tls.Config, command string) (string, error) {
+// sendFourLetters sends a four-letter command, and reads the answer up to the end of the
+// connection.
+func sendFourLetters(ctx context.Context, addr string, secure *tls.Config, command string) (string, error) {
 	dial := (&net.Dialer{}).DialContext
 	if secure != nil {
 		dial = (&tls.Dialer{Config: secure}).DialContext
@@ -99,7 +100,7 @@ func fourLetters(ctx context.Context, addr string, secure *tls.Config, command s
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return "", errSilent
-	case err != nil && len(text) == 0: // TLS that ends without a word is fine here
+	case err != nil && len(text) == 0: // here it is fine if TLS ends without a closing message
 		return "", err
 	case len(text) == 0:
 		return "", errHangsUp
@@ -115,8 +116,8 @@ var (
 	errSilent    = errors.New("it accepts connections and answers nobody: it hangs, or its port is for TLS and the URL is not")
 )
 
-// fields reads lines of a name and a value.
-func fields(text, between string) map[string]string {
+// parseFields parses lines with a name and a value.
+func parseFields(text, between string) map[string]string {
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, ok := strings.Cut(strings.TrimSpace(line), between); ok {
@@ -127,20 +128,20 @@ func fields(text, between string) map[string]string {
 }
 
 func zooKeeperFindings(e zklock.Ensemble, servers []zkServer) []Finding {
-	all := []Finding{zooKeeperSize(e, servers)}
+	all := []Finding{ensembleFinding(e, servers)}
 	for _, s := range servers {
 		all = append(all, s.finding())
 	}
-	all = append(all, zooKeeperSession(e))
-	all = append(all, zooKeeperTicks(e, servers)...)
-	return append(all, zooKeeperAccess(e.ACL), Finding{
+	all = append(all, sessionFinding(e))
+	all = append(all, tickFindings(e, servers)...)
+	return append(all, zooKeeperAccessFinding(e.ACL), Finding{
 		Check: "clock", Verdict: Good, Value: "nothing rests on it: sessions count by clocks that nobody sets, and tokens are transaction ids",
 	})
 }
 
-// zooKeeperSize tells how many may fail, and whether the servers are of one ensemble.
-func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
-	members, up, heads, alone := 0, 0, 0, false
+// ensembleFinding says how many servers may fail, and whether they form one ensemble.
+func ensembleFinding(e zklock.Ensemble, servers []zkServer) Finding {
+	members, up, leaders, standalone := 0, 0, 0, false
 	for _, line := range e.Members {
 		if !strings.Contains(line, ":observer") {
 			members++
@@ -149,26 +150,28 @@ func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
 	for _, s := range servers {
 		switch mode := s.srvr["Mode"]; mode {
 		case "leader", "standalone":
-			alone = alone || mode == "standalone"
+			standalone = standalone || mode == "standalone"
 			up++
-			heads++
+			leaders++
 		case "follower":
 			up++
 		}
 		if errors.Is(s.err, errWhitelist) {
-			up++ // it is there
+			up++ // it is up
 		}
 	}
 	listed := members > 0
-	if !listed { // there is no list before 3.5 nor where a server stands alone, and it may be closed to us: the URL has to do
+	// There is no list before 3.5, nor for a standalone server, and it may be closed to us.
+	// Then count the servers of the URL.
+	if !listed {
 		members = len(servers)
 	}
 	const nameAll = "name all of them: they are looked at then, and one that is down keeps nobody out"
 	const nameOne = "name the servers of one ensemble only: locks of different ones know nothing of each other"
 	switch {
-	case heads > 1:
-		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", heads), nameOne}
-	case alone && len(servers) > 1:
+	case leaders > 1:
+		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", leaders), nameOne}
+	case standalone && len(servers) > 1:
 		return Finding{"ensemble", Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble", nameOne}
 	case len(servers) < members:
 		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), nameAll}
@@ -182,8 +185,9 @@ func zooKeeperSize(e zklock.Ensemble, servers []zkServer) Finding {
 	return f
 }
 
-// waiting is how many requests may wait in a server before it is worth a word. At 1,000 it takes no more: globalOutstandingLimit.
-const waiting = 100
+// maxOutstanding is how many requests may wait in a server before a finding mentions it. At
+// 1,000 the server takes no more: globalOutstandingLimit.
+const maxOutstanding = 100
 
 func (s *zkServer) finding() Finding {
 	check := "server " + s.addr
@@ -195,29 +199,31 @@ func (s *zkServer) finding() Finding {
 	}
 	version, _, _ := strings.Cut(s.srvr["Zookeeper version"], "-")
 	outstanding, _ := strconv.Atoi(s.srvr["Outstanding"])
-	return tell(check, fmt.Sprintf("ZooKeeper %s, %s, %d requests wait", version, s.srvr["Mode"], outstanding), outstanding <= waiting, Note,
+	return newFinding(check, fmt.Sprintf("ZooKeeper %s, %s, %d requests wait", version, s.srvr["Mode"], outstanding), outstanding <= maxOutstanding, Note,
 		"its disk is slow, or Java collects garbage: sessions end if that lasts")
 }
 
-func zooKeeperSession(e zklock.Ensemble) Finding {
-	return tell("session timeout", fmt.Sprintf("%v, asked for %v", e.Granted, e.Asked), e.Granted <= e.Asked, Note,
+func sessionFinding(e zklock.Ensemble) Finding {
+	return newFinding("session timeout", fmt.Sprintf("%v, asked for %v", e.Granted, e.Asked), e.Granted <= e.Asked, Note,
 		"minSessionTimeout makes it longer: the locks of a process that died stay taken for so long")
 }
 
-// zooKeeperTicks judges settings that a session's end rests on, by the servers that tell them.
-func zooKeeperTicks(e zklock.Ensemble, servers []zkServer) []Finding {
+// tickFindings judges the settings that decide when a session ends, of the
+// servers that report them.
+func tickFindings(e zklock.Ensemble, servers []zkServer) []Finding {
 	var all []Finding
 	for _, s := range servers {
-		tick, least := s.times("tickTime", time.Millisecond), s.times("minSessionTimeout", time.Millisecond)
+		tick, minTimeout := s.durationSetting("tickTime", time.Millisecond), s.durationSetting("minSessionTimeout", time.Millisecond)
 		if tick == 0 {
 			continue
 		}
-		all = append(all, tell("minSessionTimeout of "+s.addr, fmt.Sprintf("%v, with ticks of %v", least, tick), least >= 2*tick, Unmet,
+		all = append(all, newFinding("minSessionTimeout of "+s.addr, fmt.Sprintf("%v, with ticks of %v", minTimeout, tick), minTimeout >= 2*tick, Unmet,
 			"2 ticks are the least: else sessions may end before their clients know"))
-		if patience := s.times("syncLimit", tick); patience > 0 { // a server that is alone has none
-			most := e.Granted * 7 / 12
-			all = append(all, tell("syncLimit of "+s.addr, fmt.Sprintf("%v, of a session of %v", patience, e.Granted), patience <= most, Unmet,
-				fmt.Sprintf("make it %v at most, or sessions longer (session-timeout in the URL): a leader that is cut off may keep a lock that another one gives away", most)))
+		// A standalone server has none.
+		if syncLimit := s.durationSetting("syncLimit", tick); syncLimit > 0 {
+			maxSyncLimit := e.Granted * 7 / 12
+			all = append(all, newFinding("syncLimit of "+s.addr, fmt.Sprintf("%v, of a session of %v", syncLimit, e.Granted), syncLimit <= maxSyncLimit, Unmet,
+				fmt.Sprintf("make it %v at most, or sessions longer (session-timeout in the URL): a leader that is cut off may keep a lock that another one gives away", maxSyncLimit)))
 		}
 	}
 	if len(all) == 0 {
@@ -227,13 +233,13 @@ func zooKeeperTicks(e zklock.Ensemble, servers []zkServer) []Finding {
 	return all
 }
 
-// times reads a setting that is so many of a unit; 0 if it is not known.
-func (s *zkServer) times(name string, unit time.Duration) time.Duration {
+// durationSetting returns a setting that counts units of time, or 0 if it is unknown.
+func (s *zkServer) durationSetting(name string, unit time.Duration) time.Duration {
 	n, _ := strconv.ParseInt(s.conf[name], 10, 32)
 	return time.Duration(n) * unit
 }
 
-func zooKeeperAccess(acl []zk.ACL) Finding {
+func zooKeeperAccessFinding(acl []zk.ACL) Finding {
 	if acl == nil {
 		return Finding{"access", Note, "not known: this user may not ask", "getAcl tells it to who may"}
 	}
@@ -248,5 +254,5 @@ func zooKeeperAccess(acl []zk.ACL) Finding {
 	if len(open) > 0 {
 		text = "anybody who reaches the servers can free each lock"
 	}
-	return tell("access", text, len(open) == 0, Note, "give the URL a user and a password, and remove the locks' root once, or let only those reach them who may")
+	return newFinding("access", text, len(open) == 0, Note, "give the URL a user and a password, and remove the locks' root once, or let only those reach them who may")
 }

@@ -15,35 +15,37 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// mySQL is the [Scheme] of lease rows in MySQL and MariaDB. Parameters are those of the Go driver's data source names.
-func mySQL(rest string) (place, error) {
+// resolveMySQL is the resolve function of lease rows in MySQL and MariaDB. The parameters are
+// those of the Go driver's data source names.
+func resolveMySQL(rest string) (location, error) {
 	const example = "such as mysql://user@localhost:3306/app"
 	if !strings.HasPrefix(rest, "//") {
-		return place{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
+		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
 	}
 	split, err := splitSQL("mysql", rest)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	u, err := url.Parse("mysql:" + split.rest)
 	switch {
 	case err != nil:
-		return place{}, split.bad("it can't be read; what is special is written %%XX") // url's error repeats it
+		// The error of package url repeats the URL.
+		return location{}, split.errorf("it can't be read; what is special is written %%XX")
 	case u.Host == "":
-		return place{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
+		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
 	case strings.Trim(u.Path, "/") == "":
-		return place{}, fmt.Errorf("%w URL: mysql: needs a database, %s", ErrConfig, example)
+		return location{}, fmt.Errorf("%w URL: mysql: needs a database, %s", ErrConfig, example)
 	}
 	c, err := mysql.ParseDSN("tcp(" + hostPort(u, "3306") + ")/?" + u.RawQuery)
 	if err != nil {
-		return place{}, split.bad("one of its parameters can't be used; they are those of the Go driver, such as tls=true")
+		return location{}, split.errorf("one of its parameters can't be used; they are those of the Go driver, such as tls=true")
 	}
 	c.User, c.DBName, c.Passwd = u.User.Username(), strings.Trim(u.Path, "/"), split.password
 	if c.Timeout <= 0 {
-		c.Timeout = dialSQL
+		c.Timeout = sqlDialTimeout
 	}
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
-	return place{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(c)}, nil
+	return location{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(c)}, nil
 }
 
 func hostPort(u *url.URL, port string) string {
@@ -54,26 +56,26 @@ func hostPort(u *url.URL, port string) string {
 }
 
 func openMySQL(name string, c *mysql.Config) (driver.Driver, error) {
-	c.Logger = &mysql.NopLogger{} // it would write to our stderr
+	c.Logger = &mysql.NopLogger{} // it would write to our standard error
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, in(name, err))
+		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 	}
 	db := sql.OpenDB(connector)
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
 		_ = db.Close()
-		if mySQLSays(err, 1049) { // no such database
-			return nil, fmt.Errorf("%w: %w", ErrConfig, in(name, err))
+		if isMySQLError(err, 1049) { // no such database
+			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 		}
 		return nil, err
 	}
 	return mySQLDriver{mysqllock.New(db), db}, nil
 }
 
-// mySQLSays reports whether an error of the server has one of these numbers.
-func mySQLSays(err error, numbers ...uint16) bool {
+// isMySQLError reports whether err is an error of the server with one of these numbers.
+func isMySQLError(err error, numbers ...uint16) bool {
 	var e *mysql.MySQLError
 	if !errors.As(err, &e) {
 		return false
@@ -86,7 +88,7 @@ func mySQLSays(err error, numbers ...uint16) bool {
 	return false
 }
 
-// A mySQLDriver closes its pool, which is nobody else's.
+// A mySQLDriver owns its connection pool, and closes it.
 type mySQLDriver struct {
 	*mysqllock.Driver
 	db *sql.DB

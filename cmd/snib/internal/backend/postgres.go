@@ -19,86 +19,89 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// dialSQL bounds each connection to a database.
-const dialSQL = 5 * time.Second
+// sqlDialTimeout is the default timeout for a connection to a database.
+const sqlDialTimeout = 5 * time.Second
 
-// pingPostgres is how long opening a store waits to hear that it can't be one.
-const pingPostgres = time.Second
+// postgresPingTimeout is how long opening a store waits for an error that shows that the URL is
+// wrong.
+const postgresPingTimeout = time.Second
 
-// postgres is the [Scheme] of lease rows in PostgreSQL. The URL is that of every program that uses libpq, and so are the environment
-// variables and the password file.
-func postgres(rest string) (place, error) {
+// resolvePostgres is the resolve function of lease rows in PostgreSQL. The URL, the environment
+// variables and the password file are those of libpq.
+func resolvePostgres(rest string) (location, error) {
 	if !strings.HasPrefix(rest, "//") {
-		return place{}, fmt.Errorf("%w URL: postgres: needs a host, such as postgres://user@localhost:5432/app", ErrConfig)
+		return location{}, fmt.Errorf("%w URL: postgres: needs a host, such as postgres://user@localhost:5432/app", ErrConfig)
 	}
 	u, err := splitSQL("postgres", rest)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
 	c, err := pgxpool.ParseConfig("postgres:" + u.rest)
 	if err != nil {
-		return place{}, u.unread(err)
+		return location{}, u.readError(err)
 	}
 	if u.hasPassword {
 		c.ConnConfig.Password = u.password
 	}
 	if c.ConnConfig.ConnectTimeout == 0 {
-		c.ConnConfig.ConnectTimeout = dialSQL
+		c.ConnConfig.ConnectTimeout = sqlDialTimeout
 	}
 	if c.ConnConfig.RuntimeParams["application_name"] == "" {
 		c.ConnConfig.RuntimeParams["application_name"] = "snib"
 	}
 	host := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
-	return place{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(c.ConnConfig)}, nil
+	return location{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(c.ConnConfig)}, nil
 }
 
-// unread is the error for a URL that pgx could not read. What pgx says repeats the URL, so only its cause is told, and that only if
-// it is about a file.
-func (u sqlURL) unread(err error) error {
+// readError returns the error for a URL that pgx could not parse. The error of pgx repeats the
+// URL, so readError returns only its cause, and only if that is about a file.
+func (u sqlURL) readError(err error) error {
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%w URL: %w", ErrConfig, file)
 	}
-	return u.bad("it can't be read, or one of its parameters or of the PG variables around us can't be used: those of libpq may follow a ?, " +
+	return u.errorf("it can't be read, or one of its parameters or of the PG variables around us can't be used: those of libpq may follow a ?, " +
 		"such as sslmode=verify-full")
 }
 
 func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), pingPostgres)
+	ctx, cancel := context.WithTimeout(context.Background(), postgresPingTimeout)
 	defer cancel()
 	pool, err := pgxpool.NewWithConfig(context.Background(), c)
 	if err != nil {
 		return nil, err
 	}
-	// What can't be right is said now. Whether the server can be reached, and has a connection left, is the driver's business.
-	if err := pool.Ping(ctx); err != nil && !postgresMayCome(err) {
+	// Report at once what can't be right. The driver handles a server that is unreachable
+	// or has no connection left.
+	if err := pool.Ping(ctx); err != nil && !mayRecover(err) {
 		pool.Close()
-		if postgresSays(err, "3D000") { // no such database
-			return nil, fmt.Errorf("%w: %w", ErrConfig, in(url, err))
+		if isPostgresError(err, "3D000") { // no such database
+			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(url, err))
 		}
 		return nil, err
 	}
 	return postgresDriver{pglock.New(pool), pool}, nil
 }
 
-// postgresMayCome reports whether a server that could not be reached may be reached later.
-func postgresMayCome(err error) bool {
+// mayRecover reports whether a server that could not be reached may be reached later.
+func mayRecover(err error) bool {
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
 		return false
 	}
 	_, broken := errors.AsType[net.Error](err)
-	return broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || // cut off; else TLS that does not match, and the like
-		postgresSays(err, "53") || postgresSays(err, "57P") || postgresSays(err, "08")
+	// The connection was cut. Other errors, such as TLS that does not match, are permanent.
+	return broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		isPostgresError(err, "53") || isPostgresError(err, "57P") || isPostgresError(err, "08")
 }
 
-// postgresSays reports whether an error of the server has a code that begins so.
-func postgresSays(err error, code string) bool {
+// isPostgresError reports whether err is an error of the server whose code begins with code.
+func isPostgresError(err error, code string) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && strings.HasPrefix(e.Code, code)
 }
 
-// A postgresDriver closes its pool, which is nobody else's. If the server hangs, the pool waits for it for half a minute: then Close
-// does not wait for the pool.
+// A postgresDriver owns its connection pool, and closes it. If the server hangs, the pool's
+// Close takes half a minute, so Close waits for it only for one second.
 type postgresDriver struct {
 	*pglock.Driver
 	pool *pgxpool.Pool
@@ -115,8 +118,9 @@ func (d postgresDriver) Close() error {
 	return err
 }
 
-// examinePostgresTable looks whether the table of locks is as we make it, and whose it is: whoever made it first, or owns it, can have
-// code run with the rights of all who take locks in it.
+// examinePostgresTable checks that the table of locks is as snib creates it, and
+// who owns it: whoever created it, or owns it, can run code with the rights of
+// everybody who takes a lock in it.
 func examinePostgresTable(ctx context.Context, conn *pgxpool.Conn) (Finding, error) {
 	f := Finding{Check: "table", Verdict: Good}
 	var owner string

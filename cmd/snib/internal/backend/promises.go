@@ -12,8 +12,8 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// Promises are what each backend says of itself by its driver's defaults, where no setting of a server breaks a promise. No server is
-// asked: Info is known without one, and drivers that are made of nothing say nothing else.
+// Promises returns what each backend promises by its driver's defaults, on servers whose
+// settings break no promise. It contacts no server: a driver knows its Info without one.
 func Promises() []driver.Info {
 	return []driver.Info{
 		memlock.New().Info(), sqlitelock.Promises(), redislock.Promises(), redlock.Promises(5),

@@ -15,13 +15,13 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// resolve is the [Scheme] of a kind.
-func (k redisKind) resolve(rest string) (place, error) {
+// resolve is the resolve function of the [Scheme].
+func (k urlKind) resolve(rest string) (location, error) {
 	u, err := k.parse(rest)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
-	return place{url: u.String(), open: u.open, transport: u.transport("set requirepass, or users with ACL")}, nil
+	return location{url: u.String(), open: u.open, transport: u.newTransport("set requirepass, or users with ACL")}, nil
 }
 
 func (u *redisURL) open() (driver.Driver, error) {
@@ -39,67 +39,70 @@ func (u *redisURL) open() (driver.Driver, error) {
 	return d, nil
 }
 
-// explain says in terms of the URL what can be done about a Redis that could not be opened.
+// explain adds, in terms of the URL, what can be done about a Redis that could not be opened.
 func (u *redisURL) explain(err error) error {
 	advice, config := u.advice(err)
 	if advice != "" {
 		err = fmt.Errorf("%w; %s", err, advice)
 	}
 	if config {
-		err = fmt.Errorf("%w: %w", ErrConfig, in(u.String(), err))
+		err = fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
 	return err
 }
 
-// advice says what may help, if anything, and whether what we were told to open can't be right.
+// advice returns what may help, or "". config reports whether the URL or the server's
+// configuration must be wrong.
 func (u *redisURL) advice(err error) (text string, config bool) {
-	var answer *redislock.ReplyError
+	var reply *redislock.ReplyError
 	says := func(part string) bool { return strings.Contains(err.Error(), part) }
-	refused := errors.As(err, &answer)
+	isReply := errors.As(err, &reply)
 	switch {
 	case errors.Is(err, driver.ErrInvalid) && says("topology"):
-		return "did you mean " + u.other() + "?", true
+		return "did you mean " + u.otherTopology() + "?", true
 	case errors.Is(err, driver.ErrInvalid) && says("AllowSplitBrain"):
 		return "in the URL that is allow-split-brain=on", true
 	case errors.Is(err, driver.ErrInvalid):
 		return "", true
-	case u.master && says("No such master"):
+	case u.hasMaster && says("No such master"):
 		return "SENTINEL MASTERS tells which there are", true
-	case u.master && refused && says("unknown command"):
+	case u.hasMaster && isReply && says("unknown command"):
 		return "the port is to be that of a Sentinel, mostly " + sentinelPort, true
-	case refused && says("cluster support disabled"):
-		return "did you mean " + u.other() + "?", true
-	case u.master && refused && has(answer.Text, "NOAUTH", "WRONGPASS"):
+	case isReply && says("cluster support disabled"):
+		return "did you mean " + u.otherTopology() + "?", true
+	case u.hasMaster && isReply && hasKind(reply.Text, "NOAUTH", "WRONGPASS"):
 		return "it is the Sentinels or the server: see password-file and sentinel-password-file", false
-	case refused && has(answer.Text, "NOAUTH"):
+	case isReply && hasKind(reply.Text, "NOAUTH"):
 		return "see password-file", false
 	case errors.As(err, new(*tls.CertificateVerificationError)):
 		return "name who signed it with ca=FILE, or the name in it with server-name=NAME", true
-	case u.tls && cutOff(err):
+	case u.tls && isDisconnect(err):
 		return "it may want a certificate of ours: cert=FILE and key=FILE", false
-	case !u.tls && cutOff(err):
+	case !u.tls && isDisconnect(err):
 		return "with TLS it is " + u.secure().scheme + "://", false
 	}
 	return "", says("DB index is out of range") || says("without any password configured") || says("not Redis") ||
 		errors.As(err, new(tls.RecordHeaderError))
 }
 
-// other is the beginning of the URL for a server that is a node of a Cluster against what the URL says, or the other way round.
-func (u *redisURL) other() string {
-	if u.db {
-		return u.base() + "+cluster://"
+// otherTopology returns the beginning of the URL for a Cluster if u is for a single server,
+// and the other way round.
+func (u *redisURL) otherTopology() string {
+	if u.hasDB {
+		return u.baseScheme() + "+cluster://"
 	}
-	return u.base() + "://"
+	return u.baseScheme() + "://"
 }
 
-// cutOff reports whether somebody was there and hung up.
-func cutOff(err error) bool {
+// isDisconnect reports whether the server accepted the connection and then closed it.
+func isDisconnect(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE)
 }
 
-// has reports whether an error of Redis is of one of these kinds. That of a script has the kind within it.
-func has(text string, kinds ...string) bool {
+// hasKind reports whether an error of Redis is of one of these kinds. The error of a
+// script contains the kind.
+func hasKind(text string, kinds ...string) bool {
 	for _, k := range kinds {
 		if strings.HasPrefix(text, k+" ") || strings.Contains(text, "-"+k+" ") {
 			return true
@@ -108,7 +111,8 @@ func has(text string, kinds ...string) bool {
 	return false
 }
 
-// Grace tells for how long a store grants nothing, if that is what an error says: it may have forgotten who holds what.
+// Grace reports whether err says that the store grants nothing because it may have forgotten
+// who holds what, and for how long.
 func Grace(err error) (left time.Duration, ok bool) {
 	var grace *redislock.GraceError
 	if errors.As(err, &grace) {
@@ -117,17 +121,19 @@ func Grace(err error) (left time.Duration, ok bool) {
 	return 0, false
 }
 
-// Withholds reports whether the store may withhold locks that nobody holds: after a restart that may have lost leases.
+// Withholds reports whether the store may withhold free locks: after a restart
+// that may have lost leases.
 func (s *Store) Withholds() bool {
 	switch s.Driver.(type) {
-	case *redislock.Driver, *nodesStore:
+	case *redislock.Driver, *redlockStore:
 		return true
 	}
 	return false
 }
 
-// Grace tells for how long a lock is withheld that nobody is seen to hold: 0 if it is not. An error is what else keeps the store from
-// granting it. To find out, another lock is asked for, which nobody else wants, and given back at once.
+// Grace returns for how long the store withholds a lock that seems to be free, or 0. An error
+// is anything else that keeps the store from granting it. To find out, Grace acquires another
+// lock, which nobody else wants, and releases it at once.
 func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Duration, err error) {
 	if !s.Withholds() {
 		return 0, nil
@@ -137,7 +143,7 @@ func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Durati
 	left, ok := Grace(err)
 	switch {
 	case err == nil:
-		_ = lease.Release(context.WithoutCancel(ctx)) // or it lapses
+		_ = lease.Release(context.WithoutCancel(ctx)) // if that fails, the lease lapses
 		return 0, nil
 	case ok, errors.Is(err, driver.ErrHeld), errors.Is(err, driver.ErrKind):
 		return left, nil
@@ -152,12 +158,13 @@ func (s *Store) Forget(ctx context.Context) error {
 		return fmt.Errorf("%w: %s withholds no locks after a restart; only a Redis does, as in redis://", ErrConfig, s.URL)
 	}
 	if err := d.Forget(ctx); err != nil {
-		return in(s.URL, err)
+		return withURL(s.URL, err)
 	}
 	return nil
 }
 
-// RestartGrace tells for how long the store would grant nothing if it restarted now. It is 0 for stores that don't withhold locks.
+// RestartGrace returns for how long the store would grant nothing if it restarted now. It is 0
+// for stores that don't withhold locks.
 func (s *Store) RestartGrace(ctx context.Context) (time.Duration, error) {
 	d, ok := s.Driver.(*redislock.Driver)
 	if !ok {
@@ -166,7 +173,8 @@ func (s *Store) RestartGrace(ctx context.Context) (time.Duration, error) {
 	return d.Grace(ctx)
 }
 
-// probe is the name of a lock that nobody else wants, on the same server of a Cluster as the lock name if such a name can be made.
+// probe returns the name of a lock that nobody else wants. If possible, a Cluster keeps it on
+// the same server as the lock name.
 func probe(name string) string {
 	_, rest, open := strings.Cut(name, "{")
 	tag, _, closed := strings.Cut(rest, "}")
@@ -180,7 +188,7 @@ func probe(name string) string {
 	return text
 }
 
-// Warnings says in words which settings of the store break promises.
+// Warnings describes the settings of the store that break promises.
 func (s *Store) Warnings() []string {
 	if w, ok := s.Driver.(interface{ Warnings() []string }); ok {
 		return w.Warnings()

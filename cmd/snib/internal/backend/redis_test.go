@@ -19,8 +19,8 @@ import (
 // parseRedis parses a whole URL.
 func parseRedis(text string) (*redisURL, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
-	for _, k := range []redisKind{oneRedis, redisSentinel, redisCluster} {
-		for _, k := range []redisKind{k, k.secure()} {
+	for _, k := range []urlKind{singleRedis, redisSentinel, redisCluster} {
+		for _, k := range []urlKind{k, k.secure()} {
 			if k.scheme == scheme {
 				return k.parse(rest)
 			}
@@ -85,7 +85,8 @@ func TestRedisURL(t *testing.T) {
 	}
 }
 
-// TestPasswordFile: what is in it is used as it is, without the end of the line.
+// TestPasswordFile checks that the first line of the file is used unchanged,
+// without the end of the line.
 func TestPasswordFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	for content, want := range map[string]string{"pass": "pass", "pass\n": "pass", "pass\r\n": "pass", " p%40 s \nmore\n": " p%40 s "} {
@@ -106,7 +107,8 @@ func TestPasswordFile(t *testing.T) {
 	}
 }
 
-// TestRedisFails: what there is to say of a Redis that can't be opened is said without its password.
+// TestRedisFails checks that the error for a Redis that can't be opened does not contain its
+// password.
 func TestRedisFails(t *testing.T) {
 	const secret = "correct-horse"
 	for _, k := range []string{"redis://%s127.0.0.1:1", "rediss://%s127.0.0.1:1", "redis+cluster://%s127.0.0.1:1", "redis+sentinel://%s127.0.0.1:1/m"} {
@@ -118,8 +120,8 @@ func TestRedisFails(t *testing.T) {
 	}
 }
 
-// FuzzRedisURL looks for a password in what is said about a URL, be it good or bad, and for URLs that are not written always in the
-// same way.
+// FuzzRedisURL looks for a password in the error for a URL or in its canonical form, and for
+// URLs whose canonical form is not stable.
 func FuzzRedisURL(f *testing.F) {
 	const secret = "s3cr3t"
 	f.Add("redis", "user:", "", "localhost:6379/0")
@@ -143,7 +145,8 @@ func FuzzRedisURL(f *testing.F) {
 	})
 }
 
-// TestProbe: the lock that is asked for to learn of a grace is another one, on the same server of a Cluster.
+// TestProbe checks that the lock that Grace acquires is another one, on the same server of a
+// Cluster.
 func TestProbe(t *testing.T) {
 	for name, tag := range map[string]string{
 		"a": "{a}", "a{b}c": "{b}", "{}a": "", "a{b": "", "a}b": "", "a{{b}}": "", strings.Repeat("x", 512): "", "jobs/ü": "{jobs/ü}",

@@ -22,16 +22,17 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A redisKind is one of the schemes of Redis.
-type redisKind struct {
-	scheme  string
-	form    string // how its URLs are written
-	port    string // where its servers listen unless the URL says otherwise
-	tls     bool
-	several bool // hosts
-	master  bool // the path names one
-	db      bool // the path may name one
-	nodes   bool // the hosts know nothing of one another: Redlock
+// A urlKind is one of the schemes whose URLs this package parses itself. The URLs of Redis,
+// ZooKeeper and etcd have the same form.
+type urlKind struct {
+	scheme    string
+	syntax    string // the form of its URLs, for messages
+	port      string // the default port of its servers
+	tls       bool
+	manyHosts bool // several hosts are allowed
+	hasMaster bool // the path begins with the master's name
+	hasDB     bool // the path may contain the number of a database
+	nodes     bool // the hosts are independent of one another: Redlock
 }
 
 const (
@@ -40,19 +41,19 @@ const (
 )
 
 var (
-	oneRedis      = redisKind{scheme: "redis", form: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]", port: redisPort, db: true}
-	redisSentinel = redisKind{
-		scheme: "redis+sentinel", form: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]", port: sentinelPort,
-		several: true, master: true, db: true,
+	singleRedis   = urlKind{scheme: "redis", syntax: "redis://[USER:PASSWORD@]HOST[:PORT][/DB]", port: redisPort, hasDB: true}
+	redisSentinel = urlKind{
+		scheme: "redis+sentinel", syntax: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]", port: sentinelPort,
+		manyHosts: true, hasMaster: true, hasDB: true,
 	}
-	redisCluster = redisKind{
-		scheme: "redis+cluster", form: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, several: true,
+	redisCluster = urlKind{
+		scheme: "redis+cluster", syntax: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, manyHosts: true,
 	}
 )
 
-// secure is the same kind with TLS.
-func (k redisKind) secure() redisKind {
-	k.tls, k.scheme, k.form = true, withTLS(k.scheme), withTLS(k.form)
+// secure returns the same kind with TLS.
+func (k urlKind) secure() urlKind {
+	k.tls, k.scheme, k.syntax = true, withTLS(k.scheme), withTLS(k.syntax)
 	return k
 }
 
@@ -63,20 +64,20 @@ func withTLS(text string) string {
 	return "rediss" + strings.TrimPrefix(text, "redis")
 }
 
-// A redisURL is what an URL says.
+// A redisURL is a parsed URL of Redis.
 type redisURL struct {
-	redisKind
+	urlKind
 
-	hosts    []string // host:port, in order, each once
-	user     string
-	password string
-	name     string // of the master
-	number   int    // of the database
+	hosts      []string // host:port, in order, each once
+	user       string
+	password   string
+	masterName string // with Sentinel
+	database   int    // its number
 
-	dial                           time.Duration
-	client                         string
+	dialTimeout                    time.Duration
+	clientName                     string
 	graceOff                       bool
-	splitBrain                     bool
+	allowSplitBrain                bool
 	maxTTL, graceFloor             time.Duration
 	passwordFile                   string
 	ca, cert, key, serverName      string
@@ -85,13 +86,13 @@ type redisURL struct {
 	sentinelPasswordFile           string
 }
 
-// A Parameter is what may stand behind the question mark of a URL.
+// A Parameter is a parameter of a URL, behind the question mark.
 type Parameter struct {
 	Syntax string // "failover-grace=on|off"
 	Doc    string // one line for the help
 
-	tls, sentinel bool // makes sense with these only
-	nodes, store  bool // makes sense with Redlock only, or not with it
+	tls, sentinel bool // only with these
+	nodes, store  bool // only with Redlock; only without it
 	set           func(value string) error
 }
 
@@ -100,10 +101,11 @@ func (p *Parameter) name() string {
 	return name
 }
 
-// RedisParameters are those of the URLs of Redis, in the order in which the help shows them.
+// RedisParameters returns the parameters of the URLs of Redis, in the order in
+// which the help shows them.
 func RedisParameters() []Parameter { return new(redisURL).parameters() }
 
-// parameters are all that there are, which set what the URL says.
+// parameters returns all parameters. Their set functions store the values in u.
 func (u *redisURL) parameters() []Parameter {
 	text := func(field *string) func(string) error {
 		return func(value string) error { *field = value; return nil }
@@ -111,8 +113,8 @@ func (u *redisURL) parameters() []Parameter {
 	return []Parameter{
 		{Syntax: "password-file=FILE", Doc: "the password is its first line",
 			set: text(&u.passwordFile)},
-		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: u.setDial},
-		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: u.setClient},
+		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: u.setDialTimeout},
+		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: u.setClientName},
 		{Syntax: "max-ttl=DURATION", Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)",
 			set: u.setMaxTTL},
 		{Syntax: "failover-grace=on|off", store: true, Doc: "off: after a restart or a failover don't wait until the holds are over " +
@@ -124,10 +126,10 @@ func (u *redisURL) parameters() []Parameter {
 			}},
 		{Syntax: "grace-floor=DURATION", store: true, Doc: "for how long nothing is granted after a restart or a failover, at the least, the " +
 			"same for all clients (default 30s; Sentinel: 20s or more)",
-			set: func(value string) (err error) { u.graceFloor, err = duration(value, 24*time.Hour); return err }},
+			set: func(value string) (err error) { u.graceFloor, err = parseDuration(value, 24*time.Hour); return err }},
 		{Syntax: "allow-split-brain=on|off", Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two may grant " +
 			"the same lock (default off)", sentinel: true,
-			set: func(value string) (err error) { u.splitBrain, err = onOff(value); return err }},
+			set: func(value string) (err error) { u.allowSplitBrain, err = onOff(value); return err }},
 		{Syntax: "ca=FILE", Doc: "TLS: trust the authorities in this file, PEM, and not the system's", tls: true,
 			set: text(&u.ca)},
 		{Syntax: "cert=FILE", Doc: "TLS: our certificate, PEM", tls: true,
@@ -157,61 +159,62 @@ func onOff(value string) (on bool, err error) {
 }
 
 func (u *redisURL) setMaxTTL(value string) (err error) {
-	most := 365 * 24 * time.Hour
+	max := 365 * 24 * time.Hour
 	if u.nodes {
-		most = 24 * time.Hour
+		max = 24 * time.Hour
 	}
-	u.maxTTL, err = duration(value, most)
+	u.maxTTL, err = parseDuration(value, max)
 	return err
 }
 
-func (u *redisURL) setDial(value string) (err error) {
-	u.dial, err = time.ParseDuration(value)
+func (u *redisURL) setDialTimeout(value string) (err error) {
+	u.dialTimeout, err = time.ParseDuration(value)
 	if n, notNumber := strconv.Atoi(value); notNumber == nil {
-		u.dial, err = time.Duration(n)*time.Second, nil
+		u.dialTimeout, err = time.Duration(n)*time.Second, nil
 	}
-	if err != nil || u.dial <= 0 || u.dial > time.Hour {
+	if err != nil || u.dialTimeout <= 0 || u.dialTimeout > time.Hour {
 		return fmt.Errorf("it is no duration of up to an hour; give one such as 2s or 500ms")
 	}
 	return nil
 }
 
-// setClient refuses what Redis would: "Client names cannot contain spaces, newlines or special characters".
-func (u *redisURL) setClient(value string) error {
+// setClientName refuses what Redis refuses: "Client names cannot contain spaces,
+// newlines or special characters".
+func (u *redisURL) setClientName(value string) error {
 	for _, r := range value {
 		if r <= ' ' || r > '~' {
 			return fmt.Errorf("it has characters other than ASCII without spaces, which is all that Redis takes")
 		}
 	}
-	u.client = value
+	u.clientName = value
 	return nil
 }
 
-// base is the scheme up to its plus.
-func (k redisKind) base() string {
+// baseScheme returns the scheme up to its plus sign.
+func (k urlKind) baseScheme() string {
 	base, _, _ := strings.Cut(k.scheme, "+")
 	return base
 }
 
-// bad is an error in the URL. What it says must not repeat what may be a part of a password, so it names what is known to be
-// none.
-func (k redisKind) bad(format string, args ...any) error {
-	return fmt.Errorf("%w URL: %s; the form is %s", ErrConfig, fmt.Sprintf(format, args...), k.form)
+// errorf returns an error about the URL. Its message must not repeat anything that
+// may be part of a password.
+func (k urlKind) errorf(format string, args ...any) error {
+	return fmt.Errorf("%w URL: %s; the form is %s", ErrConfig, fmt.Sprintf(format, args...), k.syntax)
 }
 
-// split takes apart what follows the scheme and its colon.
-func (k redisKind) split(rest string) (userinfo, hosts, path, query string, err error) {
+// split splits what follows the scheme and its colon.
+func (k urlKind) split(rest string) (userinfo, hosts, path, query string, err error) {
 	rest, ok := strings.CutPrefix(rest, "//")
 	if !ok {
-		return "", "", "", "", k.bad("it has no // after %s:", k.scheme)
+		return "", "", "", "", k.errorf("it has no // after %s:", k.scheme)
 	}
 	if strings.Contains(rest, "#") {
-		return "", "", "", "", k.bad("it has a #; write / ? # in a password as %%2F %%3F %%23, or use password-file")
+		return "", "", "", "", k.errorf("it has a #; write / ? # in a password as %%2F %%3F %%23, or use password-file")
 	}
 	rest, query, _ = strings.Cut(rest, "?")
 	hosts, path, _ = strings.Cut(rest, "/")
 	if strings.Contains(path+query, "@") {
-		return "", "", "", "", k.bad("it has an @ behind a / or ?; write / ? # @ in a password as %%2F %%3F %%23 %%40, or use password-file")
+		return "", "", "", "", k.errorf("it has an @ behind a / or ?; write / ? # @ in a password as %%2F %%3F %%23 %%40, or use password-file")
 	}
 	if i := strings.LastIndex(hosts, "@"); i >= 0 {
 		userinfo, hosts = hosts[:i], hosts[i+1:]
@@ -219,13 +222,13 @@ func (k redisKind) split(rest string) (userinfo, hosts, path, query string, err 
 	return userinfo, hosts, path, query, nil
 }
 
-// parse reads what follows the scheme and its colon.
-func (k redisKind) parse(rest string) (*redisURL, error) {
+// parse parses what follows the scheme and its colon.
+func (k urlKind) parse(rest string) (*redisURL, error) {
 	userinfo, hosts, path, query, err := k.split(rest)
 	if err != nil {
 		return nil, err
 	}
-	u := &redisURL{redisKind: k}
+	u := &redisURL{urlKind: k}
 	if err := u.setUser(userinfo); err != nil {
 		return nil, err
 	}
@@ -235,10 +238,10 @@ func (k redisKind) parse(rest string) (*redisURL, error) {
 	if err := u.setPath(path); err != nil {
 		return nil, err
 	}
-	if err := u.setParameters(query, u.parameter); err != nil {
+	if err := u.setParameters(query, u.findParameter); err != nil {
 		return nil, err
 	}
-	return u, u.check()
+	return u, u.validate()
 }
 
 func (u *redisURL) setUser(userinfo string) error {
@@ -246,8 +249,8 @@ func (u *redisURL) setUser(userinfo string) error {
 	var err1, err2 error
 	u.user, err1 = url.PathUnescape(user)
 	u.password, err2 = url.PathUnescape(password)
-	if err1 != nil || err2 != nil { // which say where, and so repeat a part of it
-		return u.bad("its user or password has a %% that begins no code of a character; %% itself is written %%25")
+	if err1 != nil || err2 != nil { // the errors repeat a part of the password
+		return u.errorf("its user or password has a %% that begins no code of a character; %% itself is written %%25")
 	}
 	return nil
 }
@@ -261,36 +264,36 @@ func (u *redisURL) setHosts(list string) error {
 		u.hosts = append(u.hosts, addr)
 	}
 	slices.Sort(u.hosts)
-	if !u.nodes { // each of which has a vote
+	if !u.nodes { // each node has a vote
 		u.hosts = slices.Compact(u.hosts)
 	}
-	if len(u.hosts) > 1 && !u.several {
-		return u.bad("it has several hosts; for Sentinels there is %s+sentinel://, for a Cluster %s+cluster://", u.base(), u.base())
+	if len(u.hosts) > 1 && !u.manyHosts {
+		return u.errorf("it has several hosts; for Sentinels there is %s+sentinel://, for a Cluster %s+cluster://", u.baseScheme(), u.baseScheme())
 	}
 	return nil
 }
 
-// address returns one of the hosts, always written in the same way.
+// address returns one host with its port, in canonical form.
 func (u *redisURL) address(text string) (string, error) {
 	host, port, hasPort := strings.Cut(text, ":")
 	if literal, after, ok := strings.Cut(text, "]"); ok && strings.HasPrefix(literal, "[") {
 		literal, err := url.PathUnescape(literal[1:])
 		ip, err2 := netip.ParseAddr(literal)
 		if err != nil || err2 != nil || !ip.Is6() {
-			return "", u.bad("what stands in the brackets of a host is no IPv6 address")
+			return "", u.errorf("what stands in the brackets of a host is no IPv6 address")
 		}
 		host = ip.String()
 		if port, hasPort = strings.CutPrefix(after, ":"); after != "" && !hasPort {
-			return "", u.bad("something other than a port follows the brackets of a host")
+			return "", u.errorf("something other than a port follows the brackets of a host")
 		}
 	} else {
 		switch {
 		case strings.Contains(port, ":"):
-			return "", u.bad("a host has more than one colon; an IPv6 address stands in brackets, as in [::1]:%s", u.port)
+			return "", u.errorf("a host has more than one colon; an IPv6 address stands in brackets, as in [::1]:%s", u.port)
 		case host == "":
-			return "", u.bad("it has no host, or an empty one")
+			return "", u.errorf("it has no host, or an empty one")
 		case strings.ContainsFunc(host, notInHost):
-			return "", u.bad("a host has characters that no host has")
+			return "", u.errorf("a host has characters that no host has")
 		}
 		host = strings.ToLower(host)
 	}
@@ -299,7 +302,7 @@ func (u *redisURL) address(text string) (string, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return "", u.bad("a port is no number from 1 to 65535")
+		return "", u.errorf("a port is no number from 1 to 65535")
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
 }
@@ -309,28 +312,29 @@ func notInHost(r rune) bool {
 }
 
 func (u *redisURL) setPath(path string) error {
-	if u.master {
+	if u.hasMaster {
 		name, rest, _ := strings.Cut(path, "/")
 		var err error
-		if u.name, err = url.PathUnescape(name); err != nil || u.name == "" {
-			return u.bad("it does not name the master that the Sentinels are to be asked for")
+		if u.masterName, err = url.PathUnescape(name); err != nil || u.masterName == "" {
+			return u.errorf("it does not name the master that the Sentinels are to be asked for")
 		}
 		path = rest
 	}
 	switch n, err := strconv.ParseUint(path, 10, 31); {
 	case path == "":
-	case !u.db && path != "0":
-		return u.bad("a Cluster has one database, which no path can choose")
+	case !u.hasDB && path != "0":
+		return u.errorf("a Cluster has one database, which no path can choose")
 	case err != nil:
-		return u.bad("what follows the last / is no number of a database")
+		return u.errorf("what follows the last / is no number of a database")
 	default:
-		u.number = int(n)
+		u.database = int(n)
 	}
 	return nil
 }
 
-// setParameters reads what follows the question mark. find returns a parameter that makes sense in the URL.
-func (k redisKind) setParameters(query string, find func(name string) (*Parameter, error)) error {
+// setParameters parses what follows the question mark. find returns the parameter with a
+// name, if the URL may have it.
+func (k urlKind) setParameters(query string, find func(name string) (*Parameter, error)) error {
 	seen := map[string]bool{}
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
@@ -344,11 +348,11 @@ func (k redisKind) setParameters(query string, find func(name string) (*Paramete
 		value, err = url.PathUnescape(value)
 		switch {
 		case err != nil:
-			return k.bad("parameter %s has a %% that begins no code of a character; %% itself is written %%25", name)
+			return k.errorf("parameter %s has a %% that begins no code of a character; %% itself is written %%25", name)
 		case value == "":
-			return k.bad("parameter %s has no value: %s", name, p.Syntax)
+			return k.errorf("parameter %s has no value: %s", name, p.Syntax)
 		case seen[name]:
-			return k.bad("parameter %s is there twice", name)
+			return k.errorf("parameter %s is there twice", name)
 		}
 		seen[name] = true
 		if err := p.set(value); err != nil {
@@ -358,8 +362,8 @@ func (k redisKind) setParameters(query string, find func(name string) (*Paramete
 	return nil
 }
 
-// parameter finds a parameter that makes sense in the URL.
-func (u *redisURL) parameter(name string) (*Parameter, error) {
+// findParameter returns the parameter with that name, if the URL may have it.
+func (u *redisURL) findParameter(name string) (*Parameter, error) {
 	var names, close []string
 	for _, p := range u.parameters() {
 		switch {
@@ -367,11 +371,11 @@ func (u *redisURL) parameter(name string) (*Parameter, error) {
 			continue
 		case p.name() == name && p.tls && !u.tls:
 			return nil, fmt.Errorf("%w URL: parameter %s is for TLS; that is %s://", ErrConfig, name, withTLS(u.scheme))
-		case p.name() == name && p.sentinel && !u.master:
-			return nil, fmt.Errorf("%w URL: parameter %s is for Sentinels; that is %s+sentinel://", ErrConfig, name, u.base())
+		case p.name() == name && p.sentinel && !u.hasMaster:
+			return nil, fmt.Errorf("%w URL: parameter %s is for Sentinels; that is %s+sentinel://", ErrConfig, name, u.baseScheme())
 		case p.name() == name:
 			return &p, nil
-		case p.tls && !u.tls, p.sentinel && !u.master:
+		case p.tls && !u.tls, p.sentinel && !u.hasMaster:
 			continue
 		}
 		names = append(names, p.name())
@@ -379,15 +383,15 @@ func (u *redisURL) parameter(name string) (*Parameter, error) {
 			close = append(close, p.name())
 		}
 	}
-	// It is not repeated: it may be a part of a password.
+	// The name is not repeated: it may be part of a password.
 	if len(close) > 0 {
 		return nil, fmt.Errorf("%w URL: it has a parameter that there is not; did you mean %s?", ErrConfig, strings.Join(close, " or "))
 	}
 	return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
 }
 
-// check reports what does not go together.
-func (u *redisURL) check() error {
+// validate reports parameters that contradict one another.
+func (u *redisURL) validate() error {
 	switch {
 	case u.password != "" && u.passwordFile != "", u.sentinelPassword != "" && u.sentinelPasswordFile != "":
 		return fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
@@ -399,25 +403,27 @@ func (u *redisURL) check() error {
 	return nil
 }
 
-// String is the URL without secrets, and without what does not change which locks it is about.
+// String returns the URL without secrets, and without what does not determine which locks it
+// reaches.
 func (u *redisURL) String() string {
-	text := u.scheme + "://" + strings.ReplaceAll(strings.Join(u.hosts, ","), "%", "%25") // of an IPv6 zone
-	if u.master {
-		text += "/" + url.PathEscape(u.name)
+	// The zone of an IPv6 address follows a %.
+	text := u.scheme + "://" + strings.ReplaceAll(strings.Join(u.hosts, ","), "%", "%25")
+	if u.hasMaster {
+		text += "/" + url.PathEscape(u.masterName)
 	}
-	if u.db {
-		text += "/" + strconv.Itoa(u.number)
+	if u.hasDB {
+		text += "/" + strconv.Itoa(u.database)
 	}
 	return text
 }
 
-// options reads the files that the URL names, and says how to connect.
+// options reads the files that the URL names, and returns how to connect.
 func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, err error) {
-	password, err := secret(u.password, u.passwordFile)
+	password, err := readSecret(u.password, u.passwordFile)
 	if err != nil {
 		return o, nil, err
 	}
-	sentinelPassword, err := secret(u.sentinelPassword, u.sentinelPasswordFile)
+	sentinelPassword, err := readSecret(u.sentinelPassword, u.sentinelPasswordFile)
 	if err != nil {
 		return o, nil, err
 	}
@@ -425,18 +431,18 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 	if err != nil {
 		return o, nil, err
 	}
-	dialer := net.Dialer{Timeout: cmp.Or(u.dial, dialTimeout), KeepAlive: rueidis.DefaultTCPKeepAlive}
+	dialer := net.Dialer{Timeout: cmp.Or(u.dialTimeout, defaultDialTimeout), KeepAlive: rueidis.DefaultTCPKeepAlive}
 	o = rueidis.ClientOption{
-		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.number,
-		ClientName: u.client, TLSConfig: secure, Dialer: dialer,
+		InitAddress: u.hosts, Username: u.user, Password: password, SelectDB: u.database,
+		ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
 	}
 	switch {
-	case u.master:
+	case u.hasMaster:
 		o.Sentinel = rueidis.SentinelOption{
-			MasterSet: u.name, Username: u.sentinelUser, Password: sentinelPassword,
-			ClientName: u.client, TLSConfig: secure, Dialer: dialer,
+			MasterSet: u.masterName, Username: u.sentinelUser, Password: sentinelPassword,
+			ClientName: u.clientName, TLSConfig: secure, Dialer: dialer,
 		}
-	case u.db:
+	case u.hasDB:
 		opts = append(opts, redislock.Single())
 	default:
 		opts = append(opts, redislock.Cluster())
@@ -447,23 +453,23 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 	if u.graceFloor > 0 {
 		opts = append(opts, redislock.GraceFloor(u.graceFloor))
 	}
-	if u.splitBrain {
+	if u.allowSplitBrain {
 		opts = append(opts, redislock.AllowSplitBrain())
 	}
 	return o, append(opts, redislock.FailoverGrace(!u.graceOff)), nil
 }
 
-// dialTimeout is the default of the parameter dial-timeout.
-const dialTimeout = 5 * time.Second
+// defaultDialTimeout is the default of the parameter dial-timeout.
+const defaultDialTimeout = 5 * time.Second
 
-// secret returns a password, which may stand in a file.
-func secret(text, file string) (string, error) {
+// readSecret returns a password: text, or the first line of file if one is given.
+func readSecret(text, file string) (string, error) {
 	if file == "" {
 		return text, nil
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return "", unreadable("the password", err)
+		return "", fileError("the password", err)
 	}
 	line, _, _ := strings.Cut(string(content), "\n")
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
@@ -476,12 +482,12 @@ func (u *redisURL) tlsConfig() (*tls.Config, error) {
 	if !u.tls {
 		return nil, nil //nolint:nilnil // no TLS
 	}
-	// Without a name the one that is dialled counts, for each server its own.
+	// Without ServerName each server is verified by the host that is dialled.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.serverName, InsecureSkipVerify: u.insecure} //nolint:gosec // as asked for
 	if u.ca != "" {
 		pem, err := os.ReadFile(u.ca)
 		if err != nil {
-			return nil, unreadable("the authorities", err)
+			return nil, fileError("the authorities", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
@@ -491,15 +497,15 @@ func (u *redisURL) tlsConfig() (*tls.Config, error) {
 	if u.cert != "" {
 		pair, err := tls.LoadX509KeyPair(u.cert, u.key)
 		if err != nil {
-			return nil, unreadable("our certificate", err)
+			return nil, fileError("our certificate", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
 }
 
-// unreadable is the error for a file that the URL names.
-func unreadable(what string, err error) error {
+// fileError returns the error for a file that the URL names and that can't be read.
+func fileError(what string, err error) error {
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%s can't be read: %w", what, err)
 	}

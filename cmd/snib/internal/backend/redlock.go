@@ -12,9 +12,9 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// redlockNodes are several servers of Redis that know nothing of one another.
-var redlockNodes = redisKind{
-	scheme: "redlock", form: "redlock://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, several: true, nodes: true,
+// redlockNodes is the kind of several independent servers of Redis.
+var redlockNodes = urlKind{
+	scheme: "redlock", syntax: "redlock://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, manyHosts: true, nodes: true,
 }
 
 func (u *redisURL) openNodes() (driver.Driver, error) {
@@ -26,10 +26,10 @@ func (u *redisURL) openNodes() (driver.Driver, error) {
 	if err != nil {
 		return nil, u.explainNodes(err)
 	}
-	return &nodesStore{d, u}, nil
+	return &redlockStore{d, u}, nil
 }
 
-// nodeOptions says how to connect to each node.
+// nodeOptions returns how to connect to each node.
 func (u *redisURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock.Option, err error) {
 	o, _, err := u.options()
 	if err != nil {
@@ -45,15 +45,16 @@ func (u *redisURL) nodeOptions() (servers []rueidis.ClientOption, opts []redlock
 	return servers, opts, nil
 }
 
-// explainNodes makes what can't be right an error of the configuration.
+// explainNodes adds the URL to err. If the configuration must be wrong, the
+// error matches ErrConfig.
 func (u *redisURL) explainNodes(err error) error {
 	if errors.Is(err, driver.ErrInvalid) {
-		return fmt.Errorf("%w: %w", ErrConfig, in(u.String(), err))
+		return fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
-	return in(u.String(), err)
+	return withURL(u.String(), err)
 }
 
-// Redlock is the nodes that a URL names, for their operator.
+// Redlock is the set of nodes that a URL names, for their operator.
 type Redlock struct {
 	URL string // canonical, without secrets
 
@@ -62,10 +63,10 @@ type Redlock struct {
 	opts    []redlock.Option
 }
 
-// Nodes returns the nodes of a URL of Redlock. It asks none of them.
+// Nodes returns the nodes of a URL of Redlock. It contacts none of them.
 func Nodes(url string) (*Redlock, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
-	for _, k := range []redisKind{redlockNodes, redlockNodes.secure()} {
+	for _, k := range []urlKind{redlockNodes, redlockNodes.secure()} {
 		if k.scheme != scheme {
 			continue
 		}
@@ -79,7 +80,7 @@ func Nodes(url string) (*Redlock, error) {
 		}
 		return &Redlock{URL: u.String(), url: u, servers: servers, opts: opts}, nil
 	}
-	return nil, fmt.Errorf("%w URL: it is not one of Redlock; the form is %s", ErrConfig, redlockNodes.form)
+	return nil, fmt.Errorf("%w URL: it is not one of Redlock; the form is %s", ErrConfig, redlockNodes.syntax)
 }
 
 // Init makes new servers the nodes of a cluster.
@@ -87,13 +88,14 @@ func (r *Redlock) Init(ctx context.Context) error {
 	return r.explain(redlock.Init(ctx, r.servers, r.opts...))
 }
 
-// Examine tells how the nodes stand.
+// Examine returns the state of the nodes.
 func (r *Redlock) Examine(ctx context.Context) ([]redlock.NodeStatus, error) {
 	all, err := redlock.Examine(ctx, r.servers, r.opts...)
 	return all, r.explain(err)
 }
 
-// Reach says what no waiting heals: which node does not let us in, or why most of them can't be asked; or nil.
+// Reach reports a problem that waiting does not solve: a node denies access, or
+// most nodes don't answer.
 func (r *Redlock) Reach(ctx context.Context) error {
 	all, err := r.Examine(ctx)
 	var silent []error
@@ -111,7 +113,7 @@ func (r *Redlock) Reach(ctx context.Context) error {
 	return err
 }
 
-// Recover admits the nodes that are kept out, with counters from floor on.
+// Recover admits the nodes that are kept out, with counters that start at floor.
 func (r *Redlock) Recover(ctx context.Context, floor uint64) error {
 	return r.explain(redlock.Recover(ctx, r.servers, floor, r.opts...))
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// Schemas are the kinds of databases whose tables can be made by hand.
+// Schemas returns the kinds of databases whose tables can be created by hand.
 func Schemas() []string { return []string{"postgres", "mysql"} }
 
-// Schema returns the statements that make the tables which the command needs in such a database.
+// Schema returns the statements that create the tables for the command in a database of that
+// kind.
 func Schema(kind string) (string, error) {
 	switch kind {
 	case "postgres":

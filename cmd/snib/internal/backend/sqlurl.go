@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// A sqlURL is the URL of a database without its password. Only what has no secret in it goes to the library that reads the rest:
-// errors of libraries repeat what they were given.
+// A sqlURL is the URL of a database without its password. Only the parts without secrets go to
+// the library that parses the rest, because libraries repeat their input in errors.
 type sqlURL struct {
-	redisKind // for the words of its errors
+	urlKind // for its errors
 
-	rest        string // what follows the scheme, without password and password-file
+	rest        string // what follows the scheme, without the password and password-file
 	password    string
 	hasPassword bool
 }
 
-// sqlForm is how the URL of a database is written.
-const sqlForm = "://USER:PASSWORD@HOST:PORT/DATABASE"
+// sqlSyntax is the form of the URL of a database, after its scheme.
+const sqlSyntax = "://USER:PASSWORD@HOST:PORT/DATABASE"
 
-// splitSQL reads what follows the scheme and its colon. A password in which a / or ? is not encoded would end up in other parts of
-// the URL, which are shown, so it is refused.
+// splitSQL parses what follows the scheme and its colon. It refuses a password with a / or ?
+// that is not encoded: a part of it would end up in other parts of the URL, which are shown.
 func splitSQL(scheme, rest string) (u sqlURL, err error) {
-	u.redisKind = redisKind{scheme: scheme, form: scheme + sqlForm}
+	u.urlKind = urlKind{scheme: scheme, syntax: scheme + sqlSyntax}
 	userinfo, hosts, path, query, err := u.split(rest)
 	if err != nil {
 		return u, err
@@ -32,8 +32,8 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 	if user2, err = url.PathUnescape(user); err == nil {
 		u.password, err = url.PathUnescape(password)
 	}
-	if err != nil { // which says where, and so repeats a part of it
-		return u, u.bad("its user or password has a %% that begins no code of a character; %% itself is written %%25")
+	if err != nil { // the errors repeat a part of the password
+		return u, u.errorf("its user or password has a %% that begins no code of a character; %% itself is written %%25")
 	}
 	query, file, err := u.takeFile(query)
 	switch {
@@ -42,7 +42,7 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 	case file != "" && hasPassword:
 		return u, fmt.Errorf("%w URL: it has a password and a file for it; drop one of them", ErrConfig)
 	case file != "":
-		if u.password, err = secret("", file); err != nil {
+		if u.password, err = readSecret("", file); err != nil {
 			return u, err
 		}
 	}
@@ -58,7 +58,8 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 	return u, nil
 }
 
-// takeFile takes the parameter password-file out of a query, and refuses a password there: it would not stay secret.
+// takeFile removes the parameter password-file from a query. It refuses the parameter password,
+// which would not stay secret.
 func (u sqlURL) takeFile(query string) (rest, file string, err error) {
 	var others []string
 	for pair := range strings.SplitSeq(query, "&") {
@@ -66,10 +67,10 @@ func (u sqlURL) takeFile(query string) (rest, file string, err error) {
 		switch name {
 		case "":
 		case "password":
-			return "", "", u.bad("a password does not belong behind the ?; write it before the host, or use password-file")
+			return "", "", u.errorf("a password does not belong behind the ?; write it before the host, or use password-file")
 		case "password-file":
 			if file, err = url.PathUnescape(value); err != nil || file == "" {
-				return "", "", u.bad("parameter password-file names no file")
+				return "", "", u.errorf("parameter password-file names no file")
 			}
 		default:
 			others = append(others, pair)
@@ -78,7 +79,8 @@ func (u sqlURL) takeFile(query string) (rest, file string, err error) {
 	return strings.Join(others, "&"), file, nil
 }
 
-// canonicalSQL is the URL of a database without secrets, and without what does not change which database it is.
+// canonicalSQL returns the URL of a database without secrets, and without what does
+// not identify the database.
 func canonicalSQL(scheme, user, addr, database string) string {
 	return scheme + "://" + url.User(user).String() + "@" + addr + "/" + url.PathEscape(database)
 }

@@ -7,15 +7,17 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A Stranger is something that another lock library left in the store and that nothing will ever end.
+// A Stranger is a key that another lock library left in the store and that will never end by
+// itself.
 type Stranger struct {
 	Key, Library, Problem string
 
-	// Value, if not empty, is what Break takes as owner, with the token 0, to delete the key.
+	// Value, if not empty, is the owner that Break takes, with the token 0, to delete the key.
 	Value string
 }
 
-// Strangers calls yield for what other lock libraries left behind, until that returns false. Only Redis is searched.
+// Strangers calls yield for each key that another lock library left behind, until yield returns
+// false. It searches only Redis.
 func (s *Store) Strangers(ctx context.Context, prefix string, yield func(Stranger) bool) error {
 	d, ok := s.Driver.(*redislock.Driver)
 	if !ok {

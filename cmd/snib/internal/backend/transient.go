@@ -14,27 +14,29 @@ import (
 	snib "github.com/sniblock/snib/driver"
 )
 
-// A transientError is the failure to open a store that a later attempt may not see. It matches
+// A transientError is a failure to open a store that another try may not meet. It matches
 // [snib.ErrUnavailable], and [snib.ErrFull] if the store has no connection left.
 type transientError struct{ error }
 
 func (e transientError) Unwrap() error { return e.error }
 
 func (e transientError) Is(target error) bool {
-	return target == snib.ErrUnavailable || target == snib.ErrFull && full(e.error)
+	return target == snib.ErrUnavailable || target == snib.ErrFull && isFull(e.error)
 }
 
-// marked returns the error of a store that did not open, as one that matches ErrUnavailable if it is transient.
-func marked(err error) error {
-	if transient(err) && !errors.Is(err, snib.ErrUnavailable) {
+// markTransient wraps the error of a store that could not be opened, so that it matches
+// ErrUnavailable if it is transient.
+func markTransient(err error) error {
+	if isTransient(err) && !errors.Is(err, snib.ErrUnavailable) {
 		return transientError{err}
 	}
 	return err
 }
 
-// transient reports whether a later attempt to open a store may succeed: nobody listens, nobody answers, or the server is starting or
-// has too many connections. A host that there is not, or a server that hangs up as if it did not understand us, will not change.
-func transient(err error) bool {
+// isTransient reports whether another try to open a store may succeed: nobody listens, nobody
+// answers, or the server is starting or has too many connections. An unknown host is not
+// transient, nor is a server that hangs up as if it did not understand the protocol.
+func isTransient(err error) bool {
 	if err == nil || errors.Is(err, ErrConfig) || errors.Is(err, snib.ErrInvalid) || Denied(err) {
 		return false
 	}
@@ -52,11 +54,12 @@ func transient(err error) bool {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return true
 	}
-	return full(err) || postgresSays(err, "53") || postgresSays(err, "57P") || mySQLSays(err, 1053) // lacks resources; shuts down, or starts
+	// The server lacks resources, is shutting down, or is starting.
+	return isFull(err) || isPostgresError(err, "53") || isPostgresError(err, "57P") || isMySQLError(err, 1053)
 }
 
-// full reports whether a database refused the connection because it has too many. The drivers of
-// other stores say so themselves.
-func full(err error) bool {
-	return postgresSays(err, "53300") || mySQLSays(err, 1040, 1203, 1226)
+// isFull reports whether a database refused a connection because it has too many. The drivers
+// of other stores report that themselves.
+func isFull(err error) bool {
+	return isPostgresError(err, "53300") || isMySQLError(err, 1040, 1203, 1226)
 }

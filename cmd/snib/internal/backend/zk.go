@@ -15,38 +15,40 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// A zkKind is one of the schemes of ZooKeeper. Hosts, users and files are read as in the URLs of Redis.
-type zkKind struct{ redisKind }
+// A zkKind is one of the schemes of ZooKeeper. Hosts, users and files have the same form
+// as in the URLs of Redis.
+type zkKind struct{ urlKind }
 
 var (
-	zooKeeper = zkKind{redisKind{
-		scheme: "zk", form: "zk://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", port: "2181", several: true,
+	zooKeeper = zkKind{urlKind{
+		scheme: "zk", syntax: "zk://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", port: "2181", manyHosts: true,
 	}}
-	secureZooKeeper = zkKind{redisKind{
-		scheme: "zks", form: "zks://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", port: "2281", several: true, tls: true,
+	secureZooKeeper = zkKind{urlKind{
+		scheme: "zks", syntax: "zks://[USER:PASSWORD@]HOST[:PORT],...[/ROOT]", port: "2281", manyHosts: true, tls: true,
 	}}
 )
 
-// A zkURL is what an URL says.
+// A zkURL is a parsed URL of ZooKeeper or etcd.
 type zkURL struct {
 	redisURL
-	root    string // "" for the default
-	timeout time.Duration
-	keep    bool
+	root           string // "" for the default
+	sessionTimeout time.Duration
+	keepSuspended  bool
 }
 
-// ZooKeeperParameters are those of the URLs of ZooKeeper, in the order in which the help shows them.
+// ZooKeeperParameters returns the parameters of the URLs of ZooKeeper, in the order in
+// which the help shows them.
 func ZooKeeperParameters() []Parameter { return new(zkURL).parameters() }
 
-// parameters are all that there are, which set what the URL says.
+// parameters returns all parameters. Their set functions store the values in u.
 func (u *zkURL) parameters() []Parameter {
 	all := []Parameter{
 		{Syntax: "session-timeout=DURATION", Doc: "after how much silence the ensemble frees our locks (default 15s)",
-			set: func(value string) (err error) { u.timeout, err = duration(value, time.Hour); return err }},
+			set: func(value string) (err error) { u.sessionTimeout, err = parseDuration(value, time.Hour); return err }},
 		{Syntax: "suspended=lost|keep", Doc: "keep: a lock outlasts its connection, if another one carries on the session in time " +
 			"(default lost)", set: u.setSuspended},
 	}
-	for _, p := range u.redisURL.parameters() { // those that have nothing to do with Redis
+	for _, p := range u.redisURL.parameters() { // those that don't depend on Redis
 		if p.name() == "password-file" || p.name() == "dial-timeout" || p.tls {
 			all = append(all, p)
 		}
@@ -54,42 +56,42 @@ func (u *zkURL) parameters() []Parameter {
 	return all
 }
 
-// duration reads one of up to most; a bare number is in seconds.
-func duration(text string, most time.Duration) (time.Duration, error) {
+// parseDuration parses a positive duration of at most max. A bare number is in seconds.
+func parseDuration(text string, max time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		d, err = time.ParseDuration(text + "s")
 	}
-	if err != nil || d <= 0 || d > most {
-		return 0, fmt.Errorf("it is no duration of up to %v; give one such as 20s", most)
+	if err != nil || d <= 0 || d > max {
+		return 0, fmt.Errorf("it is no duration of up to %v; give one such as 20s", max)
 	}
 	return d, nil
 }
 
 func (u *zkURL) setSuspended(value string) error {
-	u.keep = value == "keep"
-	if !u.keep && value != "lost" {
+	u.keepSuspended = value == "keep"
+	if !u.keepSuspended && value != "lost" {
 		return errors.New("it is neither lost nor keep")
 	}
 	return nil
 }
 
-// resolve is the [Scheme] of a kind.
-func (k zkKind) resolve(rest string) (place, error) {
+// resolve is the resolve function of the [Scheme].
+func (k zkKind) resolve(rest string) (location, error) {
 	u, err := k.parse(rest)
 	if err != nil {
-		return place{}, err
+		return location{}, err
 	}
-	return place{url: u.String(), open: u.open, transport: u.transport("")}, nil
+	return location{url: u.String(), open: u.open, transport: u.newTransport("")}, nil
 }
 
-// parse reads what follows the scheme and its colon.
+// parse parses what follows the scheme and its colon.
 func (k zkKind) parse(rest string) (*zkURL, error) {
 	userinfo, hosts, path, query, err := k.split(rest)
 	if err != nil {
 		return nil, err
 	}
-	u := &zkURL{redisURL: redisURL{redisKind: k.redisKind}}
+	u := &zkURL{redisURL: redisURL{urlKind: k.urlKind}}
 	if err := u.setUser(userinfo); err != nil {
 		return nil, err
 	}
@@ -99,18 +101,19 @@ func (k zkKind) parse(rest string) (*zkURL, error) {
 	if path != "" {
 		root, err := url.PathUnescape(path)
 		if err != nil {
-			return nil, k.bad("its path has a %% that begins no code of a character; %% itself is written %%25")
+			return nil, k.errorf("its path has a %% that begins no code of a character; %% itself is written %%25")
 		}
 		u.root = "/" + root
 	}
-	if err := u.setParameters(query, u.parameter); err != nil {
+	if err := u.setParameters(query, u.findParameter); err != nil {
 		return nil, err
 	}
-	return u, u.check()
+	return u, u.validate()
 }
 
-// parameter finds a parameter that makes sense in the URL. One that there is not is not repeated: it may be a part of a password.
-func (u *zkURL) parameter(name string) (*Parameter, error) {
+// findParameter returns the parameter with that name, if the URL may have it. The error does
+// not repeat an unknown name, which may be part of a password.
+func (u *zkURL) findParameter(name string) (*Parameter, error) {
 	var names []string
 	for _, p := range u.parameters() {
 		switch {
@@ -125,17 +128,18 @@ func (u *zkURL) parameter(name string) (*Parameter, error) {
 	return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
 }
 
-func (u *zkURL) check() error {
+func (u *zkURL) validate() error {
 	if u.user == "" && (u.password != "" || u.passwordFile != "") {
-		return u.bad("it has a password and no user")
+		return u.errorf("it has a password and no user")
 	}
 	if u.user != "" && u.password == "" && u.passwordFile == "" {
-		return u.bad("it has a user and no password, neither in it nor by password-file")
+		return u.errorf("it has a user and no password, neither in it nor by password-file")
 	}
-	return u.redisURL.check()
+	return u.redisURL.validate()
 }
 
-// String is the URL without secrets, and without what does not change which locks it is about.
+// String returns the URL without secrets, and without what does not determine which locks it
+// reaches.
 func (u *zkURL) String() string {
 	return u.scheme + "://" + strings.ReplaceAll(strings.Join(u.hosts, ","), "%", "%25") + (&url.URL{Path: u.root}).EscapedPath()
 }
@@ -146,23 +150,22 @@ func (u *zkURL) open() (driver.Driver, error) {
 		return nil, err
 	}
 	d := zklock.New(u.hosts, opts...)
-	// Ping is bounded by the dial timeout. An outage is for the first call to tell, which may
-	// wait.
+	// The dial timeout bounds Ping. The first call reports an outage, because it may wait.
 	if err := d.Ping(context.Background()); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		_ = d.Close()
 		if errors.Is(err, driver.ErrInvalid) {
-			return nil, fmt.Errorf("%w: %w", ErrConfig, in(u.String(), err))
+			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 		}
 		return nil, err
 	}
 	return &zooKeeperStore{d, u}, nil
 }
 
-// options reads the files that the URL names, and says how to connect.
+// options reads the files that the URL names, and returns how to connect.
 func (u *zkURL) options() ([]zklock.Option, error) {
-	opts := []zklock.Option{zklock.DialTimeout(cmp.Or(u.dial, dialTimeout))}
+	opts := []zklock.Option{zklock.DialTimeout(cmp.Or(u.dialTimeout, defaultDialTimeout))}
 	if u.user != "" {
-		password, err := secret(u.password, u.passwordFile)
+		password, err := readSecret(u.password, u.passwordFile)
 		if err != nil {
 			return nil, err
 		}
@@ -178,16 +181,16 @@ func (u *zkURL) options() ([]zklock.Option, error) {
 	if u.root != "" {
 		opts = append(opts, zklock.Root(u.root))
 	}
-	if u.timeout > 0 {
-		opts = append(opts, zklock.Timeout(u.timeout))
+	if u.sessionTimeout > 0 {
+		opts = append(opts, zklock.Timeout(u.sessionTimeout))
 	}
-	if u.keep {
+	if u.keepSuspended {
 		opts = append(opts, zklock.KeepSuspended())
 	}
 	return opts, nil
 }
 
-// zooKeeperDenied reports whether ZooKeeper said that we may not do this.
+// zooKeeperDenied reports whether ZooKeeper refused us for lack of permission.
 func zooKeeperDenied(err error) bool {
 	return errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrAuthFailed)
 }

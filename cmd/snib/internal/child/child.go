@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package child runs one program under supervision: in a process group of its own, which can be signalled and killed as
-// a whole; told of each stop; with the terminal lent to it; and killed with its parent where the system can do that.
+// Package child runs one program under supervision. The program has its own process group, which
+// can be signalled and killed as a whole. The parent learns of each stop, can lend the terminal
+// to the program, and takes the program with it when it dies, where the system can do that.
 package child
 
 import (
@@ -12,24 +13,26 @@ import (
 	"time"
 )
 
-// A Program is what to run.
+// A Program describes what to run.
 type Program struct {
 	Path string   // of the executable file, as from [exec.LookPath]
-	Args []string // argv, with the name of the program first
+	Args []string // argv, beginning with the program's name
 	Env  []string
 
-	// Keep is inherited by the program under a number that nothing else uses; nil for none. Standard input, output and
-	// error, and whatever else our parent left open for us, are inherited as they are.
+	// Keep, if not nil, is inherited by the program under a descriptor that nothing else
+	// uses. Standard input, output and error, and whatever else our parent left open for us,
+	// are inherited as they are.
 	Keep *os.File
 }
 
-// An Event is a change of state of the program itself, not of what it started.
+// An Event is a change of state of the program itself, not of the processes that it started.
 type Event struct {
 	Status syscall.WaitStatus // Exited, Signaled, Stopped or Continued
-	Err    error              // the system won't tell any more: we can't know how it ended
+	Err    error              // the system failed to report; how the program ended is unknown
 }
 
-// A Child is a running program. Its methods are for one goroutine; Events may be received by another.
+// A Child is a running program. One goroutine may call its methods; another one
+// may receive from Events.
 type Child struct {
 	pid    int
 	tty    *terminal // nil without a controlling terminal
@@ -37,37 +40,39 @@ type Child struct {
 	events chan Event
 }
 
-// Start runs p. The terminal, if we have it and all our standard streams suggest that we are alone on it, is given to
-// the program at once; else when it asks.
+// Start runs p. If we have the terminal, and all our standard streams suggest that no
+// other program uses it, Start lends it to the program at once. Otherwise Lend does that
+// when the program asks for it.
 func Start(p Program) (*Child, error) {
 	c := &Child{tty: openTerminal(), events: make(chan Event, 1)}
-	c.lent = c.tty != nil && c.tty.ours() && alone()
+	c.lent = c.tty != nil && c.tty.isForeground() && mayLendAtStart()
 	if p.Keep != nil {
-		keep, err := inheritable(p.Keep)
+		keep, err := dupForChild(p.Keep)
 		if err != nil {
 			return nil, err
 		}
 		defer syscall.Close(keep) //nolint:errcheck // a duplicate that we no longer need
 	}
 	started := make(chan error, 1)
-	go c.live(p, started)
+	go c.run(p, started)
 	err := <-started
-	// From here on we may use the terminal while the child has it. Not before: the child would inherit that.
+	// From here on we may use the terminal while the child has it. Not before: the child would
+	// inherit the ignored signal.
 	ignoreTerminalStops()
 	if err != nil {
-		if c.lent { // it went to a process that could not become the program
-			c.tty.give(c.tty.home)
+		if c.lent { // the process that has it could not become the program
+			c.tty.setForeground(c.tty.ownGroup)
 		}
-		attendTerminalStops() // for another attempt
+		restoreTerminalStops() // for another try
 		return nil, err
 	}
 	return c, nil
 }
 
-// live starts the program and reports its changes of state until it ends.
-func (c *Child) live(p Program, started chan<- error) {
-	// The signal on the parent's death is tied to the thread that forked, so this thread has to live as long as we do:
-	// it is never unlocked, and stays in wait.
+// run starts the program and reports its changes of state until it ends.
+func (c *Child) run(p Program, started chan<- error) {
+	// The system sends the signal for the parent's death when the thread that forked ends. So
+	// this goroutine stays locked to its thread, which waits for the program until it ends.
 	runtime.LockOSThread()
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if c.lent {
@@ -96,8 +101,9 @@ func (c *Child) live(p Program, started chan<- error) {
 	}
 }
 
-// inheritable makes a duplicate of f that a child inherits. We start one process only, so nothing else can pick it up.
-func inheritable(f *os.File) (int, error) {
+// dupForChild duplicates f so that a child inherits the duplicate. We start only one process,
+// so no other can inherit it.
+func dupForChild(f *os.File) (int, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return -1, err
@@ -110,26 +116,27 @@ func inheritable(f *os.File) (int, error) {
 	return fd, dupErr
 }
 
-// PID is the process id of the program, and the id of its process group.
+// PID returns the process id of the program, which is also the id of its process group.
 func (c *Child) PID() int { return c.pid }
 
-// Events gives each stop, each continuation and, last, the end of the program.
+// Events returns a channel with each stop, each continuation and, last, the end of the program.
 func (c *Child) Events() <-chan Event { return c.events }
 
 // Signal sends s to the program's whole process group.
 func (c *Child) Signal(s syscall.Signal) {
-	// The only error is that nobody is left, which is told by Events and Alive.
+	// The only error is that no process is left. Events and Alive report that.
 	_ = syscall.Kill(-c.pid, s)
 }
 
-// Alive reports whether anything is left of the program's process group, also after the program itself has ended.
-// Processes that are dead, and only wait for their parent to take note, don't count.
+// Alive reports whether a process of the program's group lives, even after the program itself
+// has ended. Zombies, which only wait for their parent to collect them, don't count.
 func (c *Child) Alive() bool {
-	return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) && !onlyDead(c.pid)
+	return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) && !allDead(c.pid)
 }
 
-// Vanish waits until nothing is left of the process group, at most for limit, and reports whether that came to pass.
-// The system tells nobody of the end of a process that isn't its own child, so this has to ask again and again.
+// Vanish waits until no process of the group lives, for at most limit, and reports
+// whether none does. The system does not announce the end of a process that isn't our
+// own child, so Vanish polls.
 func (c *Child) Vanish(limit time.Duration) bool {
 	for end := time.Now().Add(limit); c.Alive(); {
 		if time.Now().After(end) {
@@ -143,19 +150,21 @@ func (c *Child) Vanish(limit time.Duration) bool {
 // OnTerminal reports whether we have a controlling terminal.
 func (c *Child) OnTerminal() bool { return c.tty != nil }
 
-// Lent reports whether the terminal is lent to the child: what is typed there goes to the child and not to us.
+// Lent reports whether the terminal is lent to the child: input typed there goes to
+// the child and not to us.
 func (c *Child) Lent() bool { return c.lent }
 
-// Lend gives the terminal to the child, if it is ours to give, and reports whether the child has it.
+// Lend lends the terminal to the child, if it is ours to lend, and reports
+// whether the child has it.
 func (c *Child) Lend() bool {
 	if c.tty == nil {
 		return false
 	}
-	switch c.tty.front() {
+	switch c.tty.foregroundGroup() {
 	case c.pid:
 		c.lent = true
-	case c.tty.home:
-		c.lent = c.tty.give(c.pid)
+	case c.tty.ownGroup:
+		c.lent = c.tty.setForeground(c.pid)
 	default:
 		c.lent = false
 	}
@@ -164,14 +173,15 @@ func (c *Child) Lend() bool {
 
 // TakeBack takes the terminal back from the child, if it was lent.
 func (c *Child) TakeBack() {
-	// Somebody else may have taken it meanwhile, such as a shell that we were started from: then it stays there.
-	if c.lent && c.tty.front() == c.pid {
-		c.tty.give(c.tty.home)
+	// Somebody else may have taken it meanwhile, such as the shell that started
+	// us: then it stays there.
+	if c.lent && c.tty.foregroundGroup() == c.pid {
+		c.tty.setForeground(c.tty.ownGroup)
 	}
 	c.lent = false
 }
 
-// Continue lets a stopped child go on, with the terminal if that is ours to give.
+// Continue continues a stopped child, with the terminal if that is ours to lend.
 func (c *Child) Continue(withTerminal bool) {
 	if withTerminal {
 		c.Lend()

@@ -8,24 +8,25 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the child killed when we are, by whatever means. It reaches the program itself and not what that
-// started. A program that changes its user by a set-uid bit is let off by the kernel.
+// dieWithParent makes the kernel kill the child when we die, in any way. That applies to the
+// program itself, not to the processes that it starts. The kernel exempts a program that
+// changes its user by a set-uid bit.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// onlyDead reports whether all processes of the group pgrp have died already. In a container whose first process takes
-// no note of orphans they stay visible for ever.
-func onlyDead(pgrp int) bool {
+// allDead reports whether all processes of the group pgrp are dead. In a container whose first
+// process does not collect orphans, dead ones stay visible forever.
+func allDead(pgrp int) bool {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(stats) == 0 {
-		return false // we can't know
+		return false // unknown
 	}
 	group := []byte(strconv.Itoa(pgrp))
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // gone meanwhile
+			continue // it has ended meanwhile
 		}
-		// pid (name) state ppid pgrp …, and the name may hold anything.
+		// The line is: pid (name) state ppid pgrp … The name may contain any character.
 		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 		if len(fields) > 2 && bytes.Equal(fields[2], group) && fields[0][0] != 'Z' && fields[0][0] != 'X' {
 			return false

@@ -4,9 +4,9 @@ package child
 
 import "syscall"
 
-// dieWithParent does nothing: this system can't have a child killed when we are. What keeps a child from running on
-// unguarded is the inherited descriptor, see [Program.Keep].
+// dieWithParent does nothing: this system can't kill a child when its parent dies. The
+// inherited descriptor keeps a child from running on unguarded, see [Program.Keep].
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// onlyDead can't tell here.
-func onlyDead(int) bool { return false }
+// allDead returns false: this system does not tell.
+func allDead(int) bool { return false }

@@ -9,23 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A terminal is the one that controls this process.
+// A terminal is the controlling terminal of this process.
 type terminal struct {
-	fd   int
-	home int // our own process group
+	fd       int
+	ownGroup int // our own process group
 }
 
-// openTerminal returns nil if no terminal controls us.
+// openTerminal returns our controlling terminal, or nil if there is none.
 func openTerminal() *terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil
 	}
-	return &terminal{fd: fd, home: unix.Getpgrp()}
+	return &terminal{fd: fd, ownGroup: unix.Getpgrp()}
 }
 
-// front is the process group that the terminal listens to, or 0 if it can't be known.
-func (t *terminal) front() int {
+// foregroundGroup returns the foreground process group of the terminal, or 0 if it is unknown.
+func (t *terminal) foregroundGroup() int {
 	pgrp, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {
 		return 0
@@ -33,24 +33,27 @@ func (t *terminal) front() int {
 	return pgrp
 }
 
-// ours reports whether the terminal listens to our own process group.
-func (t *terminal) ours() bool { return t.front() == t.home }
+// isForeground reports whether our own process group is in the foreground.
+func (t *terminal) isForeground() bool { return t.foregroundGroup() == t.ownGroup }
 
-// give makes the terminal listen to a process group of our session.
-func (t *terminal) give(pgrp int) bool {
+// setForeground puts a process group of our session into the foreground, and
+// reports whether that worked.
+func (t *terminal) setForeground(pgrp int) bool {
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgrp) == nil
 }
 
-// ignoreTerminalStops lets us write to the terminal, and take it back, while it listens to another process group.
+// ignoreTerminalStops lets us write to the terminal, and take it back, while another process
+// group is in the foreground.
 func ignoreTerminalStops() { signal.Ignore(syscall.SIGTTOU) }
 
-// attendTerminalStops undoes ignoreTerminalStops.
-func attendTerminalStops() { signal.Reset(syscall.SIGTTOU) }
+// restoreTerminalStops undoes ignoreTerminalStops.
+func restoreTerminalStops() { signal.Reset(syscall.SIGTTOU) }
 
-// alone reports whether the terminal may go to the child before it asks for it. In a pipeline it may not: the other
-// programs in it, such as a pager, need the terminal as well. Nor when somebody has put us into the background the way
-// shells without job control do it, with SIGINT ignored.
-func alone() bool {
+// mayLendAtStart reports whether the child may have the terminal before it asks for it.
+// It may not in a pipeline, where other programs, such as a pager, need the terminal too.
+// It may not either if somebody put us into the background as shells without job control
+// do, with SIGINT ignored.
+func mayLendAtStart() bool {
 	if signal.Ignored(syscall.SIGINT) || !IsTerminal(syscall.Stdin) {
 		return false
 	}
@@ -66,14 +69,16 @@ func isPipe(fd int) bool {
 	return kind == syscall.S_IFIFO || kind == syscall.S_IFSOCK
 }
 
-// IsTerminal reports whether the descriptor fd is a terminal. It takes a number and not an [os.File], whose Fd method
-// may change the mode of what we share with others.
+// IsTerminal reports whether the descriptor fd is a terminal. It takes a number and
+// not an [os.File], because the method Fd may change the mode of a descriptor that we
+// share with other processes.
 func IsTerminal(fd int) bool {
 	_, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	return err == nil
 }
 
-// Width is the number of columns of the terminal fd, or 0 if fd is none or does not know.
+// Width returns the number of columns of the terminal fd, or 0 if fd is no
+// terminal or does not know.
 func Width(fd int) int {
 	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
 	if err != nil {

@@ -18,60 +18,66 @@ import (
 	"github.com/sniblock/snib/internal/retry"
 )
 
-// patience is how long we wait before we say so, and how often we then say more.
-const patience = time.Second
+// feedbackInterval is how long a person waits for a sign of life: the delay before the first
+// progress message, the interval between two messages, and the timeout of optional requests.
+const feedbackInterval = time.Second
 
-// A wanting is how somebody wants a lock.
-type wanting struct {
+// An acquirer opens the store and acquires one lock, with the options of the command line.
+type acquirer struct {
 	*app
-	req    driver.Request // what we ask the store for, as far as it decides whether we get it, and our owner
-	wait   *duration      // at most so long, if it is set
+	// The request: all fields that decide whether the store grants it, and our owner.
+	req    driver.Request
+	wait   *duration // the longest wait, if set
 	noWait bool
 
-	mu      sync.Mutex
-	trouble error // of the last attempt to reach the store
-	seen    time.Time
+	mu       sync.Mutex
+	lastErr  error // of the last attempt to reach the store
+	failedAt time.Time
 }
 
-// Attempts is a driver that tells the wanting why it could not serve it.
-type attempts struct {
+// A recordingDriver is a driver that records, in the acquirer, why the store
+// could not serve a request.
+type recordingDriver struct {
 	driver.Driver
-	*wanting
+	*acquirer
 }
 
 // Acquire implements [driver.Driver].
-func (a attempts) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	lease, err := a.Driver.Acquire(ctx, req)
-	if unavailable(err) {
-		a.failed(err)
+func (d recordingDriver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	lease, err := d.Driver.Acquire(ctx, req)
+	if isUnavailable(err) {
+		d.recordFailure(err)
 	}
 	return lease, err
 }
 
-// failed remembers why the store did not serve us.
-func (w *wanting) failed(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.trouble, w.seen = err, time.Now()
+// recordFailure records why the store did not serve us.
+func (acq *acquirer) recordFailure(err error) {
+	acq.mu.Lock()
+	defer acq.mu.Unlock()
+	acq.lastErr, acq.failedAt = err, time.Now()
 }
 
-// outage is why the store does not serve us just now, or nil if that is not known, or was long ago.
-func (w *wanting) outage() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if time.Since(w.seen) > 2*patience {
+// recentFailure returns why the store does not serve us now. It returns nil if no failure is
+// known, or if the last one is too old.
+func (acq *acquirer) recentFailure() error {
+	acq.mu.Lock()
+	defer acq.mu.Unlock()
+	if time.Since(acq.failedAt) > 2*feedbackInterval {
 		return nil
 	}
-	return w.trouble
+	return acq.lastErr
 }
 
-// connect opens the store. If we may wait for the lock, a store that is out of reach is tried again
-// for as long as an acquisition would be, but no longer than --wait, or a second if that is less.
-// It says why. The rest of --wait is for the lock: at least a second, or all of --wait if that is
-// less.
-func (w *wanting) connect() (*backend.Store, error) {
-	if w.noWait {
-		return w.open(true)
+// connect opens the store. If the command may wait for the lock, connect retries while the
+// store is unreachable, for as long as an acquisition would, but no longer than --wait or one
+// second, whichever is longer. Meanwhile it tells the user why it waits.
+//
+// connect subtracts the time that it took from --wait, but leaves at least one second for the
+// lock, or all of --wait if that is less.
+func (acq *acquirer) connect() (*backend.Store, error) {
+	if acq.noWait {
+		return acq.open(true)
 	}
 	type result struct {
 		store *backend.Store
@@ -81,34 +87,34 @@ func (w *wanting) connect() (*backend.Store, error) {
 	done := make(chan result, 1)
 	go func() {
 		for outage := (retry.Outage{}); ; {
-			asked := time.Now()
-			s, err := w.open(true)
-			pause, again := outage.Again(asked, err)
+			sentAt := time.Now()
+			s, err := acq.open(true)
+			pause, again := outage.Again(sentAt, err)
 			if !again {
 				done <- result{s, err}
 				return
 			}
-			w.failed(err)
+			acq.recordFailure(err)
 			time.Sleep(pause)
 		}
 	}()
-	var over <-chan time.Time
-	if w.wait.set {
-		over = time.After(max(w.wait.value, patience))
+	var timedOut <-chan time.Time
+	if acq.wait.set {
+		timedOut = time.After(max(acq.wait.value, feedbackInterval))
 	}
-	line := &waitLine{want: w}
+	line := &waitLine{acq: acq}
 	defer line.clear()
-	tick := time.NewTicker(patience)
+	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case got := <-done:
-			if w.wait.set {
-				w.wait.value = max(w.wait.value-time.Since(began), min(w.wait.value, patience))
+			if acq.wait.set {
+				acq.wait.value = max(acq.wait.value-time.Since(began), min(acq.wait.value, feedbackInterval))
 			}
 			return got.store, got.err
-		case <-over:
-			err := w.outage()
+		case <-timedOut:
+			err := acq.recentFailure()
 			if err == nil {
 				err = errors.New(noAnswer)
 			}
@@ -119,20 +125,21 @@ func (w *wanting) connect() (*backend.Store, error) {
 	}
 }
 
-// options are those of a Locker that acquires as we want.
-func (w *wanting) options() []snib.Option {
-	opts := []snib.Option{snib.TTL(w.req.TTL), snib.Owner(w.req.Owner), snib.Label(w.req.Holder.Label)}
+// options returns the options of a Locker that acquires as the command line says.
+func (acq *acquirer) options() []snib.Option {
+	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Owner(acq.req.Owner), snib.Label(acq.req.Holder.Label)}
 	switch {
-	case w.noWait:
+	case acq.noWait:
 		opts = append(opts, snib.NoWait())
-	case w.wait.set:
-		opts = append(opts, snib.MaxWait(w.wait.value))
+	case acq.wait.set:
+		opts = append(opts, snib.MaxWait(acq.wait.value))
 	}
 	return opts
 }
 
-// acquire takes the lock, tells who is in the way, and gives up on a signal, with the exit code that says so.
-func (w *wanting) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan os.Signal) (*snib.Lock, error) {
+// acquire acquires the lock and meanwhile shows who holds it. If a signal asks the process to
+// end, acquire gives up and returns the exit code for that signal.
+func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan os.Signal) (*snib.Lock, error) {
 	type result struct {
 		lock *snib.Lock
 		err  error
@@ -141,29 +148,29 @@ func (w *wanting) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan os.
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		lock, err := locker.Acquire(ctx, w.req.Name)
+		lock, err := locker.Acquire(ctx, acq.req.Name)
 		done <- result{lock, err}
 	}()
-	line := &waitLine{want: w, store: s}
-	tick := time.NewTicker(patience)
+	line := &waitLine{acq: acq, store: s}
+	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
-	var stop syscall.Signal
+	var termSignal syscall.Signal
 	for {
 		select {
 		case got := <-done:
 			line.clear()
-			if stop == 0 {
+			if termSignal == 0 {
 				return got.lock, got.err
 			}
 			if got.err == nil { // granted while we were giving up
 				_ = releaseSoon(got.lock)
 			}
-			closeSoon(locker) // the withdrawal may not be over
-			ending{die: stop == syscall.SIGINT && onTerminal()}.raise()
-			return nil, silent(exitSignal + int(stop))
+			closeSoon(locker) // the cleanup of the attempt may still run
+			exitStatus{bySIGINT: termSignal == syscall.SIGINT && onTerminal()}.raiseSIGINT()
+			return nil, silentExit(exitSignal + int(termSignal))
 		case sig := <-sigs:
-			if ends(sig) && stop == 0 {
-				stop = sig.(syscall.Signal)
+			if isTermination(sig) && termSignal == 0 {
+				termSignal = sig.(syscall.Signal)
 				cancel()
 			}
 		case <-tick.C:
@@ -172,103 +179,109 @@ func (w *wanting) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan os.
 	}
 }
 
-// releaseTimeout bounds what is left to do for a lock once nobody needs it any more: a store that hangs must not keep us for longer.
+// releaseTimeout bounds the release of a lock that nobody needs any more. A store that hangs
+// must not keep the process for longer.
 const releaseTimeout = 5 * time.Second
 
-// errUnreleased means that the release of a lock was given up.
+// errUnreleased means that the store did not confirm the release of a lock in time.
 const errUnreleased driver.Sentinel = "its release was not answered"
 
-// releaseSoon releases a lock. It takes no longer than the lease lasts, as there is nothing left to release then, and no longer than
-// releaseTimeout. Where the lease is over already, it takes little longer than an answer needs.
+// releaseSoon releases a lock. It returns errUnreleased if that takes longer than
+// releaseTimeout, or longer than the lease lasts, as nothing is left to release then. If the
+// lease has ended already, it waits no longer than feedbackInterval.
 func releaseSoon(lock *snib.Lock) error {
-	over := time.After(min(releaseTimeout, cmp.Or(lock.Validity(), patience)))
+	timedOut := time.After(min(releaseTimeout, cmp.Or(lock.Validity(), feedbackInterval)))
 	done := make(chan error, 1)
 	go func() { done <- lock.Release() }()
 	select {
 	case err := <-done:
 		return err
-	case <-over:
+	case <-timedOut:
 		return errUnreleased
 	}
 }
 
-// ends reports whether a signal asks a program to end.
-func ends(s os.Signal) bool {
+// isTermination reports whether a signal asks a program to end.
+func isTermination(s os.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
 }
 
-// onTerminal reports whether a person watches standard error.
+// onTerminal reports whether standard error is a terminal.
 func onTerminal() bool { return child.IsTerminal(syscall.Stderr) }
 
-// A waitLine tells a person for whom we wait: one line, drawn anew each second. Without a terminal, or with one that can't
-// redraw, it is printed once: with --verbose, or if we wait for something else than for a holder.
+// A waitLine shows what the command waits for. On a terminal it is one line, redrawn every
+// second. On a terminal that can't redraw, it is printed once. Without a terminal it is
+// printed once, and only with --verbose or if the wait is for something other than a
+// holder or a first answer.
 type waitLine struct {
-	want  *wanting
-	store *backend.Store // nil while it is not open
-	drawn bool
-	quiet bool          // nothing more is to be said
-	next  time.Time     // when to look again without a terminal
-	pause time.Duration // and for how long not to look then
+	acq      *acquirer
+	store    *backend.Store // nil until the store is open
+	drawn    bool
+	done     bool          // nothing more is to be printed
+	nextDraw time.Time     // without a terminal: when to look again
+	pause    time.Duration // without a terminal: how long to wait after the last look
 }
 
 func (l *waitLine) draw() {
 	redraws := onTerminal() && os.Getenv("TERM") != "dumb"
-	if l.quiet || l.want.quiet || !redraws && (l.want.noWait || time.Now().Before(l.next)) {
+	if l.done || l.acq.quiet || !redraws && (l.acq.noWait || time.Now().Before(l.nextDraw)) {
 		return
 	}
-	// Looks cost the store something, and many may wait without a terminal.
-	l.pause = max(2*l.pause, patience)
-	l.next = time.Now().Add(l.pause)
+	// Each look costs the store a request, and many processes may wait without a terminal.
+	l.pause = max(2*l.pause, feedbackInterval)
+	l.nextDraw = time.Now().Add(l.pause)
 	reason, usual := l.reason()
-	if usual && !onTerminal() && !l.want.verbose {
+	if usual && !onTerminal() && !l.acq.verbose {
 		return
 	}
-	text := oneLine("snib: waiting for " + printable(l.want.req.Name) + reason)
+	text := oneLine("snib: waiting for " + printable(l.acq.req.Name) + reason)
 	if !redraws {
-		l.quiet = true
-		fmt.Fprintln(l.want.err, text)
+		l.done = true
+		fmt.Fprintln(l.acq.err, text)
 		return
 	}
 	if width := child.Width(syscall.Stderr); width > 1 {
-		text = cut(text, width-1) // a line that wraps can't be drawn over
+		text = truncate(text, width-1) // a line that wraps can't be redrawn
 	}
-	fmt.Fprintf(l.want.err, "\r\x1b[K%s", text)
+	fmt.Fprintf(l.acq.err, "\r\x1b[K%s", text)
 	l.drawn = true
 }
 
-// clear takes the line away.
+// clear removes the line from the terminal.
 func (l *waitLine) clear() {
 	if l.drawn {
-		fmt.Fprint(l.want.err, "\r\x1b[K")
+		fmt.Fprint(l.acq.err, "\r\x1b[K")
 	}
 }
 
-// reason is for what we wait, and whether that is as usual: for a holder, or for an answer.
+// reason returns what the command waits for. usual reports whether that is a holder or a first
+// answer, which needs no message without a terminal.
 func (l *waitLine) reason() (text string, usual bool) {
-	if err := l.want.outage(); err != nil {
-		return ": " + why(err), false
+	if err := l.acq.recentFailure(); err != nil {
+		return ": " + unavailableText(err), false
 	}
 	if l.store == nil {
-		return ": " + noAnswer, true // as far as we know; there may be an answer soon
+		return ": " + noAnswer, true // as far as is known: an answer may come soon
 	}
-	if !onTerminal() && !l.want.verbose && !l.store.Withholds() {
-		return "", true // an outage is told by the attempts
+	if !onTerminal() && !l.acq.verbose && !l.store.Withholds() {
+		return "", true // the recordingDriver records outages
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), feedbackInterval)
 	defer cancel()
-	st, err := status(ctx, l.store, l.want.req.Name)
+	st, err := status(ctx, l.store, l.acq.req.Name)
 	if err != nil {
-		return ": " + message(err), false // perhaps it passes; else the wait itself will end with it
+		// The error may pass. If not, the wait itself ends with it.
+		return ": " + message(err), false
 	}
 	if ahead := l.ahead(st); ahead > 0 {
 		text += fmt.Sprintf(", %d ahead", ahead)
 	}
 	if len(st.Holders) == 0 {
-		switch left, err := l.store.Grace(ctx, l.want.req); {
+		switch left, err := l.store.Grace(ctx, l.acq.req); {
 		case err != nil:
-			return text + ": " + why(err), false
+			return text + ": " + unavailableText(err), false
 		case left > 0:
-			return text + ": " + withheld(left), false
+			return text + ": " + withheldText(left), false
 		}
 		return text, true
 	}
@@ -277,76 +290,79 @@ func (l *waitLine) reason() (text string, usual bool) {
 	if n := len(st.Holders) - 1; n > 0 {
 		text += fmt.Sprintf(" and %d more", n)
 	}
-	return text + ", " + strings.TrimPrefix(prospect(h), "its "), true
+	return text + ", " + strings.TrimPrefix(describeEnd(h), "its "), true
 }
 
-// why is what an error says of a store that is unavailable.
-func why(err error) string {
+// unavailableText returns the message for an error that means that the store is unavailable.
+func unavailableText(err error) string {
 	if left, ok := backend.Grace(err); ok {
-		return withheld(left)
+		return withheldText(left)
 	}
 	return message(err)
 }
 
-// withheld says why a lock is not granted that nobody is seen to hold.
-func withheld(left time.Duration) string {
+// withheldText explains why the store does not grant a lock although no holder is seen.
+func withheldText(left time.Duration) string {
 	return fmt.Sprintf("the store restarted or failed over, and grants nothing for %s", short(left))
 }
 
-// ahead counts the waiters that are served before us.
+// ahead returns the number of waiters that are served before us.
 func (l *waitLine) ahead(st driver.Status) int {
 	for i, other := range st.Waiters {
-		if other.Owner == l.want.req.Owner {
+		if other.Owner == l.acq.req.Owner {
 			return i
 		}
 	}
 	return 0
 }
 
-// A taken is what is said of a lock that somebody holds, or may hold.
-type taken struct{ text string }
+// A takenError says that somebody holds the lock, or may hold it.
+type takenError struct{ text string }
 
-func (t taken) Error() string { return t.text }
+func (e takenError) Error() string { return e.text }
 
-// refused returns what is to be told of the error of an acquisition: a taken if somebody holds the lock, and else why the
-// store did not grant it, with the exit code for that.
-func (w *wanting) refused(err error, s *backend.Store) error {
-	name := printable(w.req.Name)
+// explainRefusal turns the error of an acquisition into the one for the user: a
+// takenError if somebody holds the lock, and otherwise the reason why the store did not
+// grant it, with its exit code.
+func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
+	name := printable(acq.req.Name)
 	switch {
-	case unavailable(err):
-		return w.withheld(err)
+	case isUnavailable(err):
+		return acq.withheldError(err)
 	case errors.Is(err, snib.ErrLost): // the answer came too late
-		return fail(exitUnavailable, "%s; is the store too slow for --ttl %v?", message(err), w.req.TTL)
+		return failf(exitUnavailable, "%s; is the store too slow for --ttl %v?", message(err), acq.req.TTL)
 	case errors.Is(err, snib.ErrKind):
-		return fail(exitConfig, "%s; choose another name, or ask for the kind that it is", message(err))
-	case errors.Is(err, snib.ErrInvalid): // name and flags were checked: it is the store's place that can't be used
-		return fail(exitConfig, "%s", message(err))
+		return failf(exitConfig, "%s; choose another name, or ask for the kind that it is", message(err))
+	// The name and the flags were checked, so the store can't be used where it is.
+	case errors.Is(err, snib.ErrInvalid):
+		return failf(exitConfig, "%s", message(err))
 	case !errors.Is(err, snib.ErrHeld):
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), feedbackInterval)
 	defer cancel()
-	st, err := status(ctx, s, w.req.Name)
+	st, err := status(ctx, s, acq.req.Name)
 	switch {
-	case err != nil && w.wait.set:
-		return w.withheld(err)
+	case err != nil && acq.wait.set:
+		return acq.withheldError(err)
 	case err == nil && len(st.Holders) > 0:
-		return taken{fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0]))}
-	case w.wait.set: // there was time for the reason to change
-		switch left, err := s.Grace(ctx, w.req); {
+		return takenError{fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0]))}
+	case acq.wait.set: // during the wait the reason may have changed
+		switch left, err := s.Grace(ctx, acq.req); {
 		case err != nil:
-			return w.withheld(err)
+			return acq.withheldError(err)
 		case left > 0:
-			return fail(exitUnavailable, "%s may be taken: %s (failover-grace)", name, withheld(left))
+			return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", name, withheldText(left))
 		}
 	}
-	return taken{name + " is taken"}
+	return takenError{name + " is taken"}
 }
 
-// withheld is the failure to get a lock that nobody is known to hold.
-func (w *wanting) withheld(err error) error {
+// withheldError returns the error for a lock that was not granted although
+// nobody is known to hold it.
+func (acq *acquirer) withheldError(err error) error {
 	if left, ok := backend.Grace(err); ok {
-		return fail(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(w.req.Name), withheld(left))
+		return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(acq.req.Name), withheldText(left))
 	}
-	return &failure{exitUnavailable, err}
+	return &exitError{exitUnavailable, err}
 }

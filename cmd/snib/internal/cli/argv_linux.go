@@ -5,25 +5,27 @@ import (
 	"unsafe"
 )
 
-// hide returns a copy of what this process was called with, and then overwrites the passwords in the URLs there, and owners, who can
-// release locks: for as long as we run, ps shows everybody what is left. It may be called with a part of os.Args only.
-func hide(args []string) []string {
+// hideSecrets returns a copy of args, and overwrites in the original the passwords in URLs and
+// the owners, because an owner is enough to release a lock: ps shows the arguments to everybody
+// while this process runs. args must be a part of os.Args.
+func hideSecrets(args []string) []string {
 	own := make([]string, len(args))
 	for i, arg := range args {
 		own[i] = strings.Clone(arg)
 	}
 	for i, arg := range args {
 		if own[i] == "--" {
-			break // what follows is the command's
+			break // the rest belongs to the command
 		}
-		secrets := passwords(own[i])
+		secrets := findPasswords(own[i])
 		if value, ok := strings.CutPrefix(own[i], ownerFlag+"="); ok {
 			secrets = append(secrets, [2]int{len(arg) - len(value), len(arg)})
 		} else if i > 0 && own[i-1] == ownerFlag {
 			secrets = append(secrets, [2]int{0, len(arg)})
 		}
 		for _, at := range secrets {
-			// On Linux the strings of os.Args lie where the kernel has put them, which is where ps looks.
+			// On Linux the strings of os.Args are in the memory that the kernel set up, which
+			// ps reads.
 			b := unsafe.Slice(unsafe.StringData(arg), len(arg))
 			for j := at[0]; j < at[1]; j++ {
 				b[j] = 'x'
@@ -33,11 +35,12 @@ func hide(args []string) []string {
 	return own
 }
 
-// ownerFlag is the flag whose value is the id of an owner.
+// ownerFlag is the flag whose value is an owner.
 const ownerFlag = "--owner"
 
-// passwords finds those in an argument that is or has an URL, be it a good one or not: from where to where each goes.
-func passwords(arg string) [][2]int {
+// findPasswords returns the begin and the end of each password in an argument that is or
+// contains a URL, valid or not.
+func findPasswords(arg string) [][2]int {
 	const parameter = "password="
 	var all [][2]int
 	_, rest, isURL := strings.Cut(arg, "://")

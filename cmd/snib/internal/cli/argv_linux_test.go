@@ -19,7 +19,7 @@ func TestPasswords(t *testing.T) {
 	}
 	for _, tt := range tests {
 		b := []byte(tt.arg)
-		for _, at := range passwords(tt.arg) {
+		for _, at := range findPasswords(tt.arg) {
 			for i := at[0]; i < at[1]; i++ {
 				b[i] = 'x'
 			}

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// TestQuantiles compares what classes say with the exact values: within 2 %, and never more than the greatest.
+// TestQuantiles compares the histogram's quantiles with the exact values: they are within 2 %,
+// and never above the maximum.
 func TestQuantiles(t *testing.T) {
 	for _, unit := range []time.Duration{100 * time.Nanosecond, time.Microsecond, time.Millisecond, 30 * time.Second} {
-		var a, b, sum times
+		var a, b, sum histogram
 		for i := 1; i <= 1000; i++ { // the quantiles of 1 to 1000 are known
 			if d := time.Duration(i) * unit; i%3 == 0 {
-				a.note(d)
+				a.record(d)
 			} else {
-				b.note(d)
+				b.record(d)
 			}
 		}
 		sum.add(&a)
@@ -25,11 +26,11 @@ func TestQuantiles(t *testing.T) {
 				t.Errorf("the %v quantile of 1 to 1000 times %v = %v s, want %v s", q, unit, got, want)
 			}
 		}
-		if sum.count != 1000 || sum.most != 1000*unit {
-			t.Errorf("of 1000 times %v: count %d, most %v", unit, sum.count, sum.most)
+		if sum.count != 1000 || sum.max != 1000*unit {
+			t.Errorf("of 1000 times %v: count %d, most %v", unit, sum.count, sum.max)
 		}
 	}
-	var none times
+	var none histogram
 	if got := none.quantile(0.5); got != 0 {
 		t.Errorf("a quantile of nothing = %v, want 0", got)
 	}

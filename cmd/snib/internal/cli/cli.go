@@ -1,4 +1,5 @@
-// Package cli is the command line of snib: what each command takes, does, prints and exits with.
+// Package cli implements the command line of snib: the arguments, actions, output and
+// exit codes of each command.
 package cli
 
 import (
@@ -15,65 +16,66 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// urlVar is the variable that names the store when --url does not.
+// urlVar is the environment variable that names the store if --url does not.
 const urlVar = "SNIB_URL"
 
-// An app is what all commands share.
+// An app holds what all commands share.
 type app struct {
 	out io.Writer // results
-	err io.Writer // all else
+	err io.Writer // everything else
 
 	url     string
 	verbose bool
 	quiet   bool
 }
 
-// Main runs the program with what os.Args has behind its name, and returns its exit code. Passwords in os.Args are overwritten.
+// Main runs the program with the arguments args, which follow the program's name in os.Args,
+// and returns its exit code. It overwrites passwords in os.Args.
 func Main(args []string) (code int) {
-	args = hide(args)
+	args = hideSecrets(args)
 	a := &app{out: os.Stdout, err: os.Stderr}
 	defer func() {
 		if r := recover(); r != nil {
-			a.say("this is a bug in snib, please report it: %v", r)
+			a.messagef("this is a bug in snib, please report it: %v", r)
 			code = exitBug
 		}
 	}()
-	root := a.root()
+	root := a.newRootCommand()
 	root.SetArgs(args)
 	err := root.Execute()
 	if err != nil && !isSilent(err) {
-		a.say("%s", message(err))
+		a.messagef("%s", message(err))
 	}
 	return exitCode(err)
 }
 
-// say prints one line for the user.
-func (a *app) say(format string, args ...any) {
-	// There is nobody left to be told that standard error is gone.
+// messagef prints one line for the user on standard error, even with --quiet.
+func (a *app) messagef(format string, args ...any) {
+	// If standard error is closed, the user can't be told.
 	_, _ = fmt.Fprintf(a.err, "snib: %s\n", oneLine(fmt.Sprintf(format, args...)))
 }
 
-// tell prints a line unless --quiet.
-func (a *app) tell(format string, args ...any) {
+// infof prints a line unless --quiet is set.
+func (a *app) infof(format string, args ...any) {
 	if !a.quiet {
-		a.say(format, args...)
+		a.messagef(format, args...)
 	}
 }
 
-// note prints a line with --verbose.
-func (a *app) note(format string, args ...any) {
+// verbosef prints a line if --verbose is set.
+func (a *app) verbosef(format string, args ...any) {
 	if a.verbose {
-		a.say(format, args...)
+		a.messagef(format, args...)
 	}
 }
 
-func (a *app) root() *cobra.Command {
+func (a *app) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:                "snib",
 		Short:              "run programs under a lock; see and free locks",
 		SilenceErrors:      true,
 		SilenceUsage:       true,
-		DisableSuggestions: true, // ours fit on the line
+		DisableSuggestions: true, // unknownCommand prints its own, on one line
 		Args:               a.unknownCommand,
 	}
 	version := root.Flags().BoolP("version", "V", false, "tell the version of this program")
@@ -83,14 +85,15 @@ func (a *app) root() *cobra.Command {
 		}
 		return cmd.Help()
 	}
-	cobra.EnableCommandSorting = false // in the help the main one comes first
+	cobra.EnableCommandSorting = false // list commands in the order below, the main one first
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w; see %s --help", err, cmd.CommandPath())
 	})
-	// Both by code: cobra's templates would bring in package text/template, which doubles the size of the binary.
+	// Both functions are code: cobra's templates would link package text/template, which
+	// doubles the size of the binary.
 	root.SetHelpFunc(a.help)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	flags := root.PersistentFlags()
@@ -102,17 +105,17 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say what is done, and where")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
 	root.AddCommand(
-		a.runCommand(), a.lsCommand(), a.showCommand(), a.waitCommand(),
-		a.lockCommand(), a.unlockCommand(), a.releaseCommand(), a.fenceCommand(), a.schemaCommand(),
-		a.countCommand(), a.leaksCommand(), a.watchCommand(), a.topCommand(), a.doctorCommand(), a.explainCommand(), a.benchCommand(), a.redisCommand(), a.redlockCommand(),
-		a.completionCommand(), a.versionCommand(),
+		a.newRunCommand(), a.newLsCommand(), a.newShowCommand(), a.newWaitCommand(),
+		a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
+		a.newCountCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newTopCommand(), a.newDoctorCommand(), a.newExplainCommand(), a.newBenchCommand(), a.newRedisCommand(), a.newRedlockCommand(),
+		a.newCompletionCommand(), a.newVersionCommand(),
 	)
-	root.SetHelpCommand(a.helpCommand())
+	root.SetHelpCommand(a.newHelpCommand())
 	root.InitDefaultHelpFlag()
 	return root
 }
 
-// unknownCommand is reached with what is no command of ours.
+// unknownCommand reports an unknown subcommand, with similar names if there are any.
 func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -124,7 +127,7 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("there is no command %q; see snib help", args[0])
 }
 
-// oneName is the argument check of commands that take the name of a lock.
+// oneName checks that a command gets one argument, which is a valid lock name.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usagef("%d arguments were given, it takes one: usage: %s", len(args), usageLine(cmd))
@@ -132,15 +135,16 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return driver.CheckName(args[0])
 }
 
-// none is the argument check of commands that take no argument.
-func none(cmd *cobra.Command, args []string) error {
+// noArgs checks that a command gets no arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usagef("%q is one argument too many: usage: %s", args[0], usageLine(cmd))
 	}
 	return nil
 }
 
-// open opens the store. With create unset a store that does not exist is an empty one, and is not made.
+// open opens the store. If create is false and the store does not exist, open does not create
+// it and returns an empty store.
 func (a *app) open(create bool) (*backend.Store, error) {
 	url := a.url
 	if url == "" {
@@ -150,24 +154,25 @@ func (a *app) open(create bool) (*backend.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.note("store %s", s.URL)
+	a.verbosef("store %s", s.URL)
 	if create && a.verbose {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), feedbackInterval)
 		defer cancel()
-		if grace, err := s.RestartGrace(ctx); err == nil && grace > time.Minute { // longer than most expect
-			a.note("a restart of the store now would withhold all locks for %s", short(grace))
+		// A grace longer than a minute surprises most people.
+		if grace, err := s.RestartGrace(ctx); err == nil && grace > time.Minute {
+			a.verbosef("a restart of the store now would withhold all locks for %s", short(grace))
 		}
 	}
 	if create {
 		for _, w := range s.Warnings() {
-			a.note("warning: %s", w)
+			a.verbosef("warning: %s", w)
 		}
 	}
 	return s, nil
 }
 
-// view opens the store, without making it, for fn to look at.
-func (a *app) view(fn func(ctx context.Context, s *backend.Store) error) error {
+// withStore opens the store, without creating it, and calls fn with it.
+func (a *app) withStore(fn func(ctx context.Context, s *backend.Store) error) error {
 	s, err := a.open(false)
 	if err != nil {
 		return err
@@ -176,28 +181,29 @@ func (a *app) view(fn func(ctx context.Context, s *backend.Store) error) error {
 	return fn(context.Background(), s)
 }
 
-// closeSoon closes c, but does not wait for a store that hangs: what is left goes with this process.
+// closeSoon closes c, but waits no longer than feedbackInterval. If the store hangs, the end
+// of the process cleans up.
 func closeSoon(c io.Closer) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Close() // we have what we came for
+		_ = c.Close() // the result does not depend on it
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(feedbackInterval):
 	}
 }
 
-// inspector is the side of a driver that people ask.
+// inspector returns the driver's interface for reading and breaking locks.
 func inspector(s *backend.Store) (driver.Inspector, error) {
 	if i, ok := s.Driver.(driver.Inspector); ok {
 		return i, nil
 	}
-	return nil, fail(exitBug, "%s can't be inspected; this is a bug in snib, please report it", s.URL)
+	return nil, failf(exitBug, "%s can't be inspected; this is a bug in snib, please report it", s.URL)
 }
 
-// status asks the store about one lock.
+// status reads the state of one lock from the store.
 func status(ctx context.Context, s *backend.Store, name string) (driver.Status, error) {
 	i, err := inspector(s)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-func (a *app) completionCommand() *cobra.Command {
+func (a *app) newCompletionCommand() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:       "completion bash|zsh|fish|powershell",
@@ -25,7 +25,7 @@ func (a *app) completionCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := outputTo{a.out}
+			out := outputWriter{a.out}
 			switch root := cmd.Root(); args[0] {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
@@ -41,7 +41,8 @@ func (a *app) completionCommand() *cobra.Command {
 	}
 }
 
-// completeName offers the names of the locks that are in use now, each with who holds it.
+// completeName completes the names of locks that are in use now, and describes each. It returns
+// nothing if the store is slower than feedbackInterval.
 func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -49,11 +50,12 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 	found := make(chan []string, 1)
 	go func() {
 		var names []string
-		_ = a.view(func(ctx context.Context, s *backend.Store) error { // a shell has no use for an error
+		// A shell has no use for an error.
+		_ = a.withStore(func(ctx context.Context, s *backend.Store) error {
 			all, err := list(ctx, s, prefix)
 			for _, st := range all {
-				if shellQuote(st.Name) == st.Name { // shells put others on the line unquoted
-					names = append(names, cobra.CompletionWithDesc(st.Name, hint(st)))
+				if shellQuote(st.Name) == st.Name { // shells insert other names unquoted
+					names = append(names, cobra.CompletionWithDesc(st.Name, describeLock(st)))
 				}
 			}
 			return err
@@ -63,12 +65,12 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 	select {
 	case names := <-found:
 		return names, cobra.ShellCompDirectiveNoFileComp
-	case <-time.After(patience): // somebody waits for the keyboard to react
+	case <-time.After(feedbackInterval): // the user waits for the shell to react
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// completeURL offers the schemes.
+// completeURL completes the schemes of URLs.
 func completeURL(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var schemes []string
 	for _, s := range backend.Schemes() {
@@ -77,15 +79,15 @@ func completeURL(*cobra.Command, []string, string) ([]string, cobra.ShellCompDir
 	return schemes, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
 }
 
-// hint is the description of a lock beside its name.
-func hint(st driver.Status) string {
+// describeLock describes a lock for the completion of its name.
+func describeLock(st driver.Status) string {
 	switch n := len(st.Holders); n {
 	case 0:
 		return plural(len(st.Waiters), "waiter")
 	case 1:
 		h := st.Holders[0]
-		return fmt.Sprintf("held by %s, %s left", who(h), left(h))
+		return fmt.Sprintf("held by %s, %s left", holderName(h), leaseLeft(h))
 	default:
-		return fmt.Sprintf("held by %s and %d more", who(st.Holders[0]), n-1)
+		return fmt.Sprintf("held by %s and %d more", holderName(st.Holders[0]), n-1)
 	}
 }

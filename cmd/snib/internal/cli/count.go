@@ -11,17 +11,17 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A census is what "snib count" counts.
-type census struct {
+// A lockCounts has the numbers that "snib count" prints.
+type lockCounts struct {
 	Locks   int `json:"locks"` // held or waited for
 	Held    int `json:"held"`
-	Shared  int `json:"shared"` // of those that are held, on the read side
-	Slots   int `json:"slots"`  // of those that are held, semaphores
+	Shared  int `json:"shared"` // of the held ones: shared
+	Slots   int `json:"slots"`  // of the held ones: semaphores
 	Holders int `json:"holders"`
 	Waiters int `json:"waiters"`
 }
 
-func (c *census) add(st driver.Status) {
+func (c *lockCounts) add(st driver.Status) {
 	c.Locks++
 	c.Holders += len(st.Holders)
 	c.Waiters += len(st.Waiters)
@@ -36,36 +36,36 @@ func (c *census) add(st driver.Status) {
 	c.Held++
 }
 
-func (a *app) countCommand() *cobra.Command {
+func (a *app) newCountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "count [PREFIX]",
 		Short:             "count the locks that are held or waited for, their holders and waiters",
 		Example:           countExamples,
 		Long:              countNotes,
-		Args:              atMostOne,
+		Args:              atMostOneArg,
 		ValidArgsFunction: a.completeName,
 	}
 	output := addOutput(cmd, "table", "json", "number")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.view(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(func(ctx context.Context, s *backend.Store) error {
 			return a.count(ctx, s, strings.Join(args, ""), output.value)
 		})
 	}
 	return cmd
 }
 
-// atMostOne is the argument check of commands that take a prefix, or nothing.
-func atMostOne(cmd *cobra.Command, args []string) error {
+// atMostOneArg checks the arguments of commands that take at most one.
+func atMostOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return none(cmd, args[1:])
+		return noArgs(cmd, args[1:])
 	}
 	return nil
 }
 
 func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string) error {
-	var c census
-	line := a.progress()
-	err := each(ctx, s, prefix, func(st driver.Status) bool {
+	var c lockCounts
+	line := a.newProgressLine()
+	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
 		c.add(st)
 		line.show("%s so far", plural(c.Locks, "lock"))
 		return true
@@ -80,7 +80,7 @@ func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string
 			Schema string `json:"schema"`
 			Store  string `json:"store"`
 			Prefix string `json:"prefix"`
-			census
+			lockCounts
 		}{"snib.count/1", s.URL, prefix, c})
 	case "number":
 		return a.printf("%d\n", c.Locks)
@@ -92,8 +92,9 @@ func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string
 	return a.printf("locks    %d\nheld     %s\nholders  %d\nwaiters  %d\n", c.Locks, held, c.Holders, c.Waiters)
 }
 
-// each calls fn for the locks whose names start with prefix, one at a time, until it returns false.
-func each(ctx context.Context, s *backend.Store, prefix string, fn func(driver.Status) bool) error {
+// forEachLock calls fn for the locks whose names start with prefix, one at a
+// time, until fn returns false.
+func forEachLock(ctx context.Context, s *backend.Store, prefix string, fn func(driver.Status) bool) error {
 	i, err := inspector(s)
 	if err != nil {
 		return err

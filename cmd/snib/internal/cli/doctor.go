@@ -16,22 +16,22 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// answers is how long a store has to answer the doctor: one that is slower is no place for locks.
-const answers = 30 * time.Second
+// doctorTimeout is how long snib doctor waits for a store. A slower store is no place for locks.
+const doctorTimeout = 30 * time.Second
 
-func (a *app) doctorCommand() *cobra.Command {
+func (a *app) newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor [URL]",
 		Short:   "examine a store: what it promises here, and which assumption is not met",
 		Example: doctorExamples,
 		Long:    doctorNotes,
-		Args:    atMostOne,
+		Args:    atMostOneArg,
 
 		ValidArgsFunction: completeURL,
 	}
 	output := addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if err := a.storeFrom(args); err != nil {
+		if err := a.setStoreURL(args); err != nil {
 			return err
 		}
 		s, err := a.open(true)
@@ -39,15 +39,15 @@ func (a *app) doctorCommand() *cobra.Command {
 			return err
 		}
 		defer s.Close() //nolint:errcheck // we have what we came for
-		ctx, cancel := context.WithTimeout(context.Background(), answers)
+		ctx, cancel := context.WithTimeout(context.Background(), doctorTimeout)
 		defer cancel()
 		return a.doctor(ctx, s, output.value)
 	}
 	return cmd
 }
 
-// storeFrom takes a URL that stands as an argument.
-func (a *app) storeFrom(args []string) error {
+// setStoreURL uses the URL in args, if there is one.
+func (a *app) setStoreURL(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -68,12 +68,12 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	if slices.ContainsFunc(found, backend.Finding.RunsForeignCode) {
 		trial = []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: "not tried: it would run code of the table's owner with your rights"}}
 	} else {
-		trial, failed = tryOut(ctx, s)
+		trial, failed = tryLock(ctx, s)
 	}
 	switch {
-	case failed != nil && !ails(found):
+	case failed != nil && !hasUnmet(found):
 		return fmt.Errorf("%s: %w", s.URL, failed)
-	case failed != nil: // what was found may be why
+	case failed != nil: // the findings may explain it
 		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "mend what is found above, and look again"}}
 	}
 	found = append(found, trial...)
@@ -88,33 +88,34 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	switch {
 	case failed != nil && tellsMore(failed):
 		return fmt.Errorf("%s: %w", s.URL, failed)
-	case ails(found):
-		return silent(exitFound)
+	case hasUnmet(found):
+		return silentExit(exitFound)
 	}
 	return nil
 }
 
-// ails reports whether something is found that is not as it should be.
-func ails(found []backend.Finding) bool {
+// hasUnmet reports whether a finding is Unmet.
+func hasUnmet(found []backend.Finding) bool {
 	return slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet })
 }
 
-// tellsMore reports whether the exit code for the error by which no lock could be taken tells scripts more than that something was found:
-// that the store does not let us, or is not there, whatever else is wrong with it.
+// tellsMore reports whether the exit code for failed, the error with which no lock could be
+// taken, tells scripts more than that something was found: access was denied, or the store is
+// unreachable, whatever else is wrong with it.
 func tellsMore(failed error) bool {
 	switch exitCode(failed) {
 	case exitNotAllowed:
 		return true
-	case exitUnavailable: // or an answer that no other code is for
+	case exitUnavailable: // or an answer that has no exit code of its own
 		return !backend.Answered(failed)
 	}
 	return false
 }
 
-// tryOut takes, renews and frees a lock of its own, twice. That the store withholds locks for a while is a finding; that it can't be
-// used is an error.
-func tryOut(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
-	host, _ := os.Hostname() // shown to people only
+// tryLock acquires, renews and releases a lock of its own, twice. If the store withholds locks
+// for a while, that is a finding. If the store can't be used, that is an error.
+func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
+	host, _ := os.Hostname() // only people read it
 	req := driver.Request{
 		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: max(10*time.Second, s.Info().MinTTL),
 		Holder: driver.Holder{Host: host, PID: os.Getpid(), Label: "snib doctor"},
@@ -125,7 +126,7 @@ func tryOut(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 		req.Owner = rand.Text()
 		lease, err := s.Acquire(ctx, req)
 		if left, ok := backend.Grace(err); ok {
-			return []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: withheld(left), Advice: "try again then"}}, nil
+			return []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: withheldText(left), Advice: "try again then"}}, nil
 		}
 		if err != nil {
 			return nil, err
@@ -149,7 +150,7 @@ func tryOut(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 	}}, nil
 }
 
-// promisesJSON is what a store promises, in snib.doctor/1 and snib.explain/1.
+// A promisesJSON is what a store promises, in snib.doctor/1 and snib.explain/1.
 type promisesJSON struct {
 	Backend     string     `json:"backend"`
 	Tenure      string     `json:"tenure"`
@@ -188,31 +189,31 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 		}{"snib.doctor/1", s.URL, toPromises(s.Info()), found})
 	}
 	var b strings.Builder
-	field(&b, "store", printable(s.URL))
+	writeField(&b, "store", printable(s.URL))
 	for _, f := range found {
 		text := f.Check + ": " + f.Value
 		if f.Advice != "" {
 			text += " - " + f.Advice
 		}
-		field(&b, string(f.Verdict), printable(text))
+		writeField(&b, string(f.Verdict), printable(text))
 	}
 	info := s.Info()
-	field(&b, "fencing", fencing(info.Fencing))
+	writeField(&b, "fencing", describeFencing(info.Fencing))
 	for _, text := range info.Assumptions {
-		if !strings.HasPrefix(text, unmetPrefix) { // these stand above
-			field(&b, "rests on", printable(text))
+		if !strings.HasPrefix(text, unmetPrefix) { // the others are among the findings
+			writeField(&b, "rests on", printable(text))
 		}
 	}
 	for _, f := range faults(info.Faults) {
-		field(&b, "on "+f.name, f.text)
+		writeField(&b, "on "+f.name, f.text)
 	}
 	return a.printf("%s", b.String())
 }
 
-// A fault is one line of what may go wrong.
+// A fault is one line about what may go wrong.
 type fault struct{ name, text string }
 
-// faults are those that the driver tells of.
+// faults returns the faults that the driver describes.
 func faults(f driver.Faults) []fault {
 	all := []fault{{"pause", f.Pause}, {"crash", f.Crash}, {"failover", f.Failover}, {"partition", f.Partition}, {"clock jump", f.ClockJump}}
 	return slices.DeleteFunc(all, func(f fault) bool { return f.text == "" })

@@ -18,7 +18,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestTellsMore: that a store is silent, or does not let us, is not hidden behind what else was found, and what it says may be.
+// TestTellsMore checks that findings don't hide that a store is unreachable or denies access,
+// but may hide other errors.
 func TestTellsMore(t *testing.T) {
 	tests := []struct {
 		err  error
@@ -29,7 +30,7 @@ func TestTellsMore(t *testing.T) {
 		{io.ErrUnexpectedEOF, true},
 		{zk.ErrNoServer, true},
 		{errors.New("no answer from etcd"), true},
-		{rpctypes.ErrNoLeader, true}, // it can't serve
+		{rpctypes.ErrNoLeader, true}, // no service
 		{rpctypes.ErrTimeout, true},
 		{rpctypes.ErrPermissionDenied, true},
 		{rpctypes.ErrAuthFailed, true},

@@ -13,7 +13,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The exit codes, from sysexits.h, timeout(1) and the shells. 79 is the first one after sysexits.
+// The exit codes, from sysexits.h, timeout(1) and the shells. 79 is the first one
+// after those of sysexits.h.
 const (
 	exitOK            = 0
 	exitNotHeld       = 1 // snib release
@@ -29,46 +30,46 @@ const (
 	exitTimeout       = 124
 	exitNotExecutable = 126
 	exitNotFound      = 127
-	exitSignal        = 128 // and the signal's number
+	exitSignal        = 128 // plus the signal's number
 )
 
-// A failure is an error with the exit code that it leads to. Without a message nothing is printed.
-type failure struct {
+// An exitError is an error with its exit code. If err is nil, nothing is printed.
+type exitError struct {
 	code int
 	err  error
 }
 
-func (f *failure) Error() string {
+func (f *exitError) Error() string {
 	if f.err == nil {
-		return "" // printed by nobody
+		return "" // never printed
 	}
 	return f.err.Error()
 }
 
-func (f *failure) Unwrap() error { return f.err }
+func (f *exitError) Unwrap() error { return f.err }
 
-func fail(code int, format string, args ...any) error {
-	return &failure{code, fmt.Errorf(format, args...)}
+func failf(code int, format string, args ...any) error {
+	return &exitError{code, fmt.Errorf(format, args...)}
 }
 
-func usagef(format string, args ...any) error { return fail(exitUsage, format, args...) }
+func usagef(format string, args ...any) error { return failf(exitUsage, format, args...) }
 
-// silent ends the program with code and without a word.
-func silent(code int) error {
+// silentExit ends the program with code, without a message.
+func silentExit(code int) error {
 	if code == exitOK {
 		return nil
 	}
-	return &failure{code: code}
+	return &exitError{code: code}
 }
 
 func isSilent(err error) bool {
-	var f *failure
+	var f *exitError
 	return errors.As(err, &f) && f.err == nil
 }
 
-// exitCode is the exit code for err.
+// exitCode returns the exit code for err.
 func exitCode(err error) int {
-	var f *failure
+	var f *exitError
 	switch {
 	case err == nil:
 		return exitOK
@@ -76,7 +77,7 @@ func exitCode(err error) int {
 		return f.code
 	case errors.Is(err, backend.ErrConfig), errors.Is(err, snib.ErrKind):
 		return exitConfig
-	case unavailable(err):
+	case isUnavailable(err):
 		return exitUnavailable
 	case errors.Is(err, snib.ErrHeld):
 		return exitBusy
@@ -90,10 +91,11 @@ func exitCode(err error) int {
 	return exitUnavailable
 }
 
-// noAnswer is what is known of a store that hangs.
+// noAnswer describes a store that hangs.
 const noAnswer = "the store does not answer"
 
-// message is err as one line that can't upset a terminal, without the name of this program, which the line begins with anyway.
+// message returns err as one line that is safe to print on a terminal. It drops the name of
+// this program, which begins the line anyway.
 func message(err error) string {
 	text := strings.TrimPrefix(plain(err), "snib: ")
 	text = strings.ReplaceAll(text, string(snib.ErrUnavailable)+": ", "") // the rest says how
@@ -103,7 +105,8 @@ func message(err error) string {
 	return oneLine(text)
 }
 
-// plain is the text of err with the lock's name in the place of what package snib says of its operation and its backend.
+// plain returns the text of err, with the lock's name in place of the operation and the backend
+// that package snib reports.
 func plain(err error) string {
 	text := err.Error()
 	var e *snib.Error
@@ -125,8 +128,9 @@ func plain(err error) string {
 	return strings.Replace(text, e.Error(), cause, 1)
 }
 
-// unavailable reports that the store did not grant a lock, although nobody is known to hold it.
-func unavailable(err error) bool {
+// isUnavailable reports whether the store did not grant a lock although nobody is known to hold
+// it.
+func isUnavailable(err error) bool {
 	_, grace := backend.Grace(err)
 	return grace || errors.Is(err, snib.ErrUnavailable)
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// hostile is what a store may say to upset a terminal, a log, or who reads it.
+// hostile is what a store may say to upset a terminal, a log, or its reader.
 const hostile = "ERR \x1b]0;owned\x07 \x1b]52;c;cm0gLXJm\x07 \x9b2J \u009b2J \u202eekaf\u2066 \r\x1b[2K\nsnib: all is well\x00\x7f\b\v\f \xff\xfe \u200b"
 
-// TestHostileErrors: what a store says reaches the terminal as one line of graphic characters, by whatever way.
+// TestHostileErrors checks that the words of a store reach the terminal as one line of graphic
+// characters, on every path.
 func TestHostileErrors(t *testing.T) {
 	err := &snib.Error{Op: "acquire", Name: "na\x1bme", Backend: "redis", Err: fmt.Errorf("%w: %s", snib.ErrUnavailable, hostile)}
 	var out bytes.Buffer
@@ -26,17 +27,17 @@ func TestHostileErrors(t *testing.T) {
 	ways := map[string]func() string{
 		"message": func() string { return message(errors.New(hostile)) },
 		"plain":   func() string { return message(err) },
-		"why":     func() string { return why(err) },
-		"say":     func() string { a.say("%s", hostile); return out.String() },
-		"note":    func() string { a.note("warning: %s", hostile); return out.String() },
+		"why":     func() string { return unavailableText(err) },
+		"say":     func() string { a.messagef("%s", hostile); return out.String() },
+		"note":    func() string { a.verbosef("warning: %s", hostile); return out.String() },
 		"wait": func() string {
-			w := &wanting{app: a, wait: &duration{}, req: driver.Request{Name: "x"}}
-			w.failed(err)
-			(&waitLine{want: w}).draw()
+			acq := &acquirer{app: a, wait: &duration{}, req: driver.Request{Name: "x"}}
+			acq.recordFailure(err)
+			(&waitLine{acq: acq}).draw()
 			return out.String()
 		},
 		"top": func() string {
-			sc := scene{at: time.Now(), note: message(errors.New(hostile))}
+			sc := frame{at: time.Now(), outage: message(errors.New(hostile))}
 			return sc.render(80, 24)
 		},
 	}
@@ -61,18 +62,18 @@ func TestHostileErrors(t *testing.T) {
 	}
 }
 
-// A closer calls itself.
+// A closer is a function that implements io.Closer.
 type closer func()
 
 func (c closer) Close() error { c(); return nil }
 
-// TestCloseSoon: a store that hangs does not keep us from ending.
+// TestCloseSoon checks that a store that hangs does not keep the process from ending.
 func TestCloseSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, hung := time.Now(), make(chan struct{})
 		closeSoon(closer(func() { <-hung }))
-		if took := time.Since(began); took != patience {
-			t.Errorf("closeSoon of what hangs took %v, want %v", took, patience)
+		if took := time.Since(began); took != feedbackInterval {
+			t.Errorf("closeSoon of what hangs took %v, want %v", took, feedbackInterval)
 		}
 		close(hung)
 		began = time.Now()
@@ -83,7 +84,7 @@ func TestCloseSoon(t *testing.T) {
 	})
 }
 
-// TestPlainErrors: users read no names of our packages, operations and options.
+// TestPlainErrors checks that messages don't mention our packages, operations and options.
 func TestPlainErrors(t *testing.T) {
 	of := func(op, name string, err error) error {
 		return &snib.Error{Op: op, Name: name, Backend: "redis", Err: err}
@@ -108,12 +109,13 @@ func TestPlainErrors(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsNotBusy: an error that says that nobody is known to hold the lock leads to exit code 69, also with --skip.
+// TestUnavailableIsNotBusy checks that an error that means that nobody is known to hold the
+// lock leads to exit code 69, also with --skip.
 func TestUnavailableIsNotBusy(t *testing.T) {
 	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
-		w := &wanting{app: &app{}, wait: &duration{set: true}, req: driver.Request{Name: "x"}}
-		r := &run{app: w.app, name: "x", skip: true}
-		if err := r.busy(w.refused(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
+		acq := &acquirer{app: &app{}, wait: &duration{set: true}, req: driver.Request{Name: "x"}}
+		r := &runCommand{app: acq.app, name: "x", skip: true}
+		if err := r.handleTaken(acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
 			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)
 		}
 	}

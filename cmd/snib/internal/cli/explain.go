@@ -13,7 +13,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A task is something that people want a lock for, and the lock that we recommend.
+// A task is a purpose for a lock, and the lock that we recommend for it.
 type task struct {
 	Task string `json:"task"`
 	Lock string `json:"lock"`
@@ -50,7 +50,7 @@ func tasks() []task {
 	}
 }
 
-// A speed is a figure that was measured: it stands in docs/performance.md, with the conditions.
+// A speed is a measured figure. It appears in docs/performance.md, with the conditions.
 type speed struct {
 	Backend string `json:"backend"`
 	Figure  string `json:"figure"`
@@ -73,7 +73,7 @@ func speeds() []speed {
 	}
 }
 
-// guide is what to ask first.
+// guide is the question to ask first.
 const guide = `What happens if two hold the lock at the same time?
 
 Efficiency: work is done twice. Take any store at hand. A lock that holds nearly
@@ -85,7 +85,7 @@ lock already. Let the resource compare fencing tokens (package fence), or keep
 lock and data in one transaction of one database.
 `
 
-func (a *app) explainCommand() *cobra.Command {
+func (a *app) newExplainCommand() *cobra.Command {
 	var names []string
 	for _, i := range backend.Promises() {
 		names = append(names, i.Backend)
@@ -96,7 +96,7 @@ func (a *app) explainCommand() *cobra.Command {
 		Example:   explainExamples,
 		Long:      "  BACKEND is " + strings.Join(names[:len(names)-1], ", ") + "\n  or " + names[len(names)-1] + ".\n",
 		ValidArgs: names,
-		Args:      atMostOne,
+		Args:      atMostOneArg,
 	}
 	output := addOutput(cmd, "table", "json", "markdown")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -133,46 +133,46 @@ func (a *app) explain(all []driver.Info, one bool, output string) error {
 	return a.printf("%s", explainAll(all))
 }
 
-// explainOne tells all about one backend.
+// explainOne returns all about one backend.
 func explainOne(i driver.Info) string {
 	var b strings.Builder
-	field(&b, "backend", i.Backend)
-	field(&b, "tenure", tenure(i))
-	field(&b, "fencing", fencing(i.Fencing))
-	field(&b, "fairness", "waiters are served in the order of arrival: "+i.Fairness.String())
-	field(&b, "modes", modes(i))
-	field(&b, "TTL", ttls(i))
+	writeField(&b, "backend", i.Backend)
+	writeField(&b, "tenure", describeTenure(i))
+	writeField(&b, "fencing", describeFencing(i.Fencing))
+	writeField(&b, "fairness", "waiters are served in the order of arrival: "+i.Fairness.String())
+	writeField(&b, "modes", describeModes(i))
+	writeField(&b, "TTL", ttls(i))
 	for _, text := range i.Assumptions {
-		field(&b, "rests on", text)
+		writeField(&b, "rests on", text)
 	}
 	for _, f := range faults(i.Faults) {
-		field(&b, "on "+f.name, f.text)
+		writeField(&b, "on "+f.name, f.text)
 	}
 	for _, s := range speeds() {
 		if s.Backend == i.Backend {
-			field(&b, "measured", s.Figure+": "+s.What)
+			writeField(&b, "measured", s.Figure+": "+s.What)
 		}
 	}
 	return b.String()
 }
 
-// explainAll is the guide to all of them.
+// explainAll returns the guide to all backends.
 func explainAll(all []driver.Info) string {
 	var b strings.Builder
 	b.WriteString(guide)
 	b.WriteString("\nWhich lock\n")
 	for _, t := range tasks() {
 		b.WriteString("\n")
-		wrap(&b, "  task", t.Task, 9)
-		wrap(&b, "  lock", t.Lock, 9)
-		wrap(&b, "  why", t.Why, 9)
+		writeTerm(&b, "  task", t.Task, 9)
+		writeTerm(&b, "  lock", t.Lock, 9)
+		writeTerm(&b, "  why", t.Why, 9)
 	}
 	b.WriteString("\nWhat stores promise (snib explain BACKEND tells more; snib doctor, what is so)\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range promiseRows(all) {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	_ = w.Flush() // to a strings.Builder
+	_ = w.Flush() // a strings.Builder does not fail
 	b.WriteString("\nSpeed, as measured (docs/performance.md has the conditions; snib bench, yours)\n\n")
 	for _, s := range speeds() {
 		fmt.Fprintf(&b, "%-10s %-9s %s\n", s.Backend, s.Figure, s.What)
@@ -180,17 +180,17 @@ func explainAll(all []driver.Info) string {
 	return b.String()
 }
 
-// promiseRows is the table of promises, its head first.
+// promiseRows returns the table of promises. The first row is its header.
 func promiseRows(all []driver.Info) [][]string {
 	rows := [][]string{{"backend", "tenure", "fencing", "fair", "modes", "TTL"}}
 	for _, i := range all {
-		rows = append(rows, []string{i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), modes(i), ttls(i)})
+		rows = append(rows, []string{i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), describeModes(i), ttls(i)})
 	}
 	return rows
 }
 
-// tenure says what ends the hold of who has died.
-func tenure(i driver.Info) string {
+// describeTenure says what ends the hold of a dead holder.
+func describeTenure(i driver.Info) string {
 	if i.Tenure == driver.TenureLease {
 		return "lease: a lock of who has died is free at the end of its TTL, at the latest"
 	}
@@ -200,7 +200,7 @@ func tenure(i driver.Info) string {
 	return "session: the locks of who has died are free when the session ends"
 }
 
-func modes(i driver.Info) string {
+func describeModes(i driver.Info) string {
 	text := "exclusive"
 	if i.Shared {
 		text += ", shared"
@@ -211,21 +211,21 @@ func modes(i driver.Info) string {
 	return text
 }
 
-// ttls is the range of TTLs.
+// ttls describes the range of TTLs.
 func ttls(i driver.Info) string {
 	switch {
 	case i.Tenure == driver.TenureSession && i.SessionTTL > 0:
-		return "session: " + brief(i.SessionTTL)
+		return "session: " + briefDuration(i.SessionTTL)
 	case i.MinTTL == 0 && i.MaxTTL == 0:
 		return "any"
 	case i.MaxTTL == 0:
-		return "from " + brief(i.MinTTL)
+		return "from " + briefDuration(i.MinTTL)
 	}
-	return brief(i.MinTTL) + " to " + brief(i.MaxTTL)
+	return briefDuration(i.MinTTL) + " to " + briefDuration(i.MaxTTL)
 }
 
-// brief is a duration of whole years, or as short says it.
-func brief(d time.Duration) string {
+// briefDuration formats a duration in whole years, or as short does.
+func briefDuration(d time.Duration) string {
 	const year = 365 * 24 * time.Hour
 	if d >= year && d%year == 0 {
 		return plural(int(d/year), "year")
@@ -233,7 +233,7 @@ func brief(d time.Duration) string {
 	return short(d)
 }
 
-// markdown is the part of docs/choosing.md that is made from the code.
+// markdown returns the part of docs/choosing.md that is generated from the code.
 func markdown(all []driver.Info) string {
 	var b strings.Builder
 	table := func(rows [][]string) {

@@ -10,10 +10,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// docs is where the pages are that quote the command.
+// docs is the folder of the pages that quote the command's output.
 var docs = filepath.Join("..", "..", "..", "..", "docs")
 
-// TestChoosing compares the page with what the drivers say. UPDATE=1 writes it anew.
+// TestChoosing compares the page with what the drivers say. UPDATE=1 rewrites it.
 func TestChoosing(t *testing.T) {
 	const begin, end = "<!-- begin: snib explain -o markdown -->\n\n", "\n<!-- end -->\n"
 	file := filepath.Join(docs, "choosing.md")
@@ -45,7 +45,7 @@ func TestChoosing(t *testing.T) {
 	t.Fatalf("%s has lines at its end that the drivers don't say", file)
 }
 
-// TestPromises: what a driver says of itself without a store is what it says with one.
+// TestPromises checks that a driver promises the same with and without a store.
 func TestPromises(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, i := range backend.Promises() {
@@ -66,7 +66,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestSpeeds: a figure that we quote is one that was measured.
+// TestSpeeds checks that each quoted figure was measured.
 func TestSpeeds(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(docs, "performance.md"))
 	if err != nil {
@@ -79,7 +79,7 @@ func TestSpeeds(t *testing.T) {
 	}
 }
 
-// TestExplainFits looks at all that is printed: 80 columns.
+// TestExplainFits checks that all output fits in 80 columns.
 func TestExplainFits(t *testing.T) {
 	text := explainAll(backend.Promises())
 	for _, i := range backend.Promises() {
@@ -97,7 +97,7 @@ func TestTTLs(t *testing.T) {
 		info driver.Info
 		want string
 	}{
-		{driver.Info{}, "any"}, {driver.Info{MinTTL: 5e7}, "from 50ms"}, {driver.Info{MinTTL: 1e7, MaxTTL: endless}, "10ms to 10 years"},
+		{driver.Info{}, "any"}, {driver.Info{MinTTL: 5e7}, "from 50ms"}, {driver.Info{MinTTL: 1e7, MaxTTL: endlessLeft}, "10ms to 10 years"},
 	} {
 		if got := ttls(tt.info); got != tt.want {
 			t.Errorf("ttls(%v, %v) = %q, want %q", tt.info.MinTTL, tt.info.MaxTTL, got, tt.want)

@@ -21,17 +21,17 @@ import (
 
 const fenceUsage = "usage: snib fence FILE -- COMMAND [ARG...]"
 
-// aHold is the hold that our environment tells of.
-type aHold struct {
+// An envHold is the hold that our environment describes.
+type envHold struct {
 	name, owner string
 	token       uint64
 }
 
-func (h aHold) Name() string  { return h.name }
-func (h aHold) Token() uint64 { return h.token }
-func (h aHold) Owner() string { return h.owner }
+func (h envHold) Name() string  { return h.name }
+func (h envHold) Token() uint64 { return h.token }
+func (h envHold) Owner() string { return h.owner }
 
-func (a *app) fenceCommand() *cobra.Command {
+func (a *app) newFenceCommand() *cobra.Command {
 	adopt := false
 	cmd := &cobra.Command{
 		Use:     "fence FILE -- COMMAND [ARG...]",
@@ -57,10 +57,10 @@ func (a *app) fenceCommand() *cobra.Command {
 	return cmd
 }
 
-// fence runs a command that turns the old contents of a file into new ones.
+// fence replaces a file by the output of a command, which gets the old contents as its input.
 func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error {
 	file := guard.Path
-	hold, err := holdAround()
+	hold, err := holdFromEnv()
 	if err != nil {
 		return err
 	}
@@ -72,29 +72,29 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 	defer stop()
 	h, err := guard.Open(ctx, hold)
 	if err != nil {
-		return fenced(file, err)
+		return fenceError(file, err)
 	}
 	old, err := h.Read(ctx)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fenced(file, err)
+		return fenceError(file, err)
 	}
 	err = h.Replace(ctx, func(w io.Writer) error {
 		cmd := exec.CommandContext(ctx, path)
 		cmd.Args, cmd.Stdin, cmd.Stdout, cmd.Stderr = argv, bytes.NewReader(old), w, a.err
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = 5 * time.Second
-		return ended(cmd.Run())
+		return commandError(cmd.Run())
 	})
 	if err != nil {
-		return fenced(file, err)
+		return fenceError(file, err)
 	}
-	a.note("replaced %s, token %d", printable(file), hold.token)
+	a.verbosef("replaced %s, token %d", printable(file), hold.token)
 	return nil
 }
 
-// holdAround reads the hold that we run under.
-func holdAround() (aHold, error) {
-	h := aHold{name: os.Getenv("SNIB_NAME"), owner: os.Getenv("SNIB_OWNER")}
+// holdFromEnv returns the hold that this process runs under.
+func holdFromEnv() (envHold, error) {
+	h := envHold{name: os.Getenv("SNIB_NAME"), owner: os.Getenv("SNIB_OWNER")}
 	token := os.Getenv("SNIB_TOKEN")
 	if h.name == "" || h.owner == "" || token == "" {
 		return h, usagef("there is no hold: run this under snib run, or set SNIB_NAME, SNIB_TOKEN and SNIB_OWNER to what snib lock printed")
@@ -106,31 +106,31 @@ func holdAround() (aHold, error) {
 	return h, nil
 }
 
-// ended turns the end of the command into the exit code that ours is, with which the file stays as it was.
-func ended(err error) error {
+// commandError turns the failure of the command into our exit code. The file stays unchanged.
+func commandError(err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return err
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return silent(exitSignal + int(status.Signal()))
+		return silentExit(exitSignal + int(status.Signal()))
 	}
-	return silent(exit.ExitCode())
+	return silentExit(exit.ExitCode())
 }
 
-// fenced says why a file was not replaced.
-func fenced(file string, err error) error {
-	var f *failure
+// fenceError explains why a file was not replaced.
+func fenceError(file string, err error) error {
+	var f *exitError
 	var refused *fence.RefusedError
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.As(err, &refused):
-		return fail(exitLost, "%s was not touched: %s", printable(filepath.Base(file)), message(err))
+		return failf(exitLost, "%s was not touched: %s", printable(filepath.Base(file)), message(err))
 	case errors.Is(err, context.Canceled):
-		return silent(exitSignal + int(syscall.SIGTERM))
+		return silentExit(exitSignal + int(syscall.SIGTERM))
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return fail(exitNotAllowed, "%s", message(err))
+		return failf(exitNotAllowed, "%s", message(err))
 	}
-	return fail(exitOutput, "%s", message(err))
+	return failf(exitOutput, "%s", message(err))
 }

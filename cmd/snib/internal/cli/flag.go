@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A duration is a flag's value: "30s" as Go writes it, or a bare number of seconds as in flock and timeout.
+// A duration is the value of a flag: "30s" in Go's syntax, or a bare number of seconds,
+// as in flock and timeout.
 type duration struct {
 	value time.Duration
-	least time.Duration // 0 if zero is allowed
+	min   time.Duration // 0 if zero is allowed
 	set   bool
 }
 
@@ -32,10 +33,10 @@ func (d *duration) Set(text string) error {
 		return err
 	case v < 0:
 		return fmt.Errorf("it is negative; give a duration such as 30s")
-	case v == 0 && d.least > 0:
+	case v == 0 && d.min > 0:
 		return fmt.Errorf("it is zero; give a duration such as 30s")
-	case v < d.least:
-		return fmt.Errorf("it is shorter than %v, which no process keeps up with; give a duration such as 30s", d.least)
+	case v < d.min:
+		return fmt.Errorf("it is shorter than %v, which no process keeps up with; give a duration such as 30s", d.min)
 	}
 	d.value, d.set = v, true
 	return nil
@@ -55,7 +56,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return v, nil
 }
 
-// A choice is a flag's value that is one of a few words.
+// A choice is the value of a flag that is one of a few words.
 type choice struct {
 	value   string
 	allowed []string
@@ -84,25 +85,26 @@ func (c *choice) Set(text string) error {
 	return fmt.Errorf("it is none of %s", c.Type())
 }
 
-// addChoice adds a flag of a few words to cmd, which the shells complete.
+// addChoice adds a flag with a few allowed values to cmd. The first is the
+// default. Shells complete them.
 func addChoice(cmd *cobra.Command, name, short, usage string, allowed ...string) *choice {
 	c := &choice{value: allowed[0], allowed: allowed}
 	cmd.Flags().VarP(c, name, short, usage)
 	complete := cobra.FixedCompletions(allowed, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
-		panic(err) // the flag was added two lines above
+		panic(err) // the flag exists
 	}
 	return c
 }
 
-// addOutput adds -o.
+// addOutput adds the flag -o.
 func addOutput(cmd *cobra.Command, allowed ...string) *choice {
 	return addChoice(cmd, "output", "o", "how to print the result", allowed...)
 }
 
-// addDuration adds a flag for a duration of at least least.
-func addDuration(cmd *cobra.Command, name, short, usage string, value, least time.Duration) *duration {
-	d := &duration{value: value, least: least}
+// addDuration adds a flag for a duration of at least min.
+func addDuration(cmd *cobra.Command, name, short, usage string, value, min time.Duration) *duration {
+	d := &duration{value: value, min: min}
 	cmd.Flags().VarP(d, name, short, usage)
 	return d
 }

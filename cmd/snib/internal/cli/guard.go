@@ -12,133 +12,140 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 )
 
-// A guard watches over a command that runs under a lock: it ends the command before the lock can be somebody else's,
-// and passes on what signals and the terminal tell us.
+// A guard supervises a command that runs under a lock. It ends the command before the lock can
+// belong to somebody else, and forwards signals and terminal events to it.
 type guard struct {
-	run  *run
-	lock *snib.Lock
-	kid  *child.Child
+	run   *runCommand
+	lock  *snib.Lock
+	child *child.Child
 
-	margin time.Duration // validity below which the command is asked to end
-	lead   time.Duration // validity below which it is killed
+	termThreshold time.Duration // validity below which the command is asked to end
+	killThreshold time.Duration // validity below which the command is killed
 
-	latest time.Time        // when --max-hold is over, if it was given
-	look   *time.Timer      // when to look at the validity again
-	limit  <-chan time.Time // --timeout is over
-	kill   *time.Timer      // a command that was asked to end has had its time; nil before
-	killAt time.Time
-	front  <-chan time.Time // to see whether the terminal has become ours; nil unless the command wants it
+	maxHoldEnd    time.Time        // when --max-hold is over, if it was given
+	validityTimer *time.Timer      // when to check the validity again
+	timeoutC      <-chan time.Time // fires when --timeout is over
+	killTimer     *time.Timer      // kills the command; nil until it was asked to end
+	killAt        time.Time
+	// Fires when to check whether the terminal has become ours; nil unless the command wants it.
+	foregroundC <-chan time.Time
 
-	why      int            // the exit code for which we end the command; 0 as long as we don't
-	lost     bool           // the hold is over
-	stopped  syscall.Signal // what stopped the command; 0 while it runs
-	wantsTTY bool           // it has the terminal, or asked for it
-	told     bool           // we were sent SIGINT
-	asked    bool           // we passed on a signal that ends programs: what winds down for it is guarded still
+	// The exit code with which the guard ends the command; 0 while it does not.
+	endCode    int
+	lost       bool           // the hold has ended
+	stopSignal syscall.Signal // the signal that stopped the command; 0 while it runs
+	wantsTTY   bool           // the command has the terminal, or asked for it
+	gotSIGINT  bool           // this process received SIGINT
+	// A termination signal was forwarded. The guard goes on while the command winds down.
+	termForwarded bool
 }
 
-func (r *run) guard(lock *snib.Lock, kid *child.Child) *guard {
-	g := &guard{run: r, lock: lock, kid: kid, wantsTTY: kid.Lent()}
-	// A healthy hold is valid for two thirds of its TTL at least, because that is when it is renewed. The last third is
-	// divided between trying again and ending the command.
-	ttl := min(r.ttl.value, lock.Validity()) // in a session, the store says how long leases are
-	g.margin = min(r.killAfter.value, ttl/3)
+func (r *runCommand) newGuard(lock *snib.Lock, kid *child.Child) *guard {
+	g := &guard{run: r, lock: lock, child: kid, wantsTTY: kid.Lent()}
+	// A healthy hold stays valid for at least two thirds of its TTL, because it is renewed by
+	// then. The last third is divided between retries of the renewal and the end of the command.
+	ttl := min(r.ttl.value, lock.Validity()) // in a session, the store sets the TTL
+	g.termThreshold = min(r.killAfter.value, ttl/3)
 	if r.maxHold.set {
-		g.margin = min(g.margin, r.maxHold.value/3)
-		g.latest = time.Now().Add(r.maxHold.value)
+		g.termThreshold = min(g.termThreshold, r.maxHold.value/3)
+		g.maxHoldEnd = time.Now().Add(r.maxHold.value)
 	}
-	g.lead = min(20*time.Millisecond, ttl/50)
+	g.killThreshold = min(20*time.Millisecond, ttl/50)
 	if r.timeout.set {
-		g.limit = time.After(r.timeout.value)
+		g.timeoutC = time.After(r.timeout.value)
 	}
-	g.look = time.NewTimer(0)
-	catch(r.sigs, syscall.SIGTSTP) // not before: while we wait it stops us as anybody else
+	g.validityTimer = time.NewTimer(0)
+	// Not before: while snib waits for the lock, Ctrl-Z stops it as any other program.
+	notifySignals(r.sigs, syscall.SIGTSTP)
 	return g
 }
 
-// watch returns when the command has ended.
-func (g *guard) watch() ending {
-	defer g.look.Stop()
+// supervise returns when the command has ended.
+func (g *guard) supervise() exitStatus {
+	defer g.validityTimer.Stop()
 	lost := g.lock.Lost()
 	for {
 		var kill <-chan time.Time
-		if g.kill != nil {
-			kill = g.kill.C
+		if g.killTimer != nil {
+			kill = g.killTimer.C
 		}
 		select {
-		case e := <-g.kid.Events():
-			if end, over := g.changed(e); over {
+		case e := <-g.child.Events():
+			if end, over := g.handleEvent(e); over {
 				return g.finish(end)
 			}
 		case <-lost:
 			lost = nil
-			g.judge()
-		case <-g.look.C:
-			g.judge()
+			g.checkValidity()
+		case <-g.validityTimer.C:
+			g.checkValidity()
 		case s := <-g.run.sigs:
-			g.signalled(s.(syscall.Signal))
-		case <-g.limit:
-			g.run.tell("%s took longer than its --timeout of %v: ended", printable(g.run.argv[0]), g.run.timeout)
-			g.end(exitTimeout, g.run.killAfter.value)
+			g.forwardSignal(s.(syscall.Signal))
+		case <-g.timeoutC:
+			g.run.infof("%s took longer than its --timeout of %v: ended", printable(g.run.argv[0]), g.run.timeout)
+			g.endCommand(exitTimeout, g.run.killAfter.value)
 		case <-kill:
-			g.kid.Signal(syscall.SIGKILL)
-		case <-g.front:
-			g.front = nil
-			g.handle(g.stopped)
+			g.child.Signal(syscall.SIGKILL)
+		case <-g.foregroundC:
+			g.foregroundC = nil
+			g.handleStop(g.stopSignal)
 		}
 	}
 }
 
-// judge looks at how long the hold is still good, and acts on it.
-func (g *guard) judge() {
+// checkValidity checks how long the hold is still valid. If that is too short it ends the command,
+// unless --on-lost says otherwise.
+func (g *guard) checkValidity() {
 	left := g.lock.Validity()
-	next := left - max(g.margin, g.lead)
+	next := left - max(g.termThreshold, g.killThreshold)
 	switch {
 	case g.lost:
 		return
-	case left <= g.lead:
-		g.over()
+	case left <= g.killThreshold:
+		g.handleLoss()
 		return
-	case left <= g.margin:
+	case left <= g.termThreshold:
 		if g.run.onLost.value == "kill" {
-			g.fading(left)
+			g.endBeforeExpiry(left)
 		}
-		next = left - g.lead
+		next = left - g.killThreshold
 	}
-	g.look.Reset(max(next, time.Millisecond))
+	g.validityTimer.Reset(max(next, time.Millisecond))
 }
 
-// fading ends the command in the time that is left, because nothing says that there will be more.
-func (g *guard) fading(left time.Duration) {
-	if g.why == 0 {
-		why := noAnswer
-		if err := g.run.renewals.trouble(); err != nil {
-			why = "its lease can't be renewed: " + message(err)
-		} else if g.run.maxHold.set && time.Until(g.latest) < left+g.margin {
-			why = "its --max-hold is nearly over"
+// endBeforeExpiry ends the command within left, because nothing shows that the hold will last
+// longer.
+func (g *guard) endBeforeExpiry(left time.Duration) {
+	if g.endCode == 0 {
+		reason := noAnswer
+		if err := g.run.renewals.lastError(); err != nil {
+			reason = "its lease can't be renewed: " + message(err)
+		} else if g.run.maxHold.set && time.Until(g.maxHoldEnd) < left+g.termThreshold {
+			reason = "its --max-hold is nearly over"
 		}
-		g.run.say("about to lose %s: %s; ending the command", printable(g.run.name), why)
+		g.run.messagef("about to lose %s: %s; ending the command", printable(g.run.name), reason)
 	}
-	g.end(exitLost, left-g.lead)
+	g.endCommand(exitLost, left-g.killThreshold)
 }
 
-// over is the loss. Somebody else may have the lock by now, so the command gets no time.
-func (g *guard) over() {
+// handleLoss handles the loss of the hold. Somebody else may hold the lock by now, so the
+// command gets no time to end.
+func (g *guard) handleLoss() {
 	g.lost = true
 	if g.run.onLost.value == "continue" {
-		g.run.say("lost %s: %s; the command goes on without it, as --on-lost says", printable(g.run.name), g.cause())
+		g.run.messagef("lost %s: %s; the command goes on without it, as --on-lost says", printable(g.run.name), g.cause())
 		return
 	}
-	g.why = exitLost
-	g.kid.Signal(syscall.SIGKILL)
-	g.run.say("lost %s: %s; killed the command", printable(g.run.name), g.cause())
+	g.endCode = exitLost
+	g.child.Signal(syscall.SIGKILL)
+	g.run.messagef("lost %s: %s; killed the command", printable(g.run.name), g.cause())
 }
 
-// cause says why the hold is over, as far as that is known already.
+// cause returns why the hold ended, as far as that is known.
 func (g *guard) cause() string {
 	cause := context.Cause(g.lock.Context())
 	if cause == nil {
-		cause = g.run.renewals.trouble()
+		cause = g.run.renewals.lastError()
 	}
 	if cause == nil {
 		return "its lease was not renewed in time"
@@ -146,183 +153,195 @@ func (g *guard) cause() string {
 	return message(cause)
 }
 
-// end asks the command to end, and has it killed after grace. The first reason counts, and the earliest end.
-func (g *guard) end(why int, grace time.Duration) {
-	first := g.why == 0
-	if first || why == exitLost {
-		g.why = why
+// endCommand asks the command to end, and kills it after grace. If endCommand is called again, the
+// first exit code stays, unless the new one is exitLost, and so does the earliest time of the kill.
+func (g *guard) endCommand(code int, grace time.Duration) {
+	first := g.endCode == 0
+	if first || code == exitLost {
+		g.endCode = code
 	}
 	g.killIn(grace)
 	if first && grace > 0 {
-		g.kid.Signal(syscall.SIGTERM)
+		g.child.Signal(syscall.SIGTERM)
 		g.resume()
 	}
 }
 
-// killIn has the command killed after grace, unless it is to be killed before that.
+// killIn schedules the kill of the command after grace, unless it is scheduled for an earlier
+// time.
 func (g *guard) killIn(grace time.Duration) {
 	at := time.Now().Add(grace)
 	switch {
-	case g.kill == nil:
-		g.kill = time.NewTimer(grace)
+	case g.killTimer == nil:
+		g.killTimer = time.NewTimer(grace)
 	case at.Before(g.killAt):
-		g.kill.Reset(grace)
+		g.killTimer.Reset(grace)
 	default:
 		return
 	}
 	g.killAt = at
 }
 
-// signalled passes on a signal that was sent to us.
-func (g *guard) signalled(s syscall.Signal) {
-	g.judge() // we may have been stopped for longer than the lease lasted: then the command must not go on
-	if g.lost && g.why != 0 {
+// forwardSignal forwards a signal that this process received.
+func (g *guard) forwardSignal(s syscall.Signal) {
+	// This process may have been stopped for longer than the lease lasted. Then
+	// the command must not go on.
+	g.checkValidity()
+	if g.lost && g.endCode != 0 {
 		return
 	}
 	switch {
 	case s == syscall.SIGPIPE:
-	case s == syscall.SIGTSTP && g.stopped != 0:
-		g.run.tell("%s goes on", printable(g.run.argv[0]))
+	case s == syscall.SIGTSTP && g.stopSignal != 0:
+		g.run.infof("%s goes on", printable(g.run.argv[0]))
 		g.resume()
 	case s == syscall.SIGCONT:
 		g.resume()
 	default:
-		g.told = g.told || s == syscall.SIGINT
-		g.kid.Signal(s)
-		if !ends(s) {
+		g.gotSIGINT = g.gotSIGINT || s == syscall.SIGINT
+		g.child.Signal(s)
+		if !isTermination(s) {
 			return
 		}
-		if !g.asked { // later signals leave the time as it is
-			g.asked = true
+		if !g.termForwarded { // later signals don't change the time of the kill
+			g.termForwarded = true
 			g.killIn(g.run.killAfter.value)
 		}
-		if g.stopped != 0 {
-			g.resume() // a stopped process would not get it
+		if g.stopSignal != 0 {
+			g.resume() // a stopped process would not receive it
 		}
 	}
 }
 
-// resume lets the command go on if it was stopped, with the terminal if it had that.
+// resume continues a stopped command, with the terminal if the command had it.
 func (g *guard) resume() {
-	g.kid.Continue(g.wantsTTY)
-	g.stopped, g.front = 0, nil
+	g.child.Continue(g.wantsTTY)
+	g.stopSignal, g.foregroundC = 0, nil
 }
 
-// changed takes note of a change of the command's state, and reports whether it has ended and how.
-func (g *guard) changed(e child.Event) (end ending, over bool) {
+// handleEvent handles a change of the command's state. over reports whether the command has
+// ended.
+func (g *guard) handleEvent(e child.Event) (end exitStatus, over bool) {
 	switch {
 	case e.Err != nil:
-		g.run.say("the command can't be waited for: %v", e.Err)
-		g.kid.Signal(syscall.SIGKILL)
-		return ending{code: exitBug}, true
+		g.run.messagef("the command can't be waited for: %v", e.Err)
+		g.child.Signal(syscall.SIGKILL)
+		return exitStatus{code: exitBug}, true
 	case e.Status.Exited():
-		return ending{code: e.Status.ExitStatus()}, true
+		return exitStatus{code: e.Status.ExitStatus()}, true
 	case e.Status.Signaled():
 		s := e.Status.Signal()
-		byKey := s == syscall.SIGINT && g.kid.OnTerminal()
-		return ending{code: exitSignal + int(s), die: byKey, group: byKey && g.kid.Lent() && !g.told}, true
+		byKey := s == syscall.SIGINT && g.child.OnTerminal()
+		return exitStatus{code: exitSignal + int(s), bySIGINT: byKey, toGroup: byKey && g.child.Lent() && !g.gotSIGINT}, true
 	case e.Status.Stopped():
-		g.handle(e.Status.StopSignal())
+		g.handleStop(e.Status.StopSignal())
 	case e.Status.Continued():
-		g.stopped, g.front = 0, nil
+		g.stopSignal, g.foregroundC = 0, nil
 	}
-	return ending{}, false
+	return exitStatus{}, false
 }
 
-// handle deals with a command that was stopped.
-func (g *guard) handle(by syscall.Signal) {
-	g.judge() // see signalled
-	if g.lost && g.why != 0 {
+// handleStop handles a command that a signal stopped.
+func (g *guard) handleStop(by syscall.Signal) {
+	g.checkValidity() // see forwardSignal
+	if g.lost && g.endCode != 0 {
 		return // it is being killed
 	}
-	again := g.stopped == by
-	g.stopped = by
+	again := g.stopSignal == by
+	g.stopSignal = by
 	if by == syscall.SIGTTIN || by == syscall.SIGTTOU {
 		g.wantsTTY = true
-		if g.kid.Lend() {
+		if g.child.Lend() {
 			g.resume()
 			return
 		}
-		// We are in the background. That we come to the front is told by SIGCONT only if we were stopped ourselves.
-		g.front = time.After(patience / 2)
+		// We are in the background. SIGCONT tells us that we come to the foreground only if
+		// we were stopped ourselves.
+		g.foregroundC = time.After(feedbackInterval / 2)
 	}
-	g.kid.TakeBack()
+	g.child.TakeBack()
 	if again {
 		return
 	}
-	if g.kid.OnTerminal() && by == syscall.SIGTSTP {
-		g.run.tell("stopped, and still holding %s: Ctrl-Z goes on, Ctrl-C ends it", printable(g.run.name))
+	if g.child.OnTerminal() && by == syscall.SIGTSTP {
+		g.run.infof("stopped, and still holding %s: Ctrl-Z goes on, Ctrl-C ends it", printable(g.run.name))
 		return
 	}
-	g.run.tell("the command was stopped (%v), and still holds %s", by, printable(g.run.name))
+	g.run.infof("the command was stopped (%v), and still holds %s", by, printable(g.run.name))
 }
 
-// finish is called when the command itself has ended: it sees to what the command has left, and finds the exit code.
-func (g *guard) finish(end ending) ending {
-	if g.why != 0 || g.asked {
-		g.sweep()
+// finish is called when the command has ended by itself or by a signal. If the guard ended
+// it, or forwarded a termination signal, finish kills what the command left running. It
+// returns the exit status.
+func (g *guard) finish(end exitStatus) exitStatus {
+	if g.endCode != 0 || g.termForwarded {
+		g.killRemaining()
 	}
-	g.kid.TakeBack()
+	g.child.TakeBack()
 	if g.lock.Validity() <= 0 && !g.lost {
 		g.lost = true
-		g.run.say("lost %s: %s; the command ended by itself just now", printable(g.run.name), g.cause())
+		g.run.messagef("lost %s: %s; the command ended by itself just now", printable(g.run.name), g.cause())
 	}
 	switch {
 	case g.lost:
-		return ending{code: exitLost}
-	case g.why != 0:
-		return ending{code: g.why}
+		return exitStatus{code: exitLost}
+	case g.endCode != 0:
+		return exitStatus{code: g.endCode}
 	}
 	return end
 }
 
-// sweep sees to it that of a command that we ended nothing is left, so that nothing of it runs beside the next holder.
-func (g *guard) sweep() {
-	for g.kid.Alive() && time.Now().Before(g.killAt) && g.lock.Validity() > g.lead {
-		g.kid.Vanish(10 * time.Millisecond)
+// killRemaining kills whatever the command left running, so that nothing of it
+// runs beside the next holder.
+func (g *guard) killRemaining() {
+	for g.child.Alive() && time.Now().Before(g.killAt) && g.lock.Validity() > g.killThreshold {
+		g.child.Vanish(10 * time.Millisecond)
 	}
-	g.kid.Signal(syscall.SIGKILL)
-	if !g.kid.Vanish(g.run.killAfter.value + time.Second) {
-		g.run.say("warning: the system can't kill all that %s started", printable(g.run.argv[0]))
+	g.child.Signal(syscall.SIGKILL)
+	if !g.child.Vanish(g.run.killAfter.value + time.Second) {
+		g.run.messagef("warning: the system can't kill all that %s started", printable(g.run.argv[0]))
 	}
 }
 
-// An ending is how this process ends.
-type ending struct {
-	code  int
-	die   bool // of SIGINT, which was typed: shells then stop the script or loop around us, which an exit code can't
-	group bool // the keyboard's SIGINT went to the command only: pass it on to those who share our process group
+// An exitStatus is how this process ends.
+type exitStatus struct {
+	code int
+	// Die of SIGINT, because the user typed it: shells then stop the script or loop around us,
+	// which an exit code can't do.
+	bySIGINT bool
+	// The keyboard's SIGINT reached only the command: send it to our whole process group.
+	toGroup bool
 }
 
-// raise ends this process by SIGINT if that is how it is to end. Where that isn't possible it returns.
-func (e ending) raise() {
-	if !e.die {
+// raiseSIGINT ends this process by SIGINT if e says so. It returns if it can't.
+func (e exitStatus) raiseSIGINT() {
+	if !e.bySIGINT {
 		return
 	}
 	target := syscall.Getpid()
-	if e.group {
+	if e.toGroup {
 		target = 0
 	}
 	signal.Reset(syscall.SIGINT)
 	if syscall.Kill(target, syscall.SIGINT) == nil {
-		time.Sleep(time.Second) // the signal is on its way, and may reach any thread
+		time.Sleep(time.Second) // the signal is pending, and any thread may receive it
 	}
 }
 
-// renewals remembers what became of the last renewal.
+// renewals records the outcome of the last renewal.
 type renewals struct{ last atomic.Pointer[error] }
 
 func (r *renewals) trace(a *app) *snib.Trace {
 	return &snib.Trace{Renewed: func(e snib.Event) {
 		r.last.Store(&e.Err)
 		if e.Err != nil && !errors.Is(e.Err, snib.ErrLost) {
-			a.note("%s was not renewed, %s left: %s", printable(e.Name), short(e.Left), message(e.Err))
+			a.verbosef("%s was not renewed, %s left: %s", printable(e.Name), short(e.Left), message(e.Err))
 		}
 	}}
 }
 
-// trouble is the error of the last renewal, or nil.
-func (r *renewals) trouble() error {
+// lastError returns the error of the last renewal, or nil.
+func (r *renewals) lastError() error {
 	if err := r.last.Load(); err != nil {
 		return *err
 	}

@@ -10,43 +10,44 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// heldVar is the variable in which a child finds the holds that it runs under, outermost first: a JSON array, because
-// names may contain anything but NUL.
+// heldVar is the environment variable that lists the holds that a command runs under, outermost
+// first. It is a JSON array, because names may contain any character but NUL.
 const heldVar = "SNIB_HELD"
 
-// A held is one hold that we run under.
-type held struct {
+// An outerHold is one hold that this process runs under.
+type outerHold struct {
 	Store string `json:"store"` // its URL, without secrets
 	Name  string `json:"name"`
 	Owner string `json:"owner"`
 }
 
-// heldAround reads the holds that this process runs under.
-func heldAround() ([]held, error) {
+// outerHolds returns the holds that this process runs under, as its environment lists them.
+func outerHolds() ([]outerHold, error) {
 	text := os.Getenv(heldVar)
 	if text == "" {
 		return nil, nil
 	}
-	var around []held
-	if err := json.Unmarshal([]byte(text), &around); err != nil {
-		return nil, fail(exitConfig, "%s is not what snib writes there; unset it", heldVar)
+	var outer []outerHold
+	if err := json.Unmarshal([]byte(text), &outer); err != nil {
+		return nil, failf(exitConfig, "%s is not what snib writes there; unset it", heldVar)
 	}
-	return around, nil
+	return outer, nil
 }
 
-// checkAround is checkNested for what our environment says.
-func checkAround(ctx context.Context, s *backend.Store, name string) error {
-	around, err := heldAround()
+// refuseNestedInEnv is refuseNested for the holds in our environment.
+func refuseNestedInEnv(ctx context.Context, s *backend.Store, name string) error {
+	outer, err := outerHolds()
 	if err != nil {
 		return err
 	}
-	return checkNested(ctx, s, name, around)
+	return refuseNested(ctx, s, name, outer)
 }
 
-// checkNested refuses a lock that this process runs under already: it would wait for itself for ever. A process that
-// outlived the run it was started by still has the variable, so the store is asked whether the hold is there.
-func checkNested(ctx context.Context, s *backend.Store, name string, around []held) error {
-	for _, h := range around {
+// refuseNested refuses a lock that this process already runs under: it would wait for itself
+// forever. A process that outlives its snib run keeps the variable, so refuseNested asks the
+// store whether the hold still exists.
+func refuseNested(ctx context.Context, s *backend.Store, name string, outer []outerHold) error {
+	for _, h := range outer {
 		if h.Name != name { // the store may have been named in another way
 			continue
 		}
@@ -54,7 +55,7 @@ func checkNested(ctx context.Context, s *backend.Store, name string, around []he
 		if err != nil {
 			return err
 		}
-		if holding(st, h.Owner) != nil {
+		if findHold(st, h.Owner) != nil {
 			return usagef("this command already runs under %s: a nested run would wait for itself; drop the inner one",
 				printable(name))
 		}
@@ -62,8 +63,8 @@ func checkNested(ctx context.Context, s *backend.Store, name string, around []he
 	return nil
 }
 
-// holding finds an owner's hold in st, or nil.
-func holding(st driver.Status, owner string) *driver.Holding {
+// findHold returns the owner's hold in st, or nil.
+func findHold(st driver.Status, owner string) *driver.Holding {
 	for i := range st.Holders {
 		if st.Holders[i].Owner == owner {
 			return &st.Holders[i]
@@ -72,7 +73,8 @@ func holding(st driver.Status, owner string) *driver.Holding {
 	return nil
 }
 
-// environ is our environment with vars, "NAME=value" each, in the place of what it says about the same names.
+// environ returns our environment with vars added, each "NAME=value". They replace
+// variables with the same names.
 func environ(vars ...string) []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 )
 
-// usageLine is how a command is called.
+// usageLine returns the synopsis of a command.
 func usageLine(cmd *cobra.Command) string {
 	if cmd.HasParent() {
 		return cmd.Root().Name() + " " + cmd.Use
@@ -18,7 +18,7 @@ func usageLine(cmd *cobra.Command) string {
 	return cmd.Use
 }
 
-func (a *app) helpCommand() *cobra.Command {
+func (a *app) newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "tell all about the program, or about one command",
@@ -41,77 +41,78 @@ func (a *app) helpCommand() *cobra.Command {
 	}
 }
 
-// help prints the help of cmd. It is a cobra help function, which can't fail.
+// help prints the help of cmd. Its signature is that of a cobra help function, which can't fail.
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	var b strings.Builder
-	wrap(&b, cmd.CommandPath()+":", cmd.Short, len(cmd.CommandPath()+": "))
+	writeTerm(&b, cmd.CommandPath()+":", cmd.Short, len(cmd.CommandPath()+": "))
 	if !cmd.HasParent() {
-		section(&b, "Examples", rootExamples)
-		overview(&b, cmd)
+		writeSection(&b, "Examples", rootExamples)
+		writeOverview(&b, cmd)
 		_ = a.printf("%s", b.String())
 		return
 	}
-	section(&b, "Examples", cmd.Example)
-	section(&b, "Usage", "  "+usageLine(cmd))
-	section(&b, "Flags", flags(ownFlags(cmd)))
-	section(&b, "Flags of all commands", flags(cmd.InheritedFlags()))
-	section(&b, "Notes", cmd.Long)
+	writeSection(&b, "Examples", cmd.Example)
+	writeSection(&b, "Usage", "  "+usageLine(cmd))
+	writeSection(&b, "Flags", formatFlags(ownFlags(cmd)))
+	writeSection(&b, "Flags of all commands", formatFlags(cmd.InheritedFlags()))
+	writeSection(&b, "Notes", cmd.Long)
 	if cmd.Name() == "run" {
-		tables(&b)
+		writeReference(&b)
 	}
 	_ = a.printf("%s", b.String())
 }
 
-// overview is the whole surface on one page.
-func overview(b *strings.Builder, root *cobra.Command) {
+// writeOverview writes all commands and flags on one page.
+func writeOverview(b *strings.Builder, root *cobra.Command) {
 	var list strings.Builder
 	for _, c := range root.Commands() {
 		if !c.Hidden {
-			wrap(&list, "  "+c.Name(), c.Short, 14)
+			writeTerm(&list, "  "+c.Name(), c.Short, 14)
 		}
 	}
-	section(b, "Commands (snib help COMMAND tells more)", list.String())
+	writeSection(b, "Commands (snib help COMMAND tells more)", list.String())
 	for _, c := range root.Commands() {
-		if own := flags(ownFlags(c)); own != "" && !c.Hidden {
-			section(b, usageLine(c), own)
+		if own := formatFlags(ownFlags(c)); own != "" && !c.Hidden {
+			writeSection(b, usageLine(c), own)
 		}
 	}
-	section(b, usageLine(root), flags(ownFlags(root)))
-	section(b, "Flags of all commands", flags(root.PersistentFlags()))
-	tables(b)
+	writeSection(b, usageLine(root), formatFlags(ownFlags(root)))
+	writeSection(b, "Flags of all commands", formatFlags(root.PersistentFlags()))
+	writeReference(b)
 }
 
-// tables are what all commands have in common: stores, environment, exit codes.
-func tables(b *strings.Builder) {
+// writeReference writes what all commands have in common: stores, environment and exit codes.
+func writeReference(b *strings.Builder) {
 	var stores strings.Builder
 	for _, s := range backend.Schemes() {
 		if s.Doc != "" {
-			wrap(&stores, "  "+s.Syntax, s.Doc, 16)
+			writeTerm(&stores, "  "+s.Syntax, s.Doc, 16)
 		}
 	}
-	section(b, "Stores (--url, or $"+urlVar+")", stores.String()+storeNotes)
-	section(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", parameters(backend.RedisParameters())+parameterNotes)
-	section(b, "Parameters of ZooKeeper (zk://HOST/ROOT?NAME=VALUE&NAME=VALUE)", parameters(backend.ZooKeeperParameters()))
-	section(b, "What the command sees", environmentNotes)
-	section(b, "Exit codes", exitNotes)
+	writeSection(b, "Stores (--url, or $"+urlVar+")", stores.String()+storeNotes)
+	writeSection(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", formatParameters(backend.RedisParameters())+parameterNotes)
+	writeSection(b, "Parameters of ZooKeeper (zk://HOST/ROOT?NAME=VALUE&NAME=VALUE)", formatParameters(backend.ZooKeeperParameters()))
+	writeSection(b, "What the command sees", environmentNotes)
+	writeSection(b, "Exit codes", exitNotes)
 }
 
-func parameters(all []backend.Parameter) string {
+func formatParameters(all []backend.Parameter) string {
 	var b strings.Builder
 	for _, p := range all {
-		wrap(&b, "  "+p.Syntax, p.Doc, 26)
+		writeTerm(&b, "  "+p.Syntax, p.Doc, 26)
 	}
 	return b.String()
 }
 
-func section(b *strings.Builder, title, text string) {
+func writeSection(b *strings.Builder, title, text string) {
 	if text = strings.TrimRight(text, "\n"); text != "" {
 		fmt.Fprintf(b, "\n%s\n%s\n", title, text)
 	}
 }
 
-// flags lists flags as "-w, --wait DURATION  usage". The one for help is left out: whoever reads this has found it.
-func flags(set *pflag.FlagSet) string {
+// formatFlags lists flags as "-w, --wait DURATION  usage". It omits the help flag, which the
+// reader has found already.
+func formatFlags(set *pflag.FlagSet) string {
 	var b strings.Builder
 	set.VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" {
@@ -128,12 +129,12 @@ func flags(set *pflag.FlagSet) string {
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" {
 			text += " (default " + f.DefValue + ")"
 		}
-		wrap(&b, head, text, 30)
+		writeTerm(&b, head, text, 30)
 	})
 	return b.String()
 }
 
-// ownFlags are the flags of cmd itself, in the order in which they were added.
+// ownFlags returns the flags of cmd itself, in the order in which they were added.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	own := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
 	own.SortFlags = cmd.Flags().SortFlags
@@ -145,8 +146,8 @@ func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return own
 }
 
-// wrap prints a term and what it means in two columns, of which the second begins at column.
-func wrap(b *strings.Builder, term, text string, column int) {
+// writeTerm writes a term and its meaning in two columns. The second begins at column.
+func writeTerm(b *strings.Builder, term, text string, column int) {
 	const width = 79
 	line := fmt.Sprintf("%-*s", column, term)
 	if len(term) >= column {

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// TestHelpFits: the help of each command fits 80 columns.
+// TestHelpFits checks that the help of each command fits in 80 columns.
 func TestHelpFits(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{out: &out, err: &out}
-	root := a.root()
+	root := a.newRootCommand()
 	for _, cmd := range append(root.Commands(), root) {
 		out.Reset()
 		a.help(cmd, nil)
@@ -25,12 +25,13 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// TestTooManyArguments: more arguments than a command takes are wrong usage, and the exit code says so.
+// TestTooManyArguments checks that too many arguments are wrong usage, with the exit code for
+// that.
 func TestTooManyArguments(t *testing.T) {
 	a := &app{}
-	for _, cmd := range a.root().Commands() {
+	for _, cmd := range a.newRootCommand().Commands() {
 		if cmd.Name() == "help" {
-			continue // says that there is no such command
+			continue // it says that there is no such command
 		}
 		if err := cmd.Args(cmd, strings.Split("123456789", "")); exitCode(err) != exitUsage {
 			t.Errorf("%s with 9 arguments: %v has the exit code %d, want %d", cmd.CommandPath(), err, exitCode(err), exitUsage)

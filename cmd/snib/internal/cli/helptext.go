@@ -1,6 +1,6 @@
 package cli
 
-// The texts of the help. They are indented by two, fit 80 columns, and come examples first.
+// The texts of the help. They are indented by two, fit in 80 columns, and begin with examples.
 
 const rootExamples = `  snib run deploy -- make deploy            one at a time; the others wait
   snib run --skip nightly -- ./report.sh    in cron: if another is on it, fine

@@ -7,8 +7,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// heirs names the processes that keep a hold whose own process is gone.
-func heirs(h driver.Holding) string {
+// describeHeirs names the processes that keep a hold whose own process is gone.
+func describeHeirs(h driver.Holding) string {
 	var all []string
 	for _, k := range h.Heirs {
 		text := fmt.Sprintf("pid %d", k.PID)
@@ -23,18 +23,18 @@ func heirs(h driver.Holding) string {
 	return printable(strings.Join(all, ", "))
 }
 
-// prospect is when a hold ends, for the end of a sentence about it.
-func prospect(h driver.Holding) string {
+// describeEnd says when a hold ends, for the end of a sentence about it.
+func describeEnd(h driver.Holding) string {
 	if h.Inherited {
-		return "that process is gone, but what it started keeps the lock: " + heirs(h)
+		return "that process is gone, but what it started keeps the lock: " + describeHeirs(h)
 	}
-	return end(h)
+	return leaseEnd(h)
 }
 
-// An inheritedJSON is a holder with the processes that keep its hold.
+// An inheritedJSON is a holder with the heirs of its hold.
 type inheritedJSON struct {
 	holderJSON
-	Inherited bool       `json:"inherited,omitempty"` // the holder is gone, and left says nothing
+	Inherited bool       `json:"inherited,omitempty"` // the holder is gone, and left means nothing
 	Heirs     []heirJSON `json:"heirs,omitempty"`     // as far as they can be seen
 }
 
@@ -51,7 +51,7 @@ func toInherited(h driver.Holding) inheritedJSON {
 	return j
 }
 
-// An inheritedLockJSON is a lockJSON whose holders are told with the processes that keep their holds.
+// An inheritedLockJSON is a lockJSON whose holders include the heirs of their holds.
 type inheritedLockJSON struct {
 	Name    string          `json:"name"`
 	Mode    string          `json:"mode"`

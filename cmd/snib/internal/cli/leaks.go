@@ -23,76 +23,79 @@ import (
 
 // The kinds of leaks, as -o json has them.
 const (
-	leakEndless = "endless" // a hold whose key has no end
+	leakEndless = "endless" // a hold without an end
 	leakDead    = "dead"    // a hold whose process, on this host, is gone
-	leakKept    = "kept"    // a hold whose process is gone, but not all that it started
+	leakKept    = "kept"    // a hold whose process is gone, but which an heir keeps
 	leakOld     = "old"     // a hold that has lasted for longer than --held
-	leakStuck   = "stuck"   // waiters whom nobody lets in
+	leakStuck   = "stuck"   // waiters that nobody serves
 	leakForeign = "foreign" // what another lock library left behind
 )
 
 const (
-	// settled is how long what looks like a leak must last to be one: a hand-over, or the end of a process, takes moments.
-	settled = time.Second
+	// minSettle is how long a suspect must look like a leak to be one: a hand-over, or the end
+	// of a process, takes a moment.
+	minSettle = time.Second
 
-	// maxSettled is for how long it is watched, if nothing else is asked for, whether a hold is renewed whose process is not to be seen.
-	maxSettled = 30 * time.Second
+	// defaultSettle is the default of --settle: the longest time to watch whether a hold is
+	// renewed whose process can't be found.
+	defaultSettle = 30 * time.Second
 
-	// stuckAfter is for how long the first in a queue must have waited for what nobody holds.
+	// stuckAfter is how long the first waiter must have waited for a lock that nobody holds.
 	stuckAfter = 5 * time.Second
 
-	// silentAfter is how long a waiter says nothing that has gone. Those of Redis stir every 5 s.
+	// silentAfter is how long a waiter must be silent to be considered dead. Waiters in Redis
+	// send a heartbeat every 5 s.
 	silentAfter = 20 * time.Second
 )
 
 // A leak is something in the store that will not end by itself, or later than it should.
 type leak struct {
-	kind    string
-	name    string
-	problem string
-	hold    *driver.Holding // what --fix would break, if there is one
-	waiter  string          // owner of the entry in the queue
-	status  driver.Status
-	library string
-	unsure  bool // it may be renewed yet
-	fixed   bool
+	kind       string
+	name       string
+	problem    string
+	hold       *driver.Holding // the hold that --fix would break, or nil
+	waiter     string          // the owner of the entry in the queue
+	status     driver.Status
+	library    string
+	maybeAlive bool // it may still be renewed
+	fixed      bool
 }
 
-// same reports whether two looks at the store saw the same leak.
-func (l leak) same(other leak) bool {
+// sameAs reports whether two looks at the store found the same leak.
+func (l leak) sameAs(other leak) bool {
 	if l.kind != other.kind || l.name != other.name || l.waiter != other.waiter || (l.hold == nil) != (other.hold == nil) {
 		return false
 	}
 	return l.hold == nil || l.hold.Owner == other.hold.Owner && l.hold.Token == other.hold.Token
 }
 
-// A leaking is one "snib leaks".
-type leaking struct {
+// A leaksCommand is one call of "snib leaks".
+type leaksCommand struct {
 	*app
 	held, settle      *duration
 	limit             int
 	fix, foreign, yes bool
 	output            *choice
 
-	host   string
-	looked int // locks
-	more   bool
+	host         string
+	examined     int // number of locks
+	limitReached bool
 }
 
-func (a *app) leaksCommand() *cobra.Command {
-	l := &leaking{app: a}
+func (a *app) newLeaksCommand() *cobra.Command {
+	l := &leaksCommand{app: a}
 	cmd := &cobra.Command{
 		Use:               "leaks [PREFIX]",
 		Short:             "find locks that nobody will free, and waiters whom nobody lets in",
 		Example:           leaksExamples,
 		Long:              leaksNotes,
-		Args:              atMostOne,
+		Args:              atMostOneArg,
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	l.held = addDuration(cmd, "held", "", "report what has been held for longer, too (default: don't)", 0, 0)
-	l.settle = addDuration(cmd, "settle", "", "watch for so long at most whether a dead hold is renewed", maxSettled, settled)
+	l.settle = addDuration(cmd, "settle", "", "watch for so long at most whether a dead hold is renewed", defaultSettle, minSettle)
 	f.IntVar(&l.limit, "limit", 1000, "stop when `N` were found")
 	f.BoolVar(&l.fix, "fix", false, "free what is found, after asking")
 	f.BoolVar(&l.foreign, "foreign", false, "with --fix: delete the keys of other libraries, too")
@@ -107,13 +110,13 @@ func (a *app) leaksCommand() *cobra.Command {
 		case l.fix && !l.yes && !child.IsTerminal(syscall.Stdin):
 			return usagef("there is no terminal to ask on; give --yes to fix leaks without asking")
 		}
-		l.host, _ = os.Hostname() // without it nobody is known to be gone
-		return a.view(func(ctx context.Context, s *backend.Store) error { return l.run(ctx, s, strings.Join(args, "")) })
+		l.host, _ = os.Hostname() // without a host name no process is known to be gone
+		return a.withStore(func(ctx context.Context, s *backend.Store) error { return l.run(ctx, s, strings.Join(args, "")) })
 	}
 	return cmd
 }
 
-func (l *leaking) run(ctx context.Context, s *backend.Store, prefix string) error {
+func (l *leaksCommand) run(ctx context.Context, s *backend.Store, prefix string) error {
 	found, err := l.find(ctx, s, prefix)
 	if err != nil {
 		return err
@@ -122,28 +125,32 @@ func (l *leaking) run(ctx context.Context, s *backend.Store, prefix string) erro
 	if l.fix {
 		failed = l.repair(ctx, s, found)
 	}
-	if err := l.report(s, found); err != nil || failed != nil { // also what was freed before it failed
+	// Report what was freed even if a later repair failed.
+	if err := l.report(s, found); err != nil || failed != nil {
 		return cmp.Or(failed, err)
 	}
 	if slices.ContainsFunc(found, func(k leak) bool { return !k.fixed }) {
-		return silent(exitFound)
+		return silentExit(exitFound)
 	}
 	return nil
 }
 
-// find looks twice: what is seen once may be in motion, and a hold whose process is not to be seen may be renewed.
-func (l *leaking) find(ctx context.Context, s *backend.Store, prefix string) ([]leak, error) {
-	suspects, err := l.suspect(ctx, s, prefix)
+// find looks twice: what one look shows may be changing, and a hold whose process can't be
+// found may still be renewed.
+func (l *leaksCommand) find(ctx context.Context, s *backend.Store, prefix string) ([]leak, error) {
+	suspects, err := l.findSuspects(ctx, s, prefix)
 	if err != nil || len(suspects) == 0 {
 		return nil, err
 	}
 	seen := time.Now()
-	if err := l.watch(ctx, suspects); err != nil {
+	if err := l.awaitRenewals(ctx, suspects); err != nil {
 		return nil, err
 	}
 	var found []leak
 	for _, k := range suspects {
-		later := time.Since(seen) // before we ask: a slow answer would make a lease look longer than it should be by then, as if renewed
+		// Before the request: a slow answer would make the lease look longer than expected,
+		// as if it had been renewed.
+		later := time.Since(seen)
 		st, err := status(ctx, s, k.name)
 		if err != nil {
 			return nil, err
@@ -155,21 +162,22 @@ func (l *leaking) find(ctx context.Context, s *backend.Store, prefix string) ([]
 	return found, nil
 }
 
-// watch lets pass the time in which it shows what is a leak.
-func (l *leaking) watch(ctx context.Context, suspects []leak) error {
-	pause := settled
+// awaitRenewals waits until the suspects would have changed or been renewed, if they are no
+// leaks. It waits no longer than --settle for a renewal.
+func (l *leaksCommand) awaitRenewals(ctx context.Context, suspects []leak) error {
+	pause := minSettle
 	for _, k := range suspects {
 		if k.kind == leakDead {
-			pause = max(pause, min(unrenewed(*k.hold), l.settle.value))
+			pause = max(pause, min(renewalDue(*k.hold), l.settle.value))
 		}
 	}
-	line := l.progress()
+	line := l.newProgressLine()
 	defer line.clear()
 	for end := time.Now().Add(pause); time.Now().Before(end); {
 		rest := time.Until(end)
 		line.show("watching for another %s whether a dead hold is renewed", short(rest))
 		select {
-		case <-time.After(min(rest, settled/2)):
+		case <-time.After(min(rest, minSettle/2)):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -177,25 +185,26 @@ func (l *leaking) watch(ctx context.Context, suspects []leak) error {
 	return nil
 }
 
-// unrenewed is for how long a hold that lives may go without a renewal from now on, and a moment: a lease is renewed when a third of its TTL
-// is over, which is no less than what is left.
-func unrenewed(h driver.Holding) time.Duration { return h.Left/3 + settled }
+// renewalDue returns the time within which a holder that lives renews h, plus minSettle. A
+// lease is renewed after a third of its TTL, and h.Left is at most the TTL, so that
+// happens within h.Left/3.
+func renewalDue(h driver.Holding) time.Duration { return h.Left/3 + minSettle }
 
-// suspect looks at all locks once, and stops at --limit.
-func (l *leaking) suspect(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
-	line := l.progress()
+// findSuspects looks at all locks once. It stops at --limit.
+func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefix string) (all []leak, err error) {
+	line := l.newProgressLine()
 	defer line.clear()
 	enough := func() bool {
-		line.show("%s looked at, %d suspect", plural(l.looked, "lock"), len(all))
-		l.more = len(all) >= l.limit
-		return l.more
+		line.show("%s looked at, %d suspect", plural(l.examined, "lock"), len(all))
+		l.limitReached = len(all) >= l.limit
+		return l.limitReached
 	}
-	err = each(ctx, s, prefix, func(st driver.Status) bool {
-		l.looked++
-		all = append(all, l.judge(st)...)
+	err = forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+		l.examined++
+		all = append(all, l.leaksOf(st)...)
 		return !enough()
 	})
-	if err != nil || l.more {
+	if err != nil || l.limitReached {
 		return all, err
 	}
 	err = s.Strangers(ctx, prefix, func(f backend.Stranger) bool {
@@ -209,8 +218,8 @@ func (l *leaking) suspect(ctx context.Context, s *backend.Store, prefix string) 
 	return all, err
 }
 
-// judge tells what is wrong with a lock, if anything.
-func (l *leaking) judge(st driver.Status) []leak {
+// leaksOf returns the leaks of one lock.
+func (l *leaksCommand) leaksOf(st driver.Status) []leak {
 	var all []leak
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
@@ -218,9 +227,9 @@ func (l *leaking) judge(st driver.Status) []leak {
 		case h.Endless:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
 		case h.Inherited:
-			k.kind, k.problem = leakKept, heldBy(h)+"; "+prospect(h)
-		case h.Holder.Label != lockLabel && l.gone(h.Holder):
-			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+end(h)
+			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
+		case h.Holder.Label != lockLabel && l.isGone(h.Holder):
+			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case l.held.value > 0 && h.Held > l.held.value:
 			k.kind, k.problem = leakOld, heldBy(h)
 		default:
@@ -228,20 +237,20 @@ func (l *leaking) judge(st driver.Status) []leak {
 		}
 		all = append(all, k)
 	}
-	if k, ok := l.jam(st); ok {
+	if k, ok := l.findStuckQueue(st); ok {
 		all = append(all, k)
 	}
 	return all
 }
 
-// jam tells whether those who wait do so in vain.
-func (l *leaking) jam(st driver.Status) (leak, bool) {
+// findStuckQueue reports whether the waiters of a lock wait in vain.
+func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {
 		behind := len(st.Waiters) - 1 - i
-		if behind > 0 && (l.gone(w.Holder) || w.Silent > silentAfter) {
+		if behind > 0 && (l.isGone(w.Holder) || w.Silent > silentAfter) {
 			k.waiter = w.Owner
-			k.problem = fmt.Sprintf("%s behind an entry of %s, who is gone", plural(behind, "waiter"), describe(w.Holder))
+			k.problem = fmt.Sprintf("%s behind an entry of %s, who is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
 		}
 	}
@@ -253,27 +262,29 @@ func (l *leaking) jam(st driver.Status) (leak, bool) {
 	return k, false
 }
 
-// gone reports whether a process of this host is not there any more.
-func (l *leaking) gone(h driver.Holder) bool {
+// isGone reports whether h is a process of this host that no longer exists.
+func (l *leaksCommand) isGone(h driver.Holder) bool {
 	return h.PID > 0 && h.Host != "" && h.Host == l.host && errors.Is(syscall.Kill(h.PID, 0), syscall.ESRCH)
 }
 
-// confirm compares a suspicion with the lock as it is that much later, or a little more.
-func (l *leaking) confirm(k leak, st driver.Status, later time.Duration) (leak, bool) {
+// confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
+// st was requested when the time later had passed since k was seen.
+func (l *leaksCommand) confirm(k leak, st driver.Status, later time.Duration) (leak, bool) {
 	if k.kind == leakForeign {
 		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Endless && st.Holders[0].Owner == k.hold.Owner
 	}
-	for _, now := range l.judge(st) {
-		if !k.same(now) {
+	for _, now := range l.leaksOf(st) {
+		if !k.sameAs(now) {
 			continue
 		}
 		if k.kind != leakDead {
 			return now, true
 		}
-		// Somebody may renew it: a process that we don't see, such as one of another container with the name of this host.
-		renewed := now.hold.Left > k.hold.Left-later+settled/10
-		if rest := unrenewed(*k.hold) - later; rest > 0 {
-			now.unsure = true
+		// Somebody may renew it: a process that we can't see, such as one in another container
+		// with the name of this host.
+		renewed := now.hold.Left > k.hold.Left-later+minSettle/10
+		if rest := renewalDue(*k.hold) - later; rest > 0 {
+			now.maybeAlive = true
 			now.problem += "; if it is at work where we can't see it, it may renew that within " + short(rest)
 		}
 		return now, !renewed
@@ -281,24 +292,24 @@ func (l *leaking) confirm(k leak, st driver.Status, later time.Duration) (leak, 
 	return k, false
 }
 
-// repairs reports whether --fix does something about a leak.
-func (l *leaking) repairs(k leak) bool {
+// isRepairable reports whether --fix does something about a leak.
+func (l *leaksCommand) isRepairable(k leak) bool {
 	switch k.kind {
 	case leakOld, leakKept:
-		return false // somebody lives who may be at work
+		return false // a living process may be at work
 	case leakDead:
-		return !k.unsure
+		return !k.maybeAlive
 	case leakForeign:
 		return l.foreign && k.hold != nil
 	}
 	return true
 }
 
-// repair frees what was found, as far as it is still there.
-func (l *leaking) repair(ctx context.Context, s *backend.Store, found []leak) error {
+// repair frees what was found, as far as it still exists.
+func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []leak) error {
 	n := 0
 	for _, k := range found {
-		if l.repairs(k) {
+		if l.isRepairable(k) {
 			n++
 		}
 	}
@@ -306,15 +317,15 @@ func (l *leaking) repair(ctx context.Context, s *backend.Store, found []leak) er
 		return nil
 	}
 	if !l.yes {
-		if err := l.ask(found, n); err != nil {
+		if err := l.confirmRepair(found, n); err != nil {
 			return err
 		}
 	}
 	for i, k := range found {
-		if !l.repairs(k) {
+		if !l.isRepairable(k) {
 			continue
 		}
-		switch err := l.mend(ctx, s, k); {
+		switch err := l.repairOne(ctx, s, k); {
 		case err == nil:
 			found[i].fixed = true
 		case errors.Is(err, snib.ErrHeld):
@@ -328,10 +339,11 @@ func (l *leaking) repair(ctx context.Context, s *backend.Store, found []leak) er
 	return nil
 }
 
-// mend frees what a leak keeps. It answers ErrLost if that is not what was found any more, and ErrHeld if it takes the end of a hold.
-func (l *leaking) mend(ctx context.Context, s *backend.Store, k leak) error {
+// repairOne frees what a leak keeps. It returns ErrLost if the hold has changed since it was
+// found, and ErrHeld if the queue can't move before the present hold ends.
+func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) error {
 	if k.hold == nil {
-		return unstick(ctx, s, k)
+		return unblockQueue(ctx, s, k)
 	}
 	err := breakHold(ctx, s, k.name, *k.hold)
 	if !errors.Is(err, snib.ErrLost) {
@@ -340,14 +352,14 @@ func (l *leaking) mend(ctx context.Context, s *backend.Store, k leak) error {
 	return err
 }
 
-// ask has a person say yes.
-func (l *leaking) ask(found []leak, n int) error {
+// confirmRepair shows what would be freed, and asks the user to type yes.
+func (l *leaksCommand) confirmRepair(found []leak, n int) error {
 	for _, k := range found {
-		if l.repairs(k) {
-			l.say("%s: %s: %s", k.kind, cut(listed(k.name), nameWidth), printable(k.problem))
+		if l.isRepairable(k) {
+			l.messagef("%s: %s: %s", k.kind, truncate(listedName(k.name), nameWidth), printable(k.problem))
 		}
 	}
-	l.say("who is not gone after all may still be at work; another can then start beside it")
+	l.messagef("who is not gone after all may still be at work; another can then start beside it")
 	fmt.Fprintf(l.err, "type yes to free %s: ", plural(n, "lock"))
 	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil || strings.TrimSpace(text) != "yes" {
@@ -356,9 +368,11 @@ func (l *leaking) ask(found []leak, n int) error {
 	return nil
 }
 
-// unstick has the store look at a queue: it forgets who is gone, and lets in who can be, when somebody asks for the lock. What is
-// granted is given back at once. It answers ErrHeld if the entry is still there: it is passed over when the present hold ends.
-func unstick(ctx context.Context, s *backend.Store, k leak) error {
+// unblockQueue makes the store look at a queue by acquiring the lock: the store then
+// removes dead waiters and serves the next. unblockQueue releases at once what it is
+// granted. It returns ErrHeld if the waiter is still in the queue: the store passes over it
+// when the present hold ends.
+func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
 	ctx, cancel := context.WithTimeout(ctx, stuckAfter)
 	defer cancel()
 	lease, err := s.Acquire(ctx, driver.Request{
@@ -381,7 +395,7 @@ func unstick(ctx context.Context, s *backend.Store, k leak) error {
 	return nil
 }
 
-// leakJSON is a leak in snib.leaks/1.
+// A leakJSON is a leak in snib.leaks/1.
 type leakJSON struct {
 	Kind    string         `json:"kind"`
 	Name    string         `json:"name"`
@@ -392,8 +406,8 @@ type leakJSON struct {
 	Fixed   bool           `json:"fixed"`
 }
 
-// report says what was found, and what became of it.
-func (l *leaking) report(s *backend.Store, found []leak) error {
+// report prints the leaks and what became of them.
+func (l *leaksCommand) report(s *backend.Store, found []leak) error {
 	switch l.output.value {
 	case "json":
 		doc := struct {
@@ -402,7 +416,7 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 			Looked int        `json:"looked"`
 			More   bool       `json:"more"`
 			Leaks  []leakJSON `json:"leaks"`
-		}{"snib.leaks/1", s.URL, l.looked, l.more, []leakJSON{}}
+		}{"snib.leaks/1", s.URL, l.examined, l.limitReached, []leakJSON{}}
 		for _, k := range found {
 			j := leakJSON{k.kind, k.name, k.problem, k.library, nil, len(k.status.Waiters), k.fixed}
 			if k.hold != nil {
@@ -414,7 +428,7 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 		return l.printJSON(doc)
 	case "name":
 		for _, k := range found {
-			if err := l.printf("%s\n", listed(k.name)); err != nil {
+			if err := l.printf("%s\n", listedName(k.name)); err != nil {
 				return err
 			}
 		}
@@ -422,23 +436,23 @@ func (l *leaking) report(s *backend.Store, found []leak) error {
 	}
 	var b strings.Builder
 	for _, k := range found {
-		text := cut(listed(k.name), nameWidth) + ": " + printable(k.problem)
+		text := truncate(listedName(k.name), nameWidth) + ": " + printable(k.problem)
 		if k.library != "" {
 			text += "; left by " + printable(k.library)
 		}
 		if k.fixed {
 			text += "; freed"
 		}
-		wrap(&b, k.kind, text, 10)
+		writeTerm(&b, k.kind, text, 10)
 	}
 	switch {
-	case l.more:
-		l.tell("%d were found, and there may be more: see --limit", len(found))
+	case l.limitReached:
+		l.infof("%d were found, and there may be more: see --limit", len(found))
 	case len(found) == 0:
-		l.tell("no leak among %s in %s", plural(l.looked, "lock"), printable(s.URL))
+		l.infof("no leak among %s in %s", plural(l.examined, "lock"), printable(s.URL))
 	}
 	return l.printf("%s", b.String())
 }
 
-// nameWidth is how much of a name stands on a line of 80 columns, behind what kind of leak it is.
+// nameWidth is how much of a name fits on a line of 80 columns behind the kind of the leak.
 const nameWidth = 66

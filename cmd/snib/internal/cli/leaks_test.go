@@ -11,20 +11,22 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A motion is a store in which a lock is in one state when all are listed, and in another when it is looked at again.
-type motion struct {
+// A changingStore has one lock, whose state is listed when all locks are listed, and
+// later when it is read again.
+type changingStore struct {
 	driver.Driver
 	listed, later driver.Status
 }
 
-func (m motion) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+func (m changingStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
 	yield(m.listed)
 	return nil
 }
-func (m motion) Status(context.Context, string) (driver.Status, error) { return m.later, nil }
-func (m motion) Break(context.Context, string, string, uint64) error   { return driver.ErrLost }
+func (m changingStore) Status(context.Context, string) (driver.Status, error) { return m.later, nil }
+func (m changingStore) Break(context.Context, string, string, uint64) error   { return driver.ErrLost }
 
-// TestLeaksLookTwice: what was seen once, and is otherwise a second later, is no leak.
+// TestLeaksLookTwice checks that what one look shows, and the next one a second
+// later does not, is no leak.
 func TestLeaksLookTwice(t *testing.T) {
 	held := func(owner string, token uint64) driver.Status {
 		return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: owner, Token: token, Endless: true, Left: time.Hour}}}
@@ -49,8 +51,8 @@ func TestLeaksLookTwice(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := &leaking{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{}, limit: 10}
-			found, err := l.find(t.Context(), &backend.Store{Driver: motion{listed: tt.listed, later: tt.later}}, "")
+			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{}, limit: 10}
+			found, err := l.find(t.Context(), &backend.Store{Driver: changingStore{listed: tt.listed, later: tt.later}}, "")
 			if err != nil || len(found) != tt.want {
 				t.Errorf("find = %+v, %v, want %d leaks", found, err, tt.want)
 			}
@@ -58,35 +60,35 @@ func TestLeaksLookTwice(t *testing.T) {
 	}
 }
 
-// An answerer is a store whose answers are on their way for a while.
-type answerer struct {
-	motion
+// A slowStore is a store whose answers take a while to arrive.
+type slowStore struct {
+	changingStore
 	ends  time.Time
 	delay time.Duration
 }
 
-func (a answerer) hold() driver.Status {
-	dead := driver.Holder{Host: "here", PID: 1 << 30} // there is no such process
+func (a slowStore) hold() driver.Status {
+	dead := driver.Holder{Host: "here", PID: 1 << 30} // no such process exists
 	return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: "a", Token: 1, Holder: dead, Left: time.Until(a.ends)}}}
 }
 
-func (a answerer) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+func (a slowStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
 	yield(a.hold())
 	return nil
 }
 
-func (a answerer) Status(context.Context, string) (driver.Status, error) {
+func (a slowStore) Status(context.Context, string) (driver.Status, error) {
 	st := a.hold()
 	time.Sleep(a.delay)
 	return st, nil
 }
 
-// TestLeaksWithSlowAnswers: that an answer takes long is not taken for a renewal.
+// TestLeaksWithSlowAnswers checks that a slow answer is not mistaken for a renewal.
 func TestLeaksWithSlowAnswers(t *testing.T) {
 	for _, delay := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &leaking{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: maxSettled}, limit: 10, host: "here"}
-			found, err := l.find(t.Context(), &backend.Store{Driver: answerer{ends: time.Now().Add(time.Hour), delay: delay}}, "")
+			l := &leaksCommand{app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: defaultSettle}, limit: 10, host: "here"}
+			found, err := l.find(t.Context(), &backend.Store{Driver: slowStore{ends: time.Now().Add(time.Hour), delay: delay}}, "")
 			if err != nil || len(found) != 1 || found[0].kind != leakDead {
 				t.Errorf("with answers that take %v, find = %+v, %v, want a dead hold", delay, found, err)
 			}
@@ -94,14 +96,15 @@ func TestLeaksWithSlowAnswers(t *testing.T) {
 	}
 }
 
-// A renewing store has a hold whose process is not to be seen, and which is renewed whenever a third of its TTL is over, until it dies.
-type renewing struct {
-	motion
+// A renewingStore has a hold whose process can't be found. It is renewed after each third
+// of its TTL, until it dies.
+type renewingStore struct {
+	changingStore
 	ttl         time.Duration
 	taken, died time.Time
 }
 
-func (r renewing) hold() driver.Status {
+func (r renewingStore) hold() driver.Status {
 	life := time.Since(r.taken)
 	if !r.died.IsZero() {
 		life = r.died.Sub(r.taken)
@@ -112,22 +115,22 @@ func (r renewing) hold() driver.Status {
 	}}}
 }
 
-func (r renewing) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+func (r renewingStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
 	yield(r.hold())
 	return nil
 }
 
-func (r renewing) Status(context.Context, string) (driver.Status, error) { return r.hold(), nil }
+func (r renewingStore) Status(context.Context, string) (driver.Status, error) { return r.hold(), nil }
 
-// TestLeaksWatchesForRenewals: who lives where we can't see it is not taken for dead, whenever we look between its renewals; and if the time
-// is not enough to tell, nothing is freed.
+// TestLeaksWatchesForRenewals checks that a holder that we can't see is not considered dead,
+// whenever between its renewals we look. If there is not enough time to tell, nothing is freed.
 func TestLeaksWatchesForRenewals(t *testing.T) {
 	const ttl, long = 30 * time.Second, time.Hour
 	tests := []struct {
 		name    string
 		ttl     time.Duration
-		life    time.Duration // at our first look
-		dead    bool          // since then
+		life    time.Duration // when we look first
+		dead    bool          // from then on
 		found   bool
 		repairs bool
 		takes   time.Duration // at most
@@ -138,18 +141,18 @@ func TestLeaksWatchesForRenewals(t *testing.T) {
 		{"LivesAboutToRenew", ttl, 2*ttl/3 - time.Millisecond, false, false, false, 11 * time.Second},
 		{"DeadJustRenewed", ttl, ttl / 3, true, true, true, 11 * time.Second},
 		{"DeadSinceAWhile", ttl, ttl/3 - time.Second, true, true, true, 11 * time.Second},
-		{"LongLives", long, time.Minute, false, true, false, maxSettled},
-		{"LongDead", long, time.Minute, true, true, false, maxSettled},
+		{"LongLives", long, time.Minute, false, true, false, defaultSettle},
+		{"LongDead", long, time.Minute, true, true, false, defaultSettle},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := renewing{ttl: tt.ttl, taken: time.Now().Add(-tt.life)}
+				store := renewingStore{ttl: tt.ttl, taken: time.Now().Add(-tt.life)}
 				if tt.dead {
 					store.died = time.Now()
 				}
-				l := &leaking{
-					app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: maxSettled}, limit: 10, host: "here",
+				l := &leaksCommand{
+					app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: defaultSettle}, limit: 10, host: "here",
 				}
 				began := time.Now()
 				found, err := l.find(t.Context(), &backend.Store{Driver: store}, "")
@@ -159,7 +162,7 @@ func TestLeaksWatchesForRenewals(t *testing.T) {
 				if took := time.Since(began); took > tt.takes {
 					t.Errorf("find took %v, want %v at most", took, tt.takes)
 				}
-				if tt.found && l.repairs(found[0]) != tt.repairs {
+				if tt.found && l.isRepairable(found[0]) != tt.repairs {
 					t.Errorf("--fix frees %q: %v, want %v", found[0].problem, !tt.repairs, tt.repairs)
 				}
 			})
@@ -167,16 +170,16 @@ func TestLeaksWatchesForRenewals(t *testing.T) {
 	}
 }
 
-// TestLeaksEnds: a watch ends with the context.
+// TestLeaksEnds checks that the watch ends with its context.
 func TestLeaksEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		l := &leaking{
-			app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: maxSettled}, limit: 10, host: "here",
+		l := &leaksCommand{
+			app: &app{out: io.Discard, err: io.Discard, quiet: true}, held: &duration{}, settle: &duration{value: defaultSettle}, limit: 10, host: "here",
 		}
 		began := time.Now()
-		_, err := l.find(ctx, &backend.Store{Driver: renewing{ttl: time.Hour, taken: began}}, "")
+		_, err := l.find(ctx, &backend.Store{Driver: renewingStore{ttl: time.Hour, taken: began}}, "")
 		if took := time.Since(began); err == nil || took > 2*time.Second {
 			t.Errorf("find = %v after %v, want the end of its context after 2s", err, took)
 		}

@@ -20,11 +20,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// ownerVar is where "snib unlock" finds the owner that "snib lock" printed.
+// ownerVar is the environment variable in which "snib unlock" finds the owner
+// that "snib lock" printed.
 const ownerVar = "SNIB_OWNER"
 
-// A locking is one "snib lock".
-type locking struct {
+// A lockCommand is one call of "snib lock".
+type lockCommand struct {
 	*app
 	ttl, wait *duration
 	owner     string
@@ -32,8 +33,8 @@ type locking struct {
 	output    *choice
 }
 
-func (a *app) lockCommand() *cobra.Command {
-	l := &locking{app: a}
+func (a *app) newLockCommand() *cobra.Command {
+	l := &lockCommand{app: a}
 	cmd := &cobra.Command{
 		Use:               "lock NAME --ttl DURATION",
 		Short:             "take a lock and leave it taken, for scripts",
@@ -45,7 +46,7 @@ func (a *app) lockCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	l.ttl = addDuration(cmd, "ttl", "", "the lock ends after this long; required, because nobody renews it", 0, leastTTL)
+	l.ttl = addDuration(cmd, "ttl", "", "the lock ends after this long; required, because nobody renews it", 0, minTTL)
 	l.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&l.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
 	f.StringVar(&l.owner, "owner", "",
@@ -54,7 +55,7 @@ func (a *app) lockCommand() *cobra.Command {
 	return cmd
 }
 
-func (l *locking) lock(ctx context.Context, name string) error {
+func (l *lockCommand) lock(ctx context.Context, name string) error {
 	switch {
 	case !l.ttl.set:
 		return usagef("no --ttl was given: nobody renews this lock, so say how long it may last, such as --ttl 10m")
@@ -71,57 +72,58 @@ func (l *locking) lock(ctx context.Context, name string) error {
 	if l.owner == "" {
 		l.owner = rand.Text()
 	}
-	w := l.wanting(name)
-	s, err := w.connect()
+	acq := l.newAcquirer(name)
+	s, err := acq.connect()
 	if err != nil {
 		return err
 	}
-	defer closeSoon(s) // the lease is meant to outlive us
+	defer closeSoon(s) // the lease is meant to outlive this process
 	if s.Private() {
-		return fail(exitConfig, "%s ends with this process, and the lock with it; choose another with --url", s.URL)
+		return failf(exitConfig, "%s ends with this process, and the lock with it; choose another with --url", s.URL)
 	}
 	if s.Info().Tenure == driver.TenureSession {
-		return fail(exitConfig, "in a store of the kind %s a lock ends with the process that took it: use snib run, or choose another "+
+		return failf(exitConfig, "in a store of the kind %s a lock ends with the process that took it: use snib run, or choose another "+
 			"store with --url", s.Info().Backend)
 	}
-	if err := ttlFits(s.Info(), l.ttl.value); err != nil {
+	if err := checkTTL(s.Info(), l.ttl.value); err != nil {
 		return err
 	}
-	if err := checkAround(ctx, s, name); err != nil {
+	if err := refuseNestedInEnv(ctx, s, name); err != nil {
 		return err
 	}
-	locker, err := snib.New(detached{attempts{s.Driver, w}, w.req.Holder}, w.options()...)
+	locker, err := snib.New(detached{recordingDriver{s.Driver, acq}, acq.req.Holder}, acq.options()...)
 	if err != nil {
 		return err
 	}
 	sigs := make(chan os.Signal, 8)
-	catch(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	notifySignals(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer signal.Stop(sigs)
-	lock, err := w.acquire(locker, s, sigs)
+	lock, err := acq.acquire(locker, s, sigs)
 	if err != nil {
-		err = w.refused(err, s)
-		if t, ok := errors.AsType[taken](err); ok {
+		err = acq.explainRefusal(err, s)
+		if t, ok := errors.AsType[takenError](err); ok {
 			if l.quiet {
-				return silent(exitBusy)
+				return silentExit(exitBusy)
 			}
-			return fail(exitBusy, "%s", t.text)
+			return failf(exitBusy, "%s", t.text)
 		}
 		return err
 	}
 	if err := l.print(name, lock.Token()); err != nil {
-		_ = releaseSoon(lock) // nobody knows of it
+		_ = releaseSoon(lock) // nobody knows its owner and token
 		return err
 	}
 	return nil
 }
 
-// readOwner returns the owner that a flag names: with "-" it is the first line of standard input, so that it stands in no command line.
+// readOwner returns the owner that a flag names. For "-" it reads the first line of standard
+// input, so that the owner appears in no command line.
 func readOwner(flag string) (string, error) {
 	if flag != "-" {
 		return flag, nil
 	}
-	const most = 4 * driver.MaxName
-	line, err := bufio.NewReader(io.LimitReader(os.Stdin, most)).ReadString('\n')
+	const maxBytes = 4 * driver.MaxName
+	line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxBytes)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", usagef("--owner - can't read standard input: %w", err)
 	}
@@ -131,7 +133,7 @@ func readOwner(flag string) (string, error) {
 	return line, nil
 }
 
-// A detached makes leases that outlive this process of what the core asks for.
+// A detached driver acquires leases that outlive this process.
 type detached struct {
 	driver.Driver
 	holder driver.Holder
@@ -143,24 +145,25 @@ func (d detached) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	return d.Driver.Acquire(ctx, req)
 }
 
-// lockLabel tells the holds of snib lock from others: they are meant to outlive the process that is shown.
+// lockLabel marks the holds of snib lock, which are meant to outlive the process that they show.
 const lockLabel = "snib lock"
 
-// wanting is what we want of the store.
-func (l *locking) wanting(name string) *wanting {
-	host, _ := os.Hostname() // shown to people only
-	return &wanting{
+// newAcquirer returns an acquirer for the lock name.
+func (l *lockCommand) newAcquirer(name string) *acquirer {
+	host, _ := os.Hostname() // only people read it
+	return &acquirer{
 		app: l.app, wait: l.wait, noWait: l.try || l.wait.set && l.wait.value == 0,
 		req: driver.Request{
 			Name: name, Owner: l.owner, TTL: l.ttl.value,
-			// Not our own pid: we are gone when somebody looks. Our parent is the script.
+			// Not our own pid: this process is gone when somebody looks. The parent is the
+			// script.
 			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: lockLabel},
 		},
 	}
 }
 
-// ttlFits reports a TTL that the backend can't do. The core checks it for "snib run".
-func ttlFits(info driver.Info, ttl time.Duration) error {
+// checkTTL reports a TTL that the backend does not support.
+func checkTTL(info driver.Info, ttl time.Duration) error {
 	switch {
 	case ttl < info.MinTTL:
 		return usagef("--ttl %v is shorter than %v, the least of this store", ttl, info.MinTTL)
@@ -170,7 +173,7 @@ func ttlFits(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-func (l *locking) print(name string, token uint64) error {
+func (l *lockCommand) print(name string, token uint64) error {
 	switch l.output.value {
 	case "json":
 		return l.printJSON(struct {
@@ -189,7 +192,7 @@ func (l *locking) print(name string, token uint64) error {
 	return l.printf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(l.owner), token)
 }
 
-func (a *app) unlockCommand() *cobra.Command {
+func (a *app) newUnlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "unlock NAME [--owner ID]",
 		Short:             "free a lock that snib lock took",
@@ -210,19 +213,19 @@ func (a *app) unlockCommand() *cobra.Command {
 		if who == "" {
 			return usagef("no owner: give --owner, or set %s to what snib lock printed", ownerVar)
 		}
-		return a.view(func(ctx context.Context, s *backend.Store) error { return a.unlock(ctx, s, args[0], who) })
+		return a.withStore(func(ctx context.Context, s *backend.Store) error { return a.unlock(ctx, s, args[0], who) })
 	}
 	return cmd
 }
 
-// unlock frees owner's hold and nobody else's. That the hold is over already is told by an exit code: the script that
-// calls us was not alone to its end.
+// unlock releases the owner's hold and no other. If that hold has ended before, the exit code
+// says so: the script that calls us may not have been alone until its end.
 func (a *app) unlock(ctx context.Context, s *backend.Store, name, owner string) error {
-	around, err := heldAround()
+	outer, err := outerHolds()
 	if err != nil {
 		return err
 	}
-	for _, h := range around {
+	for _, h := range outer {
 		if h.Owner == owner {
 			return usagef("%s is held by the snib run around this command, which frees it at its end", printable(name))
 		}
@@ -231,20 +234,20 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, owner string) 
 	if err != nil {
 		return err
 	}
-	if h := holding(st, owner); h != nil {
+	if h := findHold(st, owner); h != nil {
 		err = breakHold(ctx, s, name, *h)
 		if err == nil {
-			a.note("released %s", printable(name))
+			a.verbosef("released %s", printable(name))
 		}
 		if !errors.Is(err, snib.ErrLost) {
 			return err
 		}
 	}
-	return fail(exitLost, "%s was not held by this owner any more: its --ttl was over, or it was released",
+	return failf(exitLost, "%s was not held by this owner any more: its --ttl was over, or it was released",
 		printable(name))
 }
 
-// breakHold frees exactly the hold h.
+// breakHold ends exactly the hold h, by force.
 func breakHold(ctx context.Context, s *backend.Store, name string, h driver.Holding) error {
 	i, err := inspector(s)
 	if err != nil {

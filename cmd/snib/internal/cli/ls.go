@@ -17,28 +17,29 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// narrow is the width of tables that nobody looks at on a terminal.
-const narrow = 80
+// defaultWidth is the width that a table may have if standard output is no terminal, or a narrower
+// one.
+const defaultWidth = 80
 
-func (a *app) lsCommand() *cobra.Command {
+func (a *app) newLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "ls [PREFIX]",
 		Short:             "list the locks that are held or waited for",
 		Example:           lsExamples,
 		ValidArgsFunction: a.completeName,
-		Args:              atMostOne,
+		Args:              atMostOneArg,
 	}
 	output := addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.view(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(func(ctx context.Context, s *backend.Store) error {
 			return a.ls(ctx, s, strings.Join(args, ""), output.value)
 		})
 	}
 	return cmd
 }
 
-// ls prints what a store lists. Where that ends with an error, as with a part of a Redis Cluster that is down, what came before is printed,
-// too, if anything did.
+// ls prints the locks of a store. If listing ends with an error, for example because a part of
+// a Redis Cluster is down, ls still prints the locks that came before it, if any.
 func (a *app) ls(ctx context.Context, s *backend.Store, prefix, output string) error {
 	all, err := list(ctx, s, prefix)
 	if err == nil || len(all) > 0 {
@@ -49,10 +50,10 @@ func (a *app) ls(ctx context.Context, s *backend.Store, prefix, output string) e
 	return err
 }
 
-// list collects the locks whose names start with prefix, in the order of their names, each once.
+// list returns the locks whose names start with prefix, sorted by name, each once.
 func list(ctx context.Context, s *backend.Store, prefix string) ([]driver.Status, error) {
 	var all []driver.Status
-	err := each(ctx, s, prefix, func(st driver.Status) bool {
+	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
 		all = append(all, st)
 		return true
 	})
@@ -74,44 +75,44 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 		return a.printJSON(doc)
 	case "name":
 		for _, st := range all {
-			if err := a.printf("%s\n", listed(st.Name)); err != nil {
+			if err := a.printf("%s\n", listedName(st.Name)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	if len(all) == 0 {
-		a.tell("no lock is held or waited for in %s", printable(s.URL))
+		a.infof("no lock is held or waited for in %s", printable(s.URL))
 		return nil
 	}
 	return a.printTable(all)
 }
 
-// listed is the name of a lock as it is listed. One that looks as if it were quoted is quoted, so
-// that no two names are listed alike.
-func listed(name string) string {
+// listedName returns the name of a lock for a list. It quotes a name that looks quoted, so that
+// no two names are listed alike.
+func listedName(name string) string {
 	if strings.HasPrefix(name, `"`) {
 		return strconv.Quote(name)
 	}
 	return printable(name)
 }
 
-// columns are the cells of one row of the table.
-type columns struct{ name, holder, held, left, token, waiting string }
+// A tableRow has the cells of one row of the table.
+type tableRow struct{ name, holder, held, left, token, waiting string }
 
-func row(st driver.Status) columns {
-	c := columns{
-		name: listed(st.Name), holder: "-", held: "-", left: "-", token: "-", waiting: strconv.Itoa(len(st.Waiters)),
+func newTableRow(st driver.Status) tableRow {
+	c := tableRow{
+		name: listedName(st.Name), holder: "-", held: "-", left: "-", token: "-", waiting: strconv.Itoa(len(st.Waiters)),
 	}
 	if len(st.Holders) == 0 {
 		return c
 	}
 	first := st.Holders[0]
-	c.holder, c.left, c.token = who(first), left(first), token(first)
-	if first.Inherited { // by what its process started
+	c.holder, c.left, c.token = holderName(first), leaseLeft(first), tokenText(first)
+	if first.Inherited { // an heir keeps it
 		c.left = "kept"
 	}
-	if first.Held != 0 { // else it is not known
+	if first.Held != 0 { // otherwise it is unknown
 		c.held = short(first.Held)
 	}
 	switch n := len(st.Holders); {
@@ -126,14 +127,15 @@ func row(st driver.Status) columns {
 func (a *app) printTable(all []driver.Status) error {
 	rows := [][]string{{"NAME", "HOLDER", "HELD", "LEFT", "TOKEN", "WAITING"}}
 	for _, st := range all {
-		c := row(st)
+		c := newTableRow(st)
 		rows = append(rows, []string{c.name, c.holder, c.held, c.left, c.token, c.waiting})
 	}
-	return table(outputTo{a.out}, rows, max(narrow, child.Width(syscall.Stdout)))
+	return writeTable(outputWriter{a.out}, rows, max(defaultWidth, child.Width(syscall.Stdout)))
 }
 
-// table prints rows of equal length in columns. If they are wider than width, names and holders are shortened, which are the first two.
-func table(out io.Writer, rows [][]string, width int) error {
+// writeTable prints rows of equal length in columns. If they are wider than width, it shortens
+// names and holders, the first two columns.
+func writeTable(out io.Writer, rows [][]string, width int) error {
 	fit(rows, width)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -162,6 +164,6 @@ func fit(rows [][]string, width int) {
 		holder = room - name
 	}
 	for _, row := range rows {
-		row[0], row[1] = cut(row[0], name), cut(row[1], holder)
+		row[0], row[1] = truncate(row[0], name), truncate(row[1], holder)
 	}
 }

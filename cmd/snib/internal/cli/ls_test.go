@@ -16,25 +16,26 @@ import (
 
 var errHalf = errors.New("the other half is down")
 
-// A halved store lists some locks, and then fails.
-type halved struct {
+// A halfListedStore lists some locks, and then fails.
+type halfListedStore struct {
 	*memlock.Driver
 	names []string
 }
 
-func (h halved) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+func (h halfListedStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
 	for _, name := range h.names {
 		yield(driver.Status{Name: name})
 	}
 	return errHalf
 }
 
-// TestLsOfAHalf: what a store lists before it fails is printed, and the failure is told, too.
+// TestLsOfAHalf checks that the locks that a store lists before it fails are printed, and that
+// the failure is reported.
 func TestLsOfAHalf(t *testing.T) {
 	tests := []struct {
 		output string
 		names  []string
-		want   string // is a part of what is printed; "" if that is nothing
+		want   string // a part of the output; "" means no output
 	}{
 		{"name", []string{"a", "b"}, "a\nb\n"},
 		{"table", []string{"a", "b"}, "NAME"},
@@ -44,19 +45,19 @@ func TestLsOfAHalf(t *testing.T) {
 		{"json", nil, ""},
 	}
 	for _, tt := range tests {
-		var out, told bytes.Buffer
-		a := &app{out: &out, err: &told}
-		err := a.ls(t.Context(), &backend.Store{Driver: halved{memlock.New(), tt.names}, URL: "half:"}, "", tt.output)
+		var out, errOut bytes.Buffer
+		a := &app{out: &out, err: &errOut}
+		err := a.ls(t.Context(), &backend.Store{Driver: halfListedStore{memlock.New(), tt.names}, URL: "half:"}, "", tt.output)
 		if !errors.Is(err, errHalf) || exitCode(err) != exitUnavailable {
 			t.Errorf("-o %s of %q = %v, want %v", tt.output, tt.names, err, errHalf)
 		}
-		if !strings.Contains(out.String(), tt.want) || tt.want == "" && out.Len() > 0 || told.Len() > 0 {
-			t.Errorf("-o %s of %q prints %q and tells %q, want %q and nothing", tt.output, tt.names, out.String(), told.String(), tt.want)
+		if !strings.Contains(out.String(), tt.want) || tt.want == "" && out.Len() > 0 || errOut.Len() > 0 {
+			t.Errorf("-o %s of %q prints %q and tells %q, want %q and nothing", tt.output, tt.names, out.String(), errOut.String(), tt.want)
 		}
 	}
 }
 
-// TestWatchAfter: how long a hold lasted is left out where it is not known.
+// TestWatchAfter checks that the duration of a hold is omitted if it is unknown.
 func TestWatchAfter(t *testing.T) {
 	for held, want := range map[time.Duration]string{
 		0:                       "released     job  token 7, host\n",
@@ -64,7 +65,7 @@ func TestWatchAfter(t *testing.T) {
 		1500 * time.Millisecond: "released     job  token 7, after 1s, host\n",
 	} {
 		var out bytes.Buffer
-		w := &watching{app: &app{out: &out}, output: &choice{value: "table"}}
+		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
 		h := toHolder(driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held})
 		if err := w.print(newEvent(eventReleased, "job", &h)); err != nil {
 			t.Fatal(err)
@@ -75,7 +76,8 @@ func TestWatchAfter(t *testing.T) {
 	}
 }
 
-// TestWatchFits: an event takes a line of 80 columns, on which there is room for who holds the lock, however long its name is.
+// TestWatchFits checks that an event fits on a line of 80 columns, with room for the holder,
+// however long the lock's name is.
 func TestWatchFits(t *testing.T) {
 	long := strings.Repeat("é", 300)
 	for _, tt := range []struct {
@@ -87,11 +89,11 @@ func TestWatchFits(t *testing.T) {
 		{long, long, []string{"é…  token 1795277050060315, é", "é…\n"}},
 	} {
 		var out bytes.Buffer
-		w := &watching{app: &app{out: &out}, output: &choice{value: "table"}}
+		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
 		if err := w.print(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, Host: tt.host})); err != nil {
 			t.Fatal(err)
 		}
-		if n := len([]rune(out.String())); n > 81 { // with the end of the line
+		if n := len([]rune(out.String())); n > 81 { // including the line feed
 			t.Errorf("%d columns: %s", n-1, out.String())
 		}
 		for _, want := range tt.want {
@@ -102,7 +104,7 @@ func TestWatchFits(t *testing.T) {
 	}
 }
 
-// TestHeldNotKnown: no time is shown that the store does not know.
+// TestHeldNotKnown checks that a time that the store does not know is not shown.
 func TestHeldNotKnown(t *testing.T) {
 	for held, want := range map[time.Duration]struct{ cell, since, phrase, json string }{
 		0:                {"-", "-", "held by host", `"token":7,"host":"host","left":1}`},
@@ -114,21 +116,21 @@ func TestHeldNotKnown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell := row(driver.Status{Holders: []driver.Holding{h}}).held
-		if cell != want.cell || !strings.HasSuffix(since(h), want.since) || heldBy(h) != want.phrase || !strings.HasSuffix(string(text), want.json) {
-			t.Errorf("a hold of %v is shown as %q, %q, %q, %s, want %+v", held, cell, since(h), heldBy(h), text, want)
+		cell := newTableRow(driver.Status{Holders: []driver.Holding{h}}).held
+		if cell != want.cell || !strings.HasSuffix(sinceText(h), want.since) || heldBy(h) != want.phrase || !strings.HasSuffix(string(text), want.json) {
+			t.Errorf("a hold of %v is shown as %q, %q, %q, %s, want %+v", held, cell, sinceText(h), heldBy(h), text, want)
 		}
 	}
 }
 
-// TestListedNames: what comes from a store can't upset a terminal, and no two names are listed
-// alike.
+// TestListedNames checks that names from a store can't upset a terminal, and that no
+// two names are listed alike.
 func TestListedNames(t *testing.T) {
 	const evil = "a\x1b]0;owned\a\u202e"
 	names := []string{"plain", `in "the" middle`, `"quoted"`, `"`, evil, strconv.Quote(evil), strconv.Quote(strconv.Quote(evil)), "\u009b31m"}
 	seen := make(map[string]string)
 	for _, name := range names {
-		got := listed(name)
+		got := listedName(name)
 		if other, twice := seen[got]; twice {
 			t.Errorf("%q and %q are both listed as %s", name, other, got)
 		}
@@ -147,7 +149,7 @@ func TestListedNames(t *testing.T) {
 		var out strings.Builder
 		a := &app{out: &out, err: &out}
 		s := &backend.Store{Driver: memlock.New(), URL: "sqlite:/" + evil}
-		l := &leaking{app: a, output: &choice{value: output}}
+		l := &leaksCommand{app: a, output: &choice{value: output}}
 		leaks := []leak{{kind: leakForeign, name: evil, problem: evil, library: evil}}
 		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output), a.printShow(s, st, 0, output),
 			l.report(s, leaks), l.report(s, nil))

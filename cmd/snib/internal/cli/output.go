@@ -13,10 +13,11 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The documents that -o json prints. Each begins with its schema, whose number grows when a field changes its meaning
-// or goes; new fields may come at any time. Durations are seconds.
+// The documents that -o json prints. Each begins with its schema. The schema's number grows
+// if a field changes its meaning or is removed; new fields may be added at any time.
+// Durations are in seconds.
 
-// lockJSON is one lock as the store sees it.
+// A lockJSON is one lock as the store sees it.
 type lockJSON struct {
 	Name    string       `json:"name"`
 	Mode    string       `json:"mode"` // "free", "exclusive", "shared" or "slots"
@@ -26,13 +27,14 @@ type lockJSON struct {
 }
 
 type holderJSON struct {
-	Owner string   `json:"owner"`
-	Token uint64   `json:"token"`
-	Host  string   `json:"host,omitempty"`
-	PID   int      `json:"pid,omitempty"`
-	Label string   `json:"label,omitempty"`
-	Held  *float64 `json:"held,omitempty"` // nil where it is not known; 0 is less than half a millisecond
-	Left  float64  `json:"left"`
+	Owner string `json:"owner"`
+	Token uint64 `json:"token"`
+	Host  string `json:"host,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Label string `json:"label,omitempty"`
+	// Nil if unknown; 0 is less than half a millisecond.
+	Held *float64 `json:"held,omitempty"`
+	Left float64  `json:"left"`
 }
 
 type waiterJSON struct {
@@ -70,7 +72,7 @@ func toHolder(h driver.Holding) holderJSON {
 	return j
 }
 
-// mode says how a lock is held.
+// mode returns how a lock is held.
 func mode(st driver.Status) string {
 	switch {
 	case len(st.Holders) == 0:
@@ -83,11 +85,11 @@ func mode(st driver.Status) string {
 	return "exclusive"
 }
 
-// marshal returns v as JSON, in one line. It has no escapes that are for web pages only, and all
-// that keep names and labels from upsetting a terminal.
+// marshal returns v as JSON on one line. It does not escape for HTML, but it escapes all
+// characters that are not graphic, so that names and labels can't upset a terminal.
 func marshal(v any) ([]byte, error) { return encode(v, "") }
 
-// printJSON prints v, indented, as one document.
+// printJSON prints v as one indented document.
 func (a *app) printJSON(v any) error {
 	text, err := encode(v, "  ")
 	if err != nil {
@@ -102,14 +104,14 @@ func encode(v any, indent string) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", indent)
 	if err := enc.Encode(v); err != nil {
-		return nil, fail(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
+		return nil, failf(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
 	}
 	var safe []byte
 	for _, r := range strings.TrimSuffix(text.String(), "\n") {
 		switch {
-		case r == '\n' || unicode.IsGraphic(r): // a line feed is one of the document's own
+		case r == '\n' || unicode.IsGraphic(r): // a line feed is the document's own
 			safe = utf8.AppendRune(safe, r)
-		default: // within a string, where else there is ASCII only
+		default: // inside a string: everything else is ASCII
 			for _, unit := range utf16.Encode([]rune{r}) {
 				safe = fmt.Appendf(safe, `\u%04x`, unit)
 			}
@@ -120,17 +122,17 @@ func encode(v any, indent string) ([]byte, error) {
 
 // printf prints a part of the result.
 func (a *app) printf(format string, args ...any) error {
-	_, err := fmt.Fprintf(outputTo{a.out}, format, args...)
+	_, err := fmt.Fprintf(outputWriter{a.out}, format, args...)
 	return err
 }
 
-// outputTo is a writer whose errors say that it was the output that failed.
-type outputTo struct{ w io.Writer }
+// An outputWriter is a writer whose errors say that printing the result failed.
+type outputWriter struct{ w io.Writer }
 
-func (o outputTo) Write(p []byte) (int, error) {
+func (o outputWriter) Write(p []byte) (int, error) {
 	n, err := o.w.Write(p)
 	if err != nil {
-		return n, fail(exitOutput, "the result can't be printed: %w", err)
+		return n, failf(exitOutput, "the result can't be printed: %w", err)
 	}
 	return n, nil
 }

@@ -9,34 +9,34 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 )
 
-// A progress is one line on standard error that is drawn anew while something takes long. It is not drawn with --quiet, nor where no
-// person watches, nor on a terminal that can't redraw.
-type progress struct {
+// A progressLine is one line on standard error that is redrawn while something takes long. It
+// is disabled with --quiet, without a terminal, and on a terminal that can't redraw.
+type progressLine struct {
 	*app
-	next  time.Time
-	drawn bool
-	off   bool
+	nextDraw time.Time
+	drawn    bool
+	disabled bool
 }
 
-func (a *app) progress() *progress {
-	return &progress{app: a, next: time.Now().Add(patience), off: a.quiet || !onTerminal() || os.Getenv("TERM") == "dumb"}
+func (a *app) newProgressLine() *progressLine {
+	return &progressLine{app: a, nextDraw: time.Now().Add(feedbackInterval), disabled: a.quiet || !onTerminal() || os.Getenv("TERM") == "dumb"}
 }
 
-// show draws the line, five times a second at most, and not at all in the first second.
-func (p *progress) show(format string, args ...any) {
-	if p.off || time.Now().Before(p.next) {
+// show draws the line, at most five times a second, and not at all in the first second.
+func (p *progressLine) show(format string, args ...any) {
+	if p.disabled || time.Now().Before(p.nextDraw) {
 		return
 	}
-	p.next, p.drawn = time.Now().Add(patience/5), true
+	p.nextDraw, p.drawn = time.Now().Add(feedbackInterval/5), true
 	text := fmt.Sprintf("snib: "+format, args...)
 	if width := child.Width(syscall.Stderr); width > 1 {
-		text = cut(text, width-1) // a line that wraps can't be drawn over
+		text = truncate(text, width-1) // a line that wraps can't be redrawn
 	}
 	fmt.Fprintf(p.err, "\r\x1b[K%s", text)
 }
 
-// clear takes the line away.
-func (p *progress) clear() {
+// clear removes the line from the terminal.
+func (p *progressLine) clear() {
 	if p.drawn {
 		fmt.Fprint(p.err, "\r\x1b[K")
 	}

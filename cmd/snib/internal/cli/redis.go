@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 )
 
-func (a *app) redisCommand() *cobra.Command {
+func (a *app) newRedisCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "redis forget [URL]",
 		Short:     "look after a Redis that restarted",
@@ -36,7 +36,7 @@ func (a *app) redisCommand() *cobra.Command {
 	}
 	yes := cmd.Flags().BoolP("yes", "y", false, "don't ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := a.storeFrom(args[1:]); err != nil {
+		if err := a.setStoreURL(args[1:]); err != nil {
 			return err
 		}
 		if !*yes && !child.IsTerminal(syscall.Stdin) {
@@ -61,9 +61,9 @@ func (a *app) redisCommand() *cobra.Command {
 	return cmd
 }
 
-// confirmForget has a person say yes.
+// confirmForget asks the user to type yes.
 func (a *app) confirmForget(s *backend.Store) error {
-	a.tell("who holds a lock that %s has forgotten may still be at work; another can then start beside it", s.URL)
+	a.infof("who holds a lock that %s has forgotten may still be at work; another can then start beside it", s.URL)
 	fmt.Fprint(a.err, "type yes if nobody does: ")
 	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil || strings.TrimSpace(text) != "yes" {
@@ -72,7 +72,8 @@ func (a *app) confirmForget(s *backend.Store) error {
 	return nil
 }
 
-// auditForget writes who had the store grant locks again to standard error, whatever --quiet says: one line of JSON.
+// auditForget logs who made the store grant locks again to standard error, even with
+// --quiet: one line of JSON.
 func (a *app) auditForget(s *backend.Store, err error) {
 	attrs := []slog.Attr{slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL)}
 	outcome := "ended"

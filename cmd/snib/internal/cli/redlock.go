@@ -14,7 +14,7 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-func (a *app) redlockCommand() *cobra.Command {
+func (a *app) newRedlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "redlock init|status|recover [URL]",
 		Short:     "look after the nodes of Redlock",
@@ -35,7 +35,7 @@ func (a *app) redlockCommand() *cobra.Command {
 	wait := addDuration(cmd, "wait", "w", "recover: give up after `DURATION` (default: never)", 0, time.Millisecond)
 	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		nodes, err := a.nodes(args[1:])
+		nodes, err := a.openNodes(args[1:])
 		if err != nil {
 			return err
 		}
@@ -56,12 +56,12 @@ func (a *app) redlockCommand() *cobra.Command {
 				return err
 			}
 		}
-		return a.nodeTable(ctx, nodes, output.value)
+		return a.reportNodes(ctx, nodes, output.value)
 	}
 	return cmd
 }
 
-// recoverNodes admits nodes, for as long as that takes unless there is a wait.
+// recoverNodes admits the nodes that are kept out. It waits without a limit if wait is 0.
 func (a *app) recoverNodes(ctx context.Context, nodes *backend.Redlock, floor uint64, wait time.Duration) error {
 	if wait > 0 {
 		inner, cancel := context.WithTimeout(ctx, wait)
@@ -69,17 +69,17 @@ func (a *app) recoverNodes(ctx context.Context, nodes *backend.Redlock, floor ui
 		ctx = inner
 	}
 	if a.verbose || onTerminal() {
-		a.tell("waiting for max-ttl, until no lease is left that the servers may have forgotten")
+		a.infof("waiting for max-ttl, until no lease is left that the servers may have forgotten")
 	}
 	err := nodes.Recover(ctx, floor)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fail(exitUnavailable, "%v", err) // not that the store does not answer
+		return failf(exitUnavailable, "%v", err) // %v: the message must not say "does not answer"
 	}
 	return err
 }
 
-// nodes are those of the URL that is given, or of the one that all commands use.
-func (a *app) nodes(args []string) (*backend.Redlock, error) {
+// openNodes returns the nodes of the URL in args, or of the URL that all commands use.
+func (a *app) openNodes(args []string) (*backend.Redlock, error) {
 	url := a.url
 	switch {
 	case len(args) > 0 && url != "":
@@ -98,8 +98,8 @@ type nodeJSON struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// nodeTable prints how the nodes stand. It fails if a majority does not take part.
-func (a *app) nodeTable(ctx context.Context, nodes *backend.Redlock, output string) error {
+// reportNodes prints the state of the nodes. It fails if no majority takes part.
+func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock, output string) error {
 	all, err := nodes.Examine(ctx)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (a *app) nodeTable(ctx context.Context, nodes *backend.Redlock, output stri
 		if denied {
 			code = exitNotAllowed
 		}
-		return fail(code, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
+		return failf(code, "%s: %d of %d nodes take part, which is no majority", nodes.URL, admitted, len(all))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (a *app) printNodes(url string, list []nodeJSON, output string) error {
 		if n.Error != "" {
 			text += ": " + n.Error
 		}
-		wrap(&b, n.Address, printable(text), widest+len("  "))
+		writeTerm(&b, n.Address, printable(text), widest+len("  "))
 	}
 	return a.printf("%s", b.String())
 }

@@ -22,16 +22,16 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A releasing is one "snib release".
-type releasing struct {
+// A releaseCommand is one call of "snib release".
+type releaseCommand struct {
 	*app
 	owner      string
 	force, yes bool
 	output     *choice
 }
 
-func (a *app) releaseCommand() *cobra.Command {
-	r := &releasing{app: a}
+func (a *app) newReleaseCommand() *cobra.Command {
+	r := &releaseCommand{app: a}
 	cmd := &cobra.Command{
 		Use:               "release NAME --owner ID | --force",
 		Short:             "take a lock away from its holder",
@@ -60,12 +60,12 @@ func (a *app) releaseCommand() *cobra.Command {
 		if !r.yes && !child.IsTerminal(syscall.Stdin) {
 			return usagef("there is no terminal to ask on; give --yes to release %s without asking", printable(args[0]))
 		}
-		return a.view(func(ctx context.Context, s *backend.Store) error { return r.release(ctx, s, args[0]) })
+		return a.withStore(func(ctx context.Context, s *backend.Store) error { return r.release(ctx, s, args[0]) })
 	}
 	return cmd
 }
 
-func (r *releasing) release(ctx context.Context, s *backend.Store, name string) error {
+func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name string) error {
 	st, err := status(ctx, s, name)
 	if err != nil {
 		return err
@@ -73,19 +73,19 @@ func (r *releasing) release(ctx context.Context, s *backend.Store, name string) 
 	holds := st.Holders
 	if r.owner != "" {
 		holds = nil
-		if h := holding(st, r.owner); h != nil {
+		if h := findHold(st, r.owner); h != nil {
 			holds = []driver.Holding{*h}
 		}
 	}
 	if len(holds) == 0 {
-		return fail(exitNotHeld, "%s is not held%s", printable(name), r.by())
+		return failf(exitNotHeld, "%s is not held%s", printable(name), r.ownerClause())
 	}
 	switch {
 	case !r.yes:
-		if err := r.ask(name, holds); err != nil {
+		if err := r.confirmRelease(name, holds); err != nil {
 			return err
 		}
-	case r.force && left(holds[0]) == "endless":
+	case r.force && leaseLeft(holds[0]) == "endless":
 		return usagef("%s may be no lock at all: snib did not write it, and it has no end; to delete it give its value as --owner, "+
 			"or leave --yes out", printable(name))
 	}
@@ -93,7 +93,7 @@ func (r *releasing) release(ctx context.Context, s *backend.Store, name string) 
 	for _, h := range holds {
 		err := breakHold(ctx, s, name, h)
 		if errors.Is(err, snib.ErrLost) {
-			continue // it was not there any more
+			continue // it had ended before
 		}
 		r.audit(s, name, h, err)
 		if err != nil {
@@ -105,30 +105,30 @@ func (r *releasing) release(ctx context.Context, s *backend.Store, name string) 
 		return err
 	}
 	if len(broken) < len(holds) {
-		return fail(exitBusy, "the holder of %s changed meanwhile: %s of %d released; see snib show", printable(name),
+		return failf(exitBusy, "the holder of %s changed meanwhile: %s of %d released; see snib show", printable(name),
 			plural(len(broken), "hold"), len(holds))
 	}
 	return nil
 }
 
-// by says from whom the lock was to be taken.
-func (r *releasing) by() string {
+// ownerClause returns the part of a message that names the owner, if the user named one.
+func (r *releaseCommand) ownerClause() string {
 	if r.owner == "" {
 		return ""
 	}
 	return " by " + printable(r.owner)
 }
 
-// ask has the lock's name typed.
-func (r *releasing) ask(name string, holds []driver.Holding) error {
+// confirmRelease shows the holds, and asks the user to type the lock's name.
+func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) error {
 	for _, h := range holds {
-		r.say("%s is %s, and %s", printable(name), heldBy(h), prospect(h))
-		if foreign(h) {
-			r.say("to release it is to delete it from the store, be it a lock or not")
+		r.messagef("%s is %s, and %s", printable(name), heldBy(h), describeEnd(h))
+		if isForeign(h) {
+			r.messagef("to release it is to delete it from the store, be it a lock or not")
 		}
 	}
-	r.say("the holder may still be at work; another can then start beside it")
-	// What can't be typed is asked for as it is shown.
+	r.messagef("the holder may still be at work; another can then start beside it")
+	// A name that can't be typed may be entered in its printed form.
 	fmt.Fprintf(r.err, "type the name of the lock to release it: ")
 	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	typed := strings.TrimRight(text, "\r\n")
@@ -138,14 +138,15 @@ func (r *releasing) ask(name string, holds []driver.Holding) error {
 	return nil
 }
 
-// audit writes who broke which hold to standard error, whatever --quiet says: one line of JSON, with an error if the outcome is not
-// known. The owner stands in it as a digest, as in the marks of package fence: who knows the owner itself can release the lock.
+// audit logs who broke which hold to standard error, even with --quiet: one line of JSON. It
+// contains an error if the outcome is unknown. It contains a digest of the owner, as the marks
+// of package fence do, because the owner itself is enough to release the lock.
 func (a *app) audit(s *backend.Store, name string, h driver.Holding, err error) {
 	attrs := []slog.Attr{
 		slog.String("lock", name), slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL),
-		slog.Uint64("fence", h.Token), slog.String("owner_digest", digest(h.Owner)), slog.String("holder", who(h)),
+		slog.Uint64("fence", h.Token), slog.String("owner_digest", digest(h.Owner)), slog.String("holder", holderName(h)),
 	}
-	if h.Held != 0 { // else it is not known
+	if h.Held != 0 { // otherwise it is unknown
 		attrs = append(attrs, slog.Duration("held", h.Held))
 	}
 	outcome := "broken"
@@ -158,19 +159,20 @@ func (a *app) audit(s *backend.Store, name string, h driver.Holding, err error) 
 	log.LogAttrs(context.Background(), slog.LevelWarn, "hold broken by force", attrs...)
 }
 
-// digest is what may be told of an owner: the same that a resource has in its mark.
+// digest returns the digest of an owner that may be shown. A resource has the same in its mark.
 func digest(owner string) string {
 	sum := sha256.Sum256([]byte(owner))
 	return hex.EncodeToString(sum[:16])
 }
 
-// caller is who runs this command: the user, and the one behind sudo, on which host.
+// caller describes who runs this command: the user, the user behind sudo, the host and the
+// process.
 func caller() []slog.Attr {
 	by := strconv.Itoa(os.Getuid()) // for a user without a name, as in many containers
 	if u, err := user.Current(); err == nil {
 		by = u.Username
 	}
-	host, _ := os.Hostname() // shown to people only
+	host, _ := os.Hostname() // only people read it
 	attrs := []slog.Attr{slog.String("by", by), slog.Int("by_uid", os.Getuid()), slog.String("by_host", host), slog.Int("by_pid", os.Getpid())}
 	if sudo := os.Getenv("SUDO_USER"); sudo != "" {
 		attrs = append(attrs, slog.String("by_sudo_user", sudo))
@@ -178,8 +180,8 @@ func caller() []slog.Attr {
 	return attrs
 }
 
-// report says what was broken.
-func (r *releasing) report(name string, broken []driver.Holding) error {
+// report prints the holds that were broken.
+func (r *releaseCommand) report(name string, broken []driver.Holding) error {
 	switch r.output.value {
 	case "json":
 		doc := struct {
@@ -199,8 +201,8 @@ func (r *releasing) report(name string, broken []driver.Holding) error {
 	}
 	var b strings.Builder
 	for _, h := range broken {
-		field(&b, "released", printable(name))
-		holder(&b, h)
+		writeField(&b, "released", printable(name))
+		writeHolder(&b, h)
 	}
 	return r.printf("%s", b.String())
 }

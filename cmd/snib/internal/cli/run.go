@@ -20,16 +20,16 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// leastTTL is the shortest TTL that a process can keep up with, on a busy machine.
-const leastTTL = 100 * time.Millisecond
+// minTTL is the shortest TTL that a process on a busy machine can keep renewing.
+const minTTL = 100 * time.Millisecond
 
 // defaultTTL is the default of --ttl.
 const defaultTTL = 30 * time.Second
 
 const runUsage = "usage: snib run NAME -- COMMAND [ARG...]"
 
-// A run is one "snib run".
-type run struct {
+// A runCommand is one call of "snib run".
+type runCommand struct {
 	*app
 	ttl, wait, minHold, maxHold, timeout, killAfter *duration
 
@@ -43,14 +43,14 @@ type run struct {
 	renewals renewals
 }
 
-func (a *app) runCommand() *cobra.Command {
-	r := &run{app: a}
+func (a *app) newRunCommand() *cobra.Command {
+	r := &runCommand{app: a}
 	cmd := &cobra.Command{
 		Use:               "run NAME [flags] -- COMMAND [ARG...]",
 		Short:             "run a command while holding a lock",
 		Example:           runExamples,
 		Long:              runNotes,
-		Args:              r.arguments,
+		Args:              r.parseArguments,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 		ValidArgsFunction: r.complete,
 	}
@@ -63,7 +63,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
 	f.IntVar(&r.slots, "slots", 0, "let `N` hold it at once; all must give the same number")
 	f.BoolVar(&r.fair, "fair", false, "serve all who wait with --fair strictly in order of arrival")
-	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives us if we die or hang (not in etcd and ZooKeeper: see -v)", defaultTTL, leastTTL)
+	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives us if we die or hang (not in etcd and ZooKeeper: see -v)", defaultTTL, minTTL)
 	r.minHold = addDuration(cmd, "min-hold", "", "keep the lock taken for this long, also if the command is faster", 0, 1)
 	r.maxHold = addDuration(cmd, "max-hold", "", "give the lock up after this long: end the command and exit 79", 0, 1)
 	r.timeout = addDuration(cmd, "timeout", "", "end the command after this long and exit 124", 0, 1)
@@ -72,10 +72,10 @@ func (a *app) runCommand() *cobra.Command {
 	return cmd
 }
 
-// arguments checks what stands before and after the "--".
-func (r *run) arguments(cmd *cobra.Command, args []string) error {
+// parseArguments checks and stores the arguments before and after the "--".
+func (r *runCommand) parseArguments(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
-	if dash == 0 && len(args) > 1 && args[1] == "--" { // a name that begins with a dash
+	if dash == 0 && len(args) > 1 && args[1] == "--" { // the name begins with a dash
 		args, dash = append([]string{args[0]}, args[2:]...), 1
 	}
 	switch {
@@ -92,8 +92,8 @@ func (r *run) arguments(cmd *cobra.Command, args []string) error {
 	return driver.CheckName(r.name)
 }
 
-// conflicts reports flags that contradict one another.
-func (r *run) conflicts(cmd *cobra.Command) error {
+// checkFlagConflicts reports flags that contradict one another.
+func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
 	case r.busyCode < 0 || r.busyCode > 255:
@@ -114,53 +114,55 @@ func (r *run) conflicts(cmd *cobra.Command) error {
 	return nil
 }
 
-func (r *run) run(cmd *cobra.Command) error {
-	if err := r.conflicts(cmd); err != nil {
+func (r *runCommand) run(cmd *cobra.Command) error {
+	if err := r.checkFlagConflicts(cmd); err != nil {
 		return err
 	}
 	path, err := lookUp(r.argv[0])
 	if err != nil {
 		return err
 	}
-	around, err := heldAround()
+	outer, err := outerHolds()
 	if err != nil {
 		return err
 	}
-	w := r.wanting()
-	s, err := w.connect()
+	acq := r.newAcquirer()
+	s, err := acq.connect()
 	if err != nil {
 		return err
 	}
-	if err := r.fits(s.Info()); err != nil {
+	if err := r.checkSupport(s.Info()); err != nil {
 		closeSoon(s)
 		return err
 	}
-	locker, err := snib.New(attempts{s.Driver, w}, r.options(w)...)
+	locker, err := snib.New(recordingDriver{s.Driver, acq}, r.options(acq)...)
 	if err != nil {
 		closeSoon(s)
 		return err
 	}
-	defer closeSoon(locker) // the lock was released before; what is left goes with the process
-	if err := checkNested(cmd.Context(), s, r.name, around); err != nil {
+	defer closeSoon(locker) // the lock is released before that
+	if err := refuseNested(cmd.Context(), s, r.name, outer); err != nil {
 		return err
 	}
 	r.sigs = make(chan os.Signal, 64)
-	catch(r.sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+	notifySignals(r.sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGWINCH, syscall.SIGCONT,
-		syscall.SIGPIPE) // a reader of our messages that goes away would else end us, and with us the command
-	lock, err := w.acquire(locker, s, r.sigs)
+		// Otherwise a reader of our messages that goes away would end this process,
+		// and the command with it.
+		syscall.SIGPIPE)
+	lock, err := acq.acquire(locker, s, r.sigs)
 	if err != nil {
-		return r.busy(w.refused(err, s))
+		return r.handleTaken(acq.explainRefusal(err, s))
 	}
 	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
-		r.note("this store does not keep --ttl %v: a lock outlives us by what the session's timeout says, which is session-timeout in the URL", r.ttl.value)
+		r.verbosef("this store does not keep --ttl %v: a lock outlives us by what the session's timeout says, which is session-timeout in the URL", r.ttl.value)
 	}
-	return r.guarded(lock, path, append(around, held{s.URL, r.name, lock.Owner()}))
+	return r.runUnderLock(lock, path, append(outer, outerHold{s.URL, r.name, lock.Owner()}))
 }
 
-// wanting is what we want of the store.
-func (r *run) wanting() *wanting {
-	return &wanting{
+// newAcquirer returns an acquirer for the lock of the command.
+func (r *runCommand) newAcquirer() *acquirer {
+	return &acquirer{
 		app: r.app, wait: r.wait, noWait: r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set,
 		req: driver.Request{
 			Name: r.name, Owner: rand.Text(), TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
@@ -169,8 +171,8 @@ func (r *run) wanting() *wanting {
 	}
 }
 
-func (r *run) options(w *wanting) []snib.Option {
-	opts := append(w.options(), snib.Inheritable(), snib.Tracing(r.renewals.trace(r.app)))
+func (r *runCommand) options(acq *acquirer) []snib.Option {
+	opts := append(acq.options(), snib.Inheritable(), snib.Tracing(r.renewals.trace(r.app)))
 	when := func(cond bool, o snib.Option) {
 		if cond {
 			opts = append(opts, o)
@@ -184,9 +186,10 @@ func (r *run) options(w *wanting) []snib.Option {
 	return opts
 }
 
-// fits reports what the store can't do. The core would do so too, in the words of its options.
-func (r *run) fits(info driver.Info) error {
-	if err := ttlFits(info, r.ttl.value); err != nil {
+// checkSupport reports what the store does not support. The core would do so too, but
+// in terms of its options.
+func (r *runCommand) checkSupport(info driver.Info) error {
+	if err := checkTTL(info, r.ttl.value); err != nil {
 		return err
 	}
 	var missing string
@@ -200,83 +203,86 @@ func (r *run) fits(info driver.Info) error {
 	default:
 		return nil
 	}
-	return fail(exitConfig, "a store of the kind %s has no %s, or choose another store with --url", info.Backend, missing)
+	return failf(exitConfig, "a store of the kind %s has no %s, or choose another store with --url", info.Backend, missing)
 }
 
-// busy decides what becomes of a lock that we did not get: only one that somebody holds is skipped.
-func (r *run) busy(err error) error {
-	if t, ok := errors.AsType[taken](err); ok {
+// handleTaken decides how the command ends if it did not get the lock. --skip applies only to a
+// lock that somebody holds, not to an outage.
+func (r *runCommand) handleTaken(err error) error {
+	if t, ok := errors.AsType[takenError](err); ok {
 		switch {
 		case r.skip:
-			r.note("%s is taken: skipped", printable(r.name))
+			r.verbosef("%s is taken: skipped", printable(r.name))
 			return nil
 		case r.quiet:
-			return silent(r.busyCode)
+			return silentExit(r.busyCode)
 		}
-		return fail(r.busyCode, "%s", t.text)
+		return failf(r.busyCode, "%s", t.text)
 	}
 	return err
 }
 
-// guarded runs the command under the lock, and releases it.
-func (r *run) guarded(lock *snib.Lock, path string, holds []held) error {
-	r.note("holding %s, token %d", printable(r.name), lock.Token())
+// runUnderLock runs the command while it holds the lock, and then releases the lock.
+func (r *runCommand) runUnderLock(lock *snib.Lock, path string, holds []outerHold) error {
+	r.verbosef("holding %s, token %d", printable(r.name), lock.Token())
 	g, err := r.start(lock, path, holds)
 	if err != nil {
-		_ = r.release(lock) // told already
+		_ = r.release(lock) // it has reported its failure
 		return err
 	}
-	end := g.watch()
+	end := g.supervise()
 	err = r.release(lock)
 	if errors.Is(err, snib.ErrLost) && end.code != exitLost {
-		r.say("lost %s: by force, or its lease was over, before its release; the command had ended by itself", printable(r.name))
+		r.messagef("lost %s: by force, or its lease was over, before its release; the command had ended by itself", printable(r.name))
 		end.code = exitLost
 	}
 	if end.code != exitLost {
-		end.raise()
+		end.raiseSIGINT()
 	}
-	return silent(end.code)
+	return silentExit(end.code)
 }
 
-// release frees the lock. That it did not work is worth a warning, but says nothing about the command.
-func (r *run) release(lock *snib.Lock) error {
+// release releases the lock. A failure is worth a warning, but does not change the
+// exit code of the command.
+func (r *runCommand) release(lock *snib.Lock) error {
 	left, began := lock.Validity(), time.Now()
 	err := releaseSoon(lock)
 	const warning = "warning: %s could not be released"
 	switch {
 	case err == nil:
-		r.note("released %s", printable(r.name))
+		r.verbosef("released %s", printable(r.name))
 	case errors.Is(err, snib.ErrLost):
-	case errors.Is(err, errUnreleased) && left == 0: // the loss was told
+	case errors.Is(err, errUnreleased) && left == 0: // the loss was reported
 	case errors.Is(err, errUnreleased) && time.Since(began) >= left:
-		r.say(warning+", and its lease is over by now: %s", printable(r.name), noAnswer)
+		r.messagef(warning+", and its lease is over by now: %s", printable(r.name), noAnswer)
 	case errors.Is(err, errUnreleased):
-		r.say(warning+": %s; it lapses by itself within %s", printable(r.name), noAnswer, short(r.ttl.value))
+		r.messagef(warning+": %s; it lapses by itself within %s", printable(r.name), noAnswer, short(r.ttl.value))
 	default:
-		r.say(warning+": %s; it lapses by itself within %s", printable(r.name), why(err), short(r.ttl.value))
+		r.messagef(warning+": %s; it lapses by itself within %s", printable(r.name), unavailableText(err), short(r.ttl.value))
 	}
 	return err
 }
 
-func (r *run) start(lock *snib.Lock, path string, holds []held) (*guard, error) {
+func (r *runCommand) start(lock *snib.Lock, path string, holds []outerHold) (*guard, error) {
 	env, err := r.environ(lock, holds)
 	if err != nil {
 		return nil, err
 	}
 	p := child.Program{Path: path, Args: r.argv, Env: env, Keep: lock.File()}
 	kid, err := child.Start(p)
-	if errors.Is(err, syscall.ENOEXEC) { // a script that names no interpreter is the shell's, as with execvp
+	// The shell runs a script that names no interpreter, as with execvp.
+	if errors.Is(err, syscall.ENOEXEC) {
 		p.Path, p.Args = "/bin/sh", append([]string{"sh", path}, r.argv[1:]...)
 		kid, err = child.Start(p)
 	}
 	if err != nil {
-		return nil, fail(exitNotExecutable, "%s can't be run: %w", printable(path), err)
+		return nil, failf(exitNotExecutable, "%s can't be run: %w", printable(path), err)
 	}
-	return r.guard(lock, kid), nil
+	return r.newGuard(lock, kid), nil
 }
 
-// environ is the child's environment.
-func (r *run) environ(lock *snib.Lock, holds []held) ([]string, error) {
+// environ returns the environment of the command.
+func (r *runCommand) environ(lock *snib.Lock, holds []outerHold) ([]string, error) {
 	list, err := marshal(holds)
 	if err != nil {
 		return nil, err
@@ -293,23 +299,23 @@ func (r *run) environ(lock *snib.Lock, holds []held) ([]string, error) {
 func lookUp(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // who has "." in PATH means it
+	case err == nil, errors.Is(err, exec.ErrDot): // "." is in PATH on purpose
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound) && !strings.Contains(command, "/"):
-		if file := inPath(command); file != "" {
-			return "", fail(exitNotExecutable, "%s is not executable; chmod +x it?", printable(file))
+		if file := findInPath(command); file != "" {
+			return "", failf(exitNotExecutable, "%s is not executable; chmod +x it?", printable(file))
 		}
-		return "", fail(exitNotFound, "%s: command not found; is it in PATH?", printable(command))
+		return "", failf(exitNotFound, "%s: command not found; is it in PATH?", printable(command))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
-		return "", fail(exitNotFound, "%s: no such file", printable(command))
+		return "", failf(exitNotFound, "%s: no such file", printable(command))
 	case errors.Is(err, syscall.EISDIR):
-		return "", fail(exitNotExecutable, "%s is a folder and not a command", printable(command))
+		return "", failf(exitNotExecutable, "%s is a folder and not a command", printable(command))
 	}
-	return "", fail(exitNotExecutable, "%s is not executable; chmod +x it?", printable(command))
+	return "", failf(exitNotExecutable, "%s is not executable; chmod +x it?", printable(command))
 }
 
-// inPath finds a file named command in PATH, executable or not.
-func inPath(command string) string {
+// findInPath returns a file with the name command in PATH, executable or not, or "".
+func findInPath(command string) string {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		file := filepath.Join(dir, command)
 		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && command != "" {
@@ -319,9 +325,9 @@ func inPath(command string) string {
 	return ""
 }
 
-// catch has signals sent to sigs. What our parent had us ignore stays ignored, for the command as well: that is how
-// nohup works.
-func catch(sigs chan<- os.Signal, signals ...syscall.Signal) {
+// notifySignals relays signals to sigs. Signals that our parent ignores stay ignored, also for
+// the command: nohup relies on that.
+func notifySignals(sigs chan<- os.Signal, signals ...syscall.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
 			signal.Notify(sigs, s)
@@ -329,8 +335,8 @@ func catch(sigs chan<- os.Signal, signals ...syscall.Signal) {
 	}
 }
 
-// complete offers the names of locks, and leaves the command after that to the shell.
-func (r *run) complete(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+// complete completes the name of a lock, and leaves the command after it to the shell.
+func (r *runCommand) complete(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}

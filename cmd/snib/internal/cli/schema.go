@@ -8,7 +8,7 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 )
 
-func (a *app) schemaCommand() *cobra.Command {
+func (a *app) newSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:       "schema KIND",
 		Short:     "print the statements that make the tables in a database",

@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-func (a *app) showCommand() *cobra.Command {
+func (a *app) newShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME",
 		Short:             "tell all about one lock: holder, lease, token, queue, and what it rests on",
@@ -22,7 +22,7 @@ func (a *app) showCommand() *cobra.Command {
 	}
 	output := addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.view(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(func(ctx context.Context, s *backend.Store) error {
 			st, err := status(ctx, s, args[0])
 			if err != nil {
 				return err
@@ -38,7 +38,7 @@ func (a *app) showCommand() *cobra.Command {
 	return cmd
 }
 
-// printShow prints a lock. Grace is for how long a restart of the store would withhold it.
+// printShow prints a lock. grace is how long a restart of the store would withhold all locks.
 func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration, output string) error {
 	info := s.Info()
 	switch output {
@@ -57,72 +57,72 @@ func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration,
 			info.Assumptions,
 		})
 	case "name":
-		return a.printf("%s\n", listed(st.Name))
+		return a.printf("%s\n", listedName(st.Name))
 	}
 	var b strings.Builder
-	field(&b, "name", listed(st.Name))
-	field(&b, "mode", longMode(st))
+	writeField(&b, "name", listedName(st.Name))
+	writeField(&b, "mode", describeMode(st))
 	for _, h := range st.Holders {
-		holder(&b, h)
+		writeHolder(&b, h)
 		if h.Inherited {
-			field(&b, "  kept by", heirs(h)+": the holder is gone, and these keep the lock until they end")
+			writeField(&b, "  kept by", describeHeirs(h)+": the holder is gone, and these keep the lock until they end")
 		} else {
-			field(&b, "  lease left", left(h))
+			writeField(&b, "  lease left", leaseLeft(h))
 		}
 	}
 	for i, w := range st.Waiters {
-		text := fmt.Sprintf("%d. %s, for %s", i+1, describe(w.Holder), short(w.Waited))
+		text := fmt.Sprintf("%d. %s, for %s", i+1, describeHolder(w.Holder), short(w.Waited))
 		if w.Shared {
 			text += ", shared"
 		}
-		field(&b, "waiting", text)
+		writeField(&b, "waiting", text)
 	}
 	if grace > 0 {
-		field(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
+		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
 	}
-	promises(&b, s.URL, info)
+	writePromises(&b, s.URL, info)
 	return a.printf("%s", b.String())
 }
 
-// holder tells who has, or had, a hold, and since when.
-func holder(b *strings.Builder, h driver.Holding) {
-	field(b, "holder", who(h))
-	field(b, "  owner", cut(printable(h.Owner), driver.MaxName))
-	if foreign(h) {
-		field(b, "  token", "none: not taken by snib")
+// writeHolder writes who has, or had, a hold, and since when.
+func writeHolder(b *strings.Builder, h driver.Holding) {
+	writeField(b, "holder", holderName(h))
+	writeField(b, "  owner", truncate(printable(h.Owner), driver.MaxName))
+	if isForeign(h) {
+		writeField(b, "  token", "none: not taken by snib")
 		return
 	}
-	field(b, "  token", token(h))
-	field(b, "  since", since(h))
+	writeField(b, "  token", tokenText(h))
+	writeField(b, "  since", sinceText(h))
 }
 
-// since is when a hold was granted, and how long ago, if that is known.
-func since(h driver.Holding) string {
+// sinceText returns when a hold was granted and how long ago, or "-" if that is unknown.
+func sinceText(h driver.Holding) string {
 	if h.Held == 0 {
 		return "-"
 	}
 	return fmt.Sprintf("%s (%s)", time.Now().Add(-h.Held).UTC().Format(time.RFC3339), short(h.Held))
 }
 
-// promises says what the store promises and what that rests on.
-func promises(b *strings.Builder, url string, info driver.Info) {
-	field(b, "store", printable(url))
-	field(b, "fencing", fencing(info.Fencing))
+// writePromises writes what the store promises and the assumptions behind it.
+func writePromises(b *strings.Builder, url string, info driver.Info) {
+	writeField(b, "store", printable(url))
+	writeField(b, "fencing", describeFencing(info.Fencing))
 	for _, text := range info.Assumptions {
 		if unmet, ok := strings.CutPrefix(text, unmetPrefix); ok {
-			field(b, "warning", printable(unmet))
+			writeField(b, "warning", printable(unmet))
 			continue
 		}
-		field(b, "rests on", printable(text))
+		writeField(b, "rests on", printable(text))
 	}
 }
 
-// unmetPrefix begins an assumption of which the driver knows that it does not hold.
+// unmetPrefix begins an assumption that the driver knows to be false.
 const unmetPrefix = "not met: "
 
-func field(b *strings.Builder, name, value string) { wrap(b, name, value, 14) }
+func writeField(b *strings.Builder, name, value string) { writeTerm(b, name, value, 14) }
 
-func longMode(st driver.Status) string {
+func describeMode(st driver.Status) string {
 	switch mode(st) {
 	case "slots":
 		return fmt.Sprintf("semaphore: %d of %d slots taken", len(st.Holders), st.Slots)
@@ -134,7 +134,7 @@ func longMode(st driver.Status) string {
 	return "free"
 }
 
-func fencing(f driver.Fencing) string {
+func describeFencing(f driver.Fencing) string {
 	switch f {
 	case driver.FencingDurable:
 		return "durable: tokens grow as long as the store keeps what it has acknowledged"

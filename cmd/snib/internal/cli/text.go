@@ -11,7 +11,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// short is a duration as people say it: two units, rounded down.
+// short formats a duration for people: at most two units, rounded down.
 func short(d time.Duration) string {
 	d = max(d, 0)
 	days := d / (24 * time.Hour)
@@ -28,11 +28,11 @@ func short(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", days, d%(24*time.Hour)/time.Hour)
 }
 
-// seconds is a duration as a number for programs, exact to the millisecond.
+// seconds returns a duration as a number for programs, rounded to the millisecond.
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
-// printable is text that can't upset a terminal or a table: quoted if it has anything but graphic characters. Names of
-// locks and hosts come from others.
+// printable returns text in a form that can't upset a terminal or a table: quoted if it contains
+// anything but graphic characters. The names of locks and hosts come from other people.
 func printable(text string) string {
 	for _, r := range text {
 		if !unicode.IsGraphic(r) || r == unicode.ReplacementChar {
@@ -42,8 +42,8 @@ func printable(text string) string {
 	return text
 }
 
-// oneLine is text that fits on one line and can't upset a terminal: lines are joined, and what is not graphic is written as Go
-// does. Errors have what a store says in them.
+// oneLine returns text on one line and safe for a terminal. It joins lines, and escapes
+// characters that are not graphic as Go does. Errors may contain what a store says.
 func oneLine(text string) string {
 	joined := ""
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -72,8 +72,8 @@ func oneLine(text string) string {
 	return b.String()
 }
 
-// cut shortens text to n columns. It counts characters, which is right for most scripts.
-func cut(text string, n int) string {
+// truncate shortens text to n columns. It counts characters, which is right for most scripts.
+func truncate(text string, n int) string {
 	runes := []rune(text)
 	if len(runes) <= n || n < 1 {
 		return text
@@ -81,8 +81,8 @@ func cut(text string, n int) string {
 	return string(runes[:n-1]) + "…"
 }
 
-// describe is a holder as people know it: host, pid and label.
-func describe(h driver.Holder) string {
+// describeHolder returns the host, the pid and the label of a holder.
+func describeHolder(h driver.Holder) string {
 	text := h.Host
 	if text == "" {
 		text = "unknown host"
@@ -96,28 +96,29 @@ func describe(h driver.Holder) string {
 	return printable(text)
 }
 
-// foreign reports whether a hold is one of a program that follows no protocol of ours, such as a client of Redis that uses SET NX:
-// of such a hold nothing is known but its owner and its end.
-func foreign(h driver.Holding) bool {
+// isForeign reports whether a hold belongs to a program that does not follow snib's
+// protocol, such as a client of Redis that uses SET NX. Only the owner and the end
+// of such a hold are known.
+func isForeign(h driver.Holding) bool {
 	return h.Token == 0 && h.Held == 0 && h.Holder == driver.Holder{}
 }
 
-// endless is what is left of a hold without an end, as drivers say it.
-const endless = 10 * 365 * 24 * time.Hour
+// endlessLeft is the time left that drivers report for a hold without an end.
+const endlessLeft = 10 * 365 * 24 * time.Hour
 
-// who is the holder.
-func who(h driver.Holding) string {
-	if foreign(h) {
+// holderName describes the holder of h.
+func holderName(h driver.Holding) string {
+	if isForeign(h) {
 		return "a program other than snib"
 	}
-	return describe(h.Holder)
+	return describeHolder(h.Holder)
 }
 
-// heldBy is the holder, and since when.
-func heldBy(h driver.Holding) string { return "held by " + who(h) + heldFor(h) }
+// heldBy says who the holder is, and for how long.
+func heldBy(h driver.Holding) string { return "held by " + holderName(h) + heldFor(h) }
 
-// heldFor is how long a hold has lasted, for the end of a phrase, if that is known. Etcd does not know it of a lock that was waited for,
-// until its first renewal.
+// heldFor says how long a hold has lasted, for the end of a phrase. It returns "" if that is
+// unknown: etcd does not know it for a lock that was waited for, until the first renewal.
 func heldFor(h driver.Holding) string {
 	if h.Held == 0 {
 		return ""
@@ -125,31 +126,31 @@ func heldFor(h driver.Holding) string {
 	return " for " + short(h.Held)
 }
 
-// left is how long a hold will last if it is not renewed.
-func left(h driver.Holding) string {
-	if foreign(h) && h.Left >= endless {
+// leaseLeft returns how long a hold lasts if it is not renewed.
+func leaseLeft(h driver.Holding) string {
+	if isForeign(h) && h.Left >= endlessLeft {
 		return "endless"
 	}
 	return short(h.Left)
 }
 
-// end is when a hold ends, for the end of a sentence about it.
-func end(h driver.Holding) string {
-	if left(h) == "endless" {
+// leaseEnd says when a hold ends, for the end of a sentence about it.
+func leaseEnd(h driver.Holding) string {
+	if leaseLeft(h) == "endless" {
 		return "its lease never ends"
 	}
-	return "its lease ends in " + left(h)
+	return "its lease ends in " + leaseLeft(h)
 }
 
-// token is the fencing token.
-func token(h driver.Holding) string {
-	if foreign(h) {
+// tokenText returns the fencing token as text.
+func tokenText(h driver.Holding) string {
+	if isForeign(h) {
 		return "none"
 	}
 	return strconv.FormatUint(h.Token, 10)
 }
 
-// shellQuote makes text one word for a POSIX shell.
+// shellQuote quotes text so that a POSIX shell reads it as one word.
 func shellQuote(text string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:@%+,", r))
@@ -160,7 +161,7 @@ func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// plural is "1 lock" and "2 locks".
+// plural returns "1 lock" or "2 locks".
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

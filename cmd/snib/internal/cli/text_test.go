@@ -47,7 +47,7 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// FuzzShellQuote has a shell read what we quoted.
+// FuzzShellQuote lets a shell read what shellQuote quoted.
 func FuzzShellQuote(f *testing.F) {
 	for _, text := range []string{"", "plain", "a b", "it's", "$(touch x)", "`x`", `\`, "new\nline", "é", "~", "-n", "*"} {
 		f.Add(text)
@@ -63,7 +63,7 @@ func FuzzShellQuote(f *testing.F) {
 	})
 }
 
-// TestFit: a table fits its width as long as names and holders can give way.
+// TestFit checks that a table fits its width as long as names and holders can be shortened.
 func TestFit(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, r := range [][]string{
@@ -73,12 +73,12 @@ func TestFit(t *testing.T) {
 		{long, long, "59m59s", "59m59s", "1795229475821398", "10000"},
 	} {
 		rows := [][]string{slices.Clone(r)}
-		fit(rows, narrow)
+		fit(rows, defaultWidth)
 		width := 5 * 2
 		for _, cell := range rows[0] {
 			width += len([]rune(cell))
 		}
-		if width > narrow || rows[0][0] == "" || rows[0][1] == "" {
+		if width > defaultWidth || rows[0][0] == "" || rows[0][1] == "" {
 			t.Errorf("fit makes %v of %v: %d columns", rows[0], r, width)
 		}
 	}
@@ -89,7 +89,7 @@ func TestExitCode(t *testing.T) {
 		err  error
 		want int
 	}{
-		{nil, 0}, {silent(7), 7}, {usagef("x"), 64}, {driver.ErrInvalid, 64}, {driver.ErrHeld, 75}, {driver.ErrKind, 78},
+		{nil, 0}, {silentExit(7), 7}, {usagef("x"), 64}, {driver.ErrInvalid, 64}, {driver.ErrHeld, 75}, {driver.ErrKind, 78},
 		{driver.ErrLost, 79}, {errors.New("disk on fire"), 69},
 	}
 	for _, tt := range tests {
@@ -99,14 +99,15 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestMarshal: names stand in JSON as they are, on one line.
+// TestMarshal checks that names appear in JSON unchanged, on one line.
 func TestMarshal(t *testing.T) {
 	if text, err := marshal(lockJSON{Name: "a<b>&\n"}); err != nil || !strings.HasPrefix(string(text), `{"name":"a<b>&\n",`) || strings.Contains(string(text), "\n") {
 		t.Errorf("marshal = %q, %v", text, err)
 	}
 }
 
-// TestMarshalTerminal: what can upset a terminal is escaped in JSON, and a reader gets it back.
+// TestMarshalTerminal checks that JSON escapes what can upset a terminal, and
+// that a reader gets it back.
 func TestMarshalTerminal(t *testing.T) {
 	const name = "a\u009b31m\x7f\u202eb\x1b[0m\U000e0001ä😀"
 	for _, indent := range []string{"", "  "} {

@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// busyStore is a snapshot of n locks, of which number 3 is waited for by 100.
+// busyStore returns a snapshot of n locks. 100 waiters wait for the fourth.
 func busyStore(n int, token uint64) snapshot {
 	all := make(snapshot)
 	for i := range n {
@@ -30,22 +30,23 @@ func busyStore(n int, token uint64) snapshot {
 	return all
 }
 
-// TestScene: the busiest lock comes first, grants are counted, waits are added up, and all fits the terminal.
+// TestScene checks that the busiest lock comes first, grants are counted, waits are summarised,
+// and the frame fits the terminal.
 func TestScene(t *testing.T) {
-	top := &topping{app: &app{}, grants: make(map[string]int), url: "redis://" + strings.Repeat("long.", 30)}
+	top := &topCommand{app: &app{}, grants: make(map[string]int), url: "redis://" + strings.Repeat("long.", 30)}
 	first := busyStore(50, 1)
-	top.scene(nil, first)
+	top.newFrame(nil, first)
 	second := busyStore(50, 1)
 	st := second["lock-007"]
 	st.Holders = []driver.Holding{{Owner: "other", Token: 2, Held: time.Second, Left: time.Second}}
 	second["lock-007"] = st
-	sc := top.scene(first, second)
+	sc := top.newFrame(first, second)
 	if sc.rows[0].name != "lock-003" || sc.rows[1].name != "lock-007" || sc.rows[1].grants != 1 || sc.rows[2].grants != 0 {
 		t.Errorf("the busiest are %+v", sc.rows[:3])
 	}
 	text := sc.render(80, 24)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) > 23 { // and the line that says how to end it
+	if len(lines) > 23 { // the last line says which key ends it
 		t.Errorf("%d lines on a terminal of 24", len(lines))
 	}
 	for _, l := range lines {
@@ -60,7 +61,7 @@ func TestScene(t *testing.T) {
 	}
 	var out bytes.Buffer
 	top.out = &out
-	if err := top.printScene(sc, ""); err != nil {
+	if err := top.printFrame(sc, ""); err != nil {
 		t.Fatal(err)
 	}
 	const want = `"count":{"locks":50,"held":50,"shared":0,"slots":0,"holders":50,"waiters":100},"waited":{"p50":50.`
@@ -71,21 +72,22 @@ func TestScene(t *testing.T) {
 	if strings.Contains(text, "\x1b") {
 		t.Errorf("a scene has colours, which NO_COLOR forbids")
 	}
-	top.scene(second, busyStore(1, 1))
+	top.newFrame(second, busyStore(1, 1))
 	if len(top.grants) > 1 {
 		t.Errorf("locks that are gone are remembered: %v", top.grants)
 	}
 }
 
-// TestScreen: the terminal's size counts, q ends it, and so does Ctrl-C.
+// TestScreen checks that the frame follows the terminal's size, and that q, Esc
+// and Ctrl-C end the program.
 func TestScreen(t *testing.T) {
-	top := &topping{app: &app{}, grants: make(map[string]int)}
+	top := &topCommand{app: &app{}, grants: make(map[string]int)}
 	var m tea.Model = screen{width: 80, height: 24}
 	if text := m.View().Content; !strings.Contains(text, "looking") || !strings.Contains(text, "q to quit") {
 		t.Errorf("before the first look it shows %q", text)
 	}
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 100, Height: 10})
-	m, _ = m.Update(top.scene(nil, busyStore(50, 1)))
+	m, _ = m.Update(top.newFrame(nil, busyStore(50, 1)))
 	if n := strings.Count(m.View().Content, "\n"); n != 9 {
 		t.Errorf("on 10 lines it shows %d", n+1)
 	}

@@ -7,21 +7,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) versionCommand() *cobra.Command {
+func (a *app) newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "tell the version of this program",
 		Example: versionExamples,
-		Args:    none,
+		Args:    noArgs,
 	}
 	output := addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(*cobra.Command, []string) error { return a.version(output.value) }
 	return cmd
 }
 
-// version prints the version of this program in the form output.
+// version prints the version of this program. output is the value of -o.
 func (a *app) version(output string) error {
-	version, commit := build()
+	version, commit := buildVersion()
 	switch output {
 	case "json":
 		return a.printJSON(struct {
@@ -40,8 +40,9 @@ func (a *app) version(output string) error {
 	return a.printf("snib %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// build is the version and the commit that this program was built from, as far as the go command knew them.
-func build() (version, commit string) {
+// buildVersion returns the version and the commit of this build, as far as the
+// go command recorded them.
+func buildVersion() (version, commit string) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown", ""

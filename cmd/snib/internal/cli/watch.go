@@ -15,64 +15,66 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// How often snib watch and snib top look. Between two looks they rest for at least restFactor times as long as a look took, so that a
-// big store answers them for a tenth of the time at most. Of the last two looks the shorter one counts, and one that failed took no time: else
-// who watches a store that hung for a moment would be told nothing for nine times as long.
+// How often snib watch and snib top take a snapshot. They pause for at least restFactor times
+// as long as a snapshot took, so that a big store spends at most a tenth of the time on them.
+// Of the last two snapshots the faster one counts, and a failed one counts as 0: otherwise a
+// store that hung for a moment would delay the next snapshot for nine times as long.
 const (
-	everyNamed = 100 * time.Millisecond // at one lock
-	everyAll   = time.Second            // at all
-	restFactor = 9
+	oneInterval = 100 * time.Millisecond // for one lock
+	allInterval = time.Second            // for all locks
+	restFactor  = 9
 )
 
-// outage is for how long a watch outlives a store that does not answer.
-const outage = time.Minute
+// retryTimeout is how long a watch goes on while the store does not answer.
+const retryTimeout = time.Minute
 
-// An event is what happened to a hold, or a waiter, between two looks.
+// An event is what happened to a hold, or to a waiter, between two snapshots.
 type event struct {
 	Schema string      `json:"schema"`
 	Time   string      `json:"time"` // RFC 3339, in UTC, when it was seen
 	Event  string      `json:"event"`
 	Name   string      `json:"name"`
 	Holder *holderJSON `json:"holder,omitempty"`
-	From   *holderJSON `json:"from,omitempty"` // handed-over: who held it before
+	From   *holderJSON `json:"from,omitempty"` // handed-over: the holder before
 	Waiter *waiterJSON `json:"waiter,omitempty"`
 }
 
 // The kinds of events.
 const (
-	eventHeld     = "held"        // at the first look
-	eventAcquired = "acquired"    // by somebody, and nobody held it before
-	eventHanded   = "handed-over" // another held it at the look before
-	eventReleased = "released"    // before its lease was over, by its holder or by force
-	eventLost     = "lost"        // its lease ran out
+	eventHeld     = "held"        // in the first snapshot
+	eventAcquired = "acquired"    // nobody held the lock before
+	eventHanded   = "handed-over" // another one held it in the snapshot before
+	eventReleased = "released"    // before its lease ended, by its holder or by force
+	eventLost     = "lost"        // its lease ended
 	eventWaiting  = "waiting"
-	eventGaveUp   = "gave-up" // waited, and ended that without the lock
-	eventLeft     = "left"    // waited, and does not any more; it may have had the lock between two looks
+	eventGaveUp   = "gave-up" // stopped waiting, without the lock
+	// Stopped waiting; it may have had the lock between two snapshots.
+	eventLeft = "left"
 )
 
-// A watching is one "snib watch".
-type watching struct {
+// A watchCommand is one call of "snib watch".
+type watchCommand struct {
 	*app
 	exact, waiters bool
-	bound          *duration
+	runFor         *duration
 	output         *choice
 }
 
-func (a *app) watchCommand() *cobra.Command {
-	w := &watching{app: a}
+func (a *app) newWatchCommand() *cobra.Command {
+	w := &watchCommand{app: a}
 	cmd := &cobra.Command{
 		Use:               "watch [PREFIX] | --exact NAME",
 		Short:             "print a line for each hold that begins or ends",
 		Example:           watchExamples,
 		Long:              watchNotes,
-		Args:              atMostOne,
+		Args:              atMostOneArg,
 		ValidArgsFunction: a.completeName,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVarP(&w.exact, "exact", "x", false, "only the lock of that name; looks ten times a second")
 	f.BoolVar(&w.waiters, "waiters", false, "those who begin and cease to wait, too")
-	w.bound = addDuration(cmd, "for", "", "end after this long (default: never)", 0, 0)
+	w.runFor = addDuration(cmd, "for", "", "end after this long (default: never)", 0, 0)
 	w.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := strings.Join(args, "")
@@ -81,23 +83,24 @@ func (a *app) watchCommand() *cobra.Command {
 				return err
 			}
 		}
-		return a.view(func(ctx context.Context, s *backend.Store) error { return w.watch(ctx, s, name) })
+		return a.withStore(func(ctx context.Context, s *backend.Store) error { return w.watch(ctx, s, name) })
 	}
 	return cmd
 }
 
-// watch looks again and again: no store tells of what happens to locks whose names one does not wait for.
-func (w *watching) watch(ctx context.Context, s *backend.Store, name string) error {
-	look, every := lookAll, everyAll
+// watch polls the store, because no store announces what happens to locks that the
+// caller does not wait for.
+func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string) error {
+	read, interval := snapshotAll, allInterval
 	if w.exact {
-		look, every = lookAt, everyNamed
+		read, interval = snapshotOne, oneInterval
 	}
 	o := observer{
-		every: every,
-		look:  func() (snapshot, error) { return look(ctx, s, name) },
-		fails: w.lookOn,
-		seen: func(was, now snapshot, passed time.Duration) error {
-			for _, e := range w.compare(was, now, passed) {
+		interval:     interval,
+		takeSnapshot: func() (snapshot, error) { return read(ctx, s, name) },
+		onOutage:     w.reportOutage,
+		onSnapshot: func(was, now snapshot, passed time.Duration) error {
+			for _, e := range w.diff(was, now, passed) {
 				if err := w.print(e); err != nil {
 					return err
 				}
@@ -105,75 +108,79 @@ func (w *watching) watch(ctx context.Context, s *backend.Store, name string) err
 			return nil
 		},
 	}
-	if !w.bound.set {
+	if !w.runFor.set {
 		return o.run(ctx)
 	}
-	bounded, cancel := context.WithTimeout(ctx, w.bound.value) // bounds the pauses, so that there is one look at least
+	// The deadline bounds the pauses only, so that at least one snapshot is taken.
+	bounded, cancel := context.WithTimeout(ctx, w.runFor.value)
 	defer cancel()
 	return o.run(bounded)
 }
 
-// A snapshot is what was seen at one look: locks by their names.
+// A snapshot is what one look at the store showed: locks by their names.
 type snapshot map[string]driver.Status
 
-// tooMany is how many locks are watched at most: they are kept in memory, and read at each look.
-const tooMany = 100_000
+// maxWatched is the largest number of locks that snib watch and snib top accept: they keep all
+// in memory, and read all for each snapshot.
+const maxWatched = 100_000
 
-// lookAll looks at all locks whose names start with prefix.
-func lookAll(ctx context.Context, s *backend.Store, prefix string) (snapshot, error) {
+// snapshotAll reads all locks whose names start with prefix.
+func snapshotAll(ctx context.Context, s *backend.Store, prefix string) (snapshot, error) {
 	all := make(snapshot)
-	err := each(ctx, s, prefix, func(st driver.Status) bool {
+	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
 		all[st.Name] = st
-		return len(all) <= tooMany
+		return len(all) <= maxWatched
 	})
-	if len(all) > tooMany {
-		return nil, usagef("there are more than %d locks: give a prefix, or --exact and a name", tooMany)
+	if len(all) > maxWatched {
+		return nil, usagef("there are more than %d locks: give a prefix, or --exact and a name", maxWatched)
 	}
 	return all, err
 }
 
-// lookAt looks at one lock.
-func lookAt(ctx context.Context, s *backend.Store, name string) (snapshot, error) {
+// snapshotOne reads one lock.
+func snapshotOne(ctx context.Context, s *backend.Store, name string) (snapshot, error) {
 	st, err := status(ctx, s, name)
 	return snapshot{name: st}, err
 }
 
-// An observer looks at locks again and again.
+// An observer takes snapshots of locks again and again.
 type observer struct {
-	every time.Duration // at least
-	look  func() (snapshot, error)
-	fails func(error) // is called at the beginning of each outage
+	interval     time.Duration // at least
+	takeSnapshot func() (snapshot, error)
+	onOutage     func(error) // called at the beginning of each outage
 
-	// Seen is called with each look, the one before, which is nil at first, and the time from the beginning of that one to the end of this
-	// one: a lease that had more left can't have run out in between, however long the store took to answer.
-	seen func(was, now snapshot, passed time.Duration) error
+	// onSnapshot is called with each snapshot, the one before, which is nil at first, and the
+	// time from the start of the earlier to the end of the later. A lease that had more time
+	// left can't have ended in between, however slow the store was.
+	onSnapshot func(was, now snapshot, passed time.Duration) error
 }
 
-// lookOn tells of an outage that does not end what observes.
-func (a *app) lookOn(err error) { a.tell("%s; looking on", message(err)) }
+// reportOutage reports an outage during which the observer goes on.
+func (a *app) reportOutage(err error) { a.infof("%s; looking on", message(err)) }
 
-// run looks until ctx is done. It endures a store that does not answer for a minute.
+// run takes snapshots until ctx is done. It tolerates outages of up to retryTimeout, but not
+// before the first snapshot.
 func (o *observer) run(ctx context.Context) error {
 	var was snapshot
 	var last time.Time
-	var before time.Duration // that the look before took
+	var tookBefore time.Duration // how long the snapshot before took
 	failing := false
 	for {
 		began := time.Now()
-		now, err := o.look()
+		now, err := o.takeSnapshot()
 		took := time.Since(began)
 		switch {
 		case ctx.Err() != nil && was != nil:
 			return nil
-		case err != nil && (was == nil || time.Since(last) > outage || exitCode(err) != exitUnavailable):
+		case err != nil && (was == nil || time.Since(last) > retryTimeout || exitCode(err) != exitUnavailable):
 			return err
 		case err != nil:
 			if !failing {
-				o.fails(err)
+				o.onOutage(err)
 			}
 			failing, took = true, 0
 		default:
-			if err := o.seen(was, now, time.Since(last)); err != nil {
+			if err := o.onSnapshot(was, now, time.Since(last)); err != nil {
 				return err
 			}
 			was, last, failing = now, began, false
@@ -181,14 +188,15 @@ func (o *observer) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(o.every, restFactor*min(took, before))):
+		case <-time.After(max(o.interval, restFactor*min(took, tookBefore))):
 		}
-		before = took
+		tookBefore = took
 	}
 }
 
-// compare tells what happened between two looks. What began and ended in between is not seen.
-func (w *watching) compare(was, now snapshot, passed time.Duration) []event {
+// diff returns what happened between two snapshots. It does not see what began and ended in
+// between.
+func (w *watchCommand) diff(was, now snapshot, passed time.Duration) []event {
 	names := make([]string, 0, len(was)+len(now))
 	for name := range was {
 		names = append(names, name)
@@ -207,9 +215,9 @@ func (w *watching) compare(was, now snapshot, passed time.Duration) []event {
 	return all
 }
 
-// holdEvents tells which holds of a lock began and ended.
+// holdEvents returns the events of the holds of one lock.
 func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
-	ended, begun := changed(was[name].Holders, now[name].Holders), changed(now[name].Holders, was[name].Holders)
+	ended, begun := holdsNotIn(was[name].Holders, now[name].Holders), holdsNotIn(now[name].Holders, was[name].Holders)
 	one := func(kind string, h driver.Holding) event {
 		j := toHolder(h)
 		return newEvent(kind, name, &j)
@@ -239,15 +247,15 @@ func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	return all
 }
 
-// changed returns the holds of some that others does not have.
-func changed(some, others []driver.Holding) []driver.Holding {
+// holdsNotIn returns the holds in some that are not in others.
+func holdsNotIn(some, others []driver.Holding) []driver.Holding {
 	return slices.DeleteFunc(slices.Clone(some), func(h driver.Holding) bool {
 		return slices.ContainsFunc(others, func(o driver.Holding) bool { return o.Owner == h.Owner && o.Token == h.Token })
 	})
 }
 
-// waitEvents tells who began to wait for a lock, or waits at the first look, and who ended that
-// without being seen to hold it.
+// waitEvents returns the events of the waiters of one lock: who began to wait, and who stopped
+// without being seen as a holder. In the first snapshot all waiters begin.
 func waitEvents(name string, was, now driver.Status) []event {
 	one := func(kind string, waiter driver.Waiting) event {
 		e := newEvent(kind, name, nil)
@@ -265,8 +273,8 @@ func waitEvents(name string, was, now driver.Status) []event {
 	}
 	for _, waiter := range was.Waiters {
 		switch {
-		case in(now.Waiters, waiter.Owner), holding(now, waiter.Owner) != nil:
-		case excluded(was, now, waiter):
+		case in(now.Waiters, waiter.Owner), findHold(now, waiter.Owner) != nil:
+		case wasKeptOut(was, now, waiter):
 			all = append(all, one(eventGaveUp, waiter))
 		default:
 			all = append(all, one(eventLeft, waiter))
@@ -275,10 +283,10 @@ func waitEvents(name string, was, now driver.Status) []event {
 	return all
 }
 
-// excluded reports whether a waiter can't have held the lock between two looks, since the same
-// holds kept it out at both.
-func excluded(was, now driver.Status, waiter driver.Waiting) bool {
-	stayed := len(was.Holders) - len(changed(was.Holders, now.Holders))
+// wasKeptOut reports whether a waiter can't have held the lock between two snapshots, because
+// the same holds excluded it in both.
+func wasKeptOut(was, now driver.Status, waiter driver.Waiting) bool {
+	stayed := len(was.Holders) - len(holdsNotIn(was.Holders, now.Holders))
 	switch {
 	case was.Slots > 0:
 		return stayed >= was.Slots
@@ -289,13 +297,13 @@ func excluded(was, now driver.Status, waiter driver.Waiting) bool {
 }
 
 func newEvent(kind, name string, h *holderJSON) event {
-	return event{Schema: "snib.watch/1", Time: stamp(time.Now()), Event: kind, Name: name, Holder: h}
+	return event{Schema: "snib.watch/1", Time: timestamp(time.Now()), Event: kind, Name: name, Holder: h}
 }
 
-// stamp is a time in JSON.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// timestamp formats a time for JSON.
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (w *watching) print(e event) error {
+func (w *watchCommand) print(e event) error {
 	if w.output.value == "json" {
 		text, err := marshal(e)
 		if err != nil {
@@ -306,26 +314,27 @@ func (w *watching) print(e event) error {
 	who := ""
 	switch {
 	case e.Waiter != nil:
-		who = describe(driver.Holder{Host: e.Waiter.Host, PID: e.Waiter.PID, Label: e.Waiter.Label})
+		who = describeHolder(driver.Holder{Host: e.Waiter.Host, PID: e.Waiter.PID, Label: e.Waiter.Label})
 	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.after(), describe(e.Holder.holder()))
+		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), describeHolder(e.Holder.toHolder()))
 	default:
-		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describe(e.Holder.holder()))
+		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describeHolder(e.Holder.toHolder()))
 	}
-	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listed(e.Name), max(narrow, child.Width(syscall.Stdout))
+	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listedName(e.Name), max(defaultWidth, child.Width(syscall.Stdout))
 	room := width - len(head) - len("  ")
-	name = cut(name, max(room/3, room-len([]rune(who)))) // a long one leaves room for who
-	return w.printf("%s\n", cut(head+name+"  "+who, width))
+	name = truncate(name, max(room/3, room-len([]rune(who)))) // a long name leaves room for who
+	return w.printf("%s\n", truncate(head+name+"  "+who, width))
 }
 
-// after is how long a hold lasted, for the middle of a line, if that is known.
-func (h *holderJSON) after() string {
+// heldPhrase says how long a hold lasted, for the middle of a line. It returns "" if that is
+// unknown.
+func (h *holderJSON) heldPhrase() string {
 	if h.Held == nil {
 		return ""
 	}
 	return fmt.Sprintf("after %s, ", short(time.Duration(*h.Held*float64(time.Second))))
 }
 
-func (h *holderJSON) holder() driver.Holder {
+func (h *holderJSON) toHolder() driver.Holder {
 	return driver.Holder{Host: h.Host, PID: h.PID, Label: h.Label}
 }

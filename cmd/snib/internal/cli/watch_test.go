@@ -15,15 +15,15 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// TestObserverRests: a store that takes long for each look is looked at for a tenth of the time, and one that hung once, or failed, is
-// looked at again soon.
+// TestObserverRests checks that slow snapshots take at most a tenth of the time, and that a
+// store that hung once, or failed, is read again soon.
 func TestObserverRests(t *testing.T) {
 	const fast = 10 * time.Millisecond
 	tests := []struct {
-		name  string
-		looks []time.Duration // take so long
-		fails bool            // all but the first
-		want  time.Duration   // from the end of the last one to the next
+		name      string
+		snapshots []time.Duration // how long each takes
+		fails     bool            // all but the first fail
+		want      time.Duration   // from the end of the last one to the next
 	}{
 		{"Fast", []time.Duration{fast, fast}, false, time.Second},
 		{"First", []time.Duration{8 * time.Second}, false, time.Second},
@@ -37,26 +37,26 @@ func TestObserverRests(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var ended time.Time
-				looks := 0
+				snapshots := 0
 				o := observer{
-					every: time.Second,
-					look: func() (snapshot, error) {
-						if looks == len(tt.looks) {
+					interval: time.Second,
+					takeSnapshot: func() (snapshot, error) {
+						if snapshots == len(tt.snapshots) {
 							if got := time.Since(ended); got != tt.want {
 								t.Errorf("it rests for %v, want %v", got, tt.want)
 							}
 							cancel()
 							return nil, nil
 						}
-						time.Sleep(tt.looks[looks])
+						time.Sleep(tt.snapshots[snapshots])
 						ended = time.Now()
-						if looks++; tt.fails && looks > 1 {
+						if snapshots++; tt.fails && snapshots > 1 {
 							return nil, errors.New("out of reach")
 						}
 						return snapshot{}, nil
 					},
-					fails: func(error) {},
-					seen:  func(_, _ snapshot, _ time.Duration) error { return nil },
+					onOutage:   func(error) {},
+					onSnapshot: func(_, _ snapshot, _ time.Duration) error { return nil },
 				}
 				if err := o.run(ctx); err != nil {
 					t.Errorf("run = %v", err)
@@ -66,15 +66,16 @@ func TestObserverRests(t *testing.T) {
 	}
 }
 
-// A lapsing store has one lock, whose lease runs out. It answers the first question at once, and the others after a while.
-type lapsing struct {
+// An expiringStore has one lock, whose lease ends. It answers the first request at once, and
+// the others after a while.
+type expiringStore struct {
 	driver.Driver
-	ends  time.Time
-	asked *int
+	ends     time.Time
+	requests *int
 }
 
-func (l lapsing) Status(context.Context, string) (driver.Status, error) {
-	if *l.asked++; *l.asked > 1 {
+func (l expiringStore) Status(context.Context, string) (driver.Status, error) {
+	if *l.requests++; *l.requests > 1 {
 		time.Sleep(50 * time.Millisecond)
 	}
 	st := driver.Status{Name: "lock"}
@@ -84,17 +85,18 @@ func (l lapsing) Status(context.Context, string) (driver.Status, error) {
 	return st, nil
 }
 
-func (lapsing) List(context.Context, string, func(driver.Status) bool) error { return nil }
-func (lapsing) Break(context.Context, string, string, uint64) error          { return nil }
+func (expiringStore) List(context.Context, string, func(driver.Status) bool) error { return nil }
+func (expiringStore) Break(context.Context, string, string, uint64) error          { return nil }
 
-// TestWatchSlowLook: a lease that runs out while the store is asked is lost, and was not released.
+// TestWatchSlowLook checks that a lease that ends during a request counts as lost, not as
+// released.
 func TestWatchSlowLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		bound := &duration{value: time.Second, set: true}
-		w := &watching{app: &app{out: &out, err: io.Discard}, exact: true, bound: bound, output: &choice{value: "json"}}
-		// It is looked at now, and from 100 ms on, which takes 50 ms.
-		s := &backend.Store{Driver: lapsing{ends: time.Now().Add(everyNamed + 20*time.Millisecond), asked: new(int)}}
+		runFor := &duration{value: time.Second, set: true}
+		w := &watchCommand{app: &app{out: &out, err: io.Discard}, exact: true, runFor: runFor, output: &choice{value: "json"}}
+		// The snapshots are taken now and after 100 ms. The second one takes 50 ms.
+		s := &backend.Store{Driver: expiringStore{ends: time.Now().Add(oneInterval + 20*time.Millisecond), requests: new(int)}}
 		if err := w.watch(t.Context(), s, "lock"); err != nil {
 			t.Fatal(err)
 		}
@@ -110,8 +112,8 @@ func TestWatchSlowLook(t *testing.T) {
 	})
 }
 
-// TestWatchWaiterGone: a waiter that is gone gave up only if nobody else can have had the lock
-// meanwhile.
+// TestWatchWaiterGone checks that a waiter that is gone gave up only if nobody else can
+// have had the lock meanwhile.
 func TestWatchWaiterGone(t *testing.T) {
 	holds := func(tokens ...uint64) (all []driver.Holding) {
 		for _, n := range tokens {
