@@ -25,20 +25,20 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=0") // or each worker takes a second to end
+	os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise each worker takes a second to end
 	os.Exit(m.Run())
 }
 
-// badPeers are what the harness must see through.
+// badPeers returns broken peers that the harness must detect.
 func badPeers() []peer {
 	return []peer{
-		{name: "open", open: func(setup) (*client, error) { // shuts nobody out
+		{name: "open", open: func(setup) (*client, error) { // excludes nobody
 			return &client{caller: func() caller { return openCaller{} }, close: func() {}}, nil
 		}},
 		{name: "stuck", open: func(setup) (*client, error) { // serves nobody after the warm-up
 			return &client{caller: func() caller { return stuckCaller{} }, close: func() {}}, nil
 		}},
-		{name: "forgetful", open: func(setup) (*client, error) { // loses what it holds
+		{name: "forgetful", open: func(setup) (*client, error) { // loses its locks
 			return &client{caller: func() caller { return new(forgetfulCaller) }, close: func() {}}, nil
 		}},
 		{name: "crash", open: func(setup) (*client, error) { panic("as told") }},
@@ -76,7 +76,8 @@ func (c *forgetfulCaller) release() error {
 	return errForgotten
 }
 
-// newHarness returns a harness of short runs with a server, whose workers run in this process, under the race detector.
+// newHarness returns a harness with a server for short runs. Its workers run in this
+// process, so that the race detector covers them.
 func newHarness(t *testing.T) *harness {
 	t.Helper()
 	livetest.Binary(t, "redis", "redis-server")
@@ -116,10 +117,11 @@ func spawnHere(ctx context.Context) (*process, error) {
 	})}, nil
 }
 
-// testTTL is short, because snib waits until the server is older, and long enough for a busy machine.
+// testTTL is short, because snib waits until the server is older than the TTL, and
+// long enough for a busy machine.
 const testTTL = 1500 * time.Millisecond
 
-func named(t *testing.T, name string) *peer {
+func peerNamed(t *testing.T, name string) *peer {
 	t.Helper()
 	all := testPeers()
 	i := slices.IndexFunc(all, func(p peer) bool { return p.name == name })
@@ -131,11 +133,13 @@ func named(t *testing.T, name string) *peer {
 
 func testPeers() []peer { return append(allPeers(), badPeers()...) }
 
-// Each peer takes part in each of its scenarios, in short, and the books balance.
+// TestScenarios runs each peer in each of its scenarios for a short time, and
+// checks that the counts are consistent.
 func TestScenarios(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			h := newHarness(t) // before the others run: snib waits until it has some age
+			// Before the parallel tests: snib waits until the server is old enough.
+			h := newHarness(t)
 			t.Parallel()
 			v := s.variants[len(s.variants)-1]
 			v.load.TTL = testTTL
@@ -146,37 +150,40 @@ func TestScenarios(t *testing.T) {
 				h.window = 250 * time.Millisecond
 			}
 			if s.server != nil {
-				h.window = 2 * time.Second // its server has just started, and waits for the disk: there is no second try
+				// Its server has just started, and waits for the disk: there is no retry.
+				h.window = 2 * time.Second
 			}
 			tab, err := h.measure(t.Context(), &s, &v)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, r := range tab.runs {
-				if s.server == nil && r.err == nil && (r.lost().N > 0 || v.load.Locks == 0 && r.ops() == 0) { // so busy is the machine: once more, with patience
+				// The machine is too busy: retry with a longer TTL and window.
+				if s.server == nil && r.err == nil && (r.lost().N > 0 || v.load.Locks == 0 && r.ops() == 0) {
 					patient := v
 					patient.load.TTL = 10 * testTTL
 					h.window = 2 * time.Second
 					r = h.run(t.Context(), &s, &patient, &tab.peers[i], 0)
 				}
-				t.Run(r.peer, func(t *testing.T) { balanced(t, &v, r, s.server == nil) })
+				t.Run(r.peer, func(t *testing.T) { checkCounts(t, &v, r, s.server == nil) })
 			}
 			for _, row := range tab.rows() {
 				if got, want := len(row), len(tab.rows()[0]); got != want {
 					t.Errorf("a row of %d cells under a head of %d: %q", got, want, row)
 				}
 			}
-			tab.text(io.Discard)
-			tab.markdown(io.Discard)
-			if _, err := json.Marshal(tab.raw("")); err != nil {
+			tab.writeText(io.Discard)
+			tab.writeMarkdown(io.Discard)
+			if _, err := json.Marshal(tab.jsonValue("")); err != nil {
 				t.Errorf("no JSON: %v", err)
 			}
 		})
 	}
 }
 
-// balanced checks the books of a run, and on Redis those of the server too.
-func balanced(t *testing.T, v *variant, r *run, redis bool) {
+// checkCounts checks that the counts of a run are consistent, and on Redis also
+// those of the server.
+func checkCounts(t *testing.T, v *variant, r *run, redis bool) {
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
@@ -208,7 +215,7 @@ func balanced(t *testing.T, v *variant, r *run, redis bool) {
 	if v.load.Hold > 0 && holds != served {
 		t.Errorf("%d holds of %d acquisitions", holds, served)
 	}
-	// rueidislock loses wake-ups, and on a busy machine it does so from the start.
+	// rueidislock loses wake-ups, on a busy machine even from the start.
 	if served == 0 && !strings.HasPrefix(r.peer, "rueidislock") {
 		t.Error("nobody was served")
 	}
@@ -217,7 +224,8 @@ func balanced(t *testing.T, v *variant, r *run, redis bool) {
 	}
 }
 
-// The checks for overlaps fail for a lock that shuts nobody out: that within a process, and that between processes.
+// TestOverlaps checks that overlaps within a process and between processes are
+// detected for a lock that excludes nobody.
 func TestOverlaps(t *testing.T) {
 	t.Parallel()
 	within := func(r *run) int { return r.procs[0].Overlaps }
@@ -237,7 +245,7 @@ func TestOverlaps(t *testing.T) {
 	for _, tt := range tests {
 		for name, want := range map[string]bool{"open": true, "bsm-redislock": false} {
 			t.Run(tt.name+"/"+name, func(t *testing.T) {
-				p, s := named(t, name), s3()
+				p, s := peerNamed(t, name), sharedKey()
 				r := h.run(t.Context(), &s, &variant{procs: tt.procs, load: tt.load}, p, 0)
 				if r.err != nil {
 					t.Fatal(r.err)
@@ -253,16 +261,17 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// A token that is handed on in a list goes to the other process each time, since that one waits first.
+// TestCrossShare checks that a token in a list passes to the other process each
+// time, because that one waits longer.
 func TestCrossShare(t *testing.T) {
 	h := newHarness(t)
 	h.spawn, h.window = spawnSelf, 300*time.Millisecond
-	s := s4()
+	s := handOver()
 	v := s.variants[0]
-	v.load.Hold = 10 * time.Millisecond // time enough to wait again
+	v.load.Hold = 10 * time.Millisecond // long enough for the other process to wait again
 	var c chain
-	for range 3 { // unless the machine is so busy that it does not get to wait
-		r := h.run(t.Context(), &s, &v, named(t, "blpop"), 0)
+	for range 3 { // retry if the machine is so busy that it does not wait in time
+		r := h.run(t.Context(), &s, &v, peerNamed(t, "blpop"), 0)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -274,16 +283,16 @@ func TestCrossShare(t *testing.T) {
 		c.crossed, c.handOvers, c.overlaps)
 }
 
-// A server that stops makes everybody wait for as long.
+// TestStall checks that a server that stops makes everybody wait for as long.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.window = 400 * time.Millisecond
-	s := s8()
+	s := serverStall()
 	v := s.variants[0]
 	var got time.Duration
-	for range 3 { // unless the machine is so busy that it stops too late
-		r := h.run(t.Context(), &s, &v, named(t, "floor"), 0)
+	for range 3 { // retry if the machine is so busy that the server stops too late
+		r := h.run(t.Context(), &s, &v, peerNamed(t, "floor"), 0)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -294,13 +303,14 @@ func TestStall(t *testing.T) {
 	t.Errorf("the longest wait was %v, want at least the stall of %v", got, v.stall)
 }
 
-// The floor's commands are known: SET, and EVALSHA with a GET and a DEL inside.
+// TestCommands checks the count of the floor's commands, which are known: SET, and
+// EVALSHA with a GET and a DEL inside.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.window = 200 * time.Millisecond
-	s := s1()
-	r := h.run(t.Context(), &s, &s.variants[0], named(t, "floor"), 0)
+	s := uncontended()
+	r := h.run(t.Context(), &s, &s.variants[0], peerNamed(t, "floor"), 0)
 	if r.err != nil {
 		t.Fatal(r.err)
 	}
@@ -316,14 +326,14 @@ func TestCommands(t *testing.T) {
 
 func ptr[T any](x T) *T { return &x }
 
-// What goes wrong in a library is told, and does not stop the others.
+// TestTroubles checks that failures of a library are reported and do not stop the other runs.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	t.Run("Stuck", func(t *testing.T) {
 		h := newHarness(t)
 		h.window = 500 * time.Millisecond
-		s := s8()
-		r := h.run(t.Context(), &s, &variant{procs: 1, load: load{Goroutines: 3, Keys: 1}}, named(t, "stuck"), 0)
+		s := serverStall()
+		r := h.run(t.Context(), &s, &variant{procs: 1, load: load{Goroutines: 3, Keys: 1}}, peerNamed(t, "stuck"), 0)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -336,8 +346,8 @@ func TestTroubles(t *testing.T) {
 	})
 	t.Run("Forgetful", func(t *testing.T) {
 		h := newHarness(t)
-		s := s6()
-		r := h.run(t.Context(), &s, &variant{procs: 1, load: load{Locks: 5, TTL: time.Millisecond}}, named(t, "forgetful"), 0)
+		s := heldLocks()
+		r := h.run(t.Context(), &s, &variant{procs: 1, load: load{Locks: 5, TTL: time.Millisecond}}, peerNamed(t, "forgetful"), 0)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -347,8 +357,8 @@ func TestTroubles(t *testing.T) {
 	})
 	t.Run("Crash", func(t *testing.T) {
 		h := newHarness(t)
-		h.spawn, h.peers = spawnSelf, []peer{*named(t, "crash"), *named(t, "open")}
-		s := s1()
+		h.spawn, h.peers = spawnSelf, []peer{*peerNamed(t, "crash"), *peerNamed(t, "open")}
+		s := uncontended()
 		tab, err := h.measure(t.Context(), &s, &s.variants[0])
 		if err != nil {
 			t.Fatal(err)
@@ -360,21 +370,22 @@ func TestTroubles(t *testing.T) {
 			t.Errorf("the run after it = %v, want none", got)
 		}
 		var out bytes.Buffer
-		tab.text(&out)
+		tab.writeText(&out)
 		if got := out.String(); !strings.Contains(got, "crash failed in repetition 1") {
 			t.Errorf("the table does not tell of the crash:\n%s", got)
 		}
 	})
 }
 
-// Within a repetition the peers take turns, and each repetition starts with another one.
+// TestTurns checks that the peers run one after the other within a repetition, and that each
+// repetition starts with a different one.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t)
 	h.window, h.warmup, h.reps = time.Millisecond, time.Millisecond, 3
-	h.peers, _ = pick(h.peers, "floor,snib-memory", func(p peer) string { return p.name })
-	h.peers = append(h.peers, *named(t, "open"))
-	s := s1()
+	h.peers, _ = selectByName(h.peers, "floor,snib-memory", func(p peer) string { return p.name })
+	h.peers = append(h.peers, *peerNamed(t, "open"))
+	s := uncontended()
 	s.variants[0].load.TTL = testTTL
 	tab, err := h.measure(t.Context(), &s, &s.variants[0])
 	if err != nil {
@@ -394,13 +405,13 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// The program as a whole, with real processes.
+// TestProgram runs the whole program with real processes.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	livetest.Binary(t, "redis", "redis-server")
 	run := func(args ...string) (string, error) {
 		var out bytes.Buffer
-		err := program(t.Context(), args, &out, io.Discard)
+		err := runProgram(t.Context(), args, &out, io.Discard)
 		return out.String(), err
 	}
 	profiles := t.TempDir()
@@ -416,7 +427,7 @@ func TestProgram(t *testing.T) {
 				Rep     int
 				Figures map[string]float64
 			}
-			Targets []verdict
+			Targets []targetResult
 		}
 		if err := json.Unmarshal([]byte(line), &tab); err != nil {
 			t.Fatalf("%v in %q", err, line)

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A clock reads the monotonic clock that the processes of a host share, in nanoseconds. time.Now reads the same one, but
-// counts from the start of the process.
+// A clock reads the monotonic clock that all processes of a host share, in
+// nanoseconds. The monotonic reading of time.Now is from the same clock, but
+// relative to the start of the process.
 type clock struct {
-	base time.Time
-	at   int64 // the shared clock at base
+	base     time.Time
+	sharedAt int64 // the shared clock at base
 }
 
 func newClock() clock {
@@ -19,7 +20,7 @@ func newClock() clock {
 	for least, n := int64(0), 0; n < 16; n++ {
 		before, now, after := monotonic(), time.Now(), monotonic()
 		if n == 0 || after-before < least {
-			least, best = after-before, clock{base: now, at: (before + after) / 2}
+			least, best = after-before, clock{base: now, sharedAt: (before + after) / 2}
 		}
 	}
 	return best
@@ -33,15 +34,15 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-func (c clock) now() int64 { return c.at + int64(time.Since(c.base)) }
+func (c clock) now() int64 { return c.sharedAt + int64(time.Since(c.base)) }
 
 func (c clock) sleepUntil(at int64) { time.Sleep(time.Duration(at - c.now())) }
 
-// cpuTime is the processor time that this process has used.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // its arguments are right
+		panic(err) // the arguments are valid
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -20,24 +20,24 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest/etcdbin"
 )
 
-// etcd: an etcd server of its own, which waits for the disk, and the Mutex of etcd's own client beside ours. It asks what our
-// checks cost where nobody is in the way, what it brings to watch from now on, and not from a revision that is past, and what to hand a lock
-// over within the process.
+// etcd compares the Mutex of etcd's own client with our lock on its own etcd server, which
+// waits for the disk. It measures the cost of our checks without contention, the gain of
+// watching from the current revision instead of a past one, and the gain of local hand-overs.
 func etcd() scenario {
 	return scenario{
 		name:   "etcd",
 		server: startEtcd,
 		variants: []variant{
 			{name: "1 goroutine, same key", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", over: best, is: "≥", bound: 0.9}}},
+				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 0.9}}},
 			{name: "2 processes, 1 ms held", procs: 2, load: load{Goroutines: 1, Hold: time.Millisecond}, window: 3 * time.Second,
 				targets: []target{
-					{column: "ops/s", over: best, is: "≥", bound: 12},
-					{column: "cross gap p50 µs", over: "etcd-mutex", is: "≤", bound: 0.05},
-					{column: "p95 gap µs", over: "etcd-mutex", is: "≤", bound: 1.0 / 15},
+					{column: "ops/s", relativeTo: best, op: "≥", bound: 12},
+					{column: "cross gap p50 µs", relativeTo: "etcd-mutex", op: "≤", bound: 0.05},
+					{column: "p95 gap µs", relativeTo: "etcd-mutex", op: "≤", bound: 1.0 / 15},
 				}},
 			{name: "64 goroutines, one key", procs: 1, load: load{Goroutines: 64}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", over: best, is: "≥", bound: 100}, {column: "max/min", is: "≤", bound: 1.2}}},
+				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 100}, {column: "max/min", op: "≤", bound: 1.2}}},
 		},
 		columns: []column{
 			perSecond(),
@@ -49,7 +49,7 @@ func etcd() scenario {
 	}
 }
 
-// etcdScheme begins the address that a peer is given if it is an etcd server's.
+// etcdScheme is the prefix of the address of an etcd server in a setup.
 const etcdScheme = "etcd://"
 
 // startEtcd starts a server that is built from etcd's modules, and returns when it answers.
@@ -72,26 +72,26 @@ func startEtcd(ctx context.Context) (addr string, stop func(), err error) {
 	cmd := exec.Command(program, "--name", "bench", "--data-dir", dir, "--log-level", "error",
 		"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
 		"--listen-peer-urls", own, "--initial-advertise-peer-urls", own, "--initial-cluster", "bench="+own)
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = childAttributes()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	stop = func() {
-		_ = cmd.Process.Kill() // what it would save goes with it
+		_ = cmd.Process.Kill() // its data is deleted anyway
 		_ = cmd.Wait()
 		_ = os.RemoveAll(dir)
 	}
-	if err := etcdAnswers(ctx, addr); err != nil {
+	if err := awaitEtcd(ctx, addr); err != nil {
 		stop()
 		return "", nil, fmt.Errorf("the etcd server did not start: %w\n%s", cmp.Or(ctx.Err(), err), out.Bytes())
 	}
 	return etcdScheme + addr, stop, nil
 }
 
-// etcdAnswers waits until a server answers.
-func etcdAnswers(ctx context.Context, addr string) error {
+// awaitEtcd waits until a server answers.
+func awaitEtcd(ctx context.Context, addr string) error {
 	client, err := dialEtcd(addr)
 	if err != nil {
 		return err
@@ -124,8 +124,8 @@ func openSnibEtcd(s setup) (*client, error) {
 	return c, nil
 }
 
-// etcd-mutex: a session for each goroutine, since two of one session don't exclude each other, and a Mutex for each
-// acquisition.
+// etcd-mutex: with a session for each goroutine, because two Mutexes of one session don't
+// exclude each other, and a Mutex for each acquisition.
 
 func openEtcdMutex(s setup) (*client, error) {
 	conn, err := dialEtcd(s.addr)

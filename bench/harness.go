@@ -20,71 +20,74 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A scenario is a question, and one table for each of its variants.
+// A scenario answers a question with one table for each of its variants.
 type scenario struct {
-	name     string
-	variants []variant
-	columns  []column // the first is what the peers are ranked by
-	least    bool     // the least of the first column is the best, not the most
-	ratio    bool     // there is a column with the ratio to the best peer
+	name          string
+	variants      []variant
+	columns       []column // the peers are ranked by the first one
+	lowerIsBetter bool     // a lower figure in the first column is better
+	ratio         bool     // adds a column with the ratio to the best peer
 
-	// server starts one of another kind than Redis, for snib and those peers that name the scenario.
+	// server starts a server other than Redis, for snib and the peers that name the
+	// scenario. It may be nil.
 	server func(context.Context) (addr string, stop func(), err error)
 }
 
-// A variant is what all peers do in turn.
+// A variant is a load and its conditions, which all peers run one after the other.
 type variant struct {
-	name    string
-	procs   int
-	load    load
-	window  time.Duration
-	stall   time.Duration // the server stops for so long, at a quarter of the window
-	nodes   int           // so many servers that know nothing of each other, started for each run, instead of the one for all
-	killed  int           // of the nodes, before the window
-	hung    int           // of the others, throughout the window
+	name   string
+	procs  int
+	load   load
+	window time.Duration
+	stall  time.Duration // the server stops for this long after a quarter of the window
+	// The number of independent servers to start for each run, instead of the common one.
+	nodes   int
+	killed  int // the number of nodes to kill before the window
+	hung    int // the number of other nodes to hang throughout the window
 	targets []target
 }
 
-// A run is one peer in one repetition of a variant.
+// A run is the run of one peer in one repetition of a variant.
 type run struct {
-	peer    string
-	rep     int
-	window  time.Duration
-	err     error
-	procs   []*result
-	server  counters // what it did in the window
-	foreign float64  // cores that others used; NaN where that can't be told
-	waits   *hdrhistogram.Histogram
-	chain   chain
-	keys    int64 // left on the nodes when all was over
+	peer         string
+	rep          int
+	window       time.Duration
+	err          error
+	procs        []*result
+	server       counters // in the window
+	foreignCores float64  // cores that other processes used; NaN if unknown
+	waits        *hdrhistogram.Histogram
+	chain        chain
+	keysLeft     int64 // on the nodes after the run
 }
 
 // A harness runs workers against its server.
 type harness struct {
-	server   *server
-	peers    []peer
-	reps     int
-	window   time.Duration // instead of each variant's own, if it is not 0
-	warmup   time.Duration
-	profiles string // directory for CPU profiles; none if it is empty
-	spawn    func(context.Context) (*process, error)
-	progress io.Writer
-	clock    clock
-	serial   int    // of the runs, for their keys
-	other    string // address of the present scenario's own server; "" without
+	server       *server
+	peers        []peer
+	reps         int
+	window       time.Duration // overrides each variant's own unless it is 0
+	warmup       time.Duration
+	profiles     string // directory for CPU profiles; no profiles if it is empty
+	spawn        func(context.Context) (*process, error)
+	progress     io.Writer
+	clock        clock
+	runNumber    int    // makes the keys of each run unique
+	scenarioAddr string // address of the current scenario's own server, or ""
 }
 
-// A process is a worker that listens for its job.
+// A process is a worker process as the harness sees it.
 type process struct {
-	in   *json.Encoder
-	out  *json.Decoder
-	wait func() error // hangs up, and returns what it died of; may be called again
+	in  *json.Encoder
+	out *json.Decoder
+	// Closes the input, and returns the error of the process; may be called again.
+	wait func() error
 }
 
-// workerEnv, set to anything, makes the program a worker.
+// workerEnv is the environment variable that makes the program a worker, whatever its value.
 const workerEnv = "SNIB_BENCH_WORKER"
 
-// spawnSelf starts this program once more, as a worker.
+// spawnSelf starts another process of this program as a worker.
 func spawnSelf(ctx context.Context) (*process, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -118,8 +121,9 @@ func spawnSelf(ctx context.Context) (*process, error) {
 	})}, nil
 }
 
-// measure runs all peers that take part in a variant. Within a repetition they take turns, and each repetition starts
-// with another one, so that a busy moment of the machine does not always hit the same.
+// measure runs all peers that take part in a variant. Within a repetition they run one after
+// the other, and each repetition starts with a different one, so that a busy moment of the
+// machine does not always affect the same peer.
 func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table, error) {
 	t := &table{scenario: s, variant: v}
 	for _, p := range h.peers {
@@ -127,11 +131,11 @@ func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table,
 			t.peers = append(t.peers, p)
 		}
 	}
-	h.other = ""
+	h.scenarioAddr = ""
 	if s.server != nil {
 		var stop func()
 		var err error
-		if h.other, stop, err = s.server(ctx); err != nil {
+		if h.scenarioAddr, stop, err = s.server(ctx); err != nil {
 			return nil, err
 		}
 		defer stop()
@@ -145,7 +149,7 @@ func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table,
 			}
 			outcome := fmt.Sprint(r.err)
 			if r.err == nil {
-				outcome = short(s.columns[0].of(r)) + " " + s.columns[0].title
+				outcome = formatFigure(s.columns[0].of(r)) + " " + s.columns[0].title
 			}
 			fmt.Fprintf(h.progress, "%s, %s, %d of %d: %s: %s\n", s.name, v.name, rep+1, h.reps, p.name, outcome)
 			t.runs = append(t.runs, r)
@@ -154,18 +158,18 @@ func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table,
 	return t, nil
 }
 
-// limit is how much longer than its window a run may take.
-const limit = 2 * time.Minute
+// extraRunTime is how much longer than its window a run may take.
+const extraRunTime = 2 * time.Minute
 
-// run has one peer do the variant once.
+// run runs the variant once with one peer.
 func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep int) *run {
 	r := &run{peer: p.name, rep: rep, window: v.window}
 	if h.window > 0 {
 		r.window = h.window
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.window+limit, errors.New("it did not end"))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.window+extraRunTime, errors.New("it did not end"))
 	defer cancel()
-	h.serial++
+	h.runNumber++
 	servers := []*server{h.server}
 	if v.nodes > 0 {
 		if servers, r.err = startServers(ctx, v.nodes); r.err != nil {
@@ -174,14 +178,14 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 		defer stopServers(servers)
 	}
 	j := job{
-		load: v.load, Peer: p.name, Addr: cmp.Or(h.other, h.server.addr), Window: r.window, Warmup: h.warmup,
-		Prefix: fmt.Sprintf("bench/%s/%d/", s.name, h.serial),
+		load: v.load, Peer: p.name, Addr: cmp.Or(h.scenarioAddr, h.server.addr), Window: r.window, Warmup: h.warmup,
+		Prefix: fmt.Sprintf("bench/%s/%d/", s.name, h.runNumber),
 	}
 	if v.nodes > 0 {
 		j.Nodes = addresses(servers)
 	}
 	if v.load.Locks > 0 {
-		j.Warmup = max(j.Warmup, v.load.TTL/3) // each lock is renewed once
+		j.Warmup = max(j.Warmup, v.load.TTL/3) // time for one renewal of each lock
 	}
 	if r.err = h.server.control.FlushAll(ctx).Err(); r.err != nil {
 		return r
@@ -195,7 +199,7 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 		proc, err := h.spawn(ctx)
 		if err == nil {
 			procs = append(procs, proc)
-			err = proc.tell(j)
+			err = proc.send(j)
 		}
 		r.err = errors.Join(r.err, err)
 	}
@@ -203,24 +207,25 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 		r.err = h.observe(ctx, v, r, procs, servers)
 	}
 	if r.err != nil {
-		cancel() // or the other processes wait for their start
+		cancel() // otherwise the other processes would wait for their start
 	}
 	for _, proc := range procs {
 		r.err = errors.Join(r.err, proc.wait())
 	}
 	if r.err == nil && v.nodes > 0 {
-		r.keys, r.err = leftOn(ctx, servers[v.killed:])
+		r.keysLeft, r.err = countKeysLeft(ctx, servers[v.killed:])
 	}
 	if r.err == nil {
-		r.settle()
+		r.aggregate()
 	}
 	return r
 }
 
-// observe starts the window in all processes, and watches server and machine meanwhile.
+// observe starts the window in all processes, measures the servers and the machine
+// during it, and collects the results.
 func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*process, servers []*server) error {
-	for _, proc := range procs { // until all are warm
-		if _, err := proc.reply(); err != nil {
+	for _, proc := range procs { // wait until all are warm
+		if _, err := proc.receive(); err != nil {
 			return err
 		}
 	}
@@ -228,15 +233,15 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 		return err
 	}
 	whole := servers[v.killed+v.hung:]
-	before, err := countersOf(ctx, whole)
+	before, err := sumCounters(ctx, whole)
 	if err != nil {
 		return err
 	}
 	busy, own := busyTime(), cpuTime()
 	began := time.Now()
-	begin := h.clock.now() + int64(10*time.Millisecond) // until then all have heard of it
+	begin := h.clock.now() + int64(10*time.Millisecond) // by then all processes know it
 	for _, proc := range procs {
-		if err := proc.tell(start{Begin: begin}); err != nil {
+		if err := proc.send(start{Begin: begin}); err != nil {
 			return err
 		}
 	}
@@ -247,22 +252,22 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 		}
 	}
 	h.clock.sleepUntil(begin + int64(r.window))
-	after, err := countersOf(ctx, whole)
+	after, err := sumCounters(ctx, whole)
 	if err != nil {
 		return err
 	}
 	used, foreign, passed := cpuTime()-own, busyTime()-busy, time.Since(began)
 	r.server = after.since(before)
-	if err := mend(servers[v.killed : v.killed+v.hung]); err != nil {
+	if err := resumeServers(servers[v.killed : v.killed+v.hung]); err != nil {
 		return err
 	}
 	for _, proc := range procs {
-		if err := proc.tell(start{}); err != nil {
+		if err := proc.send(start{}); err != nil {
 			return err
 		}
 	}
 	for _, proc := range procs {
-		res, err := proc.reply()
+		res, err := proc.receive()
 		if err != nil {
 			return err
 		}
@@ -270,19 +275,19 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 		used += res.CPU
 	}
 	foreign -= (used + r.server.CPU).Seconds()
-	r.foreign = foreign / passed.Seconds()
+	r.foreignCores = foreign / passed.Seconds()
 	return nil
 }
 
-func (p *process) tell(what any) error {
+func (p *process) send(what any) error {
 	if err := p.in.Encode(what); err != nil {
 		return cmp.Or(p.wait(), fmt.Errorf("worker: %w", err))
 	}
 	return nil
 }
 
-// reply returns what a worker says next.
-func (p *process) reply() (*result, error) {
+// receive returns the next reply of a worker.
+func (p *process) receive() (*result, error) {
 	var r reply
 	if err := p.out.Decode(&r); err != nil {
 		return nil, cmp.Or(p.wait(), fmt.Errorf("worker: %w", err))
@@ -293,8 +298,9 @@ func (p *process) reply() (*result, error) {
 	return r.Result, nil
 }
 
-// busyTime is for how many seconds all cores of the machine together have not been idle, up to a constant; NaN where that
-// can't be told. It comes from the idle time, which the kernel measures: the other times it only samples.
+// busyTime returns how many seconds all cores of the machine together have not been idle, up
+// to a constant, or NaN if unknown. It is computed from the idle time, which the kernel
+// measures; it only samples the other times.
 func busyTime() float64 {
 	text, _ := os.ReadFile("/proc/stat")
 	var skipped, idle, wait float64
@@ -302,11 +308,12 @@ func busyTime() float64 {
 		return math.NaN()
 	}
 	cores := bytes.Count(text, []byte("\ncpu"))
-	return float64(cores)*float64(monotonic())/1e9 - (idle+wait)/100 // always in 1/100 s there
+	// The unit of /proc/stat is always 1/100 s.
+	return float64(cores)*float64(monotonic())/1e9 - (idle+wait)/100
 }
 
-// settle adds up what the processes saw.
-func (r *run) settle() {
+// aggregate combines the results of the processes.
+func (r *run) aggregate() {
 	r.waits = newHistogram()
 	var holds [][]hold
 	for _, p := range r.procs {
@@ -315,19 +322,21 @@ func (r *run) settle() {
 		}
 		holds = append(holds, p.Holds)
 	}
-	r.chain = link(holds)
+	r.chain = linkHolds(holds)
 }
 
-// A chain is the holds of one lock in all processes, in the order in which they got it.
+// A chain describes the holds of one lock in all processes, in the order of their grants.
 type chain struct {
-	handOvers, crossed int     // crossed: to another process
-	overlaps           int     // somebody got it before it was released
-	gaps               []int64 // of those that crossed, sorted: from the call of Release to the return of the other's Acquire
-	fromReturn         []int64 // the same from the return of Release, which may come later
-	idle               int64   // all gaps together
+	handOvers, crossed int // crossed counts those to another process
+	overlaps           int // grants before all earlier holds had ended
+	// Of crossed hand-overs, sorted: from the call of Release to the return of the
+	// other process's Acquire.
+	gaps       []int64
+	fromReturn []int64 // the same, but from the return of Release, which may come later
+	idle       int64   // the sum of all gaps
 }
 
-func link(procs [][]hold) chain {
+func linkHolds(procs [][]hold) chain {
 	type link struct {
 		hold
 		proc int
@@ -340,7 +349,7 @@ func link(procs [][]hold) chain {
 	}
 	slices.SortFunc(links, func(a, b link) int { return cmp.Compare(a.Got, b.Got) })
 	var c chain
-	var free int64 // when all so far had left
+	var free int64 // when all holds so far had ended
 	for i := 1; i < len(links); i++ {
 		from, to := links[i-1], links[i]
 		c.handOvers++

@@ -1,13 +1,15 @@
-// Command bench measures snib beside other lock libraries for Redis, on a Redis server of its own. Its targets are
-// ratios within one run, since absolute figures differ from machine to machine and from hour to hour.
+// Command bench compares snib with other lock libraries for Redis, on its own Redis
+// server. Its targets are ratios within one run, because absolute figures differ from
+// machine to machine and from hour to hour.
 //
-// Each run is a fresh process, warmed up on keys of its own. Within a repetition the peers take turns, and each
-// repetition starts with another one. Tables give medians, with [least–most] where it matters; a ratio is taken within
-// each repetition, and then the median. Latencies are those of Acquire, from the first attempt to success. Commands are
-// those that Redis executed, inside of scripts too; reads are those from its sockets, which count round trips and
-// pipelining honestly.
+// Each run is a fresh process, warmed up on separate keys. Within a repetition the peers run
+// one after the other, and each repetition starts with a different one. Tables give medians,
+// with [least–most] where it matters. A ratio is computed within each repetition; the table
+// gives the median of these ratios. Latencies are those of Acquire, from the first attempt to
+// success. Commands are those that Redis executed, including those in scripts. Reads are
+// Redis's reads from its sockets, which count round trips and pipelining correctly.
 //
-// Each scenario stands in a file of its own, with the question that it asks: s1.go and so on.
+// Each scenario is in its own file, with the question that it answers: s1.go and so on.
 package main
 
 import (
@@ -35,7 +37,7 @@ func main() {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := program(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := runProgram(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -44,24 +46,24 @@ func main() {
 }
 
 func scenarios() []scenario {
-	return []scenario{s1(), s2(), s3(), s4(), s5(), s6(), s7(), s8(), zookeeper(), etcd()}
+	return []scenario{uncontended(), ownKeys(), sharedKey(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), zookeeper(), etcd()}
 }
 
-// program runs the scenarios that args ask for.
-func program(ctx context.Context, args []string, out, progress io.Writer) error {
+// runProgram runs the scenarios that args select.
+func runProgram(ctx context.Context, args []string, out, progress io.Writer) error {
 	h := harness{peers: allPeers(), warmup: 300 * time.Millisecond, spawn: spawnSelf, progress: progress, clock: newClock()}
 	chosen := scenarios()
 	byName := func(s scenario) string { return s.name }
 	peerByName := func(p peer) string { return p.name }
 	s := sink{w: out}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // main tells of errors
-	flags.Func("scenario", "run these `scenarios` only, of "+names(chosen, byName)+" (default all)", func(list string) (err error) {
-		chosen, err = pick(chosen, list, byName)
+	flags.SetOutput(io.Discard) // main prints errors
+	flags.Func("scenario", "run these `scenarios` only, of "+joinNames(chosen, byName)+" (default all)", func(list string) (err error) {
+		chosen, err = selectByName(chosen, list, byName)
 		return err
 	})
-	flags.Func("peers", "run these `peers` only, of "+names(h.peers, peerByName)+" (default all)", func(list string) (err error) {
-		h.peers, err = pick(h.peers, list, peerByName)
+	flags.Func("peers", "run these `peers` only, of "+joinNames(h.peers, peerByName)+" (default all)", func(list string) (err error) {
+		h.peers, err = selectByName(h.peers, list, peerByName)
 		return err
 	})
 	flags.IntVar(&h.reps, "reps", 3, "`number` of repetitions")
@@ -93,7 +95,7 @@ func program(ctx context.Context, args []string, out, progress io.Writer) error 
 		return err
 	}
 	defer h.server.stop()
-	s.begin(h.about())
+	s.begin(h.describe())
 	for _, scenario := range chosen {
 		for _, v := range scenario.variants {
 			t, err := h.measure(ctx, &scenario, &v)
@@ -108,21 +110,22 @@ func program(ctx context.Context, args []string, out, progress io.Writer) error 
 	return nil
 }
 
-// pick returns those of all whose names are in the list, in the order of all. The list "all" has all of them.
-func pick[T any](all []T, list string, name func(T) string) ([]T, error) {
+// selectByName returns the elements of all whose names are in the comma-separated list, in the
+// order of all. The list "all" selects all of them.
+func selectByName[T any](all []T, list string, name func(T) string) ([]T, error) {
 	if list == "all" {
 		return all, nil
 	}
 	want := strings.Split(list, ",")
 	for _, w := range want {
 		if !slices.ContainsFunc(all, func(x T) bool { return name(x) == w }) {
-			return nil, fmt.Errorf("there is no %q, only %s", w, names(all, name))
+			return nil, fmt.Errorf("there is no %q, only %s", w, joinNames(all, name))
 		}
 	}
 	return slices.DeleteFunc(all, func(x T) bool { return !slices.Contains(want, name(x)) }), nil
 }
 
-func names[T any](all []T, name func(T) string) string {
+func joinNames[T any](all []T, name func(T) string) string {
 	var list []string
 	for _, x := range all {
 		list = append(list, name(x))
@@ -130,8 +133,8 @@ func names[T any](all []T, name func(T) string) string {
 	return strings.Join(list, ", ")
 }
 
-// about says what is measured, and on what.
-func (h *harness) about() string {
+// describe describes the machine and the versions that are measured.
+func (h *harness) describe() string {
 	text := fmt.Sprintf("%s, %d cores, %s/%s, %s, Redis %s on the same machine",
 		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), h.server.version)
 	info, ok := debug.ReadBuildInfo()

@@ -25,33 +25,34 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// A peer is a row of a table: a way to lock, set up as its documentation has it.
+// A peer is a row of a table: a lock library or a variant of one, configured as its
+// documentation says.
 type peer struct {
 	name string
 	role role
-	only []string // scenarios that it runs in; nil for all
+	only []string // the scenarios that it runs in; nil for all
 	open func(setup) (*client, error)
 }
 
-// A role says what a row is compared as.
+// A role says how a row is compared.
 type role int
 
 const (
-	library role = iota // the best of these is what a table measures by
-	floor               // not a lock that one could use: no recovery, no renewal, no waiting
+	library role = iota // tables compare with the best of these
+	floor               // not a usable lock: no recovery, no renewal, no waiting
 	ours
 )
 
-// setup is what a run says about the peer.
+// A setup is the configuration of a peer for a run.
 type setup struct {
 	addr  string        // of the Redis server
-	nodes []string      // of the servers that are to be used together, instead
-	ttl   time.Duration // 0: the library's default, or defaultTTL where it has none
+	nodes []string      // of the servers to use together, instead of addr
+	ttl   time.Duration // 0: the library's default, or defaultTTL if it has none
 
-	failFast bool // of redsync
+	failFast bool // a setting of redsync
 }
 
-// servers are the addresses of the nodes, or of the one server.
+// servers returns the addresses of the nodes, or of the only server.
 func (s setup) servers() []string {
 	if len(s.nodes) > 0 {
 		return s.nodes
@@ -61,34 +62,36 @@ func (s setup) servers() []string {
 
 const defaultTTL = 10 * time.Second
 
-// A client is a peer connected to the server, one for a process.
+// A client is a peer that is connected to the server. Each process has one.
 type client struct {
 	caller func() caller
-	renew  func(ctx context.Context, held []caller) error // one renewal of each; nil if the library renews by itself
-	close  func()
+	// Renews each lock once; nil if the library renews by itself.
+	renew func(ctx context.Context, held []caller) error
+	close func()
 }
 
-// A caller acquires and releases for one goroutine, one lock at a time. It keeps the lock in between, so that the
-// harness allocates nothing for it.
+// A caller acquires and releases one lock at a time, for one goroutine. It stores the lock in
+// between, so that the harness allocates nothing for it.
 type caller interface {
 	acquire(ctx context.Context, key string) error
-	release() error // an error if the lock had been lost
+	release() error // returns an error if the lock was lost
 }
 
-// allPeers are the rows of all tables.
+// allPeers returns the peers of all scenarios.
 func allPeers() []peer {
-	one := []string{"S1", "S2", "S3", "S4", "S6", "S7", "S8"} // those that have one server
+	one := []string{"S1", "S2", "S3", "S4", "S6", "S7", "S8"} // the scenarios with one server
 	return []peer{
 		{name: snibRow, role: ours, open: openSnib},
 		{name: "snib-memory", role: ours, only: []string{"S1", "S2", "S3"}, open: openMemory},
 		{name: "redsync", open: openRedsync},
 		{name: "redsync-rueidis", open: openRedsyncRueidis},
-		{name: "redsync-ff", only: []string{"S5"}, open: failingFast(openRedsync)},
-		{name: "redsync-rueidis-ff", only: []string{"S5"}, open: failingFast(openRedsyncRueidis)},
+		{name: "redsync-ff", only: []string{"S5"}, open: withFailFast(openRedsync)},
+		{name: "redsync-rueidis-ff", only: []string{"S5"}, open: withFailFast(openRedsyncRueidis)},
 		{name: "bsm-redislock", only: one, open: openBsm},
 		{name: "rueidislock", only: one, open: openRueidislock(0)},
 		{name: "rueidislock-m1", only: one, open: openRueidislock(1)},
-		{name: "floor", role: floor, only: []string{"S1", "S2", "S6", "S8"}, open: openFloor}, // where nobody waits
+		// Only scenarios without waiting.
+		{name: "floor", role: floor, only: []string{"S1", "S2", "S6", "S8"}, open: openFloor},
 		{name: "go-zookeeper", only: []string{"zookeeper"}, open: openGoZooKeeper},
 		{name: "etcd-mutex", only: []string{"etcd"}, open: openEtcdMutex},
 		{name: "blpop", role: floor, only: []string{"S4"}, open: openBlpop},
@@ -98,7 +101,7 @@ func allPeers() []peer {
 // in reports whether p takes part in a scenario.
 func (p *peer) in(scenario string) bool { return p.only == nil || slices.Contains(p.only, scenario) }
 
-// snib over Redis, with one Locker a process.
+// snib on Redis, with one Locker per process.
 
 func openSnib(s setup) (*client, error) {
 	if len(s.nodes) > 0 {
@@ -117,7 +120,7 @@ func openSnib(s setup) (*client, error) {
 	return snibClient(s, d)
 }
 
-// snib over memory: the core alone.
+// snib on memlock: only the core.
 
 func openMemory(s setup) (*client, error) { return snibClient(s, memlock.New()) }
 
@@ -148,7 +151,7 @@ func (c *snibCaller) acquire(ctx context.Context, key string) (err error) {
 
 func (c *snibCaller) release() error { return c.lock.Release() }
 
-// redsync: all defaults, and a new Mutex for each acquisition.
+// redsync: with its defaults, and a new Mutex for each acquisition.
 
 func openRedsync(s setup) (*client, error) {
 	var pools []redsyncpool.Pool
@@ -181,8 +184,9 @@ func openRedsyncRueidis(s setup) (*client, error) {
 	}), nil
 }
 
-// failingFast is redsync told to be content with a majority of the answers.
-func failingFast(open func(setup) (*client, error)) func(setup) (*client, error) {
+// withFailFast returns open with redsync's fail-fast option: a majority of the
+// answers is enough.
+func withFailFast(open func(setup) (*client, error)) func(setup) (*client, error) {
 	return func(s setup) (*client, error) {
 		s.failFast = true
 		return open(s)
@@ -263,16 +267,16 @@ func (c *bsmCaller) acquire(ctx context.Context, key string) (err error) {
 
 func (c *bsmCaller) release() error { return c.lock.Release(context.Background()) }
 
-// rueidislock: its defaults, or one key for each lock, which its README asks for with a single Redis. NoLoopTracking
-// is what the README says to set from Redis 7.0.5 on.
+// rueidislock: with its defaults, or with one key for each lock, as its README recommends for a
+// single Redis. The README says to set NoLoopTracking from Redis 7.0.5 on.
 
 func openRueidislock(majority int32) func(setup) (*client, error) {
 	return func(s setup) (*client, error) {
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption:   rueidis.ClientOption{InitAddress: []string{s.addr}},
-			KeyMajority:    majority, // 0 is its default, as in the next two
+			KeyMajority:    majority, // 0 means the default, also in the next two fields
 			KeyValidity:    s.ttl,
-			ExtendInterval: s.ttl / 3, // as often as the others
+			ExtendInterval: s.ttl / 3, // as often as the other libraries
 			NoLoopTracking: true,
 		})
 		if err != nil {
@@ -287,7 +291,7 @@ func openRueidislock(majority int32) func(setup) (*client, error) {
 
 type rueidislockCaller struct {
 	locker rueidislock.Locker
-	held   context.Context // what a lock is in this library
+	held   context.Context // this library's lock is a context
 	cancel context.CancelFunc
 }
 
@@ -302,8 +306,8 @@ func (c *rueidislockCaller) release() error {
 	return err
 }
 
-// floor: the two commands that each of the others must send as well, over one auto-pipelining connection. It does not
-// wait, and it renews 250 locks with one script, owners checked.
+// floor: the two commands that every library must send, over one auto-pipelining connection. It
+// does not wait, and it renews 250 locks with one script, which checks the owners.
 
 func openFloor(s setup) (*client, error) {
 	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}, PipelineMultiplex: -1})
@@ -358,10 +362,10 @@ func (f *floorClient) renew(ctx context.Context, held []caller) error {
 	return nil
 }
 
-// A floorCaller has one token for all its locks and reuses its slices: a floor need not be safe.
+// A floorCaller has one token for all its locks and reuses its slices: it need not be safe.
 type floorCaller struct {
 	*floorClient
-	key, token []string // of one
+	key, token []string // one element each
 }
 
 func (c *floorCaller) acquire(ctx context.Context, key string) error {
@@ -377,7 +381,8 @@ func (c *floorCaller) release() error {
 	return err
 }
 
-// blpop: a token in a list, the shortest hand-over that one Redis can do. Who dies with the token takes it along.
+// blpop: a token in a list, the fastest hand-over that a single Redis can do. If a
+// holder dies, the token is lost.
 
 func openBlpop(s setup) (*client, error) {
 	rdb, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.addr}})
@@ -413,7 +418,8 @@ func (c *blpopCaller) release() error {
 	return c.rdb.Do(context.Background(), c.rdb.B().Rpush().Key(c.key).Element("1").Build()).Error()
 }
 
-// eachOf renews one lock after the other, as a program must whose library has no renewal.
+// eachOf returns a function that renews one lock after the other, as a program must do
+// if its library has no automatic renewal.
 func eachOf[C caller](renew func(context.Context, C) error) func(context.Context, []caller) error {
 	return func(ctx context.Context, held []caller) error {
 		for _, c := range held {

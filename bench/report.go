@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// A column of a table is a figure of each run.
+// A column is a figure that each run has.
 type column struct {
 	title  string
-	of     func(*run) float64 // NaN if the run does not tell
-	spread bool               // shown with its least and most
+	of     func(*run) float64 // NaN if the run has no such figure
+	spread bool               // shown with its range
 }
 
 // Columns that several scenarios have.
@@ -23,7 +23,8 @@ func perSecond() column {
 	return column{"ops/s", func(r *run) float64 { return r.ops() / r.window.Seconds() }, true}
 }
 
-// waited is a percentile of the time from the first attempt to success; 100 is the longest.
+// waited returns a column with a percentile of the time from the first attempt to
+// success; 100 is the longest.
 func waited(title string, percent float64, unit time.Duration) column {
 	return column{title, func(r *run) float64 {
 		if r.waits.TotalCount() == 0 {
@@ -61,7 +62,8 @@ func serverCPUPerOp() column {
 	return column{"server µs/op", perOp(func(r *run) float64 { return r.server.CPU.Seconds() * 1e6 }), false}
 }
 
-// least and most are of the goroutines' shares.
+// leastServed and mostServed are columns with the smallest and the greatest number
+// of acquisitions of a goroutine.
 func leastServed() column {
 	return column{"goroutine min", func(r *run) float64 { return float64(slices.Min(r.served())) }, false}
 }
@@ -72,7 +74,8 @@ func mostServed() column {
 
 func fairness() column {
 	return column{"max/min", func(r *run) float64 {
-		return float64(slices.Max(r.served())) / float64(slices.Min(r.served())) // infinite if one got nothing
+		// The ratio is infinite if a goroutine got nothing.
+		return float64(slices.Max(r.served())) / float64(slices.Min(r.served()))
 	}, false}
 }
 
@@ -82,17 +85,19 @@ func overlaps() column {
 	}, false}
 }
 
-// gap is a percentile of the time from the call of a release to the grant in another process, in microseconds.
+// gap returns a column with a percentile of the time from the call of Release to the
+// grant in another process, in microseconds.
 func gap(title string, percent int, spread bool) column {
-	return column{title, func(r *run) float64 { return rank(r.chain.gaps, percent) / 1e3 }, spread}
+	return column{title, func(r *run) float64 { return percentile(r.chain.gaps, percent) / 1e3 }, spread}
 }
 
-// crossShare is how many of the hand-overs go to another process.
+// crossShare returns a column with the share of the hand-overs that go to another process.
 func crossShare() column {
 	return column{"cross share", func(r *run) float64 { return float64(r.chain.crossed) / float64(r.chain.handOvers) }, false}
 }
 
-// longestWaiting is the longest wait of those that were not over when the window ended.
+// longestWaiting returns a column with the longest wait that was unfinished at the
+// end of the window.
 func longestWaiting(title string) column {
 	return column{title, func(r *run) float64 {
 		var longest time.Duration
@@ -109,7 +114,7 @@ func perOp(of func(*run) float64) func(*run) float64 {
 	return func(r *run) float64 { return of(r) / r.ops() }
 }
 
-// ops is how many acquisitions there were.
+// ops returns the number of acquisitions.
 func (r *run) ops() float64 {
 	return float64(r.waits.TotalCount())
 }
@@ -126,7 +131,7 @@ func (r *run) clientCPU() time.Duration {
 	return time.Duration(r.sum(func(p *result) float64 { return float64(p.CPU) }))
 }
 
-// served is how often each goroutine was served.
+// served returns the number of acquisitions of each goroutine.
 func (r *run) served() []int {
 	var all []int
 	for _, p := range r.procs {
@@ -135,7 +140,7 @@ func (r *run) served() []int {
 	return all
 }
 
-// servedByProcess is how often the goroutines of each process were served, together.
+// servedByProcess returns the number of acquisitions of each process.
 func (r *run) servedByProcess() []int {
 	var all []int
 	for _, p := range r.procs {
@@ -148,22 +153,23 @@ func (r *run) servedByProcess() []int {
 	return all
 }
 
-// A target is what a column of snib's row should reach.
+// A target is a bound for a column of snib's row.
 type target struct {
-	column  string
-	over    string // as a ratio to this peer, or to the best one; "": as it stands
-	is      string // ≥ or ≤
-	bound   float64
-	stretch bool // nice to have
+	column string
+	// The bound is for the ratio to this peer, or to the best one; "": for the figure itself.
+	relativeTo string
+	op         string // ≥ or ≤
+	bound      float64
+	stretch    bool // optional
 }
 
-// best stands for the best peer in target.over.
+// best stands for the best peer in target.relativeTo.
 const best = "the best peer"
 
-// snibRow is the row that is judged.
+// snibRow is the row to which the targets apply.
 const snibRow = "snib"
 
-// A table is what the runs of a variant gave.
+// A table contains the runs of a variant.
 type table struct {
 	scenario *scenario
 	variant  *variant
@@ -171,10 +177,10 @@ type table struct {
 	runs     []*run
 }
 
-// A spread is a figure over all repetitions.
-type spread struct{ median, least, most float64 }
+// A spread is the distribution of a figure over all repetitions.
+type spread struct{ median, low, high float64 }
 
-// of returns the figures of one peer, by repetition; those that there are not are NaN.
+// figures returns the figures of one peer, by repetition. Missing figures are NaN.
 func (t *table) figures(peer string, of func(*run) float64) []float64 {
 	var all []float64
 	for _, r := range t.runs {
@@ -201,7 +207,7 @@ func spreadOf(figures []float64) spread {
 	return spread{(figures[(n-1)/2] + figures[n/2]) / 2, figures[0], figures[n-1]}
 }
 
-// best is the library that is best by the first column, or "" if no library ran.
+// best returns the library that is best by the first column, or "" if no library ran.
 func (t *table) best() string {
 	name, top := "", math.NaN()
 	for _, p := range t.peers {
@@ -212,18 +218,19 @@ func (t *table) best() string {
 	return name
 }
 
-// better reports whether the figure a of the first column is better than b. Nothing is worse than none.
+// better reports whether the figure a of the first column is better than b. Any
+// figure is better than NaN.
 func (t *table) better(a, b float64) bool {
 	switch {
 	case math.IsNaN(a) || math.IsNaN(b):
 		return !math.IsNaN(a)
-	case t.scenario.least:
+	case t.scenario.lowerIsBetter:
 		return a < b
 	}
 	return a > b
 }
 
-// ratios are the ratios of a peer to another one within each repetition.
+// ratios returns the ratios of a peer to another one within each repetition.
 func (t *table) ratios(peer, other string, of func(*run) float64) []float64 {
 	a, b := t.figures(peer, of), t.figures(other, of)
 	all := make([]float64, min(len(a), len(b)))
@@ -233,33 +240,33 @@ func (t *table) ratios(peer, other string, of func(*run) float64) []float64 {
 	return all
 }
 
-// A verdict is what became of a target.
-type verdict struct {
+// A targetResult is the result for a target.
+type targetResult struct {
 	Target string `json:"target"`
 	Judged string `json:"judged"` // met, missed, or not judged
 	Figure string `json:"figure,omitempty"`
 }
 
-func (t *table) judge() []verdict {
-	var all []verdict
+func (t *table) judgeTargets() []targetResult {
+	var all []targetResult
 	for _, g := range t.variant.targets {
 		i := slices.IndexFunc(t.scenario.columns, func(c column) bool { return c.title == g.column })
 		of := t.scenario.columns[i].of
-		v := verdict{Target: g.String(), Judged: "not judged"}
-		over := g.over
+		v := targetResult{Target: g.String(), Judged: "not judged"}
+		over := g.relativeTo
 		if over == best {
 			if over = t.best(); over != "" {
 				v.Target += " (" + over + ")"
 			}
 		}
 		figures := t.figures(snibRow, of)
-		if g.over != "" {
+		if g.relativeTo != "" {
 			figures = t.ratios(snibRow, over, of)
 		}
 		s := spreadOf(figures)
 		switch {
 		case math.IsNaN(s.median):
-		case g.is == "≥" && s.median >= g.bound, g.is == "≤" && s.median <= g.bound:
+		case g.op == "≥" && s.median >= g.bound, g.op == "≤" && s.median <= g.bound:
 			v.Judged, v.Figure = "met", s.String()
 		default:
 			v.Judged, v.Figure = "missed", s.String()
@@ -270,9 +277,9 @@ func (t *table) judge() []verdict {
 }
 
 func (g target) String() string {
-	text := fmt.Sprintf("%s %s %g", g.column, g.is, g.bound)
-	if g.over != "" {
-		text += " × " + g.over
+	text := fmt.Sprintf("%s %s %g", g.column, g.op, g.bound)
+	if g.relativeTo != "" {
+		text += " × " + g.relativeTo
 	}
 	if g.stretch {
 		text = "stretch: " + text
@@ -280,7 +287,7 @@ func (g target) String() string {
 	return text
 }
 
-// rows returns the table's cells, the best peer first. The first row is the head.
+// rows returns the table's cells, with the best peer first. The first row is the header.
 func (t *table) rows() [][]string {
 	best := t.best()
 	head := []string{"peer"}
@@ -310,7 +317,7 @@ func (t *table) rows() [][]string {
 			if c.spread {
 				row = append(row, s.String())
 			} else {
-				row = append(row, short(s.median))
+				row = append(row, formatFigure(s.median))
 			}
 			if i == 0 && t.scenario.ratio {
 				row = append(row, spreadOf(t.ratios(p.name, best, c.of)).String())
@@ -321,7 +328,7 @@ func (t *table) rows() [][]string {
 	return rows
 }
 
-// notes are the lines below the table.
+// notes returns the lines below the table.
 func (t *table) notes() []string {
 	var foreign []float64
 	var notes []string
@@ -335,7 +342,7 @@ func (t *table) notes() []string {
 			default:
 				gaveUp.add(r.gaveUp())
 				lost.add(r.lost())
-				foreign = append(foreign, r.foreign)
+				foreign = append(foreign, r.foreignCores)
 			}
 		}
 		if gaveUp.N > 0 {
@@ -346,9 +353,9 @@ func (t *table) notes() []string {
 		}
 	}
 	if s := spreadOf(foreign); !math.IsNaN(s.median) {
-		notes = append(notes, fmt.Sprintf("Foreign cores during these runs: median %s, least %s, most %s.", short(s.median), short(s.least), short(s.most)))
+		notes = append(notes, fmt.Sprintf("Foreign cores during these runs: median %s, least %s, most %s.", formatFigure(s.median), formatFigure(s.low), formatFigure(s.high)))
 	}
-	for _, v := range t.judge() {
+	for _, v := range t.judgeTargets() {
 		line := "Target: " + v.Target + ": " + v.Judged
 		if v.Figure != "" {
 			line += ", " + v.Figure
@@ -374,7 +381,7 @@ func (r *run) lost() (all errorCount) {
 
 func (t *table) title() string { return t.scenario.name + ", " + t.variant.name }
 
-// subtitle says what the ratios are to.
+// subtitle names the peer to which the ratios refer.
 func (t *table) subtitle() string {
 	if best := t.best(); t.scenario.ratio && best != "" {
 		return " (best peer: " + best + ")"
@@ -382,8 +389,8 @@ func (t *table) subtitle() string {
 	return ""
 }
 
-// text writes the table with aligned columns.
-func (t *table) text(w io.Writer) {
+// writeText writes the table with aligned columns.
+func (t *table) writeText(w io.Writer) {
 	rows := t.rows()
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -411,8 +418,8 @@ func (t *table) text(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// markdown writes the table for a page.
-func (t *table) markdown(w io.Writer) {
+// writeMarkdown writes the table in Markdown.
+func (t *table) writeMarkdown(w io.Writer) {
 	fmt.Fprintf(w, "**%s**%s\n\n", t.title(), t.subtitle())
 	for i, row := range t.rows() {
 		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
@@ -427,16 +434,16 @@ func (t *table) markdown(w io.Writer) {
 	fmt.Fprintln(w)
 }
 
-// String shows the median, and the range if there is one.
+// String returns the median, and the range unless it is a single value.
 func (s spread) String() string {
-	if s.least == s.most || math.IsNaN(s.median) {
-		return short(s.median)
+	if s.low == s.high || math.IsNaN(s.median) {
+		return formatFigure(s.median)
 	}
-	return fmt.Sprintf("%s [%s–%s]", short(s.median), short(s.least), short(s.most))
+	return fmt.Sprintf("%s [%s–%s]", formatFigure(s.median), formatFigure(s.low), formatFigure(s.high))
 }
 
-// short writes a figure with three digits or so.
-func short(f float64) string {
+// formatFigure formats a figure with about three digits.
+func formatFigure(f float64) string {
 	switch a := math.Abs(f); {
 	case math.IsNaN(f):
 		return "–"
@@ -456,8 +463,9 @@ func short(f float64) string {
 	return fmt.Sprintf("%.4f", f)
 }
 
-// raw is what a table looks like as JSON: every figure of every run. About says on what it was measured.
-func (t *table) raw(about string) any {
+// jsonValue returns the table for JSON: every figure of every run. about describes
+// the machine and the versions.
+func (t *table) jsonValue(about string) any {
 	type rawRun struct {
 		Peer    string             `json:"peer"`
 		Rep     int                `json:"rep"`
@@ -475,7 +483,7 @@ func (t *table) raw(about string) any {
 		if r.err != nil {
 			raw.Error = r.err.Error()
 		} else {
-			put("foreign cores", r.foreign)
+			put("foreign cores", r.foreignCores)
 			put("gave up", float64(r.gaveUp().N))
 			put("lost", float64(r.lost().N))
 			for _, c := range t.scenario.columns {
@@ -485,20 +493,20 @@ func (t *table) raw(about string) any {
 		runs = append(runs, raw)
 	}
 	return struct {
-		On       string    `json:"on"`
-		Scenario string    `json:"scenario"`
-		Variant  string    `json:"variant"`
-		Best     string    `json:"best"`
-		Runs     []rawRun  `json:"runs"`
-		Targets  []verdict `json:"targets"`
-	}{about, t.scenario.name, t.variant.name, t.best(), runs, t.judge()}
+		On       string         `json:"on"`
+		Scenario string         `json:"scenario"`
+		Variant  string         `json:"variant"`
+		Best     string         `json:"best"`
+		Runs     []rawRun       `json:"runs"`
+		Targets  []targetResult `json:"targets"`
+	}{about, t.scenario.name, t.variant.name, t.best(), runs, t.judgeTargets()}
 }
 
-// A sink takes tables as they come.
+// A sink writes tables in one format.
 type sink struct {
 	w      io.Writer
 	format string
-	about  string // what is measured, and on what
+	about  string // describes the machine and the versions
 }
 
 func (s *sink) begin(about string) {
@@ -511,11 +519,11 @@ func (s *sink) begin(about string) {
 func (s *sink) put(t *table) error {
 	switch s.format {
 	case "json":
-		return json.NewEncoder(s.w).Encode(t.raw(s.about)) // one table a line
+		return json.NewEncoder(s.w).Encode(t.jsonValue(s.about)) // one table per line
 	case "markdown":
-		t.markdown(s.w)
+		t.writeMarkdown(s.w)
 	default:
-		t.text(s.w)
+		t.writeText(s.w)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestLink(t *testing.T) {
 			chain{handOvers: 1, crossed: 1, overlaps: 1, gaps: []int64{-1}, fromReturn: []int64{-2}, idle: -1},
 		},
 		{
-			"OverlapOfTheNextButOne", // the long hold of the first covers both others
+			"OverlapOfTheNextButOne", // the long hold of the first process covers both others
 			[][]hold{{{Got: 0, Left: 100, Released: 101}}, {{Got: 10, Left: 20, Released: 21}, {Got: 30, Left: 40, Released: 41}}},
 			chain{
 				handOvers: 2, crossed: 1, overlaps: 2, gaps: []int64{-90}, fromReturn: []int64{-91}, idle: -80,
@@ -38,7 +38,7 @@ func TestLink(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := link(tt.procs)
+			got := linkHolds(tt.procs)
 			if got.handOvers != tt.want.handOvers || got.crossed != tt.want.crossed || got.overlaps != tt.want.overlaps ||
 				got.idle != tt.want.idle || !slices.Equal(got.gaps, tt.want.gaps) || !slices.Equal(got.fromReturn, tt.want.fromReturn) {
 				t.Errorf("link(%v)\n got %+v\nwant %+v", tt.procs, got, tt.want)
@@ -47,11 +47,11 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// figures makes a table of runs, each of which has one figure.
-func figures(least bool, all map[string][]float64, targets ...target) *table {
+// newTable returns a table of runs with one figure each.
+func newTable(least bool, all map[string][]float64, targets ...target) *table {
 	t := &table{
-		scenario: &scenario{name: "S0", least: least, ratio: true, columns: []column{
-			{"x", func(r *run) float64 { return r.foreign }, true},
+		scenario: &scenario{name: "S0", lowerIsBetter: least, ratio: true, columns: []column{
+			{"x", func(r *run) float64 { return r.foreignCores }, true},
 		}},
 		variant: &variant{name: "a test", targets: targets},
 	}
@@ -61,7 +61,7 @@ func figures(least bool, all map[string][]float64, targets ...target) *table {
 		}
 		t.peers = append(t.peers, p)
 		for rep, f := range all[p.name] {
-			r := &run{peer: p.name, rep: rep, window: time.Second, foreign: f}
+			r := &run{peer: p.name, rep: rep, window: time.Second, foreignCores: f}
 			if math.IsNaN(f) {
 				r.err = errors.New("it broke")
 			}
@@ -73,10 +73,10 @@ func figures(least bool, all map[string][]float64, targets ...target) *table {
 
 func TestJudge(t *testing.T) {
 	atLeast := func(bound float64, over string) target {
-		return target{column: "x", over: over, is: "≥", bound: bound}
+		return target{column: "x", relativeTo: over, op: "≥", bound: bound}
 	}
 	atMost := func(bound float64, over string) target {
-		return target{column: "x", over: over, is: "≤", bound: bound}
+		return target{column: "x", relativeTo: over, op: "≤", bound: bound}
 	}
 	nan := math.NaN()
 	tests := []struct {
@@ -86,7 +86,8 @@ func TestJudge(t *testing.T) {
 		target target
 		want   string
 	}{
-		// The best peer is b. The ratio is taken in each repetition: 1, 4 and 1, though the medians are 20 and 20.
+		// The best peer is b. The ratios within the repetitions are 1, 4 and 1,
+		// although both medians are 20.
 		{"Ratio", false, map[string][]float64{"snib": {10, 80, 20}, "a": {1, 2, 3}, "b": {10, 20, 20}, "floor": {99, 99, 99}},
 			atLeast(1, best), "x ≥ 1 × the best peer (b): met, 1.00 [1.00–4.00]"},
 		{"Missed", false, map[string][]float64{"snib": {10}, "a": {20}}, atLeast(0.95, best), "x ≥ 0.95 × the best peer (a): missed, 0.50"},
@@ -101,7 +102,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := figures(tt.least, tt.rows, tt.target).judge()[0]
+			v := newTable(tt.least, tt.rows, tt.target).judgeTargets()[0]
 			got := v.Target + ": " + v.Judged
 			if v.Figure != "" {
 				got += ", " + v.Figure
@@ -113,7 +114,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Each target names a column of its scenario, and titles are not used twice: they are the keys of the JSON.
+// TestTitles checks that each target names a column of its scenario, and that titles are
+// unique, because they are keys in JSON.
 func TestTitles(t *testing.T) {
 	for _, s := range scenarios() {
 		var titles []string
@@ -134,10 +136,10 @@ func TestTitles(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	tab := figures(false, map[string][]float64{"snib": {16_400, 20_000}, "a": {8200, 5000}, "floor": {0, 0}}, target{column: "x", is: "≥", bound: 2})
+	tab := newTable(false, map[string][]float64{"snib": {16_400, 20_000}, "a": {8200, 5000}, "floor": {0, 0}}, target{column: "x", op: "≥", bound: 2})
 	var text, markdown bytes.Buffer
-	tab.text(&text)
-	tab.markdown(&markdown)
+	tab.writeText(&text)
+	tab.writeMarkdown(&markdown)
 	want := `S0, a test (best peer: a)
 
 peer                     x       × best peer
@@ -169,7 +171,7 @@ func TestShort(t *testing.T) {
 		-18.4: "-18.4", math.NaN(): "–", math.Inf(1): "∞",
 	}
 	for f, want := range tests {
-		if got := short(f); got != want {
+		if got := formatFigure(f); got != want {
 			t.Errorf("short(%v) = %q, want %q", f, got, want)
 		}
 	}

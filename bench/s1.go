@@ -2,11 +2,12 @@ package main
 
 import "time"
 
-// S1: one goroutine, which nobody is in the way of. It asks what a cycle of Acquire and Release costs by itself.
-func s1() scenario {
+// uncontended is S1: one goroutine without contention. It measures the cost of a
+// cycle of Acquire and Release.
+func uncontended() scenario {
 	targets := []target{
-		{column: "ops/s", over: best, is: "≥", bound: 0.95},
-		{column: "ops/s", over: best, is: "≥", bound: 1.05, stretch: true},
+		{column: "ops/s", relativeTo: best, op: "≥", bound: 0.95},
+		{column: "ops/s", relativeTo: best, op: "≥", bound: 1.05, stretch: true},
 	}
 	return scenario{
 		name: "S1",
@@ -14,13 +15,14 @@ func s1() scenario {
 			{name: "1 goroutine, same key", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 2 * time.Second, targets: targets},
 			{name: "1 goroutine, 1024 keys", procs: 1, load: load{Goroutines: 1, Keys: 1024}, window: 2 * time.Second, targets: targets},
 		},
-		columns: uncontended(),
+		columns: uncontendedColumns(),
 		ratio:   true,
 	}
 }
 
-// uncontended are the columns where each goroutine has keys of its own.
-func uncontended() []column {
+// uncontendedColumns returns the columns for scenarios in which each goroutine has
+// its own keys.
+func uncontendedColumns() []column {
 	return []column{
 		perSecond(),
 		waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),

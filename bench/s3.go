@@ -2,19 +2,19 @@ package main
 
 import "time"
 
-// S3: many goroutines of one process want one key. It asks whether each of them bothers the server, and whether each of
-// them is served.
-func s3() scenario {
+// sharedKey is S3: many goroutines of one process contend for one key. It measures whether each
+// of them sends requests to the server, and whether each of them is served.
+func sharedKey() scenario {
 	return scenario{
 		name: "S3",
 		variants: []variant{
 			{
 				name: "16 goroutines, one key", procs: 1, load: load{Goroutines: 16}, window: 2 * time.Second,
-				targets: []target{{column: "max/min", is: "≤", bound: 1.2}},
+				targets: []target{{column: "max/min", op: "≤", bound: 1.2}},
 			},
 			{
 				name: "64 goroutines, one key", procs: 1, load: load{Goroutines: 64}, window: 2 * time.Second,
-				targets: []target{{column: "ops/s", over: best, is: "≥", bound: 100}, {column: "max/min", is: "≤", bound: 1.2}},
+				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 100}, {column: "max/min", op: "≤", bound: 1.2}},
 			},
 		},
 		columns: []column{

@@ -11,19 +11,20 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// S5: Redlock over five nodes, of which some fail. It asks what a majority costs, and whether those that don't answer cost
-// anything at all: time, goroutines, or locks that stay behind. One or two nodes are killed or hung when the libraries are
-// warm, and the hung ones go on when the window is over, before the libraries are closed.
-func s5() scenario {
+// majority is S5: Redlock over five nodes, some of which fail. It measures the cost of a
+// majority, and whether nodes that don't answer cost time, goroutines, or locks that stay
+// behind. One or two nodes are killed or hung after the warm-up. Hung nodes are resumed at the
+// end of the window, before the libraries are closed.
+func majority() scenario {
 	one, many := load{Goroutines: 1, Keys: 1}, load{Goroutines: 64, Keys: 1}
-	clean := []target{{column: "keys left", is: "≤", bound: 0}, {column: "errors", is: "≤", bound: 0}}
+	clean := []target{{column: "keys left", op: "≤", bound: 0}, {column: "errors", op: "≤", bound: 0}}
 	faulty := func(name string, l load, killed, hung int) variant {
 		return variant{name: name, procs: 1, load: l, window: 3 * time.Second, nodes: 5, killed: killed, hung: hung, targets: clean}
 	}
 	healthy := faulty("healthy, 64 goroutines", many, 0, 0)
-	healthy.targets = append([]target{{column: "ops/s", over: best, is: "≥", bound: 5}}, clean...)
+	healthy.targets = append([]target{{column: "ops/s", relativeTo: best, op: "≥", bound: 5}}, clean...)
 	oneKey := faulty("healthy, 64 goroutines, one key", load{Goroutines: 64}, 0, 0)
-	oneKey.targets = append([]target{{column: "ops/s", over: best, is: "≥", bound: 100}, {column: "max/min", is: "≤", bound: 1.2}}, clean...)
+	oneKey.targets = append([]target{{column: "ops/s", relativeTo: best, op: "≥", bound: 100}, {column: "max/min", op: "≤", bound: 1.2}}, clean...)
 	return scenario{
 		name: "S5",
 		variants: []variant{
@@ -41,7 +42,7 @@ func s5() scenario {
 			}, false},
 			fairness(),
 			{"errors", func(r *run) float64 { return float64(r.gaveUp().N + r.lost().N) }, false},
-			{"keys left", func(r *run) float64 { return float64(r.keys) }, false},
+			{"keys left", func(r *run) float64 { return float64(r.keysLeft) }, false},
 			allocsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
 		},
 		ratio: true,
@@ -65,7 +66,7 @@ func openSnibOverNodes(s setup) (*client, error) {
 	return snibClient(s, d)
 }
 
-// startServers starts servers that know nothing of each other.
+// startServers starts n independent servers.
 func startServers(ctx context.Context, n int) (servers []*server, err error) {
 	for range n {
 		s, err := startServer(ctx)
@@ -105,8 +106,8 @@ func breakServers(servers []*server, killed, hung int) error {
 	return nil
 }
 
-// mend lets servers go on.
-func mend(hung []*server) error {
+// resumeServers resumes hung servers.
+func resumeServers(hung []*server) error {
 	for _, s := range hung {
 		if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			return err
@@ -115,8 +116,8 @@ func mend(hung []*server) error {
 	return nil
 }
 
-// countersOf is the sum over several servers.
-func countersOf(ctx context.Context, servers []*server) (sum counters, err error) {
+// sumCounters returns the sums of the counters of several servers.
+func sumCounters(ctx context.Context, servers []*server) (sum counters, err error) {
 	for _, s := range servers {
 		c, err := s.counters(ctx)
 		if err != nil {
@@ -130,8 +131,9 @@ func countersOf(ctx context.Context, servers []*server) (sum counters, err error
 	return sum, nil
 }
 
-// leftOn returns how many keys are left of locks on servers, which snib's own hash is not.
-func leftOn(ctx context.Context, servers []*server) (left int64, err error) {
+// countKeysLeft returns how many keys of locks are left on servers. It does not
+// count snib's own hash.
+func countKeysLeft(ctx context.Context, servers []*server) (left int64, err error) {
 	for _, s := range servers {
 		keys, err := s.control.DBSize(ctx).Result()
 		if err != nil {

@@ -2,8 +2,9 @@ package main
 
 import "time"
 
-// S6: 10,000 locks are held and renewed every 2 s. It asks what holding costs.
-func s6() scenario {
+// heldLocks is S6: 10,000 locks are held and renewed every 2 s. It measures the
+// cost of holding.
+func heldLocks() scenario {
 	return scenario{
 		name: "S6",
 		variants: []variant{{
@@ -11,9 +12,9 @@ func s6() scenario {
 			load:   load{Locks: 10_000, TTL: 6 * time.Second},
 			window: 20 * time.Second,
 			targets: []target{
-				{column: "CPU-s/min", over: best, is: "≤", bound: 0.35},
-				{column: "goroutines", is: "≤", bound: 25},
-				{column: "lost", is: "≤", bound: 0},
+				{column: "CPU-s/min", relativeTo: best, op: "≤", bound: 0.35},
+				{column: "goroutines", op: "≤", bound: 25},
+				{column: "lost", op: "≤", bound: 0},
 			},
 		}},
 		columns: []column{
@@ -40,8 +41,8 @@ func s6() scenario {
 			}, false},
 			{"lost", func(r *run) float64 { return float64(r.lost().N) }, false},
 		},
-		least: true,
-		ratio: true,
+		lowerIsBetter: true,
+		ratio:         true,
 	}
 }
 

@@ -2,14 +2,15 @@ package main
 
 import "time"
 
-// S8: as S2, but the server stops for 100 ms after a quarter of the time. It asks who does not come back.
-func s8() scenario {
+// serverStall is S8: like S2, but the server stops for 100 ms after a quarter of the window.
+// It shows which libraries do not recover.
+func serverStall() scenario {
 	return scenario{
 		name: "S8",
 		variants: []variant{{
 			name: "64 goroutines, own keys, 100 ms stall", procs: 1,
 			load: load{Goroutines: 64, Keys: 1}, window: 4 * time.Second, stall: 100 * time.Millisecond,
-			targets: []target{{column: "longest waiting ms", is: "≤", bound: 10}},
+			targets: []target{{column: "longest waiting ms", op: "≤", bound: 10}},
 		}},
 		columns: []column{
 			perSecond(),

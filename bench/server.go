@@ -17,13 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a Redis of our own, on a free port of the loopback interface, with nothing kept on disk.
+// A server is our own Redis server, on a free port of the loopback interface. It
+// keeps nothing on disk.
 type server struct {
 	addr    string
 	version string
 	cmd     *exec.Cmd
 	dir     string
-	control *redis.Client // of one connection, which sends nothing by itself
+	control *redis.Client // with one connection, which sends nothing by itself
 }
 
 func startServer(ctx context.Context) (*server, error) {
@@ -32,7 +33,7 @@ func startServer(ctx context.Context) (*server, error) {
 		return nil, fmt.Errorf("a Redis server is needed (Debian: apt install redis-server): %w", err)
 	}
 	var s *server
-	for range 3 { // somebody else may take the port before the server does
+	for range 3 { // another process may take the port before the server does
 		if s, err = tryServer(ctx, exe); err == nil {
 			return s, nil
 		}
@@ -51,12 +52,12 @@ func tryServer(ctx context.Context, exe string) (*server, error) {
 	}
 	s := &server{addr: net.JoinHostPort("127.0.0.1", port), dir: dir}
 	s.cmd = exec.Command(exe, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
-	s.cmd.SysProcAttr = attributes()
+	s.cmd.SysProcAttr = childAttributes()
 	s.control = redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 1, MaxRetries: -1})
 	if err := s.cmd.Start(); err != nil {
 		return nil, cmp.Or(err, os.RemoveAll(dir))
 	}
-	if err := s.await(ctx); err != nil {
+	if err := s.awaitReady(ctx); err != nil {
 		s.stop()
 		return nil, err
 	}
@@ -72,8 +73,8 @@ func freePort() (string, error) {
 	return port, errors.Join(err, l.Close())
 }
 
-// await waits until the server answers that we started, and not another one that has its port.
-func (s *server) await(ctx context.Context) error {
+// awaitReady waits until the server answers. It fails if another server has the port.
+func (s *server) awaitReady(ctx context.Context) error {
 	var err error
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		var text string
@@ -97,7 +98,7 @@ func (s *server) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// stall stops the server for a while.
+// stall stops the server for the given time.
 func (s *server) stall(d time.Duration) error {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -106,12 +107,12 @@ func (s *server) stall(d time.Duration) error {
 	return s.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// counters are what the server has done since it was started.
+// counters are the counters of a server since its start.
 type counters struct {
-	Commands int64 // executed, those inside of scripts included
+	Commands int64 // executed, including those in scripts
 	Reads    int64 // from sockets
 	CPU      time.Duration
-	Keys     int64 // that it has now
+	Keys     int64 // present now
 }
 
 func (s *server) counters(ctx context.Context) (counters, error) {
@@ -120,10 +121,10 @@ func (s *server) counters(ctx context.Context) (counters, error) {
 		return counters{}, err
 	}
 	info := parseInfo(text)
-	c := counters{Reads: number(info["total_reads_processed"])}
+	c := counters{Reads: parseCount(info["total_reads_processed"])}
 	for key, value := range info {
 		if strings.HasPrefix(key, "cmdstat_") {
-			c.Commands += field(value, "calls")
+			c.Commands += listField(value, "calls")
 		}
 	}
 	for _, key := range []string{"used_cpu_sys", "used_cpu_user"} {
@@ -133,12 +134,12 @@ func (s *server) counters(ctx context.Context) (counters, error) {
 		}
 		c.CPU += time.Duration(seconds * float64(time.Second))
 	}
-	c.Keys = field(info["db0"], "keys")
+	c.Keys = listField(info["db0"], "keys")
 	return c, nil
 }
 
-// since is what the server has done between two looks, without what the looks are themselves: the first one counts as a
-// command, since the server adds to that afterwards, and the second one as a read.
+// since returns the counters between two readings, without the readings themselves: the first
+// reading adds a command, which the server counts after its answer, and the second one a read.
 func (c counters) since(before counters) counters {
 	return counters{
 		Commands: c.Commands - before.Commands - 1,
@@ -158,17 +159,18 @@ func parseInfo(text string) map[string]string {
 	return info
 }
 
-// field returns a number of "calls=1,usec=2".
-func field(list, name string) int64 {
+// listField returns a number from a list such as "calls=1,usec=2", or 0 if it has
+// no such field.
+func listField(list, name string) int64 {
 	for part := range strings.SplitSeq(list, ",") {
 		if value, ok := strings.CutPrefix(part, name+"="); ok {
-			return number(value)
+			return parseCount(value)
 		}
 	}
 	return 0
 }
 
-func number(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64) // a server that does not count it has 0
+func parseCount(text string) int64 {
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 if the server does not report it
 	return n
 }

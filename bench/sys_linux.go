@@ -2,7 +2,8 @@ package main
 
 import "syscall"
 
-// attributes are those of the server's process: it dies with us, and a Ctrl-C does not reach it before us.
-func attributes() *syscall.SysProcAttr {
+// childAttributes returns the attributes of a server's process: it dies with this
+// process, and a Ctrl-C does not reach it first.
+func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -4,5 +4,6 @@ package main
 
 import "syscall"
 
-// attributes are those of the server's process: a Ctrl-C does not reach it before us. If we are killed, it stays.
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// childAttributes returns the attributes of a server's process: a Ctrl-C does not reach it
+// before this process. If this process is killed, the server stays.
+func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

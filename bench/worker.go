@@ -20,28 +20,31 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A load is what each worker process of a run does.
+// A load is the work of each worker process of a run.
 type load struct {
 	Goroutines int
-	Keys       int           // of each goroutine; 0: all goroutines of all processes share one
-	Hold       time.Duration // how long each lock is held
-	Locks      int           // hold so many until the end, instead of acquiring and releasing
-	TTL        time.Duration // 0: the library's default
+	// Keys of each goroutine; 0: all goroutines of all processes share one key.
+	Keys int
+	Hold time.Duration // how long each lock is held
+	// Hold this many locks until the end, instead of acquiring and releasing.
+	Locks int
+	TTL   time.Duration // 0: the library's default
 }
 
-// A job is what the harness tells a worker first. The worker answers with a reply when it is warm, and gets a start. After
-// the window it gets another one, when the harness has looked at the server, and cleans up and replies with its result.
+// A job is the first message from the harness to a worker. The worker sends a reply when it is
+// warm, and gets a start. After the window, when the harness has read the server's counters,
+// the worker gets another start, cleans up, and sends a reply with its result.
 type job struct {
 	load
 	Peer           string
 	Addr           string   // of the Redis server
-	Nodes          []string `json:",omitempty"` // of the servers that are to be used together, instead of that one
+	Nodes          []string `json:",omitempty"` // of the servers to use together, instead of Addr
 	Prefix         string   // of all keys
 	Warmup, Window time.Duration
-	Profile        string // file for a CPU profile; none if it is empty
+	Profile        string // file for a CPU profile; no profile if it is empty
 }
 
-// A start tells the beginning of the window, on the clock that the processes share.
+// A start contains the beginning of the window, by the clock that the processes share.
 type start struct{ Begin int64 }
 
 type reply struct {
@@ -49,31 +52,35 @@ type reply struct {
 	Result *result `json:",omitempty"`
 }
 
-// A result is what a worker saw in the window.
+// A result is what a worker measured in the window.
 type result struct {
-	Served     []int                  // acquisitions of each goroutine
-	Waits      *hdrhistogram.Snapshot // from the first attempt to success, in ns
-	Holds      []hold                 `json:",omitempty"` // if load.Hold is set
-	Unfinished []time.Duration        `json:",omitempty"` // who waited when the window ended, and how long until then
-	Overlaps   int                    // two goroutines of this process were inside at once
-	GaveUp     errorCount             // attempts to acquire that failed, and were repeated
-	Lost       errorCount             // holds that had ended before their release, or were not released
+	Served []int                  // acquisitions of each goroutine
+	Waits  *hdrhistogram.Snapshot // from the first attempt to success, in ns
+	Holds  []hold                 `json:",omitempty"` // if load.Hold is set
+	// How long each unfinished wait had lasted at the end of the window.
+	Unfinished []time.Duration `json:",omitempty"`
+	// How often two goroutines of this process held the lock at the same time.
+	Overlaps int
+	GaveUp   errorCount // failed calls of acquire, which were repeated
+	// Holds that ended before their release, or were not released.
+	Lost errorCount
 
 	CPU            time.Duration
 	Mallocs, Bytes uint64        // allocated
 	Took           time.Duration // to get all of load.Locks
-	Hung           int           // of those, the acquisitions that had to be asked again after hangs
-	Goroutines     int           // the most that were seen, without the harness's own: while holding them, or with nodes
-	RSS            int64         // at the end of the window
+	Hung           int           // the acquisitions that were repeated after hangTimeout
+	// The peak number without the worker's own; only with Locks or nodes.
+	Goroutines int
+	RSS        int64 // at the end of the window
 }
 
-// errorCount counts errors, and keeps one.
+// An errorCount counts errors, and keeps the text of the first one.
 type errorCount struct {
 	N   int
 	Any string `json:",omitempty"`
 }
 
-func (c *errorCount) note(err error) {
+func (c *errorCount) record(err error) {
 	if c.N++; c.Any == "" {
 		c.Any = err.Error()
 	}
@@ -84,27 +91,28 @@ func (c *errorCount) add(other errorCount) {
 	c.Any = cmp.Or(c.Any, other.Any)
 }
 
-// A hold is told by the clock that the processes share.
+// A hold contains the times of a hold, by the clock that the processes share.
 type hold struct {
 	Got      int64 // Acquire returned
 	Left     int64 // Release was called
 	Released int64 // Release returned
 }
 
-// A worker is the process that is measured.
+// A worker is the worker process, which is measured.
 type worker struct {
 	job
 	in     *json.Decoder
 	out    *json.Encoder
 	clock  clock
 	client *client
-	inside atomic.Bool // a goroutine holds the key that all share
+	inside atomic.Bool // a goroutine holds the shared key
 }
 
-// lowest, highest and digits are those of the histograms, in ns: exact to 1 %.
+// lowest, highest and digits are the parameters of the histograms, in ns. Values
+// are exact to 1 %.
 const lowest, highest, digits = 1, int64(100 * time.Second), 2
 
-// work does the job that comes from in.
+// work reads a job from in, does it, and writes its replies to out.
 func work(in io.Reader, out io.Writer, peers []peer) error {
 	w := worker{in: json.NewDecoder(in), out: json.NewEncoder(out), clock: newClock()}
 	if err := w.in.Decode(&w.job); err != nil {
@@ -117,17 +125,17 @@ func work(in io.Reader, out io.Writer, peers []peer) error {
 	return w.out.Encode(reply{Result: res})
 }
 
-// ready says that the worker is warm, and returns when the window begins.
+// ready reports that the worker is warm, and returns when the window begins.
 func (w *worker) ready() (begin int64, err error) {
 	runtime.GC()
 	if err := w.out.Encode(reply{}); err != nil {
 		return 0, err
 	}
-	return w.told()
+	return w.awaitStart()
 }
 
-// told waits for what the harness says next.
-func (w *worker) told() (int64, error) {
+// awaitStart waits for the next start from the harness.
+func (w *worker) awaitStart() (int64, error) {
 	var s start
 	err := w.in.Decode(&s)
 	return s.Begin, err
@@ -135,7 +143,7 @@ func (w *worker) told() (int64, error) {
 
 // run warms up and measures.
 func (w *worker) run(peers []peer) (*result, error) {
-	own := runtime.NumGoroutine()
+	ownGoroutines := runtime.NumGoroutine()
 	i := slices.IndexFunc(peers, func(p peer) bool { return p.name == w.Peer })
 	if i < 0 {
 		return nil, fmt.Errorf("there is no peer %q", w.Peer)
@@ -145,21 +153,21 @@ func (w *worker) run(peers []peer) (*result, error) {
 		return nil, err
 	}
 	defer w.client.close()
-	if err := w.first(); err != nil {
+	if err := w.acquireFirst(); err != nil {
 		return nil, err
 	}
 	if w.Locks > 0 {
-		return w.keep(own)
+		return w.holdLocks(ownGoroutines)
 	}
-	w.drive("warm/", w.clock.now(), w.Warmup, func(run func()) { run() })
+	w.runLoad("warm/", w.clock.now(), w.Warmup, func(run func()) { run() })
 	begin, err := w.ready()
 	if err != nil {
 		return nil, err
 	}
 	res := new(result)
-	lanes := w.drive("", begin, w.Window, func(run func()) { err = w.measure(res, w.watched(res, own, run)) })
+	runners := w.runLoad("", begin, w.Window, func(run func()) { err = w.measure(res, w.trackGoroutines(res, ownGoroutines, run)) })
 	waits := newHistogram()
-	for _, l := range lanes {
+	for _, l := range runners {
 		res.Served = append(res.Served, l.served)
 		waits.Merge(l.waits)
 		res.Holds = append(res.Holds, l.holds...)
@@ -174,13 +182,14 @@ func (w *worker) run(peers []peer) (*result, error) {
 	return res, err
 }
 
-// first takes a lock once, because a library may hold back on a server that is younger than its TTL, as one that has just
-// lost its memory would be. snib does. It tries more than once, because others may hang.
-func (w *worker) first() error {
+// acquireFirst acquires and releases a lock once, because a library may grant nothing on a
+// server that is younger than its TTL, since that server may have lost its memory. snib does
+// so. acquireFirst tries repeatedly, because other libraries may hang.
+func (w *worker) acquireFirst() error {
 	c := w.client.caller()
 	var err error
-	for began := time.Now(); time.Since(began) < limit/2; {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*hangs)
+	for began := time.Now(); time.Since(began) < extraRunTime/2; {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*hangTimeout)
 		if err = c.acquire(ctx, w.Prefix+"first"); err == nil {
 			err = c.release()
 		}
@@ -195,7 +204,8 @@ func (w *worker) first() error {
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(lowest, highest, digits) }
 
-// measure calls run, notes in res what this process uses meanwhile, and waits until the harness has looked at the server.
+// measure calls run, stores in res what this process used during the call, and waits until
+// the harness has read the server's counters.
 func (w *worker) measure(res *result, run func()) (err error) {
 	var before, after runtime.MemStats
 	var profile bytes.Buffer
@@ -213,12 +223,13 @@ func (w *worker) measure(res *result, run func()) (err error) {
 		pprof.StopCPUProfile()
 		err = os.WriteFile(w.Profile, profile.Bytes(), 0o666)
 	}
-	_, gone := w.told()
+	_, gone := w.awaitStart()
 	return errors.Join(err, gone)
 }
 
-// watched is run while the most goroutines are noted, without the harness's own: those that are the load, and this one.
-func (w *worker) watched(res *result, own int, run func()) func() {
+// trackGoroutines wraps run and stores the peak number of goroutines in res, without those of
+// the load and of the worker itself. It returns run unchanged if there are no nodes.
+func (w *worker) trackGoroutines(res *result, ownGoroutines int, run func()) func() {
 	if len(w.Nodes) == 0 {
 		return run
 	}
@@ -229,7 +240,7 @@ func (w *worker) watched(res *result, own int, run func()) func() {
 			for tick := time.Tick(20 * time.Millisecond); ; {
 				select {
 				case <-tick:
-					res.Goroutines = max(res.Goroutines, runtime.NumGoroutine()-own-w.Goroutines-1)
+					res.Goroutines = max(res.Goroutines, runtime.NumGoroutine()-ownGoroutines-w.Goroutines-1)
 				case <-over:
 					return
 				}
@@ -241,8 +252,8 @@ func (w *worker) watched(res *result, own int, run func()) func() {
 	}
 }
 
-// A lane is one goroutine of the load.
-type lane struct {
+// A runner is one goroutine of the load.
+type runner struct {
 	caller     caller
 	keys       []string
 	waits      *hdrhistogram.Histogram
@@ -252,54 +263,54 @@ type lane struct {
 	overlaps   int
 	gaveUp     errorCount
 	lost       errorCount
-	_          [64]byte // lanes that share a cache line would slow each other down
+	_          [64]byte // runners that share a cache line would slow each other down
 }
 
-// drive has all goroutines acquire and release from begin on, for one window. Around gets what passes the time until the
-// window is over.
-func (w *worker) drive(prefix string, begin int64, window time.Duration, around func(run func())) []*lane {
+// runLoad has all goroutines acquire and release from begin on, for one window. It calls around
+// with a function that returns when the window is over.
+func (w *worker) runLoad(prefix string, begin int64, window time.Duration, around func(run func())) []*runner {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	end := begin + int64(window)
-	lanes := make([]*lane, w.Goroutines)
+	runners := make([]*runner, w.Goroutines)
 	var all sync.WaitGroup
-	gate := make(chan struct{})
-	for i := range lanes {
-		l := &lane{caller: w.client.caller(), keys: w.keys(prefix, i), waits: newHistogram()}
+	startSignal := make(chan struct{})
+	for i := range runners {
+		l := &runner{caller: w.client.caller(), keys: w.keys(prefix, i), waits: newHistogram()}
 		if w.Hold > 0 {
 			l.holds = make([]hold, 0, int(window/w.Hold)/w.Goroutines+1)
 		}
-		lanes[i] = l
+		runners[i] = l
 		all.Go(func() {
-			<-gate
+			<-startSignal
 			w.cycle(ctx, l, end)
 		})
 	}
 	around(func() {
 		w.clock.sleepUntil(begin)
-		close(gate)
+		close(startSignal)
 		w.clock.sleepUntil(end)
 	})
 	cancel()
 	all.Wait()
-	return lanes
+	return runners
 }
 
-// keys are the keys of a goroutine.
-func (w *worker) keys(prefix string, lane int) []string {
+// keys returns the keys of a goroutine.
+func (w *worker) keys(prefix string, index int) []string {
 	prefix = w.Prefix + prefix
 	if w.Keys == 0 {
 		return []string{prefix + "shared"}
 	}
 	keys := make([]string, w.Keys)
 	for i := range keys {
-		keys[i] = prefix + strconv.Itoa(lane) + "/" + strconv.Itoa(i)
+		keys[i] = prefix + strconv.Itoa(index) + "/" + strconv.Itoa(i)
 	}
 	return keys
 }
 
 // cycle acquires and releases until end.
-func (w *worker) cycle(ctx context.Context, l *lane, end int64) {
+func (w *worker) cycle(ctx context.Context, l *runner, end int64) {
 	for n := 0; ; n++ {
 		key := l.keys[n%len(l.keys)]
 		began := w.clock.now()
@@ -308,8 +319,9 @@ func (w *worker) cycle(ctx context.Context, l *lane, end int64) {
 		}
 		err := l.caller.acquire(ctx, key)
 		got := w.clock.now()
-		for err != nil && got < end { // a library's own limit on its attempts: the caller still wants the lock
-			l.gaveUp.note(err)
+		// The library limits its attempts, but the caller still wants the lock.
+		for err != nil && got < end {
+			l.gaveUp.record(err)
 			time.Sleep(time.Millisecond)
 			err = l.caller.acquire(ctx, key)
 			got = w.clock.now()
@@ -325,7 +337,7 @@ func (w *worker) cycle(ctx context.Context, l *lane, end int64) {
 			l.overlaps++
 		}
 		l.served++
-		_ = l.waits.RecordValue(min(got-began, highest)) // it fails only beyond highest
+		_ = l.waits.RecordValue(min(got-began, highest)) // fails only beyond highest
 		if w.Hold > 0 {
 			time.Sleep(w.Hold)
 		}
@@ -336,8 +348,9 @@ func (w *worker) cycle(ctx context.Context, l *lane, end int64) {
 		if w.Hold > 0 {
 			left = w.clock.now()
 		}
-		if err := l.caller.release(); err != nil && ctx.Err() == nil { // rueidislock's locks end with ctx
-			l.lost.note(err)
+		// The locks of rueidislock end with ctx.
+		if err := l.caller.release(); err != nil && ctx.Err() == nil {
+			l.lost.record(err)
 		}
 		if w.Hold > 0 {
 			l.holds = append(l.holds, hold{Got: got, Left: left, Released: w.clock.now()})
@@ -345,15 +358,18 @@ func (w *worker) cycle(ctx context.Context, l *lane, end int64) {
 	}
 }
 
-// hands is how many goroutines take and release the locks that are kept, and renew them where the library does not.
-const hands = 16
+// parallelism is how many goroutines acquire and release the held locks, and renew
+// them if the library does not.
+const parallelism = 16
 
-// hangs is how long the acquisition of a lock that nobody else wants may take before it is given up and asked again.
-const hangs = time.Second
+// hangTimeout is how long the acquisition of an uncontended lock may take before it
+// is cancelled and repeated.
+const hangTimeout = time.Second
 
-// keep takes load.Locks locks and holds them.
-func (w *worker) keep(own int) (*result, error) {
-	ctx, cancel := context.WithCancel(context.Background()) // of the holds, too, where a library's locks end with it
+// holdLocks acquires load.Locks locks and holds them.
+func (w *worker) holdLocks(ownGoroutines int) (*result, error) {
+	// Some libraries' holds end with this context.
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	res := new(result)
 	callers := make([]caller, w.Locks)
@@ -365,10 +381,10 @@ func (w *worker) keep(own int) (*result, error) {
 	failed := inParallel(callers, func(i int, c caller) error {
 		for range 10 {
 			attempt, giveUp := context.WithCancel(ctx)
-			timer := time.AfterFunc(hangs, giveUp)
+			timer := time.AfterFunc(hangTimeout, giveUp)
 			err := c.acquire(attempt, w.Prefix+strconv.Itoa(i))
 			if timer.Stop() {
-				return err // attempt goes on: it may be what the lock lives by
+				return err // attempt is not cancelled: the lock may depend on it
 			}
 			if err == nil {
 				_ = c.release()
@@ -386,12 +402,12 @@ func (w *worker) keep(own int) (*result, error) {
 	defer stop()
 	var all sync.WaitGroup
 	if w.client.renew != nil {
-		for share := range slices.Chunk(callers, (len(callers)+hands-1)/hands) {
+		for share := range slices.Chunk(callers, (len(callers)+parallelism-1)/parallelism) {
 			all.Go(func() {
 				for tick := time.Tick(w.TTL / 3); renewing.Err() == nil; {
 					select {
 					case <-tick:
-						_ = w.client.renew(renewing, share) // what was lost shows when it is released
+						_ = w.client.renew(renewing, share) // losses show at the release
 					case <-renewing.Done():
 					}
 				}
@@ -404,11 +420,11 @@ func (w *worker) keep(own int) (*result, error) {
 		return nil, err
 	}
 	err = w.measure(res, func() {
-		const looks = 10
+		const samples = 10
 		w.clock.sleepUntil(begin)
-		for i := range looks {
-			w.clock.sleepUntil(begin + int64(w.Window)*int64(i+1)/looks)
-			res.Goroutines = max(res.Goroutines, runtime.NumGoroutine()-own)
+		for i := range samples {
+			w.clock.sleepUntil(begin + int64(w.Window)*int64(i+1)/samples)
+			res.Goroutines = max(res.Goroutines, runtime.NumGoroutine()-ownGoroutines)
 		}
 	})
 	stop()
@@ -417,17 +433,17 @@ func (w *worker) keep(own int) (*result, error) {
 	return res, err
 }
 
-// inParallel calls do for each caller, in a few goroutines.
+// inParallel calls do for each caller, in parallelism goroutines.
 func inParallel(callers []caller, do func(i int, c caller) error) (failed errorCount) {
 	var next atomic.Int64
 	var mu sync.Mutex // guards failed
 	var all sync.WaitGroup
-	for range hands {
+	for range parallelism {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(callers); i = int(next.Add(1)) - 1 {
 				if err := do(i, callers[i]); err != nil {
 					mu.Lock()
-					failed.note(err)
+					failed.record(err)
 					mu.Unlock()
 				}
 			}
@@ -437,7 +453,7 @@ func inParallel(callers []caller, do func(i int, c caller) error) (failed errorC
 	return failed
 }
 
-// rss is how much memory this process has resident, or 0 where that can't be told.
+// rss returns the resident memory of this process, or 0 if unknown.
 func rss() int64 {
 	text, _ := os.ReadFile("/proc/self/statm")
 	var size, resident int64

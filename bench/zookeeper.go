@@ -19,19 +19,20 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// zookeeper: a ZooKeeper server of its own, which waits for the disk, and go-zookeeper's Lock beside ours. It asks what our
-// checks cost: that a node is ours and still there, and that the session lives.
+// zookeeper compares go-zookeeper's Lock with ours on its own ZooKeeper server, which
+// waits for the disk. It measures the cost of our checks: that the node is ours and still
+// exists, and that the session is alive.
 func zookeeper() scenario {
 	return scenario{
 		name:   "zookeeper",
 		server: startZooKeeper,
 		variants: []variant{
 			{name: "1 goroutine, same key", procs: 1, load: load{Goroutines: 1, Keys: 1}, window: 3 * time.Second,
-				targets: []target{{column: "ops/s", over: best, is: "≥", bound: 1}}},
+				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 1}}},
 			{name: "2 processes, 1 ms held", procs: 2, load: load{Goroutines: 1, Hold: time.Millisecond}, window: 3 * time.Second,
 				targets: []target{
-					{column: "ops/s", over: best, is: "≥", bound: 1},
-					{column: "cross gap p50 µs", over: "go-zookeeper", is: "≤", bound: 1},
+					{column: "ops/s", relativeTo: best, op: "≥", bound: 1},
+					{column: "cross gap p50 µs", relativeTo: "go-zookeeper", op: "≤", bound: 1},
 				}},
 		},
 		columns: []column{
@@ -44,10 +45,10 @@ func zookeeper() scenario {
 	}
 }
 
-// zkScheme begins the address that a peer is given if it is a ZooKeeper server's.
+// zkScheme is the prefix of the address of a ZooKeeper server in a setup.
 const zkScheme = "zk://"
 
-// startZooKeeper starts a server with Debian's packages, and returns when it answers.
+// startZooKeeper starts a server from Debian's packages, and returns when it answers.
 func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "snib-bench-")
 	if err != nil {
@@ -65,19 +66,19 @@ func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
 	}
 	cmd := exec.Command("java", "-Xmx256m", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar",
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = childAttributes()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		return "", nil, errors.Join(fmt.Errorf("a ZooKeeper server is needed (Debian: apt install zookeeper): %w", err), os.RemoveAll(dir))
 	}
 	stop = func() {
-		_ = cmd.Process.Kill() // what it would save goes with it
+		_ = cmd.Process.Kill() // its data is deleted anyway
 		_ = cmd.Wait()
 		_ = os.RemoveAll(dir)
 	}
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		if err = serves(addr); err != nil {
+		if err = checkServing(addr); err != nil {
 			continue
 		}
 		if err = warmUp(addr); err != nil {
@@ -89,9 +90,9 @@ func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
 	return "", nil, fmt.Errorf("the ZooKeeper server did not start: %w\n%s", cmp.Or(ctx.Err(), err), out.Bytes())
 }
 
-// serves reports what a server lacks that is starting: it listens before it serves, and go-zookeeper would wait for minutes for
-// the answer of one that does not yet.
-func serves(addr string) error {
+// checkServing returns an error if the server does not serve yet. A server listens before it
+// serves, and go-zookeeper would then wait minutes for its answer.
+func checkServing(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
@@ -110,7 +111,8 @@ func serves(addr string) error {
 	return err
 }
 
-// warmUp lets the server's virtual machine compile what the first peer would wait for otherwise.
+// warmUp lets the server's virtual machine compile its code, which would otherwise
+// slow the first peer down.
 func warmUp(addr string) error {
 	c, err := openGoZooKeeper(setup{addr: addr})
 	if err != nil {
@@ -133,7 +135,7 @@ func openSnibZooKeeper(s setup) (*client, error) {
 	return snibClient(s, zklock.New([]string{strings.TrimPrefix(s.addr, zkScheme)}))
 }
 
-// go-zookeeper: a Lock for each acquisition, since one can't be used by two goroutines.
+// go-zookeeper: with a new Lock for each acquisition, because two goroutines can't share one.
 
 func openGoZooKeeper(s setup) (*client, error) {
 	conn, events, err := zk.Connect([]string{strings.TrimPrefix(s.addr, zkScheme)}, 15*time.Second, zk.WithLogInfo(false))
@@ -156,7 +158,8 @@ type goZooKeeperCaller struct {
 	lock *zk.Lock
 }
 
-// acquire waits for as long as it takes: that Lock knows no contexts. When the window is over the other process still releases.
+// acquire ignores its context, because go-zookeeper's Lock does not support contexts. It
+// returns nevertheless: after the window, the other process still releases.
 func (c *goZooKeeperCaller) acquire(_ context.Context, key string) error {
 	c.lock = zk.NewLock(c.conn, "/go/"+strings.ReplaceAll(key, "/", "-"), zk.WorldACL(zk.PermAll))
 	return c.lock.Lock()

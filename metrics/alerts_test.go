@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/metrics"
 )
 
-// promtool runs Prometheus' own checker.
+// promtool runs promtool, the checker of Prometheus.
 func promtool(t *testing.T, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), livetest.Binary(t, "prometheus", "promtool"), args...)
@@ -35,7 +35,8 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// The tests of the rules notice each change that would make an alert useless.
+// TestAlertRulesAreTested checks that the tests of the rules detect each change
+// that would make an alert useless.
 func TestAlertRulesAreTested(t *testing.T) {
 	rules, tests := file(t, "alerts.yml"), file(t, "alerts_test.yml")
 	for _, change := range []struct{ name, old, new string }{
@@ -76,15 +77,15 @@ func TestAlertRulesAreTested(t *testing.T) {
 	}
 }
 
-// Prometheus' own checker has nothing to say against names, units, types and help texts.
+// TestExpositionIsGood checks that promtool accepts names, units, types and help texts.
 func TestExpositionIsGood(t *testing.T) {
-	out, err := promtool(t, exposition(t, used(t)), "check", "metrics")
+	out, err := promtool(t, exposition(t, usedCollector(t)), "check", "metrics")
 	if err != nil || out != "" {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
 }
 
-// exposition is what Prometheus reads of a collector.
+// exposition returns what a collector exports, in the text format.
 func exposition(t *testing.T, c *metrics.Collector) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -98,10 +99,11 @@ func exposition(t *testing.T, c *metrics.Collector) string {
 
 var metricName = regexp.MustCompile(`\bdistributed_lock_[a-z_]+`)
 
-// What is named in rules, dashboard and page is what is exported, and the page names all of it.
+// TestNamedMetricsExist checks that all metrics in the rules, the dashboard and the page are
+// exported, and that the page lists all exported metrics.
 func TestNamedMetricsExist(t *testing.T) {
 	exported := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(exposition(t, used(t)), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) (\S+)$`).FindAllStringSubmatch(exposition(t, usedCollector(t)), -1) {
 		exported[m[1]] = true
 		if m[2] == "histogram" {
 			for _, part := range []string{"_bucket", "_sum", "_count"} {
@@ -125,7 +127,7 @@ func TestNamedMetricsExist(t *testing.T) {
 		}
 	}
 	text := file(t, page)
-	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(exposition(t, used(t)), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(exposition(t, usedCollector(t)), -1) {
 		if !strings.Contains(text, "`"+m[1]+"`") {
 			t.Errorf("%s does not name %s", page, m[1])
 		}

@@ -10,12 +10,14 @@ import (
 	"github.com/sniblock/snib/metrics"
 )
 
-// What the collector adds to an uncontended cycle in memory, the fastest there is: in percent of its time without. In each round the
-// variants have a turn of less than a millisecond each, one after the other, and each is compared with the one without a Trace of the same round:
-// between longer turns the processor's speed changes. The figures are medians over the rounds.
+// BenchmarkCost measures what the collector adds to an uncontended cycle in memory, the
+// fastest there is, in percent of the time without a Trace. In each round the variants run
+// one after the other, each for less than a millisecond, and each is compared with the
+// variant without a Trace of the same round: over longer times the processor's speed changes.
+// The figures are medians over the rounds.
 //
-// "trace" is the same for a Trace of empty functions: what of it is the core's. "again" is without a Trace once more, and so what can't be told
-// apart.
+// "trace" uses a Trace of empty functions: it shows the core's share of the cost. "again" has
+// no Trace: it shows the noise of the measurement.
 func BenchmarkCost(b *testing.B) {
 	empty := func(snib.Event) {}
 	store := new(memlock.Store)
@@ -30,9 +32,9 @@ func BenchmarkCost(b *testing.B) {
 		{name: "collector", locker: open(b, store.Open(), snib.Tracing(newCollector(b, metrics.Options{}).Trace()))},
 	}
 	for round := 0; b.Loop(); round++ {
-		for i := range variants { // who begins changes
+		for i := range variants { // the first variant changes from round to round
 			v := &variants[(i+round)%len(variants)]
-			v.took = append(v.took, cycles(b, v.locker))
+			v.took = append(v.took, cycleTime(b, v.locker))
 		}
 	}
 	off := variants[0].took
@@ -46,11 +48,11 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// cycles is the time of a cycle, in nanoseconds, over a turn of so many.
-func cycles(b *testing.B, l *snib.Locker) float64 {
-	const turn = 100
+// cycleTime returns the mean time of a cycle in nanoseconds.
+func cycleTime(b *testing.B, l *snib.Locker) float64 {
+	const perTurn = 100
 	ctx, began := b.Context(), time.Now()
-	for range turn {
+	for range perTurn {
 		lock, err := l.Acquire(ctx, "invoices/2026-11")
 		if err != nil {
 			b.Fatal(err)
@@ -59,10 +61,10 @@ func cycles(b *testing.B, l *snib.Locker) float64 {
 			b.Fatal(err)
 		}
 	}
-	return float64(time.Since(began)) / turn
+	return float64(time.Since(began)) / perTurn
 }
 
-// median leaves what it is given as it is.
+// median returns the median and does not change its argument.
 func median(of []float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[len(sorted)/2]

@@ -12,7 +12,7 @@ import (
 // prefix begins the names of all metrics.
 const prefix = "distributed_lock_"
 
-// descs are what is exported. docs/metrics.md says more of each.
+// descs are the descriptions of all metrics. docs/metrics.md says more about each.
 type descs struct {
 	wait, failures, reasons, hold, held, waiting, queue, handOvers *prometheus.Desc
 	lost, leaked, regressed, late, folded                          *prometheus.Desc
@@ -81,7 +81,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// perStore returns what is counted for each store. Who counts does not wait until a scrape has read it.
+// perStore returns the backends, and copies of the surveys. So events and surveys
+// do not wait for a scrape.
 func (c *Collector) perStore() (backends []*backend, surveys []survey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +94,7 @@ func (c *Collector) perStore() (backends []*backend, surveys []survey) {
 
 func (c *Collector) collectResource(out writer, r *resource) {
 	d := &c.descs
-	// What ends is read before what begins, so that nothing seems to have ended before it began.
+	// Read ends before beginnings, so that nothing seems to have ended before it began.
 	ended, holdsEnded := r.wait.count(), r.hold.count()
 	failed := uint64(0)
 	for reason := range r.failures {
@@ -128,7 +129,8 @@ func (c *Collector) collectBackend(out writer, b *backend) {
 	out.ch <- b.took.metric(d.took, b.name)
 }
 
-// difference is what is left of n, or 0 if that is less: counters that are read one after the other can be apart.
+// difference returns n minus all of less, or 0 if that is negative: counters that are read
+// one after the other can be inconsistent.
 func difference(n uint64, less ...uint64) float64 {
 	left := float64(n)
 	for _, l := range less {
@@ -137,7 +139,8 @@ func difference(n uint64, less ...uint64) float64 {
 	return max(0, left)
 }
 
-// A writer sends what a scrape gets. Labels are clean, so the metrics can always be made.
+// A writer sends the metrics of a scrape. Labels are cleaned before, so creating a
+// metric can't fail.
 type writer struct{ ch chan<- prometheus.Metric }
 
 func (w writer) counter(d *prometheus.Desc, n uint64, labels ...string) {

@@ -7,18 +7,20 @@
 //	prometheus.MustRegister(collector)
 //	locker, err := snib.New(d, snib.Tracing(collector.Trace()))
 //
-// All that it exports is listed in docs/metrics.md, with what to look at when something is wrong. Beside this package are alert
-// rules (alerts.yml), a dashboard (grafana/snib.json) and an example that provisions both. Package otelmetrics, a module of its
-// own, tells OpenTelemetry the same under the same names.
+// docs/metrics.md lists all metrics and says what to check when something is wrong. Beside
+// this package are alert rules (alerts.yml), a dashboard (grafana/snib.json) and an example
+// that provisions both. Package otelmetrics, a separate module, exports the same metrics
+// under the same names through OpenTelemetry.
 //
 // # Resources
 //
-// A lock's name is no label: a million names would be tens of millions of time series. The label "resource" is a class of
-// names, made by [Options].Resource, and there are at most [Options].MaxResources of them; the names of further ones are counted
-// together as [Other].
+// A lock's name is not a label: a million names would be tens of millions of time series. The
+// label "resource" is a class of names, computed by [Options].Resource. There are at most
+// [Options].MaxResources classes; the names of further ones are counted together as [Other].
 //
 // # Cost
 //
-// Each hold costs a few atomic additions and no allocation; docs/metrics.md has figures. What is
-// read from several counters when Prometheus scrapes can be apart by what happened meanwhile.
+// Each hold costs a few atomic additions and no allocation; docs/metrics.md has
+// figures. Counters are read one after the other during a scrape, so related values
+// can differ by the events in between.
 package metrics

@@ -10,35 +10,37 @@ import (
 	"github.com/sniblock/snib/internal/label"
 )
 
-// Other is the resource of the names that belong to no resource of their own.
+// Other is the resource that counts all names whose class is not exported separately.
 const Other = label.Other
 
-// Resource is the class of a lock's name by default: the part before the first separator that is followed by a digit.
-// "invoices/2026-11" and "invoices/2026-12" are "invoices"; "cron/report" stays what it is. A separator is a byte of
-// punctuation, or a space.
+// Resource returns the default class of a lock's name: the part before the first separator that
+// is followed by a digit. "invoices/2026-11" and "invoices/2026-12" are "invoices";
+// "cron/report" stays unchanged. A separator is a byte of punctuation or a space.
 //
-// Names that are made unique in another way, as by a UUID that begins with a letter, need a function of your own.
+// Names that are made unique in another way, for example by a UUID that begins with
+// a letter, need a custom function.
 func Resource(name string) string { return label.Class(name) }
 
-// Options change what a [Collector] does. The zero value is a good choice.
+// Options configure a [Collector]. The zero value is a good default.
 type Options struct {
-	// Resource returns the class of a lock's name, which stands in the label "resource". It is called from many goroutines
-	// at once, and also with names that are none because they are not valid. Nil is [Resource].
+	// Resource returns the class of a lock's name, which becomes the label "resource". It must
+	// be safe for concurrent use, and is also called with invalid names. Nil means [Resource].
 	Resource func(name string) string
 
-	// MaxResources bounds the number of classes; what comes beyond is [Other]. 0 is [DefaultMaxResources].
+	// MaxResources bounds the number of classes; the names of further classes are counted as
+	// [Other]. 0 means [DefaultMaxResources].
 	MaxResources int
 
-	// Resources are classes that are exported as zeros before anything has happened to their locks, so that an alert can
-	// see the first failure as an increase.
+	// Resources are classes that are exported as zeros before anything has happened to their
+	// locks, so that an alert sees the first failure as an increase.
 	Resources []string
 }
 
-// DefaultMaxResources is the bound of a [Collector] whose options name none: some 11,000 time series.
+// DefaultMaxResources is the default of [Options].MaxResources: some 11,000 time series.
 const DefaultMaxResources = label.DefaultMax
 
-// A Collector counts what its Trace is told, and exports it to Prometheus. It is safe for concurrent use, and serves any number
-// of Lockers.
+// A Collector counts the events of its Trace and exports the counts to Prometheus. It is safe
+// for concurrent use, and serves any number of Lockers.
 type Collector struct {
 	resources *label.Classes[resource]
 	descs     descs
@@ -48,7 +50,8 @@ type Collector struct {
 	surveys  map[string]*survey
 }
 
-// New returns a Collector, to be registered with a [prometheus.Registerer]. Options that can't be used are a [snib.ErrInvalid].
+// New returns a Collector, to be registered with a [prometheus.Registerer]. Invalid
+// options are a [snib.ErrInvalid].
 func New(o Options) (*Collector, error) {
 	resources, err := label.NewClasses(o.Resource, o.MaxResources, newResource)
 	if err != nil {
@@ -63,9 +66,10 @@ func New(o Options) (*Collector, error) {
 	return &Collector{resources: resources, descs: newDescs(), backends: map[string]*backend{}, surveys: map[string]*survey{}}, nil
 }
 
-// Trace is to be given to each Locker once, and not to those derived from it, which would count twice: snib.Tracing(c.Trace()).
+// Trace returns the Trace to pass to each Locker: snib.Tracing(c.Trace()). Pass it once to each
+// Locker and not to Lockers derived from it, which would count twice.
 func (c *Collector) Trace() *snib.Trace {
-	// Not method values, which would copy each event once more.
+	// Closures, because method values would copy each event once more.
 	return &snib.Trace{
 		WaitStarted: func(e snib.Event) { c.resources.Name(e.Name).started.Add(1) },
 		WaitEnded:   func(e snib.Event) { c.waitEnded(&e) },
@@ -106,7 +110,7 @@ func (c *Collector) released(e *snib.Event) {
 	r.queue.observe(float64(e.Queued))
 	switch {
 	case e.Err == nil:
-	case errors.Is(e.Err, snib.ErrLost): // so the store said when it was to be released
+	case errors.Is(e.Err, snib.ErrLost): // the store refused the release
 		r.lost[label.CauseOf(snib.LossRefused)].Add(1)
 	default:
 		c.backend(e.Backend).errors[label.Release].Add(1)
@@ -129,7 +133,7 @@ func (c *Collector) renewed(e *snib.Event) {
 	}
 }
 
-// backend returns the counts for a backend. There are as many as kinds of stores in the program.
+// backend returns the counts for a backend. There is one for each kind of store in the program.
 func (c *Collector) backend(name string) *backend {
 	name = label.Clean(name)
 	c.mu.Lock()
@@ -142,14 +146,14 @@ func (c *Collector) backend(name string) *backend {
 	return b
 }
 
-// A resource has the counts for one class of names.
+// A resource contains the counts for one class of names.
 type resource struct {
 	class string
 
 	started    atomic.Uint64 // waits
 	wait       histogram     // of those that ended
 	failures   [label.Reasons]atomic.Uint64
-	joined     atomic.Uint64 // locks that began no hold
+	joined     atomic.Uint64 // acquisitions that began no hold
 	hold       histogram     // of those that ended
 	queue      histogram     // at releases
 	handedOver atomic.Uint64
@@ -163,7 +167,7 @@ func newResource(class string) *resource {
 	return &resource{class: class, wait: newHistogram(label.Waits()), hold: newHistogram(label.Holds()), queue: newHistogram(label.Lengths())}
 }
 
-// A backend has the counts for one kind of store.
+// A backend contains the counts for one kind of store.
 type backend struct {
 	name     string
 	took     histogram

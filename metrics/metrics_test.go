@@ -61,11 +61,11 @@ func release(t testing.TB, lock *snib.Lock) {
 
 func memory() driver.Driver { return memlock.New() }
 
-// A scrape is what Prometheus would read, as "name{label="value"}" and a number, and "name_count", "name_sum" and
-// "name_bucket" of histograms.
+// A scrape maps the series that Prometheus would read, such as name{label="value"}, to their
+// values. Histograms have series with the suffixes _count, _sum and _bucket.
 type scrape map[string]float64
 
-// read scrapes a collector, through a registry that checks what it is given.
+// read scrapes a collector through a registry that checks the metrics.
 func read(t testing.TB, c prometheus.Collector) scrape {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -110,8 +110,8 @@ func (s scrape) add(name string, m *dto.Metric) {
 	}
 }
 
-// want checks some series.
-func (s scrape) want(t *testing.T, want scrape) {
+// check checks the values of the wanted series.
+func (s scrape) check(t *testing.T, want scrape) {
 	t.Helper()
 	for _, series := range slices.Sorted(maps.Keys(want)) {
 		if got, ok := s[series]; !ok || math.Abs(got-want[series]) > 1e-6 {
@@ -140,7 +140,7 @@ func TestWaitsAndHolds(t *testing.T) {
 			})
 		}
 		time.Sleep(300 * time.Millisecond)
-		read(t, c).want(t, scrape{
+		read(t, c).check(t, scrape{
 			`distributed_lock_held{resource="jobs"}`:                           1,
 			`distributed_lock_waiting{resource="jobs"}`:                        2,
 			`distributed_lock_wait_seconds_count{resource="jobs"}`:             1,
@@ -148,7 +148,7 @@ func TestWaitsAndHolds(t *testing.T) {
 		})
 		release(t, first)
 		others.Wait()
-		read(t, c).want(t, scrape{
+		read(t, c).check(t, scrape{
 			`distributed_lock_held{resource="jobs"}`:                         0,
 			`distributed_lock_waiting{resource="jobs"}`:                      0,
 			`distributed_lock_failures_total{resource="jobs"}`:               0,
@@ -167,7 +167,7 @@ func TestWaitsAndHolds(t *testing.T) {
 	})
 }
 
-// A lock that is held twice by re-entering is held once.
+// TestHeldCountsHolds checks that a lock that is re-entered counts as one hold.
 func TestHeldCountsHolds(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	l := open(t, memlock.New(), snib.Tracing(c.Trace()), snib.Reentrant())
@@ -176,11 +176,11 @@ func TestHeldCountsHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read(t, c).want(t, scrape{`distributed_lock_held{resource="a"}`: 1})
+	read(t, c).check(t, scrape{`distributed_lock_held{resource="a"}`: 1})
 	release(t, inner)
-	read(t, c).want(t, scrape{`distributed_lock_held{resource="a"}`: 1})
+	read(t, c).check(t, scrape{`distributed_lock_held{resource="a"}`: 1})
 	release(t, outer)
-	read(t, c).want(t, scrape{`distributed_lock_held{resource="a"}`: 0})
+	read(t, c).check(t, scrape{`distributed_lock_held{resource="a"}`: 0})
 }
 
 func TestFailures(t *testing.T) {
@@ -236,7 +236,7 @@ func TestFailures(t *testing.T) {
 			if tt.reason == "backend" {
 				want[`distributed_lock_backend_errors_total{backend="memory",op="acquire"}`] = 1
 			}
-			got.want(t, want)
+			got.check(t, want)
 		})
 	}
 }
@@ -269,7 +269,7 @@ func TestLosses(t *testing.T) {
 			want[fmt.Sprintf("distributed_lock_held{resource=%q}", resource)] = 0
 			want[fmt.Sprintf("distributed_lock_hold_seconds_count{resource=%q}", resource)] = 1
 		}
-		read(t, c).want(t, want)
+		read(t, c).check(t, want)
 		for _, lock := range []*snib.Lock{short, broken, cut, closed} {
 			if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
 				t.Errorf("Release(%q) = %v, want %v", lock.Name(), err, snib.ErrLost)
@@ -288,7 +288,7 @@ func TestRenewals(t *testing.T) {
 	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 9 * time.Second})
 	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 1 * time.Second, Err: errors.New("no route to host")})
 	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 15 * time.Second, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
-	read(t, c).want(t, scrape{
+	read(t, c).check(t, scrape{
 		`distributed_lock_renewals_total{backend="redis",outcome="ok"}`:           3,
 		`distributed_lock_renewals_total{backend="redis",outcome="failed"}`:       1,
 		`distributed_lock_renewals_total{backend="redis",outcome="refused"}`:      1,
@@ -307,7 +307,7 @@ func TestReleases(t *testing.T) {
 	released := c.Trace().Released
 	released(snib.Event{Name: "a", Backend: "redis", Err: errors.New("no route to host")})
 	released(snib.Event{Name: "b", Backend: "redis", Err: fmt.Errorf("redis: %w", snib.ErrLost)})
-	read(t, c).want(t, scrape{
+	read(t, c).check(t, scrape{
 		`distributed_lock_backend_errors_total{backend="redis",op="release"}`: 1,
 		`distributed_lock_lost_total{cause="refused",resource="a"}`:           0,
 		`distributed_lock_lost_total{cause="refused",resource="b"}`:           1,
@@ -318,7 +318,7 @@ func TestRegressionsAndLeaks(t *testing.T) {
 	c := newCollector(t, metrics.Options{Resources: []string{"quiet"}})
 	c.Trace().Regressed(snib.Event{Name: "a/1", Token: 4, Last: 5})
 	c.Trace().Leaked(snib.Event{Name: "a/2"})
-	read(t, c).want(t, scrape{
+	read(t, c).check(t, scrape{
 		`distributed_lock_token_regressions_total{resource="a"}`:     1,
 		`distributed_lock_leaked_total{resource="a"}`:                1,
 		`distributed_lock_token_regressions_total{resource="quiet"}`: 0,
@@ -326,7 +326,7 @@ func TestRegressionsAndLeaks(t *testing.T) {
 	})
 }
 
-// A hold is counted without an allocation.
+// TestNoAllocations checks that counting a hold does not allocate.
 func TestNoAllocations(t *testing.T) {
 	trace := newCollector(t, metrics.Options{}).Trace()
 	e := snib.Event{Context: t.Context(), Name: "invoices/1", Backend: "memory", Waited: time.Millisecond, Held: time.Second}

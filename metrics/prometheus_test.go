@@ -22,8 +22,8 @@ import (
 	"github.com/sniblock/snib/metrics"
 )
 
-// used returns a collector for which everything has happened that can.
-func used(t *testing.T) *metrics.Collector {
+// usedCollector returns a collector that has seen waits, holds, a renewal and a survey.
+func usedCollector(t *testing.T) *metrics.Collector {
 	t.Helper()
 	c := newCollector(t, metrics.Options{Resources: []string{"invoices"}})
 	l := open(t, memory(), snib.Tracing(c.Trace()))
@@ -33,7 +33,7 @@ func used(t *testing.T) *metrics.Collector {
 	return c
 }
 
-// surveyOnce has the collector look at a store that has a lock.
+// surveyOnce has the collector survey a store that contains one lock.
 func surveyOnce(t *testing.T, c *metrics.Collector) {
 	t.Helper()
 	d := memory()
@@ -55,13 +55,13 @@ func surveyOnce(t *testing.T, c *metrics.Collector) {
 	release(t, held)
 }
 
-// A server is a Prometheus that scrapes a collector and evaluates the rules.
-type server struct {
+// A prometheusServer is a Prometheus that scrapes a collector and evaluates the rules.
+type prometheusServer struct {
 	t   *testing.T
 	url string
 }
 
-func prometheusOf(t *testing.T, c *metrics.Collector) *server {
+func startPrometheus(t *testing.T, c *metrics.Collector) *prometheusServer {
 	t.Helper()
 	path := livetest.Binary(t, "prometheus", "prometheus")
 	registry := prometheus.NewRegistry()
@@ -98,11 +98,11 @@ func prometheusOf(t *testing.T, c *metrics.Collector) *server {
 			return nil
 		},
 	})
-	return &server{t, "http://" + p.Addr()}
+	return &prometheusServer{t, "http://" + p.Addr()}
 }
 
-// get asks the API, and decodes what it answers.
-func (s *server) get(path string, query url.Values, into any) error {
+// get sends a request to the API and decodes the answer.
+func (s *prometheusServer) get(path string, query url.Values, into any) error {
 	answer, err := http.Get(s.url + path + "?" + query.Encode())
 	if err != nil {
 		return err
@@ -122,14 +122,14 @@ func (s *server) get(path string, query url.Values, into any) error {
 }
 
 // query returns the number of series in the result of an expression.
-func (s *server) query(expr string) (int, error) {
+func (s *prometheusServer) query(expr string) (int, error) {
 	var data struct{ Result []json.RawMessage }
 	err := s.get("/api/v1/query", url.Values{"query": {expr}}, &data)
 	return len(data.Result), err
 }
 
 // await waits until an expression has a result.
-func (s *server) await(expr string) {
+func (s *prometheusServer) await(expr string) {
 	s.t.Helper()
 	livetest.Await(s.t, expr, func() error {
 		n, err := s.query(expr)
@@ -140,7 +140,7 @@ func (s *server) await(expr string) {
 	})
 }
 
-// A dashboard is what the test needs of Grafana's model.
+// A dashboard is the part of Grafana's model that the test needs.
 type dashboard struct {
 	Title  string
 	Panels []struct {
@@ -156,11 +156,12 @@ type dashboard struct {
 	}
 }
 
-// Each expression of the dashboard gives something, on a real Prometheus that scrapes a real collector; the rules load and are
-// evaluated there; and a hold that is lost is an alert.
+// TestOnPrometheus runs a real Prometheus that scrapes a real collector. It checks that
+// each expression of the dashboard has a result, that the rules are loaded and
+// evaluated, and that a lost hold raises an alert.
 func TestOnPrometheus(t *testing.T) {
-	c := used(t)
-	s := prometheusOf(t, c)
+	c := usedCollector(t)
+	s := startPrometheus(t, c)
 	s.await("count_over_time(distributed_lock_held[1m]) > 3")
 
 	var d dashboard
@@ -207,7 +208,8 @@ func TestOnPrometheus(t *testing.T) {
 			Rules []struct{ Name, Health, LastError string }
 		}
 	}
-	livetest.Await(t, "evaluation of all rules", func() error { // the first of them may be done before the last
+	// The rules are not all evaluated at the same time.
+	livetest.Await(t, "evaluation of all rules", func() error {
 		if err := s.get("/api/v1/rules", nil, &rules); err != nil {
 			return err
 		}

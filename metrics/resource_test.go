@@ -37,7 +37,7 @@ func TestResource(t *testing.T) {
 	}
 }
 
-// resourcesOf returns the values of the label of that name.
+// resourcesOf returns the values of the label "resource".
 func resourcesOf(s scrape) map[string]bool {
 	found := map[string]bool{}
 	for series := range s {
@@ -49,7 +49,8 @@ func resourcesOf(s scrape) map[string]bool {
 	return found
 }
 
-// However many names there are, the number of time series and the memory behind them have a bound.
+// TestMillionNames checks that the number of time series and their memory are
+// bounded, however many names there are.
 func TestMillionNames(t *testing.T) {
 	const names, limit = 1_000_000, 50
 	c := newCollector(t, metrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
@@ -75,7 +76,7 @@ func TestMillionNames(t *testing.T) {
 	if len(got) > (limit+2)*each {
 		t.Errorf("%d names are %d series, want at most %d", names, len(got), (limit+2)*each)
 	}
-	got.want(t, scrape{
+	got.check(t, scrape{
 		`distributed_lock_wait_seconds_count{resource="other"}`: names - limit,
 		`distributed_lock_resource_overflows_total`:             names - limit,
 	})
@@ -84,7 +85,7 @@ func TestMillionNames(t *testing.T) {
 	}
 }
 
-// By default names that are numbered are no million resources to begin with.
+// TestMillionNumberedNames checks that by default, numbered names are one resource.
 func TestMillionNumberedNames(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	trace := c.Trace()
@@ -95,10 +96,10 @@ func TestMillionNumberedNames(t *testing.T) {
 	if resources := resourcesOf(got); len(resources) != 1 || !resources["invoice"] {
 		t.Errorf("resources = %v, want invoice alone", resources)
 	}
-	got.want(t, scrape{`distributed_lock_waiting{resource="invoice"}`: 1_000_000, `distributed_lock_resource_overflows_total`: 0})
+	got.check(t, scrape{`distributed_lock_waiting{resource="invoice"}`: 1_000_000, `distributed_lock_resource_overflows_total`: 0})
 }
 
-// Whatever a class is, the scrape that has it goes well.
+// TestLabelsAreClean checks that a scrape succeeds whatever the class is.
 func TestLabelsAreClean(t *testing.T) {
 	tests := []struct{ name, class, want string }{
 		{"Empty", "", "other"},
@@ -119,7 +120,8 @@ func TestLabelsAreClean(t *testing.T) {
 	}
 }
 
-// An invalid name reaches the collector with the failure of its Acquire, and is not remembered.
+// TestInvalidNames checks that an Acquire with an invalid name is counted as a failure,
+// and that such names do not break a scrape.
 func TestInvalidNames(t *testing.T) {
 	c := newCollector(t, metrics.Options{MaxResources: 3})
 	l := open(t, memory(), snib.Tracing(c.Trace()))
@@ -139,7 +141,8 @@ func TestInvalidNames(t *testing.T) {
 	}
 }
 
-// A costly Resource is asked once for a name that is used again.
+// TestClassesAreRemembered checks that Resource is called once for a name that is
+// used repeatedly.
 func TestClassesAreRemembered(t *testing.T) {
 	var mu sync.Mutex
 	asked := 0

@@ -10,25 +10,28 @@ import (
 	"github.com/sniblock/snib/internal/label"
 )
 
-// A survey is what one store has, as a whole. What was found is not changed any more.
+// A survey is the latest survey of one store. The map found is not changed once it is stored.
 type survey struct {
 	backend  string
 	failures uint64
 
 	at    time.Time // zero until one has succeeded
-	found map[string]*population
+	found map[string]*classCounts
 }
 
-// A population is what a store has of one class of names.
-type population struct{ holds, endless, waiters int }
+// A classCounts counts the holds and waiters of one class of names in a store.
+type classCounts struct{ holds, endless, waiters int }
 
-// Survey lists the locks of a whole store, now and then every so long, until ctx is done, and exports how many there are, and how
-// many of them will never end by themselves. It returns the cause of ctx's end.
+// Survey lists the locks of a whole store, at once and then at the given interval, until ctx is
+// done. It exports how many holds and waiters there are, and how many holds will never end by
+// themselves. It returns the cause of ctx's end.
 //
-// One process for each store is enough for it, and a minute is a good interval: listing is made not to hold the store up, but
-// reads everything. Of several stores of one kind, each needs a Collector of its own: what they have is told apart by nothing
-// but the backend. A survey that fails is counted, and what the last one found stays; an alert on its age is among the rules.
-// An interval that is not positive, or a driver that can't be inspected, is a [snib.ErrInvalid].
+// One surveying process per store is enough, and a minute is a good interval: listing does not
+// block the store, but reads everything. Each of several stores of one kind needs its own
+// Collector, because surveys differ in nothing but the backend. When a survey fails, Survey
+// counts the failure and keeps exporting the result of the last successful one; the alert rules
+// include one on its age. An interval that is not positive, or a driver that is not a
+// [driver.Inspector], is a [snib.ErrInvalid].
 func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Duration) error {
 	inspector, ok := d.(driver.Inspector)
 	switch {
@@ -40,11 +43,11 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		found, err := c.look(ctx, inspector)
+		found, err := c.countLocks(ctx, inspector)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		c.note(d.Info().Backend, found, err)
+		c.recordSurvey(d.Info().Backend, found, err)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -53,9 +56,9 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 	}
 }
 
-// look counts what the store has.
-func (c *Collector) look(ctx context.Context, store driver.Inspector) (map[string]*population, error) {
-	found := map[string]*population{}
+// countLocks counts the holds and waiters in the store by class.
+func (c *Collector) countLocks(ctx context.Context, store driver.Inspector) (map[string]*classCounts, error) {
+	found := map[string]*classCounts{}
 	err := store.List(ctx, "", func(s driver.Status) bool {
 		class := c.resources.Of(s.Name)
 		if found[class] == nil && len(found) >= c.resources.Most() {
@@ -63,7 +66,7 @@ func (c *Collector) look(ctx context.Context, store driver.Inspector) (map[strin
 		}
 		p := found[class]
 		if p == nil {
-			p = new(population)
+			p = new(classCounts)
 			found[class] = p
 		}
 		p.holds += len(s.Holders)
@@ -78,8 +81,8 @@ func (c *Collector) look(ctx context.Context, store driver.Inspector) (map[strin
 	return found, err
 }
 
-// note keeps what a survey found, or that it failed.
-func (c *Collector) note(backend string, found map[string]*population, err error) {
+// recordSurvey stores the result of a survey, or counts its failure.
+func (c *Collector) recordSurvey(backend string, found map[string]*classCounts, err error) {
 	backend = label.Clean(backend)
 	c.mu.Lock()
 	defer c.mu.Unlock()

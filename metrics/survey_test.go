@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/metrics"
 )
 
-// A listed driver has the locks that it is told to have.
-type listed struct {
+// A listDriver lists the locks that set has set.
+type listDriver struct {
 	driver.Driver
 	driver.Inspector
 
@@ -25,13 +25,13 @@ type listed struct {
 }
 
 // set changes what the next survey finds.
-func (l *listed) set(locks []driver.Status, err error) {
+func (l *listDriver) set(locks []driver.Status, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.locks, l.err = locks, err
 }
 
-func (l *listed) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+func (l *listDriver) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.locks {
@@ -53,7 +53,7 @@ func TestSurvey(t *testing.T) {
 			{Name: "third", Holders: []driver.Holding{endless}},
 			{Name: "fourth", Holders: []driver.Holding{hold}},
 		}
-		d := &listed{Driver: memory(), locks: locks}
+		d := &listDriver{Driver: memory(), locks: locks}
 		ctx, stop := context.WithCancelCause(t.Context())
 		ended := make(chan error)
 		go func() { ended <- c.Survey(ctx, d, time.Minute) }()
@@ -69,19 +69,19 @@ func TestSurvey(t *testing.T) {
 			`distributed_lock_store_survey_timestamp_seconds{backend="memory"}`:                 began,
 			`distributed_lock_store_survey_failures_total{backend="memory"}`:                    0,
 		}
-		read(t, c).want(t, first)
+		read(t, c).check(t, first)
 
 		d.set(locks, errors.New("no route to host"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		first[`distributed_lock_store_survey_failures_total{backend="memory"}`] = 1
-		read(t, c).want(t, first) // what was found stays, with its time
+		read(t, c).check(t, first) // the last result stays, with its time
 
 		d.set(locks[:1], nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		got := read(t, c)
-		got.want(t, scrape{
+		got.check(t, scrape{
 			`distributed_lock_store_locks{backend="memory",resource="invoices"}`:                1,
 			`distributed_lock_store_locks_without_expiry{backend="memory",resource="invoices"}`: 0,
 			`distributed_lock_store_survey_timestamp_seconds{backend="memory"}`:                 began + 120,
@@ -97,7 +97,7 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
-// What a driver really says of its locks is what is counted.
+// TestSurveyOfMemory checks a survey of a real driver.
 func TestSurveyOfMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, d := newCollector(t, metrics.Options{}), memory()
@@ -109,7 +109,7 @@ func TestSurveyOfMemory(t *testing.T) {
 		defer stop()
 		go func() { _ = c.Survey(ctx, d, time.Minute) }() // it ends with ctx
 		synctest.Wait()
-		read(t, c).want(t, scrape{
+		read(t, c).check(t, scrape{
 			`distributed_lock_store_locks{backend="memory",resource="invoices"}`:                5,
 			`distributed_lock_store_locks_without_expiry{backend="memory",resource="invoices"}`: 0,
 		})

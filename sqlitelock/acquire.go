@@ -22,10 +22,10 @@ type attempt struct {
 	watched      []int64
 }
 
-// A verdict is what one try has come to.
-type verdict struct {
+// An outcome is the result of one round of an attempt.
+type outcome struct {
 	lease        *lease
-	ticket, byte int64 // of our row among the waiters, if it was made now
+	ticket, byte int64 // of our row among the waiters, if this round added it
 	err          error // why there is no lease
 	sleep        time.Duration
 	watch        []int64
@@ -33,7 +33,7 @@ type verdict struct {
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	a, err := d.attempt(req)
+	a, err := d.newAttempt(req)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 
 	l, err := a.wait(ctx)
 	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx) // the grant came too late
+		err = context.Cause(ctx) // the grant arrived after the cancellation
 	}
 	if err != nil {
 		a.withdraw(l)
@@ -55,8 +55,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	return l, nil
 }
 
-// attempt checks a request.
-func (d *Driver) attempt(req driver.Request) (*attempt, error) {
+// newAttempt checks a request and returns an attempt for it.
+func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
 	if err := req.Check(); err != nil {
 		return nil, err
 	}
@@ -79,16 +79,17 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 	return driver.Await(ctx, a.hint, a.try)
 }
 
-// try takes the lease, or a place in the queue, and then watches those who are in the way. A byte that was unlocked
-// since then sends its hint at once, so none is missed.
+// try makes one round: it takes the lease or a place in the queue, and then watches the
+// bytes of the leases and waiters that block it. A byte that was unlocked in the meantime
+// sends its hint at once, so no hint is missed.
 func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	a.unwatch()
 	start := driver.Now()
-	v := new(verdict) // of its own: if we leave, the writer goes on using it
-	err := a.ask(ctx, &op{
-		lasting: true,
-		run:     func(t *tx) error { *v = verdict{}; return a.decide(t, v, start) },
-		late:    func(t *tx) error { return a.undo(t, v) },
+	v := new(outcome) // not shared: the writer goes on using it if we leave
+	err := a.send(ctx, &op{
+		durable: true,
+		run:     func(t *tx) error { *v = outcome{}; return a.decide(t, v, start) },
+		revert:  func(t *tx) error { return a.undo(t, v) },
 	})
 	if err != nil {
 		return nil, 0, err
@@ -104,45 +105,45 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 }
 
 const (
-	// answerTimeout bounds the wait for one answer. It ends before the core gives up, whose error
-	// can't tell why.
+	// answerTimeout bounds the wait for one answer. It ends before the core gives up, because
+	// the core's error can't say why there was no answer.
 	answerTimeout = driver.AnswerTimeout * 9 / 10
 
-	// slow is how long an answer takes that is worth a word. Most take less than 1 ms, and those
-	// of a crowd some 10 ms.
-	slow = 100 * time.Millisecond
+	// slowAnswer is the time after which an error mentions how long the answer took. Most
+	// answers take less than 1 ms, and those of a large batch some 10 ms.
+	slowAnswer = 100 * time.Millisecond
 )
 
-// errSilent is the cause of the end of a wait for an answer.
-var errSilent = errors.New("there was no answer")
+// errNoAnswer is the cause when answerTimeout ends the wait for an answer.
+var errNoAnswer = errors.New("there was no answer")
 
-// ask has the writer run o. If there is no answer in time, which another process that has the turn
-// to write can prevent, the error says that the store is unavailable. A request that has a place
-// in the queue waits on for longer, so as not to lose it.
-func (a *attempt) ask(ctx context.Context, o *op) error {
+// send has the writer run o. If there is no answer in time, for example because another process
+// has the writer lock and is stopped, the error is an ErrUnavailable. A request that has a
+// place in the queue waits longer, so as not to lose it.
+func (a *attempt) send(ctx context.Context, o *op) error {
 	timeout := answerTimeout
 	if a.ticket != 0 {
 		timeout = driver.RetryTimeout
 	}
 	began := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errSilent)
+	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
 	defer cancel()
 	err := a.d.do(bounded, o)
 	took := time.Since(began)
 	switch {
 	case err == nil, bounded.Err() == nil, errors.Is(err, driver.ErrClosed):
 		return err
-	case errors.Is(err, errSilent):
-		return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slow), a.d.whoWrites())
-	case errors.Is(err, context.Cause(ctx)) && took > slow:
-		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, took.Round(slow), err)
+	case errors.Is(err, errNoAnswer):
+		return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slowAnswer), a.d.describeWriter())
+	case errors.Is(err, context.Cause(ctx)) && took > slowAnswer:
+		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, took.Round(slowAnswer), err)
 	}
 	return err
 }
 
-// whoWrites says what keeps the writer from writing.
-func (d *Driver) whoWrites() string {
-	for _, h := range lockedBy(d.side.lockingProcesses(), turnByte) {
+// describeWriter describes what keeps the writer from writing.
+func (d *Driver) describeWriter() string {
+	for _, h := range lockedBy(d.side.lockingProcesses(), writerByte) {
 		if h.PID != os.Getpid() {
 			return fmt.Sprintf("pid %d (%s) writes to %s, and does not go on; is it stopped?", h.PID, h.Label, d.path)
 		}
@@ -157,8 +158,8 @@ func (a *attempt) unwatch() {
 	a.watched = nil
 }
 
-// decide is the part of try that runs in the transaction.
-func (a *attempt) decide(t *tx, v *verdict, start driver.Instant) error {
+// decide is the part of try that runs within the transaction.
+func (a *attempt) decide(t *tx, v *outcome, start driver.Instant) error {
 	name, slots := a.req.Name, int64(a.req.Slots)
 	before := int64(math.MaxInt64)
 	if a.ticket != 0 {
@@ -168,13 +169,13 @@ func (a *attempt) decide(t *tx, v *verdict, start driver.Instant) error {
 	if err != nil {
 		return err
 	}
-	if l := a.owned(&q); l != nil {
+	if l := a.ownLease(&q); l != nil {
 		return a.regrant(t, v, l, start)
 	}
 	if v.err = q.kindConflict(slots); v.err != nil {
 		return nil //nolint:nilerr // an outcome, and no error of the transaction
 	}
-	granted, err := t.turn(name, &q, slots, a.req.Shared)
+	granted, err := t.mayGrant(name, &q, slots, a.req.Shared)
 	switch {
 	case err != nil:
 		return err
@@ -185,15 +186,15 @@ func (a *attempt) decide(t *tx, v *verdict, start driver.Instant) error {
 	if a.req.NoWait {
 		return nil
 	}
-	v.sleep, v.watch = q.sleep(t.d.side, t.now)
+	v.sleep, v.watch = q.nextCheck(t.d.side, t.now)
 	if a.ticket != 0 {
-		return t.answerCall(name, a.ticket)
+		return t.clearCalled(name, a.ticket)
 	}
 	return a.enqueue(t, v)
 }
 
-// owned returns the lease that our owner has already, nil if it has none.
-func (a *attempt) owned(q *queue) *leaseRow {
+// ownLease returns the lease that our owner has already, or nil.
+func (a *attempt) ownLease(q *queue) *leaseRow {
 	for i, l := range q.leases {
 		if l.owner == a.req.Owner && l.mode != modeKept && l.shared == a.req.Shared && l.slots == int64(a.req.Slots) {
 			return &q.leases[i]
@@ -203,7 +204,7 @@ func (a *attempt) owned(q *queue) *leaseRow {
 }
 
 // enqueue adds our row to the waiters.
-func (a *attempt) enqueue(t *tx, v *verdict) (err error) {
+func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 	if v.byte, err = t.newByte(); err != nil {
 		return err
 	}
@@ -218,8 +219,8 @@ func (a *attempt) enqueue(t *tx, v *verdict) (err error) {
 	return err
 }
 
-// grant makes a new lease.
-func (a *attempt) grant(t *tx, v *verdict, start driver.Instant) error {
+// grant adds a new lease.
+func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	block := max(a.req.Tokens, 1)
 	l := a.newLease(t.tokens(block), block, start)
 	if err := l.lock(t); err != nil {
@@ -229,7 +230,7 @@ func (a *attempt) grant(t *tx, v *verdict, start driver.Instant) error {
 	_, err := t.db.exec(`INSERT INTO leases
 		(name, token, owner, mode, shared, slots, byte, process, since, deadline, host, pid, label)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		l.name, l.token, l.owner, l.mode, a.req.Shared, a.req.Slots, l.byte, t.w.process, t.now, after(t.now, l.ttl),
+		l.name, l.token, l.owner, l.mode, a.req.Shared, a.req.Slots, l.byte, t.w.process, t.now, deadlineAfter(t.now, l.ttl),
 		h.Host, h.PID, h.Label)
 	if err != nil {
 		return err
@@ -241,11 +242,12 @@ func (a *attempt) grant(t *tx, v *verdict, start driver.Instant) error {
 	return t.sweep()
 }
 
-// regrant gives our owner the lease again that it has, for one more TTL. It may have been another process that took it, and that has used who
-// knows how many of its tokens: the first one is all that is known.
-func (a *attempt) regrant(t *tx, v *verdict, old *leaseRow, start driver.Instant) error {
+// regrant grants our owner the lease that it has already, for one more TTL. Another
+// process may have acquired it and used an unknown number of its tokens, so the new
+// grant has only the first token.
+func (a *attempt) regrant(t *tx, v *outcome, old *leaseRow, start driver.Instant) error {
 	l := a.newLease(old.token, 1, start)
-	if l.mode == old.mode && l.mode != modeInherit && t.d.side.holds(old.byte) {
+	if l.mode == old.mode && l.mode != modeInherit && t.d.side.lockedHere(old.byte) {
 		l.byte = old.byte
 	} else if err := l.lock(t); err != nil {
 		return err
@@ -255,7 +257,7 @@ func (a *attempt) regrant(t *tx, v *verdict, old *leaseRow, start driver.Instant
 	h := a.req.Holder
 	_, err := t.db.exec(`UPDATE leases SET mode = ?, byte = ?, process = ?, deadline = ?, host = ?, pid = ?, label = ?
 		WHERE name = ? AND token = ?`,
-		l.mode, l.byte, t.w.process, after(t.now, l.ttl), h.Host, h.PID, h.Label, l.name, l.token)
+		l.mode, l.byte, t.w.process, deadlineAfter(t.now, l.ttl), h.Host, h.PID, h.Label, l.name, l.token)
 	if err != nil {
 		return err
 	}
@@ -272,8 +274,8 @@ func (a *attempt) dequeue(t *tx) error {
 	return t.deleteWaiter(a.req.Name, a.ticket)
 }
 
-// undo takes back what a try has done whose caller has left.
-func (a *attempt) undo(t *tx, v *verdict) error {
+// undo undoes a round whose caller has left.
+func (a *attempt) undo(t *tx, v *outcome) error {
 	if v.lease != nil {
 		if err := v.lease.revoke(t); err != nil {
 			return err
@@ -286,8 +288,8 @@ func (a *attempt) undo(t *tx, v *verdict) error {
 	return nil
 }
 
-// withdraw leaves neither a lease nor a place in the queue behind. It does not depend on the
-// context of Acquire, and goes on in the background if it takes longer than a moment.
+// withdraw removes the attempt's lease and its place in the queue. It does not depend on the
+// context of Acquire, and goes on in the background if it takes longer than cancelWait.
 func (a *attempt) withdraw(l *lease) {
 	if l == nil && a.ticket == 0 {
 		return
@@ -295,9 +297,9 @@ func (a *attempt) withdraw(l *lease) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.takeBack(l)
+		a.cleanUp(l)
 	}()
-	over := time.NewTimer(moment)
+	over := time.NewTimer(cancelWait)
 	defer over.Stop()
 	select {
 	case <-done:
@@ -305,8 +307,8 @@ func (a *attempt) withdraw(l *lease) {
 	}
 }
 
-func (a *attempt) takeBack(l *lease) {
-	ctx, cancel := context.WithTimeout(context.Background(), withdrawal)
+func (a *attempt) cleanUp(l *lease) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	a.d.do(ctx, &op{run: func(t *tx) error { //nolint:errcheck // what follows is enough: rows whose byte is free are dead
 		if l != nil {

@@ -25,7 +25,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	}
 }
 
-// BenchmarkOneDriver has goroutines take locks of their own, so that transactions are shared.
+// BenchmarkOneDriver has goroutines acquire different locks, so that they share transactions.
 func BenchmarkOneDriver(b *testing.B) {
 	d := open(b, newPath(b))
 	b.SetParallelism(32)
@@ -38,7 +38,8 @@ func BenchmarkOneDriver(b *testing.B) {
 	})
 }
 
-// BenchmarkProcesses has four processes take and release locks, each its own, or all the same.
+// BenchmarkProcesses has four processes acquire and release locks, each its own, or
+// all the same.
 func BenchmarkProcesses(b *testing.B) {
 	const procs = 4
 	for _, kind := range []string{"own", "same"} {
@@ -71,7 +72,7 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 }
 
-// BenchmarkContended has 64 goroutines of one process want one lock.
+// BenchmarkContended has 64 goroutines of one process contend for one lock.
 func BenchmarkContended(b *testing.B) {
 	locker, err := snib.New(open(b, newPath(b)))
 	if err != nil {

@@ -16,7 +16,8 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, harness(filepath.Join(t.TempDir(), "locks.db")))
 }
 
-// TestConformanceSevered runs the suite on drivers that can be cut off from their file, as by a disk that hangs.
+// TestConformanceSevered runs the suite on drivers that can be cut off from their
+// file, as a hanging disk would do.
 func TestConformanceSevered(t *testing.T) {
 	h := harness(filepath.Join(t.TempDir(), "locks.db"))
 	open := h.Open

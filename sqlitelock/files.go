@@ -17,20 +17,20 @@ const (
 	liveSuffix = ".live"
 )
 
-// suffixes are those of all files of a database.
+// suffixes are the suffixes of all files of a database.
 var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
 
-// Mode sets the permissions of a database that is created, and of the files beside it, whatever
-// the umask. The default, 0600, is for one user. 0660 is for the members of the folder's group as
-// well, and 0666 for everybody. A database that exists keeps its mode, and files that are created
-// beside it get the same.
+// Mode sets the permissions of a database that Open creates, and of the files beside it,
+// whatever the umask is. The default, 0600, is for one user. 0660 also admits the members of
+// the folder's group, and 0666 everybody. A database that exists keeps its mode, and files
+// that are created beside it get the same mode.
 //
-// Who may use the file can free each lock in it. Who may only read it could block everybody, and
-// read the owner ids with which locks are released: a mode with a class that may only read or only
-// write is a [driver.ErrInvalid].
+// A user who may use the file can free each lock in it. A user who may only read it could block
+// everybody, and read the owner ids with which locks are released. So a mode with a class that
+// may only read or only write is a [driver.ErrInvalid].
 func Mode(mode fs.FileMode) Option {
 	return func(d *Driver) error {
-		if mode != closed(mode) || mode&0o600 != 0o600 {
+		if mode != readWriteClasses(mode) || mode&0o600 != 0o600 {
 			return fmt.Errorf("%w mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do",
 				driver.ErrInvalid, mode)
 		}
@@ -39,8 +39,9 @@ func Mode(mode fs.FileMode) Option {
 	}
 }
 
-// closed is the mode without the permissions of those who may not both read and write.
-func closed(mode fs.FileMode) fs.FileMode {
+// readWriteClasses returns the mode without the permissions of classes that may not
+// both read and write.
+func readWriteClasses(mode fs.FileMode) fs.FileMode {
 	var kept fs.FileMode
 	for _, class := range []fs.FileMode{0o600, 0o060, 0o006} {
 		if mode&class == class {
@@ -50,18 +51,19 @@ func closed(mode fs.FileMode) fs.FileMode {
 	return kept
 }
 
-// makeFile creates an empty file of the database unless there is something with that name already.
-// Others see it with its permissions or not at all.
+// makeFile creates an empty file of the database unless the name exists already. Other
+// processes see the file with its permissions or not at all.
 func (d *Driver) makeFile(suffix string) error {
 	path := d.path + suffix
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	mode, group, err := d.access()
+	mode, group, err := d.newFileAccess()
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".snib-*") // SQLite and the umask would give it other permissions
+	// SQLite and the umask would give it other permissions.
+	f, err := os.CreateTemp(filepath.Dir(path), ".snib-*")
 	if err != nil {
 		return cantCreate(path, err)
 	}
@@ -78,12 +80,12 @@ func (d *Driver) makeFile(suffix string) error {
 	return nil
 }
 
-// access returns the permissions and the group that a new file gets: those of the database if that
-// exists, else those that were asked for, and the folder's group.
-func (d *Driver) access() (mode fs.FileMode, group int, err error) {
+// newFileAccess returns the permissions and the group for a new file: those of the database if
+// it exists, else the permissions that [Mode] set and the folder's group.
+func (d *Driver) newFileAccess() (mode fs.FileMode, group int, err error) {
 	db, err := os.Stat(d.path)
 	if err == nil {
-		return closed(db.Mode().Perm()) | 0o600, groupOf(db), nil
+		return readWriteClasses(db.Mode().Perm()) | 0o600, groupOf(db), nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, err
@@ -95,8 +97,9 @@ func (d *Driver) access() (mode fs.FileMode, group int, err error) {
 	return d.mode, groupOf(dir), nil
 }
 
-// checkDeleted reports that a file is not there although processes have bytes of the sidecar
-// locked. With a new file they would not see one another's locks.
+// checkDeleted returns an error if one of SQLite's files is missing although
+// processes have bytes of the sidecar locked. With a new file, old and new
+// processes would not see one another's locks.
 func (d *Driver) checkDeleted() error {
 	if d.missingFile() == "" {
 		return nil
@@ -109,15 +112,16 @@ func (d *Driver) checkDeleted() error {
 		return err
 	}
 	defer side.close() //nolint:errcheck // nothing is locked in it
-	inUse := side.anyLocked(blockSize, 0)
-	gone := d.missingFile() // again: another process may have created the database meanwhile, and locked a byte
+	inUse := side.lockedElsewhere(blockSize, 0)
+	// Check again: another process may have created the database meanwhile, and locked a byte.
+	gone := d.missingFile()
 	if !inUse || gone == "" {
 		return nil
 	}
 	return fmt.Errorf("%s was deleted while processes use it; stop them all, then start them again", gone)
 }
 
-// missingFile returns the path of one of SQLite's files that is not there, or "".
+// missingFile returns the path of one of SQLite's files that does not exist, or "".
 func (d *Driver) missingFile() string {
 	for _, suffix := range []string{"", walSuffix, shmSuffix} {
 		if _, err := os.Lstat(d.path + suffix); errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +131,8 @@ func (d *Driver) missingFile() string {
 	return ""
 }
 
-// cantCreate tells a folder in which nothing can be created, such as /proc, from one that does not
-// exist.
+// cantCreate returns a clearer error if the folder exists but nothing can be created in it,
+// such as /proc. It returns other errors unchanged.
 func cantCreate(path string, err error) error {
 	dir := filepath.Dir(path)
 	if _, found := os.Stat(dir); found == nil && errors.Is(err, fs.ErrNotExist) {

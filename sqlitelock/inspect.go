@@ -12,7 +12,7 @@ import (
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err error) {
-	st.Name = name // all that there is to say if nothing is of this boot
+	st.Name = name // all there is if no row is of this boot
 	err = d.view(ctx, func(db conn) error {
 		st, err = d.status(db, name, sync.OnceValue(d.side.lockingProcesses))
 		return err
@@ -20,12 +20,12 @@ func (d *Driver) Status(ctx context.Context, name string) (st driver.Status, err
 	return st, err
 }
 
-// List implements [driver.Inspector]. It reads one page after the other, so that a slow yield holds nobody up; what
-// changes in the meantime is seen or not.
+// List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks
+// nobody. Changes in the meantime may or may not be included.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	for from, more := prefix, true; more; {
 		var page []driver.Status
-		more = false // view does not call us if nothing is of this boot
+		more = false // view does not call the function if no row is of this boot
 		err := d.view(ctx, func(db conn) (err error) {
 			page, from, more, err = d.page(db, prefix, from)
 			return err
@@ -42,7 +42,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	return nil
 }
 
-// page returns the locks of the next page of names from the given one on, and where the one after that starts.
+// page returns the locks of the page of names that starts at from, and where the
+// next page starts.
 func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next string, more bool, err error) {
 	const size = 100
 	var names []string
@@ -54,7 +55,7 @@ func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next 
 	processes := sync.OnceValue(d.side.lockingProcesses)
 	for _, name := range names {
 		if !strings.HasPrefix(name, prefix) {
-			return page, "", false, nil // names are in the order of their bytes, so this was the last
+			return page, "", false, nil // names are ordered by their bytes, so there are no more
 		}
 		st, err := d.status(db, name, processes)
 		if err != nil {
@@ -63,12 +64,13 @@ func (d *Driver) page(db conn, prefix, from string) (page []driver.Status, next 
 		if len(st.Holders)+len(st.Waiters) > 0 {
 			page = append(page, st)
 		}
-		next = name + "\x00" // the least name after this one
+		next = name + "\x00" // the smallest name after this one
 	}
 	return page, next, len(names) == size, nil
 }
 
-// status is Status within a transaction. It calls processes only for a hold whose process is gone.
+// status is Status within a transaction. It calls processes only for a lease whose
+// process is gone.
 func (d *Driver) status(db conn, name string, processes func() []lockingProcess) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	q, err := readQueue(db, name, math.MaxInt64)
@@ -88,7 +90,7 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 		})
 	}
 	for _, l := range q.leases {
-		if d.side.over(l, now) {
+		if d.side.ended(l, now) {
 			continue
 		}
 		st.Shared, st.Slots = l.shared, int(l.slots)
@@ -104,11 +106,11 @@ func (d *Driver) status(db conn, name string, processes func() []lockingProcess)
 	return st, nil
 }
 
-// view calls fn within a transaction that reads, on a connection of its own. fn is not called if nothing in the
-// database is of this boot.
+// view calls fn within a read transaction on a separate connection. It does not call fn if
+// no row in the database is of this boot.
 func (d *Driver) view(ctx context.Context, fn func(conn) error) error {
-	d.viewing.Lock()
-	defer d.viewing.Unlock()
+	d.readerMu.Lock()
+	defer d.readerMu.Unlock()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

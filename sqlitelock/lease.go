@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// maxTime bounds what is added to times that the database computes with: 36 years.
+// maxTime bounds the durations that the database adds to times: 36 years in nanoseconds.
 const maxTime = 1 << 60
 
 // A lease implements [driver.Lease].
@@ -17,7 +17,7 @@ type lease struct {
 	d       *Driver
 	name    string
 	owner   string
-	token   int64 // the first, by which the lease is known
+	token   int64 // the first token, which identifies the lease
 	mode    int64
 	byte    int64
 	ttl     time.Duration
@@ -25,10 +25,10 @@ type lease struct {
 	grant   driver.Grant
 	file    *os.File // has the byte locked if mode is modeInherit
 
-	mu       sync.Mutex
-	released bool  // Release has an answer for good, which is err
-	err      error // nil or ErrLost
-	dropped  bool  // the byte was unlocked
+	mu           sync.Mutex
+	released     bool  // Release has its final answer, which is err
+	err          error // nil or ErrLost
+	byteUnlocked bool  // the byte was unlocked
 }
 
 func (a *attempt) newLease(token int64, block int, start driver.Instant) *lease {
@@ -47,7 +47,7 @@ func (l *lease) lock(t *tx) (err error) {
 	if l.mode != modeInherit {
 		return t.lock(l.byte)
 	}
-	l.file, err = t.lockApart(l.byte)
+	l.file, err = t.lockNewFile(l.byte)
 	l.grant.File = l.file
 	return err
 }
@@ -68,14 +68,14 @@ func (l *lease) Release(ctx context.Context) error {
 		return err
 	}})
 	if err != nil {
-		// Without its byte the row is dead, so that the lock is free also when the disk is full. A lease that is to
-		// stay for a while needs its row changed.
+		// Without its byte the row counts as dead, so the lock becomes free even when the disk
+		// is full. A lease with a MinHold or without a process needs its row changed.
 		if l.minHold == 0 && l.mode != modeDetached {
 			l.unlock()
 		}
 		return err
 	}
-	if !found && !l.dropped {
+	if !found && !l.byteUnlocked {
 		l.err = driver.ErrLost
 	}
 	l.released = true
@@ -83,7 +83,8 @@ func (l *lease) Release(ctx context.Context) error {
 	return l.err
 }
 
-// end ends the lease in the database, or keeps its row for the rest of the MinHold. It reports whether it was there.
+// end deletes the lease's row, or keeps it for the rest of the MinHold. It reports
+// whether the lease was still valid.
 func (l *lease) end(t *tx) (bool, error) {
 	if l.minHold > 0 {
 		least := int64(min(l.minHold, maxTime))
@@ -99,14 +100,14 @@ func (l *lease) end(t *tx) (bool, error) {
 	return n > 0, err
 }
 
-// revoke ends the lease without regard to its MinHold.
+// revoke deletes the lease's row regardless of its MinHold.
 func (l *lease) revoke(t *tx) error {
 	t.after = append(t.after, l.drop)
 	_, err := t.db.exec(`DELETE FROM leases WHERE name = ? AND token = ? AND owner = ?`, l.name, l.token, l.owner)
 	return err
 }
 
-// drop unlocks the byte, which wakes who waits for the lock.
+// drop unlocks the byte, which wakes the waiters for the lock.
 func (l *lease) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,10 +115,10 @@ func (l *lease) drop() {
 }
 
 func (l *lease) unlock() {
-	if l.dropped {
+	if l.byteUnlocked {
 		return
 	}
-	l.dropped = true
+	l.byteUnlocked = true
 	if l.file == nil {
 		l.d.side.unlock(l.byte)
 		return
@@ -127,8 +128,8 @@ func (l *lease) unlock() {
 	l.file.Close()                           // nothing was written
 }
 
-// Renew implements [driver.Driver]. The leases are renewed in as few transactions as let other processes have their
-// turn in between.
+// Renew implements [driver.Driver]. It renews up to 1,000 leases per transaction, so
+// that other processes can write in between.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	const most = 1000
 	answers := make([]driver.Renewal, 0, len(due))
@@ -142,7 +143,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	start := driver.Now()
-	found := make([]bool, len(due)) // read only if do has not left
+	found := make([]bool, len(due)) // read only if do returned nil
 	err := d.do(ctx, &op{run: func(t *tx) error {
 		for i, l := range due {
 			var err error
@@ -161,22 +162,22 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			answers[i].Start = start
 		default:
 			answers[i].Err = driver.ErrLost
-			l.(*lease).lose()
+			l.(*lease).markLost()
 		}
 	}
 	return answers
 }
 
-// renew moves the lease's end, unless it has passed. It reports whether it had not.
+// renew extends the lease unless it has ended. It reports whether it was still valid.
 func (l *lease) renew(t *tx) (bool, error) {
 	n, err := t.db.exec(`UPDATE leases SET deadline = ?
 		WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,
-		after(t.now, l.ttl), l.name, l.token, l.owner, modeKept, t.now)
+		deadlineAfter(t.now, l.ttl), l.name, l.token, l.owner, modeKept, t.now)
 	return n > 0, err
 }
 
-// lose notes that the lease has ended, which a later Release repeats.
-func (l *lease) lose() {
+// markLost records that the lease has ended; a later Release returns ErrLost.
+func (l *lease) markLost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.released {
@@ -197,7 +198,9 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 		for _, l := range q.leases {
 			if l.owner == owner && uint64(l.token) == token {
 				found = true
-				t.unlock(l.byte) // if it is ours; if not, the waiters see it when they look next
+				// unlock does nothing if the byte is another driver's: then the waiters
+				// notice at their next check.
+				t.unlock(l.byte)
 				return t.deleteLease(name, l.token)
 			}
 		}

@@ -16,15 +16,16 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// wakeUp is how soon the next waiter must be granted when a lock is freed. It takes a few milliseconds; the rest is for
-// machines that are busy with other tests. Nobody who is not woken looks by himself before that.
-const wakeUp = patience * 4 / 5
+// wakeLimit is how soon the next waiter must be granted when a lock is freed. It takes a few
+// milliseconds; the rest is for machines that are busy with other tests. A waiter that is not
+// woken does not check by itself before that.
+const wakeLimit = passTimeout * 4 / 5
 
 func request(owner string) driver.Request {
 	return driver.Request{Name: "a name", Owner: owner, TTL: time.Minute}
 }
 
-func lasting(owner string, ttl time.Duration) driver.Request {
+func requestTTL(owner string, ttl time.Duration) driver.Request {
 	req := request(owner)
 	req.TTL = ttl
 	return req
@@ -57,12 +58,12 @@ func acquireLater(t testing.TB, d *Driver, req driver.Request) <-chan driver.Lea
 		}
 		got <- l
 	}()
-	queued(t, d, req.Owner)
+	awaitQueued(t, d, req.Owner)
 	return got
 }
 
-// queued returns when the owner waits.
-func queued(t testing.TB, d *Driver, owner string) {
+// awaitQueued returns when the owner is in the queue.
+func awaitQueued(t testing.TB, d *Driver, owner string) {
 	t.Helper()
 	eventually(t, owner+" in the queue", func() bool {
 		st, err := d.Status(context.Background(), "a name")
@@ -84,12 +85,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		if time.Now().After(late) {
 			t.Fatalf("no %s", what)
 		}
-		time.Sleep(time.Millisecond) // between two looks
+		time.Sleep(time.Millisecond) // poll interval
 	}
 }
 
-// granted returns the lease, and how long it took to come from now.
-func granted(t testing.TB, got <-chan driver.Lease) (driver.Lease, time.Duration) {
+// awaitGrant returns the lease and how long it took from the call.
+func awaitGrant(t testing.TB, got <-chan driver.Lease) (driver.Lease, time.Duration) {
 	t.Helper()
 	began := time.Now()
 	select {
@@ -111,8 +112,8 @@ func release(t testing.TB, l driver.Lease) {
 	}
 }
 
-// holding returns the hold that Status and List tell of.
-func holding(t testing.TB, d *Driver) driver.Holding {
+// holdingStatus returns the only holder that Status reports, and checks that List agrees.
+func holdingStatus(t testing.TB, d *Driver) driver.Holding {
 	t.Helper()
 	st, err := d.Status(context.Background(), "a name")
 	if err != nil || len(st.Holders) != 1 {
@@ -171,10 +172,10 @@ func TestKilledHolder(t *testing.T) {
 	holder.Expect("held")
 	got := acquireLater(t, d, request("next"))
 	holder.Signal(syscall.SIGKILL)
-	_, took := granted(t, got)
+	_, took := awaitGrant(t, got)
 	t.Logf("granted %v after kill -9", took)
-	if took > wakeUp {
-		t.Errorf("granted %v after kill -9 of the holder, want at most %v", took, wakeUp)
+	if took > wakeLimit {
+		t.Errorf("granted %v after kill -9 of the holder, want at most %v", took, wakeLimit)
 	}
 }
 
@@ -183,14 +184,14 @@ func TestKilledWaiter(t *testing.T) {
 	d := open(t, path)
 	l := acquire(t, d, request("holder"))
 	first := start(t, "hold", path, request("first"))
-	queued(t, d, "first")
+	awaitQueued(t, d, "first")
 	got := acquireLater(t, d, request("second"))
 	first.Kill()
 	release(t, l)
-	_, took := granted(t, got)
+	_, took := awaitGrant(t, got)
 	t.Logf("granted %v after the release", took)
-	if took > wakeUp {
-		t.Errorf("granted %v after the release, want at most %v: the waiter before was killed", took, wakeUp)
+	if took > wakeLimit {
+		t.Errorf("granted %v after the release, want at most %v: the waiter before was killed", took, wakeLimit)
 	}
 }
 
@@ -198,12 +199,12 @@ func TestStoppedHolder(t *testing.T) {
 	const ttl = 400 * time.Millisecond
 	path := newPath(t)
 	d := open(t, path)
-	holder := start(t, "hold", path, lasting("holder", ttl))
+	holder := start(t, "hold", path, requestTTL("holder", ttl))
 	holder.Expect("held")
 	got := acquireLater(t, d, request("next"))
 	holder.Signal(syscall.SIGSTOP)
-	l, took := granted(t, got)
-	if took > ttl+wakeUp {
+	l, took := awaitGrant(t, got)
+	if took > ttl+wakeLimit {
 		t.Errorf("granted %v after the holder was stopped, want a TTL of %v and little more", took, ttl)
 	}
 	holder.Signal(syscall.SIGCONT)
@@ -221,20 +222,20 @@ func TestStoppedWaiter(t *testing.T) {
 	d := open(t, path)
 	l := acquire(t, d, request("holder"))
 	first := start(t, "hold", path, request("first"))
-	queued(t, d, "first")
+	awaitQueued(t, d, "first")
 	second := acquireLater(t, d, request("second"))
 	third := acquireLater(t, d, request("third"))
 	first.Signal(syscall.SIGSTOP)
 	release(t, l)
-	l, took := granted(t, second)
+	l, took := awaitGrant(t, second)
 	t.Logf("the second was granted %v after the release", took)
-	if took > 3*patience {
-		t.Errorf("the second waiter was granted %v after the release, want little more than %v", took, 2*patience)
+	if took > 3*passTimeout {
+		t.Errorf("the second waiter was granted %v after the release, want little more than %v", took, 2*passTimeout)
 	}
 	release(t, l)
-	if l, took = granted(t, third); took > wakeUp {
+	if l, took = awaitGrant(t, third); took > wakeLimit {
 		t.Errorf("the third waiter was granted %v after the release, want at most %v as the first was passed before",
-			took, wakeUp)
+			took, wakeLimit)
 	}
 	first.Signal(syscall.SIGCONT)
 	release(t, l)
@@ -242,34 +243,35 @@ func TestStoppedWaiter(t *testing.T) {
 }
 
 func TestInheritOutlivesWrapper(t *testing.T) {
-	const ttl = 3 * time.Second // in which a busy machine looks at the hold of a wrapper that lives
+	// Long enough for a busy machine to inspect the lease of a living wrapper.
+	const ttl = 3 * time.Second
 	path := newPath(t)
 	d := open(t, path)
-	req := lasting("wrapper", ttl)
+	req := requestTTL("wrapper", ttl)
 	req.Inherit = true
 	wrapper := start(t, "wrap", path, req)
 	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
-	if h := holding(t, d); h.Inherited || len(h.Heirs) > 0 {
+	if h := holdingStatus(t, d); h.Inherited || len(h.Heirs) > 0 {
 		t.Errorf("while the process that took it lives, the hold is %+v", h)
 	}
 	wrapper.Kill()
-	if h := holding(t, d); !h.Inherited || len(h.Heirs) != 1 || h.Heirs[0] != (driver.Holder{PID: child, Label: "sleep"}) {
+	if h := holdingStatus(t, d); !h.Inherited || len(h.Heirs) != 1 || h.Heirs[0] != (driver.Holder{PID: child, Label: "sleep"}) {
 		t.Errorf("with one heir, pid %d, the hold is %+v", child, h)
 	}
 	got := acquireLater(t, d, request("next"))
 	select {
 	case <-got:
 		t.Fatal("the lock was given away while a process lives that inherited it")
-	case <-time.After(ttl + ttl/2): // that nothing happens can only be seen by waiting
+	case <-time.After(ttl + ttl/2): // only waiting can show that nothing happens
 	}
 	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_, took := granted(t, got)
+	_, took := awaitGrant(t, got)
 	t.Logf("granted %v after the end of the last heir", took)
-	if took > wakeUp {
-		t.Errorf("granted %v after the end of the last heir, want at most %v", took, wakeUp)
+	if took > wakeLimit {
+		t.Errorf("granted %v after the end of the last heir, want at most %v", took, wakeLimit)
 	}
 }
 
@@ -277,14 +279,14 @@ func TestInheritStoppedWrapper(t *testing.T) {
 	const ttl = 300 * time.Millisecond
 	path := newPath(t)
 	d := open(t, path)
-	req := lasting("wrapper", ttl)
+	req := requestTTL("wrapper", ttl)
 	req.Inherit = true
 	wrapper := start(t, "wrap", path, req)
 	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
 	wrapper.Signal(syscall.SIGSTOP)
-	_, took := granted(t, acquireLater(t, d, request("next")))
-	if took > ttl+wakeUp {
+	_, took := awaitGrant(t, acquireLater(t, d, request("next")))
+	if took > ttl+wakeLimit {
 		t.Errorf("granted %v after the wrapper was stopped, want a TTL of %v and little more", took, ttl)
 	}
 }
@@ -301,8 +303,8 @@ func TestInheritRelease(t *testing.T) {
 	defer syscall.Close(heir)
 	got := acquireLater(t, d, request("next"))
 	release(t, l)
-	if _, took := granted(t, got); took > wakeUp {
-		t.Errorf("granted %v after Release, want at most %v", took, wakeUp)
+	if _, took := awaitGrant(t, got); took > wakeLimit {
+		t.Errorf("granted %v after Release, want at most %v", took, wakeLimit)
 	}
 }
 
@@ -310,7 +312,7 @@ func TestDetached(t *testing.T) {
 	const ttl = 3 * time.Second // by far longer than a process takes to end
 	path := newPath(t)
 	d := open(t, path)
-	req := lasting("script", ttl)
+	req := requestTTL("script", ttl)
 	req.Detached = true
 	began := driver.Now()
 	script := start(t, "leave", path, req)
@@ -351,7 +353,8 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 }
 
-// TestOtherBoot checks that leases end with the boot, but not because a container shows a boot id of its own.
+// TestOtherBoot checks that leases end with the boot, but not because a container
+// shows a boot id of its own.
 func TestOtherBoot(t *testing.T) {
 	path := newPath(t)
 	before, later := open(t, path), open(t, path)
@@ -374,7 +377,8 @@ func TestOtherBoot(t *testing.T) {
 	}
 }
 
-// TestLeftovers checks that rows of dead processes do not pile up under names that nobody asks for again.
+// TestLeftovers checks that rows of dead processes do not pile up under names that
+// are never requested again.
 func TestLeftovers(t *testing.T) {
 	path := newPath(t)
 	dead := open(t, path)
@@ -414,7 +418,8 @@ func TestIdleWaiters(t *testing.T) {
 	}
 }
 
-// TestBusyDatabase checks that another program that writes to the database delays us and is no error.
+// TestBusyDatabase checks that another program that writes to the database causes a
+// delay and no error.
 func TestBusyDatabase(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
@@ -457,7 +462,8 @@ func TestCancelledInTransaction(t *testing.T) {
 	}
 }
 
-// TestClockBehind checks that tokens increase although the wall clock is behind them, and that none is granted that is reserved.
+// TestClockBehind checks that tokens increase although the wall clock is behind them, and
+// that reserved tokens are not granted again.
 func TestClockBehind(t *testing.T) {
 	const future = 1 << 52
 	path := newPath(t)
@@ -476,7 +482,8 @@ func TestClockBehind(t *testing.T) {
 	}
 }
 
-// TestListOfNothing lists a file in which nothing is of this boot: one that nobody locked in yet, and one of an earlier boot.
+// TestListOfNothing lists files without rows of this boot: a new one, and one of an
+// earlier boot.
 func TestListOfNothing(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)

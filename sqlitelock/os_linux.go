@@ -24,8 +24,8 @@ const (
 	lockNone  = unix.F_UNLCK
 )
 
-// fcntlLock sets a lock that belongs to the open file description, not to the process, on n bytes at off; n = 0 means
-// to the end. Without wait, a lock in the way is EAGAIN.
+// fcntlLock sets a lock on n bytes at off; n = 0 means to the end. The lock belongs to the open
+// file description, not to the process. Without wait, a conflicting lock is EAGAIN.
 func fcntlLock(fd uintptr, kind int16, off, n int64, wait bool) error {
 	cmd := unix.F_OFD_SETLK
 	if wait {
@@ -39,10 +39,12 @@ func fcntlLock(fd uintptr, kind int16, off, n int64, wait bool) error {
 	}
 }
 
-// fcntlWriteLocked reports whether another open file description has a write lock on any of n bytes at off.
+// fcntlWriteLocked reports whether another open file description has a write lock
+// on any of n bytes at off.
 func fcntlWriteLocked(fd uintptr, off, n int64) (bool, error) {
 	for {
-		lock := unix.Flock_t{Type: unix.F_RDLCK, Start: off, Len: n} // read locks are not in the way of this one
+		// Read locks do not conflict with this one.
+		lock := unix.Flock_t{Type: unix.F_RDLCK, Start: off, Len: n}
 		switch err := unix.FcntlFlock(fd, unix.F_OFD_GETLK, &lock); err {
 		case nil:
 			return lock.Type != unix.F_UNLCK, nil
@@ -53,7 +55,8 @@ func fcntlWriteLocked(fd uintptr, off, n int64) (bool, error) {
 	}
 }
 
-// bootID names the time since the kernel started. Another id means that every process of then is gone.
+// bootID returns the kernel's id for the current boot. A different id means that
+// every process of the earlier boot is gone.
 func bootID() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -62,8 +65,8 @@ func bootID() (string, error) {
 	return string(bytes.TrimSpace(b)), nil
 }
 
-// bootClock returns a clock in nanoseconds which all processes since the kernel started share, which counts sleep, and
-// which nobody can set: CLOCK_BOOTTIME, less what our time namespace adds to it.
+// bootClock returns a clock in nanoseconds that all processes of this boot share, that counts
+// sleep, and that nobody can set: CLOCK_BOOTTIME without the offset of our time namespace.
 func bootClock() (func() int64, error) {
 	shift, err := timeShift()
 	if err != nil {
@@ -85,7 +88,8 @@ func timeShift() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The offsets are those that our children get, which are ours unless we called unshare(2) ourselves.
+	// The offsets are those of our children. They are also ours unless this process
+	// called unshare(2).
 	own, err1 := os.Readlink("/proc/self/ns/time")
 	next, err2 := os.Readlink("/proc/self/ns/time_for_children")
 	if err1 != nil || err2 != nil || own != next {
@@ -105,21 +109,22 @@ func parseTimeShift(text string) (int64, error) {
 	return 0, fmt.Errorf("no line for boottime in %q", text)
 }
 
-// checkFolder refuses folders where locks would not work or where we may not write.
+// checkFolder refuses folders where locks would not work or where the process may not write.
 func checkFolder(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
-	if name := network(uint32(st.Type & math.MaxUint32)); name != "" {
+	if name := networkFileSystem(uint32(st.Type & math.MaxUint32)); name != "" {
 		return fmt.Errorf("%w place: %s is on %s, where processes of several hosts would not see each other's locks; "+
 			"use a local disk", driver.ErrInvalid, dir, name)
 	}
-	return access(dir, unix.W_OK|unix.X_OK)
+	return checkAccess(dir, unix.W_OK|unix.X_OK)
 }
 
-// access reports, as an error that matches fs.ErrPermission, what we may not do with the file.
-func access(path string, mode uint32) error {
+// checkAccess returns an error that matches fs.ErrPermission if the process may not
+// use the file as mode says.
+func checkAccess(path string, mode uint32) error {
 	switch err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS); err {
 	case nil:
 		return nil
@@ -130,15 +135,15 @@ func access(path string, mode uint32) error {
 	}
 }
 
-// diskFull reports whether hardly anything more can be written in the folder.
+// diskFull reports whether less than 64 KiB can still be written in the folder.
 func diskFull(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) < 64<<10
 }
 
-// network returns the name of a file system, by its magic number of statfs(2), whose locks can't be relied on because
-// other hosts may share it; "" for a local one.
-func network(magic uint32) string {
+// networkFileSystem returns the name of a file system that other hosts may share, so that its
+// locks can't be relied on, or "" for a local one. magic is its type as statfs(2) reports it.
+func networkFileSystem(magic uint32) string {
 	switch magic {
 	case unix.NFS_SUPER_MAGIC:
 		return "NFS"
@@ -171,12 +176,12 @@ func network(magic uint32) string {
 	}
 }
 
-// noFollow opens no symbolic link.
+// noFollow makes opening a symbolic link fail.
 const noFollow = unix.O_NOFOLLOW
 
-// checkFile reports what keeps us from writing to the file, if it is there. A symbolic link to the
-// database was followed before; one in the place of a file beside it would lead to a file of
-// something else.
+// checkFile returns an error if the file exists and can't be written to. A symbolic
+// link to the database was followed before; a link in place of a file beside it
+// would lead to an unrelated file.
 func checkFile(path string) error {
 	fi, err := os.Lstat(path)
 	switch {
@@ -190,7 +195,7 @@ func checkFile(path string) error {
 	case !fi.Mode().IsRegular():
 		return fmt.Errorf("%w file: %s is not a regular file", driver.ErrInvalid, path)
 	}
-	err = access(path, unix.R_OK|unix.W_OK)
+	err = checkAccess(path, unix.R_OK|unix.W_OK)
 	if errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and all those beside "+
 			"it, with that group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())

@@ -18,7 +18,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// sql makes the database at path by running statements.
+// sql runs statements in the database at path, which it creates if necessary.
 func sql(t *testing.T, path string, statements ...string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE, 0o600)
@@ -98,13 +98,13 @@ func TestBadPlace(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			path := tt.path(t, dir)
-			refused(t, path, tt.want, tt.say)
+			checkRefused(t, path, tt.want, tt.say)
 		})
 	}
 }
 
-// refused checks that Open fails with the error, in one line that says something.
-func refused(t *testing.T, path string, want error, say string) {
+// checkRefused checks that Open fails with the error, in one line that contains say.
+func checkRefused(t *testing.T, path string, want error, say string) {
 	t.Helper()
 	d, err := Open(path)
 	if err == nil {
@@ -131,7 +131,7 @@ func TestForeignStaysUntouched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, path, driver.ErrInvalid, "another program")
+	checkRefused(t, path, driver.ErrInvalid, "another program")
 	after, err := os.ReadFile(path)
 	if err != nil || string(before) != string(after) {
 		t.Errorf("Open changed a foreign database (%v)", err)
@@ -156,12 +156,13 @@ func TestNoPermission(t *testing.T) {
 	}
 }
 
-// asNobody calls fn without root's rights to files, which a thread can give up for itself.
+// asNobody calls fn without root's access rights to files, which a thread can give
+// up for itself.
 func asNobody(fn func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with this goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		const nobody = 65534
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		fn()
@@ -184,7 +185,7 @@ func TestReadOnly(t *testing.T) {
 	if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, filepath.Join(dir, "locks.db"), fs.ErrPermission, "read-only")
+	checkRefused(t, filepath.Join(dir, "locks.db"), fs.ErrPermission, "read-only")
 }
 
 func TestFullDisk(t *testing.T) {
@@ -216,7 +217,7 @@ func TestReplaced(t *testing.T) {
 		t.Run("file"+suffix, func(t *testing.T) {
 			path := newPath(t)
 			d := open(t, path)
-			l := acquire(t, d, lasting("holder", 2*time.Second))
+			l := acquire(t, d, requestTTL("holder", 2*time.Second))
 			if err := os.Rename(path+suffix, path+suffix+".old"); err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +260,7 @@ func TestSymlink(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	names := map[uint32]string{0x6969: "NFS", 0xff534d42: "SMB", 0x01021997: "9P", 0x65735546: "FUSE", 0xef53: ""}
 	for magic, want := range names {
-		if got := network(magic); got != want {
+		if got := networkFileSystem(magic); got != want {
 			t.Errorf("network(%#x) = %q, want %q", magic, got, want)
 		}
 	}
@@ -283,13 +284,14 @@ func TestParseTimeShift(t *testing.T) {
 	}
 }
 
-// TestCopy: a copy by VACUUM INTO, which has no log, is a database of its own.
+// TestCopy checks that a copy by VACUUM INTO, which has no log, is a separate database.
 func TestCopy(t *testing.T) {
 	path, dup := newPath(t), newPath(t)
 	l := acquire(t, open(t, path), request("holder"))
 	sql(t, path, `VACUUM INTO '`+dup+`'`)
 	one, other := open(t, dup), open(t, dup)
-	eventually(t, "lease in the copy", func() bool { // the leases of the original rely on a sidecar that the copy lacks
+	// The leases of the original rely on a sidecar that the copy lacks.
+	eventually(t, "lease in the copy", func() bool {
 		sql(t, dup, `DELETE FROM leases`)
 		next, err := try(one, request("next"))
 		if err == nil && next.Grant().Token <= l.Grant().Token {
@@ -331,8 +333,9 @@ func TestMode(t *testing.T) {
 		name  string
 		opts  []Option
 		umask int
-		old   fs.FileMode // of a database that was there before, without the files beside it; 0 if there was none
-		want  [len(suffixes)]fs.FileMode
+		// Of an earlier database without the files beside it; 0 if there was none.
+		old  fs.FileMode
+		want [len(suffixes)]fs.FileMode
 	}{
 		{name: "Default", want: [...]fs.FileMode{0o600, 0o600, 0o600, 0o600}},
 		{name: "Group", opts: []Option{Mode(0o660)}, umask: 0o077, want: [...]fs.FileMode{0o660, 0o660, 0o660, 0o660}},
@@ -385,8 +388,8 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// TestReaderBlocksNobody: another user can't open the files, and so neither lock their bytes nor
-// read owner ids.
+// TestReaderBlocksNobody checks that another user can't open the files, and so can
+// neither lock their bytes nor read owner ids.
 func TestReaderBlocksNobody(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
@@ -409,7 +412,7 @@ func TestReaderBlocksNobody(t *testing.T) {
 		for _, suffix := range suffixes {
 			f, err := os.Open(path + suffix)
 			if err == nil {
-				err = setLock(f, lockRead, turnByte, false)
+				err = setLock(f, lockRead, writerByte, false)
 				f.Close()
 			}
 			if !errors.Is(err, fs.ErrPermission) {
@@ -422,7 +425,8 @@ func TestReaderBlocksNobody(t *testing.T) {
 	})
 }
 
-// TestPlantedLink: a link in the place of a file beside the database leads nobody to another file.
+// TestPlantedLink checks that Open does not follow a link in place of a file beside
+// the database.
 func TestPlantedLink(t *testing.T) {
 	for _, suffix := range suffixes[1:] {
 		for _, exists := range []bool{true, false} {
@@ -434,7 +438,7 @@ func TestPlantedLink(t *testing.T) {
 			if err := os.Symlink(target, path+suffix); err != nil {
 				t.Fatal(err)
 			}
-			refused(t, path, driver.ErrInvalid, "not a regular file")
+			checkRefused(t, path, driver.ErrInvalid, "not a regular file")
 			if text, err := os.ReadFile(target); exists && string(text) != "text" || !exists && !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("Open with a link at file%s has changed its target to %q, %v", suffix, text, err)
 			}
@@ -442,7 +446,7 @@ func TestPlantedLink(t *testing.T) {
 	}
 }
 
-// TestDeletedInUse: when a file was deleted while processes use it, both they and new ones say so.
+// TestDeletedInUse checks that old and new drivers report a file that was deleted while in use.
 func TestDeletedInUse(t *testing.T) {
 	for _, suffix := range suffixes[:3] {
 		t.Run("file"+suffix, func(t *testing.T) {
@@ -467,7 +471,7 @@ func TestDeletedInUse(t *testing.T) {
 	}
 }
 
-// TestLogReplaced: an empty log in the place of that which processes use is found out.
+// TestLogReplaced checks that an empty log in place of the one in use is detected.
 func TestLogReplaced(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
@@ -487,5 +491,5 @@ func TestLogReplaced(t *testing.T) {
 }
 
 func TestNoFiles(t *testing.T) {
-	refused(t, "/proc/locks.db", driver.ErrInvalid, "no file can be created")
+	checkRefused(t, "/proc/locks.db", driver.ErrInvalid, "no file can be created")
 }

@@ -17,8 +17,8 @@ type lockingProcess struct {
 	holder      driver.Holder
 }
 
-// lockingProcesses returns those that can be seen: a process that belongs to another user, or that
-// lives in another PID namespace, may be missing.
+// lockingProcesses returns the visible processes that have bytes locked. A process of another
+// user, or in another PID namespace, may be missing.
 func (s *sidecar) lockingProcesses() []lockingProcess {
 	var all []lockingProcess
 	files, err := filepath.Glob("/proc/[0-9]*/fd")
@@ -32,7 +32,7 @@ func (s *sidecar) lockingProcesses() []lockingProcess {
 			continue
 		}
 		for _, r := range s.locksOf(process) {
-			comm, _ := os.ReadFile(process + "/comm") // it is shown to people only
+			comm, _ := os.ReadFile(process + "/comm") // only shown to people
 			r.holder = driver.Holder{PID: pid, Label: string(bytes.TrimSpace(comm))}
 			all = append(all, r)
 		}
@@ -48,11 +48,12 @@ func (s *sidecar) locksOf(process string) (all []lockingProcess) {
 	}
 	for _, name := range names {
 		fd := process + "/fd/" + name.Name()
-		// The name comes first: to look at a file itself may block, as on a network file system.
+		// Compare the name first: stat of the file may block, for example on a
+		// network file system.
 		if target, err := os.Readlink(fd); err != nil || filepath.Base(target) != filepath.Base(s.path) {
 			continue
 		}
-		if file, err := os.Stat(fd); err != nil || !os.SameFile(file, s.file) {
+		if file, err := os.Stat(fd); err != nil || !os.SameFile(file, s.info) {
 			continue
 		}
 		info, err := os.ReadFile(process + "/fdinfo/" + name.Name())
@@ -75,6 +76,7 @@ func parseLock(line string) (r lockingProcess, ok bool) {
 	if len(f) != 9 || f[0] != "lock:" || f[2] != "OFDLCK" || f[4] != "WRITE" {
 		return r, false
 	}
-	n, _ := fmt.Sscan(f[7]+" "+f[8], &r.first, &r.last) // a lock to the end of the file is none of ours
+	// This package never locks to the end of the file.
+	n, _ := fmt.Sscan(f[7]+" "+f[8], &r.first, &r.last)
 	return r, n == 2
 }

@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 
-// A job is what a child process does with a driver of its own: one of jobtest's, or one of these.
+// A job is what a child process does with its own driver: a job of jobtest, or one
+// of this package.
 type job struct {
 	jobtest.Job
 	Path string
@@ -57,7 +58,7 @@ func start(t testing.TB, role, path string, req driver.Request) *livetest.Child 
 	return livetest.StartChild(t, job{jobtest.Job{Role: role, Req: req}, path})
 }
 
-// cycle takes and releases the lock many times, from when it is told to end.
+// cycle waits until it is told to end, and then acquires and releases the lock many times.
 func (j job) cycle(ctx context.Context, d *Driver) error {
 	livetest.Say("ready")
 	<-ctx.Done()
@@ -76,7 +77,8 @@ func (j job) cycle(ctx context.Context, d *Driver) error {
 	return nil
 }
 
-// wrap takes a lease and starts a child that inherits its file, and says the child's process id.
+// wrap acquires a lease, starts a child that inherits its file, and reports the
+// child's process id.
 func (j job) wrap(ctx context.Context, d *Driver) error {
 	l, err := d.Acquire(ctx, j.Req)
 	if err != nil {
@@ -92,7 +94,8 @@ func (j job) wrap(ctx context.Context, d *Driver) error {
 	return nil
 }
 
-// waitMany waits with many requests at once, and then says how much processor time that took in two seconds.
+// waitMany waits with many requests at once, and reports how much processor time that
+// takes per second, measured over two seconds.
 func (j job) waitMany(ctx context.Context, d *Driver) error {
 	for i := range j.Rounds {
 		req := j.Req
@@ -107,10 +110,10 @@ func (j job) waitMany(ctx context.Context, d *Driver) error {
 		if len(st.Waiters) == j.Rounds {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // between two looks
+		time.Sleep(10 * time.Millisecond) // poll interval
 	}
 	before := cpuTime()
-	time.Sleep(2 * time.Second) // the span that is measured
+	time.Sleep(2 * time.Second) // the measured time
 	livetest.Say("cpu", int64(cpuTime()-before)/2)
 	<-ctx.Done()
 	return nil

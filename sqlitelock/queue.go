@@ -8,17 +8,19 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The modes of a lease say what ends it.
+// The mode of a lease says what ends it.
 const (
-	modePlain    = iota // its deadline, or the death of its process, whichever comes first
-	modeInherit         // the same, but while the process is dead and a heir of it lives, it goes on
-	modeDetached        // its deadline
-	modeKept            // its deadline: it was released, and stays for its MinHold
+	modePlain = iota // its deadline, or the death of its process, whichever comes first
+	// The same, but it goes on while the process is dead and one of its heirs lives.
+	modeInherit
+	modeDetached // its deadline
+	modeKept     // its deadline: it was released and stays for its MinHold
 )
 
-// patience is how long a waiter whose turn has come may leave the lock unused before those behind it pass: it may be
-// stopped. Nobody behind another waiter sleeps for longer than this for each waiter before it.
-const patience = time.Second
+// passTimeout is how long a waiter that may take the lock can leave it unused before
+// those behind it pass: it may be stopped. A waiter behind others sleeps at most
+// this long for each waiter before it.
+const passTimeout = time.Second
 
 // A leaseRow is a row of the table leases.
 type leaseRow struct {
@@ -37,7 +39,7 @@ type waiterRow struct {
 	holder                             driver.Holder
 }
 
-// A queue is what is in the database about one name.
+// A queue contains the rows of one name.
 type queue struct {
 	leases  []leaseRow
 	waiters []waiterRow // in the order of their tickets
@@ -61,29 +63,31 @@ func readQueue(db conn, name string, before int64) (q queue, err error) {
 	return q, err
 }
 
-// over reports whether a lease has ended.
-func (s *sidecar) over(l leaseRow, now int64) bool {
+// ended reports whether a lease has ended.
+func (s *sidecar) ended(l leaseRow, now int64) bool {
 	late := now >= l.deadline
 	switch l.mode {
 	case modeDetached, modeKept:
 		return late
 	case modeInherit:
-		// Past the deadline of a process that is merely slow or stopped, the lease is over. If the process is dead, its
-		// heirs keep the lease for as long as they live: nobody is left who could stop them.
+		// If the process is merely slow or stopped, the lease ends at its deadline. If
+		// the process is dead, its heirs keep the lease for as long as they live:
+		// nobody is left who could stop them.
 		return !s.locked(l.byte) || late && s.locked(l.process)
 	default:
 		return late || !s.locked(l.byte)
 	}
 }
 
-// load returns what is in the database about a name, less what is over, which it deletes.
+// load returns the live leases and waiters of a name, and deletes the rows of those
+// that have ended.
 func (t *tx) load(name string, before int64) (live queue, err error) {
 	all, err := readQueue(t.db, name, before)
 	if err != nil {
 		return live, err
 	}
 	for _, l := range all.leases {
-		if !t.d.side.over(l, t.now) {
+		if !t.d.side.ended(l, t.now) {
 			live.leases = append(live.leases, l)
 		} else if err := t.deleteLease(name, l.token); err != nil {
 			return live, err
@@ -109,29 +113,30 @@ func (t *tx) deleteWaiter(name string, ticket int64) error {
 	return err
 }
 
-// kindConflict reports that a request is of another kind than the leases and waiters that there are.
+// kindConflict returns an error if a request is of another kind than the leases and
+// waiters of the name.
 func (q *queue) kindConflict(slots int64) error {
 	for _, l := range q.leases {
 		if l.slots != slots {
-			return differs(l.slots)
+			return kindError(l.slots)
 		}
 	}
 	for _, w := range q.waiters {
 		if w.slots != slots {
-			return differs(w.slots)
+			return kindError(w.slots)
 		}
 	}
 	return nil
 }
 
-func differs(slots int64) error {
+func kindError(slots int64) error {
 	if slots == 0 {
 		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
 	}
 	return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, slots)
 }
 
-// room counts what may still be granted of a name.
+// A room tracks what may still be granted of a name.
 type room struct {
 	slots     int64 // 0 for a lock
 	leases    int64
@@ -162,15 +167,16 @@ func (r *room) fits(shared bool) bool {
 	}
 }
 
-// turn reports whether a request that is behind all waiters of the queue may be granted now. If a waiter leaves the
-// lock unused it is called, which is noted in its row, and passed when its patience is over.
-func (t *tx) turn(name string, q *queue, slots int64, shared bool) (bool, error) {
+// mayGrant reports whether a request behind all waiters of the queue may be granted
+// now. A waiter that leaves the lock unused is marked as called in its row, and
+// passed when passTimeout is over.
+func (t *tx) mayGrant(name string, q *queue, slots int64, shared bool) (bool, error) {
 	r := q.room(slots)
 	ahead := q.waiters[:0:0]
 	blocked := false
 	for _, w := range q.waiters {
-		if w.called != 0 && t.now-w.called >= int64(patience) {
-			continue // it is as if it were not there, until it stirs
+		if w.called != 0 && t.now-w.called >= int64(passTimeout) {
+			continue // ignored until it shows that it lives
 		}
 		ahead = append(ahead, w)
 		if blocked = blocked || !r.fits(w.shared); blocked {
@@ -180,7 +186,7 @@ func (t *tx) turn(name string, q *queue, slots int64, shared bool) (bool, error)
 		if w.called != 0 {
 			continue
 		}
-		if err := t.call(name, w.ticket); err != nil {
+		if err := t.markCalled(name, w.ticket); err != nil {
 			return false, err
 		}
 	}
@@ -188,26 +194,29 @@ func (t *tx) turn(name string, q *queue, slots int64, shared bool) (bool, error)
 	return !blocked && r.fits(shared), nil
 }
 
-// call notes that a waiter's turn has come.
-func (t *tx) call(name string, ticket int64) error {
+// markCalled records that a waiter may take the lock now.
+func (t *tx) markCalled(name string, ticket int64) error {
 	_, err := t.db.exec(`UPDATE waiters SET called = ? WHERE name = ? AND ticket = ?`, t.now, name, ticket)
 	return err
 }
 
-// answerCall takes the note back: the waiter is awake, and if it has to wait on, then its turn is still to come.
-func (t *tx) answerCall(name string, ticket int64) error {
+// clearCalled removes that mark: the waiter is awake, and if it has to wait on, it
+// may not take the lock yet.
+func (t *tx) clearCalled(name string, ticket int64) error {
 	_, err := t.db.exec(`UPDATE waiters SET called = 0 WHERE name = ? AND ticket = ? AND called <> 0`, name, ticket)
 	return err
 }
 
-// sleep returns how long a request behind this queue may sleep, and the bytes whose release wakes it before.
-func (q *queue) sleep(side *sidecar, now int64) (time.Duration, []int64) {
+// nextCheck returns how long a request behind this queue may sleep, and the bytes
+// whose unlocking wakes it earlier.
+func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 	if n := len(q.waiters); n > 0 {
-		return patience * time.Duration(n), []int64{q.waiters[n-1].byte}
+		return passTimeout * time.Duration(n), []int64{q.waiters[n-1].byte}
 	}
 	const mostBytes = 32 // a thread each
-	// The first in the queue looks once in a while: force, or a release by another process, unlocks no byte.
-	wait := patience
+	// The head of the queue checks now and then: a Break, or a release by another
+	// process, unlocks no byte.
+	wait := passTimeout
 	var bytes []int64
 	for _, l := range q.leases {
 		if left := time.Duration(l.deadline - now); left > 0 {
@@ -220,20 +229,21 @@ func (q *queue) sleep(side *sidecar, now int64) (time.Duration, []int64) {
 	return wait, bytes
 }
 
-// after returns the moment d after now, or the end of time.
-func after(now int64, d time.Duration) int64 {
+// deadlineAfter returns the time d after now, or the greatest time if that overflows.
+func deadlineAfter(now int64, d time.Duration) int64 {
 	if int64(d) > math.MaxInt64-now {
 		return math.MaxInt64
 	}
 	return now + int64(d)
 }
 
-// sweep deletes what dead processes have left of the name that comes after the one that it looked at last. Each grant
-// looks at one name, so leftovers go sooner or later, and nobody ever searches the whole table.
+// sweep deletes the rows that dead processes have left for the name after the last
+// one that was swept. Each grant sweeps one name, so leftovers go sooner or later,
+// and no request ever scans the whole table.
 func (t *tx) sweep() error {
 	var names []string
 	next := func(r row) { names = append(names, r.text(0)) }
-	err := first(
+	err := firstError(
 		func() error {
 			return t.db.query(`SELECT name FROM leases WHERE name > ? ORDER BY name LIMIT 1`, next, t.meta.swept)
 		},

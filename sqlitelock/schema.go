@@ -15,18 +15,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// What makes a file ours: see docs/backends/sqlitelock.md, "Wire format".
+// What identifies a file as a database of this package: see
+// docs/backends/sqlitelock.md, "Wire format".
 const (
 	applicationID = 0x736e6962 // "snib"
 	version       = 1
 )
 
-// schema creates the tables, step by step. Times are nanoseconds of the boot clock; bytes are offsets in the sidecar.
+// schema returns the statements that create the tables. Times are nanoseconds of the boot
+// clock; bytes are offsets in the sidecar.
 func schema() []string {
 	return []string{
-		// One row. counter is the greatest fencing token or ticket ever given, blocks the number of blocks of bytes ever
-		// taken, boot the boot that all rows belong to, live the inode of the sidecar, swept the name up to which grants
-		// have looked for leftovers of dead processes.
+		// One row. counter is the greatest fencing token or ticket ever issued. blocks is
+		// the number of blocks of bytes ever taken. boot is the boot that all rows belong
+		// to. live is the inode of the sidecar. swept is the last name that a grant has
+		// swept for rows of dead processes.
 		`CREATE TABLE meta (
 			id      INTEGER PRIMARY KEY CHECK (id = 1),
 			counter INTEGER NOT NULL,
@@ -71,13 +74,13 @@ func schema() []string {
 	}
 }
 
-// checkPlace reports what keeps us from working with the file, in words that say what would be right.
+// checkPlace checks that the file can be used. Its errors say what would be right.
 func checkPlace(path string) error {
 	dir := filepath.Dir(path)
 	switch fi, err := os.Stat(dir); {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("no such folder: %s; create it first: %w", dir, fs.ErrNotExist)
-	case err != nil && !missing(err):
+	case err != nil && !isMissing(err):
 		return err
 	case err != nil || !fi.IsDir():
 		return fmt.Errorf("%w file: %s is not a folder", driver.ErrInvalid, dir)
@@ -93,12 +96,13 @@ func checkPlace(path string) error {
 	return nil
 }
 
-// prepare connects to the database, which it creates if need be, and checks that it is one of ours.
+// prepare connects to the database, creates it if necessary, and checks that it
+// belongs to this package.
 func (d *Driver) prepare() (conn, error) {
 	if err := d.checkDeleted(); err != nil {
 		return nil, err
 	}
-	// A file that is somebody else's must be found out before anything is created beside it.
+	// The file of another program must be recognised before anything is created beside it.
 	if size(d.path) > 0 {
 		if err := d.completeFiles(); err != nil {
 			return nil, err
@@ -114,7 +118,7 @@ func (d *Driver) prepare() (conn, error) {
 	return d.create()
 }
 
-// size returns the size of a file, 0 if it is not there.
+// size returns the size of a file, 0 if it does not exist.
 func size(path string) int64 {
 	fi, err := os.Stat(path)
 	if err != nil {
@@ -123,8 +127,9 @@ func size(path string) int64 {
 	return fi.Size()
 }
 
-// completeFiles creates the files of SQLite's beside a database of ours that has none, as after it
-// was copied: SQLite would let everybody read them. Where there is a log, SQLite has made both.
+// completeFiles creates SQLite's files beside a database of this package that lacks
+// them, for example because it was copied: SQLite would let everybody read them. If
+// the log exists, SQLite has created both.
 func (d *Driver) completeFiles() error {
 	if _, err := os.Lstat(d.path + walSuffix); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -136,14 +141,15 @@ func (d *Driver) completeFiles() error {
 	}
 	defer f.Close()
 	if _, err := io.ReadFull(f, header); err != nil || binary.BigEndian.Uint32(header[68:]) != applicationID {
-		return nil // it is not ours, which check says
+		return nil // another program's file, which check reports
 	}
-	return first(
+	return firstError(
 		func() error { return d.makeFile(walSuffix) },
 		func() error { return d.makeFile(shmSuffix) })
 }
 
-// create makes the tables, unless another process did in the meantime: turns keep them apart.
+// create creates the tables unless another process did so in the meantime. The
+// writer lock keeps the processes apart.
 func (d *Driver) create() (_ conn, err error) {
 	if err := d.makeFile(liveSuffix); err != nil {
 		return nil, err
@@ -153,7 +159,7 @@ func (d *Driver) create() (_ conn, err error) {
 		return nil, err
 	}
 	defer side.close() //nolint:errcheck // only locks stand in it
-	if err := side.takeTurn(); err != nil {
+	if err := side.lockWriter(); err != nil {
 		return nil, err
 	}
 	if err := d.createEmpty(); err != nil {
@@ -169,9 +175,9 @@ func (d *Driver) create() (_ conn, err error) {
 	return db, nil
 }
 
-// createEmpty makes a database without tables, unless there is one. SQLite gives the log other
-// permissions than the database has, and deletes the log of a database without pages. So the page
-// is written last, beside a log that is there.
+// createEmpty creates a database without tables unless there is one. SQLite gives the log other
+// permissions than the database has, and deletes the log of a database without pages. So
+// createEmpty creates the log itself and writes the first page last.
 func (d *Driver) createEmpty() error {
 	if size(d.path) > 0 {
 		return nil
@@ -198,7 +204,8 @@ func (d *Driver) createEmpty() error {
 	return errors.Join(err, f.Close())
 }
 
-// firstPage returns what stands in a database without tables whose journal is a write-ahead log.
+// firstPage returns the contents of a database without tables whose journal is a
+// write-ahead log.
 func firstPage(dir string) (_ []byte, err error) {
 	temp, err := os.MkdirTemp(dir, ".snib-*")
 	if err != nil {
@@ -238,8 +245,8 @@ func setUp(db conn) (err error) {
 	return err
 }
 
-// check opens the database and reports whether it is ready for use. One that is empty is not; one that belongs to
-// something else is an error.
+// check opens the database and reports whether it is ready for use. One that is empty is not;
+// one that belongs to something else is an error.
 func (d *Driver) check() (_ conn, ready bool, err error) {
 	db, err := connect(d.path, d.closed)
 	if err != nil {
@@ -264,12 +271,13 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 	return nil, false, errors.Join(err, db.close())
 }
 
-// identity reads what tells whose database it is, all of it at one moment: another process may be making it.
+// identity reads what identifies the program that owns the database. It reads in one
+// transaction, because another process may be creating the database.
 func identity(db conn) (app, ver, tables int64, err error) {
 	if _, err := db.exec(`BEGIN`); err != nil {
 		return 0, 0, 0, err
 	}
-	err = first(
+	err = firstError(
 		func() error { return readInt(db, `SELECT count(*) FROM sqlite_schema`, &tables) },
 		func() error { return readInt(db, `PRAGMA application_id`, &app) },
 		func() error { return readInt(db, `PRAGMA user_version`, &ver) })
@@ -277,21 +285,21 @@ func identity(db conn) (app, ver, tables int64, err error) {
 	return app, ver, tables, cmp.Or(err, undo)
 }
 
-// retry calls fn until the database is not busy. Where it could wait for itself (a change of the journal mode), SQLite
-// does not call the busy handler.
+// retry calls fn until the database is not busy. Where it could wait for itself (a change of
+// the journal mode), SQLite does not call the busy handler.
 func (d *Driver) retry(fn func() error) error {
-	const patience = 10 * time.Second
+	const busyTimeout = 10 * time.Second
 	start := time.Now()
 	for count := 0; ; count++ {
 		err := fn()
-		if resultCode(err) != codeBusy || d.closed() || time.Since(start) > patience {
+		if resultCode(err) != codeBusy || d.closed() || time.Since(start) > busyTimeout {
 			return err
 		}
-		pause(count)
+		backOff(count)
 	}
 }
 
-// explain says in our words what SQLite says in its own.
+// explain adds to an error of SQLite what it means here and what to do about it.
 func (d *Driver) explain(err error) error {
 	switch resultCode(err) {
 	case codeNotADB:
@@ -302,10 +310,11 @@ func (d *Driver) explain(err error) error {
 	case codeReadOnly:
 		return fmt.Errorf("%s can't be written to: %w (%w)", d.path, fs.ErrPermission, err)
 	case codeFull:
-		return d.full(err)
+		return d.diskFullError(err)
 	case codeIO:
-		if diskFull(filepath.Dir(d.path)) { // not every build of SQLite tells one from the other
-			return d.full(err)
+		// Not every build of SQLite distinguishes the two errors.
+		if diskFull(filepath.Dir(d.path)) {
+			return d.diskFullError(err)
 		}
 		return fmt.Errorf("%s: %w; if a file of the database was deleted or replaced, stop all processes that use it, then start them again",
 			d.path, err)
@@ -315,13 +324,14 @@ func (d *Driver) explain(err error) error {
 	return err
 }
 
-// full says that the disk has no room left. That may change, so it is an outage.
-func (d *Driver) full(err error) error {
+// diskFullError returns the error for a full disk. Space may become free, so the
+// error is an ErrUnavailable.
+func (d *Driver) diskFullError(err error) error {
 	return fmt.Errorf("%w: %s: %w; make room (%w)", driver.ErrUnavailable, d.path, syscall.ENOSPC, err)
 }
 
-// first calls the functions in turn until one fails.
-func first(fns ...func() error) error {
+// firstError calls the functions one after the other until one fails, and returns its error.
+func firstError(fns ...func() error) error {
 	for _, fn := range fns {
 		if err := fn(); err != nil {
 			return err

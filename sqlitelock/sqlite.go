@@ -10,11 +10,12 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A conn is one connection to the database: all that this package needs of a build of SQLite, so that another can take
-// its place. It is not safe for concurrent use. All SQL texts are constants; an implementation may keep what it
-// compiled.
+// A conn is one connection to the database. It is all that this package needs of a build of
+// SQLite, so that the build can be replaced. It is not safe for concurrent use. All SQL texts
+// are constants; an implementation may cache compiled statements.
 type conn interface {
-	// exec runs one statement and answers how many rows the last INSERT, UPDATE or DELETE changed.
+	// exec runs one statement and returns how many rows the last INSERT, UPDATE or
+	// DELETE changed.
 	exec(sql string, args ...any) (int64, error)
 
 	// query runs one statement and calls each for every row of its result.
@@ -23,7 +24,7 @@ type conn interface {
 	close() error
 }
 
-// A row is a row of a result. It is valid during the call that got it.
+// A row is a row of a result. It is valid only during the call that it was passed to.
 type row interface {
 	int(col int) int64
 	text(col int) string
@@ -40,7 +41,7 @@ const (
 	codeNotADB   = 26
 )
 
-// resultCode returns SQLite's primary result code, or 0 if err is none of SQLite's.
+// resultCode returns SQLite's primary result code, or 0 if err is not an SQLite error.
 func resultCode(err error) int {
 	var code sqlite3.ErrorCode
 	if errors.As(err, &code) {
@@ -49,35 +50,37 @@ func resultCode(err error) int {
 	return 0
 }
 
-// wasmConn is a conn of github.com/ncruces/go-sqlite3. Of the builds of SQLite for Go it is the one whose file locks
-// belong to the open file, and not to the process: the others lose their locks as soon as anything in the process
-// opens and closes one of the database's files.
+// A wasmConn is a conn of github.com/ncruces/go-sqlite3. It is the build of SQLite for Go whose
+// file locks belong to the open file and not to the process. The others lose their locks as
+// soon as anything in the process opens and closes one of the database's files.
 type wasmConn struct {
 	db    *sqlite3.Conn
 	stmts map[string]*sqlite3.Stmt
 }
 
-// connect opens a database, whose file must exist. While it is busy, calls wait until closing
-// reports true.
+// connect opens a database, whose file must exist. While the database is busy,
+// calls wait until closing returns true.
 func connect(path string, closing func() bool) (conn, error) {
 	db, err := sqlite3.OpenFlags(path, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, err
 	}
 	c := &wasmConn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
-	if err := db.BusyHandler(func(_ context.Context, count int) bool { return pause(count) && !closing() }); err != nil {
+	if err := db.BusyHandler(func(_ context.Context, count int) bool { return backOff(count) && !closing() }); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	// The write-ahead log stays when the last connection goes. Short-lived processes then neither remove nor create
-	// files, which is slow, and which is where processes that start and stop at the same time step on each other.
+	// The write-ahead log stays when the last connection is closed. So short-lived processes
+	// neither remove nor create files, which is slow, and which lets processes that start and
+	// stop at the same time interfere with each other.
 	if _, err := db.FileControl("main", sqlite3.FCNTL_PERSIST_WAL, true); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return c, nil
 }
 
-// pause sleeps between two tries to get past another connection, longer the more there were. It returns true.
-func pause(count int) bool {
+// backOff sleeps between two tries while another connection keeps the database busy. It sleeps
+// longer the greater count is. It returns true.
+func backOff(count int) bool {
 	most := min(50*time.Microsecond<<min(count, 10), 10*time.Millisecond)
 	time.Sleep(most/2 + rand.N(most/2))
 	return true

@@ -22,32 +22,33 @@ var (
 // A Driver takes leases in one SQLite file. It is safe for concurrent use.
 type Driver struct {
 	path    string
-	files   [len(suffixes)]os.FileInfo // of all files, which a connection and side keep open
+	files   [len(suffixes)]os.FileInfo // all files; a connection and side keep them open
 	side    *sidecar
 	live    int64 // the sidecar's inode
 	boot    string
 	now     func() int64 // the boot clock
 	durable bool
-	mode    fs.FileMode // of a database that is created
+	mode    fs.FileMode // of a database that Open creates
 
-	life    context.Context // done when Close is called
-	end     context.CancelFunc
-	ops     chan *op      // to the writer
-	written chan struct{} // closed when the writer is gone
+	life       context.Context // done when Close is called
+	cancel     context.CancelFunc
+	ops        chan *op      // to the writer
+	writerDone chan struct{} // closed when the writer has ended
 
-	viewing sync.Mutex // guards reader, and its use
-	reader  conn       // nil until needed
+	readerMu sync.Mutex // guards reader and its use
+	reader   conn       // nil until needed
 
 	closing sync.Once
-	err     error // what Close answers
+	err     error // what Close returns
 }
 
 // An Option changes how [Open] opens a database.
 type Option func(*Driver) error
 
-// Fencing sets the strength of the fencing tokens. The default is [driver.FencingDurable]: a grant is on the disk
-// before it is answered. [driver.FencingClock] saves that time; then a power cut may take back the last grants, and
-// tokens are ordered across it if the clock is right. Any other strength is a [driver.ErrInvalid].
+// Fencing sets the strength of the fencing tokens. The default is [driver.FencingDurable]: a
+// grant is on the disk before Acquire returns. [driver.FencingClock] saves that time; then a
+// power cut may undo the last grants, and tokens stay ordered across it if the clock is right.
+// Any other strength is a [driver.ErrInvalid].
 func Fencing(strength driver.Fencing) Option {
 	return func(d *Driver) error {
 		if strength != driver.FencingDurable && strength != driver.FencingClock {
@@ -58,22 +59,23 @@ func Fencing(strength driver.Fencing) Option {
 	}
 }
 
-// Open opens the database at path, which it creates if need be; its folder must be there. The file must be one of ours,
-// on a disk of this host.
+// Open opens the database at path and creates it if necessary; its folder must exist. The file
+// must be a database of this package on a disk of this host.
 //
-// An error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if we may not read and write there,
-// and [driver.ErrInvalid] if the place can't be used: the database of another program or of a newer version, a network
-// file system, or a system other than Linux.
+// The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
+// the process may not read and write there, and [driver.ErrInvalid] if the path can't be
+// used: it is the database of another program or of a newer version, it is on a network
+// file system, or the system is not Linux.
 func Open(path string, opts ...Option) (*Driver, error) {
-	d := &Driver{durable: true, mode: 0o600, ops: make(chan *op), written: make(chan struct{})}
+	d := &Driver{durable: true, mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
 		if err := opt(d); err != nil {
 			return nil, err
 		}
 	}
-	d.life, d.end = context.WithCancel(context.Background())
+	d.life, d.cancel = context.WithCancel(context.Background())
 	if err := d.open(path); err != nil {
-		d.end()
+		d.cancel()
 		return nil, err
 	}
 	return d, nil
@@ -99,13 +101,14 @@ func (d *Driver) open(path string) (err error) {
 	if err := d.start(db); err != nil {
 		return errors.Join(err, db.close())
 	}
-	go d.write(db)
+	go d.runWriter(db)
 	return nil
 }
 
-// start readies what goes with an open database.
+// start opens the sidecar of an open database and records the identities of all files.
 func (d *Driver) start(db conn) (err error) {
-	if _, err := db.exec(`PRAGMA synchronous = NORMAL`); err != nil { // the writer raises it for what must last
+	// The writer raises it for durable transactions.
+	if _, err := db.exec(`PRAGMA synchronous = NORMAL`); err != nil {
 		return d.explain(err)
 	}
 	if err := d.makeFile(liveSuffix); err != nil {
@@ -114,17 +117,17 @@ func (d *Driver) start(db conn) (err error) {
 	if d.side, err = openSidecar(d.path + liveSuffix); err != nil {
 		return err
 	}
-	d.live = inode(d.side.file)
+	d.live = inode(d.side.info)
 	for i, suffix := range suffixes {
 		if d.files[i], err = os.Lstat(d.path + suffix); err != nil {
 			return errors.Join(err, d.side.close())
 		}
 	}
-	d.files[len(suffixes)-1] = d.side.file // this one for certain
+	d.files[len(suffixes)-1] = d.side.info // the file that is open, in any case
 	return nil
 }
 
-// resolve follows symbolic links: all who use one database must find the same file beside it.
+// resolve follows symbolic links: all users of one database must find the same files beside it.
 func resolve(path string) (string, error) {
 	if path == "" {
 		return "", fmt.Errorf("%w file: the path is empty", driver.ErrInvalid)
@@ -134,22 +137,23 @@ func resolve(path string) (string, error) {
 		return "", err
 	}
 	target, err := filepath.EvalSymlinks(abs)
-	if !missing(err) {
+	if !isMissing(err) {
 		return target, err
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(abs))
-	if missing(err) {
-		return abs, nil // checkPlace says what is wrong
+	if isMissing(err) {
+		return abs, nil // checkPlace reports what is wrong
 	}
 	return filepath.Join(dir, filepath.Base(abs)), err
 }
 
-// missing reports that a file is not there, or can't be, in what is no folder.
-func missing(err error) bool {
+// isMissing reports whether err says that a file does not exist, or that its parent
+// is not a folder.
+func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Promises is the Info of a driver without options. It opens no file.
+// Promises returns the Info of a driver without options. It opens no file.
 func Promises() driver.Info { return (&Driver{durable: true}).Info() }
 
 // Info implements [driver.Driver].
@@ -161,7 +165,7 @@ func (d *Driver) Info() driver.Info {
 		Fairness: driver.FairAlways,
 		Shared:   true,
 		Slots:    true,
-		MinTTL:   10 * time.Millisecond, // below it a busy disk alone ends leases
+		MinTTL:   10 * time.Millisecond, // with a shorter TTL, a busy disk alone would end leases
 		Assumptions: []string{
 			"all processes run on one host, under one kernel, and use the same file",
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",
@@ -182,20 +186,20 @@ func (d *Driver) Info() driver.Info {
 	return info
 }
 
-// Close implements [driver.Driver]. It ends the leases that were not released, save detached ones: the driver can keep
-// them no longer.
+// Close implements [driver.Driver]. It ends the leases that were not released, except
+// detached ones: a closed driver can't keep them.
 func (d *Driver) Close() error {
 	d.closing.Do(func() {
-		d.end()
-		stuck := time.NewTimer(withdrawal) // another process may be stopped in the middle of its turn
+		d.cancel()
+		stuck := time.NewTimer(cleanupTimeout) // another process may be stopped while it writes
 		defer stuck.Stop()
 		select {
-		case <-d.written:
+		case <-d.writerDone:
 		case <-stuck.C:
 		}
 		d.err = d.side.close()
-		d.viewing.Lock()
-		defer d.viewing.Unlock()
+		d.readerMu.Lock()
+		defer d.readerMu.Unlock()
 		if d.reader != nil {
 			d.err = errors.Join(d.err, d.reader.close())
 		}

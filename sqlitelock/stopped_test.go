@@ -19,7 +19,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// stopAtWork stops a process while it writes: its job is "stop in turn" or "stop in transaction".
+// stopAtWork stops its own process while it writes: its role is "stop in turn" or
+// "stop in transaction".
 func (j job) stopAtWork(ctx context.Context, d *Driver) error {
 	goesOn := make(chan os.Signal, 1)
 	signal.Notify(goesOn, syscall.SIGCONT)
@@ -45,8 +46,9 @@ func (j job) stopAtWork(ctx context.Context, d *Driver) error {
 	return err
 }
 
-// stopped returns a process that is stopped while it has the turn to write, and its process id.
-func stopped(t *testing.T, role, path string) (*livetest.Child, int) {
+// startStopped starts a process that stops itself while it has the writer lock, and
+// returns it with its process id.
+func startStopped(t *testing.T, role, path string) (*livetest.Child, int) {
 	t.Helper()
 	p := start(t, role, path, driver.Request{})
 	pid := int(p.Number("stopping"))
@@ -58,8 +60,8 @@ func stopped(t *testing.T, role, path string) (*livetest.Child, int) {
 	return p, pid
 }
 
-// TestStoppedAtWork: while another process is stopped in the middle of its turn, Acquire keeps its
-// deadline, says that the store is not available, and leaves nothing behind.
+// TestStoppedAtWork checks that while another process is stopped in the middle of a write,
+// Acquire keeps its deadline, returns ErrUnavailable, and leaves nothing behind.
 func TestStoppedAtWork(t *testing.T) {
 	for _, role := range []string{"stop in turn", "stop in transaction"} {
 		t.Run(strings.ReplaceAll(role, " ", "_"), func(t *testing.T) {
@@ -79,14 +81,14 @@ func TestStoppedAtWork(t *testing.T) {
 					_, err := d.Acquire(ctx, req)
 					w.done <- err
 				}()
-				queued(t, d, req.Owner)
+				awaitQueued(t, d, req.Owner)
 				waits = append(waits, w)
 			}
-			p, pid := stopped(t, role, path)
+			p, pid := startStopped(t, role, path)
 
 			var late []time.Duration
 			for i := range 5 {
-				ctx, cancel := context.WithTimeout(t.Context(), 4*slow)
+				ctx, cancel := context.WithTimeout(t.Context(), 4*slowAnswer)
 				req := request(fmt.Sprint("late ", i))
 				req.Name = "another name"
 				_, err := d.Acquire(ctx, req)

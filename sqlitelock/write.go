@@ -10,18 +10,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An op is one request of the driver's callers. The writer runs all that are waiting in one transaction, so that they
-// share its cost.
+// An op is one request to the writer. The writer runs all ops that are waiting in one
+// transaction, so that they share its cost.
 type op struct {
-	// run does the work. An error undoes the whole transaction, after which run may be called again; what is no error
-	// of the database, such as that a lock is held, is an outcome for run to note elsewhere.
+	// run does the work. An error rolls back the whole transaction, after which run may
+	// be called again. A result that is not a database error, such as that a lock is
+	// held, is for run to store elsewhere.
 	run func(*tx) error
 
-	// late undoes the work, once committed, if the caller has left. nil if there is no harm in it.
-	late func(*tx) error
+	// revert undoes the committed work if the caller has left. It is nil if the
+	// work does no harm.
+	revert func(*tx) error
 
-	// lasting asks that a power cut does not undo the work. Only tokens need it: leases end with the boot anyway.
-	lasting bool
+	// durable means that a power cut must not undo the work. Only tokens need it:
+	// leases end with the boot anyway.
+	durable bool
 
 	state atomic.Int32
 	ran   bool       // in the last transaction; for the writer only
@@ -33,20 +36,21 @@ const (
 	opWaiting int32 = iota
 	opRunning
 	opDone
-	opLeft // the caller no longer waits for it
+	opAbandoned // the caller no longer waits for it
 )
 
 const (
-	// withdrawal bounds the calls that undo, after a cancellation, what was asked for.
-	withdrawal = time.Second
+	// cleanupTimeout bounds the removal of a cancelled attempt's lease and place in the queue.
+	cleanupTimeout = time.Second
 
-	// moment is for how long a caller whose context is done waits for what is being done for it:
-	// to see its outcome, and then to see it undone. Both together are within
-	// driver.CancelTimeout. A transaction takes less than 1 ms, and 10 ms on a slow disk.
-	moment = driver.CancelTimeout / 4
+	// cancelWait is how long a caller whose context is done waits for the outcome of a running
+	// op, and then again for its removal. Both together are within driver.CancelTimeout. A
+	// transaction takes less than 1 ms, and 10 ms on a slow disk.
+	cancelWait = driver.CancelTimeout / 4
 )
 
-// do has the writer run o. It returns soon after ctx is done, also if the disk or another process holds the writer up.
+// do has the writer run o. It returns soon after ctx is done, also if the disk or
+// another process blocks the writer.
 func (d *Driver) do(ctx context.Context, o *op) error {
 	o.done = make(chan error, 1)
 	select {
@@ -60,33 +64,33 @@ func (d *Driver) do(ctx context.Context, o *op) error {
 	case err := <-o.done:
 		return err
 	case <-ctx.Done():
-		return o.leave(context.Cause(ctx))
+		return o.abandon(context.Cause(ctx))
 	case <-d.life.Done():
-		return o.leave(driver.ErrClosed)
+		return o.abandon(driver.ErrClosed)
 	}
 }
 
-// leave stops waiting for the outcome, unless it comes within a moment.
-func (o *op) leave(cause error) error {
-	if o.state.CompareAndSwap(opWaiting, opLeft) {
+// abandon stops waiting for the outcome unless it arrives within cancelWait.
+func (o *op) abandon(cause error) error {
+	if o.state.CompareAndSwap(opWaiting, opAbandoned) {
 		return cause
 	}
-	over := time.NewTimer(moment)
+	over := time.NewTimer(cancelWait)
 	defer over.Stop()
 	select {
 	case err := <-o.done:
 		return err
 	case <-over.C:
 	}
-	if o.state.CompareAndSwap(opRunning, opLeft) {
+	if o.state.CompareAndSwap(opRunning, opAbandoned) {
 		return cause
 	}
 	return <-o.done
 }
 
-// write is the goroutine that writes to the database, until the driver is closed.
-func (d *Driver) write(db conn) {
-	defer close(d.written)
+// runWriter is the goroutine that writes to the database until the driver is closed.
+func (d *Driver) runWriter(db conn) {
+	defer close(d.writerDone)
 	defer db.close() //nolint:errcheck // what was committed is safe, the rest goes with the process's bytes
 	w := &writer{d: d, db: db}
 	for {
@@ -99,9 +103,9 @@ func (d *Driver) write(db conn) {
 	}
 }
 
-// gather returns o and all ops that wait now.
+// gather returns o and all ops that wait now, up to 128 in all.
 func (d *Driver) gather(o *op) []*op {
-	const most = 128 // other processes want their turn too
+	const most = 128 // other processes need the writer lock too
 	batch := []*op{o}
 	for len(batch) < most {
 		select {
@@ -114,17 +118,18 @@ func (d *Driver) gather(o *op) []*op {
 	return batch
 }
 
-// A writer runs ops. It belongs to the goroutine of Driver.write.
+// A writer runs ops. It belongs to the goroutine of Driver.runWriter.
 type writer struct {
 	d       *Driver
 	db      conn
-	lasting bool // what synchronous is set to
+	durable bool // whether synchronous is FULL
 
-	process   int64 // the byte that is locked as long as the driver is open, 0 until the first lease
-	next, end int64 // bytes that are ours to use
+	// The byte that is locked as long as the driver is open, 0 until the first lease.
+	process           int64
+	nextByte, endByte int64 // the bytes that this driver may still take
 }
 
-// serve runs the ops in one transaction, or each in its own if that fails.
+// serve runs the ops in one transaction, or each in a transaction of its own if that fails.
 func (w *writer) serve(batch []*op) {
 	err := w.commit(batch)
 	if err != nil && len(batch) > 1 {
@@ -138,17 +143,17 @@ func (w *writer) serve(batch []*op) {
 	}
 }
 
-// finish tells the caller of o, or undoes its work if the caller has left.
+// finish sends the outcome to the caller of o, or undoes the work if the caller has left.
 func (w *writer) finish(o *op, err error) {
 	switch {
 	case o.state.CompareAndSwap(opRunning, opDone), err != nil && o.state.CompareAndSwap(opWaiting, opDone):
 		o.done <- err
-	case err == nil && o.ran && o.late != nil:
-		w.commit([]*op{{run: o.late}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
+	case err == nil && o.ran && o.revert != nil:
+		w.commit([]*op{{run: o.revert}}) //nolint:errcheck // nobody is left to tell, and the TTL ends what remains
 	}
 }
 
-// commit runs the ops in one transaction, which is undone wholly if one fails.
+// commit runs the ops in one transaction, which is rolled back if one of them fails.
 func (w *writer) commit(batch []*op) error {
 	t := &tx{w: w, d: w.d, db: w.db}
 	err := t.run(batch)
@@ -157,7 +162,7 @@ func (w *writer) commit(batch []*op) error {
 		hooks = t.undo
 		err = w.d.explain(err)
 		if w.d.closed() {
-			err = driver.ErrClosed // the rest follows from that
+			err = driver.ErrClosed // other errors are consequences
 		}
 	}
 	for _, hook := range hooks {
@@ -166,55 +171,56 @@ func (w *writer) commit(batch []*op) error {
 	return err
 }
 
-// sync sets how the next transactions are written: lasting ones reach the disk before they are answered.
-func (w *writer) sync(lasting bool) error {
-	lasting = lasting && w.d.durable
-	if lasting == w.lasting {
+// setSync sets how the next transactions are written: durable ones reach the disk
+// before their ops return.
+func (w *writer) setSync(durable bool) error {
+	durable = durable && w.d.durable
+	if durable == w.durable {
 		return nil
 	}
 	sql := `PRAGMA synchronous = NORMAL`
-	if lasting {
+	if durable {
 		sql = `PRAGMA synchronous = FULL`
 	}
 	if _, err := w.db.exec(sql); err != nil {
 		return err
 	}
-	w.lasting = lasting
+	w.durable = durable
 	return nil
 }
 
-// A tx is a transaction that writes. No other process writes at the same time.
+// A tx is a write transaction. No other process writes at the same time.
 type tx struct {
 	w   *writer
 	d   *Driver
 	db  conn
-	now int64 // the boot clock after the transaction began
+	now int64 // the boot clock when the transaction began
 
 	meta    meta
 	changed bool // meta must be written
 
 	after []func() // called after the commit
-	undo  []func() // called if there was none
+	undo  []func() // called if the transaction failed
 }
 
-// meta is the row of that table.
+// meta is the row of the table meta.
 type meta struct {
 	counter, blocks, live int64
 	boot, swept           string
 }
 
 func (t *tx) run(batch []*op) (err error) {
-	lasting := false
+	durable := false
 	for _, o := range batch {
-		lasting = lasting || o.lasting
+		durable = durable || o.durable
 	}
-	if err := t.w.sync(lasting); err != nil {
+	if err := t.w.setSync(durable); err != nil {
 		return err
 	}
-	if err := t.d.side.takeTurn(); err != nil {
+	if err := t.d.side.lockWriter(); err != nil {
 		return err
 	}
-	defer t.d.side.endTurn()
+	defer t.d.side.unlockWriter()
 	if _, err := t.db.exec(`BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
@@ -251,9 +257,10 @@ func (t *tx) fill(batch []*op) error {
 	return err
 }
 
-// begin reads the clock and meta, and makes sure that the rows and the sidecar are those of this boot.
+// begin reads the clock and meta. It deletes the rows of an earlier boot or another
+// sidecar, or fails if they may still be in use.
 func (t *tx) begin() error {
-	if err := t.d.intact(); err != nil {
+	if err := t.d.checkIntact(); err != nil {
 		return err
 	}
 	t.now = t.d.now()
@@ -269,18 +276,20 @@ func (t *tx) begin() error {
 		if err := t.checkAdoption(); err != nil {
 			return err
 		}
-	// Containers may show boot ids of their own. Then the rows are not over, whatever the id says.
-	case t.d.side.anyLocked(blockSize, 0):
+	// Containers may show boot ids of their own. Then the rows are still valid,
+	// whatever the id says.
+	case t.d.side.lockedElsewhere(blockSize, 0):
 		return fmt.Errorf("%w place: %s is in use by processes with another boot id, such as those of another container",
 			driver.ErrInvalid, t.d.path)
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
-	return first(
+	return firstError(
 		func() error { _, err := t.db.exec(`DELETE FROM leases`); return err },
 		func() error { _, err := t.db.exec(`DELETE FROM waiters`); return err })
 }
 
-// checkAdoption reports that there are leases which rely on another sidecar, whose bytes we can't see.
+// checkAdoption returns an error if there are leases that rely on another sidecar,
+// whose bytes this driver can't see.
 func (t *tx) checkAdoption() error {
 	var live int64
 	count := func(r row) { live = r.int(0) }
@@ -306,15 +315,15 @@ func readMeta(db conn) (m meta, err error) {
 	return m, err
 }
 
-// ticket returns a waiter's number: greater than all tickets and tokens before.
+// ticket returns a waiter's number. It is greater than all earlier tickets and tokens.
 func (t *tx) ticket() int64 {
 	t.meta.counter++
 	t.changed = true
 	return t.meta.counter
 }
 
-// tokens returns the first of n fencing tokens: greater than all tickets and tokens before, and not behind the wall clock,
-// which orders tokens should the database be lost.
+// tokens returns the first of n fencing tokens. They are greater than all earlier tickets and
+// tokens, and not behind the wall clock, which keeps tokens ordered if the database is lost.
 func (t *tx) tokens(n int) (first int64) {
 	first = int64(driver.NextToken(uint64(t.meta.counter), time.Now()))
 	t.meta.counter = first + int64(n) - 1
@@ -325,33 +334,34 @@ func (t *tx) tokens(n int) (first int64) {
 // newByte returns a byte of the sidecar that was never used before.
 func (t *tx) newByte() (int64, error) {
 	w := t.w
-	if w.next == w.end {
+	if w.nextByte == w.endByte {
 		if err := t.newBlock(); err != nil {
 			return 0, err
 		}
 	}
-	w.next++
-	return w.next - 1, nil
+	w.nextByte++
+	return w.nextByte - 1, nil
 }
 
-// newBlock takes the next block of bytes. The first byte of the first one is the driver's own.
+// newBlock takes the next block of bytes. The first byte of a driver's first block
+// stands for its process.
 func (t *tx) newBlock() error {
 	w := t.w
-	process, next, end := w.process, w.next, w.end
-	t.undo = append(t.undo, func() { w.process, w.next, w.end = process, next, end })
+	process, next, end := w.process, w.nextByte, w.endByte
+	t.undo = append(t.undo, func() { w.process, w.nextByte, w.endByte = process, next, end })
 	t.meta.blocks++
 	t.changed = true
-	w.next = t.meta.blocks * blockSize
-	w.end = w.next + blockSize
+	w.nextByte = t.meta.blocks * blockSize
+	w.endByte = w.nextByte + blockSize
 	if w.process != 0 {
 		return nil
 	}
-	w.process = w.next
-	w.next++
+	w.process = w.nextByte
+	w.nextByte++
 	return t.lock(w.process)
 }
 
-// lock locks a byte, unless the transaction fails.
+// lock locks a byte, and unlocks it again if the transaction fails.
 func (t *tx) lock(at int64) error {
 	if err := t.d.side.lock(at); err != nil {
 		return err
@@ -363,9 +373,10 @@ func (t *tx) lock(at int64) error {
 // unlock unlocks a byte after the commit.
 func (t *tx) unlock(at int64) { t.after = append(t.after, func() { t.d.side.unlock(at) }) }
 
-// lockApart is lock with an open file of its own.
-func (t *tx) lockApart(at int64) (*os.File, error) {
-	f, err := t.d.side.lockApart(at)
+// lockNewFile locks a byte through a new open file, and closes the file again if
+// the transaction fails.
+func (t *tx) lockNewFile(at int64) (*os.File, error) {
+	f, err := t.d.side.lockNewFile(at)
 	if err != nil {
 		return nil, err
 	}
@@ -376,11 +387,11 @@ func (t *tx) lockApart(at int64) (*os.File, error) {
 // closed reports whether Close was called.
 func (d *Driver) closed() bool { return d.life.Err() != nil }
 
-// intact reports that one of our files was replaced or deleted. With another log, or another index
-// of it, SQLite's locks do not keep us and other processes apart.
-func (d *Driver) intact() error {
+// checkIntact returns an error if one of the driver's files was replaced or deleted. With
+// another log, or another index of the log, SQLite's locks do not exclude other processes.
+func (d *Driver) checkIntact() error {
 	for i, suffix := range suffixes {
-		if err := sameFile(d.files[i], d.path+suffix); err != nil {
+		if err := checkSameFile(d.files[i], d.path+suffix); err != nil {
 			return err
 		}
 	}

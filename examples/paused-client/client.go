@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// ttl is that of the lock: how long B waits for it when A is stopped.
+	// ttl is the TTL of the lock: how long B waits for it when A is stopped.
 	ttl = 2 * time.Second
 
-	// patience bounds each step, for when a store is gone.
-	patience = 30 * time.Second
+	// stepTimeout bounds each step, in case a store is unavailable.
+	stepTimeout = 30 * time.Second
 
 	clientVar = "PAUSED_CLIENT" // set in the processes of clients
 	lockName  = "paused-client/account"
@@ -25,46 +25,49 @@ const (
 
 func isClient() bool { return os.Getenv(clientVar) != "" }
 
-// A part is the first thing that a client is told: who it is. It comes through the pipe, because the URL may have a password.
-type part struct {
-	Place   place
+// An assignment is the first message to a client. It is sent through the pipe,
+// because the URL may contain a password.
+type assignment struct {
+	Place   location
 	Guard   guard
 	Deposit int
 }
 
-// A step is what a client is told to do next.
+// A step is a command to a client.
 type step string
 
 const (
 	acquire step = "acquire" // the lock
-	open    step = "open"    // the account, which claims it if that is the guard
-	read    step = "read"    // the balance, and look whether the lock is still held
-	write   step = "write"   // the balance that was read, with the deposit, without another look at the lock
-	learn   step = "learn"   // of the loss of the lock
-	release step = "release" // the lock
+	open    step = "open"    // the account, and claim it if the guard is claimed
+	read    step = "read"    // the balance, and check whether the lock is still held
+	// Write the balance that was read plus the deposit, without checking the lock again.
+	write     step = "write"
+	awaitLoss step = "learn"   // wait for the loss of the lock
+	release   step = "release" // the lock
 )
 
-// An answer is what came of a step.
+// An answer is the result of a step.
 type answer struct {
 	Token   uint64 // after acquire
-	Balance int    // that was read or written
-	Stale   bool   // the guard refused
+	Balance int    // the balance that was read or written
+	Stale   bool   // the guard refused the write or the claim
 	Lost    bool   // the lock was lost, as far as the client knows
-	Err     string // what else went wrong
+	Err     string // any other error
 }
 
 // A client is one of the two processes that add to the account.
 type client struct {
-	part   part
-	store  store
-	locker *snib.Locker
+	assignment assignment
+	store      store
+	locker     *snib.Locker
 
 	lock    *snib.Lock
 	write   writer
 	balance int // as it was read
 }
 
-// serve is the whole process of a client: it takes its part, and then one step after the other, and returns its exit code.
+// serve is the main function of a client process: it reads its assignment, runs one step
+// after the other, and returns the exit code.
 func serve(in io.Reader, out io.Writer) int {
 	steps, answers := json.NewDecoder(in), json.NewEncoder(out)
 	c, err := newClient(steps)
@@ -76,7 +79,7 @@ func serve(in io.Reader, out io.Writer) int {
 	defer c.locker.Close() //nolint:errcheck // so does this
 	for {
 		var s step
-		if steps.Decode(&s) != nil { // the play is over
+		if steps.Decode(&s) != nil { // no more steps
 			return 0
 		}
 		if answers.Encode(c.do(s)) != nil {
@@ -87,13 +90,13 @@ func serve(in io.Reader, out io.Writer) int {
 
 func newClient(steps *json.Decoder) (*client, error) {
 	c := new(client)
-	if err := steps.Decode(&c.part); err != nil {
+	if err := steps.Decode(&c.assignment); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
 	var err error
-	if c.store, err = c.part.Place.open(ctx); err != nil {
+	if c.store, err = c.assignment.Place.open(ctx); err != nil {
 		return nil, err
 	}
 	if c.locker, err = snib.New(c.store.Locks(), snib.TTL(ttl)); err != nil {
@@ -102,12 +105,13 @@ func newClient(steps *json.Decoder) (*client, error) {
 	return c, nil
 }
 
-// do takes a step. Its context is not that of the lock: between the last look at that one and the arrival of a write there is always a moment, in
-// the program, in the network or in the store, and the pause of this play is in it.
+// do runs a step. Its context is not that of the lock: between the last check of that context
+// and the arrival of a write there is always some time, in the program, in the network or in
+// the store. The pause in this example is in that time.
 func (c *client) do(s step) answer {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTimeout)
 	defer cancel()
-	a, err := c.take(ctx, s)
+	a, err := c.runStep(ctx, s)
 	switch {
 	case errors.Is(err, fence.ErrStale):
 		a.Stale = true
@@ -117,7 +121,7 @@ func (c *client) do(s step) answer {
 	return a
 }
 
-func (c *client) take(ctx context.Context, s step) (a answer, err error) {
+func (c *client) runStep(ctx context.Context, s step) (a answer, err error) {
 	switch s {
 	case acquire:
 		if c.lock, err = c.locker.Acquire(ctx, lockName); err != nil {
@@ -125,15 +129,15 @@ func (c *client) take(ctx context.Context, s step) (a answer, err error) {
 		}
 		return answer{Token: c.lock.Token()}, nil
 	case open:
-		c.write, err = c.store.Open(ctx, c.part.Guard, c.lock)
+		c.write, err = c.store.Open(ctx, c.assignment.Guard, c.lock)
 		return a, err
 	case read:
 		c.balance, err = c.store.Read(ctx)
 		return answer{Balance: c.balance, Lost: c.lock.Context().Err() != nil}, err
 	case write:
-		sum := c.balance + c.part.Deposit
+		sum := c.balance + c.assignment.Deposit
 		return answer{Balance: sum}, c.write(ctx, sum)
-	case learn:
+	case awaitLoss:
 		select {
 		case <-c.lock.Lost():
 			return answer{Lost: true}, nil

@@ -1,5 +1,6 @@
-// The command paused-client shows what happens to data under a lock when its holder is stopped for longer than its lease, and goes on:
-// without a guard, with one that checks writes only, and with one that is claimed before the data is read. See README.md.
+// Command paused-client shows what happens to data under a lock when the holder is stopped for
+// longer than its lease and then resumed: without a guard, with a guard that checks only
+// writes, and with a guard that is claimed before the data is read. See README.md.
 package main
 
 import (
@@ -28,9 +29,9 @@ func main() {
 	}
 }
 
-// run plays all scenes over the store that the arguments name.
+// run runs all scenes on the store that the arguments name.
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
-	var where place
+	var where location
 	flags := flag.NewFlagSet("paused-client", flag.ContinueOnError)
 	flags.StringVar(&where.Kind, "store", "sqlite", "where lock and data lie: sqlite, redis or postgres")
 	flags.StringVar(&where.URL, "url", "", "redis://… or postgres://…, or the folder for sqlite; by default a new one")
@@ -47,9 +48,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		defer os.RemoveAll(where.URL) //nolint:errcheck // a temporary folder
 	}
 	fmt.Fprintf(out, "Store: %s. An account has %d; under a lock with a TTL of %v\nA adds %d, and B %d. Each line: time, who, what, and the hold's fencing token.\n",
-		where.Kind, opening, ttl, deposits["A"], deposits["B"])
+		where.Kind, openingBalance, ttl, deposits["A"], deposits["B"])
 	for _, s := range scenes {
-		if err := s.play(ctx, where, out); err != nil {
+		if err := s.run(ctx, where, out); err != nil {
 			return fmt.Errorf("scene %q: %w", s.title, err)
 		}
 	}

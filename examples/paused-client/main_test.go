@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if isClient() { // of a test: start has started this program once more
+	if isClient() { // start has started another process of this test program
 		os.Exit(serve(os.Stdin, os.Stdout))
 	}
 	os.Exit(m.Run())
@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "write the output into README.md")
 
-// Each scene comes out as it should, on each store, and as the README shows it.
+// TestScenes checks that each scene ends as expected on each store, and that the
+// README shows the output.
 func TestScenes(t *testing.T) {
 	tests := []struct {
 		store string
@@ -43,20 +44,20 @@ func TestScenes(t *testing.T) {
 				t.Fatalf("%v\n%s", err, &out)
 			}
 			if *update && tt.store == "sqlite" {
-				show(t, out.String())
+				writeREADME(t, out.String())
 			}
-			want := strings.Replace(shown(t), "sqlite", tt.store, 1)
-			if got, want := masked(t, out.String()), masked(t, want); got != want {
+			want := strings.Replace(readREADME(t), "sqlite", tt.store, 1)
+			if got, want := mask(t, out.String()), mask(t, want); got != want {
 				t.Errorf("got\n%s\nwant, as in the README,\n%s", got, want)
 			}
 		})
 	}
 }
 
-// block is where the README shows the output.
+// block matches the output in the README.
 var block = regexp.MustCompile("(?s)```text\n(.*?)```")
 
-func shown(t *testing.T) string {
+func readREADME(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("README.md")
 	if err != nil {
@@ -69,7 +70,7 @@ func shown(t *testing.T) string {
 	return string(found[1])
 }
 
-func show(t *testing.T, output string) {
+func writeREADME(t *testing.T, output string) {
 	t.Helper()
 	page, err := os.ReadFile("README.md")
 	if err != nil {
@@ -86,9 +87,9 @@ var (
 	token = regexp.MustCompile(`(?m) +([0-9]{16})$`)
 )
 
-// masked returns the output with what differs from run to run replaced: times, and tokens, which must increase from hold to hold.
-// It fits a terminal.
-func masked(t *testing.T, output string) string {
+// mask replaces what differs from run to run: times and tokens. It checks that tokens increase
+// from hold to hold, and that lines fit a terminal.
+func mask(t *testing.T, output string) string {
 	t.Helper()
 	for line := range strings.Lines(output) {
 		if len(strings.TrimSuffix(line, "\n")) > 80 {
@@ -110,7 +111,7 @@ func masked(t *testing.T, output string) string {
 	return clock.ReplaceAllString(output, "TIME")
 }
 
-// What can't be played is said in one line, without the password.
+// TestRefuses checks that bad arguments and missing stores are reported without the password.
 func TestRefuses(t *testing.T) {
 	port := livetest.FreePort(t)
 	tests := []struct {
@@ -133,7 +134,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Who interrupts the play does not wait for its end, and no client is left.
+// TestInterrupted checks that an interrupted run ends at once and leaves no client behind.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := listener(func(line string) {
@@ -150,7 +151,8 @@ func TestInterrupted(t *testing.T) {
 		t.Fatalf("lists of children: %q, %v", lists, err)
 	}
 	for _, list := range lists {
-		if left, err := os.ReadFile(list); err == nil && len(left) > 0 { // a thread may have ended meanwhile
+		// A thread may have ended meanwhile.
+		if left, err := os.ReadFile(list); err == nil && len(left) > 0 {
 			t.Errorf("processes %sare left", left)
 		}
 	}

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A process is a client, as who tells it its steps sees it.
+// A process is a client process as its parent sees it.
 type process struct {
 	name    string
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	steps   *json.Encoder
-	answers chan answer // closed when it has ended
+	answers chan answer // closed when the process has ended
 }
 
-// start starts this program once more, as a client.
-func start(name string, p part) (*process, error) {
+// start starts another process of this program as a client.
+func start(name string, p assignment) (*process, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -56,25 +56,25 @@ func start(name string, p part) (*process, error) {
 	return c, nil
 }
 
-// do has the client take a step, and returns what came of it.
+// do has the client run a step, and returns the answer.
 func (c *process) do(ctx context.Context, s step) (answer, error) {
-	if err := c.tell(s); err != nil {
+	if err := c.send(s); err != nil {
 		return answer{}, err
 	}
 	return c.result(ctx, s)
 }
 
-// tell tells the client to take a step. If it is stopped, it will when it goes on.
-func (c *process) tell(s step) error {
+// send tells the client to run a step. A stopped client runs it when it is resumed.
+func (c *process) send(s step) error {
 	if err := c.steps.Encode(s); err != nil {
 		return fmt.Errorf("%s, %s: %w", c.name, s, err)
 	}
 	return nil
 }
 
-// result waits for what came of a step.
+// result waits for the answer to a step.
 func (c *process) result(ctx context.Context, s step) (a answer, err error) {
-	late := time.NewTimer(2 * patience) // it should have given up itself
+	late := time.NewTimer(2 * stepTimeout) // the client should have given up earlier
 	defer late.Stop()
 	ok := true
 	select {
@@ -97,11 +97,11 @@ func (c *process) result(ctx context.Context, s step) (a answer, err error) {
 	return a, err
 }
 
-// end ends the client, stopped or not.
+// end kills the client, even if it is stopped.
 func (c *process) end() {
 	_ = c.cmd.Process.Kill() // it may have ended by itself
 	_ = c.in.Close()
-	for range c.answers { // they must be read before Wait closes the pipe
+	for range c.answers { // all answers must be read before Wait closes the pipe
 	}
 	_ = c.cmd.Wait() // it was killed
 }

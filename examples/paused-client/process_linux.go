@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// endWithParent has the kernel kill a client when this process dies, also a client that is stopped.
+// endWithParent returns attributes that make the kernel kill a client when this
+// process dies, even if the client is stopped.
 func endWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // stop sends the client SIGSTOP, and returns when it is stopped.

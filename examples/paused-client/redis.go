@@ -16,13 +16,13 @@ import (
 	"github.com/sniblock/snib/redislock/redisfence"
 )
 
-// The keys of the account and of its mark lie in one slot, should the store be a Cluster.
+// The keys of the account and of its mark are in one slot, in case the store is a Cluster.
 const (
 	balanceKey = "{paused-client}:balance"
 	markKey    = "{paused-client}:fence"
 )
 
-// A redisStore has the account and the locks in one Redis.
+// A redisStore keeps the account and the locks in one Redis.
 type redisStore struct {
 	client rueidis.Client
 	guard  redisfence.Guard
@@ -32,7 +32,7 @@ type redisStore struct {
 func openRedis(text string) (store, error) {
 	options, err := rueidis.ParseURL(text)
 	if bad := (*url.Error)(nil); errors.As(err, &bad) {
-		err = bad.Err // without the URL, in which a password may stand
+		err = bad.Err // without the URL, which may contain a password
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis: %w; want redis://[USER:PASSWORD@]HOST:PORT[/DB]", err)
@@ -42,7 +42,8 @@ func openRedis(text string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A new server grants nothing for as long as a lease that it may have forgotten can last. All locks here have the same TTL.
+	// A new server grants nothing for as long as a lease that it may have lost can
+	// last. All locks here have the same TTL.
 	locks, err := redislock.New(client, redislock.GraceFloor(ttl))
 	if err != nil {
 		client.Close()

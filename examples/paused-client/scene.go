@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-const opening = 100 // what is on the account when a scene begins
+const openingBalance = 100 // the balance at the beginning of a scene
 
-// deposits are what the clients add to the account. That of A is what A was about to write when it was stopped.
+// deposits are the amounts that the clients add to the account. A is stopped just
+// before it writes its deposit.
 var deposits = map[string]int{"A": 10, "B": 5}
 
-// A scene is one way in which the two clients meet at the account: A reads and is stopped, past its TTL; B gets the lock and reads; A goes
-// on and writes.
+// A scene is one way in which the two clients use the account at the same time: A reads and is
+// stopped for longer than its TTL; B gets the lock and reads; A is resumed and writes.
 type scene struct {
 	title string
 	guard guard
-	late  bool // A's write comes after B's, and not between B's read and write
-	want  int  // what is on the account in the end
+	late  bool // A writes after B's write, and not between B's read and write
+	want  int  // the balance at the end
 }
 
 var scenes = []scene{
-	{"1. No guard", noGuard, true, opening + 10},
-	{"2. Writes are checked; B has written before A goes on", writeOnly, true, opening + 10 + 5},
-	{"3. Writes are checked; B has only read before A goes on", writeOnly, false, opening + 5},
-	{"4. The account is claimed before it is read", claimed, false, opening + 10 + 5},
+	{"1. No guard", noGuard, true, openingBalance + 10},
+	{"2. Writes are checked; B has written before A goes on", writeOnly, true, openingBalance + 10 + 5},
+	{"3. Writes are checked; B has only read before A goes on", writeOnly, false, openingBalance + 5},
+	{"4. The account is claimed before it is read", claimed, false, openingBalance + 10 + 5},
 }
 
-// A stage is where a scene is played.
-type stage struct {
+// A sceneRun is the state of a running scene.
+type sceneRun struct {
 	scene
 	out   io.Writer
 	began time.Time
@@ -39,64 +40,65 @@ type stage struct {
 	token map[*process]uint64
 }
 
-// play plays a scene with two new processes, and fails if it does not come out as it should.
-func (s scene) play(ctx context.Context, where place, out io.Writer) (err error) {
-	st := &stage{scene: s, out: out, token: make(map[*process]uint64)}
+// run runs a scene with two new processes, and fails if the result is not as expected.
+func (s scene) run(ctx context.Context, where location, out io.Writer) (err error) {
+	st := &sceneRun{scene: s, out: out, token: make(map[*process]uint64)}
 	if st.store, err = where.open(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.store.Locks().Close(), st.store.Close()) }()
-	if err = st.store.Write(ctx, opening); err != nil {
+	if err = st.store.Write(ctx, openingBalance); err != nil {
 		return err
 	}
-	if st.a, err = start("A", part{where, s.guard, deposits["A"]}); err != nil {
+	if st.a, err = start("A", assignment{where, s.guard, deposits["A"]}); err != nil {
 		return err
 	}
 	defer st.a.end()
-	if st.b, err = start("B", part{where, s.guard, deposits["B"]}); err != nil {
+	if st.b, err = start("B", assignment{where, s.guard, deposits["B"]}); err != nil {
 		return err
 	}
 	defer st.b.end()
 	fmt.Fprintf(out, "\n%s\n\n", s.title)
 	st.began = time.Now()
-	refused, err := st.meet(ctx)
+	refused, err := st.runCommonSteps(ctx)
 	if err == nil && refused {
-		err = st.again(ctx)
+		err = st.retry(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return st.judge(ctx)
+	return st.checkResult(ctx)
 }
 
-// meet is what all scenes have in common. It reports whether A's write was refused.
-func (st *stage) meet(ctx context.Context) (refused bool, err error) {
-	if err = st.enter(ctx, st.a, "gets the lock"); err != nil {
+// runCommonSteps runs the steps that all scenes have in common. It reports whether
+// A's write was refused.
+func (st *sceneRun) runCommonSteps(ctx context.Context) (refused bool, err error) {
+	if err = st.acquireAndRead(ctx, st.a, "gets the lock"); err != nil {
 		return false, err
 	}
 	if err = st.a.stop(); err != nil {
 		return false, err
 	}
-	st.note(st.a, "is stopped (SIGSTOP) until its lease is over")
-	if err = st.enter(ctx, st.b, "gets the lock"); err != nil {
+	st.logStep(st.a, "is stopped (SIGSTOP) until its lease is over")
+	if err = st.acquireAndRead(ctx, st.b, "gets the lock"); err != nil {
 		return false, err
 	}
 	if st.late {
-		if err = st.leave(ctx, st.b); err != nil {
+		if err = st.writeAndRelease(ctx, st.b); err != nil {
 			return false, err
 		}
 	}
-	if refused, err = st.wake(ctx); err != nil {
+	if refused, err = st.resumeAndWrite(ctx); err != nil {
 		return false, err
 	}
 	if !st.late {
-		err = st.leave(ctx, st.b)
+		err = st.writeAndRelease(ctx, st.b)
 	}
 	return refused, err
 }
 
-// enter has a client take the lock and read the account.
-func (st *stage) enter(ctx context.Context, p *process, how string) error {
+// acquireAndRead has a client acquire the lock and read the account.
+func (st *sceneRun) acquireAndRead(ctx context.Context, p *process, how string) error {
 	a, err := p.do(ctx, acquire)
 	if err != nil {
 		return err
@@ -117,12 +119,12 @@ func (st *stage) enter(ctx context.Context, p *process, how string) error {
 	if a.Lost {
 		return fmt.Errorf("%s: it was not stopped, and has lost its lock: this machine is too busy for a TTL of %v", p.name, ttl)
 	}
-	st.note(p, fmt.Sprintf("%s, reads %d, makes it %d", how, a.Balance, a.Balance+deposits[p.name]))
+	st.logStep(p, fmt.Sprintf("%s, reads %d, makes it %d", how, a.Balance, a.Balance+deposits[p.name]))
 	return nil
 }
 
-// leave has a client write, and release the lock.
-func (st *stage) leave(ctx context.Context, p *process) error {
+// writeAndRelease has a client write and release the lock.
+func (st *sceneRun) writeAndRelease(ctx context.Context, p *process) error {
 	a, err := p.do(ctx, write)
 	if err == nil && a.Stale {
 		err = fmt.Errorf("%s: the account refuses the holder of the lock", p.name)
@@ -137,13 +139,13 @@ func (st *stage) leave(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	st.note(p, fmt.Sprintf("writes %d: accepted; releases the lock", a.Balance))
+	st.logStep(p, fmt.Sprintf("writes %d: accepted; releases the lock", a.Balance))
 	return nil
 }
 
-// wake lets A go on, with its write, and then has it look at its lock.
-func (st *stage) wake(ctx context.Context) (refused bool, err error) {
-	if err = st.a.tell(write); err != nil {
+// resumeAndWrite resumes A, which then writes, and has it check its lock afterwards.
+func (st *sceneRun) resumeAndWrite(ctx context.Context) (refused bool, err error) {
+	if err = st.a.send(write); err != nil {
 		return false, err
 	}
 	if err = st.a.resume(); err != nil {
@@ -157,46 +159,47 @@ func (st *stage) wake(ctx context.Context) (refused bool, err error) {
 	if a.Stale {
 		outcome = "REFUSED as stale"
 	}
-	st.note(st.a, fmt.Sprintf("goes on (SIGCONT), writes %d: %s", a.Balance, outcome))
-	if _, err = st.a.do(ctx, learn); err != nil {
+	st.logStep(st.a, fmt.Sprintf("goes on (SIGCONT), writes %d: %s", a.Balance, outcome))
+	if _, err = st.a.do(ctx, awaitLoss); err != nil {
 		return false, err
 	}
-	if _, err = st.a.do(ctx, release); err != nil { // of what is lost already; it must not free B's lock
+	// A's lock is lost already; the release must not free B's lock.
+	if _, err = st.a.do(ctx, release); err != nil {
 		return false, err
 	}
-	st.note(st.a, "learns that its lock was lost")
+	st.logStep(st.a, "learns that its lock was lost")
 	return a.Stale, nil
 }
 
-// again has A do all of its work once more, because its write was refused.
-func (st *stage) again(ctx context.Context) error {
-	if err := st.enter(ctx, st.a, "gets it again"); err != nil {
+// retry has A repeat all of its work, because its write was refused.
+func (st *sceneRun) retry(ctx context.Context) error {
+	if err := st.acquireAndRead(ctx, st.a, "gets it again"); err != nil {
 		return err
 	}
-	return st.leave(ctx, st.a)
+	return st.writeAndRelease(ctx, st.a)
 }
 
-// note writes a line of the timeline.
-func (st *stage) note(p *process, what string) {
+// logStep writes a line of the timeline.
+func (st *sceneRun) logStep(p *process, what string) {
 	fmt.Fprintf(st.out, "%6.3fs  %s  %-49s %16d\n", time.Since(st.began).Seconds(), p.name, what, st.token[p])
 }
 
-// judge says what has become of the account.
-func (st *stage) judge(ctx context.Context) error {
+// checkResult prints the final balance, and fails if it is not as expected.
+func (st *sceneRun) checkResult(ctx context.Context) error {
 	got, err := st.store.Read(ctx)
 	if err != nil {
 		return err
 	}
-	verdict := "neither sum nor half of it"
-	switch all := opening + deposits["A"] + deposits["B"]; got {
+	result := "neither sum nor half of it"
+	switch all := openingBalance + deposits["A"] + deposits["B"]; got {
 	case all:
-		verdict = "nothing is lost"
+		result = "nothing is lost"
 	case all - deposits["A"]:
-		verdict = "A's deposit, which was accepted, is LOST"
+		result = "A's deposit, which was accepted, is LOST"
 	case all - deposits["B"]:
-		verdict = "B's deposit, which was accepted, is LOST"
+		result = "B's deposit, which was accepted, is LOST"
 	}
-	fmt.Fprintf(st.out, "Result: %d: %s\n", got, verdict)
+	fmt.Fprintf(st.out, "Result: %d: %s\n", got, result)
 	if got != st.want {
 		return fmt.Errorf("the account has %d, want %d", got, st.want)
 	}

@@ -17,12 +17,12 @@ import (
 	"github.com/sniblock/snib/sqlitelock"
 )
 
-// A sqlStore has the account in a table of its own, beside that of the guard.
+// A sqlStore keeps the account in its own table, beside that of the guard.
 type sqlStore struct {
 	db    *sql.DB
 	guard fence.SQL
 	locks driver.Driver
-	close func() // what locks needs
+	close func() // closes what locks uses
 }
 
 // openSQLite opens two files in a folder: one for the account, and one for the locks.
@@ -35,7 +35,7 @@ func openSQLite(ctx context.Context, folder string) (store, error) {
 	return openSQL(ctx, "sqlite3", file, fence.SQLite, locks, func() {})
 }
 
-// openPostgres has the account and the locks in one database.
+// openPostgres opens a store with the account and the locks in one database.
 func openPostgres(ctx context.Context, url string) (store, error) {
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
@@ -62,7 +62,7 @@ func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, loc
 
 func (s *sqlStore) Locks() driver.Driver { return s.locks }
 
-// create makes the account, if there is none.
+// create creates the account unless it exists.
 func (s *sqlStore) create(ctx context.Context) error {
 	for _, text := range []string{
 		"CREATE TABLE IF NOT EXISTS paused_client_account (id integer PRIMARY KEY, balance integer NOT NULL)",

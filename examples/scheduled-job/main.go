@@ -1,5 +1,6 @@
-// The command scheduled-job runs a job at regular times with the scheduler gocron. Start it as often as you like, over one file of locks:
-// each tick is run by one of the processes, although their clocks differ by the flag -skew.
+// Command scheduled-job runs a job at regular times with the scheduler gocron. Start it
+// several times with the same lock file: each tick is run by only one of the processes,
+// although their clocks differ by the flag -skew.
 //
 //	go run ./scheduled-job -locks /tmp/locks.db &
 //	go run ./scheduled-job -locks /tmp/locks.db -skew 20ms
@@ -43,14 +44,15 @@ func main() {
 	}
 }
 
-// A schedule is what one process does.
+// A schedule is the configuration of one process.
 type schedule struct {
 	Locks       string
 	Every, Skew time.Duration
 }
 
-// run runs the job until ctx is done. It tells of each tick, which it counts from 1970, whether it was run here.
-func (s schedule) run(ctx context.Context, tell func(tick int64, ran bool)) error {
+// run runs the job until ctx is done. It calls report for each tick, with the tick's number
+// since 1970 and whether this process ran it.
+func (s schedule) run(ctx context.Context, report func(tick int64, ran bool)) error {
 	if s.Every <= 0 || s.Skew < 0 {
 		return fmt.Errorf("every %v, with a skew of %v: want a positive time, and a skew that is not negative", s.Every, s.Skew)
 	}
@@ -72,16 +74,18 @@ func (s schedule) run(ctx context.Context, tell func(tick int64, ran bool)) erro
 		return err
 	}
 	now := func() int64 { return time.Now().Add(-s.Skew).UnixNano() / int64(s.Every) }
-	last := time.Unix(0, now()*int64(s.Every)).Add(s.Skew) // all processes have their ticks at the same times
-	_, err = scheduler.NewJob(gocron.DurationJob(s.Every), gocron.NewTask(func() { tell(now(), true) }),
+	// All processes have their ticks at the same times.
+	last := time.Unix(0, now()*int64(s.Every)).Add(s.Skew)
+	_, err = scheduler.NewJob(gocron.DurationJob(s.Every), gocron.NewTask(func() { report(now(), true) }),
 		gocron.WithName("report"),
 		gocron.WithStartAt(gocron.WithStartDateTimePast(last)),
 		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
 			if errors.Is(err, snib.ErrHeld) {
-				tell(now(), false)
+				report(now(), false)
 				return
 			}
-			fmt.Fprintf(os.Stderr, "scheduled-job: %s: %v\n", job, err) // the store is gone, or the like
+			// For example, the store is unavailable.
+			fmt.Fprintf(os.Stderr, "scheduled-job: %s: %v\n", job, err)
 		})))
 	if err != nil {
 		return err

@@ -18,27 +18,28 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// Three processes run each tick once, with clocks that differ by 20 ms from one to the next.
+// TestOncePerTick checks that three processes run each tick only once, although their
+// clocks differ by 20 ms from one to the next.
 func TestOncePerTick(t *testing.T) {
 	const (
 		hosts = 3
 		ticks = 4
-		every = 2 * time.Second // half of it is how late a busy machine may be
+		every = 2 * time.Second // a busy machine may be late by half of it
 	)
 	locks := filepath.Join(t.TempDir(), "locks.db")
 	var children []*livetest.Child
 	for i := range hosts {
 		children = append(children, livetest.StartChild(t, schedule{Locks: locks, Every: every, Skew: time.Duration(i) * 20 * time.Millisecond}))
 	}
-	told, runs := make(map[uint64]int), make(map[uint64]int)
-	hear := func(c *livetest.Child) (tick uint64) {
+	reports, runs := make(map[uint64]int), make(map[uint64]int)
+	nextTick := func(c *livetest.Child) (tick uint64) {
 		t.Helper()
 		var ran bool
 		text := c.Expect("tick")
 		if _, err := fmt.Sscan(text, &tick, &ran); err != nil {
 			t.Fatalf("a child says %q: %v", text, err)
 		}
-		told[tick]++
+		reports[tick]++
 		if ran {
 			runs[tick]++
 		}
@@ -46,18 +47,18 @@ func TestOncePerTick(t *testing.T) {
 	}
 	at := make([]uint64, hosts)
 	for i, c := range children {
-		at[i] = hear(c)
+		at[i] = nextTick(c)
 	}
-	first := slices.Max(at) // from here on all take part
+	first := slices.Max(at) // from this tick on, all processes take part
 	last := first + ticks - 1
 	for i, c := range children {
 		for at[i] < last {
-			at[i] = hear(c)
+			at[i] = nextTick(c)
 		}
 	}
 	for tick := first; tick <= last; tick++ {
-		if told[tick] != hosts || runs[tick] != 1 {
-			t.Errorf("of %d processes, %d came to tick %d, and %d ran it; want one", hosts, told[tick], tick, runs[tick])
+		if reports[tick] != hosts || runs[tick] != 1 {
+			t.Errorf("of %d processes, %d came to tick %d, and %d ran it; want one", hosts, reports[tick], tick, runs[tick])
 		}
 	}
 	for _, c := range children {

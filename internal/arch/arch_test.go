@@ -32,10 +32,10 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// A report tells of one violation: where it is, and what.
+// A report reports one violation: its place, and what is wrong.
 type report func(where, format string, args ...any)
 
-// A check is one rule over the whole repository.
+// A check checks one rule for the whole repository.
 type check struct {
 	name string
 	why  string
@@ -43,29 +43,29 @@ type check struct {
 }
 
 var checks = []check{
-	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", ruled},
-	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", imports},
-	{"Closed", "the command, the lab and the benchmarks are ends; what is worth sharing moves to a library", ends},
+	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", checkRules},
+	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", checkImports},
+	{"Closed", "the command, the lab and the benchmarks are ends; what is worth sharing moves to a library", checkClosed},
 	{"Testing", "importing testing registers flags in the user's program", testingOnlyInTests},
 	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program", noTemplates},
-	{"Names", "a package is named after what it provides; these names provide anything", names},
-	{"Init", "a library does nothing before it is called", noInit},
-	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", noExportedVariables},
-	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", noState},
-	{"Modules", "every module is in go.work and bears the name of its directory, or it is built and tested by nobody", modules},
-	{"RootRequire", "whoever imports the core gets the standard library and nothing else", rootRequire},
-	{"Conformance", "a backend is what passes the conformance suite", conformance},
-	{"Assertion", "the compiler says at the type which method is missing, not at a distant call", assertion},
-	{"Page", "users compare backends: every page answers the same questions in the same order", pages},
+	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
+	{"Init", "a library does nothing before it is called", checkInit},
+	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
+	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", checkState},
+	{"Modules", "every module is in go.work and bears the name of its directory, or it is built and tested by nobody", checkModules},
+	{"RootRequire", "whoever imports the core gets the standard library and nothing else", checkRootRequire},
+	{"Conformance", "a backend is what passes the conformance suite", checkConformance},
+	{"Assertion", "the compiler says at the type which method is missing, not at a distant call", checkAssertion},
+	{"Page", "users compare backends: every page answers the same questions in the same order", checkPages},
 }
 
-// at says where pos is.
+// at returns the file and line of pos.
 func (r *repo) at(pos token.Pos) string {
 	p := r.fset.Position(pos)
 	return fmt.Sprintf("%s:%d", p.Filename, p.Line)
 }
 
-// ruleOf returns the row for the package in dir: the most exact one.
+// ruleOf returns the row for the package in dir: the one with the longest match.
 func ruleOf(dir string) *rule {
 	var found *rule
 	for i, row := range rules {
@@ -76,7 +76,7 @@ func ruleOf(dir string) *rule {
 	return found
 }
 
-func ruled(r *repo, bad report) {
+func checkRules(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		if ruleOf(p.dir) == nil {
 			bad(p.dir, "the package has no rule")
@@ -89,11 +89,11 @@ func ruled(r *repo, bad report) {
 	}
 }
 
-func imports(r *repo, bad report) {
+func checkImports(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		row := ruleOf(p.dir)
 		if row == nil {
-			continue // said by ruled
+			continue // reported by checkRules
 		}
 		for _, f := range p.files {
 			may := append([]string{p.dir, row.pkg}, row.may...)
@@ -101,7 +101,7 @@ func imports(r *repo, bad report) {
 				may = append(may, row.test...)
 			}
 			r.imports(f, func(at token.Pos, dir string, own bool) {
-				if !own && standard(dir) || matches(may, dir) {
+				if !own && isStandard(dir) || matches(may, dir) {
 					return
 				}
 				bad(r.at(at), "%s must not import %s: %s", p.dir, dir, row.why)
@@ -110,12 +110,12 @@ func imports(r *repo, bad report) {
 	}
 }
 
-func ends(r *repo, bad report) {
+func checkClosed(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		home, _, _ := strings.Cut(p.dir, "/")
 		for _, f := range p.files {
 			r.imports(f, func(at token.Pos, dir string, own bool) {
-				if top, _, _ := strings.Cut(dir, "/"); own && slices.Contains(closed, top) && top != home {
+				if top, _, _ := strings.Cut(dir, "/"); own && slices.Contains(closedTrees, top) && top != home {
 					bad(r.at(at), "%s imports %s", p.dir, dir)
 				}
 			})
@@ -123,8 +123,8 @@ func ends(r *repo, bad report) {
 	}
 }
 
-// notInTests returns a check that no file but a test imports what forbidden says. Packages whose name ends in "test" are
-// exempt where they may be.
+// notInTests returns a check that only tests import what matches forbidden. With exemptTests,
+// packages whose name ends in "test" are exempt.
 func notInTests(forbidden []string, exemptTests bool) func(*repo, report) {
 	return func(r *repo, bad report) {
 		for _, p := range r.pkgs {
@@ -147,7 +147,7 @@ var (
 	noTemplates        = notInTests([]string{"text/template/...", "html/template/..."}, false)
 )
 
-func names(r *repo, bad report) {
+func checkNames(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		for _, f := range p.files {
 			name := strings.TrimSuffix(f.ast.Name.Name, "_test")
@@ -158,7 +158,7 @@ func names(r *repo, bad report) {
 	}
 }
 
-func noInit(r *repo, bad report) {
+func checkInit(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		for _, f := range p.files {
 			for _, d := range f.ast.Decls {
@@ -170,7 +170,8 @@ func noInit(r *repo, bad report) {
 	}
 }
 
-// variables calls yield with each package variable that is declared outside tests, and its declaration.
+// variables calls yield with each package variable that is declared
+// outside tests, and its declaration.
 func variables(p *pkg, yield func(name *ast.Ident, spec *ast.ValueSpec)) {
 	for _, f := range p.files {
 		for _, d := range f.ast.Decls {
@@ -190,7 +191,7 @@ func variables(p *pkg, yield func(name *ast.Ident, spec *ast.ValueSpec)) {
 	}
 }
 
-func noExportedVariables(r *repo, bad report) {
+func checkExportedVariables(r *repo, bad report) {
 	for _, p := range r.pkgs {
 		variables(p, func(name *ast.Ident, _ *ast.ValueSpec) {
 			if name.IsExported() {
@@ -200,10 +201,11 @@ func noExportedVariables(r *repo, bad report) {
 	}
 }
 
-// noState finds package variables that change: that are assigned to, in whole or in part, or have their address taken,
-// also by a call of a method with a pointer receiver, anywhere in the package, its tests included; and those of a type
-// that exists to change.
-func noState(r *repo, bad report) {
+// checkState finds package variables that change. Those are variables that are assigned
+// to, in whole or in part, or whose address is taken, also by a call of a method with a
+// pointer receiver, anywhere in the package, including its tests. Variables of a type that
+// exists to change are found, too.
+func checkState(r *repo, bad report) {
 	used := map[string]bool{}
 	for _, p := range r.pkgs {
 		flag := func(at token.Pos, name, what string) {
@@ -216,12 +218,12 @@ func noState(r *repo, bad report) {
 		declared := map[string]bool{}
 		variables(p, func(name *ast.Ident, spec *ast.ValueSpec) {
 			declared[name.Name] = true
-			if stateful(spec) {
+			if isStateful(spec) {
 				flag(name.Pos(), name.Name, "is of a type that exists to change")
 			}
 		})
 		if len(declared) > 0 {
-			changes(r, p, declared, flag)
+			findChanges(r, p, declared, flag)
 		}
 	}
 	for key, why := range r.exceptions {
@@ -233,17 +235,19 @@ func noState(r *repo, bad report) {
 	}
 }
 
-// stateful reports whether a variable is a channel, or of a type of sync or sync/atomic, or made of such.
-func stateful(spec *ast.ValueSpec) bool {
+// isStateful reports whether a variable is a channel, has a type of sync or
+// sync/atomic, or contains such a type.
+func isStateful(spec *ast.ValueSpec) bool {
 	found := false
-	look := func(n ast.Node) bool {
+	visit := func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit, *ast.FuncType:
-			return false // runs later, with variables of its own
+			return false // its variables are not package variables
 		case *ast.ChanType:
 			found = true
 		case *ast.CallExpr:
-			// sync.OnceValue(f) gives a function that is constant to its callers. new(T) and make(T) are what T is.
+			// sync.OnceValue(f) returns a function that is constant to its callers. new(T) and
+			// make(T) are as stateful as T.
 			if id, ok := n.Fun.(*ast.Ident); !ok || id.Name != "new" && id.Name != "make" {
 				return false
 			}
@@ -255,17 +259,18 @@ func stateful(spec *ast.ValueSpec) bool {
 		return !found
 	}
 	if spec.Type != nil {
-		ast.Inspect(spec.Type, look)
+		ast.Inspect(spec.Type, visit)
 	}
 	for _, v := range spec.Values {
-		ast.Inspect(v, look)
+		ast.Inspect(v, visit)
 	}
 	return found
 }
 
-// changes finds the places where a variable of the package is changed. The package is type-checked without its imports
-// and whatever its build tags, which is enough to tell its variables from local ones of the same name.
-func changes(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, name, what string)) {
+// findChanges finds the places where a variable of the package is changed. The package is
+// type-checked without its imports and regardless of build tags. That is enough to distinguish
+// its variables from local ones of the same name.
+func findChanges(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, name, what string)) {
 	var files []*ast.File
 	for _, f := range p.files {
 		if !f.test || !strings.HasSuffix(f.ast.Name.Name, "_test") {
@@ -276,7 +281,7 @@ func changes(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, 
 	conf := types.Config{Importer: noImports{}, FakeImportC: true, Error: func(error) {}}
 	scope, _ := conf.Check(p.dir, r.fset, files, info) // errors are expected: nothing is imported
 
-	// root returns the package variable that x is, or is a part of.
+	// root returns the name of the package variable that x is, or is a part of, or "".
 	root := func(x ast.Expr) string {
 		for {
 			switch e := x.(type) {
@@ -300,7 +305,7 @@ func changes(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, 
 			}
 		}
 	}
-	see := func(x ast.Expr, what string) {
+	flagRoot := func(x ast.Expr, what string) {
 		if x == nil {
 			return
 		}
@@ -314,26 +319,26 @@ func changes(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, 
 			case *ast.AssignStmt:
 				if n.Tok != token.DEFINE {
 					for _, x := range n.Lhs {
-						see(x, "is assigned to")
+						flagRoot(x, "is assigned to")
 					}
 				}
 			case *ast.IncDecStmt:
-				see(n.X, "is assigned to")
+				flagRoot(n.X, "is assigned to")
 			case *ast.RangeStmt:
 				if n.Tok == token.ASSIGN {
-					see(n.Key, "is assigned to")
-					see(n.Value, "is assigned to")
+					flagRoot(n.Key, "is assigned to")
+					flagRoot(n.Value, "is assigned to")
 				}
 			case *ast.UnaryExpr:
 				if n.Op == token.AND {
-					see(n.X, "has its address taken")
+					flagRoot(n.X, "has its address taken")
 				}
 			case *ast.CallExpr:
 				if id, ok := n.Fun.(*ast.Ident); ok && len(n.Args) > 0 && (id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
-					see(n.Args[0], "is changed by "+id.Name)
+					flagRoot(n.Args[0], "is changed by "+id.Name)
 				}
-				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && pointerMethod(info.Selections[sel]) {
-					see(sel.X, "has its address taken by "+sel.Sel.Name)
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok && isPointerMethod(info.Selections[sel]) {
+					flagRoot(sel.X, "has its address taken by "+sel.Sel.Name)
 				}
 			}
 			return true
@@ -341,8 +346,8 @@ func changes(r *repo, p *pkg, declared map[string]bool, flag func(at token.Pos, 
 	}
 }
 
-// pointerMethod reports whether the call of a method takes the address of what it is called on.
-func pointerMethod(s *types.Selection) bool {
+// isPointerMethod reports whether the call of a method takes the address of its receiver.
+func isPointerMethod(s *types.Selection) bool {
 	if s == nil || s.Kind() != types.MethodVal {
 		return false
 	}
@@ -351,19 +356,19 @@ func pointerMethod(s *types.Selection) bool {
 	return wantsPointer && !isPointer
 }
 
-// noImports knows no package.
+// noImports is an importer that finds no package.
 type noImports struct{}
 
 func (noImports) Import(p string) (*types.Package, error) { return nil, fs.ErrNotExist }
 
-func modules(r *repo, bad report) {
-	used := r.uses()
+func checkModules(r *repo, bad report) {
+	used := r.workspaceDirs()
 	for dir, mod := range r.mods {
 		want := module + "/" + dir
 		if dir == "." {
 			want = module
 		}
-		if got := first(regexp.MustCompile(`(?m)^module\s+(\S+)`), mod); got != want {
+		if got := firstMatch(regexp.MustCompile(`(?m)^module\s+(\S+)`), mod); got != want {
 			bad(path.Join(dir, "go.mod"), "the module is called %q, want %q", got, want)
 		}
 		if !slices.Contains(used, dir) {
@@ -377,7 +382,7 @@ func modules(r *repo, bad report) {
 	}
 }
 
-func first(re *regexp.Regexp, text string) string {
+func firstMatch(re *regexp.Regexp, text string) string {
 	m := re.FindStringSubmatch(text)
 	if m == nil {
 		return ""
@@ -385,13 +390,14 @@ func first(re *regexp.Regexp, text string) string {
 	return m[1]
 }
 
-func rootRequire(r *repo, bad report) {
+func checkRootRequire(r *repo, bad report) {
 	if line := regexp.MustCompile(`(?m)^(require|replace|tool)\b.*`).FindString(r.mods["."]); line != "" {
 		bad("go.mod", "the root module says %q", line)
 	}
 }
 
-// backends calls yield with each package that is a backend: its directory is named after a lock.
+// backends calls yield with each package that is a backend: the name of
+// its directory ends in "lock".
 func (r *repo) backends(yield func(*pkg)) {
 	for _, p := range r.pkgs {
 		if strings.HasSuffix(path.Base(p.dir), "lock") && !strings.Contains("/"+p.dir+"/", "/internal/") {
@@ -400,7 +406,7 @@ func (r *repo) backends(yield func(*pkg)) {
 	}
 }
 
-func conformance(r *repo, bad report) {
+func checkConformance(r *repo, bad report) {
 	r.backends(func(p *pkg) {
 		for _, f := range p.files {
 			for _, d := range f.ast.Decls {
@@ -413,11 +419,11 @@ func conformance(r *repo, bad report) {
 	})
 }
 
-func assertion(r *repo, bad report) {
+func checkAssertion(r *repo, bad report) {
 	r.backends(func(p *pkg) {
 		for _, f := range p.files {
 			for _, d := range f.ast.Decls {
-				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test && slices.ContainsFunc(decl.Specs, asserts) {
+				if decl, ok := d.(*ast.GenDecl); ok && decl.Tok == token.VAR && !f.test && slices.ContainsFunc(decl.Specs, isAssertion) {
 					return
 				}
 			}
@@ -426,8 +432,8 @@ func assertion(r *repo, bad report) {
 	})
 }
 
-// asserts reports whether s is _ driver.Driver = (*T)(nil).
-func asserts(s ast.Spec) bool {
+// isAssertion reports whether s is _ driver.Driver = (*T)(nil).
+func isAssertion(s ast.Spec) bool {
 	spec := s.(*ast.ValueSpec)
 	if spec.Names[0].Name != "_" || spec.Type == nil || types.ExprString(spec.Type) != "driver.Driver" || len(spec.Values) != 1 {
 		return false
@@ -435,7 +441,7 @@ func asserts(s ast.Spec) bool {
 	return regexp.MustCompile(`^\(\*\w+\)\(nil\)$`).MatchString(types.ExprString(spec.Values[0]))
 }
 
-func pages(r *repo, bad report) {
+func checkPages(r *repo, bad report) {
 	r.backends(func(p *pkg) {
 		page := "docs/backends/" + path.Base(p.dir) + ".md"
 		text, err := fs.ReadFile(r.fsys, page)

@@ -9,8 +9,9 @@ import (
 	"testing/fstest"
 )
 
-// sound is a small repository in which every rule is kept, with what is close to a violation and none.
-func sound() map[string]string {
+// validRepo returns a small repository that keeps every rule, including files
+// that come close to a violation.
+func validRepo() map[string]string {
 	page := "# x\n"
 	for _, h := range headings {
 		page += "\n## " + h + "\n\ntext\n"
@@ -27,7 +28,7 @@ type Driver struct{}`
 
 		"snib.go":                           "package snib\nimport _ \"github.com/sniblock/snib/driver\"",
 		"snib_test.go":                      "package snib_test\nimport _ \"github.com/sniblock/snib/memlock\"\nfunc init() {}",
-		"driver/driver.go":                  soundState,
+		"driver/driver.go":                  validState,
 		"driver/state_test.go":              "package driver\nvar Update bool\nfunc f() { Update = true }",
 		"driver/fault/fault.go":             "package fault\nimport _ \"github.com/sniblock/snib/driver\"",
 		"driver/drivertest/suite.go":        "package drivertest\nimport (_ \"testing\"; _ \"testing/synctest\"; _ \"github.com/sniblock/snib/driver/fault\")",
@@ -90,8 +91,8 @@ type Driver struct{}`
 	}
 }
 
-// soundState has variables that look as if they changed.
-const soundState = `package driver
+// validState has variables that look as if they changed, but do not.
+const validState = `package driver
 import ("sync"; "time")
 var epoch = time.Now()
 var table = []int{1, 2}
@@ -114,7 +115,7 @@ func repoOf(t *testing.T, files map[string]string) *repo {
 	t.Helper()
 	fsys := fstest.MapFS{}
 	for name, text := range files {
-		if text != "" { // a mutant may take a file away
+		if text != "" { // a mutant may remove a file
 			fsys[name] = &fstest.MapFile{Data: []byte(text)}
 		}
 	}
@@ -125,23 +126,23 @@ func repoOf(t *testing.T, files map[string]string) *repo {
 	return r
 }
 
-// A mutant breaks one rule: files replace those of sound.
+// A mutant breaks one rule: its files replace those of validRepo.
 type mutant struct {
-	check string // the only one that must object
+	check string // the only check that must fail
 	name  string
 	files map[string]string
-	want  string // in what it says
+	want  string // part of its message
 }
 
 const snib = "github.com/sniblock/snib"
 
-// state is a mutant of the check Variables: a declaration, and what is done to it.
-func state(name, want, decl string) mutant {
+// stateMutant returns a mutant of the check Variables: a declaration, and code that uses it.
+func stateMutant(name, want, decl string) mutant {
 	return mutant{"Variables", name, map[string]string{"driver/state.go": "package driver\n" + decl}, want}
 }
 
-// imported is a mutant of an import rule: the file imports p.
-func imported(check, file, pkg, p string) mutant {
+// importMutant returns a mutant of an import rule: the file imports p.
+func importMutant(check, file, pkg, p string) mutant {
 	return mutant{check, file + " imports " + p, map[string]string{file: fmt.Sprintf("package %s\nimport _ %q", pkg, p)}, file}
 }
 
@@ -149,35 +150,35 @@ var mutants = []mutant{
 	{"Rule", "PackageWithout", map[string]string{"extra/extra.go": "package extra"}, "extra: the package has no rule"},
 	{"Rule", "NoPackage", map[string]string{"driver/fault/fault.go": "", "driver/drivertest/suite.go": "package drivertest"}, "driver/fault: the rule has no package"},
 
-	imported("Imports", "driver/x.go", "driver", "golang.org/x/sys/unix"),
-	imported("Imports", "driver/x.go", "driver", snib),
-	imported("Imports", "driver/x.go", "driver", "C"),
-	imported("Imports", "x.go", "snib", snib+"/memlock"),
-	imported("Imports", "x.go", "snib", "github.com/stretchr/testify/assert"),
-	imported("Imports", "x_test.go", "snib_test", snib+"/sqlitelock"),
-	imported("Imports", "memlock/x.go", "memlock", snib),
-	imported("Imports", "cron/x.go", "cron", "github.com/go-co-op/gocron/v2"),
-	imported("Imports", "leader/x.go", "leader", snib+"/memlock"),
-	imported("Imports", "memlock/x.go", "memlock", snib+"/driver/fault"),
-	imported("Imports", "driver/drivertest/x.go", "drivertest", snib+"/memlock"),
-	imported("Imports", "driver/fault/x.go", "fault", snib+"/driver/drivertest"),
-	imported("Imports", "sqlitelock/x.go", "sqlitelock", snib),
-	imported("Imports", "sqlitelock/x.go", "sqlitelock", snib+"/memlock"),
-	imported("Imports", "sqlitelock/x.go", "sqlitelock", "github.com/redis/rueidis"),
-	imported("Imports", "sqlitelock/x_test.go", "sqlitelock", snib+"/memlock"),
-	imported("Imports", "sqlitelock/internal/ofd/x.go", "ofd", snib),
-	imported("Imports", "redislock/x.go", "redislock", "github.com/redis/go-redis/v9"),
-	imported("Imports", "redislock/goredis/x.go", "goredis", snib),
-	imported("Imports", "internal/interop/x.go", "interop", snib+"/redislock"),
-	imported("Imports", "cmd/snib/x.go", "main", "github.com/alecthomas/kong"),
+	importMutant("Imports", "driver/x.go", "driver", "golang.org/x/sys/unix"),
+	importMutant("Imports", "driver/x.go", "driver", snib),
+	importMutant("Imports", "driver/x.go", "driver", "C"),
+	importMutant("Imports", "x.go", "snib", snib+"/memlock"),
+	importMutant("Imports", "x.go", "snib", "github.com/stretchr/testify/assert"),
+	importMutant("Imports", "x_test.go", "snib_test", snib+"/sqlitelock"),
+	importMutant("Imports", "memlock/x.go", "memlock", snib),
+	importMutant("Imports", "cron/x.go", "cron", "github.com/go-co-op/gocron/v2"),
+	importMutant("Imports", "leader/x.go", "leader", snib+"/memlock"),
+	importMutant("Imports", "memlock/x.go", "memlock", snib+"/driver/fault"),
+	importMutant("Imports", "driver/drivertest/x.go", "drivertest", snib+"/memlock"),
+	importMutant("Imports", "driver/fault/x.go", "fault", snib+"/driver/drivertest"),
+	importMutant("Imports", "sqlitelock/x.go", "sqlitelock", snib),
+	importMutant("Imports", "sqlitelock/x.go", "sqlitelock", snib+"/memlock"),
+	importMutant("Imports", "sqlitelock/x.go", "sqlitelock", "github.com/redis/rueidis"),
+	importMutant("Imports", "sqlitelock/x_test.go", "sqlitelock", snib+"/memlock"),
+	importMutant("Imports", "sqlitelock/internal/ofd/x.go", "ofd", snib),
+	importMutant("Imports", "redislock/x.go", "redislock", "github.com/redis/go-redis/v9"),
+	importMutant("Imports", "redislock/goredis/x.go", "goredis", snib),
+	importMutant("Imports", "internal/interop/x.go", "interop", snib+"/redislock"),
+	importMutant("Imports", "cmd/snib/x.go", "main", "github.com/alecthomas/kong"),
 
 	{"Closed", "LibraryImportsCommand", map[string]string{"sqlitelock/cmd_test.go": "package sqlitelock\nimport _ \"" + snib + "/cmd/snib/internal/cli\""}, "sqlitelock imports cmd/snib"},
 	{"Closed", "LibraryImportsLab", map[string]string{"x.go": "package snib\nimport _ \"" + snib + "/lab\""}, "imports lab"},
 
-	imported("Testing", "x.go", "snib", "testing"),
-	imported("Testing", "memlock/x.go", "memlock", "testing/synctest"),
-	imported("Template", "cmd/snib/x.go", "main", "text/template"),
-	imported("Template", "driver/drivertest/x.go", "drivertest", "html/template"),
+	importMutant("Testing", "x.go", "snib", "testing"),
+	importMutant("Testing", "memlock/x.go", "memlock", "testing/synctest"),
+	importMutant("Template", "cmd/snib/x.go", "main", "text/template"),
+	importMutant("Template", "driver/drivertest/x.go", "drivertest", "html/template"),
 
 	{"Names", "PackageClause", map[string]string{"driver/fault/fault.go": "package util"}, "package util"},
 	{"Names", "Directory", map[string]string{"cmd/snib/internal/common/c.go": "package fine"}, "cmd/snib/internal/common"},
@@ -189,23 +190,23 @@ var mutants = []mutant{
 	{"ExportedVariables", "Sentinel", map[string]string{"x.go": "package snib\nvar ErrX = error(nil)"}, "ErrX"},
 	{"ExportedVariables", "SecondName", map[string]string{"x.go": "package snib\nvar (\n\t_ = 1\n\ta, B int\n)"}, "variable B"},
 
-	state("Assigned", "is assigned to", "var n int\nfunc f() { n = 1 }"),
-	state("AssignedInTuple", "is assigned to", "var n int\nfunc f() { _, n = 1, 2 }"),
-	state("Added", "is assigned to", "var n int\nfunc f() { n += 1 }"),
-	state("Incremented", "is assigned to", "var n int\nfunc f() { n++ }"),
-	state("AssignedByRange", "is assigned to", "var n int\nfunc f() { for n = range 3 {} }"),
-	state("Field", "is assigned to", "var v struct{ a struct{ n int } }\nfunc f() { v.a.n = 1 }"),
-	state("Element", "is assigned to", "var m = map[string]int{}\nfunc f() { m[\"x\"]++ }"),
-	state("Pointee", "is assigned to", "var p = new(int)\nfunc f() { *p = 1 }"),
-	state("Address", "has its address taken", "var n int\nfunc f() *int { return &n }"),
-	state("AddressInAnotherVariable", "has its address taken", "var n int\nvar p = &n"),
-	state("PointerMethod", "has its address taken by Set", "type t struct{ n int }\nfunc (v *t) Set() { v.n = 1 }\nvar v t\nfunc f() { v.Set() }"),
-	state("Deleted", "is changed by delete", "var m = map[string]int{}\nfunc f() { delete(m, \"x\") }"),
-	state("Mutex", "exists to change", "import \"sync\"\nvar mu sync.Mutex"),
-	state("Atomic", "exists to change", "import \"sync/atomic\"\nvar n atomic.Int64"),
-	state("Guarded", "exists to change", "import \"sync\"\nvar v = &struct{ mu sync.Mutex }{}"),
-	state("Pool", "exists to change", "import \"sync\"\nvar pool = sync.Pool{}"),
-	state("Channel", "exists to change", "var c = make(chan int)"),
+	stateMutant("Assigned", "is assigned to", "var n int\nfunc f() { n = 1 }"),
+	stateMutant("AssignedInTuple", "is assigned to", "var n int\nfunc f() { _, n = 1, 2 }"),
+	stateMutant("Added", "is assigned to", "var n int\nfunc f() { n += 1 }"),
+	stateMutant("Incremented", "is assigned to", "var n int\nfunc f() { n++ }"),
+	stateMutant("AssignedByRange", "is assigned to", "var n int\nfunc f() { for n = range 3 {} }"),
+	stateMutant("Field", "is assigned to", "var v struct{ a struct{ n int } }\nfunc f() { v.a.n = 1 }"),
+	stateMutant("Element", "is assigned to", "var m = map[string]int{}\nfunc f() { m[\"x\"]++ }"),
+	stateMutant("Pointee", "is assigned to", "var p = new(int)\nfunc f() { *p = 1 }"),
+	stateMutant("Address", "has its address taken", "var n int\nfunc f() *int { return &n }"),
+	stateMutant("AddressInAnotherVariable", "has its address taken", "var n int\nvar p = &n"),
+	stateMutant("PointerMethod", "has its address taken by Set", "type t struct{ n int }\nfunc (v *t) Set() { v.n = 1 }\nvar v t\nfunc f() { v.Set() }"),
+	stateMutant("Deleted", "is changed by delete", "var m = map[string]int{}\nfunc f() { delete(m, \"x\") }"),
+	stateMutant("Mutex", "exists to change", "import \"sync\"\nvar mu sync.Mutex"),
+	stateMutant("Atomic", "exists to change", "import \"sync/atomic\"\nvar n atomic.Int64"),
+	stateMutant("Guarded", "exists to change", "import \"sync\"\nvar v = &struct{ mu sync.Mutex }{}"),
+	stateMutant("Pool", "exists to change", "import \"sync\"\nvar pool = sync.Pool{}"),
+	stateMutant("Channel", "exists to change", "var c = make(chan int)"),
 	{"Variables", "InAnotherFile", map[string]string{"driver/a.go": "package driver\nvar n int", "driver/b.go": "package driver\nfunc f() { n = 1 }"}, "driver/b.go:2"},
 	{"Variables", "UnderABuildTag", map[string]string{"driver/a.go": "package driver\nvar n int", "driver/b_plan9.go": "//go:build plan9\n\npackage driver\nfunc f() { n = 1 }"}, "driver/b_plan9.go:4"},
 	{"Variables", "ByATest", map[string]string{"driver/a.go": "package driver\nvar n int", "driver/b_test.go": "package driver\nfunc f() { n = 1 }"}, "driver/b_test.go:2"},
@@ -226,7 +227,7 @@ var mutants = []mutant{
 	{"Page", "Order", map[string]string{"docs/backends/memlock.md": "## Waiting\n## Keys\n## Liveness\n## Fencing\n## Failover\n## Options\n"}, "## Waiting"},
 }
 
-// violations runs all checks over files: for each check that objects, what it says.
+// violations runs all checks on files, and returns the messages of each check that fails.
 func violations(t *testing.T, files map[string]string) map[string][]string {
 	t.Helper()
 	r, found := repoOf(t, files), map[string][]string{}
@@ -239,23 +240,23 @@ func violations(t *testing.T, files map[string]string) map[string][]string {
 }
 
 func TestSound(t *testing.T) {
-	for name, says := range violations(t, sound()) {
-		t.Errorf("%s objects to a sound repository: %q", name, says)
+	for name, messages := range violations(t, validRepo()) {
+		t.Errorf("%s objects to a sound repository: %q", name, messages)
 	}
 }
 
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.check+"/"+m.name, func(t *testing.T) {
-			files := sound()
+			files := validRepo()
 			maps.Copy(files, m.files)
 			found := violations(t, files)
-			if says := strings.Join(found[m.check], "\n"); says == "" || !strings.Contains(says, m.want) {
-				t.Errorf("%s says %q, want %q in it", m.check, says, m.want)
+			if message := strings.Join(found[m.check], "\n"); message == "" || !strings.Contains(message, m.want) {
+				t.Errorf("%s says %q, want %q in it", m.check, message, m.want)
 			}
 			delete(found, m.check)
 			if m.check == "Closed" {
-				delete(found, "Imports") // which objects to the same import, for its own reason
+				delete(found, "Imports") // fails for the same import, for its own reason
 			}
 			if len(found) > 0 {
 				t.Errorf("others object too: %q", found)
@@ -272,11 +273,11 @@ func TestMutants(t *testing.T) {
 func TestExceptions(t *testing.T) {
 	r := repoOf(t, map[string]string{"driver/state.go": "package driver\nvar n int\nfunc f() { n++ }"})
 	r.exceptions = map[string]string{"driver.n": "a reason", "driver.gone": "a reason", "driver.blank": ""}
-	var says []string
-	noState(r, func(where, format string, args ...any) { says = append(says, fmt.Sprintf(format, args...)) })
-	slices.Sort(says)
+	var messages []string
+	checkState(r, func(where, format string, args ...any) { messages = append(messages, fmt.Sprintf(format, args...)) })
+	slices.Sort(messages)
 	want := []string{"the exception for driver.blank has no reason", "the exception for driver.gone is not needed"}
-	if !slices.Equal(says, want) {
-		t.Errorf("violations = %q, want %q", says, want)
+	if !slices.Equal(messages, want) {
+		t.Errorf("violations = %q, want %q", messages, want)
 	}
 }

@@ -12,22 +12,23 @@ import (
 	"strings"
 )
 
-// module is the path of the root module. The path of every other package of the repository is this one, a slash, and
-// its directory.
+// module is the path of the root module. The path of every other package of the repository is
+// this path, a slash, and the package's directory.
 const module = "github.com/sniblock/snib"
 
-// A repo is what the checks look at: the parsed Go files of all modules under one root, whatever their build tags.
+// A repo is the input of the checks: the parsed Go files of all modules below one
+// root, regardless of build tags.
 type repo struct {
 	fsys fs.FS
 	fset *token.FileSet
-	pkgs []*pkg            // in the order of their directories
+	pkgs []*pkg            // sorted by directory
 	mods map[string]string // directory → contents of its go.mod
 	work string            // contents of go.work
 
-	exceptions map[string]string // see there
+	exceptions map[string]string // see the variable exceptions
 }
 
-// A pkg is a directory with Go files, its external tests included.
+// A pkg is a directory with Go files, including its external tests.
 type pkg struct {
 	dir   string // relative to the root, "." for the root itself
 	files []*file
@@ -39,7 +40,7 @@ type file struct {
 	ast  *ast.File
 }
 
-// load parses everything below the root of fsys but hidden folders and testdata.
+// load parses everything below the root of fsys except hidden directories and testdata.
 func load(fsys fs.FS) (*repo, error) {
 	r := &repo{fsys: fsys, fset: token.NewFileSet(), mods: map[string]string{}}
 	byDir := map[string]*pkg{}
@@ -83,8 +84,8 @@ func load(fsys fs.FS) (*repo, error) {
 	return r, err
 }
 
-// uses returns the directories that go.work names.
-func (r *repo) uses() []string {
+// workspaceDirs returns the directories that go.work uses.
+func (r *repo) workspaceDirs() []string {
 	var dirs []string
 	for _, m := range regexp.MustCompile(`(?m)^(?:use)?[\t ]+(\.[^\s]*)`).FindAllStringSubmatch(r.work, -1) {
 		dirs = append(dirs, path.Clean(m[1]))
@@ -92,13 +93,13 @@ func (r *repo) uses() []string {
 	return dirs
 }
 
-// imports calls yield with each import of f: its place and its path, where a package of this repository is given by its
-// directory, with own set.
+// imports calls yield with each import of f: its position and its path. For a package of this
+// repository, own is true, and the path is the package's directory.
 func (r *repo) imports(f *file, yield func(at token.Pos, dir string, own bool)) {
 	for _, spec := range f.ast.Imports {
 		p, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			panic(err) // the parser has accepted it
+			panic(err) // unreachable: the parser has accepted the path
 		}
 		if p == module {
 			yield(spec.Pos(), ".", true)
@@ -110,13 +111,15 @@ func (r *repo) imports(f *file, yield func(at token.Pos, dir string, own bool)) 
 	}
 }
 
-// standard reports whether p is the path of a package of the standard library. Cgo is not.
-func standard(p string) bool {
+// isStandard reports whether p is the path of a package of the
+// standard library. Cgo's "C" is not.
+func isStandard(p string) bool {
 	first, _, _ := strings.Cut(p, "/")
 	return !strings.Contains(first, ".") && p != "C"
 }
 
-// matches reports whether p is one of the patterns, in which "x/..." stands for x and all below it.
+// matches reports whether p matches one of the patterns. The pattern "x/..."
+// matches x and everything below it.
 func matches(patterns []string, p string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		tree, ok := strings.CutSuffix(pattern, "/...")

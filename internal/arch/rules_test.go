@@ -1,22 +1,24 @@
 package arch
 
-// A rule says what one package, or all packages of a tree ("x/..."), may import beside the standard library and
-// themselves. Packages of the repository are named by directory, others by path.
+// A rule says what one package, or all packages of a tree ("x/..."), may import in
+// addition to the standard library and themselves. Packages of the repository are given
+// by directory, others by path.
 type rule struct {
 	pkg  string
 	may  []string
-	test []string // what its test files may import as well
+	test []string // what its test files may import in addition
 	why  string
 }
 
-// rootTests is what test files of the root module may import as well: packages of the same module, because the root
-// module requires no other one.
+// rootTests is what test files of the root module may import in addition: packages of the same
+// module, because the root module requires no other one.
 var rootTests = []string{".", "driver/...", "memlock", "fence", "internal/jobtest", "internal/livetest"}
 
-// backendTests is what test files of a backend may import as well.
+// backendTests is what test files of a backend may import in addition.
 var backendTests = []string{".", "driver/...", "internal/jobtest", "internal/livetest/..."}
 
-// rules has a row for each package. The row of a new backend names "driver" and its own client.
+// rules has a row for each package. The row of a new backend
+// contains "driver" and its own client.
 var rules = []rule{
 	{".", []string{"driver", "internal/retry"}, rootTests, "the core knows the contract and the standard library, and no store"},
 	{"driver", nil, rootTests, "the contract depends on nothing, so that everything can depend on it"},
@@ -58,7 +60,8 @@ var rules = []rule{
 	{"sqlitelock/...", []string{"driver", "github.com/ncruces/go-sqlite3/...", "golang.org/x/sys/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"redislock", []string{"driver", "redislock/internal/redisinfo", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...), // which are tried on a server here
+	// They are tested with a server here.
+	{"redislock", []string{"driver", "redislock/internal/redisinfo", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/internal/redisinfo", nil, nil, "it reads text that others have got"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
@@ -95,16 +98,16 @@ var rules = []rule{
 		"it links each library that it compares, so nobody else does"},
 }
 
-// exceptions are package variables that are allowed to be state, as "directory.name", each with the reason.
+// exceptions are package variables that may be state, as "directory.name", each with the reason.
 var exceptions = map[string]string{
 	"driver.boot": "what it remembers is the machine's, not a caller's, and only spares the question: Now answers as it would without",
 }
 
-// closed trees are imported by nobody outside.
-var closed = []string{"cmd", "lab", "bench", "examples"}
+// closed trees are not imported from outside.
+var closedTrees = []string{"cmd", "lab", "bench", "examples"}
 
-// badNames say nothing about what a package is for.
+// badNames are package names that say nothing about what a package is for.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}
 
-// headings stand on every backend's page in docs/backends, in this order.
+// headings must be on every backend's page in docs/backends, in this order.
 var headings = []string{"Keys", "Waiting", "Liveness", "Fencing", "Failover", "Options"}

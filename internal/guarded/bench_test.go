@@ -8,8 +8,9 @@ import (
 	"github.com/sniblock/snib/redislock/redisfence"
 )
 
-// What a guard costs: an UPDATE of a row without one, with columns of its own, and in a transaction behind the guard's row; and beside
-// that the same transaction without the guard.
+// BenchmarkUpdate measures the cost of a guard: an UPDATE of a row without a guard,
+// with the guard's columns, and in a transaction after the guard's row, and the
+// same transaction without the guard.
 func BenchmarkUpdate(b *testing.B) {
 	for _, d := range databases {
 		if d.name == "PostgresRepeatable" || d.name == "MariaDBFoundRows" {
@@ -17,7 +18,7 @@ func BenchmarkUpdate(b *testing.B) {
 		}
 		b.Run(d.name, func(b *testing.B) {
 			ctx, db := b.Context(), d.open(b)
-			c := columns(b, d, db)
+			c := addColumns(b, d, db)
 			g := fence.SQL{DB: db, Dialect: d.dialect}
 			if err := g.Create(ctx); err != nil {
 				b.Fatal(err)
@@ -67,7 +68,7 @@ func BenchmarkUpdate(b *testing.B) {
 }
 
 func BenchmarkRedisSet(b *testing.B) {
-	ctx, client := b.Context(), redis(b)
+	ctx, client := b.Context(), openRedis(b)
 	h, err := redisfence.Guard{Client: client, Key: "{a}:fence"}.Open(ctx, hold{"a", 7, "o"})
 	if err != nil {
 		b.Fatal(err)

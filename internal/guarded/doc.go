@@ -1,3 +1,3 @@
-// Package guarded tests the guards of package fence on real databases, whose clients the root module must not require. It has no code of
-// its own.
+// Package guarded tests the guards of package fence on real databases, whose clients the root
+// module must not require. It contains only tests.
 package guarded

@@ -20,12 +20,14 @@ import (
 	"github.com/sniblock/snib/redislock/redisfence"
 )
 
-// A writer writes twice what it wrote, "TOKEN/OWNER ", behind all that was written before, after a claim if there is one.
+// A writer appends the entry, "TOKEN/OWNER ", to the history, after a claim if the
+// guard has one.
 type writer func(ctx context.Context, h fence.Hold, entry string) error
 
-// swarm lets 64 writers loose, whose tokens are close to the greatest one so far, so that many are stale, and some have
-// the same. It returns which holds were told that they wrote, and how often.
-func swarm(t *testing.T, write writer) map[string]int {
+// runWriters runs 64 writers at the same time. Their tokens are close to the
+// greatest one so far, so that many are stale and some are equal. It returns how
+// often each hold's write succeeded.
+func runWriters(t *testing.T, write writer) map[string]int {
 	t.Helper()
 	var mu sync.Mutex
 	wrote := make(map[string]int)
@@ -44,7 +46,7 @@ func swarm(t *testing.T, write writer) map[string]int {
 				}
 				entry := fmt.Sprintf("%d/%s ", h.token, m.Owner)
 				err = write(t.Context(), h, entry)
-				for busy(err) {
+				for isRetryable(err) {
 					err = write(t.Context(), h, entry)
 				}
 				switch {
@@ -71,16 +73,17 @@ func swarm(t *testing.T, write writer) map[string]int {
 	return wrote
 }
 
-// busy reports whether the database asks to try again: transactions were in each other's way.
-func busy(err error) bool {
+// isRetryable reports whether the database asks to retry because of a conflict
+// between transactions.
+func isRetryable(err error) bool {
 	var pg *pgconn.PgError
 	var my *mysql.MySQLError
 	return errors.As(err, &pg) && pg.Code == "40001" || errors.As(err, &my) && my.Number == 1213
 }
 
-// judge looks at the data itself: the tokens in it must never go back, no hold comes back after another one, and what a writer was told
-// that it wrote is there.
-func judge(t *testing.T, history string, wrote map[string]int) {
+// checkHistory checks the data itself: the tokens never decrease, no hold writes again after
+// another one, and all successful writes are there.
+func checkHistory(t *testing.T, history string, wrote map[string]int) {
 	t.Helper()
 	var last uint64
 	var lastOwner string
@@ -112,7 +115,7 @@ func TestSQLUnderLoad(t *testing.T) {
 			if err := g.Create(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			wrote := swarm(t, func(ctx context.Context, h fence.Hold, entry string) error {
+			wrote := runWriters(t, func(ctx context.Context, h fence.Hold, entry string) error {
 				handle, err := g.Open(ctx, h)
 				if err != nil {
 					return err
@@ -130,7 +133,7 @@ func TestSQLUnderLoad(t *testing.T) {
 					return err
 				})
 			})
-			judge(t, history(t, db), wrote)
+			checkHistory(t, history(t, db), wrote)
 		})
 	}
 }
@@ -140,13 +143,13 @@ func TestColumnsUnderLoad(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			db := d.open(t)
-			c := columns(t, d, db)
+			c := addColumns(t, d, db)
 			set, where, err := c.Clauses(2)
 			if err != nil {
 				t.Fatal(err)
 			}
 			text := "UPDATE account SET history = " + d.concat + ", " + set + " WHERE id = 42 AND " + where
-			wrote := swarm(t, func(ctx context.Context, h fence.Hold, entry string) error {
+			wrote := runWriters(t, func(ctx context.Context, h fence.Hold, entry string) error {
 				m, err := fence.Of(h)
 				if err != nil {
 					return err
@@ -163,7 +166,7 @@ func TestColumnsUnderLoad(t *testing.T) {
 				}
 				return err
 			})
-			judge(t, history(t, db), wrote)
+			checkHistory(t, history(t, db), wrote)
 		})
 	}
 }
@@ -177,9 +180,9 @@ func history(t *testing.T, db *sql.DB) (text string) {
 }
 
 func TestRedisUnderLoad(t *testing.T) {
-	client := redis(t)
+	client := openRedis(t)
 	g := redisfence.Guard{Client: client, Key: "{account/42}:fence"}
-	wrote := swarm(t, func(ctx context.Context, h fence.Hold, entry string) error {
+	wrote := runWriters(t, func(ctx context.Context, h fence.Hold, entry string) error {
 		handle, err := g.Open(ctx, h)
 		if err != nil {
 			return err
@@ -191,10 +194,10 @@ func TestRedisUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	judge(t, answer, wrote)
+	checkHistory(t, answer, wrote)
 }
 
-func redis(t testing.TB) rueidis.Client {
+func openRedis(t testing.TB) rueidis.Client {
 	t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redistest.Single(t).Addr()}, DisableCache: true})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestRedis(t *testing.T) {
-	ctx, client := t.Context(), redis(t)
+	ctx, client := t.Context(), openRedis(t)
 	g := redisfence.Guard{Client: client, Key: "{account/42}:fence"}
 	const key = "{account/42}:balance"
 	claim := func(token uint64, owner string) *redisfence.Handle {
@@ -37,12 +37,12 @@ func TestRedis(t *testing.T) {
 	if _, err := g.Open(ctx, hold{"account/42", 9, "another"}); !errors.Is(err, fence.ErrConflict) {
 		t.Errorf("Open with the same token = %v, want ErrConflict", err)
 	}
-	claim(10, "later") // more digits, and less as a text
+	claim(10, "later") // more digits, but less as text
 	var refused *fence.RefusedError
 	if _, err := old.Do(ctx, "SET", key, "2"); !errors.Is(err, fence.ErrStale) || !errors.As(err, &refused) || refused.Last != mark(t, 10, "later") {
 		t.Errorf("SET of an old hold = %v, want ErrStale with the last mark", err)
 	}
-	top := claim(math.MaxInt64-1, "great") // Lua's numbers can't tell these apart
+	top := claim(math.MaxInt64-1, "great") // Lua's numbers can't distinguish these
 	if _, err := g.Open(ctx, hold{"account/42", math.MaxInt64 - 2, "less"}); !errors.Is(err, fence.ErrStale) {
 		t.Errorf("Open of a hold with the token before = %v, want ErrStale", err)
 	}

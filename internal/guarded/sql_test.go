@@ -18,12 +18,12 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// A database is one on which the SQL guards are tested.
+// A database is a database on which the SQL guards are tested.
 type database struct {
 	name    string
 	dialect fence.Dialect
 	open    func(testing.TB) *sql.DB
-	concat  string // of the columns' history and one argument
+	concat  string // concatenates the column history and one argument
 }
 
 var databases = []database{
@@ -64,7 +64,7 @@ func exec(t testing.TB, db *sql.DB, text string, args ...any) {
 	}
 }
 
-// hold is a hold as a guard sees it.
+// A hold is a hold as a guard sees it.
 type hold struct {
 	name  string
 	token uint64
@@ -84,7 +84,7 @@ func mark(t testing.TB, token uint64, owner string) fence.Mark {
 	return m
 }
 
-// balance reads what is on the account.
+// balance reads the balance of account 42.
 func balance(t testing.TB, db *sql.DB) (n int) {
 	t.Helper()
 	if err := db.QueryRowContext(t.Context(), "SELECT balance FROM account WHERE id = 42").Scan(&n); err != nil {
@@ -118,7 +118,7 @@ func TestSQL(t *testing.T) {
 				return h
 			}
 			old := claim(7, "old")
-			for range 2 { // the same hold may go on
+			for range 2 { // the same hold may write again
 				if err := set(old, 1); err != nil {
 					t.Fatal(err)
 				}
@@ -158,7 +158,7 @@ func TestSQL(t *testing.T) {
 			if err != nil || balance(t, db) != 2 {
 				t.Errorf("Do = %v, and the balance is %d, want 2", err, balance(t, db))
 			}
-			// Names of locks are not folded, and are not SQL.
+			// Lock names are case-sensitive and are not interpreted as SQL.
 			for _, name := range []string{"Account/42", "account/42 ", `'; DROP TABLE account; --`, strings.Repeat("ä", 256)} {
 				if _, err = g.Open(ctx, hold{name, 1, "o"}); err != nil {
 					t.Errorf("Open under %q: %v", name, err)
@@ -172,12 +172,12 @@ func TestColumns(t *testing.T) {
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			ctx, db := t.Context(), d.open(t)
-			c := columns(t, d, db)
+			c := addColumns(t, d, db)
 			old, later := mark(t, 7, "old"), mark(t, 8, "later")
 			set := func(m fence.Mark, key, n int) error {
 				return c.Update(ctx, db, m, key, map[string]any{"balance": n, "history": "x"})
 			}
-			for range 2 { // the second one changes nothing, which MySQL does not count
+			for range 2 { // the second update changes nothing, and MySQL does not count it
 				if err := set(old, 42, 1); err != nil {
 					t.Fatal(err)
 				}
@@ -216,8 +216,8 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// columns adds the guard's columns.
-func columns(t testing.TB, d database, db *sql.DB) fence.Columns {
+// addColumns adds the guard's columns to the table.
+func addColumns(t testing.TB, d database, db *sql.DB) fence.Columns {
 	t.Helper()
 	c := fence.Columns{Dialect: d.dialect, Table: "account", Key: "id"}
 	texts, err := c.Schema()
@@ -230,7 +230,8 @@ func columns(t testing.TB, d database, db *sql.DB) fence.Columns {
 	return c
 }
 
-// Without the rights to make the table, or without the table, the error is the database's own, and matches nothing of ours.
+// TestNoTable checks that without the guard's table, the error is the database's
+// own and matches no error of snib.
 func TestNoTable(t *testing.T) {
 	db := databases[0].open(t)
 	_, err := fence.SQL{DB: db, Dialect: fence.Postgres}.Open(t.Context(), hold{"a", 1, "o"})

@@ -1,10 +1,13 @@
-// Package interop tests snib together with other locks that people have in the same store: the real clients, in Go and in Node.js. It has
-// nothing but tests.
+// Package interop tests snib together with other lock libraries in the same store: the real
+// clients, in Go, Java and Node.js. It contains only tests.
 //
-// What they have in common is a key of Redis with the name of the lock, made with SET key value NX PX, whose value only its holder knows.
-// Each of them and snib exclude one another. Nobody but snib says so when it releases, so a waiter of snib looks five times a second
-// while a stranger holds the lock, and strangers take turns with snib's waiters only by luck.
+// What the Redis libraries have in common is a key with the name of the lock, created
+// with SET key value NX PX, whose value only its holder knows. Each of them and snib
+// exclude one another. Only snib announces a release, so a waiter of snib polls five
+// times a second while another library holds the lock. The order between other libraries
+// and snib's waiters is a matter of chance.
 //
-// The tests of Node.js install redlock and ioredis, as node/package-lock.json has them, in a temporary folder. They are skipped where there is
-// no node, no npm or no way to the packages, and fail instead if the environment variable SNIB_REQUIRE names node.
+// The tests of Node.js install redlock and ioredis, in the versions of node/package-lock.json,
+// in a temporary folder. They are skipped if node, npm or the packages are not available, and
+// fail instead if the environment variable SNIB_REQUIRE names node.
 package interop

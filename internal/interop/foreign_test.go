@@ -14,33 +14,34 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A foreign client is another lock on the same server. Its methods may be called from any goroutine.
-type foreign interface {
-	// try takes a lock at once, or answers errRefused.
+// A foreignLocker is a client of another lock library on the same server. It is
+// safe for concurrent use.
+type foreignLocker interface {
+	// try acquires a lock without waiting, or returns errRefused.
 	try(name string, ttl time.Duration) (hold, error)
 
-	// wait takes a lock and has the client wait for it in its own way.
+	// wait acquires a lock, and waits for it in the library's own way.
 	wait(ctx context.Context, name string, ttl time.Duration) (hold, error)
 }
 
-// A hold is a lock that a foreign client has.
+// A hold is a lock that a foreign client holds.
 type hold interface {
-	value() string // of the key
+	value() string // the value of the key
 	extend(ttl time.Duration) error
-	release() error // errRefused if it is not its own any more
+	release() error // errRefused if the lock is not held by it any more
 }
 
-// errRefused means that a foreign client worked, and found the lock to be somebody else's.
+// errRefused means that the foreign client works, and that somebody else holds the lock.
 var errRefused = errors.New("refused")
 
 func TestRedsync(t *testing.T) {
-	run(t, func(t *testing.T, addr string) foreign {
+	run(t, func(t *testing.T, addr string) foreignLocker {
 		return redsyncClient{redsync.New(redsyncpool.NewPool(dial(t, addr)))}
 	})
 }
 
 func TestBsmRedislock(t *testing.T) {
-	run(t, func(t *testing.T, addr string) foreign { return bsmClient{bsm.New(dial(t, addr))} })
+	run(t, func(t *testing.T, addr string) foreignLocker { return bsmClient{bsm.New(dial(t, addr))} })
 }
 
 func dial(t *testing.T, addr string) *redis.Client {
@@ -56,7 +57,8 @@ type redsyncHold struct {
 	*redsync.Mutex
 }
 
-// mutex gives the server all the time there is: by default it has 5 % of the TTL to answer.
+// mutex returns a mutex that gives the server the whole TTL to answer: the default
+// is 5 % of the TTL.
 func (c redsyncClient) mutex(name string, ttl time.Duration, opts ...redsync.Option) *redsync.Mutex {
 	return c.NewMutex(name, append(opts, redsync.WithExpiry(ttl), redsync.WithTimeoutFactor(1))...)
 }
@@ -94,7 +96,7 @@ type bsmClient struct{ *bsm.Client }
 
 type bsmHold struct{ *bsm.Lock }
 
-// The metadata is what bsm/redislock writes behind the random part of the value.
+// try sets metadata, which bsm/redislock appends to the random part of the value.
 func (c bsmClient) try(name string, ttl time.Duration) (hold, error) {
 	l, err := c.Obtain(context.Background(), name, ttl, &bsm.Options{Metadata: " of somebody else"})
 	return bsmHold{l}, bsmError(err)
@@ -120,11 +122,12 @@ func (h bsmHold) extend(ttl time.Duration) error {
 
 func (h bsmHold) release() error { return bsmError(h.Release(context.Background())) }
 
-// TestRefusals checks what the rest relies on: that foreign clients tell a refusal from a failure.
+// TestRefusals checks what the other tests rely on: that foreign clients
+// distinguish a refusal from a failure.
 func TestRefusals(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
-	for _, c := range []foreign{redsyncClient{redsync.New(redsyncpool.NewPool(client))}, bsmClient{bsm.New(client)}} {
+	for _, c := range []foreignLocker{redsyncClient{redsync.New(redsyncpool.NewPool(client))}, bsmClient{bsm.New(client)}} {
 		if _, err := c.try("lock", time.Second); err == nil || errors.Is(err, errRefused) || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("%s without a server = %v, want that it can't be reached", fmt.Sprintf("%T", c), err)
 		}

@@ -22,33 +22,35 @@ import (
 )
 
 const (
-	// long is a TTL that does not end in a test.
-	long = 30 * time.Second
+	// longTTL is a TTL that does not end during a test.
+	longTTL = 30 * time.Second
 
-	// short is one that does. After slack it is over by the server's clock, too; late is how late whoever waits for what is told or timed
-	// may be, on a machine that is busy.
-	short = 2 * time.Second
-	slack = 500 * time.Millisecond
-	late  = 2 * time.Second
+	// shortTTL is a TTL that ends during a test. After expirySlack more it has certainly
+	// ended by the server's clock. maxDelay is how late a waiter may be on a busy machine if
+	// it is woken by a message or a timer.
+	shortTTL    = 2 * time.Second
+	expirySlack = 500 * time.Millisecond
+	maxDelay    = 2 * time.Second
 
-	// polled is how late a waiter may notice that a stranger has released. It looks each 200 ms.
-	polled = late
+	// maxPollDelay is how late a waiter may notice that a foreign client has
+	// released. It polls every 200 ms.
+	maxPollDelay = maxDelay
 )
 
-// A world is one server and two kinds of locks on it.
-type world struct {
+// A fixture is a server with two kinds of clients.
+type fixture struct {
 	server *redistest.Node
 	raw    *redis.Client
-	theirs foreign
+	theirs foreignLocker
 }
 
 // run runs all cases against a foreign client.
-func run(t *testing.T, connect func(t *testing.T, addr string) foreign) {
-	w := newWorld(t)
+func run(t *testing.T, connect func(t *testing.T, addr string) foreignLocker) {
+	w := newFixture(t)
 	w.theirs = connect(t, w.server.Addr())
 	for _, c := range []struct {
 		name string
-		run  func(t *testing.T, w world, name string)
+		run  func(t *testing.T, w fixture, name string)
 	}{
 		{"HeldThere", heldThere},
 		{"HeldHere", heldHere},
@@ -71,24 +73,26 @@ func run(t *testing.T, connect func(t *testing.T, addr string) foreign) {
 	}
 }
 
-// newWorld starts a server that has kept locks since long ago: else it would grant nothing until it is older than the TTL.
-func newWorld(t *testing.T) world {
+// newFixture starts a server that looks as if it had kept locks for a long time: otherwise it
+// would grant nothing until it is older than the TTL.
+func newFixture(t *testing.T) fixture {
 	n := redistest.Single(t)
 	info, _ := n.Must("INFO", "server").(string)
 	_, rest, _ := strings.Cut(info, "run_id:")
 	id, _, _ := strings.Cut(rest, "\r\n")
 	n.Must("HSET", "snib.m", "r", id, "c", 0, "x", 0)
-	return world{server: n, raw: dial(t, n.Addr())}
+	return fixture{server: n, raw: dial(t, n.Addr())}
 }
 
-// ours returns a Locker as a process of its own has it, and its driver.
-func (w world) ours(t *testing.T, opts ...snib.Option) (*snib.Locker, *redislock.Driver) {
+// newLocker returns a new Locker with its own driver, as a separate process would
+// have, and the driver.
+func (w fixture) newLocker(t *testing.T, opts ...snib.Option) (*snib.Locker, *redislock.Driver) {
 	t.Helper()
 	d, err := redislock.Open(rueidis.ClientOption{InitAddress: []string{w.server.Addr()}})
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}
-	locker, err := snib.New(d, append([]snib.Option{snib.TTL(long)}, opts...)...)
+	locker, err := snib.New(d, append([]snib.Option{snib.TTL(longTTL)}, opts...)...)
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
@@ -96,8 +100,8 @@ func (w world) ours(t *testing.T, opts ...snib.Option) (*snib.Locker, *redislock
 	return locker, d
 }
 
-// take takes a lock for the foreign client, which is free.
-func (w world) take(t *testing.T, name string, ttl time.Duration) hold {
+// takeForeign acquires a free lock with the foreign client.
+func (w fixture) takeForeign(t *testing.T, name string, ttl time.Duration) hold {
 	t.Helper()
 	h, err := w.theirs.try(name, ttl)
 	if err != nil {
@@ -106,10 +110,10 @@ func (w world) take(t *testing.T, name string, ttl time.Duration) hold {
 	return h
 }
 
-// wantRefusal checks that the foreign client can't have the lock.
-func (w world) wantRefusal(t *testing.T, name, when string) {
+// wantRefusal checks that the foreign client can't acquire the lock.
+func (w fixture) wantRefusal(t *testing.T, name, when string) {
 	t.Helper()
-	if _, err := w.theirs.try(name, long); !errors.Is(err, errRefused) {
+	if _, err := w.theirs.try(name, longTTL); !errors.Is(err, errRefused) {
 		t.Fatalf("the foreign client tries %s: %v, want it to be refused", when, err)
 	}
 }
@@ -130,7 +134,7 @@ func release(t *testing.T, lock *snib.Lock) {
 	}
 }
 
-// wantHeld checks that a lock is held by somebody else for as long as low to high.
+// wantHeld checks that somebody else holds the lock for another low to high.
 func wantHeld(t *testing.T, l *snib.Locker, name string, low, high time.Duration) {
 	t.Helper()
 	_, err := l.TryAcquire(t.Context(), name)
@@ -143,25 +147,26 @@ func wantHeld(t *testing.T, l *snib.Locker, name string, low, high time.Duration
 	}
 }
 
-// A waiting is an Acquire under way.
-type waiting struct {
-	got chan acquired
+// A pendingAcquire is a running Acquire.
+type pendingAcquire struct {
+	got chan acquireResult
 }
 
-type acquired struct {
+type acquireResult struct {
 	lock *snib.Lock
 	err  error
 	at   time.Time
 }
 
-// wait begins to wait for a lock that somebody else holds, and returns when the store knows.
-func wait(t *testing.T, l *snib.Locker, d *redislock.Driver, name string) waiting {
+// startWaiting begins to wait for a lock that somebody else holds, and returns when
+// the store shows the waiter.
+func startWaiting(t *testing.T, l *snib.Locker, d *redislock.Driver, name string) pendingAcquire {
 	t.Helper()
 	before := waiters(t, d, name)
-	w := waiting{make(chan acquired, 1)}
+	w := pendingAcquire{make(chan acquireResult, 1)}
 	go func() {
 		lock, err := l.Acquire(t.Context(), name)
-		w.got <- acquired{lock, err, time.Now()}
+		w.got <- acquireResult{lock, err, time.Now()}
 	}()
 	livetest.Await(t, "waiter", func() error {
 		if n := waiters(t, d, name); n != before+1 {
@@ -181,8 +186,8 @@ func waiters(t *testing.T, d *redislock.Driver, name string) int {
 	return len(st.Waiters)
 }
 
-// granted returns the lock, which must come between from and to.
-func (w waiting) granted(t *testing.T, from, to time.Time) *snib.Lock {
+// awaitGrant returns the lock, which must be granted between from and to.
+func (w pendingAcquire) awaitGrant(t *testing.T, from, to time.Time) *snib.Lock {
 	t.Helper()
 	select {
 	case a := <-w.got:
@@ -200,7 +205,7 @@ func (w waiting) granted(t *testing.T, from, to time.Time) *snib.Lock {
 }
 
 // wantNone checks that Acquire does not return for a while.
-func (w waiting) wantNone(t *testing.T, d time.Duration) {
+func (w pendingAcquire) wantNone(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
 	case a := <-w.got:
@@ -209,11 +214,11 @@ func (w waiting) wantNone(t *testing.T, d time.Duration) {
 	}
 }
 
-func heldThere(t *testing.T, w world, name string) {
-	locker, _ := w.ours(t)
-	h := w.take(t, name, long)
-	wantHeld(t, locker, name, long-5*time.Second, long)
-	wantHeld(t, locker.With(snib.Shared()), name, long-5*time.Second, long)
+func heldThere(t *testing.T, w fixture, name string) {
+	locker, _ := w.newLocker(t)
+	h := w.takeForeign(t, name, longTTL)
+	wantHeld(t, locker, name, longTTL-5*time.Second, longTTL)
+	wantHeld(t, locker.With(snib.Shared()), name, longTTL-5*time.Second, longTTL)
 	if _, err := locker.With(snib.Slots(3)).TryAcquire(t.Context(), name); !errors.Is(err, snib.ErrKind) {
 		t.Errorf("TryAcquire of a semaphore = %v, want ErrKind", err)
 	}
@@ -223,142 +228,144 @@ func heldThere(t *testing.T, w world, name string) {
 	release(t, acquire(t, locker, name))
 }
 
-func heldHere(t *testing.T, w world, name string) {
+func heldHere(t *testing.T, w fixture, name string) {
 	for kind, opts := range map[string][]snib.Option{
 		"exclusive": nil,
 		"shared":    {snib.Shared()},
 		"slots":     {snib.Slots(3)},
 	} {
 		name := name + kind
-		locker, _ := w.ours(t, opts...)
+		locker, _ := w.newLocker(t, opts...)
 		lock := acquire(t, locker, name)
 		w.wantRefusal(t, name, "while it is held here, "+kind)
 		release(t, lock)
-		if err := w.take(t, name, long).release(); err != nil {
+		if err := w.takeForeign(t, name, longTTL).release(); err != nil {
 			t.Errorf("the foreign client can't release: %v", err)
 		}
 	}
 
-	locker, _ := w.ours(t, snib.MinHold(short))
+	locker, _ := w.newLocker(t, snib.MinHold(shortTTL))
 	start := time.Now()
 	release(t, acquire(t, locker, name))
 	w.wantRefusal(t, name, "before the least time to hold is over")
-	time.Sleep(time.Until(start.Add(short + slack))) // when it is over, by the server's clock
-	w.take(t, name, long)
+	// Then it has ended by the server's clock.
+	time.Sleep(time.Until(start.Add(shortTTL + expirySlack)))
+	w.takeForeign(t, name, longTTL)
 }
 
-func expiryThere(t *testing.T, w world, name string) {
-	locker, d := w.ours(t)
+func expiryThere(t *testing.T, w fixture, name string) {
+	locker, d := w.newLocker(t)
 	sent := time.Now()
-	w.take(t, name, short)
+	w.takeForeign(t, name, shortTTL)
 	got := time.Now()
-	lock := wait(t, locker, d, name).granted(t, sent.Add(short-10*time.Millisecond), got.Add(short+late))
+	lock := startWaiting(t, locker, d, name).awaitGrant(t, sent.Add(shortTTL-10*time.Millisecond), got.Add(shortTTL+maxDelay))
 	w.wantRefusal(t, name, "after its own lock has lapsed")
 	release(t, lock)
 }
 
-func expiryHere(t *testing.T, w world, name string) {
-	locker, d := w.ours(t)
+func expiryHere(t *testing.T, w fixture, name string) {
+	locker, d := w.newLocker(t)
 	info := d.Info()
-	l, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "one that dies", TTL: short})
+	l, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "one that dies", TTL: shortTTL})
 	if err != nil {
 		t.Fatalf("Acquire = %v", err)
 	}
 	w.wantRefusal(t, name, "before our lease has lapsed")
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), long)
+	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
-	h, err := w.theirs.wait(ctx, name, long)
-	if took := time.Since(sent); err != nil || took > short+late {
-		t.Fatalf("the foreign client waits for our lease to lapse: %v after %v, want the lock after %v", err, took, short)
+	h, err := w.theirs.wait(ctx, name, longTTL)
+	if took := time.Since(sent); err != nil || took > shortTTL+maxDelay {
+		t.Fatalf("the foreign client waits for our lease to lapse: %v after %v, want the lock after %v", err, took, shortTTL)
 	}
 	if r := d.Renew(t.Context(), []driver.Lease{l})[0]; !errors.Is(r.Err, driver.ErrLost) {
 		t.Errorf("Renew of a lease that a stranger has by now = %v, want ErrLost (%s)", r.Err, info.Backend)
 	}
-	wantHeld(t, locker, name, long-5*time.Second, long)
+	wantHeld(t, locker, name, longTTL-5*time.Second, longTTL)
 	if err := h.release(); err != nil {
 		t.Errorf("the foreign client can't release: %v", err)
 	}
 }
 
-func releaseThere(t *testing.T, w world, name string) {
-	first, d := w.ours(t)
-	second, _ := w.ours(t)
-	h := w.take(t, name, long)
-	a := wait(t, first, d, name)
-	b := wait(t, second, d, name)
+func releaseThere(t *testing.T, w fixture, name string) {
+	first, d := w.newLocker(t)
+	second, _ := w.newLocker(t)
+	h := w.takeForeign(t, name, longTTL)
+	a := startWaiting(t, first, d, name)
+	b := startWaiting(t, second, d, name)
 	a.wantNone(t, 300*time.Millisecond)
 	freed := time.Now()
 	if err := h.release(); err != nil {
 		t.Fatalf("the foreign client can't release: %v", err)
 	}
-	lock := a.granted(t, freed, freed.Add(polled))
+	lock := a.awaitGrant(t, freed, freed.Add(maxPollDelay))
 	b.wantNone(t, 300*time.Millisecond)
 	freed = time.Now()
 	release(t, lock)
-	release(t, b.granted(t, freed, freed.Add(late)))
+	release(t, b.awaitGrant(t, freed, freed.Add(maxDelay)))
 }
 
-func releaseHere(t *testing.T, w world, name string) {
-	locker, _ := w.ours(t)
+func releaseHere(t *testing.T, w fixture, name string) {
+	locker, _ := w.newLocker(t)
 	lock := acquire(t, locker, name)
-	ctx, cancel := context.WithTimeout(t.Context(), long)
+	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
 	var freed atomic.Int64
 	time.AfterFunc(300*time.Millisecond, func() {
 		freed.Store(time.Now().UnixNano())
 		lock.Release()
 	})
-	h, err := w.theirs.wait(ctx, name, long)
-	if took := time.Since(time.Unix(0, freed.Load())); err != nil || took > late {
+	h, err := w.theirs.wait(ctx, name, longTTL)
+	if took := time.Since(time.Unix(0, freed.Load())); err != nil || took > maxDelay {
 		t.Fatalf("the foreign client waits for our release: %v, %v after it", err, took)
 	}
-	wantHeld(t, locker, name, long-5*time.Second, long)
+	wantHeld(t, locker, name, longTTL-5*time.Second, longTTL)
 	if err := h.release(); err != nil {
 		t.Errorf("the foreign client can't release: %v", err)
 	}
 }
 
-func extensionThere(t *testing.T, w world, name string) {
-	locker, d := w.ours(t)
-	h := w.take(t, name, short)
+func extensionThere(t *testing.T, w fixture, name string) {
+	locker, d := w.newLocker(t)
+	h := w.takeForeign(t, name, shortTTL)
 	began := time.Now()
-	a := wait(t, locker, d, name)
-	a.wantNone(t, time.Until(began.Add(short/2)))
-	if err := h.extend(long); err != nil {
+	a := startWaiting(t, locker, d, name)
+	a.wantNone(t, time.Until(began.Add(shortTTL/2)))
+	if err := h.extend(longTTL); err != nil {
 		t.Fatalf("the foreign client can't extend: %v", err)
 	}
-	a.wantNone(t, short+slack)
-	other, _ := w.ours(t)
-	wantHeld(t, other, name, long-5*time.Second, long)
+	a.wantNone(t, shortTTL+expirySlack)
+	other, _ := w.newLocker(t)
+	wantHeld(t, other, name, longTTL-5*time.Second, longTTL)
 	freed := time.Now()
 	if err := h.release(); err != nil {
 		t.Fatalf("the foreign client can't release: %v", err)
 	}
-	release(t, a.granted(t, freed, freed.Add(polled)))
+	release(t, a.awaitGrant(t, freed, freed.Add(maxPollDelay)))
 }
 
-func renewalHere(t *testing.T, w world, name string) {
+func renewalHere(t *testing.T, w fixture, name string) {
 	const ttl = 1200 * time.Millisecond
-	locker, _ := w.ours(t, snib.TTL(ttl))
+	locker, _ := w.newLocker(t, snib.TTL(ttl))
 	lock := acquire(t, locker, name)
-	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(10 * time.Millisecond) { // as others come and go
+	// Other clients would try at about this pace.
+	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		w.wantRefusal(t, name, "while we renew")
 	}
 	if err := lock.Context().Err(); err != nil {
 		t.Fatalf("the hold has ended: %v", context.Cause(lock.Context()))
 	}
 	release(t, lock)
-	w.take(t, name, long)
+	w.takeForeign(t, name, longTTL)
 }
 
-// staleThere has a foreign client release and extend what was its own once.
-func staleThere(t *testing.T, w world, name string) {
-	locker, _ := w.ours(t)
-	h := w.take(t, name, short)
-	w.raw.Del(t.Context(), name) // somebody broke it
+// staleThere has a foreign client release and extend a lock that it has lost.
+func staleThere(t *testing.T, w fixture, name string) {
+	locker, _ := w.newLocker(t)
+	h := w.takeForeign(t, name, shortTTL)
+	w.raw.Del(t.Context(), name) // as if somebody broke it
 	lock := acquire(t, locker, name)
-	if err := h.extend(long); err == nil {
+	if err := h.extend(longTTL); err == nil {
 		t.Error("the foreign client has extended our lock")
 	}
 	if err := h.release(); err == nil {
@@ -371,27 +378,28 @@ func staleThere(t *testing.T, w world, name string) {
 	release(t, lock)
 }
 
-// staleHere has us release and renew what was our own once.
-func staleHere(t *testing.T, w world, name string) {
+// staleHere has snib release and renew a lock that it has lost.
+func staleHere(t *testing.T, w fixture, name string) {
 	const ttl = 600 * time.Millisecond
-	locker, d := w.ours(t, snib.TTL(ttl))
-	old, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "one of long ago", TTL: long})
+	locker, d := w.newLocker(t, snib.TTL(ttl))
+	old, err := d.Acquire(t.Context(), driver.Request{Name: name, Owner: "one of long ago", TTL: longTTL})
 	if err != nil {
 		t.Fatalf("Acquire = %v", err)
 	}
 	w.raw.Del(t.Context(), name)
 	lock := acquire(t, locker, name)
 	w.raw.Del(t.Context(), name)
-	h := w.take(t, name, long)
+	h := w.takeForeign(t, name, longTTL)
 	select {
-	case <-lock.Lost(): // by its next renewal
-	case <-time.After(ttl + late):
+	case <-lock.Lost(): // at its next renewal
+	case <-time.After(ttl + maxDelay):
 		t.Error("we hold a lock that is somebody else's")
 	}
 	if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
 		t.Errorf("Release = %v, want ErrLost", err)
 	}
-	if err := old.Release(t.Context()); !errors.Is(err, driver.ErrLost) { // which asks the store, as Release needs not
+	// Release of a lease must ask the store, unlike Lock.Release.
+	if err := old.Release(t.Context()); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Release of a lease = %v, want ErrLost", err)
 	}
 	if err := d.Break(t.Context(), name, lock.Owner(), lock.Token()); !errors.Is(err, driver.ErrLost) {
@@ -400,20 +408,21 @@ func staleHere(t *testing.T, w world, name string) {
 	if got := w.raw.Get(t.Context(), name).Val(); got != h.value() {
 		t.Errorf("the key has the value %q, want %q: the lock is the foreign client's", got, h.value())
 	}
-	if left := w.raw.PTTL(t.Context(), name).Val(); left < long-5*time.Second {
-		t.Errorf("the key lives for another %v, want %v: the lock is the foreign client's", left, long)
+	if left := w.raw.PTTL(t.Context(), name).Val(); left < longTTL-5*time.Second {
+		t.Errorf("the key lives for another %v, want %v: the lock is the foreign client's", left, longTTL)
 	}
 	if err := h.release(); err != nil {
 		t.Errorf("the foreign client can't release: %v", err)
 	}
 }
 
-// handOver hands a lock to and fro between two of our processes. There is no moment for others in between.
-func handOver(t *testing.T, w world, name string) {
+// handOver hands a lock back and forth between two of our processes. A foreign
+// client never gets it in between.
+func handOver(t *testing.T, w fixture, name string) {
 	var lockers [2]*snib.Locker
 	var d *redislock.Driver
 	for i := range lockers {
-		lockers[i], d = w.ours(t)
+		lockers[i], d = w.newLocker(t)
 	}
 	lock := acquire(t, lockers[0], name)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -421,17 +430,17 @@ func handOver(t *testing.T, w world, name string) {
 	var intruders sync.WaitGroup
 	intruders.Go(func() {
 		for ; ctx.Err() == nil; tries++ {
-			if _, err := w.theirs.try(name, long); !errors.Is(err, errRefused) {
+			if _, err := w.theirs.try(name, longTTL); !errors.Is(err, errRefused) {
 				t.Errorf("the foreign client tries while we hand over: %v, want it to be refused", err)
 				return
 			}
 		}
 	})
 	for i := range 50 {
-		next := wait(t, lockers[(i+1)%2], d, name)
+		next := startWaiting(t, lockers[(i+1)%2], d, name)
 		freed := time.Now()
 		release(t, lock)
-		lock = next.granted(t, freed, freed.Add(late))
+		lock = next.awaitGrant(t, freed, freed.Add(maxDelay))
 	}
 	cancel()
 	intruders.Wait()
@@ -441,17 +450,17 @@ func handOver(t *testing.T, w world, name string) {
 	release(t, lock)
 }
 
-func inspection(t *testing.T, w world, name string) {
-	locker, d := w.ours(t)
+func inspection(t *testing.T, w fixture, name string) {
+	locker, d := w.newLocker(t)
 	ctx := t.Context()
-	h := w.take(t, name, long)
+	h := w.takeForeign(t, name, longTTL)
 	st, err := d.Status(ctx, name)
 	if err != nil || len(st.Holders) != 1 {
 		t.Fatalf("Status = %+v, %v, want one holder", st, err)
 	}
 	got := st.Holders[0]
-	if got.Owner != h.value() || got.Token != 0 || got.Left < long-5*time.Second || got.Left > long || st.Shared || st.Slots != 0 {
-		t.Errorf("Status = %+v, want the owner %q with token 0 and about %v left", st, h.value(), long)
+	if got.Owner != h.value() || got.Token != 0 || got.Left < longTTL-5*time.Second || got.Left > longTTL || st.Shared || st.Slots != 0 {
+		t.Errorf("Status = %+v, want the owner %q with token 0 and about %v left", st, h.value(), longTTL)
 	}
 	err = d.List(ctx, "", func(st driver.Status) bool {
 		if st.Name == name {
@@ -462,7 +471,7 @@ func inspection(t *testing.T, w world, name string) {
 	if err != nil {
 		t.Errorf("List = %v", err)
 	}
-	a := wait(t, locker, d, name)
+	a := startWaiting(t, locker, d, name)
 	for _, wrong := range []struct {
 		owner string
 		token uint64
@@ -476,30 +485,31 @@ func inspection(t *testing.T, w world, name string) {
 	if err := d.Break(ctx, name, h.value(), 0); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
-	lock := a.granted(t, freed, freed.Add(late))
+	lock := a.awaitGrant(t, freed, freed.Add(maxDelay))
 	if err := h.release(); err == nil {
 		t.Error("the foreign client has released what was broken")
 	}
 	release(t, lock)
 }
 
-// contention has many of both kinds take a lock, and checks at the server that one at a time has it.
-func contention(t *testing.T, w world, name string) {
-	ctx, cancel := context.WithTimeout(t.Context(), long)
+// contention has several clients of both kinds contend for a lock, and checks at the
+// server that only one holds it at a time.
+func contention(t *testing.T, w fixture, name string) {
+	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
 	end := time.Now().Add(2 * time.Second)
 	var rounds [2]atomic.Int64
 	critical := func(kind int, who string) {
-		if !w.raw.SetNX(ctx, name+" inside", who, long).Val() {
+		if !w.raw.SetNX(ctx, name+" inside", who, longTTL).Val() {
 			t.Errorf("%s is inside, and %q as well", who, w.raw.Get(ctx, name+" inside").Val())
 		}
-		time.Sleep(rand.N(2 * time.Millisecond)) // some time inside
+		time.Sleep(rand.N(2 * time.Millisecond)) // hold the lock for a while
 		w.raw.Del(ctx, name+" inside")
 		rounds[kind].Add(1)
 	}
 	var all sync.WaitGroup
 	for i := range 3 {
-		locker, _ := w.ours(t)
+		locker, _ := w.newLocker(t)
 		all.Go(func() {
 			for time.Now().Before(end) {
 				lock, err := locker.Acquire(ctx, name)
@@ -511,12 +521,12 @@ func contention(t *testing.T, w world, name string) {
 				if err := lock.Release(); err != nil {
 					t.Errorf("Release = %v", err)
 				}
-				time.Sleep(rand.N(40 * time.Millisecond)) // so that all have their chance
+				time.Sleep(rand.N(40 * time.Millisecond)) // so that all get the lock
 			}
 		})
 		all.Go(func() {
 			for time.Now().Before(end) {
-				h, err := w.theirs.wait(ctx, name, long)
+				h, err := w.theirs.wait(ctx, name, longTTL)
 				if err != nil {
 					t.Errorf("the foreign client waits: %v", err)
 					return
@@ -536,10 +546,11 @@ func contention(t *testing.T, w world, name string) {
 	}
 }
 
-// TestNoTTL is about a key without an end, which redis-py makes by default, and who forgets the PX.
+// TestNoTTL tests a key without a TTL, as redis-py creates by default, and as
+// clients do that forget PX.
 func TestNoTTL(t *testing.T) {
-	w := newWorld(t)
-	locker, d := w.ours(t)
+	w := newFixture(t)
+	locker, d := w.newLocker(t)
 	ctx := t.Context()
 	const name, value = "forever", "5f0c6f2a"
 	w.server.Must("SET", name, value, "NX")
@@ -559,13 +570,13 @@ func TestNoTTL(t *testing.T) {
 		{"Break", func() error { return d.Break(ctx, name, value, 0) }},
 		{"Expire", func() error { return w.raw.PExpire(ctx, name, 50*time.Millisecond).Err() }},
 	} {
-		a := wait(t, locker, d, name)
+		a := startWaiting(t, locker, d, name)
 		a.wantNone(t, 300*time.Millisecond)
 		freed := time.Now()
 		if err := free.do(); err != nil {
 			t.Fatalf("%s = %v", free.name, err)
 		}
-		release(t, a.granted(t, freed, freed.Add(polled)))
+		release(t, a.awaitGrant(t, freed, freed.Add(maxPollDelay)))
 		w.server.Must("SET", name, value, "NX")
 	}
 	if left := w.raw.PTTL(ctx, name).Val(); left != -1 {
@@ -573,9 +584,9 @@ func TestNoTTL(t *testing.T) {
 	}
 }
 
-// TestOtherTypes is about names under which there is something else than a lock of this kind, such as Redisson's.
+// TestOtherTypes tests names whose keys are of another type, such as Redisson's locks.
 func TestOtherTypes(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for typ, command := range map[string][]any{
 		"hash":   {"HSET", "hash", "3e1f7f50:42", 1},
 		"list":   {"RPUSH", "list", "a"},
@@ -585,7 +596,7 @@ func TestOtherTypes(t *testing.T) {
 	} {
 		t.Run(typ, func(t *testing.T) {
 			t.Parallel()
-			locker, d := w.ours(t)
+			locker, d := w.newLocker(t)
 			ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 			defer cancel()
 			w.server.Must(command...)
@@ -615,18 +626,19 @@ func TestOtherTypes(t *testing.T) {
 	}
 }
 
-// TestTypeWhileHeld overwrites the key of a lock that we hold, and wait for.
+// TestTypeWhileHeld overwrites the key of a lock that snib holds and waits for.
 func TestTypeWhileHeld(t *testing.T) {
 	const ttl = 600 * time.Millisecond
-	w := newWorld(t)
-	locker, _ := w.ours(t, snib.TTL(ttl))
-	other, d := w.ours(t)
+	w := newFixture(t)
+	locker, _ := w.newLocker(t, snib.TTL(ttl))
+	other, d := w.newLocker(t)
 	lock := acquire(t, locker, "lock")
-	a := wait(t, other, d, "lock")
-	w.server.Must("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", 1, "lock") // nobody comes in between
+	a := startWaiting(t, other, d, "lock")
+	// One script, so that nobody gets the lock in between.
+	w.server.Must("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", 1, "lock")
 	select {
 	case <-lock.Lost():
-	case <-time.After(ttl + late):
+	case <-time.After(ttl + maxDelay):
 		t.Error("we hold a lock whose key is something else")
 	}
 	if err := lock.Release(); !errors.Is(err, snib.ErrLost) {

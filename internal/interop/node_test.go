@@ -20,7 +20,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// TestNodeRedlock runs node-redlock on ioredis.
+// TestNodeRedlock tests node-redlock with ioredis.
 func TestNodeRedlock(t *testing.T) {
 	node, npm := livetest.Binary(t, "node", "node"), livetest.Binary(t, "node", "npm")
 	dir := t.TempDir()
@@ -33,15 +33,15 @@ func TestNodeRedlock(t *testing.T) {
 	install.Dir = dir
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Logf("%s", out)
-		unavailable(t, fmt.Sprintf("npm ci failed: %v", err))
+		skipOrFail(t, fmt.Sprintf("npm ci failed: %v", err))
 	}
-	run(t, func(t *testing.T, addr string) foreign {
+	run(t, func(t *testing.T, addr string) foreignLocker {
 		return startNode(t, node, filepath.Join(dir, "redlock.mjs"), addr)
 	})
 }
 
-// unavailable skips a test for a reason, or fails it if node must be there.
-func unavailable(t *testing.T, why string) {
+// skipOrFail skips a test for a reason, or fails it if SNIB_REQUIRE names node.
+func skipOrFail(t *testing.T, why string) {
 	if required := os.Getenv("SNIB_REQUIRE"); slices.Contains(strings.FieldsFunc(required, func(r rune) bool { return r == ',' || r == ' ' }), "node") {
 		t.Fatalf("%s, but SNIB_REQUIRE=%s", why, required)
 	}
@@ -53,11 +53,11 @@ type nodeClient struct {
 	mu      sync.Mutex
 	in      io.Writer
 	last    int
-	pending map[int]chan answer
+	pending map[int]chan nodeResponse
 	ended   chan struct{}
 }
 
-type order struct {
+type nodeRequest struct {
 	ID    int    `json:"id"`
 	Order string `json:"order"`
 	Name  string `json:"name,omitempty"`
@@ -66,7 +66,7 @@ type order struct {
 	Value string `json:"value,omitempty"`
 }
 
-type answer struct {
+type nodeResponse struct {
 	ID      int    `json:"id"`
 	Value   string `json:"value"`
 	Refused bool   `json:"refused"`
@@ -92,11 +92,11 @@ func startNode(t *testing.T, node, script, addr string) *nodeClient {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &nodeClient{in: in, pending: make(map[int]chan answer), ended: make(chan struct{})}
+	c := &nodeClient{in: in, pending: make(map[int]chan nodeResponse), ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var a answer
+			var a nodeResponse
 			if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
 				t.Errorf("node said %q: %v", lines.Bytes(), err)
 				continue
@@ -107,7 +107,7 @@ func startNode(t *testing.T, node, script, addr string) *nodeClient {
 			c.mu.Unlock()
 		}
 	}()
-	t.Cleanup(func() { // its end of file tells it to go
+	t.Cleanup(func() { // the end of its input makes it exit
 		in.Close()
 		timer := time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
 		defer timer.Stop()
@@ -119,8 +119,8 @@ func startNode(t *testing.T, node, script, addr string) *nodeClient {
 	return c
 }
 
-func (c *nodeClient) order(ctx context.Context, o order) (string, error) {
-	answered := make(chan answer, 1)
+func (c *nodeClient) send(ctx context.Context, o nodeRequest) (string, error) {
+	answered := make(chan nodeResponse, 1)
 	c.mu.Lock()
 	c.last++
 	o.ID = c.last
@@ -150,15 +150,15 @@ func (c *nodeClient) order(ctx context.Context, o order) (string, error) {
 }
 
 func (c *nodeClient) try(name string, ttl time.Duration) (hold, error) {
-	return c.acquire(context.Background(), order{Order: "acquire", Name: name, TTL: ttl.Milliseconds()})
+	return c.acquire(context.Background(), nodeRequest{Order: "acquire", Name: name, TTL: ttl.Milliseconds()})
 }
 
 func (c *nodeClient) wait(ctx context.Context, name string, ttl time.Duration) (hold, error) {
-	return c.acquire(ctx, order{Order: "acquire", Name: name, TTL: ttl.Milliseconds(), Wait: true})
+	return c.acquire(ctx, nodeRequest{Order: "acquire", Name: name, TTL: ttl.Milliseconds(), Wait: true})
 }
 
-func (c *nodeClient) acquire(ctx context.Context, o order) (hold, error) {
-	value, err := c.order(ctx, o)
+func (c *nodeClient) acquire(ctx context.Context, o nodeRequest) (hold, error) {
+	value, err := c.send(ctx, o)
 	return nodeHold{c, value}, err
 }
 
@@ -170,11 +170,11 @@ type nodeHold struct {
 func (h nodeHold) value() string { return h.v }
 
 func (h nodeHold) extend(ttl time.Duration) error {
-	_, err := h.c.order(context.Background(), order{Order: "extend", Value: h.v, TTL: ttl.Milliseconds()})
+	_, err := h.c.send(context.Background(), nodeRequest{Order: "extend", Value: h.v, TTL: ttl.Milliseconds()})
 	return err
 }
 
 func (h nodeHold) release() error {
-	_, err := h.c.order(context.Background(), order{Order: "release", Value: h.v})
+	_, err := h.c.send(context.Background(), nodeRequest{Order: "release", Value: h.v})
 	return err
 }

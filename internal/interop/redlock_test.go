@@ -16,7 +16,8 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// TestRedlockAndRedsync has redsync and snib lock over the same five servers, of which one, and then two are gone.
+// TestRedlockAndRedsync has redsync and snib use locks on the same five servers. Then it kills
+// one of the servers, and later a second one.
 func TestRedlockAndRedsync(t *testing.T) {
 	var nodes []*redistest.Node
 	var servers []rueidis.ClientOption
@@ -34,7 +35,7 @@ func TestRedlockAndRedsync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := snib.New(d, snib.TTL(long))
+	ours, err := snib.New(d, snib.TTL(longTTL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,20 +44,20 @@ func TestRedlockAndRedsync(t *testing.T) {
 	excludes := func(t *testing.T, name string) {
 		t.Helper()
 		lock := acquire(t, ours, name)
-		if _, err := theirs.try(name, long); !errors.Is(err, errRefused) {
+		if _, err := theirs.try(name, longTTL); !errors.Is(err, errRefused) {
 			t.Errorf("redsync takes what snib holds: %v", err)
 		}
 		if err := lock.Release(); err != nil {
 			t.Errorf("Release = %v", err)
 		}
 		var h hold
-		livetest.Await(t, "lock for redsync after the release", func() (err error) { h, err = theirs.try(name, long); return err })
+		livetest.Await(t, "lock for redsync after the release", func() (err error) { h, err = theirs.try(name, longTTL); return err })
 		if lock, err := ours.TryAcquire(t.Context(), name); !errors.Is(err, snib.ErrHeld) {
 			t.Errorf("snib takes what redsync holds: %v, %v", lock, err)
 		}
 		released := make(chan error, 1)
 		go func() { released <- h.release() }()
-		next, err := ours.Acquire(t.Context(), name) // redsync does not tell
+		next, err := ours.Acquire(t.Context(), name) // redsync does not announce its release
 		if err != nil {
 			t.Fatalf("Acquire after redsync's release = %v", err)
 		}
@@ -72,7 +73,7 @@ func TestRedlockAndRedsync(t *testing.T) {
 	}
 	t.Run("Whole", func(t *testing.T) { excludes(t, "whole") })
 	t.Run("Expiry", func(t *testing.T) {
-		if _, err := theirs.try("expiry", short); err != nil {
+		if _, err := theirs.try("expiry", shortTTL); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
@@ -80,8 +81,8 @@ func TestRedlockAndRedsync(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > short+late {
-			t.Errorf("granted %v after redsync took it for %v", took, short)
+		if took := time.Since(began); took > shortTTL+maxDelay {
+			t.Errorf("granted %v after redsync took it for %v", took, shortTTL)
 		}
 		if err := lock.Release(); err != nil {
 			t.Errorf("Release = %v", err)

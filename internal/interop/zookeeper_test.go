@@ -22,13 +22,14 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// A zkForeign takes locks in ZooKeeper by another library. A kind is "mutex", "read" or "write".
-type zkForeign interface {
-	// lock waits for as long as it may, and reports whether it has got the lock.
+// A zkForeignLocker acquires locks in ZooKeeper with another library. A kind is
+// "mutex", "read" or "write".
+type zkForeignLocker interface {
+	// lock waits for at most wait, and reports whether it has got the lock.
 	lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool)
 }
 
-// A goZK takes locks by go-zookeeper, which can't give up a wait.
+// A goZK acquires locks with go-zookeeper, which can't cancel a wait.
 type goZK struct{ servers []string }
 
 func (g goZK) lock(t testing.TB, _, path string, wait time.Duration) (unlock func(), got bool) {
@@ -43,7 +44,7 @@ func (g goZK) lock(t testing.TB, _, path string, wait time.Duration) (unlock fun
 	select {
 	case err = <-done:
 	case <-time.After(wait):
-		conn.Close() // with its session goes its place in the line
+		conn.Close() // its place in the queue ends with its session
 		return nil, false
 	}
 	if err != nil {
@@ -63,7 +64,7 @@ type noLog struct{}
 
 func (noLog) Printf(string, ...any) {}
 
-// A curator is a process that takes locks by Apache Curator. See testdata/Curator.java.
+// A curator is a process that acquires locks with Apache Curator. See testdata/Curator.java.
 type curator struct {
 	mu      sync.Mutex
 	in      io.Writer
@@ -102,7 +103,7 @@ func startCurator(t *testing.T, addr string) *curator {
 			ch <- answer
 		}
 	}()
-	t.Cleanup(func() { // its end of file tells it to go
+	t.Cleanup(func() { // the end of its input makes it exit
 		_ = in.Close()
 		timer := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
 		defer timer.Stop()
@@ -122,9 +123,9 @@ func (c *curator) lock(t testing.TB, kind, path string, wait time.Duration) (unl
 	answers := make(chan string, 1)
 	c.answers[name] = answers
 	c.mu.Unlock()
-	ask := func(order ...any) string {
+	send := func(command ...any) string {
 		c.mu.Lock()
-		_, err := fmt.Fprintln(c.in, append([]any{name}, order...)...)
+		_, err := fmt.Fprintln(c.in, append([]any{name}, command...)...)
 		c.mu.Unlock()
 		if err != nil {
 			t.Errorf("order to Curator: %v", err)
@@ -134,14 +135,14 @@ func (c *curator) lock(t testing.TB, kind, path string, wait time.Duration) (unl
 		case answer := <-answers:
 			return answer
 		case <-time.After(wait + livetest.Patience):
-			t.Errorf("Curator does not answer %v", order)
+			t.Errorf("Curator does not answer %v", command)
 			return ""
 		}
 	}
-	switch answer := ask("lock", kind, path, wait.Milliseconds()); answer {
+	switch answer := send("lock", kind, path, wait.Milliseconds()); answer {
 	case "yes":
 		return func() {
-			if answer := ask("unlock"); answer != "done" {
+			if answer := send("unlock"); answer != "done" {
 				t.Errorf("Curator's release = %s", answer)
 			}
 		}, true
@@ -152,34 +153,35 @@ func (c *curator) lock(t testing.TB, kind, path string, wait time.Duration) (unl
 	return nil, false
 }
 
-// A zkPair are two who ask for one lock: a stranger's kind, and whether ours is the shared side.
+// A zkPair describes two requests for one lock: the kind of the other library's
+// request, and whether ours is shared.
 type zkPair struct {
 	kind     string
 	shared   bool
-	together bool // they may hold at the same time
+	together bool // they may hold the lock at the same time
 }
 
-const shortly = 300 * time.Millisecond
+const shortWait = 300 * time.Millisecond
 
 func TestGoZooKeeper(t *testing.T) {
 	server := zktest.Single(t)
 	f := goZK{[]string{server.Addr()}}
 	for _, opts := range [][]zklock.Option{nil, {zklock.CuratorReadWrite()}} {
 		d := newZK(t, server, opts...)
-		zkExcludes(t, d, f, zkPair{kind: "mutex"})
-		zkExcludes(t, d, f, zkPair{kind: "mutex", shared: true})
+		checkZKExclusion(t, d, f, zkPair{kind: "mutex"})
+		checkZKExclusion(t, d, f, zkPair{kind: "mutex", shared: true})
 	}
 }
 
 func TestCurator(t *testing.T) {
 	server := zktest.Single(t)
 	f := startCurator(t, server.Addr())
-	zkExcludes(t, newZK(t, server), f, zkPair{kind: "mutex"})
+	checkZKExclusion(t, newZK(t, server), f, zkPair{kind: "mutex"})
 	d := newZK(t, server, zklock.CuratorReadWrite())
-	zkExcludes(t, d, f, zkPair{kind: "write"})
-	zkExcludes(t, d, f, zkPair{kind: "write", shared: true})
-	zkExcludes(t, d, f, zkPair{kind: "read"})
-	zkExcludes(t, d, f, zkPair{kind: "read", shared: true, together: true})
+	checkZKExclusion(t, d, f, zkPair{kind: "write"})
+	checkZKExclusion(t, d, f, zkPair{kind: "write", shared: true})
+	checkZKExclusion(t, d, f, zkPair{kind: "read"})
+	checkZKExclusion(t, d, f, zkPair{kind: "read", shared: true, together: true})
 }
 
 func newZK(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Driver {
@@ -194,8 +196,9 @@ func zkAcquire(t testing.TB, d *zklock.Driver, name string, shared, noWait bool)
 	return d.Acquire(ctx, driver.Request{Name: name, Owner: "snib", TTL: time.Minute, Shared: shared, NoWait: noWait})
 }
 
-// zkExcludes checks both ways, for who tries and for who waits.
-func zkExcludes(t *testing.T, d *zklock.Driver, f zkForeign, p zkPair) {
+// checkZKExclusion checks that each side excludes the other, both when it tries and
+// when it waits.
+func checkZKExclusion(t *testing.T, d *zklock.Driver, f zkForeignLocker, p zkPair) {
 	t.Helper()
 	name := fmt.Sprintf("%T-%s-%v-%p", f, p.kind, p.shared, d)
 	name = strings.NewReplacer("*", "", ".", "-").Replace(name)
@@ -226,13 +229,13 @@ func zkExcludes(t *testing.T, d *zklock.Driver, f zkForeign, p zkPair) {
 		}
 		ours <- err
 	}()
-	zkWaits(t, d, name)
+	awaitZKWaiter(t, d, name)
 	released.Store(true)
 	unlock()
 	if err := <-ours; err != nil {
 		t.Fatalf("%+v: %v", p, err)
 	}
-	if unlock, got := f.lock(t, p.kind, "/"+name, shortly); got {
+	if unlock, got := f.lock(t, p.kind, "/"+name, shortWait); got {
 		unlock()
 		t.Errorf("%+v: the other library gets the lock while we hold it", p)
 	}
@@ -250,7 +253,7 @@ func zkExcludes(t *testing.T, d *zklock.Driver, f zkForeign, p zkPair) {
 			theirs <- nil
 		}
 	}()
-	zkWaits(t, d, name)
+	awaitZKWaiter(t, d, name)
 	released.Store(true)
 	if err := l.Release(t.Context()); err != nil {
 		t.Errorf("Release = %v", err)
@@ -260,8 +263,8 @@ func zkExcludes(t *testing.T, d *zklock.Driver, f zkForeign, p zkPair) {
 	}
 }
 
-// zkWaits waits until one holds and one waits, whoever it is.
-func zkWaits(t testing.TB, d *zklock.Driver, name string) {
+// awaitZKWaiter waits until the lock has one holder and one waiter.
+func awaitZKWaiter(t testing.TB, d *zklock.Driver, name string) {
 	t.Helper()
 	livetest.Await(t, "holder and waiter", func() error {
 		st, err := d.Status(t.Context(), name)
@@ -272,11 +275,12 @@ func zkWaits(t testing.TB, d *zklock.Driver, name string) {
 	})
 }
 
-// All three at once: one is inside at a time.
+// TestZooKeeperTogether has all three libraries contend for a lock, and checks that
+// only one holds it at a time.
 func TestZooKeeperTogether(t *testing.T) {
 	server := zktest.Single(t)
 	d := newZK(t, server)
-	foreigners := []zkForeign{goZK{[]string{server.Addr()}}, startCurator(t, server.Addr())}
+	foreigners := []zkForeignLocker{goZK{[]string{server.Addr()}}, startCurator(t, server.Addr())}
 	const rounds = 15
 	var inside, uses atomic.Int32
 	use := func() {
@@ -284,7 +288,7 @@ func TestZooKeeperTogether(t *testing.T) {
 			t.Error("two are inside at once")
 		}
 		uses.Add(1)
-		time.Sleep(time.Millisecond) // so that another one could come in
+		time.Sleep(time.Millisecond) // time for a second holder to come in
 		inside.Add(-1)
 	}
 	var running sync.WaitGroup

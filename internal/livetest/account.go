@@ -5,11 +5,14 @@ import (
 	"testing"
 )
 
-// An Account is the user whom a server runs as that refuses to run as root: where we are root, that user, or if there is none "nobody";
-// else servers run as we do.
+// An Account is the user for a server that refuses to run as root. If the tests run
+// as root, the server runs as that user, or as "nobody" if there is no such user.
+// Otherwise it runs as the tests do.
 type Account string
 
-// Home returns a folder of that user, and of nobody else; it is removed with the test. The test's own ones are closed to other users.
+// Home returns a folder that belongs to that user and is closed to others. It is
+// removed when the test ends. The folders of t.TempDir can't be used, because they
+// are closed to other users.
 func (a Account) Home(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", string(a)+"test") //nolint:usetesting // another user may not enter those

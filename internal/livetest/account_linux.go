@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// ids returns whom servers run as. ok is false if we are not root, and they run as we do.
+// ids returns the user and the group of servers. ok is false if the tests do not run as
+// root: then servers run as the tests do.
 func (a Account) ids() (uid, gid int, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false
@@ -26,7 +27,7 @@ func (a Account) ids() (uid, gid int, ok bool) {
 	return 65534, 65534, true
 }
 
-// Sys has a process run as that user.
+// Sys returns the attributes that make a process run as that user.
 func (a Account) Sys() *syscall.SysProcAttr {
 	uid, gid, ok := a.ids()
 	if !ok {
@@ -35,7 +36,7 @@ func (a Account) Sys() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
-// give makes a folder the property of that user.
+// give makes that user the owner of a folder.
 func (a Account) give(dir string) error {
 	uid, gid, ok := a.ids()
 	if !ok {

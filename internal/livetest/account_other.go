@@ -4,7 +4,7 @@ package livetest
 
 import "syscall"
 
-// Sys is nil: servers run on Linux only.
+// Sys returns nil: servers run on Linux only.
 func (a Account) Sys() *syscall.SysProcAttr { return nil }
 
 func (a Account) give(string) error { return nil }

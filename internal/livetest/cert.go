@@ -23,8 +23,8 @@ const (
 	KeyFile       = "key.pem"
 )
 
-// Certify writes a certificate for 127.0.0.1 and localhost, its key, and the authority that signed it, into a folder. It
-// returns the configuration for clients.
+// Certify writes a certificate for 127.0.0.1 and localhost, its key, and the certificate of the
+// authority that signed it, into a folder. It returns the configuration for clients.
 func Certify(t testing.TB, dir string) *tls.Config {
 	t.Helper()
 	check := func(err error) {
@@ -54,9 +54,10 @@ func Certify(t testing.TB, dir string) *tls.Config {
 		NotBefore:    authority.NotBefore,
 		NotAfter:     authority.NotAfter,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, // replicas are clients
-		DNSNames:     []string{"localhost"},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		// Replicas are clients.
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	certDER, err := x509.CreateCertificate(rand.Reader, cert, authority, key.Public(), authorityKey)
 	check(err)

@@ -16,26 +16,29 @@ import (
 	"time"
 )
 
-// jobVar makes a process of a test program a [Child]: it has the child's job.
+// jobVar is the environment variable that makes a process of a test program a
+// [Child]. It contains the child's job.
 const jobVar = "SNIB_TEST_JOB"
 
-// Main runs the tests of a package, or does the job of a [Child], and returns the code to exit with:
+// Main runs the tests of a package, or does the job of a [Child], and returns the
+// code to exit with:
 //
 //	func TestMain(m *testing.M) { os.Exit(livetest.Main(m, job.do)) }
 //
-// do gets what [StartChild] was given, as it comes back from JSON, and a context that is done when the child is told to end,
-// also by the end of the tests. What it has to say to them goes to [Say]; an error is said as "error" and its text.
+// do gets the job that was passed to [StartChild], decoded from JSON, and a context that is
+// done when the child is told to end or the tests end. The child reports to the tests by [Say];
+// Main reports an error of do as "error" and its text.
 func Main[Job any](m *testing.M, do func(Job, context.Context) error) int {
 	text, child := os.LookupEnv(jobVar)
 	if !child {
 		return m.Run()
 	}
-	_ = os.Unsetenv(jobVar) // whom the job starts is no child of the tests
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
+	_ = os.Unsetenv(jobVar) // processes that the job starts are not children of the tests
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		end()
+		cancel()
 	}()
 	var job Job
 	err := json.Unmarshal([]byte(text), &job)
@@ -49,23 +52,23 @@ func Main[Job any](m *testing.M, do func(Job, context.Context) error) int {
 	return 0
 }
 
-// Say says a line to the tests: a word, and what [Child.Expect] returns for it.
+// Say sends a line to the tests: a word, and the rest, which [Child.Expect] returns.
 func Say(word string, what ...any) {
 	line := strings.TrimSuffix(fmt.Sprintln(what...), "\n")
 	fmt.Fprintln(os.Stdout, strings.TrimSpace(word+" "+strings.ReplaceAll(line, "\n", " ")))
 }
 
-// A Child is another process of the test program, which does a job: it can be killed and stopped as the processes of users
-// are. It is killed when its test ends. See [Main].
+// A Child is another process of the test program, which does a job. It can be killed and
+// stopped like the processes of users. It is killed when its test ends. See [Main].
 type Child struct {
-	t     testing.TB
-	cmd   *exec.Cmd
-	stdin io.Closer
-	lines chan string
-	gone  sync.Once
+	t        testing.TB
+	cmd      *exec.Cmd
+	stdin    io.Closer
+	lines    chan string
+	waitOnce sync.Once
 }
 
-// StartChild starts a child with a job, which is anything that JSON can say.
+// StartChild starts a child with a job, which must be encodable as JSON.
 func StartChild(t testing.TB, job any) *Child {
 	t.Helper()
 	text, err := json.Marshal(job)
@@ -77,7 +80,8 @@ func StartChild(t testing.TB, job any) *Child {
 		t.Fatalf("start a child: %v", err)
 	}
 	c := &Child{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
-	c.cmd.Env = append(os.Environ(), jobVar+"="+string(text), "GORACE=atexit_sleep_ms=0") // or it takes a second to end
+	// Otherwise a race-enabled process takes a second to end.
+	c.cmd.Env = append(os.Environ(), jobVar+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stderr = os.Stderr
 	in, err1 := c.cmd.StdinPipe()
 	out, err2 := c.cmd.StdoutPipe()
@@ -95,7 +99,8 @@ func StartChild(t testing.TB, job any) *Child {
 	return c
 }
 
-// Expect returns what follows the word in the next line that the child says, which must begin with it.
+// Expect reads the next line of the child, which must begin with the word, and
+// returns the rest of the line.
 func (c *Child) Expect(word string) string {
 	c.t.Helper()
 	select {
@@ -114,7 +119,7 @@ func (c *Child) Expect(word string) string {
 	return ""
 }
 
-// Number is [Child.Expect] where a number follows.
+// Number is [Child.Expect] for a line whose rest is a number.
 func (c *Child) Number(word string) uint64 {
 	c.t.Helper()
 	text := c.Expect(word)
@@ -125,17 +130,17 @@ func (c *Child) Number(word string) uint64 {
 	return n
 }
 
-// End tells the child to end, and does not wait until it has.
-func (c *Child) End() { _ = c.stdin.Close() } // it fails if the child has ended by itself
+// End tells the child to end, and does not wait for it.
+func (c *Child) End() { _ = c.stdin.Close() } // fails if the child has ended by itself
 
-// Wait waits until the child has ended by itself. It must have done its job without an error.
+// Wait waits until the child has ended by itself. The test fails if the job returned an error.
 func (c *Child) Wait() {
 	c.t.Helper()
-	c.gone.Do(func() {
+	c.waitOnce.Do(func() {
 		late := time.AfterFunc(Patience, func() { _ = c.cmd.Process.Kill() })
 		defer late.Stop()
 		last := ""
-		for line := range c.lines { // they must be read before Wait closes the pipe
+		for line := range c.lines { // all lines must be read before Wait closes the pipe
 			last = line
 		}
 		if err := c.cmd.Wait(); err != nil {
@@ -152,9 +157,9 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// Kill ends the child as kill -9 does, and returns when it is gone.
+// Kill kills the child with SIGKILL, and returns when it is gone.
 func (c *Child) Kill() {
-	c.gone.Do(func() {
+	c.waitOnce.Do(func() {
 		_ = c.cmd.Process.Kill() // it may have ended by itself
 		_ = c.stdin.Close()
 		_ = c.cmd.Wait() // it was killed

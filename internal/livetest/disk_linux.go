@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Disk makes a folder and mounts a file system in memory there, until t ends. Options are those of
-// tmpfs, such as "size=1m". The error matches [syscall.EPERM] if we may not mount.
+// Disk creates a folder and mounts a tmpfs there until t ends. Options are those of tmpfs, such
+// as "size=1m". The error matches [syscall.EPERM] if the process may not mount.
 func Disk(t testing.TB, dir, options string) error {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -1,6 +1,7 @@
-// Package livetest starts real servers for tests, and breaks the way to them. Each kind of server has a package below this
-// one; what all of them need is here: a free port, a process that can be hung, killed and restarted, a [Proxy] that loses
-// what it should deliver, and a [Child], which is another process of the test itself.
+// Package livetest starts real servers for tests, and breaks the network to them. Each kind of
+// server has its own package below this one. This package contains what all of them need: a
+// free port, a process that can be hung, killed and restarted, a [Proxy] that can lose what it
+// should deliver, and a [Child], which is another process of the test program.
 //
 //	node := redistest.Single(t)
 //	proxy := livetest.NewProxy(t, node.Addr())
@@ -10,14 +11,16 @@
 //
 // # Failures
 //
-// Servers and proxies belong to the test that they were made with. They report to it, so their methods return no errors, and
-// are called where its Fatal may be called. They end with it, or when its process does, however that comes about. If it
-// fails, what its servers wrote is in its log.
+// Servers and proxies belong to the test that started them. They report errors to it, so
+// their methods return none, and must be called where the test's Fatal may be called.
+// They end with the test, or with its process, however that ends. If the test fails, its
+// log contains the output of its servers.
 //
 // # Servers that are not installed
 //
-// A test whose server is not installed is skipped. It fails instead if the environment variable SNIB_REQUIRE names the server:
-// it is a list with commas, such as "redis,postgres". Servers run on Linux only.
+// A test whose server is not installed is skipped. It fails instead if the environment variable
+// SNIB_REQUIRE names the server. The variable is a comma-separated list, such as
+// "redis,postgres". Servers run on Linux only.
 package livetest
 
 import (
@@ -31,11 +34,12 @@ import (
 	"time"
 )
 
-// requireVar names the environment variable with the servers that must be there.
+// requireVar is the environment variable that lists the servers that must be installed.
 const requireVar = "SNIB_REQUIRE"
 
-// Binary returns the path of a server's program, which is looked for in the PATH and then in the folders that match one of
-// the patterns. It skips t if it finds none, or fails it if SNIB_REQUIRE names the server.
+// Binary returns the path of a server's program. It searches the PATH and then the
+// folders that match one of the patterns. It skips t if it finds nothing, or fails
+// it if SNIB_REQUIRE names the server.
 func Binary(t testing.TB, server, program string, patterns ...string) string {
 	t.Helper()
 	path, err := find(program, patterns)
@@ -58,7 +62,8 @@ func find(program string, patterns []string) (string, error) {
 			return "", err
 		}
 		slices.Sort(found)
-		for _, path := range slices.Backward(found) { // folders are named after versions: the latest
+		// Folders are named after versions, so the latest comes first.
+		for _, path := range slices.Backward(found) {
 			if path, err := exec.LookPath(path); err == nil {
 				return path, nil
 			}
@@ -67,7 +72,7 @@ func find(program string, patterns []string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", program)
 }
 
-// Missing skips t because of why, or fails it if it was said that the server is there.
+// Missing skips t with the reason why, or fails it if SNIB_REQUIRE names the server.
 func Missing(t testing.TB, server, why string) {
 	t.Helper()
 	for name := range strings.SplitSeq(os.Getenv(requireVar), ",") {
@@ -78,7 +83,8 @@ func Missing(t testing.TB, server, why string) {
 	t.Skipf("%s (%s=%s makes that a failure)", why, requireVar, server)
 }
 
-// Long skips a test that takes long, and whose short form is another one, unless SNIB_LONG is set: "make long" runs it.
+// Long skips a test that takes long unless SNIB_LONG is set; "make long" runs it.
+// Such a test has a shorter counterpart.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("SNIB_LONG") == "" {
@@ -86,14 +92,14 @@ func Long(t testing.TB) {
 	}
 }
 
-// Patience is how long servers have for what takes them milliseconds on a machine that is not busy.
+// Patience is the timeout for actions of servers that take milliseconds on an idle machine.
 const Patience = 20 * time.Second
 
-// tick is how often a condition is looked at.
-const tick = 2 * time.Millisecond
+// pollInterval is the time between two checks of a condition.
+const pollInterval = 2 * time.Millisecond
 
-// Await calls try until it returns nil. If it does not within [Patience], t fails with try's last error; what says what was
-// waited for.
+// Await calls try until it returns nil. If that takes longer than [Patience], t fails with
+// try's last error; what describes what Await waits for.
 func Await(t testing.TB, what string, try func() error) {
 	t.Helper()
 	if err := poll(nil, try); err != nil {
@@ -101,8 +107,8 @@ func Await(t testing.TB, what string, try func() error) {
 	}
 }
 
-// Lateness measures, until the returned function is called, by how much timers of this process are late at the most: so much of a lateness
-// is the machine's and not ours.
+// Lateness measures how late timers of this process are, until stop is called. stop returns the
+// maximum: a delay of up to this much can be the fault of the machine.
 func Lateness() (stop func() time.Duration) {
 	done, worst := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -124,11 +130,12 @@ func Lateness() (stop func() time.Duration) {
 	}
 }
 
-// poll calls try until it returns nil, or for as long as [Patience], or until stop is closed. It returns try's last error.
+// poll calls try until it returns nil, until [Patience] is over, or until stop is
+// closed. It returns try's last error.
 func poll(stop <-chan struct{}, try func() error) error {
 	timeout := time.NewTimer(Patience)
 	defer timeout.Stop()
-	ticks := time.NewTicker(tick)
+	ticks := time.NewTicker(pollInterval)
 	defer ticks.Stop()
 	for {
 		err := try()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A recorder is a test that keeps to itself how it went.
+// A recorder is a test that records its result instead of reporting it.
 type recorder struct {
 	testing.TB
 	skipped  string
@@ -44,8 +44,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// record runs body as a test.
-func record(t *testing.T, body func(testing.TB)) *recorder {
+// runRecorded runs body as a test, and returns its result.
+func runRecorded(t *testing.T, body func(testing.TB)) *recorder {
 	r := &recorder{TB: t}
 	done := make(chan struct{})
 	go func() {
@@ -73,7 +73,7 @@ func TestBinary(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Setenv(requireVar, tt.require)
-			r := record(t, func(t testing.TB) {
+			r := runRecorded(t, func(t testing.TB) {
 				t.Errorf("Binary = %q, want none", Binary(t, "nosuch", "nosuchd", "/nosuch/*/bin"))
 			})
 			if r.skipped != tt.skipped || r.failed != tt.failed {

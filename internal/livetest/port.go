@@ -2,8 +2,9 @@ package livetest
 
 import "testing"
 
-// FreePort returns a port of 127.0.0.1 on which a server can listen, and which nobody else gets until t ends, not even while
-// the server is down. The same holds for the ports at the given offsets from it.
+// FreePort returns a port of 127.0.0.1 on which a server can listen, and which
+// nobody else gets until t ends, not even while the server is down. The same is true
+// of the ports at the given offsets from it.
 func FreePort(t testing.TB, offsets ...int) int {
 	t.Helper()
 	port, err := freePort(t, offsets)
@@ -17,7 +18,7 @@ func FreePort(t testing.TB, offsets ...int) int {
 func freePort(t testing.TB, offsets []int) (port int, err error) {
 	for range 100 {
 		var release func()
-		port, release, err = holdAll(offsets)
+		port, release, err = reservePorts(offsets)
 		t.Cleanup(release)
 		if err == nil {
 			return port, nil
@@ -26,21 +27,22 @@ func freePort(t testing.TB, offsets []int) (port int, err error) {
 	return 0, err
 }
 
-// holdAll holds any port and those at the offsets from it. What it has held is to be released, also after an error.
-func holdAll(offsets []int) (port int, release func(), err error) {
+// reservePorts reserves any port, and those at the offsets from it. The caller must
+// call release, also after an error.
+func reservePorts(offsets []int) (port int, release func(), err error) {
 	var held []func()
 	release = func() {
 		for _, f := range held {
 			f()
 		}
 	}
-	port, first, err := hold(0)
+	port, first, err := reservePort(0)
 	if err != nil {
 		return 0, release, err
 	}
 	held = append(held, first)
 	for _, offset := range offsets {
-		_, next, err := hold(port + offset)
+		_, next, err := reservePort(port + offset)
 		if err != nil {
 			return 0, release, err
 		}

@@ -17,26 +17,26 @@ import (
 	"time"
 )
 
-// attempts is how many ports are tried.
-const attempts = 5
+// maxPortTries is how many ports are tried.
+const maxPortTries = 5
 
 // A Command says how to start a server.
 type Command struct {
-	Name string // what it is called in messages, such as "redis"
-	Path string // of its program, as from [Binary]
+	Name string // its name in messages, such as "redis"
+	Path string // of its program, for example from [Binary]
 
-	// Args returns the arguments for a server that listens on a port of 127.0.0.1. It may write files of configuration.
-	// It is called again, with another port, if the port is taken.
+	// Args returns the arguments for a server that listens on a port of 127.0.0.1. It may write
+	// configuration files. It is called again with another port if the port is taken.
 	Args func(port int) []string
 
-	// Port is the one to use, from [FreePort]. The default is any that is free.
+	// Port is the port to use, from [FreePort]. The default is any free port.
 	Port int
 
 	// Ready returns nil when the server at addr can be used. The default is to connect.
 	Ready func(addr string) error
 
 	Dir  string               // working folder; the default is a temporary one
-	Env  []string             // beside our own environment
+	Env  []string             // in addition to our own environment
 	Sys  *syscall.SysProcAttr // such as the user to run as
 	Quit os.Signal            // asks the server to stop; the default is SIGTERM
 
@@ -44,34 +44,35 @@ type Command struct {
 	Grace time.Duration
 }
 
-// WithEnv returns t as one whose servers are started with env beside our own environment, such as "LD_PRELOAD=clock.so".
-func WithEnv(t testing.TB, env ...string) testing.TB { return environ{t, env} }
+// WithEnv returns a copy of t whose servers are started with env, such as
+// "LD_PRELOAD=clock.so", in addition to our own environment.
+func WithEnv(t testing.TB, env ...string) testing.TB { return envTB{t, env} }
 
-type environ struct {
+type envTB struct {
 	testing.TB
 	env []string
 }
 
-// A Process is a server that was started. Its methods may be called from any goroutine.
+// A Process is a server that was started. It is safe for concurrent use.
 type Process struct {
 	t    testing.TB
 	c    Command
 	addr string
 	args []string
-	log  string // file with all that it wrote
+	log  string // file with all its output
 
 	mu  sync.Mutex
-	run *run // the latest
+	run *run // the latest run
 }
 
-// A run is the time from a start to an end.
+// A run is one process of the server, from its start to its end.
 type run struct {
 	pid   int
 	ended chan struct{}
-	state *os.ProcessState // when ended is closed; nil if nobody knows how it ended
+	state *os.ProcessState // set when ended is closed; nil if it is not known how the run ended
 
-	told  bool // we made it end; guarded by Process.mu
-	hangs bool // guarded by Process.mu
+	expectedEnd bool // its end is no failure of the test; guarded by Process.mu
+	hung        bool // guarded by Process.mu
 }
 
 func (r *run) running() bool {
@@ -89,7 +90,8 @@ func Start(t testing.TB, c Command) *Process {
 	return StartAll(t, c)[0]
 }
 
-// StartAll starts several servers at once and returns when all are ready. They are killed when t ends.
+// StartAll starts several servers at once and returns when all are ready. They are
+// killed when t ends.
 func StartAll(t testing.TB, commands ...Command) []*Process {
 	t.Helper()
 	all, errs := make([]*Process, len(commands)), make([]error, len(commands))
@@ -107,7 +109,9 @@ func StartAll(t testing.TB, commands ...Command) []*Process {
 }
 
 func start(t testing.TB, c Command) (*Process, error) {
-	dir := t.TempDir() // before the cleanup, which must be over when the folder goes
+	// Create the folder before the cleanup is registered, because the cleanup must
+	// run before the folder is removed.
+	dir := t.TempDir()
 	if c.Dir == "" {
 		c.Dir = dir
 	}
@@ -115,11 +119,11 @@ func start(t testing.TB, c Command) (*Process, error) {
 		c.Quit = syscall.SIGTERM
 	}
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
-	if e, ok := t.(environ); ok {
+	if e, ok := t.(envTB); ok {
 		c.Env = append(c.Env, e.env...)
 	}
 	if c.Ready == nil {
-		c.Ready = connects
+		c.Ready = tryConnect
 	}
 	p := &Process{t: t, c: c, log: filepath.Join(t.TempDir(), "output")}
 	t.Cleanup(p.cleanup)
@@ -133,18 +137,18 @@ func start(t testing.TB, c Command) (*Process, error) {
 		}
 		p.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		p.args = c.Args(port)
-		err := p.begin()
+		err := p.startReady()
 		if err == nil {
 			return p, nil
 		}
-		if !errors.Is(err, syscall.EADDRINUSE) || c.Port != 0 || attempt == attempts {
+		if !errors.Is(err, syscall.EADDRINUSE) || c.Port != 0 || attempt == maxPortTries {
 			return nil, err
 		}
 	}
 }
 
-// connects is a [Command.Ready].
-func connects(addr string) error {
+// tryConnect is the default of [Command.Ready].
+func tryConnect(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return err
@@ -152,8 +156,9 @@ func connects(addr string) error {
 	return conn.Close()
 }
 
-// begin starts the process and waits until it is ready. Its error matches EADDRINUSE if the process said so.
-func (p *Process) begin() error {
+// startReady starts the process and waits until it is ready. Its error matches EADDRINUSE if
+// the output says that the address is in use.
+func (p *Process) startReady() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := len(p.output())
@@ -166,14 +171,15 @@ func (p *Process) begin() error {
 	if r.running() && err == nil {
 		return nil
 	}
-	r.told = true
+	r.expectedEnd = true
 	var why error
 	wrote := p.output()[before:]
 	switch {
 	case r.running():
 		why = fmt.Errorf("not ready after %v: %w", Patience, err)
 		r.kill()
-	case bytes.Contains(bytes.ToLower(wrote), []byte("address already in use")): // whoever wrote it, it is what strerror says
+	case bytes.Contains(bytes.ToLower(wrote), []byte("address already in use")):
+		// The text of strerror.
 		why = fmt.Errorf("%v at %s: %w", r.state, p.addr, syscall.EADDRINUSE)
 	default:
 		why = fmt.Errorf("it ended while starting: %v", r.state)
@@ -192,12 +198,12 @@ func (p *Process) launch() (*run, error) {
 	cmd.Dir = p.c.Dir
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C"), p.c.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = attributes(p.c.Sys)
+	cmd.SysProcAttr = childAttributes(p.c.Sys)
 	r := &run{ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The signal on the parent's death is tied to the thread that forked, so this thread lives as long as the
-		// process does: it is never unlocked, and stays in Wait.
+		// The parent-death signal depends on the thread that forked, so this thread must live
+		// as long as the process: it is never unlocked, and stays in Wait.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		if err == nil {
@@ -207,7 +213,7 @@ func (p *Process) launch() (*run, error) {
 		if err != nil {
 			return
 		}
-		_ = cmd.Wait() // it says the same as the state
+		_ = cmd.Wait() // the state says the same
 		r.state = cmd.ProcessState
 		close(r.ended)
 	}()
@@ -217,75 +223,78 @@ func (p *Process) launch() (*run, error) {
 	return r, nil
 }
 
-// Addr is where the server listens, as host:port.
+// Addr returns the address at which the server listens, as host:port.
 func (p *Process) Addr() string { return p.addr }
 
-// Dir is the process's working folder. Servers have their data in it.
+// Dir returns the process's working folder, which contains the server's data.
 func (p *Process) Dir() string { return p.c.Dir }
 
-// PID is the id of the process, or of the last one if it does not run.
+// PID returns the id of the process, or of the last one if it does not run.
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.run.pid
 }
 
-// MayEnd says that the process may end by itself from now on, as one does that others tell to. Else it fails the test.
+// MayEnd allows the process to end by itself from now on, for example because another server
+// tells it to. Without it, such an end fails the test.
 func (p *Process) MayEnd() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.run.told = true
+	p.run.expectedEnd = true
 }
 
 // Up reports whether the process runs and does not hang.
 func (p *Process) Up() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.run.running() && !p.run.hangs
+	return p.run.running() && !p.run.hung
 }
 
-// Output is all that the server has written, also in earlier runs.
+// Output returns everything that the server has written, also in earlier runs.
 func (p *Process) Output() string { return string(p.output()) }
 
 func (p *Process) output() []byte {
-	out, _ := os.ReadFile(p.log) // before the first run there is none
+	out, _ := os.ReadFile(p.log) // before the first run there is no file
 	return out
 }
 
-// Hang stops the process, and those that it started, without a trace (SIGSTOP). It keeps its port and its connections,
-// accepts what the system accepts for it, and answers nothing until [Process.Resume].
+// Hang stops the process and its descendants without a trace (SIGSTOP). The process
+// keeps its port and its connections, and answers nothing until [Process.Resume]. The
+// kernel still accepts connections for it.
 func (p *Process) Hang() {
 	p.t.Helper()
 	p.signal("hang", hang, true)
 }
 
-// Resume lets a process that hangs go on (SIGCONT).
+// Resume resumes a process that hangs (SIGCONT).
 func (p *Process) Resume() {
 	p.t.Helper()
 	p.signal("resume", resume, false)
 }
 
-// signal calls send with the pid of the running process, which hangs afterwards or does not.
-func (p *Process) signal(verb string, send func(pid int) error, hangs bool) {
+// signal calls send with the pid of the running process, and records whether the
+// process then hangs.
+func (p *Process) signal(verb string, send func(pid int) error, hung bool) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.run.running() {
 		p.t.Fatalf("%s %s: it does not run", verb, p.c.Name)
 	}
-	p.run.hangs = hangs
+	p.run.hung = hung
 	if err := send(p.run.pid); err != nil {
 		p.t.Fatalf("%s %s: %v", verb, p.c.Name, err)
 	}
 }
 
-// Kill ends the process, and those that it started, without giving it a chance to do anything (SIGKILL), and waits until it
-// is gone. A process that does not run stays so.
+// Kill kills the process and its descendants (SIGKILL), and waits until the process is gone. It
+// does nothing if the process does not run.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run.running() {
-		p.run.told = true
+		p.run.expectedEnd = true
 		p.run.kill()
 	}
 }
@@ -295,7 +304,8 @@ func (r *run) kill() {
 	<-r.ended
 }
 
-// Stop asks the process to end, and waits for it. If it does not, it is killed. A process that does not run stays so.
+// Stop asks the process to end and waits for it. It kills a process that does not end within
+// [Command].Grace. It does nothing if the process does not run.
 func (p *Process) Stop() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -303,7 +313,7 @@ func (p *Process) Stop() {
 	if !p.run.running() {
 		return
 	}
-	p.run.told = true
+	p.run.expectedEnd = true
 	if err := quit(p.run.pid, p.c.Quit); err != nil {
 		p.t.Logf("stop %s: %v", p.c.Name, err)
 	}
@@ -315,12 +325,12 @@ func (p *Process) Stop() {
 	}
 }
 
-// Restart starts the server again, with the same port, arguments and folder, and returns when it is ready. If it still runs,
-// it is stopped first.
+// Restart starts the server again, with the same port, arguments and folder, and returns when
+// it is ready. If it still runs, it is stopped first.
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.Stop()
-	if err := p.begin(); err != nil {
+	if err := p.startReady(); err != nil {
 		p.t.Fatalf("restart %s: %v", p.c.Name, err)
 	}
 }
@@ -333,11 +343,11 @@ func (p *Process) cleanup() {
 	if r == nil {
 		return // it was never started
 	}
-	if !r.running() && !r.told {
+	if !r.running() && !r.expectedEnd {
 		p.t.Errorf("%s (pid %d) ended by itself: %v", p.c.Name, r.pid, r.state)
 	}
 	if r.running() {
-		r.told = true
+		r.expectedEnd = true
 		r.kill()
 	}
 	if p.t.Failed() {
@@ -345,7 +355,7 @@ func (p *Process) cleanup() {
 	}
 }
 
-// tail is the end of what a server wrote: enough for people.
+// tail returns the end of a server's output, in whole lines.
 func tail(out []byte) []byte {
 	const enough = 16 << 10
 	if len(out) <= enough {

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// modeVar makes this test program a server, which does what the value says.
+// modeVar is the environment variable that makes this test program a server. Its
+// value is the server's mode.
 const modeVar = "LIVETEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(Main(m, chore.do))
+	os.Exit(Main(m, testJob.do))
 }
 
 // serve answers each connection with the id of this process, or that of its child.
@@ -60,8 +61,8 @@ func serve(mode, port string) error {
 	}
 }
 
-// command is a server that behaves as mode says.
-func command(t testing.TB, mode string) Command {
+// testCommand returns the command for a server with the given mode.
+func testCommand(t testing.TB, mode string) Command {
 	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -74,17 +75,17 @@ func command(t testing.TB, mode string) Command {
 	}
 }
 
-// ask returns the number that a server answers with.
-func ask(t *testing.T, addr string) int {
+// askPID returns the process id with which a server answers.
+func askPID(t *testing.T, addr string) int {
 	t.Helper()
-	n, err := tryAsk(addr, 10*time.Second)
+	n, err := tryAskPID(addr, 10*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-func tryAsk(addr string, limit time.Duration) (int, error) {
+func tryAskPID(addr string, limit time.Duration) (int, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return 0, err
@@ -100,8 +101,8 @@ func tryAsk(addr string, limit time.Duration) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// gone returns nil if there is no such process, not even a dead one.
-func gone(pid int) error {
+// checkGone returns nil if there is no such process, not even a dead one.
+func checkGone(pid int) error {
 	if err := syscall.Kill(pid, 0); err == nil {
 		return fmt.Errorf("process %d is there", pid)
 	} else if !errors.Is(err, syscall.ESRCH) {
@@ -116,8 +117,8 @@ func stateOf(pid int) string {
 	return state(string(stat))
 }
 
-// ended returns nil if a process is dead, whether its parent has taken note or not.
-func ended(pid int) error {
+// checkDead returns nil if a process is dead, whether its parent has reaped it or not.
+func checkDead(pid int) error {
 	if got := stateOf(pid); got != "X" && got != "Z" {
 		return fmt.Errorf("the state of process %d is %s", pid, got)
 	}
@@ -125,9 +126,9 @@ func ended(pid int) error {
 }
 
 func TestProcess(t *testing.T) {
-	p := Start(t, command(t, "plain"))
+	p := Start(t, testCommand(t, "plain"))
 	pid := p.PID()
-	if got := ask(t, p.Addr()); got != pid || !p.Up() {
+	if got := askPID(t, p.Addr()); got != pid || !p.Up() {
 		t.Errorf("process %d answers, up = %v, want %d, true", got, p.Up(), pid)
 	}
 	tests := []struct {
@@ -144,18 +145,18 @@ func TestProcess(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pid, addr := p.PID(), p.Addr()
 			tt.end()
-			if err := gone(pid); err != nil {
+			if err := checkGone(pid); err != nil {
 				t.Error(err)
 			}
 			if tt.name != "Restart" {
-				if _, err := tryAsk(addr, time.Second); !errors.Is(err, syscall.ECONNREFUSED) || p.Up() {
+				if _, err := tryAskPID(addr, time.Second); !errors.Is(err, syscall.ECONNREFUSED) || p.Up() {
 					t.Errorf("answer = %v, up = %v, want %v, false", err, p.Up(), syscall.ECONNREFUSED)
 				}
-				p.Stop() // once more does no harm
+				p.Stop() // another call does no harm
 				p.Kill()
 				p.Restart()
 			}
-			if got := ask(t, addr); got != p.PID() || got == pid || !p.Up() {
+			if got := askPID(t, addr); got != p.PID() || got == pid || !p.Up() {
 				t.Errorf("after Restart process %d answers, up = %v, want %d and not %d, true", got, p.Up(), p.PID(), pid)
 			}
 		})
@@ -166,20 +167,20 @@ func TestProcess(t *testing.T) {
 }
 
 func TestHang(t *testing.T) {
-	p := Start(t, command(t, "plain"))
+	p := Start(t, testCommand(t, "plain"))
 	p.Hang()
-	if _, err := tryAsk(p.Addr(), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) || p.Up() {
+	if _, err := tryAskPID(p.Addr(), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) || p.Up() {
 		t.Errorf("answer of a hung server = %v, up = %v, want %v, false", err, p.Up(), os.ErrDeadlineExceeded)
 	}
 	p.Resume()
-	if got := ask(t, p.Addr()); got != p.PID() || !p.Up() {
+	if got := askPID(t, p.Addr()); got != p.PID() || !p.Up() {
 		t.Errorf("after Resume process %d answers, up = %v, want %d, true", got, p.Up(), p.PID())
 	}
 }
 
 func TestChildren(t *testing.T) {
-	p := Start(t, command(t, "parent"))
-	child := ask(t, p.Addr())
+	p := Start(t, testCommand(t, "parent"))
+	child := askPID(t, p.Addr())
 	p.Hang()
 	if got := stateOf(child); got != "T" {
 		t.Errorf("state of the child of a hung server = %s, want T", got)
@@ -189,15 +190,15 @@ func TestChildren(t *testing.T) {
 		t.Errorf("state of the child after Resume = %s, want that of the living", got)
 	}
 	p.Kill()
-	Await(t, "end of the child", func() error { return ended(child) })
+	Await(t, "end of the child", func() error { return checkDead(child) })
 }
 
 func TestStopStubborn(t *testing.T) {
-	c := command(t, "stubborn")
+	c := testCommand(t, "stubborn")
 	c.Grace = 50 * time.Millisecond
 	p := Start(t, c)
 	p.Stop()
-	if err := gone(p.PID()); err != nil {
+	if err := checkGone(p.PID()); err != nil {
 		t.Error(err)
 	}
 }
@@ -205,7 +206,7 @@ func TestStopStubborn(t *testing.T) {
 func TestNothingIsLeft(t *testing.T) {
 	var pids []int
 	t.Run("Test", func(t *testing.T) {
-		for _, p := range StartAll(t, command(t, "plain"), command(t, "stubborn"), command(t, "plain")) {
+		for _, p := range StartAll(t, testCommand(t, "plain"), testCommand(t, "stubborn"), testCommand(t, "plain")) {
 			pids = append(pids, p.PID())
 			if p.PID()%2 == 0 {
 				p.Hang()
@@ -213,17 +214,18 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	for _, pid := range pids {
-		if err := gone(pid); err != nil {
+		if err := checkGone(pid); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestNothingOutlives kills a test program, this one once more, which has started a server.
+// TestNothingOutlives kills another process of this test program, and checks that the
+// server that it started ends as well.
 func TestNothingOutlives(t *testing.T) {
 	const inner = "LIVETEST_INNER"
 	if os.Getenv(inner) != "" {
-		fmt.Println("pid", Start(t, command(t, "plain")).PID())
+		fmt.Println("pid", Start(t, testCommand(t, "plain")).PID())
 		select {}
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestNothingOutlives$", "-test.v")
@@ -244,11 +246,11 @@ func TestNothingOutlives(t *testing.T) {
 	if pid == 0 {
 		t.Fatal("the inner test has started no server")
 	}
-	Await(t, "end of the server", func() error { return ended(pid) })
+	Await(t, "end of the server", func() error { return checkDead(pid) })
 }
 
 func TestStartFails(t *testing.T) {
-	_, err := start(t, command(t, "broken"))
+	_, err := start(t, testCommand(t, "broken"))
 	for _, want := range []string{"exit status 1", "no such option: colour"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("start = %v, want %q in it", err, want)
@@ -256,7 +258,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestReport looks at what a server leaves in the log of its test.
+// TestReport checks what a server leaves in the log of its test.
 func TestReport(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -273,8 +275,8 @@ func TestReport(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := record(t, func(tb testing.TB) {
-				p := Start(tb, command(t, "plain"))
+			r := runRecorded(t, func(tb testing.TB) {
+				p := Start(tb, testCommand(t, "plain"))
 				tt.end(p)
 				tb.(*recorder).cleanup()
 			})
@@ -290,7 +292,7 @@ func TestReport(t *testing.T) {
 
 func TestPortTaken(t *testing.T) {
 	var taken []net.Listener
-	c := command(t, "plain")
+	c := testCommand(t, "plain")
 	args := c.Args
 	c.Args = func(port int) []string {
 		if len(taken) < 2 {
@@ -302,8 +304,8 @@ func TestPortTaken(t *testing.T) {
 		}
 		return args(port)
 	}
-	c.Ready = func(addr string) error { // not that of another
-		_, err := tryAsk(addr, 20*time.Millisecond)
+	c.Ready = func(addr string) error { // the default would accept the other listener
+		_, err := tryAskPID(addr, 20*time.Millisecond)
 		return err
 	}
 	p := Start(t, c)
@@ -312,12 +314,12 @@ func TestPortTaken(t *testing.T) {
 			t.Errorf("the server is at %s, which was taken", p.Addr())
 		}
 	}
-	if got := ask(t, p.Addr()); got != p.PID() {
+	if got := askPID(t, p.Addr()); got != p.PID() {
 		t.Errorf("process %d answers, want %d", got, p.PID())
 	}
 }
 
-// TestFreePort also tells what the reservation of a port is good for.
+// TestFreePort also shows what the reservation of a port is good for.
 func TestFreePort(t *testing.T) {
 	port := FreePort(t, 1)
 	for _, port := range []int{port, port + 1} {
@@ -332,7 +334,7 @@ func TestFreePort(t *testing.T) {
 		}
 		l.Close()
 	}
-	if _, release, err := hold(port + 1); !errors.Is(err, syscall.EADDRINUSE) {
+	if _, release, err := reservePort(port + 1); !errors.Is(err, syscall.EADDRINUSE) {
 		release()
 		t.Errorf("hold of a port that is held = %v, want EADDRINUSE: a server beside another one would get its port", err)
 	}

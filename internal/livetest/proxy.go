@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// quiet is how long a server must have sent nothing for its answer to be over.
-const quiet = 20 * time.Millisecond
+// quietTime is how long a server must have sent nothing for its answer to be complete.
+const quietTime = 20 * time.Millisecond
 
-// A Proxy passes TCP connections on to a server, until it is told to do worse. What it does wrong it does to the connections
-// that there are and to those that come; but for Cut, Heal puts an end to it. Methods may be called from any goroutine.
+// A Proxy passes TCP connections on to a server, until it is told to inject faults.
+// Faults affect existing connections and, except for Cut, new ones, until Heal. A
+// Proxy is safe for concurrent use.
 type Proxy struct {
 	t        testing.TB
 	listener net.Listener
@@ -30,20 +31,21 @@ type Proxy struct {
 	changed  chan struct{} // closed when the mode changes
 	toServer time.Duration
 	toClient time.Duration
-	losses   []*loss // those that still look for requests
-	awaited  []*sent // those that were not seen yet
+	losses   []*loss     // those that still wait for requests
+	awaited  []*sentWait // calls of Sent whose text was not seen yet
 }
 
-// A mode is what happens to bytes.
+// A mode says what happens to data.
 type mode int
 
 const (
 	passing mode = iota
-	stalled      // they wait
-	severed      // they are lost
+	stalled      // it waits
+	severed      // it is lost
 )
 
-// NewProxy starts a proxy for the server at addr. It ends with t, and resets its connections then.
+// NewProxy starts a proxy for the server at addr. It ends with t, and then resets
+// its connections.
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,17 +58,17 @@ func NewProxy(t testing.TB, addr string) *Proxy {
 	return p
 }
 
-// Addr is where clients connect to, as host:port.
+// Addr returns the address for clients, as host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Redirect makes the server at addr the one that connections to come go to. Those that there are stay.
+// Redirect makes new connections go to the server at addr. Existing connections stay.
 func (p *Proxy) Redirect(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.server = addr
 }
 
-// Cut resets all connections. New ones are welcome.
+// Cut resets all connections. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,22 +77,22 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Sever loses, from now on, whatever either side sends, and tells nobody: connections stay open, for the server even those
-// that the client closes, and new ones are accepted that don't reach the server. When healed, all these are reset, because
-// what was lost is missing in them.
+// Sever loses, from now on, all data from both sides, and tells nobody. Connections stay open,
+// on the server's side even those that the client closes. New connections are accepted and
+// don't reach the server. heal resets all these connections, because data is missing in them.
 func (p *Proxy) Sever() (heal func()) {
 	p.set(severed)
 	return func() { p.set(passing) }
 }
 
-// Stall holds back, from now on, whatever either side sends. When healed, it is delivered: late, and even if the sender has
-// gone away meanwhile.
+// Stall holds back, from now on, all data from both sides. heal delivers it late, even if the
+// sender has closed its connection meanwhile.
 func (p *Proxy) Stall() (heal func()) {
 	p.set(stalled)
 	return func() { p.set(passing) }
 }
 
-// Heal ends whatever was begun. Connections that an answer was lost on are reset if they are still there.
+// Heal ends all faults. It resets connections on which an answer was lost, if they still exist.
 func (p *Proxy) Heal() {
 	p.set(passing)
 	p.mu.Lock()
@@ -103,7 +105,7 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// set begins a mode, or ends it with passing.
+// set sets the mode; passing ends a fault.
 func (p *Proxy) set(m mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +121,7 @@ func (p *Proxy) set(m mode) {
 	}
 }
 
-// Delay delivers what is sent from now on so much later than it was sent.
+// Delay delays the delivery of all data that is sent from now on.
 func (p *Proxy) Delay(toServer, toClient time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,22 +131,22 @@ func (p *Proxy) Delay(toServer, toClient time.Duration) {
 // Sent returns a channel that is closed when a client next sends something that contains a text,
 // whether or when it is delivered.
 func (p *Proxy) Sent(text string) <-chan struct{} {
-	s := &sent{text: []byte(text), seen: make(chan struct{})}
+	s := &sentWait{text: []byte(text), seen: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.awaited = append(p.awaited, s)
 	return s.seen
 }
 
-// A sent is a call of Sent.
-type sent struct {
+// A sentWait is a call of Sent.
+type sentWait struct {
 	text []byte
 	seen chan struct{}
 }
 
-// notice tells those who await what a client has sent. It is called with p.mu held.
-func (p *Proxy) notice(bytesSent []byte) {
-	p.awaited = slices.DeleteFunc(p.awaited, func(s *sent) bool {
+// notifySent ends the calls of Sent whose text a client has sent. p.mu must be locked.
+func (p *Proxy) notifySent(bytesSent []byte) {
+	p.awaited = slices.DeleteFunc(p.awaited, func(s *sentWait) bool {
 		seen := bytes.Contains(bytesSent, s.text)
 		if seen {
 			close(s.seen)
@@ -153,51 +155,53 @@ func (p *Proxy) notice(bytesSent []byte) {
 	})
 }
 
-// An Ending is what becomes of a connection that an answer was lost on.
+// An Ending says what happens to a connection after an answer on it was lost.
 type Ending int
 
 const (
 	// ThenClose closes the connection.
 	ThenClose Ending = iota
 
-	// ThenHang leaves the connection open, and passes nothing on any more but its end.
+	// ThenHang leaves the connection open, and passes nothing on any more except its end.
 	ThenHang
 )
 
-// LoseAnswers loses the answers to the next n requests that contain all the given texts: the server has got the request and
-// has answered it, and the client never learns how. The returned channel is closed when all n are lost.
+// LoseAnswers loses the answers to the next n requests that contain all the given texts: the
+// server gets the request and answers it, and the client never gets the answer. The returned
+// channel is closed when all n answers are lost.
 //
-// A request, here, is what the client sends between two answers, and the answer is all that the server sends until it is
-// quiet. With a client that does not wait for one answer before it sends the next request, several are lost together.
+// A request is everything that the client sends between two answers, and an answer is
+// everything that the server sends until it is quiet for 20 ms. If a client does not wait for
+// an answer before it sends the next request, several answers are lost together.
 func (p *Proxy) LoseAnswers(n int, then Ending, containing ...string) (lost <-chan struct{}) {
-	l := &loss{left: n, open: n, then: then, containing: containing, all: make(chan struct{})}
+	l := &loss{requestsLeft: n, answersLeft: n, then: then, containing: containing, done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.losses = append(p.losses, l)
-	return l.all
+	return l.done
 }
 
 // A loss is a call of LoseAnswers. Its fields are guarded by Proxy.mu.
 type loss struct {
-	left       int // requests still to be found
-	open       int // answers still to be lost
-	then       Ending
-	containing []string
-	all        chan struct{} // closed when open is 0
+	requestsLeft int // requests still to be found
+	answersLeft  int // answers still to be lost
+	then         Ending
+	containing   []string
+	done         chan struct{} // closed when open is 0
 }
 
-// matches reports whether it is the answer to this request that is to be lost.
+// matches reports whether the answer to this request is to be lost.
 func (l *loss) matches(request []byte) bool {
 	for _, text := range l.containing {
 		if !bytes.Contains(request, []byte(text)) {
 			return false
 		}
 	}
-	return l.left > 0
+	return l.requestsLeft > 0
 }
 
 func (p *Proxy) close() {
-	_ = p.listener.Close() // it ends accept, whatever it says
+	_ = p.listener.Close() // it ends accept in any case
 	p.mu.Lock()
 	p.closed = true
 	for l := range p.links {
@@ -217,13 +221,13 @@ func (p *Proxy) accept() {
 			p.t.Errorf("proxy at %s: %v", p.Addr(), err)
 			return
 		}
-		p.welcome(conn.(*net.TCPConn))
+		p.addLink(conn.(*net.TCPConn))
 	}
 }
 
-func (p *Proxy) welcome(client *net.TCPConn) {
+func (p *Proxy) addLink(client *net.TCPConn) {
 	l := &link{p: p, client: client}
-	l.life, l.die = context.WithCancel(context.Background())
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -235,54 +239,55 @@ func (p *Proxy) welcome(client *net.TCPConn) {
 	p.running.Go(l.serve)
 }
 
-// A link is one client's connection and ours to the server.
+// A link is a client's connection and the proxy's connection to the server for it.
 type link struct {
 	p      *Proxy
 	client *net.TCPConn
-	life   context.Context // ended by end
-	die    context.CancelFunc
+	ctx    context.Context // cancelled by end
+	cancel context.CancelFunc
 
 	// Guarded by Proxy.mu:
-	server  *net.TCPConn // nil until connected
-	severed bool         // it lives on without passing anything, until healed
-	mute    bool         // the same, but passes its end
-	request []byte       // what the client has sent since the last answer
-	asked   bool         // the last who sent something was the client
-	loss    *loss        // the next answer is lost to it
-	closed  int          // sides that have closed
+	server         *net.TCPConn // nil until connected
+	severed        bool         // it stays open and passes nothing, until healed
+	mute           bool         // the same, but it passes the end of a connection
+	request        []byte       // what the client has sent since the last answer
+	clientSentLast bool         // the client was the last to send
+	loss           *loss        // the next answer is lost because of it
+	closed         int          // the number of sides that have closed
 }
 
-// end closes or resets both connections. Proxy.mu is held.
+// end closes or resets both connections. Proxy.mu must be locked.
 func (l *link) end(reset bool) {
-	if l.life.Err() != nil {
+	if l.ctx.Err() != nil {
 		return
 	}
-	l.die()
+	l.cancel()
 	delete(l.p.links, l)
 	for _, conn := range []*net.TCPConn{l.client, l.server} {
 		if conn == nil {
 			continue
 		}
 		if reset {
-			_ = conn.SetLinger(0) // it fails if the other end has done that already
+			_ = conn.SetLinger(0) // fails if the other end has reset it already
 		}
 		_ = conn.Close() // the same
 	}
-	if l.loss != nil { // gone before the answer: another one is to be lost
-		l.loss.left++
+	if l.loss != nil { // it ended before the answer: another answer is to be lost
+		l.loss.requestsLeft++
 	}
 }
 
-// reset ends a link that is not well.
+// reset ends a link and resets its connections.
 func (l *link) reset() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	l.end(true)
 }
 
-// wait returns when nothing stalls; it reports whether the link still lives.
-func (l *link) wait() bool {
-	for l.life.Err() == nil {
+// awaitUnstalled waits until the proxy is not stalled. It reports whether the link
+// is still open.
+func (l *link) awaitUnstalled() bool {
+	for l.ctx.Err() == nil {
 		l.p.mu.Lock()
 		held, changed := l.p.mode == stalled, l.p.changed
 		l.p.mu.Unlock()
@@ -291,33 +296,33 @@ func (l *link) wait() bool {
 		}
 		select {
 		case <-changed:
-		case <-l.life.Done():
+		case <-l.ctx.Done():
 		}
 	}
 	return false
 }
 
-// serve connects to the server and passes on.
+// serve connects to the server and passes data on.
 func (l *link) serve() {
-	if !l.wait() {
+	if !l.awaitUnstalled() {
 		return
 	}
 	l.p.mu.Lock()
 	unreachable, server := l.severed, l.p.server
 	l.p.mu.Unlock()
 	if unreachable {
-		_, _ = io.Copy(io.Discard, l.client) // until the client has enough or we are healed
+		_, _ = io.Copy(io.Discard, l.client) // until the client closes or the proxy is healed
 		l.reset()
 		return
 	}
-	conn, err := new(net.Dialer).DialContext(l.life, "tcp", server)
+	conn, err := new(net.Dialer).DialContext(l.ctx, "tcp", server)
 	if err != nil {
-		l.reset() // the nearest to what the client would have got from the server
+		l.reset() // closest to what the client would have got from the server
 		return
 	}
 	l.p.mu.Lock()
 	l.server = conn.(*net.TCPConn)
-	if l.life.Err() != nil {
+	if l.ctx.Err() != nil {
 		_ = conn.Close() // nothing was sent
 	} else {
 		l.p.running.Go(func() { l.pass(l.client, l.server, l.fromClient) })
@@ -326,24 +331,25 @@ func (l *link) serve() {
 	l.p.mu.Unlock()
 }
 
-// A chunk is what was read at once, with the error that came after it.
+// A chunk is the result of one read: data, and the error that followed it.
 type chunk struct {
 	bytes []byte
 	err   error
-	due   time.Time // when it is delivered
+	due   time.Time // when to deliver it
 }
 
-// A verdict says what to do with a chunk.
-type verdict int
+// An action says what to do with a chunk.
+type action int
 
 const (
-	deliver verdict = iota
-	swallow
-	linger // swallow, and when it has become quiet, call settle
+	deliver action = iota
+	drop
+	dropAnswer // drop, and call completeLoss when the server has become quiet
 )
 
-// pass copies one direction until its end. judge decides about each chunk, at the time of its delivery.
-func (l *link) pass(from, to *net.TCPConn, judge func([]byte) verdict) {
+// pass copies one direction until its end. It calls decide for each chunk at the
+// time of its delivery.
+func (l *link) pass(from, to *net.TCPConn, decide func([]byte) action) {
 	chunks := make(chan chunk, 64)
 	l.p.running.Go(func() { l.read(from, chunks) })
 	settled := time.NewTimer(0)
@@ -351,38 +357,38 @@ func (l *link) pass(from, to *net.TCPConn, judge func([]byte) verdict) {
 	defer settled.Stop()
 	for {
 		select {
-		case <-l.life.Done():
+		case <-l.ctx.Done():
 			return
 		case <-settled.C:
-			l.settle()
+			l.completeLoss()
 		case c := <-chunks:
-			if !l.delay(c.due) || !l.wait() {
+			if !l.delay(c.due) || !l.awaitUnstalled() {
 				return
 			}
 			if len(c.bytes) > 0 {
-				switch judge(c.bytes) {
+				switch decide(c.bytes) {
 				case deliver:
 					if _, err := to.Write(c.bytes); err != nil {
 						l.reset()
 						return
 					}
-				case linger:
-					settled.Reset(quiet)
-				case swallow:
+				case dropAnswer:
+					settled.Reset(quietTime)
+				case drop:
 				}
 			}
 			if c.err != nil {
 				if settled.Stop() {
-					l.settle()
+					l.completeLoss()
 				}
-				l.finish(to, c.err)
+				l.passClose(to, c.err)
 				return
 			}
 		}
 	}
 }
 
-// read sends what comes from a connection to chunks, and an error last.
+// read sends the data from a connection to chunks, and its error last.
 func (l *link) read(from *net.TCPConn, chunks chan<- chunk) {
 	for {
 		buf := make([]byte, 32<<10)
@@ -391,12 +397,12 @@ func (l *link) read(from *net.TCPConn, chunks chan<- chunk) {
 		due := time.Now().Add(l.p.toClient)
 		if from == l.client {
 			due = time.Now().Add(l.p.toServer)
-			l.p.notice(buf[:n])
+			l.p.notifySent(buf[:n])
 		}
 		l.p.mu.Unlock()
 		select {
 		case chunks <- chunk{buf[:n], err, due}:
-		case <-l.life.Done():
+		case <-l.ctx.Done():
 			return
 		}
 		if err != nil {
@@ -405,66 +411,66 @@ func (l *link) read(from *net.TCPConn, chunks chan<- chunk) {
 	}
 }
 
-// delay waits until due; it reports whether the link still lives.
+// delay waits until due. It reports whether the link is still open.
 func (l *link) delay(due time.Time) bool {
 	if left := time.Until(due); left > 0 {
 		timer := time.NewTimer(left)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-l.life.Done():
+		case <-l.ctx.Done():
 		}
 	}
-	return l.life.Err() == nil
+	return l.ctx.Err() == nil
 }
 
-// fromClient judges bytes for the server.
-func (l *link) fromClient(sent []byte) verdict {
-	const most = 1 << 20 // of a request that are searched
+// fromClient decides about data for the server.
+func (l *link) fromClient(sent []byte) action {
+	const most = 1 << 20 // the part of a request that is searched
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	if l.severed || l.mute {
-		return swallow
+		return drop
 	}
-	if !l.asked || len(l.request) > most {
+	if !l.clientSentLast || len(l.request) > most {
 		l.request = l.request[:0]
 	}
-	l.asked = true
+	l.clientSentLast = true
 	l.request = append(l.request, sent...)
 	for _, loss := range l.p.losses {
 		if l.loss == nil && loss.matches(l.request) {
-			loss.left--
+			loss.requestsLeft--
 			l.loss = loss
 		}
 	}
 	return deliver
 }
 
-// fromServer judges bytes for the client.
-func (l *link) fromServer([]byte) verdict {
+// fromServer decides about data for the client.
+func (l *link) fromServer([]byte) action {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
-	l.asked = false
+	l.clientSentLast = false
 	switch {
 	case l.severed || l.mute:
-		return swallow
+		return drop
 	case l.loss != nil:
-		return linger
+		return dropAnswer
 	}
 	return deliver
 }
 
-// settle is called when an answer is lost.
-func (l *link) settle() {
+// completeLoss is called when an answer is completely lost.
+func (l *link) completeLoss() {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	loss := l.loss
-	if loss == nil || l.life.Err() != nil {
+	if loss == nil || l.ctx.Err() != nil {
 		return
 	}
 	l.loss = nil
-	if loss.open--; loss.open == 0 {
-		close(loss.all)
+	if loss.answersLeft--; loss.answersLeft == 0 {
+		close(loss.done)
 	}
 	l.mute = true
 	if loss.then == ThenClose {
@@ -472,12 +478,12 @@ func (l *link) settle() {
 	}
 }
 
-// finish passes on that one side has closed its connection, or that it was reset.
-func (l *link) finish(to *net.TCPConn, err error) {
+// passClose passes on that one side has closed its connection, or that it was reset.
+func (l *link) passClose(to *net.TCPConn, err error) {
 	l.p.mu.Lock()
 	defer l.p.mu.Unlock()
 	if l.severed {
-		return // the other side does not hear of it
+		return // the other side is not told
 	}
 	if err != io.EOF { //nolint:errorlint // Read returns it as it is
 		l.end(true)

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// An echo is a server that answers each line with "re: " and the line.
-type echo struct {
+// An echoServer answers each line with "re: " and the line.
+type echoServer struct {
 	listener net.Listener
 
 	mu   sync.Mutex
@@ -24,16 +24,17 @@ type echo struct {
 	open int      // connections
 }
 
-func newEcho(t *testing.T) *echo {
+func newEcho(t *testing.T) *echoServer {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &echo{listener: listener}
+	e := &echoServer{listener: listener}
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		listener.Close()
-		running.Wait() // the proxy, which was started later, is gone, so all connections are
+		// The proxy was started later, so it has ended already, and with it all connections.
+		running.Wait()
 	})
 	running.Go(func() {
 		for {
@@ -55,7 +56,7 @@ func newEcho(t *testing.T) *echo {
 	return e
 }
 
-func (e *echo) count(conns int, line string) {
+func (e *echoServer) count(conns int, line string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.open += conns
@@ -64,13 +65,13 @@ func (e *echo) count(conns int, line string) {
 	}
 }
 
-func (e *echo) lines() []string {
+func (e *echoServer) lines() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.got)
 }
 
-func (e *echo) conns() int {
+func (e *echoServer) conns() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.open
@@ -100,8 +101,8 @@ func (c *client) send(line string) {
 	}
 }
 
-// want checks what comes next: an answer, or an error.
-func (c *client) want(answer string, end error) {
+// wantNext checks the next answer or error.
+func (c *client) wantNext(answer string, end error) {
 	c.t.Helper()
 	c.SetReadDeadline(time.Now().Add(Patience))
 	got, err := c.in.ReadString('\n')
@@ -110,10 +111,10 @@ func (c *client) want(answer string, end error) {
 	}
 }
 
-// wantNothing checks that nothing comes for a while.
+// wantNothing checks that nothing arrives for a while.
 func (c *client) wantNothing() {
 	c.t.Helper()
-	c.SetReadDeadline(time.Now().Add(3 * quiet))
+	c.SetReadDeadline(time.Now().Add(3 * quietTime))
 	if got, err := c.in.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Errorf("answer = %q, %v, want neither bytes nor an end", got, err)
 	}
@@ -128,7 +129,7 @@ func wait(t *testing.T, lost <-chan struct{}) {
 	}
 }
 
-func awaitConns(t *testing.T, e *echo, want int) {
+func awaitConns(t *testing.T, e *echoServer, want int) {
 	t.Helper()
 	Await(t, "change of connections", func() error {
 		if got := e.conns(); got != want {
@@ -141,31 +142,31 @@ func awaitConns(t *testing.T, e *echo, want int) {
 func TestProxy(t *testing.T) {
 	tests := []struct {
 		name string
-		run  func(t *testing.T, p *Proxy, e *echo, c *client) // c has had an answer
+		run  func(t *testing.T, p *Proxy, e *echoServer, c *client) // c has got an answer already
 	}{
-		{"PassesOn", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"PassesOn", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			big := strings.Repeat("x", 50_000)
 			c.send(big)
-			c.want("re: "+big, nil)
+			c.wantNext("re: "+big, nil)
 			dial(t, p).Close()
 			c.send("again")
 			c.Conn.(*net.TCPConn).CloseWrite()
-			c.want("re: again", nil) // half of a connection may close
-			c.want("", io.EOF)
+			c.wantNext("re: again", nil) // half of a connection may close
+			c.wantNext("", io.EOF)
 			awaitConns(t, e, 0)
 		}},
-		{"Cut", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"Cut", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			p.Cut()
-			c.want("", syscall.ECONNRESET)
+			c.wantNext("", syscall.ECONNRESET)
 			awaitConns(t, e, 0)
 			c = dial(t, p)
 			c.send("new")
-			c.want("re: new", nil)
+			c.wantNext("re: new", nil)
 		}},
-		{"Sever", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"Sever", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			gone := dial(t, p)
 			gone.send("hello")
-			gone.want("re: hello", nil)
+			gone.wantNext("re: hello", nil)
 			heal := p.Sever()
 			fresh := dial(t, p)
 			c.send("lost")
@@ -177,17 +178,17 @@ func TestProxy(t *testing.T) {
 				t.Errorf("%d connections to the server, want 2: it must not notice", got)
 			}
 			heal()
-			c.want("", syscall.ECONNRESET)
-			fresh.want("", syscall.ECONNRESET)
+			c.wantNext("", syscall.ECONNRESET)
+			fresh.wantNext("", syscall.ECONNRESET)
 			awaitConns(t, e, 0)
 			c = dial(t, p)
 			c.send("found")
-			c.want("re: found", nil)
+			c.wantNext("re: found", nil)
 			if got := e.lines(); slices.Contains(got, "lost") {
 				t.Errorf("the server got %q, want nothing of what was lost", got)
 			}
 		}},
-		{"Sent", func(t *testing.T, p *Proxy, _ *echo, c *client) {
+		{"Sent", func(t *testing.T, p *Proxy, _ *echoServer, c *client) {
 			heal := p.Stall()
 			seen, unseen := p.Sent("ell"), p.Sent("something else")
 			c.send("hello")
@@ -202,9 +203,9 @@ func TestProxy(t *testing.T) {
 			default:
 			}
 			heal()
-			c.want("re: hello", nil)
+			c.wantNext("re: hello", nil)
 		}},
-		{"Stall", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"Stall", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			gone := dial(t, p)
 			heal := p.Stall()
 			fresh := dial(t, p)
@@ -218,8 +219,8 @@ func TestProxy(t *testing.T) {
 				t.Errorf("the server got %d lines, want 1", got)
 			}
 			heal()
-			c.want("re: late", nil)
-			fresh.want("re: later", nil)
+			c.wantNext("re: late", nil)
+			fresh.wantNext("re: later", nil)
 			Await(t, "delivery for one who has left", func() error {
 				if got := e.lines(); !slices.Contains(got, "too late") {
 					return fmt.Errorf("the server got %q", got)
@@ -227,36 +228,36 @@ func TestProxy(t *testing.T) {
 				return nil
 			})
 		}},
-		{"StallThenSever", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"StallThenSever", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			p.Stall()
 			c.send("lost")
 			p.Sever()
 			p.Heal()
-			c.want("", syscall.ECONNRESET)
+			c.wantNext("", syscall.ECONNRESET)
 			if got := e.lines(); slices.Contains(got, "lost") {
 				t.Errorf("the server got %q, want nothing of what was lost", got)
 			}
 		}},
-		{"LoseThenClose", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"LoseThenClose", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			lost := p.LoseAnswers(1, ThenClose, "set", "owner-1")
 			c.send("set owner-2")
-			c.want("re: set owner-2", nil)
+			c.wantNext("re: set owner-2", nil)
 			c.send("get owner-1")
-			c.want("re: get owner-1", nil)
+			c.wantNext("re: get owner-1", nil)
 			fmt.Fprint(c, "set own") // a request in two parts
 			other := dial(t, p)
 			other.send("hello")
-			other.want("re: hello", nil)
+			other.wantNext("re: hello", nil)
 			c.send("er-1")
 			wait(t, lost)
-			c.want("", io.EOF)
+			c.wantNext("", io.EOF)
 			if got := e.lines(); !slices.Contains(got, "set owner-1") {
 				t.Errorf("the server got %q, want the request whose answer was lost", got)
 			}
 			other.send("set owner-1")
-			other.want("re: set owner-1", nil)
+			other.wantNext("re: set owner-1", nil)
 		}},
-		{"LoseThenHang", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"LoseThenHang", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			lost := p.LoseAnswers(1, ThenHang)
 			c.send("one")
 			wait(t, lost)
@@ -268,7 +269,7 @@ func TestProxy(t *testing.T) {
 			c.Close()
 			awaitConns(t, e, 0)
 		}},
-		{"LoseSeveral", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"LoseSeveral", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			lost := p.LoseAnswers(2, ThenHang, "x")
 			c.send("x1")
 			c.wantNothing()
@@ -282,43 +283,43 @@ func TestProxy(t *testing.T) {
 			wait(t, lost)
 			third := dial(t, p)
 			third.send("x3")
-			third.want("re: x3", nil)
+			third.wantNext("re: x3", nil)
 			p.Heal()
-			c.want("", syscall.ECONNRESET)
-			second.want("", syscall.ECONNRESET)
+			c.wantNext("", syscall.ECONNRESET)
+			second.wantNext("", syscall.ECONNRESET)
 			third.send("y")
-			third.want("re: y", nil)
+			third.wantNext("re: y", nil)
 		}},
-		{"Delay", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"Delay", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			p.Delay(50*time.Millisecond, 100*time.Millisecond)
 			sent := time.Now()
 			c.send("slow")
-			c.send("slow, too") // on the way together
-			c.want("re: slow", nil)
-			c.want("re: slow, too", nil)
+			c.send("slow, too") // both are under way at the same time
+			c.wantNext("re: slow", nil)
+			c.wantNext("re: slow, too", nil)
 			if took := time.Since(sent); took < 150*time.Millisecond || took > 10*time.Second {
 				t.Errorf("answers after %v, want about 150ms", took)
 			}
-			p.Stall()() // ends nothing but itself
+			p.Stall()() // ends only the stall
 			c.send("slow again")
-			c.want("re: slow again", nil)
+			c.wantNext("re: slow again", nil)
 			if took := time.Since(sent); took < 300*time.Millisecond {
 				t.Errorf("the next answer after %v, want 300ms", took)
 			}
 			p.Heal()
 			c.send("fast")
-			c.want("re: fast", nil)
+			c.wantNext("re: fast", nil)
 		}},
-		{"CutWhileDelayed", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"CutWhileDelayed", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			p.Delay(time.Hour, time.Hour)
 			c.send("never")
 			p.Cut()
-			c.want("", syscall.ECONNRESET)
+			c.wantNext("", syscall.ECONNRESET)
 		}},
-		{"ServerIsDown", func(t *testing.T, p *Proxy, e *echo, c *client) {
+		{"ServerIsDown", func(t *testing.T, p *Proxy, e *echoServer, c *client) {
 			e.listener.Close()
 			conn, err := net.Dial("tcp", p.Addr())
-			if err == nil { // what comes then may be as fast as the answer
+			if err == nil { // the reset may come during Dial or after it
 				_, err = conn.Read(make([]byte, 1))
 				conn.Close()
 			}
@@ -334,13 +335,13 @@ func TestProxy(t *testing.T) {
 			p := NewProxy(t, e.listener.Addr().String())
 			c := dial(t, p)
 			c.send("first")
-			c.want("re: first", nil)
+			c.wantNext("re: first", nil)
 			tt.run(t, p, e, c)
 		})
 	}
 }
 
-// TestProxyEnds leaves connections in all states to the end of a test.
+// TestProxyEnds checks that a proxy ends with its test, whatever the state of its connections.
 func TestProxyEnds(t *testing.T) {
 	var p *Proxy
 	t.Run("Test", func(t *testing.T) {

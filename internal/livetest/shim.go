@@ -13,19 +13,19 @@ import (
 //go:embed testdata/shim.c
 var shimSource string
 
-// A Shim stands between a server and the system: a test can step the server's wall clock, and have
-// its disk fail. The monotonic clock of the server stays as it is. The shim is a library that is
-// preloaded; libfaketime does not get on with Redis.
+// A Shim stands between a server and the system: a test can step the server's wall clock, and
+// have its fsync fail. The monotonic clock of the server does not change. The shim is a
+// preloaded library; libfaketime does not work with Redis.
 type Shim struct {
-	t     testing.TB
-	lib   string
-	file  *os.File // the orders
-	ahead time.Duration
-	fails bool
+	t          testing.TB
+	lib        string
+	file       *os.File // the settings that the library reads
+	offset     time.Duration
+	fsyncFails bool
 }
 
-// NewShim returns a shim for servers that any account may run. It skips t if there is no C
-// compiler, or fails it if SNIB_REQUIRE names the server.
+// NewShim returns a shim for servers of any account. It skips t if there is no C compiler, or
+// fails it if SNIB_REQUIRE names the server.
 func NewShim(t testing.TB, server string) *Shim {
 	t.Helper()
 	gcc := Binary(t, server, "gcc")
@@ -47,11 +47,11 @@ func NewShim(t testing.TB, server string) *Shim {
 	}
 	t.Cleanup(func() { file.Close() })
 	s := &Shim{t: t, lib: lib, file: file}
-	s.write()
+	s.writeOrders()
 	return s
 }
 
-// Env is the environment of a server behind the shim.
+// Env returns the environment for a server that uses the shim.
 func (s *Shim) Env() []string {
 	return []string{"LD_PRELOAD=" + s.lib, "SNIB_SHIM=" + s.file.Name()}
 }
@@ -59,28 +59,28 @@ func (s *Shim) Env() []string {
 // SetClock sets the clock ahead of the true time, or behind it if ahead is negative.
 func (s *Shim) SetClock(ahead time.Duration) {
 	s.t.Helper()
-	s.ahead = ahead
-	s.write()
+	s.offset = ahead
+	s.writeOrders()
 }
 
 // StepClock sets the clock forward, or back if by is negative.
 func (s *Shim) StepClock(by time.Duration) {
 	s.t.Helper()
-	s.SetClock(s.ahead + by)
+	s.SetClock(s.offset + by)
 }
 
-// FailFsync says whether fsync fails.
+// FailFsync sets whether fsync fails.
 func (s *Shim) FailFsync(fails bool) {
 	s.t.Helper()
-	s.fails = fails
-	s.write()
+	s.fsyncFails = fails
+	s.writeOrders()
 }
 
-func (s *Shim) write() {
+func (s *Shim) writeOrders() {
 	s.t.Helper()
-	orders := binary.NativeEndian.AppendUint64(nil, uint64(s.ahead))
+	orders := binary.NativeEndian.AppendUint64(nil, uint64(s.offset))
 	fails := uint64(0)
-	if s.fails {
+	if s.fsyncFails {
 		fails = 1
 	}
 	if _, err := s.file.WriteAt(binary.NativeEndian.AppendUint64(orders, fails), 0); err != nil {

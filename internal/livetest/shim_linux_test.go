@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The shim steps the clock of a program and fails its fsync.
+// TestShim checks that the shim steps the clock of a program and fails its fsync.
 func TestShim(t *testing.T) {
 	s := NewShim(t, "gcc")
 	run := func(program string, args ...string) (string, error) {

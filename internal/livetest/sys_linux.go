@@ -11,12 +11,13 @@ import (
 	"syscall"
 )
 
-// unsupported says why no server can be started here.
+// unsupported says why no server can be started on this system, or is empty.
 const unsupported = ""
 
-// attributes returns a copy of sys with what each of our processes has: it dies with us, and is not in our process group, so
-// that a Ctrl-C for the tests does not reach it first.
-func attributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
+// childAttributes returns a copy of sys with the attributes of all our processes: a
+// process dies with its parent, and is not in our process group, so that a Ctrl-C
+// for the tests does not reach it first.
+func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr := syscall.SysProcAttr{}
 	if sys != nil {
 		attr = *sys
@@ -25,12 +26,12 @@ func attributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
 	return &attr
 }
 
-// hang stops the process and its descendants, and waits until they are.
+// hang stops the process and its descendants, and waits until they are stopped.
 func hang(pid int) error {
 	return poll(nil, func() error {
 		var last error
-		for _, pid := range tree(pid) {
-			if !still(pid) {
+		for _, pid := range processTree(pid) {
+			if !isStopped(pid) {
 				last = fmt.Errorf("process %d still runs", pid)
 				if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 					last = err
@@ -41,10 +42,10 @@ func hang(pid int) error {
 	})
 }
 
-// resume is the reverse of hang. Parents come last: they find their children running.
+// resume undoes hang. Parents come last, so they find their children running.
 func resume(pid int) error {
 	var errs []error
-	for _, pid := range slices.Backward(tree(pid)) {
+	for _, pid := range slices.Backward(processTree(pid)) {
 		if err := syscall.Kill(pid, syscall.SIGCONT); !errors.Is(err, syscall.ESRCH) {
 			errs = append(errs, err)
 		}
@@ -52,25 +53,26 @@ func resume(pid int) error {
 	return errors.Join(errs...)
 }
 
-// kill ends the process and its descendants. The process is stopped first, so that it starts no more, and its dead children
-// are not reaped: their ids remain theirs.
+// kill kills the process and its descendants. It stops the process first, so that it starts no
+// more children and does not reap dead ones: their ids are not reused.
 func kill(pid int) {
-	_ = hang(pid) // what can't be stopped can be killed
-	for _, pid := range tree(pid) {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it is gone already, or gets it
+	_ = hang(pid) // what can't be stopped can still be killed
+	for _, pid := range processTree(pid) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // fails if it is gone already
 	}
 }
 
-// quit asks a process to end, also one that hangs.
+// quit asks a process to end, also if it hangs.
 func quit(pid int, with os.Signal) error {
 	return errors.Join(syscall.Kill(pid, with.(syscall.Signal)), resume(pid))
 }
 
-// tree returns the process and its descendants, parents first. The list is complete if they are stopped.
-func tree(pid int) []int {
+// processTree returns the process and its descendants, parents first. The list is
+// complete if they are stopped.
+func processTree(pid int) []int {
 	all := []int{pid}
 	for i := 0; i < len(all); i++ {
-		for _, list := range read(fmt.Sprintf("/proc/%d/task/*/children", all[i])) {
+		for _, list := range readMatching(fmt.Sprintf("/proc/%d/task/*/children", all[i])) {
 			for _, field := range strings.Fields(list) {
 				if child, err := strconv.Atoi(field); err == nil {
 					all = append(all, child)
@@ -81,9 +83,9 @@ func tree(pid int) []int {
 	return all
 }
 
-// still reports whether no thread of the process does anything: all are stopped, dead or gone.
-func still(pid int) bool {
-	for _, stat := range read(fmt.Sprintf("/proc/%d/task/*/stat", pid)) {
+// isStopped reports whether all threads of the process are stopped, dead or gone.
+func isStopped(pid int) bool {
+	for _, stat := range readMatching(fmt.Sprintf("/proc/%d/task/*/stat", pid)) {
 		if !strings.Contains("TtZX", state(stat)) {
 			return false
 		}
@@ -91,19 +93,21 @@ func still(pid int) bool {
 	return true
 }
 
-// state returns the letter for the state of a process or a thread, from its stat file, see proc(5).
+// state returns the letter for the state of a process or a thread, from its stat
+// file, see proc(5).
 func state(stat string) string {
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // the name may contain anything
+	// The process name may contain anything.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) == 0 {
 		return "X"
 	}
 	return fields[0]
 }
 
-// read returns the contents of all files that match the pattern and are still there.
-func read(pattern string) []string {
+// readMatching returns the contents of all files that match the pattern and still exist.
+func readMatching(pattern string) []string {
 	var all []string
-	names, _ := filepath.Glob(pattern) // the pattern is right
+	names, _ := filepath.Glob(pattern) // the pattern is valid
 	for _, name := range names {
 		if text, err := os.ReadFile(name); err == nil {
 			all = append(all, string(text))
@@ -112,10 +116,11 @@ func read(pattern string) []string {
 	return all
 }
 
-// hold keeps a port, or any for 0, from being given to others. It binds without listening, and allows others to bind as
-// well: a server can, which asks for that very port, and connections are refused as long as it does not listen. But the
-// system, when it chooses a port, for a listener or for an outgoing connection, chooses none that is bound.
-func hold(port int) (got int, release func(), err error) {
+// reservePort reserves a port, or any port for 0. It binds the port without listening,
+// and allows others to bind it as well. So a server can bind that very port, and
+// connections are refused as long as it does not listen. But the system never chooses a
+// bound port for a listener or an outgoing connection.
+func reservePort(port int) (got int, release func(), err error) {
 	if port > 0xffff {
 		return 0, nil, syscall.EADDRNOTAVAIL
 	}
@@ -125,7 +130,7 @@ func hold(port int) (got int, release func(), err error) {
 	}
 	got, err = bind(fd, port)
 	if err != nil {
-		_ = syscall.Close(fd) // the error is in hand
+		_ = syscall.Close(fd) // the error of bind matters more
 		return 0, nil, err
 	}
 	return got, func() { _ = syscall.Close(fd) }, nil
@@ -135,7 +140,7 @@ func bind(fd, port int) (int, error) {
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		return 0, os.NewSyscallError("bind", err)
 	}
-	// Only now: before, it would allow us to bind to a port that somebody else holds.
+	// Only now: set earlier, it would allow binding a port that another process has reserved.
 	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return 0, os.NewSyscallError("setsockopt", err)
 	}

@@ -8,14 +8,15 @@ import (
 	"syscall"
 )
 
-// unsupported says why no server can be started here. [Binary] says it to the test, so nothing below is reached.
+// unsupported says why no server can be started on this system. [Binary] reports it to
+// the test, so nothing below is reached.
 const unsupported = "servers for tests are started on Linux only"
 
-func attributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr { return sys }
+func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr { return sys }
 
 func hang(int) error            { return errors.ErrUnsupported }
 func resume(int) error          { return errors.ErrUnsupported }
 func kill(int)                  {}
 func quit(int, os.Signal) error { return errors.ErrUnsupported }
 
-func hold(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }
+func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }

@@ -412,7 +412,7 @@ var mutants = []mutant{
 	{
 		breaks: "sqlite: a stopped waiter is passed",
 		file:   "sqlitelock/queue.go", run: "TestStoppedWaiter",
-		old: "t.now-w.called >= int64(patience)", new: "false",
+		old: "t.now-w.called >= int64(passTimeout)", new: "false",
 	},
 	{
 		breaks: "sqlite: a lease of an earlier boot is over",
@@ -452,12 +452,12 @@ var mutants = []mutant{
 	{
 		breaks: "sqlite: a file that was replaced is noticed",
 		file:   "sqlitelock/write.go", run: "TestReplaced",
-		old: "for i, suffix := range suffixes {\n\t\tif err := sameFile(", new: "for i, suffix := range suffixes[:0] {\n\t\tif err := sameFile(",
+		old: "for i, suffix := range suffixes {\n		if err := checkSameFile(", new: "for i, suffix := range suffixes[:0] {\n		if err := checkSameFile(",
 	},
 	{
 		breaks: "sqlite: nobody sees that the database is locked",
 		file:   "sqlitelock/sqlite.go", run: "TestBusyDatabase",
-		old: "return pause(count) && !closing()", new: "return false",
+		old: "return backOff(count) && !closing()", new: "return false",
 	},
 	{
 		breaks: "sqlite: network file systems are refused",

@@ -106,7 +106,7 @@ var metricsMutants = []mutant{
 	{
 		breaks: "a release of a hold that was lost counts as a loss",
 		file:   "metrics/metrics.go", run: "TestReleases",
-		old: "	case errors.Is(e.Err, snib.ErrLost): // so", new: "	case e.Err == errors.ErrUnsupported: // so",
+		old: "	case errors.Is(e.Err, snib.ErrLost):", new: "	case e.Err == errors.ErrUnsupported: // so",
 	},
 	{
 		breaks: "locks without expiry are counted",
@@ -131,7 +131,7 @@ var metricsMutants = []mutant{
 	{
 		breaks: "the span of a hold that is lost at once ends",
 		file:   "metrics/otelmetrics/spans.go", run: "TestSpanOfHoldThatIsLostAtOnce",
-		old: "		finish(span, loss)", new: "		_ = loss",
+		old: "		finishSpan(span, loss)", new: "		_ = loss",
 	},
 	{
 		breaks: "one more lock of a hold has no span of its own",

@@ -30,7 +30,7 @@ var nemesisMutants = []mutant{
 	{
 		breaks: "internal/nemesis: a holder of a broken lease is not to blame while it was stopped",
 		file:   "internal/nemesis/history/check.go", run: "TestCheck|TestAllowance",
-		old: "merge(append(slices.Clone(disturbed), h.off...))",
+		old: "merge(append(slices.Clone(disturbed), h.pauses...))",
 		new: "disturbed",
 	},
 	{
@@ -102,26 +102,26 @@ var nemesisMutants = []mutant{
 	{
 		breaks: "internal/nemesis: a process that was stopped is not to blame",
 		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
-		old: "proc(e.Worker).off = append(proc(e.Worker).off, span{e.At, math.MaxInt64})",
+		old: "proc(e.Worker).pauses = append(proc(e.Worker).pauses, span{e.At, math.MaxInt64})",
 		new: "_ = math.MaxInt64",
 	},
 	{
 		breaks: "internal/nemesis: a process that goes on is to blame again",
 		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
-		old: "off[i].until = e.At + resumption",
-		new: "_ = e.At + resumption",
+		old: "off[i].until = e.At + resumeTolerance",
+		new: "_ = e.At + resumeTolerance",
 	},
 	{
 		breaks: "internal/nemesis: a process that the machine did not run is not to blame",
 		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
-		old: "proc(e.Worker).off = append(proc(e.Worker).off, span{e.At, e.Until + resumption})",
-		new: "_ = e.Until + resumption",
+		old: "proc(e.Worker).pauses = append(proc(e.Worker).pauses, span{e.At, e.Until + resumeTolerance})",
+		new: "_ = e.Until + resumeTolerance",
 	},
 	{
 		breaks: "internal/nemesis: a process that was killed believes nothing",
 		file:   "internal/nemesis/history/hold.go", run: "TestCheck|TestAllowance",
-		old: "		h.End = min(h.End, p.ended, s.ends)",
-		new: "		h.End = min(h.End, s.ends)",
+		old: "		h.End = min(h.End, p.ended, s.lastEvent)",
+		new: "		h.End = min(h.End, s.lastEvent)",
 	},
 	{
 		breaks: "internal/nemesis: an assumption that no run breaks is found",

@@ -47,8 +47,8 @@ var sqliteSafetyMutants = []mutant{
 	{
 		breaks: "sqlite: an acquisition returns soon after its deadline while a stopped process keeps the turn",
 		file:   "sqlitelock/write.go", run: "TestStoppedAtWork",
-		old: "moment = driver.CancelTimeout / 4",
-		new: "moment = driver.CancelTimeout * 4",
+		old: "cancelWait = driver.CancelTimeout / 4",
+		new: "cancelWait = driver.CancelTimeout * 4",
 	},
 	{
 		breaks: "sqlite: an acquisition that may not wait ends while a stopped process keeps the turn",
@@ -59,7 +59,7 @@ var sqliteSafetyMutants = []mutant{
 	{
 		breaks: "sqlite: a deadline that ends without an answer does not mean that the lock is held",
 		file:   "sqlitelock/acquire.go", run: "TestStoppedAtWork",
-		old: "case errors.Is(err, context.Cause(ctx)) && took > slow:",
+		old: "case errors.Is(err, context.Cause(ctx)) && took > slowAnswer:",
 		new: "case false:",
 	},
 	{
@@ -71,7 +71,7 @@ var sqliteSafetyMutants = []mutant{
 	{
 		breaks: "sqlite: the files beside a readable database can't be read",
 		file:   "sqlitelock/files.go", run: "TestMode",
-		old: "closed(db.Mode().Perm()) | 0o600",
+		old: "readWriteClasses(db.Mode().Perm()) | 0o600",
 		new: "db.Mode().Perm()",
 	},
 	{

@@ -24,24 +24,24 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// An assumption is a sentence that drivers state, with what happens if it does not hold. The page
-// has a row for each.
+// An assumption is a sentence that drivers state, with what happens if it does not hold.
+// The page has a row for each assumption.
 type assumption struct {
-	sites  string // the names of those whose drivers state it
-	says   string // the sentence; one that ends with "…" only begins so
-	done   string // what breaks it
-	wrong  string // what happens then
+	sites  string // the names of the sites whose drivers state it
+	says   string // the sentence; if it ends with an ellipsis, only the beginning of the sentence
+	done   string // how the test breaks it
+	wrong  string // the consequence
 	breach func(*site)
 }
 
-// matches reports whether it is the sentence.
+// matches reports whether text is the sentence.
 func (a assumption) matches(text string) bool {
 	begin, open := strings.CutSuffix(a.says, "…")
 	return text == a.says || open && strings.HasPrefix(text, begin)
 }
 
-// assumptionsOf returns the table's entries for a site. It fails t for a sentence without an
-// entry, and for an entry whose sentence the site's driver does not state.
+// assumptionsOf returns the table's entries for a site. It fails t for a stated sentence
+// without an entry, and for an entry whose sentence the site's driver does not state.
 func assumptionsOf(t *testing.T, name string, stated []string) []assumption {
 	t.Helper()
 	var all []assumption
@@ -62,10 +62,11 @@ func assumptionsOf(t *testing.T, name string, stated []string) []assumption {
 	return all
 }
 
-// TestAssumptions breaks each assumption that a driver states, and wants the promise to be broken
-// that rests on it: an assumption that can be broken without harm should not be stated.
+// TestAssumptions breaks each assumption that a driver states, and checks that the
+// promise that depends on it is then broken: an assumption that can be broken
+// without harm should not be stated.
 func TestAssumptions(t *testing.T) {
-	if *total == 0 || *chosen != "" || *only != "" {
+	if *totalTime == 0 || *chosenSetups != "" || *onlyFaults != "" {
 		t.Skip("it starts all servers, and belongs to a run of all set-ups (make nemesis)")
 	}
 	for _, place := range sites {
@@ -85,7 +86,8 @@ func TestAssumptions(t *testing.T) {
 	}
 }
 
-// TestAssumptionsStated compares the table with what drivers state before they have seen a server.
+// TestAssumptionsStated compares the table with what drivers state before they have
+// connected to a server.
 func TestAssumptionsStated(t *testing.T) {
 	names := map[string]bool{}
 	for _, place := range sites {
@@ -129,7 +131,7 @@ func TestAssumptionsStated(t *testing.T) {
 	}
 }
 
-// assumptionTable is that of the page.
+// assumptionTable returns the page's table of assumptions.
 func assumptionTable() string {
 	var out strings.Builder
 	fmt.Fprintln(&out, "\n| store | assumption | what is done | what goes wrong |")
@@ -141,27 +143,27 @@ func assumptionTable() string {
 	return out.String()
 }
 
-// A site is a store on which assumptions are broken, while two processes use it: one that reaches
-// it through proxies, and one that comes later.
+// A site is a store on which assumptions are broken while two processes use it: the first
+// connects through proxies, and the second comes later.
 type site struct {
 	t     *testing.T
 	lock  string
-	Store // past the proxies
-	servers
+	Store // without the proxies
+	siteServers
 
 	mu      *sync.Mutex
-	proxies map[string]*livetest.Proxy // of the first process, by server; guarded by mu
+	proxies map[string]*livetest.Proxy // of the first process, by server address; guarded by mu
 }
 
-// term is the TTL of a hold that others overlap, where leases have one: longer than what a run
-// takes, and than the grace.
-const term = 5 * time.Minute
+// overlapTTL is the TTL of a hold that others overlap, if leases have one. It is longer
+// than a run and than the grace period.
+const overlapTTL = 5 * time.Minute
 
-// leap is by how much clocks are set: longer than that.
-const leap = 4 * term
+// clockStep is by how much clocks are set. It is longer than overlapTTL.
+const clockStep = 4 * overlapTTL
 
-// locker returns a process's Locker, which ends with t. Where leases have a TTL, it is that of its
-// holds.
+// locker returns the Locker of a new process, which is closed when t ends. If leases
+// have a TTL, ttl is that of its holds.
 func (s *site) locker(t *testing.T, store Store, ttl time.Duration) *snib.Locker {
 	t.Helper()
 	var d driver.Driver
@@ -184,26 +186,27 @@ func (s *site) locker(t *testing.T, store Store, ttl time.Duration) *snib.Locker
 	return locker
 }
 
-// near is how the first process reaches a store.
-func (s *site) near(store Store) Store {
+// viaProxies returns the store as the first process connects to it.
+func (s *site) viaProxies(store Store) Store {
 	switch store.Kind {
 	case "memory", "sqlite", "sqlite-clock":
 	case "redis", "cluster", "sentinel", "redlock":
-		// Clients learn addresses from servers, or all must have the same.
+		// Clients learn addresses from servers, or all clients must use the same addresses.
 		store.dial = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return d.DialContext(ctx, "tcp", s.through(addr))
+			return d.DialContext(ctx, "tcp", s.proxyAddr(addr))
 		}
 	default:
 		store.Addrs = slices.Clone(store.Addrs)
 		for i, addr := range store.Addrs {
-			store.Addrs[i] = s.through(addr)
+			store.Addrs[i] = s.proxyAddr(addr)
 		}
 	}
 	return store
 }
 
-// through returns the address of the first process's proxy before a server.
-func (s *site) through(addr string) string {
+// proxyAddr returns the address of the first process's proxy for a server. It
+// starts the proxy if necessary.
+func (s *site) proxyAddr(addr string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.proxies[addr] == nil {
@@ -212,7 +215,7 @@ func (s *site) through(addr string) string {
 	return s.proxies[addr].Addr()
 }
 
-// cutOff has the first process hear nothing any more until the entry ends.
+// cutOff severs the first process from all servers until the test ends.
 func (s *site) cutOff() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,15 +224,15 @@ func (s *site) cutOff() {
 	}
 }
 
-// on returns the site with another store.
+// on returns the site with another store and new proxies.
 func (s *site) on(store Store) *site {
 	other := *s
 	other.Store, other.mu, other.proxies = store, new(sync.Mutex), map[string]*livetest.Proxy{}
 	return &other
 }
 
-// take waits for the lock in a new process.
-func (s *site) take(store Store, ttl time.Duration) *snib.Lock {
+// acquire acquires the lock in a new process.
+func (s *site) acquire(store Store, ttl time.Duration) *snib.Lock {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
@@ -240,10 +243,11 @@ func (s *site) take(store Store, ttl time.Duration) *snib.Lock {
 	return lock
 }
 
-// misses checks that a process does not get the lock, and ends it.
-func (s *site) misses(locker *snib.Locker, patience time.Duration) {
+// checkNotGranted checks that a process does not get the lock within timeout, and
+// closes its Locker.
+func (s *site) checkNotGranted(locker *snib.Locker, timeout time.Duration) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), timeout)
 	defer cancel()
 	lock, err := locker.Acquire(ctx, s.lock)
 	if err == nil {
@@ -254,8 +258,8 @@ func (s *site) misses(locker *snib.Locker, patience time.Duration) {
 	}
 }
 
-// refused checks that a driver for the store is not made, or does not lock.
-func (s *site) refused(store Store) {
+// checkRefused checks that a driver for the store can't be opened, or refuses to lock.
+func (s *site) checkRefused(store Store) {
 	s.t.Helper()
 	d, err := store.open(s.t.Context())
 	if err == nil {
@@ -267,8 +271,8 @@ func (s *site) refused(store Store) {
 	}
 }
 
-// both checks that two processes hold the lock at the moment, and are told that it is theirs.
-func (s *site) both(locks ...*snib.Lock) {
+// checkAllHold checks that each of the locks is valid now, by the belief of its holder.
+func (s *site) checkAllHold(locks ...*snib.Lock) {
 	s.t.Helper()
 	for i, lock := range locks {
 		if err, left := lock.Context().Err(), lock.Validity(); err != nil || left <= 0 {
@@ -277,35 +281,36 @@ func (s *site) both(locks ...*snib.Lock) {
 	}
 }
 
-// overlap has a process take the lock and hear nothing any more. It then does the breach, and
-// wants another process to get the lock as well, which it would not without.
+// overlap has a first process acquire the lock, and severs it from the servers. It
+// checks that a second process gets the lock only after the breach, while the first
+// one still believes that it holds it.
 func (s *site) overlap(breach func()) (first, second *snib.Lock) {
 	s.t.Helper()
-	first = s.take(s.near(s.Store), term)
-	s.misses(s.locker(s.t, s.Store, longTTL), 200*time.Millisecond)
+	first = s.acquire(s.viaProxies(s.Store), overlapTTL)
+	s.checkNotGranted(s.locker(s.t, s.Store, longTTL), 200*time.Millisecond)
 	s.cutOff()
 	breach()
-	second = s.take(s.Store, longTTL)
-	s.both(first, second)
+	second = s.acquire(s.Store, longTTL)
+	s.checkAllHold(first, second)
 	return first, second
 }
 
-// slow has the clock of a process that holds the lock stand still, and wants another process to get
-// the lock as well, when the lease is over by the clock of the store.
-func (s *site) slow() {
+// checkSlowClock stops the clock of a process that holds the lock, and checks that another
+// process gets the lock when the lease is over by the clock of the store.
+func (s *site) checkSlowClock() {
 	s.t.Helper()
 	where := s.on(s.Store)
-	store := where.near(s.Store)
+	store := where.viaProxies(s.Store)
 	store.Session = zkTimeout
 	taken, given := make(chan struct{}), make(chan struct{})
-	where.still(func(t *testing.T) {
+	where.runFrozen(func(t *testing.T) {
 		first, err := s.locker(t, store, ttl).Acquire(t.Context(), s.lock)
 		if err != nil {
 			t.Fatal(err)
 		}
 		close(taken)
 		<-given
-		s.both(first)
+		s.checkAllHold(first)
 	}, func(done <-chan struct{}) {
 		defer close(given)
 		select {
@@ -314,19 +319,20 @@ func (s *site) slow() {
 			return
 		}
 		where.cutOff()
-		s.both(s.take(s.Store, ttl))
+		s.checkAllHold(s.acquire(s.Store, ttl))
 		given <- struct{}{}
 		<-done
 	})
 }
 
-// still runs the first process with a clock that stands still, and beside it what others do. They
-// are told when it is done. It lives in a bubble of testing/synctest, in which no time passes while
-// it waits for servers. So that it can end they refuse its connections at last.
-func (s *site) still(process func(*testing.T), others func(done <-chan struct{})) {
+// runFrozen runs the first process with a stopped clock, and others beside it; done tells
+// others when the process has ended. The process runs in a bubble of testing/synctest, in which
+// no time passes while it waits for servers. When others returns, the proxies refuse
+// connections, so that the process can end.
+func (s *site) runFrozen(process func(*testing.T), others func(done <-chan struct{})) {
 	s.t.Helper()
 	for _, addr := range s.Addrs {
-		s.through(addr) // what the proxies consist of may not belong to the bubble
+		s.proxyAddr(addr) // the proxies must not belong to the bubble
 	}
 	done, over := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -343,19 +349,20 @@ func (s *site) still(process func(*testing.T), others func(done <-chan struct{})
 	})
 }
 
-// hangUp ends the first process's connections, and refuses it others.
+// hangUp closes the first process's connections, and refuses new ones.
 func (s *site) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.proxies {
-		p.Redirect("127.0.0.1:1") // where nobody listens
+		p.Redirect("127.0.0.1:1") // nobody listens there
 		p.Heal()
 		p.Cut()
 	}
 }
 
-// spend takes and releases the lock in a new process, a few times, and returns the last token.
-func (s *site) spend(t *testing.T) (token uint64) {
+// useTokens acquires and releases the lock three times in a new process, and
+// returns the last token.
+func (s *site) useTokens(t *testing.T) (token uint64) {
 	t.Helper()
 	locker := s.locker(t, s.Store, longTTL)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -376,23 +383,23 @@ func (s *site) spend(t *testing.T) (token uint64) {
 	return token
 }
 
-// disorder wants a token after a breach not to be greater than those before.
-func (s *site) disorder(breach func()) {
+// checkDisorder checks that a token after the breach is not greater than those before.
+func (s *site) checkDisorder(breach func()) {
 	s.t.Helper()
-	first := s.spend(s.t)
+	first := s.useTokens(s.t)
 	breach()
-	s.behind(first, s.spend(s.t))
+	s.checkNotGreater(first, s.useTokens(s.t))
 }
 
-func (s *site) behind(first, second uint64) {
+func (s *site) checkNotGreater(first, second uint64) {
 	s.t.Helper()
 	if second > first {
 		s.t.Errorf("token %d after %d; want one that is not greater", second, first)
 	}
 }
 
-// copied copies the server's data. restore kills the server, and starts it with the copy.
-func (s *site) copied(server stored) (restore func()) {
+// backUp copies the server's data. restore kills the server and restarts it with the copy.
+func (s *site) backUp(server storedServer) (restore func()) {
 	s.t.Helper()
 	dir := server.Dir()
 	old := dir + ".old"
@@ -408,7 +415,7 @@ func (s *site) copied(server stored) (restore func()) {
 	}
 }
 
-// run runs a program and returns what it says.
+// run runs a program and returns its output.
 func (s *site) run(program string, args ...string) string {
 	s.t.Helper()
 	out, err := exec.Command(program, args...).CombinedOutput()

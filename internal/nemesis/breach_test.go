@@ -33,34 +33,34 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// servers are what a site's store consists of.
-type servers struct {
-	clock    *livetest.Shim
-	redis    []*redistest.Node
-	lose     func(s *site)          // makes Redis forget everything, in a restart or a failover
-	link     *livetest.Proxy        // of a replica to its master
-	server   stored                 // of SQL, or etcd
-	exec     func(statement string) // of SQL
-	db       *sql.DB                // of MySQL
-	etcd     *etcdtest.Server
-	ensemble *zktest.Cluster
-	mesh     *mesh
+// siteServers are the servers of a site's store.
+type siteServers struct {
+	clock      *livetest.Shim
+	redis      []*redistest.Node
+	loseMemory func(s *site)          // makes Redis lose its memory, by a restart or a failover
+	link       *livetest.Proxy        // from a replica to its master
+	server     storedServer           // of SQL or etcd
+	exec       func(statement string) // of SQL
+	db         *sql.DB                // of MySQL
+	etcd       *etcdtest.Server
+	ensemble   *zktest.Cluster
+	mesh       *mesh
 }
 
-// stored is a server that has its data in a folder.
-type stored interface {
+// A storedServer is a server that keeps its data in a folder.
+type storedServer interface {
 	server
 	Stop()
 	Dir() string
 	Addr() string
 }
 
-// sites are those whose drivers' assumptions are broken: all backends, in all the ways that make
-// them state others.
+// sites are the stores on which assumptions are broken: all backends, in all configurations
+// in which they state different assumptions.
 var sites = []struct {
 	name  string
 	start func(*site)
-	late  bool // what the driver states depends on what it finds
+	late  bool // the driver's statements depend on the server that it finds
 }{
 	{name: "memory", start: func(s *site) { s.Kind = "memory" }},
 	{name: "sqlite", start: siteOfFile("sqlite")},
@@ -81,7 +81,7 @@ var sites = []struct {
 	{name: "etcd", start: siteOfEtcd},
 }
 
-// These are what goes wrong, in the words of the page.
+// The consequences, in the words of the page.
 const (
 	twoHolders = "two processes hold the lock at once, and each is told that it is valid"
 	disordered = "a token is not greater than one that was granted before"
@@ -89,7 +89,7 @@ const (
 	refusal    = "the driver refuses to lock"
 )
 
-// All sites of Redis.
+// The sites of Redis.
 const (
 	oneRedis = "redis redis-nograce redis-evicts redis-replica redis-secretive"
 	anyRedis = oneRedis + " sentinel cluster"
@@ -99,12 +99,12 @@ var assumptions = []assumption{
 	{
 		sites: "memory", says: "all contenders live in this process",
 		done: "two processes have a store each", wrong: twoHolders,
-		breach: func(s *site) { s.both(s.take(s.Store, term), s.take(s.Store, term)) },
+		breach: func(s *site) { s.checkAllHold(s.acquire(s.Store, overlapTTL), s.acquire(s.Store, overlapTTL)) },
 	},
 	{
 		sites: "memory", says: "tokens are ordered across restarts of the process if its wall clock did not go back meanwhile",
 		done: "the process starts again in the year 2000", wrong: disordered,
-		breach: func(s *site) { s.inThePast(func() {}) },
+		breach: func(s *site) { s.checkDisorderInPast(func() {}) },
 	},
 	{
 		sites: "sqlite sqlite-clock", says: "all processes run on one host, under one kernel, and use the same file",
@@ -112,13 +112,13 @@ var assumptions = []assumption{
 		breach: func(s *site) {
 			other := s.Store
 			other.Addrs = []string{filepath.Join(s.t.TempDir(), "locks.db")}
-			s.both(s.take(s.Store, term), s.take(other, term))
+			s.checkAllHold(s.acquire(s.Store, overlapTTL), s.acquire(other, overlapTTL))
 		},
 	},
 	{
 		sites: "sqlite sqlite-clock", says: "the file and those beside it are not deleted, replaced or written to by other programs while in use",
 		done: "the file and those beside it are deleted", wrong: twoHolders,
-		breach: func(s *site) { s.overlap(func() { s.move(s.t.TempDir()) }) },
+		breach: func(s *site) { s.overlap(func() { s.moveFiles(s.t.TempDir()) }) },
 	},
 	{
 		sites: "sqlite", says: "the disk keeps what it has acknowledged (fsync is honest)",
@@ -133,15 +133,15 @@ var assumptions = []assumption{
 	{
 		sites: anyRedis, says: "the server's wall clock does not jump forward: leases end by it",
 		done: "the servers' clocks are set forward by 20 minutes", wrong: twoHolders,
-		breach: func(s *site) { s.overlap(func() { s.advance(leap) }) },
+		breach: func(s *site) { s.overlap(func() { s.advance(clockStep) }) },
 	},
 	{
 		sites: anyRedis, says: "tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
 		done: "the servers' clocks are set back by 20 minutes, and what they remember is lost in a restart or a failover", wrong: disordered,
 		breach: func(s *site) {
-			s.disorder(func() {
-				s.advance(-leap)
-				s.lose(s)
+			s.checkDisorder(func() {
+				s.advance(-clockStep)
+				s.loseMemory(s)
 			})
 		},
 	},
@@ -151,7 +151,7 @@ var assumptions = []assumption{
 		breach: func(s *site) {
 			s.overlap(func() {
 				for _, n := range s.redis {
-					_, _ = n.Do("DEL", s.lock) // replicas, and nodes that don't have it, refuse
+					_, _ = n.Do("DEL", s.lock) // replicas, and nodes without the key, refuse
 				}
 			})
 		},
@@ -159,13 +159,13 @@ var assumptions = []assumption{
 	{
 		sites: "redis sentinel", says: "after a restart or a failover nothing is granted for …",
 		done: "a lease is longer than the grace, and what the servers remember is lost in a restart or a failover", wrong: twoHolders,
-		breach: func(s *site) { s.overlap(func() { s.lose(s) }) },
+		breach: func(s *site) { s.overlap(func() { s.loseMemory(s) }) },
 	},
 	{
 		sites: "redis-nograce redis-evicts redis-replica redis-secretive cluster",
 		says:  "no server restarts or is promoted that does not know of all leases: failover-grace is off",
 		done:  "what the servers remember is lost in a restart or a failover", wrong: twoHolders,
-		breach: func(s *site) { s.overlap(func() { s.lose(s) }) },
+		breach: func(s *site) { s.overlap(func() { s.loseMemory(s) }) },
 	},
 	{
 		sites: "redis-evicts", says: "not met: maxmemory-policy is …",
@@ -193,9 +193,9 @@ var assumptions = []assumption{
 		done:  "the servers' clocks are set forward by 20 minutes; the holder's clock stands still",
 		wrong: twoHolders + "; their tokens are in order",
 		breach: func(s *site) {
-			s.slow()
+			s.checkSlowClock()
 			s.lock += " once more"
-			first, second := s.overlap(func() { s.advance(leap) })
+			first, second := s.overlap(func() { s.advance(clockStep) })
 			if first.Token() >= second.Token() {
 				s.t.Errorf("token %d after %d", second.Token(), first.Token())
 			}
@@ -212,8 +212,8 @@ var assumptions = []assumption{
 			"or if the floor that the operator gives is right",
 		done: "the servers' clocks are set back by 20 minutes, all restart without their memory, and the operator gives 1 as the floor", wrong: disordered,
 		breach: func(s *site) {
-			s.disorder(func() {
-				s.advance(-leap)
+			s.checkDisorder(func() {
+				s.advance(-clockStep)
 				for _, n := range s.redis {
 					n.Kill()
 					n.Restart()
@@ -228,9 +228,9 @@ var assumptions = []assumption{
 		sites: "pg mysql", says: "the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",
 		done: "the server's clock is set forward by 20 minutes; the holder's clock stands still", wrong: twoHolders,
 		breach: func(s *site) {
-			s.slow()
+			s.checkSlowClock()
 			s.lock += " once more"
-			s.overlap(func() { s.advance(leap) })
+			s.overlap(func() { s.advance(clockStep) })
 		},
 	},
 	{
@@ -253,8 +253,8 @@ var assumptions = []assumption{
 		sites: "pgsession mysqlsession", says: foreignRows,
 		done: "somebody deletes the row, and the server's clock is set back by 20 minutes", wrong: disordered,
 		breach: func(s *site) {
-			s.disorder(func() {
-				s.advance(-leap)
+			s.checkDisorder(func() {
+				s.advance(-clockStep)
 				s.exec("DELETE FROM snib_sessions WHERE name = '" + s.lock + "'")
 			})
 		},
@@ -265,7 +265,7 @@ var assumptions = []assumption{
 		breach: func(s *site) {
 			store := s.Store
 			store.Addrs = []string{pgtest.Pool(s.t, s.server.(*pgtest.Server), "transaction").Addr()}
-			s.refused(store)
+			s.checkRefused(store)
 		},
 	},
 	{
@@ -279,7 +279,7 @@ var assumptions = []assumption{
 		breach: func(s *site) {
 			other := s.Store
 			other.Addrs = []string{mysqltest.Start(s.t).Addr()}
-			s.both(s.take(s.Store, term), s.take(other, term))
+			s.checkAllHold(s.acquire(s.Store, overlapTTL), s.acquire(other, overlapTTL))
 		},
 	},
 	{
@@ -305,7 +305,7 @@ var assumptions = []assumption{
 	{
 		sites: "zk", says: "a majority of the ensemble keeps what it acknowledged: its disks are not lost, and it is not set up anew under the same name",
 		done: "two of three servers lose their disks, and start again", wrong: disordered,
-		breach: func(s *site) { s.disorder(func() { loseDisks(s) }) },
+		breach: func(s *site) { s.checkDisorder(func() { loseDisks(s) }) },
 	},
 	{
 		sites: "etcd", says: "nobody else changes or deletes keys under the names of locks",
@@ -314,7 +314,7 @@ var assumptions = []assumption{
 	},
 	{
 		sites: "etcd", says: "the members' clocks run at the rate of the clients'",
-		done: "the holder's clock stands still", wrong: twoHolders, breach: (*site).slow,
+		done: "the holder's clock stands still", wrong: twoHolders, breach: (*site).checkSlowClock,
 	},
 	{
 		sites: "etcd", says: "a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with --bump-revision",
@@ -323,7 +323,7 @@ var assumptions = []assumption{
 	},
 }
 
-// These are assumptions that several drivers state, and ways to break them.
+// Assumptions that several drivers state, and ways to break them.
 const (
 	pgKeeps     = "the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits"
 	mysqlKeeps  = "the server keeps what it has acknowledged: innodb_flush_log_at_trx_commit is 1, and a replica is promoted only if it has all commits"
@@ -333,22 +333,22 @@ const (
 	keptBack = kept + ", and its clock is set back by 20 minutes"
 )
 
-// advance sets the wall clock forward, or back, for the rest of a test.
+// advance sets the servers' wall clock forward, or back, for the rest of the test.
 func (s *site) advance(by time.Duration) {
 	s.t.Helper()
 	s.t.Cleanup(func() { s.clock.StepClock(-by) })
 	s.clock.StepClock(by)
 }
 
-// siteOfFile makes a site of a file of SQLite.
+// siteOfFile returns a function that sets up a site with a SQLite file.
 func siteOfFile(kind string) func(*site) {
 	return func(s *site) { s.Store = Store{Kind: kind, Addrs: []string{filepath.Join(s.t.TempDir(), "locks.db")}} }
 }
 
-// move moves the site's file, and those beside it, to a folder.
-func (s *site) move(to string) {
+// moveFiles moves the site's file, and those beside it, to a folder.
+func (s *site) moveFiles(to string) {
 	s.t.Helper()
-	files, _ := filepath.Glob(s.Addrs[0] + "*") // the pattern is none
+	files, _ := filepath.Glob(s.Addrs[0] + "*") // the path contains no pattern
 	s.run("mv", append(files, to)...)
 }
 
@@ -360,50 +360,53 @@ func (s *site) remove(dir string) {
 	}
 }
 
-// inThePast is disorder for stores that count by the clock of their processes.
-func (s *site) inThePast(breach func()) {
+// checkDisorderInPast is checkDisorder for stores whose tokens follow the clock of
+// their processes. After the breach it runs in a bubble of testing/synctest, whose
+// clock starts in the year 2000.
+func (s *site) checkDisorderInPast(breach func()) {
 	s.t.Helper()
-	first, second := s.spend(s.t), uint64(0)
+	first, second := s.useTokens(s.t), uint64(0)
 	breach()
-	synctest.Test(s.t, func(t *testing.T) { second = s.spend(t) })
-	s.behind(first, second)
+	synctest.Test(s.t, func(t *testing.T) { second = s.useTokens(t) })
+	s.checkNotGreater(first, second)
 }
 
-// breakPower forgets the last grants.
+// breakPower undoes the last grants, as a power cut may.
 func breakPower(s *site) {
-	s.spend(s.t)
+	s.useTokens(s.t)
 	before := s.t.TempDir()
 	s.run("cp", s.Addrs[0], before)
-	s.inThePast(func() {
-		s.move(s.t.TempDir())
+	s.checkDisorderInPast(func() {
+		s.moveFiles(s.t.TempDir())
 		s.run("cp", filepath.Join(before, filepath.Base(s.Addrs[0])), s.Addrs[0])
 	})
 }
 
-// siteOfRedis makes a site of one server, which forgets everything when it restarts.
+// siteOfRedis returns a function that sets up a site with one server, which loses
+// its memory when it restarts.
 func siteOfRedis(store Store, conf ...string) func(*site) {
 	return func(s *site) {
 		t, clock := newShim(s.t)
 		node := redistest.Single(t, conf...)
 		s.Store, s.clock, s.redis = store, clock, []*redistest.Node{node}
 		s.Kind, s.Addrs = "redis", []string{node.Addr()}
-		s.lose = func(*site) {
+		s.loseMemory = func(*site) {
 			node.Kill()
 			node.Restart()
 		}
-		s.begin()
+		s.makeOld()
 	}
 }
 
-// begin makes servers old, so that they grant a long lease: a young one may have forgotten one in
-// a restart.
-func (s *site) begin() {
-	s.advance(leap)
+// makeOld makes servers look old, so that they grant long leases: a young server
+// may have lost leases in a restart.
+func (s *site) makeOld() {
+	s.advance(clockStep)
 	s.lock = "begin"
-	s.spend(s.t)
+	s.useTokens(s.t)
 }
 
-// siteOfReplica makes a site of a server with a replica.
+// siteOfReplica returns a function that sets up a site with a server and a replica.
 func siteOfReplica(store Store, conf ...string) func(*site) {
 	return func(s *site) {
 		siteOfRedis(store, conf...)(s)
@@ -415,12 +418,12 @@ func siteOfReplica(store Store, conf ...string) func(*site) {
 		}
 		replica.Must("REPLICAOF", host, port)
 		s.redis = append(s.redis, replica)
-		livetest.Await(s.t, "replica", func() error { return holds(s.redis[0], "connected_slaves:1") })
+		livetest.Await(s.t, "replica", func() error { return checkReplication(s.redis[0], "connected_slaves:1") })
 	}
 }
 
-// holds reports what INFO does not say of replication.
-func holds(n *redistest.Node, want string) error {
+// checkReplication returns an error unless INFO says want about replication.
+func checkReplication(n *redistest.Node, want string) error {
 	answer, err := n.Do("INFO", "replication")
 	if text, _ := answer.(string); err == nil && !strings.Contains(text, want) {
 		err = redistest.Error(text)
@@ -428,14 +431,14 @@ func holds(n *redistest.Node, want string) error {
 	return err
 }
 
-// splitBrain has a master and a replica that was promoted grant the lock.
+// splitBrain has both a master and a promoted replica grant the lock.
 func splitBrain(s *site) {
 	defer s.link.Sever()()
-	first := s.take(s.Store, term)
+	first := s.acquire(s.Store, overlapTTL)
 	s.redis[1].Must("REPLICAOF", "NO", "ONE")
 	other := s.Store
 	other.Addrs = []string{s.redis[1].Addr()}
-	s.both(first, s.take(other, longTTL))
+	s.checkAllHold(first, s.acquire(other, longTTL))
 }
 
 // evict fills a server until it has evicted the lock, and then empties it again.
@@ -451,10 +454,10 @@ func evict(s *site) {
 	s.redis[0].Must(append([]any{"DEL"}, fill...)...)
 }
 
-// forget has replicas forget everything, as if they had heard of nothing.
+// forget deletes all data of the replicas, as if they had received nothing.
 func forget(nodes []*redistest.Node) {
 	for _, n := range nodes {
-		if holds(n, "role:slave") == nil {
+		if checkReplication(n, "role:slave") == nil {
 			n.Must("CONFIG", "SET", "replica-read-only", "no")
 			n.Must("FLUSHALL")
 			n.Must("CONFIG", "SET", "replica-read-only", "yes")
@@ -467,12 +470,12 @@ func siteOfSentinel(s *site) {
 	r := redistest.Sentinel(t, minReplicas...)
 	s.Store, s.clock = Store{Kind: "sentinel", Addrs: r.Sentinels()}, clock
 	s.redis = r.Nodes()
-	s.lose = func(*site) {
+	s.loseMemory = func(*site) {
 		forget(r.Nodes())
-		r.KillMaster().Restart() // it is the master again, or the replica is, which knows no more
+		r.KillMaster().Restart() // it or the empty replica becomes master
 		r.WaitForReplicas()
 	}
-	s.begin()
+	s.makeOld()
 }
 
 func siteOfCluster(s *site) {
@@ -480,7 +483,7 @@ func siteOfCluster(s *site) {
 	c := redistest.Cluster(t, minReplicas...)
 	s.Store, s.clock = Store{Kind: "cluster", Addrs: c.Addrs(), NoGrace: true}, clock
 	s.redis = c.Nodes()
-	s.lose = func(s *site) {
+	s.loseMemory = func(s *site) {
 		forget(c.Nodes())
 		c.KillMasterOf(c.SlotOf(s.lock)).Restart() // as with Sentinel
 		c.WaitUntilWell()
@@ -502,13 +505,13 @@ func siteOfRedlock(s *site) {
 func breakRedlock(s *site) {
 	twice := s.Store
 	twice.Addrs = slices.Concat(s.Addrs[:4], []string{livetest.NewProxy(s.t, s.Addrs[0]).Addr()})
-	s.refused(twice)
+	s.checkRefused(twice)
 
 	other := s.locker(s.t, s.Store, longTTL)
 	for _, n := range s.redis[:3] {
 		n.Hang()
 	}
-	s.misses(other, 2*time.Second)
+	s.checkNotGranted(other, 2*time.Second)
 	for _, n := range s.redis[:3] {
 		n.Resume()
 	}
@@ -520,17 +523,17 @@ func breakRedlock(s *site) {
 	})
 }
 
-// breakAttempt has a process stand still in the middle of an attempt.
+// breakAttempt stops the clock of a process in the middle of an attempt.
 func breakAttempt(s *site) {
-	near := s.near(s.Store)
+	near := s.viaProxies(s.Store)
 	var ways []*livetest.Proxy // of the first process
 	for _, addr := range s.Addrs {
-		s.through(addr)
+		s.proxyAddr(addr)
 		ways = append(ways, s.proxies[addr])
 	}
 	opened, ready := make(chan struct{}), make(chan struct{})
 	var late *snib.Lock
-	s.still(func(t *testing.T) {
+	s.runFrozen(func(t *testing.T) {
 		locker := s.locker(t, near, longTTL)
 		close(opened)
 		<-ready
@@ -555,7 +558,8 @@ func breakAttempt(s *site) {
 				}
 				return nil
 			})
-			ways[i].Redirect("127.0.0.1:1") // where nobody listens: the grant is all that it hears
+			// Nobody listens there: the grant is the last answer of this node.
+			ways[i].Redirect("127.0.0.1:1")
 			n.Kill()
 			n.Restart()
 		}
@@ -564,8 +568,8 @@ func breakAttempt(s *site) {
 			return
 		}
 		other := s.on(s.Store)
-		locker := s.locker(s.t, other.near(s.Store), longTTL)
-		other.proxies[s.Addrs[4]].Sever() // so that this node hears nothing of what follows
+		locker := s.locker(s.t, other.viaProxies(s.Store), longTTL)
+		other.proxies[s.Addrs[4]].Sever() // this node must not learn what follows
 		lock, err := locker.Acquire(s.t.Context(), s.lock)
 		if err != nil {
 			s.t.Error(err)
@@ -574,10 +578,10 @@ func breakAttempt(s *site) {
 		if err := lock.Release(); err != nil {
 			s.t.Error(err)
 		}
-		ways[4].Heal() // what was sent to the node arrives
+		ways[4].Heal() // the request to this node arrives
 		<-done
 		if late != nil {
-			s.behind(lock.Token(), late.Token())
+			s.checkNotGreater(lock.Token(), late.Token())
 		}
 	})
 }
@@ -600,40 +604,40 @@ func siteOfMySQL(s *site) {
 	s.db, s.exec = db, func(text string) { m.exec(db, text) }
 }
 
-func restoreHeld(s *site) { s.overlap(s.copied(s.server)) }
+func restoreHeld(s *site) { s.overlap(s.backUp(s.server)) }
 
 func restoreSpent(s *site) {
-	restore := s.copied(s.server)
-	s.disorder(func() {
-		s.advance(-leap)
+	restore := s.backUp(s.server)
+	s.checkDisorder(func() {
+		s.advance(-clockStep)
 		restore()
 	})
 }
 
-// breakAge has the holder's host vanish: from a server that ends its session, and from one that is
-// too old to know how.
+// breakAge cuts off the holder: first from a server that ends idle sessions, and
+// then from one that is too old to do so.
 func breakAge(s *site) {
 	for _, old := range []bool{false, true} {
 		store := s.Store
 		if old {
-			store.Addrs = []string{forge(s.t, s.Addrs[0], "idle_session_timeout", "idle_session_timeour")}
+			store.Addrs = []string{rewritingProxy(s.t, s.Addrs[0], "idle_session_timeout", "idle_session_timeour")}
 		}
 		where := s.on(s.Store)
-		where.take(where.near(store), term)
+		where.acquire(where.viaProxies(store), overlapTTL)
 		where.cutOff()
 		if old {
-			where.misses(s.locker(s.t, s.Store, longTTL), 4*ttl)
+			where.checkNotGranted(s.locker(s.t, s.Store, longTTL), 4*ttl)
 		} else {
-			where.take(s.Store, term)
+			where.acquire(s.Store, overlapTTL)
 		}
-		where.lock += " once more" // whoever has that has vanished
+		where.lock += " once more" // the former lock has a vanished holder
 		s.lock = where.lock
 	}
 }
 
-// forge returns the address of a proxy that replaces a text that clients send, by one that is as
-// long.
-func forge(t testing.TB, addr, old, text string) string {
+// rewritingProxy returns the address of a proxy that replaces a text in what clients
+// send by another text of the same length.
+func rewritingProxy(t testing.TB, addr, old, text string) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -671,7 +675,7 @@ func forge(t testing.TB, addr, old, text string) string {
 	return listener.Addr().String()
 }
 
-// breakLiveness kills the holder's connection, of which it does not hear.
+// breakLiveness kills the holder's connection in ways that the holder does not notice.
 func breakLiveness(s *site) {
 	s.overlap(s.kill)
 
@@ -690,10 +694,10 @@ func breakLiveness(s *site) {
 	}
 	s.lock += " again"
 	s.kill()
-	s.both(first, s.take(s.Store, term))
+	s.checkAllHold(first, s.acquire(s.Store, overlapTTL))
 }
 
-// kill ends the holder's session of MySQL.
+// kill kills the holder's MySQL session.
 func (s *site) kill() {
 	s.t.Helper()
 	var id int64
@@ -703,14 +707,15 @@ func (s *site) kill() {
 	s.exec(fmt.Sprint("KILL ", id))
 }
 
-// siteOfZK makes a site of an ensemble whose leader bears the silence of the others for a minute.
+// siteOfZK sets up a site with an ensemble whose leader tolerates the silence of
+// the others for a minute.
 func siteOfZK(s *site) {
 	s.mesh = newMesh(s.t, 3, func(i int) int { return s.ensemble.Servers[i].PID() })
-	s.ensemble = zktest.EnsembleThrough(s.t, s.mesh.through, "syncLimit=600")
+	s.ensemble = zktest.EnsembleThrough(s.t, s.mesh.proxyAddr, "syncLimit=600")
 	s.Store = Store{Kind: "zk", Addrs: s.ensemble.Addrs(), Session: 36 * time.Second}
 }
 
-// deleteNodes deletes the nodes of those who hold or wait for the lock.
+// deleteNodes deletes the nodes of all holders and waiters of the lock.
 func deleteNodes(s *site) {
 	conn, _, err := zk.Connect(s.Addrs, 10*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
 	if err != nil {
@@ -729,30 +734,31 @@ func deleteNodes(s *site) {
 	}
 }
 
-// breakTicks has a clock that is slow, and a server that ends sessions before others can report.
+// breakTicks breaks both parts of the assumption: it stops the holder's clock, and checks that
+// "snib doctor" reports a server whose minSessionTimeout is one tick.
 func breakTicks(s *site) {
-	s.Kind = "zkkeep" // else the end of the connection, which has the right time, is the end of the hold
-	s.slow()
+	s.Kind = "zkkeep" // otherwise the hold ends with the connection, whose clock is right
+	s.checkSlowClock()
 	hasty := zktest.Single(s.t, "4lw.commands.whitelist=srvr,conf", "minSessionTimeout=100")
 	program := filepath.Join(s.t.TempDir(), "snib")
 	s.run("go", "build", "-o", program, "../../cmd/snib")
 	s.run("sh", "-c", `"$0" doctor "$1" | grep "^unmet.*minSessionTimeout of"`, program, "zk://"+hasty.Addr())
 }
 
-// breakLeader has a leader that was cut off go on serving the holder, while the others elect
-// another one.
+// breakLeader isolates the leader, which goes on serving the holder while the
+// others elect a new leader.
 func breakLeader(s *site) {
 	i := slices.Index(s.ensemble.Servers, s.ensemble.Leader())
 	leads := Store{Kind: "zk", Addrs: []string{s.Addrs[i]}, Session: 6 * time.Second}
 	follows := leads
 	follows.Addrs = slices.Delete(slices.Clone(s.Addrs), i, i+1)
-	first := s.take(leads, term)
-	s.misses(s.locker(s.t, follows, longTTL), 200*time.Millisecond)
-	defer s.mesh.strand(i)()
-	s.both(first, s.take(follows, term))
+	first := s.acquire(leads, overlapTTL)
+	s.checkNotGranted(s.locker(s.t, follows, longTTL), 200*time.Millisecond)
+	defer s.mesh.cutHalfOpen(i)()
+	s.checkAllHold(first, s.acquire(follows, overlapTTL))
 }
 
-// loseDisks starts a majority of the ensemble without its data.
+// loseDisks kills the ensemble and restarts a majority of it without its data.
 func loseDisks(s *site) {
 	for _, server := range s.ensemble.Servers {
 		server.Kill()
@@ -763,7 +769,7 @@ func loseDisks(s *site) {
 	}
 	var starting sync.WaitGroup
 	for _, server := range s.ensemble.Servers[:2] {
-		starting.Go(server.Restart) // alone none of them would be ready
+		starting.Go(server.Restart) // none of them would be ready alone
 	}
 	starting.Wait()
 }
@@ -774,11 +780,11 @@ func siteOfEtcd(s *site) {
 	s.Store = Store{Kind: "etcd", Addrs: []string{s.etcd.Addr()}, Session: 30 * time.Second}
 }
 
-// loseDisk puts a server back to a copy, and then to nothing.
+// loseDisk restores a server from an old copy, and later restarts it without data.
 func loseDisk(s *site) {
-	s.overlap(s.copied(s.server))
+	s.overlap(s.backUp(s.server))
 	s.lock += " once more"
-	s.disorder(func() {
+	s.checkDisorder(func() {
 		s.etcd.Kill()
 		s.remove(filepath.Join(s.etcd.Dir(), "data"))
 		s.etcd.Restart()

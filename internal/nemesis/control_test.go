@@ -15,17 +15,17 @@ import (
 	"github.com/sniblock/snib/internal/nemesis/history"
 )
 
-// mute is a driver that says that a lease was lost only when it is to be renewed.
-type mute struct{ inspected }
+// A mute is a driver that reports the loss of a lease only when it renews it.
+type mute struct{ inspectableDriver }
 
 // Acquire implements [driver.Driver].
 func (m mute) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	req.OnLost = nil
-	return m.inspected.Acquire(ctx, req)
+	return m.inspectableDriver.Acquire(ctx, req)
 }
 
-// stale is a driver that confirms leases without asking the store.
-type stale struct{ inspected }
+// A stale is a driver that confirms renewals without a request to the store.
+type stale struct{ inspectableDriver }
 
 // Renew implements [driver.Driver].
 func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {
@@ -36,12 +36,13 @@ func (s stale) Renew(_ context.Context, due []driver.Lease) []driver.Renewal {
 	return all
 }
 
-// A control is a set-up that is wrong on purpose. If no violation is found there, the others prove nothing, unless the driver refuses to run.
+// A control is a set-up that is wrong on purpose. Either the driver refuses to run, or the
+// checker must find a violation; otherwise the other set-ups prove nothing.
 type control struct {
 	name   string
 	start  func(*world)
 	wrong  func(*Job)
-	faults []string // that show it
+	faults []string // the faults that reveal it
 	rows   []row
 	want   []history.Fact // one of them must be found
 }
@@ -69,9 +70,9 @@ var controls = []control{
 	},
 }
 
-// TestControls finds what is wrong in each control.
+// TestControls checks that each control is refused, or that one of its violations is found.
 func TestControls(t *testing.T) {
-	if *total == 0 || *chosen != "" || *only != "" {
+	if *totalTime == 0 || *chosenSetups != "" || *onlyFaults != "" {
 		t.Skip("it belongs to a run of all set-ups (make nemesis)")
 	}
 	for _, c := range controls {
@@ -83,7 +84,7 @@ func TestControls(t *testing.T) {
 }
 
 func (c control) run(t *testing.T) {
-	const patience = 2 * time.Minute
+	const searchTimeout = 2 * time.Minute
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -99,18 +100,18 @@ func (c control) run(t *testing.T) {
 	if err == nil {
 		_ = d.Close() // it was never used
 	}
-	w.keep(c.faults)
-	w.begin(workers)
+	w.keepFaults(c.faults)
+	w.startWorkers(workers)
 	rules := setup{rows: c.rows}.rules(w.admin.Info())
-	for began := time.Now(); ; w.torment(time.Second) {
+	for began := time.Now(); ; w.injectFaults(time.Second) {
 		for _, v := range history.Check(w.events(), rules).Violations {
 			if v.Allowed == "" && slices.Contains(c.want, v.Fact) {
 				t.Logf("found after %v: %v", time.Since(began), v)
 				return
 			}
 		}
-		if time.Since(began) > patience {
-			t.Fatalf("none of %v was found in %v", c.want, patience)
+		if time.Since(began) > searchTimeout {
+			t.Fatalf("none of %v was found in %v", c.want, searchTimeout)
 		}
 	}
 }

@@ -1,3 +1,4 @@
-// Package nemesis runs processes that lock in real stores, and breaks the processes, the stores and the network between them. It has
-// nothing but tests; docs/nemesis.md is about them. Package history judges what happened.
+// Package nemesis runs processes that use locks in real stores, and injects faults into the
+// processes, the stores and the network between them. It contains only tests; docs/nemesis.md
+// describes them. Package history checks the logs.
 package nemesis

@@ -14,31 +14,33 @@ import (
 	"time"
 )
 
-// A mesh carries what the members of a cluster say to each other, and can cut one of them off from the others: what is sent then is
-// lost, and nobody is told. Who has connected it learns from the system, because members don't say it.
+// A mesh carries the traffic between the members of a cluster, and can isolate one of them from
+// the others: then the data is lost without an error on either side. The mesh learns from the
+// system which member has opened a connection, because members don't say it.
 type mesh struct {
 	t       testing.TB
 	pid     func(member int) int
 	members int
 
-	mu      sync.Mutex
-	apart   int  // the member that is cut off; -1 if none is
-	half    bool // only the others are told
-	tunnels map[*tunnel]struct{}
-	closed  bool
-	running sync.WaitGroup
+	mu       sync.Mutex
+	isolated int  // the isolated member; -1 if none
+	halfOpen bool // only the other members are told
+	tunnels  map[*tunnel]struct{}
+	closed   bool
+	running  sync.WaitGroup
 }
 
-// A tunnel is a connection of one member to another.
+// A tunnel is a connection from one member to another.
 type tunnel struct {
-	port, to int // the port that it comes from, and the member that it goes to
+	port, to int // the port of the member that connected, and the member that it connects to
 	conns    []net.Conn
-	broken   bool // nothing is passed on in it any more
+	broken   bool // data is no longer passed on
 }
 
-// newMesh makes a mesh of members whose processes pid returns. It is asked when one is cut off, so they run by then.
+// newMesh returns a mesh of members whose process ids pid returns. It calls pid only when a
+// member is isolated, so the members may start later.
 func newMesh(t testing.TB, members int, pid func(int) int) *mesh {
-	m := &mesh{t: t, pid: pid, members: members, apart: -1, tunnels: map[*tunnel]struct{}{}}
+	m := &mesh{t: t, pid: pid, members: members, isolated: -1, tunnels: map[*tunnel]struct{}{}}
 	t.Cleanup(func() {
 		m.mu.Lock()
 		m.closed = true
@@ -57,8 +59,8 @@ func (tn *tunnel) close() {
 	}
 }
 
-// through returns the address by which others reach a member that listens at addr.
-func (m *mesh) through(member int, addr string) string {
+// proxyAddr returns the address at which others reach a member that listens at addr.
+func (m *mesh) proxyAddr(member int, addr string) string {
 	m.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -70,15 +72,15 @@ func (m *mesh) through(member int, addr string) string {
 			if err != nil {
 				return // closed
 			}
-			m.running.Go(func() { m.carry(conn, member, addr) })
+			m.running.Go(func() { m.serve(conn, member, addr) })
 		}
 	})
-	m.t.Cleanup(func() { _ = listener.Close() }) // before the mesh waits for its goroutines
+	m.t.Cleanup(func() { _ = listener.Close() }) // runs before the mesh waits for its goroutines
 	return listener.Addr().String()
 }
 
-// carry serves a connection to a member until its end.
-func (m *mesh) carry(conn net.Conn, to int, addr string) {
+// serve serves a connection to a member until it ends.
+func (m *mesh) serve(conn net.Conn, to int, addr string) {
 	tn := &tunnel{port: conn.RemoteAddr().(*net.TCPAddr).Port, to: to, conns: []net.Conn{conn}}
 	m.mu.Lock()
 	if m.closed {
@@ -87,7 +89,7 @@ func (m *mesh) carry(conn net.Conn, to int, addr string) {
 		return
 	}
 	m.tunnels[tn] = struct{}{}
-	m.judge(tn)
+	m.updateBroken(tn)
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
@@ -112,8 +114,9 @@ func (m *mesh) carry(conn net.Conn, to int, addr string) {
 	both.Wait()
 }
 
-// dial connects to a member. One that does not listen is waited for, for a while: who has reached a proxy takes it for the member,
-// and if that hangs up at once, servers of ZooKeeper that start together wait for long until they try again.
+// dial connects to a member. It waits for a while if the member does not listen yet. A client
+// takes the proxy for the member, and if the proxy closed the connection at once, ZooKeeper
+// servers that start together would wait long before they try again.
 func (m *mesh) dial(addr string) (net.Conn, error) {
 	for end := time.Now().Add(5 * time.Second); ; {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
@@ -126,23 +129,24 @@ func (m *mesh) dial(addr string) (net.Conn, error) {
 		if closed {
 			return nil, net.ErrClosed
 		}
-		time.Sleep(20 * time.Millisecond) // it starts
+		time.Sleep(20 * time.Millisecond) // the member is starting
 	}
 }
 
-// copy passes on what it may, and ends the tunnel at its end.
+// copy passes data on unless the tunnel is broken, and closes the tunnel when the
+// connection ends.
 func (m *mesh) copy(tn *tunnel, to, from net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if !m.loses(tn) {
+		if !m.drops(tn) {
 			if _, failed := to.Write(buf[:n]); failed != nil {
 				err = failed
 			}
 		}
 		if err != nil {
 			m.mu.Lock()
-			if !tn.broken || !m.half {
+			if !tn.broken || !m.halfOpen {
 				tn.close()
 			}
 			m.mu.Unlock()
@@ -151,35 +155,36 @@ func (m *mesh) copy(tn *tunnel, to, from net.Conn) {
 	}
 }
 
-// loses reports whether what is sent in a tunnel is lost.
-func (m *mesh) loses(tn *tunnel) bool {
+// drops reports whether data in a tunnel is lost.
+func (m *mesh) drops(tn *tunnel) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return tn.broken
 }
 
-// judge breaks a tunnel that leads to or from the member that is cut off. It is called with m.mu held.
-func (m *mesh) judge(tn *tunnel) {
-	if m.apart < 0 {
+// updateBroken marks a tunnel as broken if it leads to or from the isolated member.
+// m.mu must be locked.
+func (m *mesh) updateBroken(tn *tunnel) {
+	if m.isolated < 0 {
 		return
 	}
-	from := m.owner(tn.port)
-	tn.broken = from != tn.to && (from == m.apart || tn.to == m.apart)
+	from := m.memberOf(tn.port)
+	tn.broken = from != tn.to && (from == m.isolated || tn.to == m.isolated)
 }
 
-// cut cuts a member off from the others, until heal is called.
+// cut isolates a member from the others until heal is called.
 func (m *mesh) cut(member int) (heal func()) {
-	m.set(member)
-	return func() { m.set(-1) }
+	m.setIsolated(member)
+	return func() { m.setIsolated(-1) }
 }
 
-// strand is cut where the other members notice at once that their connections are gone, and the one
-// that is cut off does not.
-func (m *mesh) strand(member int) (heal func()) {
+// cutHalfOpen isolates a member like cut, but closes the connections on the side of the other
+// members: they notice at once, and the isolated member does not.
+func (m *mesh) cutHalfOpen(member int) (heal func()) {
 	m.mu.Lock()
-	m.half = true
+	m.halfOpen = true
 	m.mu.Unlock()
-	m.set(member)
+	m.setIsolated(member)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for tn := range m.tunnels {
@@ -187,34 +192,34 @@ func (m *mesh) strand(member int) (heal func()) {
 		case tn.broken && tn.to == member:
 			_ = tn.conns[0].Close() // it may be closed
 		case tn.broken && len(tn.conns) > 1:
-			_ = tn.conns[1].Close() // the same
+			_ = tn.conns[1].Close() // it may be closed already
 		}
 	}
 	return func() {
 		m.mu.Lock()
-		m.half = false
+		m.halfOpen = false
 		m.mu.Unlock()
-		m.set(-1)
+		m.setIsolated(-1)
 	}
 }
 
-func (m *mesh) set(apart int) {
+func (m *mesh) setIsolated(isolated int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.apart = apart
+	m.isolated = isolated
 	for tn := range m.tunnels {
 		if tn.broken {
 			tn.close()
 		}
-		m.judge(tn)
+		m.updateBroken(tn)
 	}
 }
 
-// owner is the member whose process has the local port, or -1.
-func (m *mesh) owner(port int) int {
-	inode, err := inodeOf(port)
+// memberOf returns the member whose process owns the local port, or -1.
+func (m *mesh) memberOf(port int) int {
+	inode, err := socketInode(port)
 	if err != nil {
-		return -1 // it is closed already
+		return -1 // the socket is closed already
 	}
 	for member := range m.members {
 		if hasSocket(m.pid(member), inode) {
@@ -224,8 +229,8 @@ func (m *mesh) owner(port int) int {
 	return -1
 }
 
-// inodeOf returns the inode of the connected socket with a local port.
-func inodeOf(port int) (string, error) {
+// socketInode returns the inode of the connected socket with a local port.
+func socketInode(port int) (string, error) {
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		table, err := os.ReadFile(file)
 		if err != nil {
@@ -233,7 +238,9 @@ func inodeOf(port int) (string, error) {
 		}
 		local := fmt.Sprintf(":%04X", port)
 		for line := range strings.Lines(string(table)) {
-			f := strings.Fields(line) // number, local, remote, state, queues, timer, retransmissions, uid, timeout, inode
+			// The fields are number, local, remote, state, queues, timer,
+			// retransmissions, uid, timeout, inode.
+			f := strings.Fields(line)
 			if len(f) > 9 && strings.HasSuffix(f[1], local) && f[9] != "0" {
 				return f[9], nil
 			}
@@ -245,7 +252,7 @@ func inodeOf(port int) (string, error) {
 // hasSocket reports whether a process has a socket.
 func hasSocket(pid int, inode string) bool {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	files, _ := os.ReadDir(dir) // a process that has ended has none
+	files, _ := os.ReadDir(dir) // a process that has ended has no files
 	for _, f := range files {
 		if to, _ := os.Readlink(dir + "/" + f.Name()); to == "socket:["+inode+"]" {
 			return true
@@ -254,22 +261,23 @@ func hasSocket(pid int, inode string) bool {
 	return false
 }
 
-// partition adds the fault that a member is cut off from the others, but not from clients.
-func (w *world) partition(m *mesh, leader func() int, least time.Duration) {
-	w.add("partition", func(last time.Duration) {
+// addPartition adds the fault that a member is isolated from the others, but not from clients.
+func (w *world) addPartition(m *mesh, leader func() int, least time.Duration) {
+	w.addFault("partition", func(duration time.Duration) {
 		member := w.r.IntN(m.members)
 		if w.r.IntN(2) == 0 {
 			member = leader()
 		}
-		w.during("partition", "", func() {
+		w.logFault("partition", "", func() {
 			heal := m.cut(member)
-			w.meanwhile(least + last)
+			w.waitDuringFault(least + duration)
 			heal()
 		})
 	})
 }
 
-// A mesh loses what is sent to a member that is cut off, and by it, and nothing else; after the heal there are new connections.
+// TestMesh checks that a mesh loses exactly the data to and from the isolated member, and
+// that new connections work after the heal.
 func TestMesh(t *testing.T) {
 	m := newMesh(t, 3, func(int) int { return os.Getpid() }) // all connections come from member 0
 	var addrs []string
@@ -280,7 +288,7 @@ func TestMesh(t *testing.T) {
 		}
 		t.Cleanup(func() { listener.Close() })
 		go echo(listener)
-		addrs = append(addrs, m.through(member, listener.Addr().String()))
+		addrs = append(addrs, m.proxyAddr(member, listener.Addr().String()))
 	}
 	dial := func(member int) net.Conn {
 		conn, err := net.Dial("tcp", addrs[member])
@@ -319,7 +327,7 @@ func TestMesh(t *testing.T) {
 	heal()
 }
 
-// echo answers what it gets.
+// echo serves connections and sends back what it receives.
 func echo(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()

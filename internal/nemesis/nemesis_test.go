@@ -21,32 +21,33 @@ import (
 	"github.com/sniblock/snib/internal/nemesis/history"
 )
 
-// "make nemesis" sets these.
+// "make nemesis" sets these flags.
 var (
-	total  = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs two of them for a few seconds")
-	seed   = flag.Uint64("seed", 0, "of the faults; 0 for a new one")
-	chosen = flag.String("setups", "", "names with commas; all by default")
-	only   = flag.String("faults", "", "names with commas; all by default")
+	totalTime    = flag.Duration("time", 0, "how long all set-ups together take, about; 0 runs two of them for a few seconds")
+	seed         = flag.Uint64("seed", 0, "of the faults; 0 for a new one")
+	chosenSetups = flag.String("setups", "", "names with commas; all by default")
+	onlyFaults   = flag.String("faults", "", "names with commas; all by default")
 )
 
-// short are the set-ups of a run without -time.
-const short = "sqlite,redis"
+// shortSetups are the set-ups of a run without -time.
+const shortSetups = "sqlite,redis"
 
-// workers is how many processes lock at a time.
+// workers is the number of worker processes.
 const workers = 3
 
-// overhead is about how long a set-up takes beside its faults.
+// overhead is roughly how long a set-up takes in addition to its faults.
 const overhead = 15 * time.Second
 
 func TestMain(m *testing.M) { os.Exit(livetest.Main(m, Job.work)) }
 
-// TestNemesis runs each set-up under its faults. What happens is what its rows say, or the test fails.
+// TestNemesis runs each set-up under its faults. It fails if something happens that
+// the rows of the set-up do not allow.
 func TestNemesis(t *testing.T) {
-	run := selected(t)
+	run := selectedSetups(t)
 	first := cmp.Or(*seed, uint64(time.Now().UnixNano()))
 	width := flag.Lookup("test.parallel").Value.(flag.Getter).Get().(int)
 	rounds := (len(run) + width - 1) / width
-	each := max(*total/time.Duration(rounds)-overhead, 6*time.Second)
+	each := max(*totalTime/time.Duration(rounds)-overhead, 6*time.Second)
 	dir, err := os.MkdirTemp("", "snib-nemesis-") //nolint:usetesting // the logs of a failure are kept
 	if err != nil {
 		t.Fatal(err)
@@ -75,11 +76,11 @@ func TestNemesis(t *testing.T) {
 	}
 }
 
-// selected are the set-ups to run.
-func selected(t *testing.T) []setup {
-	names := *chosen
-	if names == "" && *total == 0 {
-		names = short
+// selectedSetups returns the set-ups to run.
+func selectedSetups(t *testing.T) []setup {
+	names := *chosenSetups
+	if names == "" && *totalTime == 0 {
+		names = shortSetups
 	}
 	if names == "" {
 		return setups
@@ -95,22 +96,23 @@ func selected(t *testing.T) []setup {
 	return run
 }
 
-// bound is within what everybody goes on after the heal.
-func (s setup) bound() time.Duration { return longTTL + 5*time.Second + s.settle }
+// bound returns the time within which all workers make progress after the heal.
+func (s setup) bound() time.Duration { return longTTL + 5*time.Second + s.settleTime }
 
-// rules are what a run of the set-up is judged by, on such a store.
+// rules returns the rules for a run of the set-up on a store with this Info.
 func (s setup) rules(info driver.Info) history.Rules {
 	rules := history.Rules{Bound: s.bound(), Allowed: allowances(s.rows)}
 	if info.TellsLoss {
-		rules.Hint = hint
+		rules.Hint = hintBound
 	}
 	return rules
 }
 
-// left is for how long the store may show a holder or a waiter when all processes have ended.
-func (s setup) left() time.Duration { return max(s.bound(), s.lapse+5*time.Second) }
+// leftoverBound returns for how long the store may show a holder or a waiter after
+// all processes have ended.
+func (s setup) leftoverBound() time.Duration { return max(s.bound(), s.deadWaiterTime+5*time.Second) }
 
-// run runs a set-up and judges it. It fails t for what is not allowed.
+// run runs a set-up and judges the run. It fails t for each violation that is not allowed.
 func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) history.Report {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -118,10 +120,10 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 	}
 	w := newWorld(t, dir, seed)
 	s.start(w)
-	if *only != "" {
-		w.keep(strings.Split(*only, ","))
+	if *onlyFaults != "" {
+		w.keepFaults(strings.Split(*onlyFaults, ","))
 	}
-	w.run(workers, long, s.bound(), s.left())
+	w.run(workers, long, s.bound(), s.leftoverBound())
 	info := w.admin.Info()
 	r := history.Check(w.events(), s.rules(info))
 	for _, row := range s.rows {
@@ -138,7 +140,7 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 		if v.Allowed == "" && i < 30 {
 			t.Error(v)
 		} else if v.Allowed == "" {
-			t.Fail() // there is no end
+			t.Fail() // there are too many to print
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Odd)) {
@@ -150,8 +152,8 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) hi
 	return r
 }
 
-// odd is how many odd errors there are.
-func odd(r history.Report) int {
+// countOdd returns the number of odd errors.
+func countOdd(r history.Report) int {
 	n := 0
 	for _, times := range r.Odd {
 		n += times
@@ -159,7 +161,7 @@ func odd(r history.Report) int {
 	return n
 }
 
-// table shows what became of the set-ups.
+// table returns the results of the set-ups as a table.
 func table(run []setup, results map[string]history.Report) string {
 	var text strings.Builder
 	out := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -170,9 +172,9 @@ func table(run []setup, results map[string]history.Report) string {
 			fmt.Fprintf(out, "%s\tdid not finish\n", s.name)
 			continue
 		}
-		faults, bad, allowed := summary(r)
-		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.name, r.Acquired, faults, r.Lost, r.Killed, odd(r), counts(bad), counts(allowed))
+		faults, bad, allowed := summarize(r)
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\n", s.name, r.Acquired, faults, r.Lost, r.Killed, countOdd(r), formatCounts(bad), formatCounts(allowed))
 	}
-	_ = out.Flush() // to memory
+	_ = out.Flush() // it writes to memory
 	return text.String()
 }

@@ -13,13 +13,13 @@ import (
 var update = flag.Bool("update", false, "write the tables of docs/nemesis.md anew")
 
 const (
-	page  = "../../docs/nemesis.md"
-	begin = "<!-- begin: go test ./internal/nemesis -run TestPage -args -update -->\n"
-	end   = "<!-- end -->\n"
+	page      = "../../docs/nemesis.md"
+	beginMark = "<!-- begin: go test ./internal/nemesis -run TestPage -args -update -->\n"
+	endMark   = "<!-- end -->\n"
 )
 
-// TestPage compares the tables of the page with the rows that runs are judged by, and with the
-// assumptions that are broken.
+// TestPage compares the tables of the page with the rows by which runs are judged,
+// and with the table of assumptions.
 func TestPage(t *testing.T) {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -27,13 +27,13 @@ func TestPage(t *testing.T) {
 	}
 	var want strings.Builder
 	rest := string(text)
-	for _, made := range []string{tables(), assumptionTable()} {
-		head, behind, ok1 := strings.Cut(rest, begin)
-		_, tail, ok2 := strings.Cut(behind, end)
+	for _, made := range []string{setupTables(), assumptionTable()} {
+		head, behind, ok1 := strings.Cut(rest, beginMark)
+		_, tail, ok2 := strings.Cut(behind, endMark)
 		if !ok1 || !ok2 {
 			t.Fatalf("%s has no place for the tables", page)
 		}
-		want.WriteString(head + begin + made + end)
+		want.WriteString(head + beginMark + made + endMark)
 		rest = tail
 	}
 	want.WriteString(rest)
@@ -48,8 +48,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// tables are those of all set-ups.
-func tables() string {
+// setupTables returns the tables of all set-ups.
+func setupTables() string {
 	var out strings.Builder
 	for _, s := range setups {
 		fmt.Fprintf(&out, "\n### %s\n\n%s.\n\n", s.name, strings.ToUpper(s.about[:1])+s.about[1:])
@@ -63,7 +63,7 @@ func tables() string {
 	return out.String()
 }
 
-// exception is what a row allows, in words.
+// exception describes what a row allows.
 func (r row) exception() string {
 	if len(r.allows) == 0 {
 		return "nothing"
@@ -73,16 +73,16 @@ func (r row) exception() string {
 		facts = append(facts, string(f))
 	}
 	text := strings.Join(facts, ", ")
-	if r.on != nil {
-		text += " of " + strings.Join(r.on, ", ")
+	if r.names != nil {
+		text += " of " + strings.Join(r.names, ", ")
 	}
-	if r.while > 0 && r.while < unbounded {
-		text += fmt.Sprintf(", until %v after the fault", r.while)
+	if r.allowedFor > 0 && r.allowedFor < unbounded {
+		text += fmt.Sprintf(", until %v after the fault", r.allowedFor)
 	}
 	return text + ": " + r.why
 }
 
-// Each set-up has a row for each fault once.
+// TestRows checks that no set-up has two rows for one fault, and that the rows are complete.
 func TestRows(t *testing.T) {
 	for _, s := range setups {
 		seen := map[string]bool{}
@@ -91,7 +91,7 @@ func TestRows(t *testing.T) {
 				t.Errorf("%s has two rows for %q", s.name, r.fault)
 			}
 			seen[r.fault] = true
-			if r.told == "" || r.next == "" || r.tokens == "" || len(r.allows) > 0 && (r.why == "" || r.while == 0) {
+			if r.told == "" || r.next == "" || r.tokens == "" || len(r.allows) > 0 && (r.why == "" || r.allowedFor == 0) {
 				t.Errorf("%s, %q: the row is not complete", s.name, r.fault)
 			}
 		}

@@ -18,69 +18,70 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// A replicated is a primary, and a replica that can take its place.
+// A replicated is a primary and a replica that can replace it.
 type replicated interface {
 	addr() string
-	kill()    // the primary
-	promote() // the replica
-	renew()   // gives the new primary a replica
+	kill()       // the primary
+	promote()    // the replica
+	addReplica() // starts a replica of the new primary
 }
 
-// promotion adds the fault that a primary dies and its replica takes its place. With lag, the replica has not heard of the last things.
-func (w *world) promotion(r replicated, link *livetest.Proxy, lags bool) {
+// addPromotion adds the fault that a primary dies and its replica replaces it. If lags is
+// set, the replica lacks the latest changes.
+func (w *world) addPromotion(r replicated, link *livetest.Proxy, lags bool) {
 	w.t.Helper()
 	clients := livetest.NewProxy(w.t, r.addr())
-	w.reach(clients.Addr())
-	w.add("promote", func(last time.Duration) {
-		w.during("promote", "", func() {
+	w.setAddrs(clients.Addr())
+	w.addFault("promote", func(duration time.Duration) {
+		w.logFault("promote", "", func() {
 			heal := func() {}
 			if lags {
 				heal = link.Sever()
-				w.meanwhile(last)
+				w.waitDuringFault(duration)
 			}
 			r.kill()
 			heal()
 			r.promote()
 			clients.Redirect(r.addr())
 			clients.Cut()
-			r.renew()
+			r.addReplica()
 		})
 	})
 }
 
-// reach sets where all reach the store.
-func (w *world) reach(addrs ...string) {
+// setAddrs sets the addresses at which all processes reach the store.
+func (w *world) setAddrs(addrs ...string) {
 	w.Store.Addrs = addrs
 	w.direct = w.Store
 }
 
 func startPromotePG(lags bool) func(*world) {
 	return func(w *world) {
-		p := &postgres{t: w.t, keeps: !lags, primary: pgtest.Start(w.t)}
+		p := &postgres{t: w.t, synchronous: !lags, primary: pgtest.Start(w.t)}
 		p.link = livetest.NewProxy(w.t, p.primary.Addr())
-		p.renew()
+		p.addReplica()
 		w.Store.Kind, w.Mixed = "pg", true
-		w.workerFaults()
-		w.promotion(p, p.link, lags)
+		w.addWorkerFaults()
+		w.addPromotion(p, p.link, lags)
 	}
 }
 
 func startPromoteMySQL(lags bool) func(*world) {
 	return func(w *world) {
-		m := &mariadb{t: w.t, keeps: !lags}
+		m := &mariadb{t: w.t, synchronous: !lags}
 		m.primary = m.start()
 		m.link = livetest.NewProxy(w.t, m.primary.Addr())
-		m.renew()
+		m.addReplica()
 		w.Store.Kind, w.Mixed = "mysql", true
-		w.workerFaults()
-		w.promotion(m, m.link, lags)
+		w.addWorkerFaults()
+		w.addPromotion(m, m.link, lags)
 	}
 }
 
-// postgres is a replicated PostgreSQL.
+// A postgres is a replicated PostgreSQL.
 type postgres struct {
 	t                testing.TB
-	keeps            bool // a commit is answered when the standby has it
+	synchronous      bool // a commit waits until the standby has it
 	primary, standby *pgtest.Server
 	link             *livetest.Proxy // from the standby to the primary
 }
@@ -94,11 +95,11 @@ func (p *postgres) promote() {
 	p.primary = p.standby
 }
 
-func (p *postgres) renew() {
+func (p *postgres) addReplica() {
 	p.t.Helper()
 	p.link.Redirect(p.primary.Addr())
 	p.standby = pgtest.Standby(p.t, p.link.Addr())
-	if p.keeps {
+	if p.synchronous {
 		p.exec(p.primary, "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()")
 	}
 }
@@ -119,10 +120,10 @@ func (p *postgres) exec(s *pgtest.Server, statements ...string) {
 	}
 }
 
-// mariadb is a replicated MariaDB.
+// A mariadb is a replicated MariaDB.
 type mariadb struct {
 	t                testing.TB
-	keeps            bool // a commit is answered when the replica has it
+	synchronous      bool // a commit waits until the replica has it
 	servers          int
 	primary, replica *mysqltest.Server
 	link             *livetest.Proxy // from the replica to the primary
@@ -138,7 +139,7 @@ func (m *mariadb) start() *mysqltest.Server {
 		"sync-binlog=1", "slave-net-timeout=5")
 }
 
-// promote lets the replica carry out what it has got, and then makes it the primary.
+// promote lets the replica apply what it has received, and then makes it the primary.
 func (m *mariadb) promote() {
 	m.t.Helper()
 	db := m.open(m.replica)
@@ -158,8 +159,9 @@ func (m *mariadb) promote() {
 	m.primary = m.replica
 }
 
-// renew starts a replica, which carries out all that was ever done. From then on a commit waits until the replica has it.
-func (m *mariadb) renew() {
+// addReplica starts a replica, which applies the whole log of the primary. If m.synchronous is
+// set, commits wait for the replica from then on.
+func (m *mariadb) addReplica() {
 	m.t.Helper()
 	m.link.Redirect(m.primary.Addr())
 	m.replica = m.start()
@@ -180,7 +182,7 @@ func (m *mariadb) renew() {
 		}
 		return err
 	})
-	if m.keeps {
+	if m.synchronous {
 		primary := m.open(m.primary)
 		defer primary.Close()
 		m.exec(primary, "SET GLOBAL rpl_semi_sync_master_timeout = 3600000", "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
@@ -208,7 +210,7 @@ func (m *mariadb) exec(db *sql.DB, statements ...string) {
 	}
 }
 
-// slaveStatus is the answer of SHOW SLAVE STATUS.
+// slaveStatus returns the answer of SHOW SLAVE STATUS.
 func slaveStatus(db *sql.DB) (map[string]string, error) {
 	rows, err := db.Query("SHOW SLAVE STATUS")
 	if err != nil {

@@ -10,16 +10,17 @@ import (
 	"github.com/sniblock/snib/redislock/redlock"
 )
 
-// What servers are configured with that save each change before they answer, and masters that answer nobody without a replica.
+// The configuration of servers that save each change before they answer, and of masters
+// that accept no writes without a replica.
 var (
 	always      = []string{"appendonly yes", "appendfsync always"}
 	minReplicas = []string{"min-replicas-to-write 1", "min-replicas-max-lag 2"}
 )
 
-// flush is FLUSHALL on a server that one chooses.
-func (w *world) flush(one func() *redistest.Node) {
-	w.add("flush", func(time.Duration) {
-		w.during("flush", "", func() { one().Must("FLUSHALL") })
+// addFlush adds the fault FLUSHALL on the server that one returns.
+func (w *world) addFlush(one func() *redistest.Node) {
+	w.addFault("flush", func(time.Duration) {
+		w.logFault("flush", "", func() { one().Must("FLUSHALL") })
 	})
 }
 
@@ -28,16 +29,16 @@ func startRedis(conf ...string) func(*world) {
 		t, s := newShim(w.t)
 		node := redistest.Single(t, conf...)
 		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
-		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
+		w.Store = Store{Kind: "redis", Addrs: w.addProxies(node.Addr())}
 		w.Mixed, w.Abandon = true, true
-		w.workerFaults()
-		w.serverFaults(node)
+		w.addWorkerFaults()
+		w.addServerFaults(node)
 		if len(conf) > 0 {
-			w.fsync(s, node)
+			w.addFsyncFault(s, node)
 		}
-		w.flush(func() *redistest.Node { return node })
-		w.add("kill-session", func(time.Duration) {
-			w.during("kill-session", "", func() { node.Must("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") })
+		w.addFlush(func() *redistest.Node { return node })
+		w.addFault("kill-session", func(time.Duration) {
+			w.logFault("kill-session", "", func() { node.Must("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") })
 		})
 	}
 }
@@ -48,31 +49,31 @@ func startSentinel(conf ...string) func(*world) {
 		w.direct = Store{Kind: "sentinel", Addrs: s.Sentinels()}
 		w.Store = w.direct
 		w.Abandon = true
-		w.workerFaults()
-		w.add("kill-server", func(last time.Duration) {
-			w.during("kill-server", "", func() {
+		w.addWorkerFaults()
+		w.addFault("kill-server", func(duration time.Duration) {
+			w.logFault("kill-server", "", func() {
 				old := s.KillMaster()
-				if w.r.IntN(3) > 0 { // else it is back before anybody has noticed, and empty
+				if w.r.IntN(3) > 0 { // otherwise it is back, and empty, before anybody has noticed
 					s.WaitForFailover(old)
-					w.meanwhile(last)
+					w.waitDuringFault(duration)
 				}
 				old.Restart()
 				s.WaitForReplicas()
 			})
 		})
-		w.add("stop-server", func(last time.Duration) {
-			w.during("stop-server", "", func() {
+		w.addFault("stop-server", func(duration time.Duration) {
+			w.logFault("stop-server", "", func() {
 				old := s.HangMaster()
 				s.WaitForFailover(old)
-				w.meanwhile(last)
+				w.waitDuringFault(duration)
 				old.Resume()
 				s.WaitForReplicas()
 			})
 		})
-		w.add("failover", func(time.Duration) {
-			w.during("failover", "", func() { s.Failover() })
+		w.addFault("failover", func(time.Duration) {
+			w.logFault("failover", "", func() { s.Failover() })
 		})
-		w.flush(s.Master)
+		w.addFlush(s.Master)
 	}
 }
 
@@ -85,39 +86,39 @@ func startCluster(w *world) {
 		names := []string{"plain", "fair", "slots", "shared", "minhold", "delay"}
 		return c.SlotOf(names[w.r.IntN(len(names))])
 	}
-	w.workerFaults()
-	w.add("kill-server", func(last time.Duration) {
-		w.during("kill-server", "", func() {
+	w.addWorkerFaults()
+	w.addFault("kill-server", func(duration time.Duration) {
+		w.logFault("kill-server", "", func() {
 			s := slot()
 			old := c.KillMasterOf(s)
 			c.WaitForFailover(s, old)
-			w.meanwhile(last)
+			w.waitDuringFault(duration)
 			old.Restart()
 			c.WaitUntilWell()
 		})
 	})
-	w.add("failover", func(time.Duration) {
-		w.during("failover", "", func() {
+	w.addFault("failover", func(time.Duration) {
+		w.logFault("failover", "", func() {
 			c.Failover(slot())
 			c.WaitUntilWell()
 		})
 	})
-	w.add("move-slot", func(last time.Duration) {
-		w.during("move-slot", "", func() {
+	w.addFault("move-slot", func(duration time.Duration) {
+		w.logFault("move-slot", "", func() {
 			s := slot()
 			move := c.BeginMove(s, c.MasterOtherThan(s))
-			w.meanwhile(last)
+			w.waitDuringFault(duration)
 			move.Keys()
-			w.meanwhile(last / 2)
+			w.waitDuringFault(duration / 2)
 			move.Finish()
 			c.WaitUntilWell()
 		})
 	})
-	w.flush(func() *redistest.Node { return c.MasterOf(slot()) })
+	w.addFlush(func() *redistest.Node { return c.MasterOf(slot()) })
 }
 
-// redlockNodes starts five servers, the first of them for another test, and makes them a cluster. They know themselves by the
-// addresses of their proxies.
+// redlockNodes starts five servers, the first of them with the test first, and initialises them
+// as the nodes of a Redlock. The nodes are known by the addresses of their proxies.
 func redlockNodes(w *world, first testing.TB, conf ...string) (nodes []*redistest.Node) {
 	w.t.Helper()
 	nodes = []*redistest.Node{redistest.Single(first, conf...)}
@@ -128,7 +129,7 @@ func redlockNodes(w *world, first testing.TB, conf ...string) (nodes []*redistes
 	for _, n := range nodes {
 		addrs = append(addrs, n.Addr())
 	}
-	w.Store = Store{Kind: "redlock", Addrs: w.proxy(addrs...)}
+	w.Store = Store{Kind: "redlock", Addrs: w.addProxies(addrs...)}
 	w.direct = w.Store
 	if err := redlock.Init(w.t.Context(), w.Store.nodes(), redlockOptions()...); err != nil {
 		w.t.Fatal(err)
@@ -140,13 +141,13 @@ func startRedlock(conf ...string) func(*world) {
 	return func(w *world) {
 		nodes := redlockNodes(w, w.t, conf...)
 		w.Mixed, w.Abandon = true, true
-		w.workerFaults()
+		w.addWorkerFaults()
 		var servers []server
 		for _, n := range nodes {
 			servers = append(servers, n)
 		}
-		w.serverFaults(servers...)
-		w.flush(func() *redistest.Node { return nodes[w.r.IntN(len(nodes))] })
+		w.addServerFaults(servers...)
+		w.addFlush(func() *redistest.Node { return nodes[w.r.IntN(len(nodes))] })
 	}
 }
 
@@ -155,11 +156,11 @@ func startRedisClock(way direction) func(*world) {
 		t, c := newShim(w.t)
 		node := redistest.Single(t)
 		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
-		w.Store = Store{Kind: "redis", Addrs: w.proxy(node.Addr())}
+		w.Store = Store{Kind: "redis", Addrs: w.addProxies(node.Addr())}
 		w.Mixed = true
-		w.step(c, way)
+		w.addClockStep(c, way)
 		if way == back {
-			w.serverFaults(node)
+			w.addServerFaults(node)
 		}
 	}
 }
@@ -169,6 +170,6 @@ func startRedlockClock(way direction) func(*world) {
 		t, c := newShim(w.t)
 		redlockNodes(w, t)
 		w.Mixed = true
-		w.step(c, way)
+		w.addClockStep(c, way)
 	}
 }

@@ -9,34 +9,34 @@ import (
 	"github.com/sniblock/snib/internal/nemesis/history"
 )
 
-// A row says what becomes of a lock under a fault. The page is made of these, and runs are judged by them: what a row does not allow is a
-// violation.
+// A row says what happens to a lock under a fault. The page is generated from the rows, and
+// runs are judged by them: what a row does not allow is a violation.
 type row struct {
 	fault  string
 	told   string // what the holder is told, and when
 	next   string // who may get the lock, and when
 	tokens string
 
-	// What may go wrong all the same, as in history.Allowance.
-	allows []history.Fact
-	on     []string
-	while  time.Duration
-	why    string
+	// What may go wrong nevertheless, as in history.Allowance.
+	allows     []history.Fact
+	names      []string
+	allowedFor time.Duration
+	why        string
 }
 
-// allowances are what rows allow.
+// allowances returns what the rows allow.
 func allowances(rows []row) []history.Allowance {
 	var all []history.Allowance
 	for _, r := range rows {
 		if len(r.allows) > 0 {
-			all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, Names: r.on, For: r.while, Why: r.why})
+			all = append(all, history.Allowance{Fault: r.fault, Facts: r.allows, Names: r.names, For: r.allowedFor, Why: r.why})
 		}
 	}
 	return all
 }
 
-// with returns rows with others in the place of those of the same faults, or behind them.
-func with(rows []row, others ...row) []row {
+// withRows returns rows in which others replace the rows of the same faults, or are appended.
+func withRows(rows []row, others ...row) []row {
 	rows = slices.Clone(rows)
 	for _, o := range others {
 		if i := slices.IndexFunc(rows, func(r row) bool { return r.fault == o.fault }); i >= 0 {
@@ -61,76 +61,76 @@ const (
 	again    = "a host that asks just after the death of another one runs the tick again"
 )
 
-// given is what is violated where a store gives a lock away while its holder has it.
-var given = []history.Fact{history.Exclusion, history.Early, history.Twice}
+// givenAway are the facts that are violated if a store gives a lock away while it is held.
+var givenAway = []history.Fact{history.Exclusion, history.Early, history.Twice}
 
 // unbounded is longer than all runs.
 const unbounded = 1000 * time.Hour
 
-// renewal is until when a holder has asked the store about its lease for certain.
-const renewal = 4 * time.Second
+// renewalBound is the time within which a holder has certainly tried to renew its lease.
+const renewalBound = 4 * time.Second
 
-// hint is until when a holder is told that its lease was broken, where the store tells so at once.
-// The longest leases are renewed later.
-const hint = 2 * time.Second
+// hintBound is the time within which a holder is told that its lease was broken if the store
+// reports it at once. The longest leases are renewed later.
+const hintBound = 2 * time.Second
 
-// hintRow and renewalRow say what becomes of a hold that is broken, where [driver.Info].TellsLoss
-// is set, and where it is not.
+// hintRow and renewalRow say what happens to a hold that is broken if
+// [driver.Info].TellsLoss is set, and if it is not.
 var (
 	hintRow = row{
 		fault: "break", told: hinted, next: atOnce, tokens: inOrder,
-		allows: given, while: hint, why: "an operator gives the lock away before its holder is told",
+		allows: givenAway, allowedFor: hintBound, why: "an operator gives the lock away before its holder is told",
 	}
 	renewalRow = row{
 		fault: "break", told: renewed, next: atOnce, tokens: inOrder,
-		allows: given, while: renewal, why: "an operator gives the lock away before its holder is told",
+		allows: givenAway, allowedFor: renewalBound, why: "an operator gives the lock away before its holder is told",
 	}
 )
 
-// leaseRows are those of stores whose leases have a TTL of their own, and that tell holders of a
-// loss.
+// leaseRows are the rows of stores whose leases have their own TTL, and that report
+// a loss to the holder.
 var leaseRows = []row{
 	{fault: history.KillWorker, told: noHolder, next: atEnd, tokens: inOrder},
 	{fault: history.StopWorker, told: "that it is lost, when it goes on, if its lease is over", next: atEnd, tokens: inOrder},
 	hintRow,
 }
 
-// networkRows are those of set-ups with proxies.
+// networkRows are the rows of set-ups with proxies.
 var networkRows = []row{
 	{fault: "cut", told: nothing, next: "nobody", tokens: inOrder},
 	{fault: "sever", told: before, next: atEnd, tokens: inOrder},
 	{fault: "stall", told: before, next: atEnd, tokens: inOrder},
 }
 
-// serverRows are those of a server that keeps what it has acknowledged.
+// serverRows are the rows of a server that keeps what it has acknowledged.
 var serverRows = []row{
 	{fault: "kill-server", told: before + ", unless the server is back by then", next: atEnd, tokens: inOrder},
 	{fault: "stop-server", told: before, next: "others, when the server goes on", tokens: inOrder},
 }
 
-// diskRows are those of a server that must not lose anything when its disk fails.
+// diskRows are the rows of a server that must lose nothing when its disk fails.
 var diskRows = []row{
 	{fault: "fsync", told: before + ", unless the server is back by then", next: atEnd, tokens: inOrder},
 }
 
-var sqliteRows = with(leaseRows, renewalRow,
+var sqliteRows = withRows(leaseRows, renewalRow,
 	row{fault: history.KillWorker, told: noHolder, next: atOnce, tokens: inOrder,
-		allows: []history.Fact{history.Twice}, while: interval, why: again},
+		allows: []history.Fact{history.Twice}, allowedFor: interval, why: again},
 	row{fault: "disk-full", told: before + ", unless there is room by then", next: "others, when there is room", tokens: inOrder},
 )
 
-// flushRow says what becomes of holds whose keys are deleted.
+// flushRow says what happens to holds whose keys are deleted.
 var flushRow = row{
 	fault: "flush", told: renewed, next: atOnce, tokens: byClock,
-	allows: given, while: renewal, why: "who deletes the keys of locks gives them away",
+	allows: givenAway, allowedFor: renewalBound, why: "who deletes the keys of locks gives them away",
 }
 
-var redisAOFRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
+var redisAOFRows = withRows(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
 	flushRow,
 )
 
-var redisRows = with(slices.DeleteFunc(slices.Clone(redisAOFRows), func(r row) bool { return r.fault == "fsync" }),
+var redisRows = withRows(slices.DeleteFunc(slices.Clone(redisAOFRows), func(r row) bool { return r.fault == "fsync" }),
 	row{fault: "kill-server", told: renewed, next: "others, when the leases that may be forgotten are over", tokens: byClock},
 )
 
@@ -157,50 +157,50 @@ var redlockRows = slices.Concat(leaseRows, []row{
 	{fault: "flush", told: nothing + ", while a majority remembers", next: "nobody", tokens: inOrder},
 })
 
-var pgRows = with(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
+var pgRows = withRows(slices.Concat(leaseRows, networkRows, serverRows, diskRows),
 	row{fault: "kill-session", told: nothing, next: "nobody", tokens: inOrder},
 )
 
-var mysqlRows = with(pgRows, renewalRow)
+var mysqlRows = withRows(pgRows, renewalRow)
 
-// The rows of a primary whose replica takes its place.
+// The rows of a primary that its replica replaces.
 var (
-	promoteRows = with(leaseRows, row{fault: "promote", told: nothing, next: atEnd, tokens: inOrder})
-	lagRows     = with(leaseRows, row{
+	promoteRows = withRows(leaseRows, row{fault: "promote", told: nothing, next: atEnd, tokens: inOrder})
+	lagRows     = withRows(leaseRows, row{
 		fault: "promote", told: renewed, next: atOnce, tokens: byClock,
-		allows: given, while: renewal, why: "a replica that lags has forgotten leases",
+		allows: givenAway, allowedFor: renewalBound, why: "a replica that lags has forgotten leases",
 	})
-	mysqlPromoteRows = with(promoteRows, renewalRow)
-	mysqlLagRows     = with(lagRows, renewalRow)
+	mysqlPromoteRows = withRows(promoteRows, renewalRow)
+	mysqlLagRows     = withRows(lagRows, renewalRow)
 )
 
-// sessionRows are those of stores where locks end with a session.
-var sessionRows = with(leaseRows,
+// sessionRows are the rows of stores where locks end with a session.
+var sessionRows = withRows(leaseRows,
 	row{fault: history.KillWorker, told: noHolder, next: "others, when the session ends", tokens: inOrder,
-		allows: []history.Fact{history.Twice}, while: interval, why: again},
+		allows: []history.Fact{history.Twice}, allowedFor: interval, why: again},
 	row{fault: history.StopWorker, told: "that it is lost, when it goes on, if its session is over", next: "others, when the session ends", tokens: inOrder},
 )
 
-// connectionRows are those of stores where a session ends with its connection.
-var connectionRows = with(slices.Concat(sessionRows, networkRows, serverRows),
+// connectionRows are the rows of stores where a session ends with its connection.
+var connectionRows = withRows(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "cut", told: hinted, next: "others, when the server knows", tokens: inOrder,
-		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
+		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, allowedFor: 300 * time.Millisecond,
 		why: "both ends hear at the same time that the connection is gone"},
 	row{fault: "fsync", told: hinted, next: "others, when the server is back", tokens: inOrder,
-		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
+		allows: []history.Fact{history.Early, history.Twice}, allowedFor: time.Second, why: "nothing of sessions outlives the server"},
 	row{fault: "kill-server", told: hinted, next: "others, when the server is back", tokens: inOrder,
-		allows: []history.Fact{history.Early, history.Twice}, while: time.Second, why: "nothing of sessions outlives the server"},
+		allows: []history.Fact{history.Early, history.Twice}, allowedFor: time.Second, why: "nothing of sessions outlives the server"},
 	row{fault: "kill-session", told: hinted, next: atOnce, tokens: inOrder,
-		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, while: 300 * time.Millisecond,
+		allows: []history.Fact{history.Exclusion, history.Early, history.Twice}, allowedFor: 300 * time.Millisecond,
 		why: "an operator gives the lock away before its holder is told"},
 )
 
 var (
 	pgSessionRows    = connectionRows
-	mysqlSessionRows = with(connectionRows, renewalRow)
+	mysqlSessionRows = withRows(connectionRows, renewalRow)
 )
 
-var zkRows = with(slices.Concat(sessionRows, networkRows, serverRows),
+var zkRows = withRows(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "cut", told: "that it is lost, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "kill-server", told: "that it is lost if it was its server, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "stop-server", told: "that it is lost if it was its server, unless KeepSuspended is set", next: "others, when the session ends", tokens: inOrder},
@@ -208,30 +208,30 @@ var zkRows = with(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "stop-all", told: "that it is lost, when its session may be over", next: "others, when the servers go on", tokens: inOrder},
 )
 
-var etcdRows = with(slices.Concat(sessionRows, networkRows, serverRows),
+var etcdRows = withRows(slices.Concat(sessionRows, networkRows, serverRows),
 	row{fault: "kill-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
 	row{fault: "stop-server", told: nothing, next: "others, when the session ends", tokens: inOrder},
 	row{fault: "partition", told: nothing + ", if it reaches the majority in time", next: "others, when the session ends", tokens: inOrder},
 	row{fault: "kill-session", told: hinted, next: atOnce, tokens: inOrder,
-		allows: given, while: hint, why: "an operator gives the lock away before its holder is told"},
+		allows: givenAway, allowedFor: hintBound, why: "an operator gives the lock away before its holder is told"},
 )
 
-// The rows of set-ups whose clocks are set.
+// The rows of set-ups whose clocks are changed.
 var (
-	forwardRows = with(networkRows, row{
+	forwardRows = withRows(networkRows, row{
 		fault: string(forward), told: renewed, next: atOnce, tokens: inOrder,
-		allows: given, while: renewal, why: "leases end by the server's clock",
+		allows: givenAway, allowedFor: renewalBound, why: "leases end by the server's clock",
 	})
-	redlockForwardRows = with(networkRows, row{
+	redlockForwardRows = withRows(networkRows, row{
 		fault: string(forward), told: nothing + ", while a majority that knows it has the right time", next: "nobody, or others at once", tokens: inOrder,
-		allows: given, while: renewal, why: "a hold that a bare majority knows rests on the clock of each of them",
+		allows: givenAway, allowedFor: renewalBound, why: "a hold that a bare majority knows rests on the clock of each of them",
 	})
-	backRows = with(networkRows, row{
+	backRows = withRows(networkRows, row{
 		fault: string(back), told: nothing, next: "others, when it is released; at the end of the lease by that clock if its holder died", tokens: inOrder,
-		allows: []history.Fact{history.Stuck, history.Leftover}, on: []string{"minhold", "cron"}, while: unbounded, why: "MinHold counts by the server's clock",
+		allows: []history.Fact{history.Stuck, history.Leftover}, names: []string{"minhold", "cron"}, allowedFor: unbounded, why: "MinHold counts by the server's clock",
 	})
-	redisBackRows = with(slices.Concat(backRows, serverRows), row{
+	redisBackRows = withRows(slices.Concat(backRows, serverRows), row{
 		fault: "kill-server", told: renewed, next: "others, when the leases that may be forgotten are over", tokens: "go back with the clock",
-		allows: []history.Fact{history.Order}, while: unbounded, why: "a server that remembers nothing counts tokens by its clock",
+		allows: []history.Fact{history.Order}, allowedFor: unbounded, why: "a server that remembers nothing counts tokens by its clock",
 	})
 )

@@ -16,7 +16,7 @@ func newShim(t testing.TB) (testing.TB, *livetest.Shim) {
 	return livetest.WithEnv(t, s.Env()...), s
 }
 
-// A direction is where clocks are set to.
+// A direction is the direction in which clocks are set.
 type direction string
 
 const (
@@ -24,36 +24,39 @@ const (
 	back    direction = "clock-back"
 )
 
-// step adds the fault that a clock is set. The last fault of all is one, too: what a step leaves behind is seen then.
-func (w *world) step(s *livetest.Shim, way direction) {
-	w.last = string(way)
-	w.alone = true // what a dead or lost holder leaves behind lasts as long as the step, by that clock
-	w.add(string(way), func(time.Duration) {
+// addClockStep adds the fault that a clock is set. A clock step is also the last fault
+// of a run, so that its consequences show.
+func (w *world) addClockStep(s *livetest.Shim, way direction) {
+	w.lastFault = string(way)
+	// What a dead or lost holder leaves behind lasts as long as the step by that clock.
+	w.exclusive = true
+	w.addFault(string(way), func(time.Duration) {
 		d := time.Minute // longer than all bounds
 		if way == back {
 			d = -d
 		}
-		w.during(string(way), "", func() {
+		w.logFault(string(way), "", func() {
 			s.StepClock(d)
 		})
 	})
 }
 
-// mortal is a server that may end by itself.
-type mortal interface {
+// A crashableServer is a server that may end by itself.
+type crashableServer interface {
 	server
 	MayEnd()
 }
 
-// fsync adds the fault that a server's disk fails. The server, which has to give up then, is started again with a disk that is well.
-func (w *world) fsync(s *livetest.Shim, server mortal) {
-	w.add("fsync", func(last time.Duration) {
-		w.during("fsync", "", func() {
+// addFsyncFault adds the fault that fsync fails on a server's disk. The server has to give up
+// then, and is restarted with a healthy disk.
+func (w *world) addFsyncFault(s *livetest.Shim, server crashableServer) {
+	w.addFault("fsync", func(duration time.Duration) {
+		w.logFault("fsync", "", func() {
 			server.MayEnd()
 			s.FailFsync(true)
-			w.meanwhile(last)
+			w.waitDuringFault(duration)
 			s.FailFsync(false)
-			server.Kill() // if it is still there
+			server.Kill() // if it still runs
 			server.Restart()
 		})
 	})

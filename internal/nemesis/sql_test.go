@@ -13,7 +13,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// rowOrSession sets what differs between leases in rows and sessions.
+// rowOrSession sets what differs between leases in rows and in sessions.
 func (w *world) rowOrSession(session bool) {
 	w.Mixed, w.Abandon = !session, true
 }
@@ -23,13 +23,13 @@ func startPG(kind string) func(*world) {
 		t, shim := newShim(w.t)
 		s := pgtest.Start(t)
 		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
+		w.Store = Store{Kind: kind, Addrs: w.addProxies(s.Addr())}
 		w.rowOrSession(kind == "pgsession")
-		w.workerFaults()
-		w.serverFaults(s)
-		w.fsync(shim, s)
-		w.add("kill-session", func(time.Duration) {
-			w.during("kill-session", "", func() {
+		w.addWorkerFaults()
+		w.addServerFaults(s)
+		w.addFsyncFault(shim, s)
+		w.addFault("kill-session", func(time.Duration) {
+			w.logFault("kill-session", "", func() {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
 				conn, err := pgx.Connect(ctx, s.URL())
@@ -53,18 +53,18 @@ func startMySQL(kind string) func(*world) {
 		t, shim := newShim(w.t)
 		s := mysqltest.Start(t)
 		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: kind, Addrs: w.proxy(s.Addr())}
+		w.Store = Store{Kind: kind, Addrs: w.addProxies(s.Addr())}
 		w.rowOrSession(kind == "mysqlsession")
-		w.workerFaults()
-		w.serverFaults(s)
-		w.fsync(shim, s)
-		w.add("kill-session", func(time.Duration) {
-			w.during("kill-session", "", func() { killMySQL(w, s.DSN()) })
+		w.addWorkerFaults()
+		w.addServerFaults(s)
+		w.addFsyncFault(shim, s)
+		w.addFault("kill-session", func(time.Duration) {
+			w.logFault("kill-session", "", func() { killMySQL(w, s.DSN()) })
 		})
 	}
 }
 
-// killMySQL ends half of the sessions of others.
+// killMySQL ends half of the other sessions.
 func killMySQL(w *world, dsn string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -102,9 +102,9 @@ func startPGClock(way direction) func(*world) {
 		t, c := newShim(w.t)
 		s := pgtest.Start(t)
 		w.direct = Store{Kind: "pg", Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: "pg", Addrs: w.proxy(s.Addr())}
+		w.Store = Store{Kind: "pg", Addrs: w.addProxies(s.Addr())}
 		w.Mixed = true
-		w.step(c, way)
+		w.addClockStep(c, way)
 	}
 }
 
@@ -113,8 +113,8 @@ func startMySQLClock(way direction) func(*world) {
 		t, c := newShim(w.t)
 		s := mysqltest.Start(t)
 		w.direct = Store{Kind: "mysql", Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: "mysql", Addrs: w.proxy(s.Addr())}
+		w.Store = Store{Kind: "mysql", Addrs: w.addProxies(s.Addr())}
 		w.Mixed = true
-		w.step(c, way)
+		w.addClockStep(c, way)
 	}
 }

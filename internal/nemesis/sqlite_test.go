@@ -22,18 +22,18 @@ func startSQLite(w *world) {
 	w.direct = Store{Kind: "sqlite", Addrs: []string{file}}
 	w.Store = w.direct
 	w.Mixed, w.Abandon = true, true
-	w.workerFaults()
+	w.addWorkerFaults()
 	if mounted {
-		w.add("disk-full", func(last time.Duration) {
-			w.during("disk-full", "", func() { w.fill(file, last) })
+		w.addFault("disk-full", func(duration time.Duration) {
+			w.logFault("disk-full", "", func() { w.fill(file, duration) })
 		})
 	}
 }
 
-// diskSize is enough for the locks of a run, and for the log that SQLite writes before its file.
+// diskSize is enough for the locks of a run and for SQLite's write-ahead log.
 const diskSize = 16 << 20
 
-// mount puts a small disk of our own at dir, and reports whether it could: not everybody may mount.
+// mount mounts a small file system at dir. It reports false if the process may not mount.
 func (w *world) mount(dir string) bool {
 	w.t.Helper()
 	err := livetest.Disk(w.t, dir, fmt.Sprintf("size=%d,mode=0700", diskSize))
@@ -47,9 +47,9 @@ func (w *world) mount(dir string) bool {
 	return true
 }
 
-// fill leaves no room on the disk of a database for a while. SQLite still has room at the beginning
-// of its log; a reader keeps it from writing there.
-func (w *world) fill(file string, last time.Duration) {
+// fill fills the disk of a database for a while. SQLite could still write at the
+// beginning of its log; a reader prevents that.
+func (w *world) fill(file string, duration time.Duration) {
 	w.t.Helper()
 	reader, err := sqlite3.OpenFlags(file, sqlite3.OPEN_READONLY)
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *world) fill(file string, last time.Duration) {
 	if err := os.WriteFile(filler, make([]byte, diskSize), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		w.t.Errorf("fill the disk: %v, want that there is no room", err)
 	}
-	w.meanwhile(last)
+	w.waitDuringFault(duration)
 	if err := os.Remove(filler); err != nil {
 		w.t.Errorf("make room on the disk: %v", err)
 	}

@@ -31,27 +31,29 @@ import (
 )
 
 const (
-	// ttl is that of most holds, and of sessions where it can be.
+	// ttl is the TTL of most holds, and of sessions where possible.
 	ttl = 2 * time.Second
 
-	// shortTTL and longTTL are those of some holds, where leases have a TTL of their own.
+	// shortTTL and longTTL are the TTLs of some holds if leases have their own TTL.
 	shortTTL = ttl / 2
 	longTTL  = 4 * ttl
 )
 
-// A Store says how a process reaches a store.
+// A Store says how a process connects to a store.
 type Store struct {
 	Kind    string
 	Addrs   []string // or the path of a file
 	NoGrace bool     // a Redis without FailoverGrace: a negative control
 
-	User    string        // of Redis, and the password; "" for the default one
-	Session time.Duration // the timeout of sessions; 0 for what set-ups have
+	User    string        // the user of Redis, and its password; "" for the default user
+	Session time.Duration // the timeout of sessions; 0 for that of the set-ups
 
-	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) // how Redis is reached; nil for the usual way
+	// dial connects to Redis; nil means the default.
+	dial func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error)
 }
 
-// open returns a driver for the store, as a user would make it. It does not need the store to be up.
+// open returns a driver for the store, created as a user would do it. The store
+// need not be available.
 func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	switch s.Kind {
 	case "sqlite":
@@ -70,15 +72,15 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 			return nil, err
 		}
 		if s.Kind == "pg" {
-			return closes{pglock.New(pool), pool.Close}, nil
+			return driverWithClient{pglock.New(pool), pool.Close}, nil
 		}
-		return closes{pglock.NewSession(pool, pglock.Timeout(cmp.Or(s.Session, ttl))), pool.Close}, nil
+		return driverWithClient{pglock.NewSession(pool, pglock.Timeout(cmp.Or(s.Session, ttl))), pool.Close}, nil
 	case "mysql", "mysqlsession":
 		conf, err := mysql.ParseDSN(mysqltest.DSN(s.Addrs[0]))
 		if err != nil {
 			return nil, err
 		}
-		conf.Logger = &mysql.NopLogger{} // it would tell of each connection that was cut
+		conf.Logger = &mysql.NopLogger{} // it would log each broken connection
 		connector, err := mysql.NewConnector(conf)
 		if err != nil {
 			return nil, err
@@ -86,9 +88,9 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 		db := sql.OpenDB(connector)
 		end := func() { _ = db.Close() }
 		if s.Kind == "mysql" {
-			return closes{mysqllock.New(db), end}, nil
+			return driverWithClient{mysqllock.New(db), end}, nil
 		}
-		return closes{mysqllock.NewSession(db, mysqllock.Timeout(cmp.Or(s.Session, sessionTimeout))), end}, nil
+		return driverWithClient{mysqllock.NewSession(db, mysqllock.Timeout(cmp.Or(s.Session, sessionTimeout))), end}, nil
 	case "zk":
 		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second)), nil
 	case "zkkeep":
@@ -98,18 +100,20 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 		if err != nil {
 			return nil, err
 		}
-		return closes{etcdlock.New(client, etcdlock.Timeout(cmp.Or(s.Session, ttl))), func() { _ = client.Close() }}, nil
+		return driverWithClient{etcdlock.New(client, etcdlock.Timeout(cmp.Or(s.Session, ttl))), func() { _ = client.Close() }}, nil
 	}
 	return nil, fmt.Errorf("there is no store %q", s.Kind)
 }
 
-// The timeouts of sessions that can't be as short as ttl, or ought not to be.
+// The timeouts of sessions that can't or should not be as short as ttl.
 const (
-	sessionTimeout = 15 * time.Second // of MySQL: the default, whose third is how often a session asks
+	// The timeout for MySQL: the default, a third of which is how often a session
+	// checks its connection.
+	sessionTimeout = 15 * time.Second
 	zkTimeout      = 4 * time.Second
 )
 
-// client is for a Redis at these addresses.
+// client returns the client options for a Redis at these addresses.
 func (s Store) client(addrs ...string) rueidis.ClientOption {
 	o := rueidis.ClientOption{InitAddress: addrs, Username: s.User, Password: s.User, DialCtxFn: s.dial}
 	if s.Kind == "sentinel" {
@@ -118,7 +122,7 @@ func (s Store) client(addrs ...string) rueidis.ClientOption {
 	return o
 }
 
-// nodes are the servers of a Redlock.
+// nodes returns the client options for the servers of a Redlock.
 func (s Store) nodes() []rueidis.ClientOption {
 	var nodes []rueidis.ClientOption
 	for _, addr := range s.Addrs {
@@ -127,7 +131,7 @@ func (s Store) nodes() []rueidis.ClientOption {
 	return nodes
 }
 
-// redisOptions are those of all Redis servers but Redlock's.
+// redisOptions returns the options of all Redis stores except Redlock.
 func (s Store) redisOptions() []redislock.Option {
 	return []redislock.Option{redislock.FailoverGrace(!s.NoGrace), redislock.GraceFloor(longTTL)}
 }
@@ -136,21 +140,21 @@ func redlockOptions() []redlock.Option {
 	return []redlock.Option{redlock.MaxTTL(longTTL), redlock.NodeTimeout(100 * time.Millisecond)}
 }
 
-// closes is a driver together with what it was made over.
-type closes struct {
-	inspected
-	end func()
+// A driverWithClient is a driver together with its client.
+type driverWithClient struct {
+	inspectableDriver
+	closeClient func()
 }
 
-// inspected is what all our drivers are.
-type inspected interface {
+// An inspectableDriver is a driver that can be inspected, as all of ours can.
+type inspectableDriver interface {
 	driver.Driver
 	driver.Inspector
 }
 
 // Close closes the driver and then the client.
-func (c closes) Close() error {
-	err := c.inspected.Close()
-	c.end()
+func (c driverWithClient) Close() error {
+	err := c.inspectableDriver.Close()
+	c.closeClient()
 	return err
 }

@@ -28,32 +28,36 @@ func now() int64 {
 	return ts.Nano()
 }
 
-// A Job is what a worker process does: it takes locks and gives them up, in every manner that its store has, and logs what it believes.
+// A Job is the work of a worker process: it acquires and releases locks in every mode that its
+// store supports, and logs what it believes.
 type Job struct {
 	Store Store
 	Name  string
 	Log   string
 	Seed  uint64
-	Calm  string // a file that is there after the heal: holds are short then
+	Calm  string // a file that exists after the heal: then holds are short
 
-	Mixed   bool          // some holds have another TTL
+	Mixed   bool          // some holds have a different TTL
 	Release time.Duration // ReleaseTimeout; 0 for the default
-	Abandon bool          // some holds that were lost are not released until the end
-	Quiet   bool          // it does less, so that it hears of a loss by nothing else, and holds locks for longer
-	Deaf    bool          // it does not listen when it is told: a negative control
-	Mute    bool          // its driver does not tell of a loss before the next renewal: a negative control
-	Stale   bool          // its driver hands on leases that it has not asked the store about: a negative control
+	Abandon bool          // some lost holds are released only at the end
+	// It sends fewer requests, so that no other request tells it of a loss, and
+	// holds locks longer.
+	Quiet bool
+	Deaf  bool // it ignores losses: a negative control
+	Mute  bool // its driver reports a loss only at the next renewal: a negative control
+	// Its driver confirms renewals without asking the store: a negative control.
+	Stale bool
 }
 
 const (
-	minHold   = 300 * time.Millisecond
-	lockDelay = 500 * time.Millisecond
-	interval  = time.Second // of the schedule
-	sample    = 50 * time.Millisecond
-	lateness  = 40 * time.Millisecond
+	minHold        = 300 * time.Millisecond
+	lockDelay      = 500 * time.Millisecond
+	interval       = time.Second // of the schedule
+	sampleInterval = 50 * time.Millisecond
+	lateThreshold  = 40 * time.Millisecond
 )
 
-// work is the job. It ends when it is told to; the goroutines give back what they have before.
+// work does the job until ctx is done. Before it returns, all locks are released.
 func (j Job) work(ctx context.Context) error {
 	log, err := history.Create(j.Log, j.Name)
 	if err != nil {
@@ -65,16 +69,16 @@ func (j Job) work(ctx context.Context) error {
 			return err
 		}
 		select {
-		case <-time.After(100 * time.Millisecond): // the store is down
+		case <-time.After(100 * time.Millisecond): // the store is unavailable
 		case <-ctx.Done():
 			return err
 		}
 	}
 	if j.Mute || j.Stale {
-		d = mute{d.(inspected)}
+		d = mute{d.(inspectableDriver)}
 	}
 	if j.Stale {
-		d = stale{d.(inspected)}
+		d = stale{d.(inspectableDriver)}
 	}
 	opts := []snib.Option{snib.TTL(ttl)}
 	if j.Release > 0 {
@@ -108,7 +112,7 @@ type worker struct {
 	abandoned []*snib.Lock
 }
 
-// watchLateness logs when the machine did not let this process run.
+// watchLateness logs when the machine did not schedule this process.
 func (w *worker) watchLateness() (stop func()) {
 	done := make(chan struct{})
 	var watching sync.WaitGroup
@@ -123,7 +127,7 @@ func (w *worker) watchLateness() (stop func()) {
 				return
 			case <-ticker.C:
 			}
-			if at := now(); time.Duration(at-last) > lateness {
+			if at := now(); time.Duration(at-last) > lateThreshold {
 				w.log.Add(history.Event{At: last, Kind: history.Late, Until: at})
 				last = now()
 			} else {
@@ -134,11 +138,11 @@ func (w *worker) watchLateness() (stop func()) {
 	return func() { close(done); watching.Wait() }
 }
 
-// A manner is how a name is locked.
-type manner struct {
-	event history.Event // what the logs say of all its calls
-	opts  []snib.Option
-	stay  time.Duration // mean of holds, which are mostly long then; 0 for the usual
+// A lockMode is a way to lock a name.
+type lockMode struct {
+	event    history.Event // the common part of its events
+	opts     []snib.Option
+	meanHold time.Duration // the mean of holds, more of which are long then; 0 for the default
 }
 
 // run runs all goroutines until ctx is done.
@@ -155,48 +159,48 @@ func (w *worker) run(ctx context.Context) {
 			}
 		})
 	}
-	plain := manner{event: history.Event{Name: "plain"}}
-	mixed := []manner{
+	plain := lockMode{event: history.Event{Name: "plain"}}
+	mixed := []lockMode{
 		plain,
 		{event: plain.event, opts: []snib.Option{snib.TTL(shortTTL)}},
-		{event: plain.event, opts: []snib.Option{snib.TTL(longTTL)}, stay: longTTL},
+		{event: plain.event, opts: []snib.Option{snib.TTL(longTTL)}, meanHold: longTTL},
 	}
-	for range 2 { // so that there are hand-overs in the process
+	for range 2 { // two, so that there are local hand-overs
 		loop(func(ctx context.Context, r *rand.Rand) {
 			if w.Mixed {
-				w.turn(ctx, r, mixed[r.IntN(len(mixed))])
+				w.cycle(ctx, r, mixed[r.IntN(len(mixed))])
 			} else {
-				w.turn(ctx, r, plain)
+				w.cycle(ctx, r, plain)
 			}
 		})
 	}
 	if info.Fairness != driver.FairNever {
-		fair := manner{event: history.Event{Name: "fair"}, opts: []snib.Option{snib.Fair()}}
-		loop(func(ctx context.Context, r *rand.Rand) { w.turn(ctx, r, fair) })
+		fair := lockMode{event: history.Event{Name: "fair"}, opts: []snib.Option{snib.Fair()}}
+		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, fair) })
 	}
 	if info.Slots {
-		slots := manner{event: history.Event{Name: "slots", Slots: 2}, opts: []snib.Option{snib.Slots(2)}}
-		loop(func(ctx context.Context, r *rand.Rand) { w.turn(ctx, r, slots) })
+		slots := lockMode{event: history.Event{Name: "slots", Slots: 2}, opts: []snib.Option{snib.Slots(2)}}
+		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, slots) })
 	}
 	if info.Shared {
-		reader := manner{event: history.Event{Name: "shared", Shared: true}, opts: []snib.Option{snib.Shared()}}
-		writer := manner{event: history.Event{Name: "shared"}}
+		reader := lockMode{event: history.Event{Name: "shared", Shared: true}, opts: []snib.Option{snib.Shared()}}
+		writer := lockMode{event: history.Event{Name: "shared"}}
 		loop(func(ctx context.Context, r *rand.Rand) {
 			if r.IntN(4) > 0 {
-				w.turn(ctx, r, reader)
+				w.cycle(ctx, r, reader)
 			} else {
-				w.turn(ctx, r, writer)
+				w.cycle(ctx, r, writer)
 			}
 		})
 	}
-	least := manner{event: history.Event{Name: "minhold", MinHold: minHold}, opts: []snib.Option{snib.MinHold(minHold)}}
-	loop(func(ctx context.Context, r *rand.Rand) { w.turn(ctx, r, least) })
+	least := lockMode{event: history.Event{Name: "minhold", MinHold: minHold}, opts: []snib.Option{snib.MinHold(minHold)}}
+	loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, least) })
 	if info.Tenure == driver.TenureLease || info.SessionTTL > lockDelay {
-		delayed := manner{event: history.Event{Name: "delay", Delay: lockDelay}, opts: []snib.Option{snib.LockDelay(lockDelay)}}
-		loop(func(ctx context.Context, r *rand.Rand) { w.turn(ctx, r, delayed) })
+		delayed := lockMode{event: history.Event{Name: "delay", Delay: lockDelay}, opts: []snib.Option{snib.LockDelay(lockDelay)}}
+		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, delayed) })
 	}
 	loop(w.lead)
-	loop(w.tick)
+	loop(w.runTick)
 	running.Wait()
 }
 
@@ -206,19 +210,19 @@ func (w *worker) pause(ctx context.Context, r *rand.Rand) {
 	if w.Quiet {
 		mean = 800 * time.Millisecond
 	}
-	rest(ctx, r, mean)
+	sleepRandom(ctx, r, mean)
 }
 
 // rest waits for a random time with the given mean.
-func rest(ctx context.Context, r *rand.Rand, mean time.Duration) {
+func sleepRandom(ctx context.Context, r *rand.Rand, mean time.Duration) {
 	select {
 	case <-time.After(time.Duration(r.ExpFloat64() * float64(mean))):
 	case <-ctx.Done():
 	}
 }
 
-// turn takes a lock, holds it for a while, and gives it up.
-func (w *worker) turn(ctx context.Context, r *rand.Rand, m manner) {
+// cycle acquires a lock, holds it for a while, and releases it.
+func (w *worker) cycle(ctx context.Context, r *rand.Rand, m lockMode) {
 	e := m.event
 	e.ID = w.ids.Add(1)
 	acquire := w.locker.With(m.opts...).Acquire
@@ -247,22 +251,23 @@ func (w *worker) failed(ctx context.Context, id int64, err error) {
 	w.log.Add(history.Event{At: now(), Kind: history.Failed, ID: id, Err: err.Error(), Lost: errors.Is(err, snib.ErrLost), Odd: !expected})
 }
 
-// acquired logs a hold. The validity is read after the clock, so that its end is not late.
+// acquired logs a hold. It reads the clock before the validity, so that the
+// computed end is not too late.
 func (w *worker) acquired(lock *snib.Lock, id int64) {
 	at := now()
 	w.log.Add(history.Event{At: at, Kind: history.Acquired, ID: id, Token: lock.Token(), Valid: lock.Validity()})
 }
 
-// hold keeps a lock for a random time, or until it is lost, and gives it up.
-func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m manner) {
+// hold keeps a lock for a random time, or until it is lost, and then releases it.
+func (w *worker) hold(r *rand.Rand, lock *snib.Lock, id int64, m lockMode) {
 	w.acquired(lock, id)
 	long, often := 2*ttl, 12
-	if m.stay > 0 {
-		long, often = m.stay, 3
+	if m.meanHold > 0 {
+		long, often = m.meanHold, 3
 	}
-	stay := time.NewTimer(w.stay(r, long, often))
+	stay := time.NewTimer(w.holdTime(r, long, often))
 	defer stay.Stop()
-	ticks := time.NewTicker(sample)
+	ticks := time.NewTicker(sampleInterval)
 	defer ticks.Stop()
 	lost := lock.Lost()
 	if w.Deaf {
@@ -303,8 +308,9 @@ func (w *worker) released(id int64, err error) {
 	w.log.Add(e)
 }
 
-// stay is how long a lock is held: mostly for moments, and once in so many times, or more often by a quiet process, for long.
-func (w *worker) stay(r *rand.Rand, long time.Duration, often int) time.Duration {
+// holdTime returns a random time for which to hold a lock. It is mostly short, and once in
+// about often times long. A quiet process has long holds more often.
+func (w *worker) holdTime(r *rand.Rand, long time.Duration, often int) time.Duration {
 	mean := 30 * time.Millisecond
 	if w.Quiet {
 		often = min(often, 4)
@@ -318,7 +324,7 @@ func (w *worker) stay(r *rand.Rand, long time.Duration, often int) time.Duration
 	return min(2*mean, time.Duration(r.ExpFloat64()*float64(mean)))
 }
 
-// calm reports whether all is healed. Then nobody holds a lock for long.
+// calm reports whether all faults are healed. Then nobody holds a lock for long.
 func (w *worker) calm() bool {
 	_, err := os.Stat(w.Calm)
 	return err == nil
@@ -334,8 +340,8 @@ func (w *worker) lead(ctx context.Context, r *rand.Rand) {
 	campaign()
 	over := errors.New("the term is over")
 	err := leader.Run(ctx, w.locker, e.Name, func(ctx context.Context, lock *snib.Lock) error {
-		defer campaign() // the next one, if the leadership was lost
-		w.term(ctx, r, lock, e.ID)
+		defer campaign() // logs the next call if the leadership was lost
+		w.holdUntilDone(ctx, r, lock, e.ID)
 		return over
 	}, leader.Pause(200*time.Millisecond))
 	if err != nil && !errors.Is(err, over) && ctx.Err() == nil {
@@ -343,12 +349,12 @@ func (w *worker) lead(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// term is the work of a leader, or of a job: what its context says is all that it knows.
-func (w *worker) term(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int64) {
+// holdUntilDone is the work of a leader or a job, which learns of a loss only by its context.
+func (w *worker) holdUntilDone(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int64) {
 	w.acquired(lock, id)
-	stay := time.NewTimer(w.stay(r, ttl, 12))
+	stay := time.NewTimer(w.holdTime(r, ttl, 12))
 	defer stay.Stop()
-	ticks := time.NewTicker(sample)
+	ticks := time.NewTicker(sampleInterval)
 	defer ticks.Stop()
 	for {
 		select {
@@ -372,8 +378,8 @@ func (w *worker) term(ctx context.Context, r *rand.Rand, lock *snib.Lock, id int
 	}
 }
 
-// tick runs a job at the next tick of its schedule, if this process gets it.
-func (w *worker) tick(ctx context.Context, r *rand.Rand) {
+// runTick runs a job at the next tick of its schedule if this process gets the lock.
+func (w *worker) runTick(ctx context.Context, r *rand.Rand) {
 	wall := time.Now()
 	at := wall.Truncate(interval).Add(interval)
 	select {
@@ -382,7 +388,7 @@ func (w *worker) tick(ctx context.Context, r *rand.Rand) {
 		return
 	}
 	if time.Since(at) > interval/4 {
-		return // this host is late; a real one would need a longer minHold
+		return // this process is late; a real one would need a longer MinHold
 	}
 	runner, err := cron.New(w.locker, interval/2)
 	if err != nil {
@@ -391,7 +397,7 @@ func (w *worker) tick(ctx context.Context, r *rand.Rand) {
 	e := history.Event{At: now(), Kind: history.Call, ID: w.ids.Add(1), Name: "cron", Tick: at.Unix(), Any: true}
 	w.log.Add(e)
 	_, err = runner.Run(ctx, e.Name, func(ctx context.Context, lock *snib.Lock) error {
-		w.term(ctx, r, lock, e.ID)
+		w.holdUntilDone(ctx, r, lock, e.ID)
 		return nil
 	})
 	if err != nil && !errors.Is(err, snib.ErrLost) && !errors.Is(err, cron.ErrLate) {

@@ -20,86 +20,88 @@ import (
 	"github.com/sniblock/snib/internal/nemesis/history"
 )
 
-// terse is a test in whose log servers don't write what they have to say.
-type terse struct{ testing.TB }
+// A quietTB is a test whose log does not contain the output of servers.
+type quietTB struct{ testing.TB }
 
-// Failed is false: livetest asks it whether what servers wrote is wanted.
-func (terse) Failed() bool { return false }
+// Failed returns false: livetest logs the output of servers only if it returns true.
+func (quietTB) Failed() bool { return false }
 
 // A world is one set-up while it runs: its servers, its workers and its faults.
 type world struct {
-	t      testing.TB
-	dir    string // of the logs
-	r      *rand.Rand
-	log    *history.Log
-	faults []fault
-	last   string // the fault that comes last; "" for any
-	alone  bool   // nothing else is broken during a fault
-	ids    int64
+	t         testing.TB
+	dir       string // of the logs
+	r         *rand.Rand
+	log       *history.Log
+	faults    []fault
+	lastFault string // the name of the last fault of a run; "" for any
+	exclusive bool   // no worker is stopped during a fault
+	ids       int64
 
 	Job                   // of the workers; Name, Log and Seed are filled in
-	direct  Store         // past all proxies, for operators and for the last look
-	admin   driver.Driver // over direct
-	workers []*proc
+	direct  Store         // past all proxies, for operators and for the final check
+	admin   driver.Driver // uses direct
+	workers []*workerProcess
 }
 
-// A fault is something that can be done to a world. It begins, lasts for as long as it likes, and has ended when it returns.
+// A fault is something that can be done to a world. The fault has ended when run returns.
 type fault struct {
 	name string
-	run  func(last time.Duration) // how long it is to last, if it is not a matter of a moment
+	run  func(duration time.Duration) // duration is a wish; short faults ignore it
 }
 
-// A proc is a worker: one process after the other, each with a name and a log of its own.
-type proc struct {
+// A workerProcess is a worker. Its processes run one after the other, each with its
+// own name and log.
+type workerProcess struct {
 	*livetest.Child
-	number, life int
-	name         string
+	number, incarnation int
+	name                string
 }
 
-// newWorld makes a world without servers.
+// newWorld returns a world without servers.
 func newWorld(t testing.TB, dir string, seed uint64) *world {
 	t.Helper()
 	log, err := history.Create(filepath.Join(dir, "faults"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: terse{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log}
+	return &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log}
 }
 
-func (w *world) add(name string, run func(last time.Duration)) {
+func (w *world) addFault(name string, run func(duration time.Duration)) {
 	w.faults = append(w.faults, fault{name, run})
 }
 
-// keep leaves the faults with these names.
-func (w *world) keep(names []string) {
+// keepFaults removes all faults except those with these names.
+func (w *world) keepFaults(names []string) {
 	w.faults = slices.DeleteFunc(w.faults, func(f fault) bool { return !slices.Contains(names, f.name) })
 	if len(w.faults) == 0 {
 		w.t.Fatalf("the set-up has none of the faults %q", names)
 	}
 }
 
-// event logs something that has no duration by itself.
-func (w *world) event(e history.Event) {
+// logEvent logs an event at the current time.
+func (w *world) logEvent(e history.Event) {
 	e.At = now()
 	w.log.Add(e)
 }
 
-// during logs a fault, to a worker or to none, from before do until after it.
-func (w *world) during(name, worker string, do func()) {
+// logFault calls do and logs a fault from before the call until after it. worker is
+// the affected worker, or "".
+func (w *world) logFault(name, worker string, do func()) {
 	w.ids++
 	id := w.ids
-	w.event(history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: id})
+	w.logEvent(history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: id})
 	do()
-	w.event(history.Event{Kind: history.End, Fault: name, Worker: worker, ID: id})
+	w.logEvent(history.Event{Kind: history.End, Fault: name, Worker: worker, ID: id})
 }
 
-// start starts a worker, for the first time or again.
-func (w *world) start(p *proc) {
+// startWorker starts a worker for the first time, or again.
+func (w *world) startWorker(p *workerProcess) {
 	w.t.Helper()
-	p.life++
-	p.name = fmt.Sprintf("w%d.%d", p.number, p.life)
+	p.incarnation++
+	p.name = fmt.Sprintf("w%d.%d", p.number, p.incarnation)
 	j := w.Job
-	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calm()
+	j.Name, j.Log, j.Seed, j.Calm = p.name, filepath.Join(w.dir, p.name), w.r.Uint64(), w.calmFile()
 	j.Quiet = p.number == 0
 	if p.number == 1 {
 		j.Release = time.Second
@@ -107,20 +109,20 @@ func (w *world) start(p *proc) {
 	p.Child = livetest.StartChild(w.t, j)
 }
 
-func (w *world) calm() string { return filepath.Join(w.dir, "calm") }
+func (w *world) calmFile() string { return filepath.Join(w.dir, "calm") }
 
-// events are those of all logs so far.
+// events returns the events of all logs so far.
 func (w *world) events() []history.Event {
 	w.t.Helper()
 	logs := []string{filepath.Join(w.dir, "faults")}
 	for _, p := range w.workers {
-		for life := range p.life {
+		for life := range p.incarnation {
 			logs = append(logs, filepath.Join(w.dir, fmt.Sprintf("w%d.%d", p.number, life+1)))
 		}
 	}
 	logs = slices.DeleteFunc(logs, func(path string) bool {
 		_, err := os.Stat(path)
-		return err != nil // it has only been started
+		return err != nil // the process was started and has not created its log yet
 	})
 	events, err := history.Read(logs...)
 	if err != nil {
@@ -129,13 +131,14 @@ func (w *world) events() []history.Event {
 	return events
 }
 
-// begin starts workers, and returns when one has got a lock: servers may grant nothing for a while after they were started.
-func (w *world) begin(workers int) {
+// startWorkers starts workers, and returns when one has got a lock: servers may grant
+// nothing for a while after their start.
+func (w *world) startWorkers(workers int) {
 	w.t.Helper()
 	for n := range workers {
-		p := &proc{number: n}
+		p := &workerProcess{number: n}
 		w.workers = append(w.workers, p)
-		w.start(p)
+		w.startWorker(p)
 	}
 	for _, p := range w.workers {
 		p.Expect("ready")
@@ -146,25 +149,25 @@ func (w *world) begin(workers int) {
 	}
 	w.admin = admin
 	w.t.Cleanup(func() { _ = admin.Close() }) // its servers may be gone
-	const patience = time.Minute
-	for end := time.Now().Add(patience); history.Check(w.events(), history.Rules{}).Acquired == 0; {
+	const startTimeout = time.Minute
+	for end := time.Now().Add(startTimeout); history.Check(w.events(), history.Rules{}).Acquired == 0; {
 		if time.Now().After(end) {
-			w.t.Fatalf("nobody has got a lock within %v", patience)
+			w.t.Fatalf("nobody has got a lock within %v", startTimeout)
 		}
 		time.Sleep(100 * time.Millisecond) // the logs grow slowly
 	}
 }
 
-// run lets workers work, breaks things for so long, heals them, and waits until everybody goes on,
-// or for the bound. Then it ends the workers, and has the store forget them within the time that is
-// left to it.
-func (w *world) run(workers int, long, bound, left time.Duration) {
+// run starts workers, injects faults for the given duration, heals them, and waits until all
+// workers make progress, but at most for bound. Then it ends the workers, and checks that the
+// store forgets them within leftoverBound.
+func (w *world) run(workers int, duration, bound, leftoverBound time.Duration) {
 	w.t.Helper()
-	w.begin(workers)
-	w.torment(long)
+	w.startWorkers(workers)
+	w.injectFaults(duration)
 
-	w.event(history.Event{Kind: history.Heal})
-	if err := os.WriteFile(w.calm(), nil, 0o600); err != nil {
+	w.logEvent(history.Event{Kind: history.Heal})
+	if err := os.WriteFile(w.calmFile(), nil, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	for end := time.Now().Add(bound + time.Second); time.Now().Before(end) && history.Waiting(w.events()); {
@@ -176,47 +179,47 @@ func (w *world) run(workers int, long, bound, left time.Duration) {
 	for _, p := range w.workers {
 		p.Wait()
 	}
-	w.leftovers(left)
+	w.logLeftovers(leftoverBound)
 }
 
-// torment has fault after fault, the workers' among them.
-func (w *world) torment(long time.Duration) {
+// injectFaults runs one fault after the other.
+func (w *world) injectFaults(duration time.Duration) {
 	w.t.Helper()
-	order := w.r.Perm(len(w.faults)) // each comes before one comes again
-	for began := time.Now(); time.Since(began) < long; {
+	order := w.r.Perm(len(w.faults)) // each fault runs once before any is repeated
+	for began := time.Now(); time.Since(began) < duration; {
 		if len(order) == 0 {
 			order = w.r.Perm(len(w.faults))
 		}
 		f := w.faults[order[0]]
 		order = order[1:]
-		last := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
-		f.run(last)
+		duration := 300*time.Millisecond + time.Duration(w.r.Int64N(int64(ttl)*3/2))
+		f.run(duration)
 		if w.r.IntN(6) > 0 {
 			w.pause(500 * time.Millisecond)
 		} else {
-			w.pause(longTTL) // what a fault has left behind has time to come to light
+			w.pause(longTTL) // consequences of the fault have time to appear
 		}
 	}
 	for _, f := range w.faults {
-		if f.name == w.last {
+		if f.name == w.lastFault {
 			f.run(ttl)
 		}
 	}
 }
 
-// pause waits for about so long.
+// pause waits for a random time with the given mean.
 func (w *world) pause(mean time.Duration) {
-	time.Sleep(mean/2 + time.Duration(w.r.Int64N(int64(mean)))) // the pace of the trouble
+	time.Sleep(mean/2 + time.Duration(w.r.Int64N(int64(mean)))) // the time between two faults
 }
 
-// leftovers logs what the store still shows so long after all workers have ended, when also those
-// that were killed are forgotten.
-func (w *world) leftovers(bound time.Duration) {
+// logLeftovers waits until the store shows no holders and no waiters any more, also none of
+// killed workers, but at most for bound. Then it logs those that are left.
+func (w *world) logLeftovers(bound time.Duration) {
 	w.t.Helper()
 	var left map[string]string
 	for end := time.Now().Add(bound); ; {
 		var err error
-		if left, err = w.shown(); err == nil && len(left) == 0 {
+		if left, err = w.statusByName(); err == nil && len(left) == 0 {
 			return
 		}
 		if time.Now().After(end) {
@@ -225,15 +228,15 @@ func (w *world) leftovers(bound time.Duration) {
 			}
 			break
 		}
-		time.Sleep(100 * time.Millisecond) // leases lapse slowly
+		time.Sleep(100 * time.Millisecond) // leases end slowly
 	}
 	for name, what := range left {
-		w.event(history.Event{Kind: history.Left, Name: name, Err: what})
+		w.logEvent(history.Event{Kind: history.Left, Name: name, Err: what})
 	}
 }
 
-// shown is what the store shows of each name.
-func (w *world) shown() (map[string]string, error) {
+// statusByName returns a description of the holders and waiters of each name.
+func (w *world) statusByName() (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	all := map[string]string{}
@@ -246,61 +249,65 @@ func (w *world) shown() (map[string]string, error) {
 	return all, err
 }
 
-// workerFaults are those of all set-ups: a worker dies or stops, and an operator breaks a lock.
-func (w *world) workerFaults() {
-	w.add(history.KillWorker, func(last time.Duration) {
+// addWorkerFaults adds the faults of all set-ups: a worker is killed or stopped, or
+// an operator breaks a lock.
+func (w *world) addWorkerFaults() {
+	w.addFault(history.KillWorker, func(duration time.Duration) {
 		p := w.workers[w.r.IntN(len(w.workers))]
-		w.during(history.KillWorker, p.name, p.Kill)
-		time.Sleep(last / 2) // so long it is gone
-		w.start(p)
+		w.logFault(history.KillWorker, p.name, p.Kill)
+		time.Sleep(duration / 2) // the time without the worker
+		w.startWorker(p)
 		p.Expect("ready")
 	})
-	w.add(history.StopWorker, func(last time.Duration) {
+	w.addFault(history.StopWorker, func(duration time.Duration) {
 		p := w.workers[w.r.IntN(len(w.workers))]
-		w.during(history.StopWorker, p.name, func() {
+		w.logFault(history.StopWorker, p.name, func() {
 			p.Signal(syscall.SIGSTOP)
-			time.Sleep(2 * last) // so long it is stopped, which may be longer than a lease
+			time.Sleep(2 * duration) // the worker is stopped, possibly for longer than a lease
 			p.Signal(syscall.SIGCONT)
 		})
 	})
-	w.add("break", func(time.Duration) { w.breakLock() })
+	w.addFault("break", func(time.Duration) { w.breakLock() })
 }
 
-// breakLock frees one of the locks that are held at the moment, as an operator does who knows
-// better. Half of the time it is one that was just renewed for long: its holder is to be told
-// before its next renewal, and nothing else is broken meanwhile.
+// breakLock breaks one of the locks that are held now, as an operator would. In half of the
+// cases it is a lock with a long TTL that was just renewed: its holder must be told before its
+// next renewal, and there is no other fault in the meantime.
 func (w *world) breakLock() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*longTTL)
 	defer cancel()
 	var s driver.Status
 	if w.Mixed && w.r.IntN(2) == 0 {
-		for end := time.Now().Add(longTTL / 2); s.Name == "" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // it polls
-			held := w.held(ctx)
-			if i := slices.IndexFunc(held, func(s driver.Status) bool { return s.Holders[0].Left > longTTL-hint/10 }); i >= 0 {
+		// Poll until such a lock is held, or until half of longTTL is over.
+		for end := time.Now().Add(longTTL / 2); s.Name == "" && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			held := w.heldLocks(ctx)
+			if i := slices.IndexFunc(held, func(s driver.Status) bool { return s.Holders[0].Left > longTTL-hintBound/10 }); i >= 0 {
 				s = held[i]
 			}
 		}
-		defer time.Sleep(hint + 500*time.Millisecond) // nothing else is broken for so long
+		defer time.Sleep(hintBound + 500*time.Millisecond) // no other fault for this time
 	}
-	if held := w.held(ctx); s.Name == "" && len(held) > 0 {
+	if held := w.heldLocks(ctx); s.Name == "" && len(held) > 0 {
 		s = held[w.r.IntN(len(held))]
 	}
 	for _, h := range s.Holders {
 		w.ids++
 		id := w.ids
-		w.event(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
+		w.logEvent(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
 		token := h.Token
-		if err := w.admin.(driver.Inspector).Break(ctx, s.Name, h.Owner, h.Token); err != nil { // the hold may have ended
+		// Break fails if the hold has ended.
+		if err := w.admin.(driver.Inspector).Break(ctx, s.Name, h.Owner, h.Token); err != nil {
 			token = 0
 		}
-		w.event(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})
+		w.logEvent(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})
 	}
 }
 
-// held are the locks that are held, or some of them if something goes wrong.
-func (w *world) held(ctx context.Context) []driver.Status {
+// heldLocks returns the locks that are held, or some of them if the listing fails.
+func (w *world) heldLocks(ctx context.Context) []driver.Status {
 	var held []driver.Status
-	_ = w.admin.(driver.Inspector).List(ctx, "", func(s driver.Status) bool { // what it shows is enough
+	// A partial result is enough.
+	_ = w.admin.(driver.Inspector).List(ctx, "", func(s driver.Status) bool {
 		if len(s.Holders) > 0 {
 			held = append(held, s)
 		}
@@ -309,7 +316,7 @@ func (w *world) held(ctx context.Context) []driver.Status {
 	return held
 }
 
-// A server can be killed, started again, and stopped.
+// A server can be killed, restarted, stopped and resumed.
 type server interface {
 	Kill()
 	Restart()
@@ -317,47 +324,49 @@ type server interface {
 	Resume()
 }
 
-// serverFaults are those of servers of which one at a time may fail. A worker may die or stop at the same time.
-func (w *world) serverFaults(servers ...server) {
-	w.last = cmp.Or(w.last, "stop-server")
-	w.add("kill-server", func(last time.Duration) {
+// addServerFaults adds the faults of servers of which one at a time may fail. A
+// worker may be stopped at the same time.
+func (w *world) addServerFaults(servers ...server) {
+	w.lastFault = cmp.Or(w.lastFault, "stop-server")
+	w.addFault("kill-server", func(duration time.Duration) {
 		s := servers[w.r.IntN(len(servers))]
-		w.during("kill-server", "", func() {
+		w.logFault("kill-server", "", func() {
 			s.Kill()
-			if w.r.IntN(2) == 0 { // else it is back before most have noticed
-				w.meanwhile(last / 2)
+			if w.r.IntN(2) == 0 { // otherwise it is back before most workers have noticed
+				w.waitDuringFault(duration / 2)
 			}
 			s.Restart()
 		})
 	})
-	w.add("stop-server", func(last time.Duration) {
+	w.addFault("stop-server", func(duration time.Duration) {
 		s := servers[w.r.IntN(len(servers))]
-		w.during("stop-server", "", func() {
+		w.logFault("stop-server", "", func() {
 			s.Hang()
-			w.meanwhile(last)
+			w.waitDuringFault(duration)
 			s.Resume()
 		})
 	})
 }
 
-// meanwhile waits while something else is broken; sometimes a worker is stopped in that time.
-func (w *world) meanwhile(last time.Duration) {
-	if w.alone || w.r.IntN(3) > 0 {
-		time.Sleep(last) // so long the fault lasts
+// waitDuringFault waits while a fault is active. Sometimes it stops a worker in that time.
+func (w *world) waitDuringFault(duration time.Duration) {
+	if w.exclusive || w.r.IntN(3) > 0 {
+		time.Sleep(duration) // the fault lasts for this time
 		return
 	}
 	p := w.workers[w.r.IntN(len(w.workers))]
-	time.Sleep(last / 4) // the fault comes first
-	w.during(history.StopWorker, p.name, func() {
+	time.Sleep(duration / 4) // the fault begins first
+	w.logFault(history.StopWorker, p.name, func() {
 		p.Signal(syscall.SIGSTOP)
-		time.Sleep(last / 2) // so long the worker is stopped
+		time.Sleep(duration / 2) // the worker is stopped for this time
 		p.Signal(syscall.SIGCONT)
 	})
-	time.Sleep(last / 4) // and is over last
+	time.Sleep(duration / 4) // the fault ends last
 }
 
-// proxy puts a proxy before each address, and adds the faults of a network.
-func (w *world) proxy(addrs ...string) []string {
+// addProxies puts a proxy before each address, adds the network faults, and returns
+// the addresses of the proxies.
+func (w *world) addProxies(addrs ...string) []string {
 	w.t.Helper()
 	var proxies []*livetest.Proxy
 	var through []string
@@ -365,34 +374,34 @@ func (w *world) proxy(addrs ...string) []string {
 		p := livetest.NewProxy(w.t, addr)
 		proxies, through = append(proxies, p), append(through, p.Addr())
 	}
-	w.add("cut", func(time.Duration) {
-		w.during("cut", "", func() {
+	w.addFault("cut", func(time.Duration) {
+		w.logFault("cut", "", func() {
 			for _, p := range proxies {
 				p.Cut()
 			}
 		})
 	})
-	w.add("sever", func(last time.Duration) {
+	w.addFault("sever", func(duration time.Duration) {
 		p := proxies[w.r.IntN(len(proxies))]
-		w.during("sever", "", func() {
+		w.logFault("sever", "", func() {
 			heal := p.Sever()
-			w.meanwhile(last)
+			w.waitDuringFault(duration)
 			heal()
 		})
 	})
-	w.add("stall", func(last time.Duration) {
+	w.addFault("stall", func(duration time.Duration) {
 		p := proxies[w.r.IntN(len(proxies))]
-		w.during("stall", "", func() {
+		w.logFault("stall", "", func() {
 			heal := p.Stall()
-			w.meanwhile(last)
+			w.waitDuringFault(duration)
 			heal()
 		})
 	})
 	return through
 }
 
-// summary is what a report says in a line of the table.
-func summary(r history.Report) (faults int, bad, allowed map[history.Fact]int) {
+// summarize returns the counts of a report for its line in the table.
+func summarize(r history.Report) (faults int, bad, allowed map[history.Fact]int) {
 	bad, allowed = map[history.Fact]int{}, map[history.Fact]int{}
 	for _, n := range r.Faults {
 		faults += n
@@ -407,8 +416,8 @@ func summary(r history.Report) (faults int, bad, allowed map[history.Fact]int) {
 	return faults, bad, allowed
 }
 
-// counts shows counts by fact.
-func counts(by map[history.Fact]int) string {
+// formatCounts returns the counts by fact as text.
+func formatCounts(by map[history.Fact]int) string {
 	var all []string
 	for _, f := range history.Facts() {
 		if by[f] > 0 {

@@ -1,10 +1,12 @@
-// Command example locks in memory, a little and without end, and lets Prometheus read how it goes. Beside it, compose.yaml starts
-// Prometheus with the alert rules and Grafana with the dashboard, both provisioned:
+// Command example uses locks in memory until it is interrupted, and serves its metrics
+// to Prometheus. Beside it, compose.yaml starts Prometheus with the alert rules and
+// Grafana with the dashboard, both provisioned:
 //
 //	go run ./example &
 //	cd example && docker compose up
 //
-// Then the dashboard is at http://localhost:3000, and the rules at http://localhost:9090/alerts.
+// Then the dashboard is at http://localhost:3000, and the rules at
+// http://localhost:9090/alerts.
 package main
 
 import (
@@ -45,10 +47,10 @@ func main() {
 	}
 }
 
-// run works, and serves what is counted, until ctx is done.
+// run uses locks and serves the metrics until ctx is done.
 func run(ctx context.Context, listener net.Listener) error {
 	collector, err := metrics.New(metrics.Options{
-		Resources: []string{"invoices", "reports"}, // so that their first failure is an increase
+		Resources: []string{"invoices", "reports"}, // so that an alert sees their first failure
 	})
 	if err != nil {
 		return err
@@ -85,7 +87,7 @@ func run(ctx context.Context, listener net.Listener) error {
 	return errors.Join(err, server.Close(), locker.Close())
 }
 
-// work has something to do under one of a few locks, again and again.
+// work acquires one of a few locks and holds it for a random time, again and again.
 func work(ctx context.Context, locker *snib.Locker) {
 	for ctx.Err() == nil {
 		name, long := fmt.Sprintf("invoices/%d", rand.N(3)), rand.N(20*time.Millisecond)

@@ -16,7 +16,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// The example counts what it does, surveys its store, and ends when it is told to.
+// TestExample checks that the example exports its waits, surveys its store, and
+// ends with its context.
 func TestExample(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +46,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// What compose.yaml mounts is there, and Prometheus takes its configuration.
+// TestProvisioning checks that the files that compose.yaml mounts exist, and that
+// Prometheus accepts its configuration.
 func TestProvisioning(t *testing.T) {
 	compose, err := os.ReadFile("compose.yaml")
 	if err != nil {

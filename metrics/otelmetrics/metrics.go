@@ -12,22 +12,23 @@ import (
 	"github.com/sniblock/snib/internal/label"
 )
 
-// scope names this package to OpenTelemetry.
+// scope is the instrumentation scope of this package.
 const scope = "github.com/sniblock/snib/metrics/otelmetrics"
 
-// Options change what [Metrics] does. The zero value is a good choice.
+// Options configure [Metrics]. The zero value is a good default.
 type Options struct {
-	// Resource returns the class of a lock's name, which stands in the attribute "resource". It is called from many
-	// goroutines at once, and also with names that are none because they are not valid. By default it is the part of the
-	// name before the first separator that is followed by a digit.
+	// Resource returns the class of a lock's name, which becomes the attribute "resource". It
+	// must be safe for concurrent use, and is also called with invalid names. By default it is
+	// the part of the name before the first separator that is followed by a digit.
 	Resource func(name string) string
 
-	// MaxResources bounds the number of classes; what comes beyond is "other". 0 is 200.
+	// MaxResources bounds the number of classes; the names of further classes are
+	// counted as "other". 0 means 200.
 	MaxResources int
 }
 
-// Metrics returns a Trace that counts through p. It is to be given to each Locker once. Options that can't be used, or a p that
-// is nil, are a [snib.ErrInvalid]; other errors are those of p.
+// Metrics returns a Trace that counts events through p. Pass it to each Locker once. Invalid
+// options and a nil p are a [snib.ErrInvalid]; other errors are those of p.
 func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w MeterProvider: it is nil", snib.ErrInvalid)
@@ -36,42 +37,42 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}
-	m := &meter{classes: classes}
-	if err := m.open(p.Meter(scope)); err != nil {
+	m := &instruments{classes: classes}
+	if err := m.create(p.Meter(scope)); err != nil {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}
 	return &snib.Trace{
-		WaitStarted: func(e snib.Event) { m.waiting.Add(e.Context, 1, classes.Name(e.Name).only) },
+		WaitStarted: func(e snib.Event) { m.waiting.Add(e.Context, 1, classes.Name(e.Name).resource) },
 		WaitEnded:   func(e snib.Event) { m.waitEnded(&e) },
 		Renewed:     func(e snib.Event) { m.renewed(&e) },
 		Lost:        func(e snib.Event) { m.lost(&e, e.Loss) },
 		Released:    func(e snib.Event) { m.released(&e) },
-		Leaked:      func(e snib.Event) { m.leaked.Add(context.Background(), 1, classes.Name(e.Name).only) },
-		Regressed:   func(e snib.Event) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).only) },
+		Leaked:      func(e snib.Event) { m.leaked.Add(context.Background(), 1, classes.Name(e.Name).resource) },
+		Regressed:   func(e snib.Event) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).resource) },
 	}, nil
 }
 
-// A class has the attributes for one class of names, made once.
+// A class contains the attribute sets for one class of names, which are created only once.
 type class struct {
-	only   metric.MeasurementOption
-	reason [label.Reasons]metric.MeasurementOption
-	cause  [label.Causes]metric.MeasurementOption
+	resource metric.MeasurementOption
+	reason   [label.Reasons]metric.MeasurementOption
+	cause    [label.Causes]metric.MeasurementOption
 }
 
 func newClass(name string) *class {
-	resource := attribute.String("resource", name)
-	c := &class{only: metric.WithAttributeSet(attribute.NewSet(resource))}
+	resourceAttr := attribute.String("resource", name)
+	c := &class{resource: metric.WithAttributeSet(attribute.NewSet(resourceAttr))}
 	for r := range c.reason {
-		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resource, attribute.String("reason", label.Reason(r).String())))
+		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("reason", label.Reason(r).String())))
 	}
 	for l := range c.cause {
-		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resource, attribute.String("cause", label.Cause(l).String())))
+		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("cause", label.Cause(l).String())))
 	}
 	return c
 }
 
-// A meter has the instruments.
-type meter struct {
+// instruments are all instruments of a meter, with the classes of names.
+type instruments struct {
 	classes *label.Classes[class]
 
 	wait, hold, renewal, margin                                                       metric.Float64Histogram
@@ -80,7 +81,7 @@ type meter struct {
 	failures, reasons, handOvers, losses, leaked, regressions, late, renewals, errors metric.Int64Counter
 }
 
-func (m *meter) open(from metric.Meter) error {
+func (m *instruments) create(from metric.Meter) error {
 	var errs []error
 	histogram := func(name, unit, what string, bounds ...float64) metric.Float64Histogram {
 		h, err := from.Float64Histogram("distributed_lock."+name, metric.WithUnit(unit), metric.WithDescription(what),
@@ -128,14 +129,14 @@ func (m *meter) open(from metric.Meter) error {
 	return errors.Join(append(errs, err)...)
 }
 
-func (m *meter) waitEnded(e *snib.Event) {
+func (m *instruments) waitEnded(e *snib.Event) {
 	c := m.classes.Name(e.Name)
-	m.waiting.Add(e.Context, -1, c.only)
-	m.wait.Record(e.Context, e.Waited.Seconds(), c.only)
+	m.waiting.Add(e.Context, -1, c.resource)
+	m.wait.Record(e.Context, e.Waited.Seconds(), c.resource)
 	switch {
 	case e.Err != nil:
 		why := label.ReasonOf(e.Context, e.Err)
-		m.failures.Add(e.Context, 1, c.only)
+		m.failures.Add(e.Context, 1, c.resource)
 		m.reasons.Add(e.Context, 1, c.reason[why])
 		if why == label.Backend {
 			m.failed(e, label.Acquire)
@@ -144,33 +145,33 @@ func (m *meter) waitEnded(e *snib.Event) {
 	case e.Joined:
 		return
 	case e.Local:
-		m.handOvers.Add(e.Context, 1, c.only)
+		m.handOvers.Add(e.Context, 1, c.resource)
 	}
-	m.held.Add(e.Context, 1, c.only)
+	m.held.Add(e.Context, 1, c.resource)
 }
 
-func (m *meter) lost(e *snib.Event, loss snib.Loss) {
+func (m *instruments) lost(e *snib.Event, loss snib.Loss) {
 	c, ctx := m.classes.Name(e.Name), context.Background()
-	m.held.Add(ctx, -1, c.only)
-	m.hold.Record(ctx, e.Held.Seconds(), c.only)
+	m.held.Add(ctx, -1, c.resource)
+	m.hold.Record(ctx, e.Held.Seconds(), c.resource)
 	m.losses.Add(ctx, 1, c.cause[label.CauseOf(loss)])
 }
 
-func (m *meter) released(e *snib.Event) {
+func (m *instruments) released(e *snib.Event) {
 	c, ctx := m.classes.Name(e.Name), context.Background()
-	m.queue.Record(ctx, int64(e.Queued), c.only)
-	if errors.Is(e.Err, snib.ErrLost) { // so the store said when it was to be released
+	m.queue.Record(ctx, int64(e.Queued), c.resource)
+	if errors.Is(e.Err, snib.ErrLost) { // the store refused the release
 		m.lost(e, snib.LossRefused)
 		return
 	}
-	m.held.Add(ctx, -1, c.only)
-	m.hold.Record(ctx, e.Held.Seconds(), c.only)
+	m.held.Add(ctx, -1, c.resource)
+	m.hold.Record(ctx, e.Held.Seconds(), c.resource)
 	if e.Err != nil {
 		m.failed(e, label.Release)
 	}
 }
 
-func (m *meter) renewed(e *snib.Event) {
+func (m *instruments) renewed(e *snib.Event) {
 	ctx, backend, outcome := context.Background(), attribute.String("backend", e.Backend), label.OutcomeOf(e.Err)
 	m.renewals.Add(ctx, 1, metric.WithAttributes(backend, attribute.String("outcome", outcome.String())))
 	m.renewal.Record(ctx, e.Took.Seconds(), metric.WithAttributes(backend))
@@ -178,7 +179,7 @@ func (m *meter) renewed(e *snib.Event) {
 		m.margin.Record(ctx, e.Margin.Seconds()/e.TTL.Seconds(), metric.WithAttributes(backend))
 	}
 	if label.Late(e) {
-		m.late.Add(ctx, 1, m.classes.Name(e.Name).only)
+		m.late.Add(ctx, 1, m.classes.Name(e.Name).resource)
 	}
 	if outcome == label.Failed {
 		m.failed(e, label.Renew)
@@ -186,6 +187,6 @@ func (m *meter) renewed(e *snib.Event) {
 }
 
 // failed counts an operation that failed because of the store.
-func (m *meter) failed(e *snib.Event, op label.Op) {
+func (m *instruments) failed(e *snib.Event, op label.Op) {
 	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", e.Backend), attribute.String("op", op.String())))
 }

@@ -53,9 +53,10 @@ func release(t *testing.T, lock *snib.Lock) {
 	}
 }
 
-// counting returns a Trace, and a function that reads what it has counted: by "name{attribute=value,...}" the value, or the number
+// newCountingTrace returns a Trace, and a function that reads its counts. The map's
+// keys are "name{attribute=value,...}", its values those of counters, or the number
 // of observations of a histogram.
-func counting(t *testing.T, o otelmetrics.Options) (*snib.Trace, func() map[string]float64) {
+func newCountingTrace(t *testing.T, o otelmetrics.Options) (*snib.Trace, func() map[string]float64) {
 	t.Helper()
 	reader := metric.NewManualReader()
 	trace, err := otelmetrics.Metrics(metric.NewMeterProvider(metric.WithReader(reader)), o)
@@ -77,7 +78,8 @@ func counting(t *testing.T, o otelmetrics.Options) (*snib.Trace, func() map[stri
 	}
 }
 
-// add adds the points of an instrument. Its name is the one that it has once it is translated for Prometheus.
+// add adds the data points of an instrument, under its name after the translation
+// for Prometheus.
 func add(got map[string]float64, m metricdata.Metrics) {
 	name := strings.ReplaceAll(m.Name, ".", "_")
 	if m.Unit == "s" {
@@ -111,7 +113,7 @@ func add(got map[string]float64, m metricdata.Metrics) {
 }
 
 func TestMetrics(t *testing.T) {
-	trace, read := counting(t, otelmetrics.Options{})
+	trace, read := newCountingTrace(t, otelmetrics.Options{})
 	d := memlock.New()
 	l := open(t, d, snib.Tracing(trace), snib.Reentrant())
 	outer := acquire(t, l, "invoices/1")
@@ -166,13 +168,14 @@ func check(t *testing.T, got, want map[string]float64) {
 	}
 }
 
-// The page, the dashboard and the rules are about these names, too.
+// TestNamesAreThoseOfPrometheus checks that the names are those that the page lists
+// for Prometheus.
 func TestNamesAreThoseOfPrometheus(t *testing.T) {
 	page, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	trace, read := counting(t, otelmetrics.Options{})
+	trace, read := newCountingTrace(t, otelmetrics.Options{})
 	e := snib.Event{Context: t.Context(), Name: "a", Backend: "memory", Local: true, TTL: time.Minute, Err: errors.New("no route to host")}
 	for _, told := range []func(snib.Event){trace.WaitStarted, trace.WaitEnded, trace.Renewed, trace.Lost, trace.Released, trace.Leaked, trace.Regressed} {
 		told(e)
@@ -197,12 +200,12 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 
 func TestMillionNames(t *testing.T) {
 	const limit = 20
-	trace, read := counting(t, otelmetrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
+	trace, read := newCountingTrace(t, otelmetrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
 	for i := range 1_000_000 {
 		trace.WaitStarted(snib.Event{Context: t.Context(), Name: fmt.Sprintf("lock-%d", i)})
 	}
 	got := read()
-	if len(got) != limit+2 { // and other, and the overflows
+	if len(got) != limit+2 { // plus the resource "other" and the overflows
 		t.Errorf("a million names are %d series, want %d", len(got), limit+2)
 	}
 	check(t, got, map[string]float64{
@@ -211,8 +214,9 @@ func TestMillionNames(t *testing.T) {
 	})
 }
 
-// recording returns the options of a Locker whose spans are recorded.
-func recording(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerProvider, *snib.Trace) {
+// newRecordingTrace returns a Trace whose spans are recorded, with its recorder and
+// its provider.
+func newRecordingTrace(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerProvider, *snib.Trace) {
 	t.Helper()
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
@@ -223,7 +227,7 @@ func recording(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerProvider,
 	return recorder, provider, trace
 }
 
-// describe says of ended spans what the tests compare.
+// describe returns, for each ended span, what the tests compare.
 func describe(spans []sdktrace.ReadOnlySpan) (all []string) {
 	for _, s := range spans {
 		text := fmt.Sprintf("%s %v %v", s.Name(), s.EndTime().Sub(s.StartTime()), s.Status().Code)
@@ -239,7 +243,7 @@ func describe(spans []sdktrace.ReadOnlySpan) (all []string) {
 
 func TestSpans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		recorder, provider, trace := recording(t)
+		recorder, provider, trace := newRecordingTrace(t)
 		l := open(t, memlock.New(), snib.Tracing(trace))
 		ctx, request := provider.Tracer("test").Start(t.Context(), "request")
 		first, err := l.Acquire(ctx, "a")
@@ -291,13 +295,14 @@ func TestSpans(t *testing.T) {
 	})
 }
 
-// A loss may be told before the hold that was lost.
+// TestSpanOfHoldThatIsLostAtOnce checks that a loss may be reported before the hold
+// that was lost.
 func TestSpanOfHoldThatIsLostAtOnce(t *testing.T) {
-	recorder, _, trace := recording(t)
+	recorder, _, trace := newRecordingTrace(t)
 	e := snib.Event{Context: t.Context(), Name: "a", Token: 7}
 	lost := e
 	lost.Loss, lost.Err = snib.LossExpired, snib.ErrLost
-	for range 2 { // nothing is left behind from the first time
+	for range 2 { // the second time checks that nothing was left behind
 		trace.Lost(lost)
 		trace.Acquired(e)
 	}
@@ -308,9 +313,9 @@ func TestSpanOfHoldThatIsLostAtOnce(t *testing.T) {
 	}
 }
 
-// One more lock of a hold is no hold.
+// TestSpansOfReentry checks that re-entering a lock creates no second span of a hold.
 func TestSpansOfReentry(t *testing.T) {
-	recorder, _, trace := recording(t)
+	recorder, _, trace := newRecordingTrace(t)
 	l := open(t, memlock.New(), snib.Tracing(trace), snib.Reentrant())
 	outer := acquire(t, l, "a")
 	inner, err := l.Acquire(outer.Context(), "a")

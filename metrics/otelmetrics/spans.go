@@ -16,15 +16,18 @@ import (
 // The names of the spans.
 const (
 	AcquireSpan = "snib.acquire" // an Acquire, from call to return
-	HoldSpan    = "snib.hold"    // a hold, from then to its end
+	HoldSpan    = "snib.hold"    // a hold, from the return of Acquire to its end
 )
 
-// Spans returns a Trace that makes a span of each Acquire and one of each hold, both children of the span that the context of the
-// Acquire carries. It is to be given to each Locker once, and a Trace of its own to each store. A p that is nil is a [snib.ErrInvalid].
+// Spans returns a Trace that creates a span for each Acquire and one for each hold. Both are
+// children of the span in the context of the Acquire. Pass it to each Locker once, and use a
+// separate Trace for each store. A nil p is a [snib.ErrInvalid].
 //
-// Both have the attributes snib.lock, snib.backend and snib.fence. An Acquire that failed has snib.reason, and the status Error
-// unless the lock was merely busy; a hold that was lost has snib.loss and the status Error. The span of a hold is ended by its
-// Release or its loss, and so never where neither comes. Holds without a fencing token have no span: nothing tells them apart.
+// Both have the attributes snib.lock, snib.backend and snib.fence. An Acquire that
+// failed has snib.reason, and the status Error unless the lock was merely busy; a hold
+// that was lost has snib.loss and the status Error. Release or the loss of a hold ends
+// its span; without either, the span never ends. Holds without a fencing token have no
+// span, because nothing distinguishes them.
 func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w TracerProvider: it is nil", snib.ErrInvalid)
@@ -32,24 +35,26 @@ func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	s := &spans{tracer: p.Tracer(scope)}
 	return &snib.Trace{
 		WaitEnded: func(e snib.Event) {
-			if e.Err != nil { // else Acquired follows, which knows the token
-				s.acquire(&e)
+			if e.Err != nil { // otherwise Acquired follows, with the token
+				s.recordAcquire(&e)
 			}
 		},
 		Acquired: func(e snib.Event) {
-			s.acquire(&e)
+			s.recordAcquire(&e)
 			if !e.Joined && e.Token != 0 {
-				s.begin(&e)
+				s.beginHold(&e)
 			}
 		},
-		Lost:     func(e snib.Event) { s.end(&e) },
-		Released: func(e snib.Event) { s.end(&e) },
+		Lost:     func(e snib.Event) { s.endHold(&e) },
+		Released: func(e snib.Event) { s.endHold(&e) },
 	}, nil
 }
 
 type spans struct {
 	tracer trace.Tracer
-	holds  sync.Map // from holdKey to the trace.Span of a hold, or to a loss that was told before its Acquired
+	// From holdKey to the trace.Span of a hold, or to the *snib.Event that ended it
+	// before Acquired.
+	holds sync.Map
 }
 
 type holdKey struct {
@@ -57,8 +62,8 @@ type holdKey struct {
 	token uint64
 }
 
-// acquire makes the span of an Acquire that has just ended.
-func (s *spans) acquire(e *snib.Event) {
+// recordAcquire creates the span of an Acquire that has just ended.
+func (s *spans) recordAcquire(e *snib.Event) {
 	end := time.Now()
 	_, span := s.tracer.Start(e.Context, AcquireSpan, trace.WithTimestamp(end.Add(-e.Waited)), trace.WithAttributes(attributes(e)...))
 	if e.Err != nil {
@@ -71,30 +76,30 @@ func (s *spans) acquire(e *snib.Event) {
 	span.End(trace.WithTimestamp(end))
 }
 
-// begin starts the span of a hold, and ends it at once if the hold was lost already.
-func (s *spans) begin(e *snib.Event) {
+// beginHold starts the span of a hold, and ends it at once if the hold has ended already.
+func (s *spans) beginHold(e *snib.Event) {
 	_, span := s.tracer.Start(e.Context, HoldSpan, trace.WithAttributes(attributes(e)...))
 	was, _ := s.holds.LoadOrStore(holdKey{e.Name, e.Token}, span)
 	if loss, early := was.(*snib.Event); early {
 		s.holds.Delete(holdKey{e.Name, e.Token})
-		finish(span, loss)
+		finishSpan(span, loss)
 	}
 }
 
-// end ends the span of a hold, or leaves a note for begin.
-func (s *spans) end(e *snib.Event) {
+// endHold ends the span of a hold, or stores the event for beginHold if the span has not begun.
+func (s *spans) endHold(e *snib.Event) {
 	if e.Token == 0 {
 		return
 	}
 	was, _ := s.holds.LoadOrStore(holdKey{e.Name, e.Token}, e)
 	if span, begun := was.(trace.Span); begun {
 		s.holds.Delete(holdKey{e.Name, e.Token})
-		finish(span, e)
+		finishSpan(span, e)
 	}
 }
 
-// finish ends a span as the event tells.
-func finish(span trace.Span, e *snib.Event) {
+// finishSpan ends a span with the loss and the error of the event.
+func finishSpan(span trace.Span, e *snib.Event) {
 	if e.Loss != "" {
 		span.SetAttributes(attribute.String("snib.loss", string(e.Loss)))
 	}
@@ -105,9 +110,9 @@ func finish(span trace.Span, e *snib.Event) {
 }
 
 func attributes(e *snib.Event) []attribute.KeyValue {
-	of := []attribute.KeyValue{attribute.String("snib.lock", e.Name), attribute.String("snib.backend", e.Backend)}
-	if e.Token != 0 { // below 2^63 by centuries
-		of = append(of, attribute.Int64("snib.fence", int64(e.Token)))
+	attrs := []attribute.KeyValue{attribute.String("snib.lock", e.Name), attribute.String("snib.backend", e.Backend)}
+	if e.Token != 0 { // tokens stay below 2^63 for centuries
+		attrs = append(attrs, attribute.Int64("snib.fence", int64(e.Token)))
 	}
-	return of
+	return attrs
 }

@@ -6,8 +6,8 @@
 //	cluster := etcdtest.Cluster(t, 3)
 //	cluster.Leader().Kill()
 //
-// A server has a folder of its own, which outlives [livetest.Process.Restart] and goes with the test. For the programs see
-// package etcdbin.
+// A server has its own data folder, which survives [livetest.Process.Restart] and is removed
+// with the test. Package etcdbin builds the programs.
 package etcdtest
 
 import (
@@ -29,26 +29,27 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest/etcdbin"
 )
 
-// Password is that of the user root where [Server.RequireLogin] was called. Tests look for it where it must not be.
+// Password is the password of the user root after [Server.RequireLogin]. Tests look
+// for it where it must not appear.
 const Password = "etcdtest-secret"
 
-// A Server is an etcd server: one that is alone, or the member of a cluster.
+// A Server is an etcd server: a stand-alone one, or a member of a cluster.
 type Server struct {
 	*livetest.Process
 
-	t      testing.TB
-	name   string
-	dir    string
-	port   int    // for clients
-	peer   string // URL where it listens for other members
-	reach  string // URL by which other members reach it
-	ctl    string // path of etcdctl
-	secure bool   // clients speak TLS
-	login  bool   // clients say who they are
+	t            testing.TB
+	name         string
+	dir          string
+	port         int    // for clients
+	listenURL    string // the URL where it listens for other members
+	advertiseURL string // the URL at which other members reach it
+	etcdctl      string // path of the program
+	secure       bool   // clients use TLS
+	login        bool   // clients must log in
 }
 
-// program returns the path of one of the programs. Where they can't be built what is installed has to do; if nothing is, t is
-// skipped, or failed if SNIB_REQUIRE names etcd.
+// program returns the path of one of the programs. If they can't be built, it looks for an
+// installed one. If there is none, it skips t, or fails it if SNIB_REQUIRE names etcd.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := etcdbin.Path(name)
@@ -59,8 +60,9 @@ func program(t testing.TB, name string) string {
 	return path
 }
 
-// Start starts an etcd server with the given flags beside its defaults, such as "--max-txn-ops=200". It skips t if there is
-// no etcd and none can be built, or fails it if SNIB_REQUIRE names etcd.
+// Start starts an etcd server with the given flags in addition to its defaults, such
+// as "--max-txn-ops=200". It skips t if there is no etcd and none can be built, or
+// fails it if SNIB_REQUIRE names etcd.
 func Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	s := newServer(t, "alone")
@@ -68,8 +70,8 @@ func Start(t testing.TB, flags ...string) *Server {
 	return s
 }
 
-// StartSecure is [Start] of a server that speaks TLS with clients, by a certificate for 127.0.0.1 that it has made and
-// signed itself: see [Server.Certificate].
+// StartSecure is [Start] for a server that uses TLS with clients. The server creates a
+// self-signed certificate for 127.0.0.1, see [Server.Certificate].
 func StartSecure(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	s := newServer(t, "secure")
@@ -80,18 +82,18 @@ func StartSecure(t testing.TB, flags ...string) *Server {
 
 func newServer(t testing.TB, name string) *Server {
 	t.Helper()
-	peer := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
+	listenURL := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
 	return &Server{
-		t: t, name: name, dir: t.TempDir(), ctl: program(t, "etcdctl"), port: livetest.FreePort(t), peer: peer, reach: peer,
+		t: t, name: name, dir: t.TempDir(), etcdctl: program(t, "etcdctl"), port: livetest.FreePort(t), listenURL: listenURL, advertiseURL: listenURL,
 	}
 }
 
-// command says how to start s, as one of all.
+// command returns the command that starts s as one of all members.
 func (s *Server) command(all []*Server, state string, flags []string) livetest.Command {
 	s.t.Helper()
 	var cluster []string
 	for _, m := range all {
-		cluster = append(cluster, m.name+"="+m.reach)
+		cluster = append(cluster, m.name+"="+m.advertiseURL)
 	}
 	return livetest.Command{
 		Name: "etcd " + s.name, Path: program(s.t, "etcd"), Dir: s.dir, Port: s.port, Ready: s.ready,
@@ -100,7 +102,7 @@ func (s *Server) command(all []*Server, state string, flags []string) livetest.C
 			return append([]string{
 				"--name", s.name, "--data-dir", filepath.Join(s.dir, "data"), "--log-level", "warn",
 				"--listen-client-urls", url, "--advertise-client-urls", url,
-				"--listen-peer-urls", s.peer, "--initial-advertise-peer-urls", s.reach,
+				"--listen-peer-urls", s.listenURL, "--initial-advertise-peer-urls", s.advertiseURL,
 				"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-state", state,
 			}, flags...)
 		},
@@ -114,12 +116,13 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// Certificate returns the path of the file by which clients know a server from [StartSecure].
+// Certificate returns the path of the certificate of a server from [StartSecure].
 func (s *Server) Certificate() string {
 	return filepath.Join(s.dir, "data", "fixtures", "client", "cert.pem")
 }
 
-// ready reports whether the server can serve clients: it knows a leader, and a majority agrees.
+// ready returns nil if the server can serve clients: it knows a leader, and a
+// majority is available.
 func (s *Server) ready(addr string) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -136,7 +139,8 @@ func (s *Server) ready(addr string) error {
 	return nil
 }
 
-// Ctl runs etcdctl with the given arguments against the server, and returns what it prints. It fails t if etcdctl fails.
+// Ctl runs etcdctl with the given arguments against the server, and returns what it
+// prints. It fails t if etcdctl fails.
 func (s *Server) Ctl(args ...string) string {
 	s.t.Helper()
 	out, err := s.TryCtl(args...)
@@ -146,7 +150,7 @@ func (s *Server) Ctl(args ...string) string {
 	return out
 }
 
-// TryCtl is [Server.Ctl] that returns the error.
+// TryCtl is [Server.Ctl], but returns the error.
 func (s *Server) TryCtl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience)
 	defer cancel()
@@ -166,10 +170,11 @@ func (s *Server) Command(ctx context.Context, args ...string) *exec.Cmd {
 	if s.login {
 		own = append(own, "--user", "root:"+Password)
 	}
-	return exec.CommandContext(ctx, s.ctl, append(own, args...)...)
+	return exec.CommandContext(ctx, s.etcdctl, append(own, args...)...)
 }
 
-// RequireLogin makes the server refuse clients without a password: from now on there is the user root, with [Password].
+// RequireLogin creates the user root with [Password], and makes the server refuse
+// clients without a login.
 func (s *Server) RequireLogin() {
 	s.t.Helper()
 	s.Ctl("user", "add", "root:"+Password)
@@ -178,17 +183,17 @@ func (s *Server) RequireLogin() {
 	s.login = true
 }
 
-// Name is what its cluster calls the server.
+// Name returns the server's name in its cluster.
 func (s *Server) Name() string { return s.name }
 
-// Login reports whether clients have to say who they are.
+// Login reports whether clients must log in.
 func (s *Server) Login() bool { return s.login }
 
 // A ClusterSetup is a cluster of servers.
 type ClusterSetup struct {
 	t       testing.TB
 	Members []*Server
-	made    int // members so far
+	created int // the number of members created so far
 }
 
 // Cluster starts a cluster of n members, and returns when all of them are ready.
@@ -197,14 +202,15 @@ func Cluster(t testing.TB, n int) *ClusterSetup {
 	return ClusterThrough(t, n, func(_ int, addr string) string { return addr })
 }
 
-// ClusterThrough is [Cluster] whose members reach each other by other addresses than those where they listen, such as those of
-// proxies: through returns that of a member.
+// ClusterThrough is [Cluster], but the members reach each other at other addresses than those
+// where they listen, such as those of proxies. through is called with the address of a member,
+// and returns the address at which others reach it.
 func ClusterThrough(t testing.TB, n int, through func(member int, addr string) string) *ClusterSetup {
 	t.Helper()
 	c := &ClusterSetup{t: t}
 	for i := range n {
 		m := c.newMember()
-		m.reach = "http://" + through(i, strings.TrimPrefix(m.peer, "http://"))
+		m.advertiseURL = "http://" + through(i, strings.TrimPrefix(m.listenURL, "http://"))
 		c.Members = append(c.Members, m)
 	}
 	var commands []livetest.Command
@@ -219,11 +225,11 @@ func ClusterThrough(t testing.TB, n int, through func(member int, addr string) s
 
 func (c *ClusterSetup) newMember() *Server {
 	c.t.Helper()
-	c.made++
-	return newServer(c.t, fmt.Sprintf("member%d", c.made))
+	c.created++
+	return newServer(c.t, fmt.Sprintf("member%d", c.created))
 }
 
-// Addrs returns where clients connect to.
+// Addrs returns the addresses for clients.
 func (c *ClusterSetup) Addrs() []string {
 	var all []string
 	for _, m := range c.Members {
@@ -232,7 +238,8 @@ func (c *ClusterSetup) Addrs() []string {
 	return all
 }
 
-// Restart starts all members again that were killed, at once: alone none of them would be ready.
+// Restart restarts all members that are not up, at the same time: none of them
+// would be ready alone.
 func (c *ClusterSetup) Restart() {
 	var starting sync.WaitGroup
 	for _, m := range c.Members {
@@ -243,7 +250,7 @@ func (c *ClusterSetup) Restart() {
 	starting.Wait()
 }
 
-// Leader returns the member that leads at present, once there is one.
+// Leader waits until a member leads, and returns it.
 func (c *ClusterSetup) Leader() *Server {
 	c.t.Helper()
 	var leader *Server
@@ -274,7 +281,7 @@ func (c *ClusterSetup) leader() (*Server, error) {
 		}
 		out, err := m.TryCtl("endpoint", "status", "--command-timeout=1s", "-w", "json")
 		if err != nil {
-			continue // it hangs
+			continue // it may hang
 		}
 		var all []struct {
 			Status struct {
@@ -294,8 +301,8 @@ func (c *ClusterSetup) leader() (*Server, error) {
 	return nil, errors.New("no member says that it leads")
 }
 
-// Replace takes a member out of the cluster for good, ends it, and starts a new one in its place, which it returns. Clients
-// have to be told of the new address.
+// Replace removes a member from the cluster, ends it, and starts a new member in its place,
+// which it returns. The new member has a new address.
 func (c *ClusterSetup) Replace(old *Server) *Server {
 	c.t.Helper()
 	var via *Server
@@ -304,18 +311,18 @@ func (c *ClusterSetup) Replace(old *Server) *Server {
 			via = m
 		}
 	}
-	// etcd changes its members only when it has seen all of them for some seconds.
+	// etcd changes its members only after it has seen all of them for some seconds.
 	change := func(args ...string) {
 		livetest.Await(c.t, "change of the members", func() error {
 			_, err := via.TryCtl(append([]string{"member"}, args...)...)
 			return err
 		})
 	}
-	old.MayEnd() // as it does when it hears of it, if it is not killed before
+	old.MayEnd() // it ends when it learns of its removal, if it is not killed before
 	change("remove", c.id(via, old))
 	old.Kill()
 	fresh := c.newMember()
-	change("add", fresh.name, "--peer-urls", fresh.reach)
+	change("add", fresh.name, "--peer-urls", fresh.advertiseURL)
 	for i, m := range c.Members {
 		if m == old {
 			c.Members[i] = fresh
@@ -325,7 +332,7 @@ func (c *ClusterSetup) Replace(old *Server) *Server {
 	return fresh
 }
 
-// id returns what the cluster calls a member.
+// id returns the id of a member in the cluster.
 func (c *ClusterSetup) id(via, member *Server) string {
 	c.t.Helper()
 	for line := range strings.Lines(via.Ctl("member", "list")) {

@@ -6,8 +6,9 @@
 //	server.Kill()
 //	server.Restart()
 //
-// A server has a folder of its own, which outlives [livetest.Process.Restart] and goes with the test. On Debian the package
-// mariadb-server has all that is needed; the server that it may start for the machine is not used.
+// A server has its own data folder, which survives [livetest.Process.Restart] and is removed
+// with the test. On Debian, the package mariadb-server contains all that is needed; the
+// system's server, which it may start, is not used.
 package mysqltest
 
 import (
@@ -23,10 +24,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// name is what SNIB_REQUIRE calls the server.
+// name is the name of the server in SNIB_REQUIRE.
 const name = "mysql"
 
-// User and Password are those of an account that may do everything. Database is there, and empty.
+// User and Password are those of an account that may do everything. Database is the
+// name of an empty database.
 const (
 	User     = "snib"
 	Password = "mysqltest-secret"
@@ -38,26 +40,27 @@ type Server struct {
 	*livetest.Process
 }
 
-// Start starts a MariaDB server with the given settings, such as "max-connections=50", beside its defaults: commits wait
-// for the disk. It skips t if MariaDB is not installed, or fails it if SNIB_REQUIRE names mysql.
+// Start starts a MariaDB server with the given settings, such as "max-connections=50", in
+// addition to its defaults: commits wait for the disk. It skips t if MariaDB is not installed,
+// or fails it if SNIB_REQUIRE names mysql.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	binary := livetest.Binary(t, name, "mariadbd", "/usr/sbin", "/usr/local/mysql/bin")
-	install := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
+	installer := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	if err := newData(install, home, dir); err != nil {
+	if err := newData(installer, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
-	begin := filepath.Join(home, "begin.sql")
-	if err := os.WriteFile(begin, []byte(accounts), 0o644); err != nil {
+	initFile := filepath.Join(home, "begin.sql")
+	if err := os.WriteFile(initFile, []byte(accounts), 0o644); err != nil {
 		t.Fatalf("write the accounts: %v", err)
 	}
 	return &Server{livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Args: func(port int) []string {
 			args := []string{
-				"--no-defaults", "--datadir=" + dir, "--init-file=" + begin, "--port=" + strconv.Itoa(port),
+				"--no-defaults", "--datadir=" + dir, "--init-file=" + initFile, "--port=" + strconv.Itoa(port),
 				"--bind-address=127.0.0.1", "--socket=" + filepath.Join(home, "socket"), "--pid-file=" + filepath.Join(home, "pid"),
 				"--tmpdir=" + home, "--skip-name-resolve", "--max-connections=400", "--innodb-buffer-pool-size=32M",
 				"--innodb-log-file-size=" + logSize, "--aria-pagecache-buffer-size=1M", "--key-buffer-size=1M",
@@ -70,19 +73,20 @@ func Start(t testing.TB, settings ...string) *Server {
 	})}
 }
 
-// accounts is run at each start.
+// accounts is executed at each start.
 const accounts = `CREATE DATABASE IF NOT EXISTS ` + Database + `;
 CREATE USER IF NOT EXISTS ` + User + `@'%' IDENTIFIED BY '` + Password + `';
 GRANT ALL ON *.* TO ` + User + `@'%' WITH GRANT OPTION;
 `
 
-// logSize is the size of the log that commits are written to, which is made at once.
+// logSize is the size of the redo log, which is allocated at the start.
 const logSize = "16M"
 
-// DSN returns how to connect, as github.com/go-sql-driver/mysql has it.
+// DSN returns the data source name of the server for github.com/go-sql-driver/mysql.
 func (s *Server) DSN(params ...string) string { return DSN(s.Addr(), params...) }
 
-// DSN returns how to connect to the server, or to a proxy for it, at addr. Each parameter is "name=value".
+// DSN returns the data source name for the server at addr, or for a proxy at addr.
+// Each parameter is "name=value".
 func DSN(addr string, params ...string) string {
 	dsn := User + ":" + Password + "@tcp(" + addr + ")/" + Database
 	for i, p := range params {
@@ -91,7 +95,8 @@ func DSN(addr string, params ...string) string {
 	return dsn
 }
 
-// ready reports whether the server at addr greets who connects. It does so when it has recovered, and made the accounts.
+// ready returns nil if the server at addr greets clients. It does so after it has
+// recovered and created the accounts.
 func ready(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -101,7 +106,7 @@ func ready(addr string) error {
 	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
 		return err
 	}
-	var head [5]byte // length, number, and the version of the protocol or what stands for an error
+	var head [5]byte // length, sequence number, and the protocol version or the mark of an error
 	if _, err := io.ReadFull(conn, head[:]); err != nil {
 		return err
 	}

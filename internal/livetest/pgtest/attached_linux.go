@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// attached reports, as an error, that processes still use the shared memory of the server with this folder. Its id stands in
-// postmaster.pid, in the seventh line.
-func attached(data string) error {
+// checkDetached returns an error if processes still use the shared memory of the server with
+// this data folder. The memory's id is in the seventh line of postmaster.pid.
+func checkDetached(data string) error {
 	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
-		return nil // it has ended in good order
+		return nil // the server has shut down cleanly
 	}
 	lines := strings.Split(string(text), "\n")
 	if len(lines) < 7 {

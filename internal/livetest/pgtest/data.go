@@ -8,10 +8,10 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// account is whom servers run as: neither PostgreSQL nor PgBouncer runs as root.
+// account is the user of servers: neither PostgreSQL nor PgBouncer runs as root.
 const account livetest.Account = "postgres"
 
-// newData makes the folder with a new server's data.
+// newData creates the data folder of a new server.
 func newData(postgres, home, dir string) error {
 	initdb, err := sibling(postgres, "initdb")
 	if err != nil {
@@ -25,7 +25,7 @@ func newData(postgres, home, dir string) error {
 	return nil
 }
 
-// copyData makes the folder of a server that follows the one at addr.
+// copyData creates the data folder of a standby of the server at addr.
 func copyData(postgres, home, dir, addr string) error {
 	backup, err := sibling(postgres, "pg_basebackup")
 	if err != nil {
@@ -39,7 +39,8 @@ func copyData(postgres, home, dir, addr string) error {
 	return nil
 }
 
-// sibling returns the path of another program of the same installation, also if the first is only linked to.
+// sibling returns the path of another program of the same installation, also if
+// path is a symbolic link.
 func sibling(path, program string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

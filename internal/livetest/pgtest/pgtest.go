@@ -6,8 +6,9 @@
 //	pooled := dial(t, pgtest.Pool(t, server, "transaction").URL())
 //	server.Kill()
 //
-// A server has a folder of its own, which outlives [livetest.Process.Restart] and goes with the test. Whoever comes from
-// this host may do everything in it. On Debian the packages postgresql and pgbouncer have all that is needed.
+// A server has its own data folder, which survives [livetest.Process.Restart] and is removed
+// with the test. Clients on this host may do everything. On Debian, the packages postgresql
+// and pgbouncer contain all that is needed.
 package pgtest
 
 import (
@@ -25,10 +26,11 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// name is what SNIB_REQUIRE calls both servers.
+// name is the name of both servers in SNIB_REQUIRE.
 const name = "postgres"
 
-// Password stands in the URLs, so that tests can look for it where it must not be. The servers don't ask for it.
+// Password is in the URLs, so that tests can look for it where it must not appear.
+// The servers don't require it.
 const Password = "pgtest-secret"
 
 // A Server is a PostgreSQL server, or a PgBouncer.
@@ -36,21 +38,22 @@ type Server struct {
 	*livetest.Process
 
 	t    testing.TB
-	data string // folder; "" for a PgBouncer
+	data string // the data folder; "" for a PgBouncer
 }
 
-// Kill is [livetest.Process.Kill], and returns when the last of the server's processes is gone: a new server does not start
-// before.
+// Kill is [livetest.Process.Kill], but also waits for the last of the server's
+// processes: a new server does not start before.
 func (s *Server) Kill() {
 	s.t.Helper()
 	s.Process.Kill()
 	if s.data != "" {
-		livetest.Await(s.t, "end of the server's processes", func() error { return attached(s.data) })
+		livetest.Await(s.t, "end of the server's processes", func() error { return checkDetached(s.data) })
 	}
 }
 
-// Start starts a PostgreSQL server with the given settings, such as "max_connections=50", beside its defaults: commits
-// wait for the disk. It skips t if PostgreSQL is not installed, or fails it if SNIB_REQUIRE names postgres.
+// Start starts a PostgreSQL server with the given settings, such as "max_connections=50", in
+// addition to its defaults: commits wait for the disk. It skips t if PostgreSQL is not
+// installed, or fails it if SNIB_REQUIRE names postgres.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
@@ -59,10 +62,11 @@ func Start(t testing.TB, settings ...string) *Server {
 	if err := newData(binary, home, dir); err != nil {
 		t.Fatalf("make a database: %v", err)
 	}
-	return run(t, binary, home, dir, settings)
+	return startServer(t, binary, home, dir, settings)
 }
 
-// Standby starts a server that follows the one at addr, which may be a proxy for it, and that can be promoted.
+// Standby starts a standby of the server at addr, which may be the address of a
+// proxy. The standby can be promoted.
 func Standby(t testing.TB, addr string, settings ...string) *Server {
 	t.Helper()
 	binary := livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
@@ -71,14 +75,14 @@ func Standby(t testing.TB, addr string, settings ...string) *Server {
 	if err := copyData(binary, home, dir, addr); err != nil {
 		t.Fatalf("copy a database: %v", err)
 	}
-	return run(t, binary, home, dir, settings)
+	return startServer(t, binary, home, dir, settings)
 }
 
-func run(t testing.TB, binary, home, dir string, settings []string) *Server {
+func startServer(t testing.TB, binary, home, dir string, settings []string) *Server {
 	t.Helper()
 	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
-		Quit: syscall.SIGINT, // does not wait for clients
+		Quit: syscall.SIGINT, // a shutdown that does not wait for clients
 		Args: func(port int) []string {
 			args := []string{"-D", dir, "-p", strconv.Itoa(port), "-h", "127.0.0.1", "-k", ""}
 			for _, s := range append([]string{"max_connections=200", "shared_buffers=16MB", "max_wal_size=256MB"}, settings...) {
@@ -89,8 +93,9 @@ func run(t testing.TB, binary, home, dir string, settings []string) *Server {
 	})}
 }
 
-// Pool starts a PgBouncer in front of a server, in the mode "session", "transaction" or "statement". It skips t if PgBouncer
-// is not installed, or fails it if SNIB_REQUIRE names postgres.
+// Pool starts a PgBouncer in front of a server, with the pool mode "session",
+// "transaction" or "statement". It skips t if PgBouncer is not installed, or fails
+// it if SNIB_REQUIRE names postgres.
 func Pool(t testing.TB, s *Server, mode string) *Server {
 	t.Helper()
 	binary := livetest.Binary(t, name, "pgbouncer", "/usr/sbin")
@@ -115,7 +120,8 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 	})}
 }
 
-// config is PgBouncer's. It has fewer connections than tests have clients, so that these share them.
+// config is the configuration of PgBouncer. Tests have more clients than it has
+// server connections, so clients share them.
 const config = `[databases]
 * = host=%s port=%s
 [pgbouncer]
@@ -130,15 +136,16 @@ max_client_conn = 500
 server_round_robin = 1
 `
 
-// URL returns how to connect.
+// URL returns the URL of the server.
 func (s *Server) URL() string { return URL(s.Addr()) }
 
-// URL returns how to connect to the server, or to a proxy for it, at addr.
+// URL returns the URL for the server at addr, or for a proxy at addr.
 func URL(addr string) string {
 	return "postgres://postgres:" + Password + "@" + addr + "/postgres?sslmode=disable"
 }
 
-// ready reports whether clients can log in at addr: a server takes connections before it has recovered.
+// ready returns nil if clients can log in at addr: a server accepts connections
+// before it has recovered.
 func ready(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

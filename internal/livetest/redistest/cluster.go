@@ -17,12 +17,12 @@ const (
 	shards = 3
 	slots  = 16384
 
-	// busOffset is what the port of the nodes among themselves is above that for clients.
+	// busOffset is the difference between a node's cluster bus port and its client port.
 	busOffset = 10000
 )
 
-// A ClusterSetup is a cluster of three masters, which share the slots evenly, with a replica each. A master that does not
-// answer is replaced after two or three seconds.
+// A ClusterSetup is a cluster of three masters, which share the slots evenly, each with a
+// replica. A master that does not answer is replaced after two or three seconds.
 type ClusterSetup struct {
 	t        testing.TB
 	nodes    []*Node
@@ -30,14 +30,15 @@ type ClusterSetup struct {
 	password string
 }
 
-// ClusterNode starts a node of a cluster that knows no other node, and that no slot belongs to.
+// ClusterNode starts a node in cluster mode that knows no other node and owns no slot.
 func ClusterNode(t testing.TB, conf ...string) *Node {
 	t.Helper()
 	return start(t, newMember(t, "redis node", conf))[0]
 }
 
-// newMember returns a node of a cluster. It needs a second port, at a distance from the first.
-func newMember(t testing.TB, name string, conf []string) *spec {
+// newMember returns the specification of a cluster node. It needs a second port at
+// a fixed offset from the first.
+func newMember(t testing.TB, name string, conf []string) *nodeSpec {
 	t.Helper()
 	s := newSpec(t, name, conf)
 	s.port = livetest.FreePort(t, busOffset)
@@ -45,10 +46,11 @@ func newMember(t testing.TB, name string, conf []string) *spec {
 	return s
 }
 
-// Cluster starts a cluster and returns when all nodes agree that it is well. The lines of configuration are for all nodes.
+// Cluster starts a cluster and returns when all nodes agree that it is healthy. The
+// lines of configuration are for all nodes.
 func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 	t.Helper()
-	var specs []*spec
+	var specs []*nodeSpec
 	var ids []string
 	for i := range 2 * shards {
 		s := newMember(t, fmt.Sprintf("redis node %d", i+1), conf)
@@ -59,11 +61,11 @@ func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 		specs = append(specs, s)
 		ids = append(ids, newID())
 	}
-	// Each node gets the file that it would write itself if it were the member of a cluster already: to introduce nodes to
-	// each other takes seconds.
+	// Each node gets the file that it would write itself as a member of the cluster, because
+	// introducing nodes to each other takes seconds.
 	named := AtLeast(t, 7, 2)
 	for i, s := range specs {
-		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(membership(specs, ids, i, named)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, "nodes.conf"), []byte(nodesConf(specs, ids, i, named)), 0o600); err != nil {
 			t.Fatalf("configure the cluster: %v", err)
 		}
 	}
@@ -75,16 +77,17 @@ func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 	return c
 }
 
-// membership returns nodes.conf for one of the nodes: the first ones are masters, the others replicas in the same order. Since 7.2
-// shards are named there, and CLUSTER SHARDS goes by that.
-func membership(specs []*spec, ids []string, myself int, named bool) string {
+// membership returns nodes.conf for one of the nodes: the first ones are masters, the
+// others are their replicas in the same order. Since Redis 7.2 the file names the
+// shards, and CLUSTER SHARDS relies on that.
+func nodesConf(specs []*nodeSpec, ids []string, myself int, withShardIDs bool) string {
 	var text strings.Builder
 	for i, s := range specs {
 		flags, shard, of := "", i%shards, ""
 		if i == myself {
 			flags = "myself,"
 		}
-		if named { // after the host's name, which is not given
+		if withShardIDs { // it follows the host name, which is empty
 			of = ",,shard-id=" + ids[shard]
 		}
 		addr := fmt.Sprintf("127.0.0.1:%d@%d%s", s.port, s.port+busOffset, of)
@@ -99,10 +102,10 @@ func membership(specs []*spec, ids []string, myself int, named bool) string {
 	return text.String()
 }
 
-// firstSlot is the first of a shard's slots.
+// firstSlot returns the first slot of a shard.
 func firstSlot(shard int) int { return shard * slots / shards }
 
-// FirstMasterOf returns the master that has a slot when the cluster starts.
+// FirstMasterOf returns the master that owns a slot when the cluster starts.
 func (c *ClusterSetup) FirstMasterOf(slot int) *Node {
 	shard := shards - 1
 	for slot < firstSlot(shard) {
@@ -111,10 +114,10 @@ func (c *ClusterSetup) FirstMasterOf(slot int) *Node {
 	return c.nodes[shard]
 }
 
-// Addrs are the addresses of all nodes.
+// Addrs returns the addresses of all nodes.
 func (c *ClusterSetup) Addrs() []string { return addrs(c.nodes) }
 
-// Nodes are all nodes, in the order of [ClusterSetup.Addrs].
+// Nodes returns all nodes, in the order of [ClusterSetup.Addrs].
 func (c *ClusterSetup) Nodes() []*Node { return slices.Clone(c.nodes) }
 
 // SlotOf returns the slot of a key.
@@ -124,7 +127,8 @@ func (c *ClusterSetup) SlotOf(key string) int {
 	return int(slot)
 }
 
-// MasterOf returns the master of a slot, when all nodes that are up agree on it. It may be down.
+// MasterOf returns the master of a slot. It waits until all nodes that are up agree
+// on it. The master may be down.
 func (c *ClusterSetup) MasterOf(slot int) *Node {
 	c.t.Helper()
 	return c.awaitMaster("agreement on a master", slot, func(*Node) error { return nil })
@@ -151,7 +155,7 @@ func (c *ClusterSetup) KillMasterOf(slot int) *Node {
 	return master
 }
 
-// HangMasterOf hangs the master of a slot, and returns it, to be resumed.
+// HangMasterOf hangs the master of a slot, and returns it, so that the caller can resume it.
 func (c *ClusterSetup) HangMasterOf(slot int) *Node {
 	c.t.Helper()
 	master := c.MasterOf(slot)
@@ -159,12 +163,12 @@ func (c *ClusterSetup) HangMasterOf(slot int) *Node {
 	return master
 }
 
-// Failover makes a replica the master of a slot, in order, and returns it.
+// Failover makes a replica the master of a slot by a manual failover, and returns it.
 func (c *ClusterSetup) Failover(slot int) *Node {
 	c.t.Helper()
 	old := c.MasterOf(slot)
 	c.WaitUntilWell()
-	view, err := c.view(old)
+	view, err := c.slotOwners(old)
 	if err != nil {
 		c.t.Fatalf("failover of slot %d: %v", slot, err)
 	}
@@ -178,26 +182,27 @@ func (c *ClusterSetup) Failover(slot int) *Node {
 	return nil
 }
 
-// WaitForFailover returns the new master of a slot, when all nodes that are up agree on another one than old, and the cluster
-// works again.
+// WaitForFailover waits until all nodes that are up agree on a master of the slot other than
+// old, and the cluster works again. It returns the new master.
 func (c *ClusterSetup) WaitForFailover(slot int, old *Node) *Node {
 	c.t.Helper()
 	return c.awaitMaster("failover", slot, func(master *Node) error {
 		if master == old {
 			return fmt.Errorf("the master of slot %d is still %s", slot, old.Addr())
 		}
-		return c.works()
+		return c.checkState()
 	})
 }
 
-// awaitMaster returns the master of a slot that all nodes agree on, when accept does not object.
+// awaitMaster waits until all nodes that are up agree on the master of a slot, and accept
+// returns nil for it. It returns that master.
 func (c *ClusterSetup) awaitMaster(what string, slot int, accept func(*Node) error) *Node {
 	c.t.Helper()
 	var master *Node
 	livetest.Await(c.t, what, func() error {
 		master = nil
 		for _, n := range up(c.nodes) {
-			view, err := c.view(n)
+			view, err := c.slotOwners(n)
 			if err != nil {
 				return err
 			}
@@ -215,17 +220,18 @@ func (c *ClusterSetup) awaitMaster(what string, slot int, accept func(*Node) err
 	return master
 }
 
-// WaitUntilWell returns when the nodes that are up agree on the master of each slot, know of each other that they are up, and
-// say that the cluster works; and when the replicas among them have what their masters have.
+// WaitUntilWell waits until the nodes that are up agree on the master of each slot, know of
+// each other that they are up, and report that the cluster works, and until the replicas
+// among them have all data of their masters.
 func (c *ClusterSetup) WaitUntilWell() {
 	c.t.Helper()
 	livetest.Await(c.t, "cluster that is well", func() error {
-		if err := c.works(); err != nil {
+		if err := c.checkState(); err != nil {
 			return err
 		}
 		var common map[int][]*Node
 		for _, n := range up(c.nodes) {
-			view, err := c.view(n)
+			view, err := c.slotOwners(n)
 			if err != nil {
 				return err
 			}
@@ -247,12 +253,12 @@ func (c *ClusterSetup) WaitUntilWell() {
 				}
 			}
 		}
-		return synced(c.nodes)
+		return checkSynced(c.nodes)
 	})
 }
 
-// works returns nil if all nodes that are up say that the cluster is.
-func (c *ClusterSetup) works() error {
+// checkState returns nil if all nodes that are up report that the cluster works.
+func (c *ClusterSetup) checkState() error {
 	for _, n := range up(c.nodes) {
 		fields, err := n.info("CLUSTER", "INFO")
 		if err != nil {
@@ -265,8 +271,9 @@ func (c *ClusterSetup) works() error {
 	return nil
 }
 
-// view returns who serves each slot, in the opinion of a node: the master, and then its replicas.
-func (c *ClusterSetup) view(n *Node) (map[int][]*Node, error) {
+// slotOwners returns the nodes that serve each slot according to n: the master,
+// followed by its replicas.
+func (c *ClusterSetup) slotOwners(n *Node) (map[int][]*Node, error) {
 	answer, err := n.Do("CLUSTER", "SLOTS")
 	if err != nil {
 		return nil, err
@@ -279,7 +286,7 @@ func (c *ClusterSetup) view(n *Node) (map[int][]*Node, error) {
 		}
 		var nodes []*Node
 		for _, field := range fields[2:] {
-			node := at(c.nodes, address(field))
+			node := nodeAt(c.nodes, address(field))
 			if node == nil {
 				return nil, fmt.Errorf("CLUSTER SLOTS at %s = %v, with an unknown node", n.Addr(), answer)
 			}
@@ -300,8 +307,9 @@ func (c *ClusterSetup) MoveSlot(slot int, to *Node) {
 	c.BeginMove(slot, to).Finish()
 }
 
-// A Move is a slot half-way between two masters. The old one still owns it, and answers for the keys that it has; for others
-// it answers with ASK, or TRYAGAIN if a command is about several of which some are gone.
+// A Move is a slot that is being moved between two masters. The old master still owns the slot
+// and serves the keys that it has. For other keys it answers with ASK, or with TRYAGAIN if a
+// command names several keys of which some have been moved.
 type Move struct {
 	c    *ClusterSetup
 	slot int
@@ -309,7 +317,7 @@ type Move struct {
 	From, To *Node
 }
 
-// BeginMove begins to move a slot. No key is moved yet.
+// BeginMove begins to move a slot. It moves no key yet.
 func (c *ClusterSetup) BeginMove(slot int, to *Node) *Move {
 	c.t.Helper()
 	m := &Move{c: c, slot: slot, From: c.MasterOf(slot), To: to}
@@ -318,7 +326,7 @@ func (c *ClusterSetup) BeginMove(slot int, to *Node) *Move {
 	return m
 }
 
-// Keys moves the keys that the slot has now.
+// Keys moves the keys that are in the slot now.
 func (m *Move) Keys() {
 	m.c.t.Helper()
 	for {
@@ -335,16 +343,18 @@ func (m *Move) Keys() {
 	}
 }
 
-// Finish moves the keys that are left and gives the slot to the new master. It returns when all nodes know it.
+// Finish moves the remaining keys and gives the slot to the new master. It returns
+// when all nodes know it.
 func (m *Move) Finish() {
 	m.c.t.Helper()
 	m.Keys()
-	m.To.Must("CLUSTER", "SETSLOT", m.slot, "NODE", m.c.ids[m.To]) // first, so that the slot is never without a master
+	// The new master comes first, so that the slot always has a master.
+	m.To.Must("CLUSTER", "SETSLOT", m.slot, "NODE", m.c.ids[m.To])
 	m.From.Must("CLUSTER", "SETSLOT", m.slot, "NODE", m.c.ids[m.To])
 	m.c.awaitMaster("knowledge of a slot's move", m.slot, func(master *Node) error {
 		if master != m.To {
 			return fmt.Errorf("the master of slot %d is still %s", m.slot, master.Addr())
 		}
-		return m.c.works()
+		return m.c.checkState()
 	})
 }

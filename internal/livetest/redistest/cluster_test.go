@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// wantRedirect checks that a node sends a client elsewhere.
+// wantRedirect checks that a node redirects a client to another node.
 func wantRedirect(t *testing.T, n *redistest.Node, kind string, slot int, to *redistest.Node, args ...any) {
 	t.Helper()
 	answer, err := n.Do(args...)
@@ -28,7 +28,8 @@ func TestClusterMove(t *testing.T) {
 	if got := len(c.Addrs()); got != 6 {
 		t.Errorf("%d nodes, want 6", got)
 	}
-	for _, slot := range []int{0, 5460, 5461, 10921, 10922, 16383} { // the first and the last of each
+	// The first and the last slot of each master.
+	for _, slot := range []int{0, 5460, 5461, 10921, 10922, 16383} {
 		if got, want := c.FirstMasterOf(slot), c.MasterOf(slot); got != want {
 			t.Errorf("FirstMasterOf(%d) = %s, want %s", slot, got.Addr(), want.Addr())
 		}
@@ -39,7 +40,7 @@ func TestClusterMove(t *testing.T) {
 		t.Fatalf("one master only: %s", to.Addr())
 	}
 	key := func(i int) string { return fmt.Sprintf("{tag}%d", i) }
-	for i := range 250 { // more than are moved at once
+	for i := range 250 { // more than MIGRATE moves at once
 		from.Must("SET", key(i), i)
 	}
 	wantRedirect(t, to, "MOVED", slot, from, "GET", key(0))

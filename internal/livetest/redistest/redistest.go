@@ -1,5 +1,6 @@
-// Package redistest starts Redis for tests: one server ([Single]), a master with a replica and Sentinels ([Sentinel]), or a
-// cluster ([Cluster]). It knows as much of Redis as it takes to order these about.
+// Package redistest starts Redis for tests: one server ([Single]), a master with a
+// replica and Sentinels ([Sentinel]), or a cluster ([Cluster]). It contains just
+// enough of a Redis client to control them.
 //
 //	node := redistest.Single(t, redistest.Password("hush"), "maxmemory 10mb")
 //	node.Must("SET", "key", "value")
@@ -13,8 +14,9 @@
 //	move := c.BeginMove(slot, to) // its keys are redirected with ASK
 //	move.Finish()                 // and now with MOVED
 //
-// Servers are configured by lines of redis.conf, which come after ours. Without such a line they save nothing: one that is
-// killed or stopped has forgotten all when it is back.
+// Servers are configured by lines of redis.conf, which follow the lines of this
+// package. By default they save nothing: a server that was killed or stopped has
+// lost all data when it is back.
 //
 // A test is skipped if redis-server is not installed, and fails if SNIB_REQUIRE names redis.
 package redistest
@@ -35,17 +37,19 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// TLS is a line of configuration for [Single]: the server speaks TLS and nothing else. Its certificate is for 127.0.0.1 and
-// localhost, and [Node.TLS] trusts it; it asks clients for none.
+// TLS is a line of configuration for [Single]: the server accepts only TLS. Its
+// certificate is for 127.0.0.1 and localhost, and [Node.TLS] trusts it. It does not
+// ask clients for certificates.
 const TLS = "redistest-tls yes"
 
-// Password returns lines of configuration that ask for a password: clients, and also replicas, nodes of a cluster and
-// Sentinels, which know it.
+// Password returns lines of configuration that require a password from clients. Replicas,
+// nodes of a cluster and Sentinels use it too.
 func Password(password string) string {
 	return fmt.Sprintf("requirepass %q\nmasterauth %q", password, password)
 }
 
-// SentinelPassword returns a line of configuration for [Sentinel]: the Sentinels ask for this password.
+// SentinelPassword returns a line of configuration for [Sentinel]: the Sentinels
+// require this password.
 func SentinelPassword(password string) string {
 	return fmt.Sprintf("redistest-sentinel-password %q", password)
 }
@@ -59,28 +63,29 @@ type Node struct {
 	tls      *tls.Config // nil without TLS
 }
 
-// Single starts a Redis server on its own.
+// Single starts a stand-alone Redis server.
 func Single(t testing.TB, conf ...string) *Node {
 	t.Helper()
 	return start(t, newSpec(t, "redis", conf))[0]
 }
 
-// A spec is a node to be started.
-type spec struct {
+// A nodeSpec describes a node to start.
+type nodeSpec struct {
 	name     string
 	dir      string
 	port     int // 0 for any
 	lines    []string
-	args     []string // behind the file
+	args     []string // after the configuration file
 	password string
 	tls      *tls.Config
 
 	sentinelPassword string
 }
 
-// newSpec returns a server with ordinary settings and then those of conf.
-func newSpec(t testing.TB, name string, conf []string) *spec {
-	s := &spec{name: name, dir: t.TempDir()}
+// newSpec returns the specification of a server with the default settings, followed
+// by those of conf.
+func newSpec(t testing.TB, name string, conf []string) *nodeSpec {
+	s := &nodeSpec{name: name, dir: t.TempDir()}
 	s.add(
 		`save ""`,
 		`appendonly no`,
@@ -103,7 +108,7 @@ func newSpec(t testing.TB, name string, conf []string) *spec {
 		case "requirepass":
 			s.password = value
 		case "enable-debug-command":
-			if !AtLeast(t, 7, 0) { // it is always allowed there
+			if !AtLeast(t, 7, 0) { // before 7.0 it is always allowed
 				continue
 			}
 		}
@@ -112,10 +117,10 @@ func newSpec(t testing.TB, name string, conf []string) *spec {
 	return s
 }
 
-func (s *spec) add(lines ...string) { s.lines = append(s.lines, lines...) }
+func (s *nodeSpec) add(lines ...string) { s.lines = append(s.lines, lines...) }
 
-// conf returns redis.conf for a port.
-func (s *spec) conf(port int) string {
+// conf returns the contents of redis.conf for a port.
+func (s *nodeSpec) conf(port int) string {
 	lines := []string{
 		"bind 127.0.0.1",
 		fmt.Sprintf("dir %q", s.dir),
@@ -135,13 +140,14 @@ func (s *spec) conf(port int) string {
 	return strings.Join(append(lines, s.lines...), "\n") + "\n"
 }
 
-// binary is the first redis-server of the PATH. Valkey's will do, by that name.
+// binary returns the path of the first redis-server in the PATH. Valkey's works too
+// if it has that name.
 func binary(t testing.TB) string {
 	t.Helper()
 	return livetest.Binary(t, "redis", "redis-server")
 }
 
-// AtLeast reports whether the servers that are started are of that version or a later one.
+// AtLeast reports whether redis-server has at least the given version.
 func AtLeast(t testing.TB, major, minor int) bool {
 	t.Helper()
 	text, err := exec.Command(binary(t), "--version").Output()
@@ -156,8 +162,8 @@ func AtLeast(t testing.TB, major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// start starts nodes, all at once.
-func start(t testing.TB, specs ...*spec) []*Node {
+// start starts all nodes at the same time.
+func start(t testing.TB, specs ...*nodeSpec) []*Node {
 	t.Helper()
 	path := binary(t)
 	nodes, commands := make([]*Node, len(specs)), make([]livetest.Command, len(specs))
@@ -171,7 +177,8 @@ func start(t testing.TB, specs ...*spec) []*Node {
 			Dir:  s.dir,
 			Args: func(port int) []string {
 				if err := os.WriteFile(file, []byte(s.conf(port)), 0o600); err != nil {
-					t.Errorf("configure %s: %v", s.name, err) // redis-server will say that it finds no file
+					// The server will report the missing file.
+					t.Errorf("configure %s: %v", s.name, err)
 				}
 				return append([]string{file}, s.args...)
 			},
@@ -184,16 +191,17 @@ func start(t testing.TB, specs ...*spec) []*Node {
 	return nodes
 }
 
-// ready is its [livetest.Command.Ready].
+// ready is the node's [livetest.Command.Ready].
 func (n *Node) ready(addr string) error {
 	_, err := n.do(addr, "PING")
-	if no, ok := err.(Error); ok && no.denied() { //nolint:errorlint // do returns it as it is
-		return nil // users were configured, and the default one is not ours
+	if no, ok := err.(Error); ok && no.isDenied() { //nolint:errorlint // do returns it as it is
+		// The server is ready: users are configured, and the default one may not do this.
+		return nil
 	}
 	return err
 }
 
-// Do sends one command, on a connection of its own, as the default user. Otherwise it is as [Do].
+// Do is [Do] to this node as the default user, with TLS and password if the node requires them.
 func (n *Node) Do(args ...any) (any, error) { return n.do(n.Addr(), args...) }
 
 func (n *Node) do(addr string, args ...any) (any, error) {
@@ -204,7 +212,7 @@ func (n *Node) do(addr string, args ...any) (any, error) {
 	return roundTrip(addr, n.tls, commands...)
 }
 
-// Must is [Node.Do] that fails the test instead of returning an error.
+// Must is [Node.Do], but fails the test instead of returning an error.
 func (n *Node) Must(args ...any) any {
 	n.t.Helper()
 	answer, err := n.Do(args...)
@@ -214,7 +222,7 @@ func (n *Node) Must(args ...any) any {
 	return answer
 }
 
-// URL is the node's address with its password, as redis:// or rediss://.
+// URL returns the node's address with its password, as redis:// or rediss://.
 func (n *Node) URL() string {
 	u := url.URL{Scheme: "redis", Host: n.Addr()}
 	if n.tls != nil {
@@ -226,10 +234,11 @@ func (n *Node) URL() string {
 	return u.String()
 }
 
-// TLS returns what a client needs in order to trust the node, also behind a proxy; nil if it speaks no TLS.
+// TLS returns the configuration for clients, also behind a proxy, or nil if the
+// node does not use TLS.
 func (n *Node) TLS() *tls.Config { return n.tls.Clone() }
 
-// info returns a section of INFO, or the answer of CLUSTER INFO.
+// info returns the fields of a section of INFO, or of CLUSTER INFO.
 func (n *Node) info(command ...any) (map[string]string, error) {
 	answer, err := n.Do(command...)
 	if err != nil {
@@ -245,8 +254,8 @@ func (n *Node) info(command ...any) (map[string]string, error) {
 	return fields, nil
 }
 
-// at returns the node with an address, or nil.
-func at(nodes []*Node, addr string) *Node {
+// nodeAt returns the node with an address, or nil.
+func nodeAt(nodes []*Node, addr string) *Node {
 	for _, n := range nodes {
 		if n.Addr() == addr {
 			return n
@@ -267,8 +276,8 @@ func up(nodes []*Node) []*Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return !n.Up() })
 }
 
-// synced returns nil if every node that is up and a replica has all that its master has.
-func synced(nodes []*Node) error {
+// checkSynced returns nil if every replica that is up has all data of its master.
+func checkSynced(nodes []*Node) error {
 	all := map[string]map[string]string{}
 	for _, n := range up(nodes) {
 		fields, err := n.info("INFO", "replication")
@@ -285,7 +294,8 @@ func synced(nodes []*Node) error {
 		if fields["master_link_status"] != "up" {
 			return fmt.Errorf("replica %s has no link to its master %s", addr, master)
 		}
-		want, _ := strconv.ParseInt(all[master]["master_repl_offset"], 10, 64) // 0 if it is not up
+		// The offset is 0 if the master is not up.
+		want, _ := strconv.ParseInt(all[master]["master_repl_offset"], 10, 64)
 		if got, _ := strconv.ParseInt(fields["slave_repl_offset"], 10, 64); got < want {
 			return fmt.Errorf("replica %s is at %d, its master %s at %d", addr, got, master, want)
 		}

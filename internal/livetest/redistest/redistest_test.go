@@ -16,7 +16,7 @@ func TestSingle(t *testing.T) {
 	tests := []struct {
 		name string
 		conf []string
-		url  string // with the port of 127.0.0.1 left out
+		url  string // without the port
 	}{
 		{name: "Plain", url: "redis://127.0.0.1:"},
 		{name: "Password", conf: []string{redistest.Password(password)}, url: "redis://:" + url.PathEscape(password) + "@127.0.0.1:"},
@@ -45,7 +45,7 @@ func TestSingle(t *testing.T) {
 	}
 }
 
-// TestConf starts servers that differ from ours in what we set ourselves.
+// TestConf checks that lines of configuration override the defaults of this package.
 func TestConf(t *testing.T) {
 	node := redistest.Single(t, "user default off", "user alice on >wonder ~* +@all")
 	var no redistest.Error
@@ -97,7 +97,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestLostAnswer is what proxies are for.
+// TestLostAnswer loses the answer to a SET with a proxy.
 func TestLostAnswer(t *testing.T) {
 	node := redistest.Single(t)
 	proxy := livetest.NewProxy(t, node.Addr())

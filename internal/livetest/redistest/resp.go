@@ -12,36 +12,37 @@ import (
 	"time"
 )
 
-// timeout is how long a server has for one answer, on a busy machine too.
+// timeout is the timeout for one answer, long enough for a busy machine.
 const timeout = 20 * time.Second
 
-// An Error is an answer of Redis that says no, such as "MOVED 1 127.0.0.1:7001".
+// An Error is an error reply of Redis, such as "MOVED 1 127.0.0.1:7001".
 type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// denied reports whether it is about who asks.
-func (e Error) denied() bool {
+// isDenied reports whether the error is about the client's permissions.
+func (e Error) isDenied() bool {
 	kind, _, _ := strings.Cut(string(e), " ")
 	return kind == "NOAUTH" || kind == "NOPERM" || kind == "WRONGPASS"
 }
 
-// Do sends one command to a server that asks for no password, on a connection of its own. Arguments are written as by
-// fmt.Sprint. The answer is a string, an int64, nil, or a []any of such and of [Error]. If Redis says no, err is an Error.
+// Do sends one command on a new connection to a server that requires no password. Arguments are
+// formatted as by fmt.Sprint. The answer is a string, an int64, nil, or a []any of these and of
+// [Error]. If Redis replies with an error, err is an Error.
 func Do(addr string, args ...any) (answer any, err error) { return roundTrip(addr, nil, args) }
 
-// roundTrip sends commands on one connection. It returns the answer to the last.
-func roundTrip(addr string, secure *tls.Config, commands ...[]any) (any, error) {
+// roundTrip sends commands on one connection and returns the answer to the last one.
+func roundTrip(addr string, conf *tls.Config, commands ...[]any) (any, error) {
 	conn, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = conn.Close() }() // the answer is in hand, or not
+	defer func() { _ = conn.Close() }() // the outcome is known already
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
-	if secure != nil {
-		conn = tls.Client(conn, secure)
+	if conf != nil {
+		conn = tls.Client(conn, conf)
 	}
 	in := bufio.NewReader(conn)
 	var answer any
@@ -64,7 +65,7 @@ func roundTrip(addr string, secure *tls.Config, commands ...[]any) (any, error) 
 	return answer, nil
 }
 
-// read reads one answer of RESP2.
+// read reads one RESP2 reply.
 func read(in *bufio.Reader) (any, error) {
 	line, err := in.ReadString('\n')
 	if err != nil {

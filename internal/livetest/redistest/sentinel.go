@@ -12,33 +12,37 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// masterName is what Sentinels know the master by.
+// masterName is the name of the master in the Sentinels.
 const masterName = "mymaster"
 
-// A SentinelSetup is a master and its replica, watched by three Sentinels, two of which decide. They notice within half a
-// second that the master does not answer; a failover takes them one or two more.
+// A SentinelSetup is a master and its replica, monitored by three Sentinels with a
+// quorum of two. They notice within half a second that the master does not answer; a
+// failover takes one or two seconds more.
 type SentinelSetup struct {
 	t         testing.TB
-	nodes     []*Node // the first was the first master
+	nodes     []*Node // the first is the initial master
 	sentinels []*Node
 }
 
-// Sentinel starts a master, a replica and three Sentinels, and returns when a failover would succeed. The lines of
-// configuration are for master and replica, but for [SentinelPassword].
+// Sentinel starts a master, a replica and three Sentinels, and returns when a
+// failover would succeed. The lines of configuration are for the master and the
+// replica, except [SentinelPassword].
 func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
 	t.Helper()
 	s := &SentinelSetup{t: t}
 	master, replica := newSpec(t, "redis master", conf), newSpec(t, "redis replica", conf)
 	master.port, replica.port = livetest.FreePort(t), livetest.FreePort(t)
 	replica.add(fmt.Sprintf("replicaof 127.0.0.1 %d", master.port))
-	s.nodes = append(start(t, master), start(t, replica)...) // in this order, or the replica waits before it tries again
-	livetest.Await(t, "replica in sync", func() error { return synced(s.nodes) })
+	// Start them in this order, otherwise the replica waits before it retries.
+	s.nodes = append(start(t, master), start(t, replica)...)
+	livetest.Await(t, "replica in sync", func() error { return checkSynced(s.nodes) })
 
-	// Each Sentinel is told of all others: to find them through the master takes seconds.
-	var specs []*spec
+	// Each Sentinel is told of all others, because finding them through the master
+	// takes seconds.
+	var specs []*nodeSpec
 	var ids []string
 	for i := range 3 {
-		specs = append(specs, &spec{
+		specs = append(specs, &nodeSpec{
 			name:     fmt.Sprintf("sentinel %d", i+1),
 			dir:      t.TempDir(),
 			port:     livetest.FreePort(t),
@@ -69,7 +73,8 @@ func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
 	}
 	s.sentinels = start(t, specs...)
 	for _, sentinel := range s.sentinels {
-		// Ordinarily it takes Sentinels ten seconds and more to see that a master has come back, and to demote it.
+		// By default, Sentinels need ten seconds and more to notice that a master
+		// is back, and to demote it.
 		_, err := sentinel.Do("SENTINEL", "DEBUG", "PING-PERIOD", 200, "PUBLISH-PERIOD", 500, "INFO-PERIOD", 500)
 		if _, old := err.(Error); err != nil && !old { //nolint:errorlint // Do returns it as it is; before 7.0 there is no DEBUG
 			t.Fatalf("hurry %s up: %v", sentinel.Addr(), err)
@@ -79,26 +84,27 @@ func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
 	return s
 }
 
-// newID returns an id as servers give themselves.
+// newID returns an id in the format of the servers' own ids.
 func newID() string {
 	id := make([]byte, 20)
 	_, _ = rand.Read(id) // it never fails
 	return hex.EncodeToString(id)
 }
 
-// MasterName is the name that the Sentinels are asked for.
+// MasterName returns the name of the master in the Sentinels.
 func (s *SentinelSetup) MasterName() string { return masterName }
 
-// Sentinels are the addresses of the Sentinels.
+// Sentinels returns the addresses of the Sentinels.
 func (s *SentinelSetup) Sentinels() []string { return addrs(s.sentinels) }
 
-// SentinelNodes are the Sentinels, in the order of [SentinelSetup.Sentinels].
+// SentinelNodes returns the Sentinels, in the order of [SentinelSetup.Sentinels].
 func (s *SentinelSetup) SentinelNodes() []*Node { return slices.Clone(s.sentinels) }
 
-// Nodes are the two servers: the one that was master first, and the other.
+// Nodes returns the two servers: the initial master, and the initial replica.
 func (s *SentinelSetup) Nodes() []*Node { return slices.Clone(s.nodes) }
 
-// Master is what the Sentinels that are up say is the master, when they agree. It may be down.
+// Master returns the master. It waits until the Sentinels that are up agree on it.
+// The master may be down.
 func (s *SentinelSetup) Master() *Node {
 	s.t.Helper()
 	return s.awaitMaster("agreement on the master", func(*Node) error { return nil })
@@ -112,8 +118,8 @@ func (s *SentinelSetup) KillMaster() *Node {
 	return master
 }
 
-// HangMaster hangs the master, and returns it: to be resumed, when it goes on as if it were the master, until the Sentinels
-// tell it otherwise.
+// HangMaster hangs the master, and returns it, so that the caller can resume it. A resumed
+// master goes on as master until the Sentinels demote it.
 func (s *SentinelSetup) HangMaster() *Node {
 	s.t.Helper()
 	master := s.Master()
@@ -121,7 +127,7 @@ func (s *SentinelSetup) HangMaster() *Node {
 	return master
 }
 
-// Failover makes the replica the master, in order, and returns the new master.
+// Failover makes the replica the master by a manual failover, and returns the new master.
 func (s *SentinelSetup) Failover() *Node {
 	s.t.Helper()
 	s.WaitForReplicas()
@@ -130,7 +136,8 @@ func (s *SentinelSetup) Failover() *Node {
 	return s.WaitForFailover(old)
 }
 
-// WaitForFailover returns the new master, when old is the master no longer for any Sentinel that is up.
+// WaitForFailover waits until no Sentinel that is up takes old for the master, and the new one
+// has the role. It returns the new master.
 func (s *SentinelSetup) WaitForFailover(old *Node) *Node {
 	s.t.Helper()
 	return s.awaitMaster("failover", func(master *Node) error {
@@ -145,12 +152,13 @@ func (s *SentinelSetup) WaitForFailover(old *Node) *Node {
 	})
 }
 
-// awaitMaster returns the master that all Sentinels agree on, when accept does not object.
+// awaitMaster waits until all Sentinels agree on a master, and accept returns nil
+// for it. It returns that master.
 func (s *SentinelSetup) awaitMaster(what string, accept func(*Node) error) *Node {
 	s.t.Helper()
 	var master *Node
 	livetest.Await(s.t, what, func() (err error) {
-		if master, err = s.agreed(); err != nil {
+		if master, err = s.agreedMaster(); err != nil {
 			return err
 		}
 		return accept(master)
@@ -158,15 +166,15 @@ func (s *SentinelSetup) awaitMaster(what string, accept func(*Node) error) *Node
 	return master
 }
 
-// agreed returns the master that all Sentinels agree on that are up.
-func (s *SentinelSetup) agreed() (*Node, error) {
+// agreedMaster returns the master on which all Sentinels that are up agree.
+func (s *SentinelSetup) agreedMaster() (*Node, error) {
 	var master *Node
 	for _, sentinel := range s.up() {
 		answer, err := sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", masterName)
 		if err != nil {
 			return nil, err
 		}
-		node := at(s.nodes, address(answer))
+		node := nodeAt(s.nodes, address(answer))
 		if node == nil || master != nil && node != master {
 			return nil, fmt.Errorf("sentinel %s says %v", sentinel.Addr(), answer)
 		}
@@ -178,12 +186,13 @@ func (s *SentinelSetup) agreed() (*Node, error) {
 	return master, nil
 }
 
-// WaitForReplicas returns when every server that is up is the master, or a replica that has all that the master has; and
-// every Sentinel that is up would elect that replica, and is in touch with the other Sentinels.
+// WaitForReplicas waits until every server that is up is the master or a replica
+// with all its data, and until every Sentinel that is up would elect that replica
+// and is connected to the other Sentinels.
 func (s *SentinelSetup) WaitForReplicas() {
 	s.t.Helper()
 	livetest.Await(s.t, "replica in sync", func() error {
-		master, err := s.agreed()
+		master, err := s.agreedMaster()
 		if err != nil {
 			return err
 		}
@@ -200,19 +209,20 @@ func (s *SentinelSetup) WaitForReplicas() {
 			}
 		}
 		for _, sentinel := range s.up() {
-			if err := sees(sentinel, "SENTINELS", without(s.up(), sentinel)); err != nil {
+			if err := checkSees(sentinel, "SENTINELS", without(s.up(), sentinel)); err != nil {
 				return err
 			}
-			if err := sees(sentinel, "REPLICAS", without(up(s.nodes), master)); err != nil {
+			if err := checkSees(sentinel, "REPLICAS", without(up(s.nodes), master)); err != nil {
 				return err
 			}
 		}
-		return synced(s.nodes)
+		return checkSynced(s.nodes)
 	})
 }
 
-// sees returns nil if a Sentinel finds nothing wrong with the given nodes, which are replicas or other Sentinels.
-func sees(sentinel *Node, kind string, nodes []*Node) error {
+// checkSees returns nil if a Sentinel considers the given nodes healthy, which are
+// replicas or other Sentinels.
+func checkSees(sentinel *Node, kind string, nodes []*Node) error {
 	answer, err := sentinel.Do("SENTINEL", kind, masterName)
 	if err != nil {
 		return err
@@ -221,7 +231,8 @@ func sees(sentinel *Node, kind string, nodes []*Node) error {
 	for _, item := range list(answer) {
 		fields := pairs(item)
 		addr := net.JoinHostPort(fields["ip"], fields["port"])
-		switch fields["flags"] { // nothing in them of "disconnected" or "s_down"
+		// Healthy nodes have no further flags such as "disconnected" or "s_down".
+		switch fields["flags"] {
 		case "sentinel":
 			well[addr] = true
 		case "slave":
@@ -240,16 +251,16 @@ func without(nodes []*Node, n *Node) []*Node {
 	return slices.DeleteFunc(nodes, func(other *Node) bool { return other == n })
 }
 
-// up are the Sentinels that are.
+// up returns the Sentinels that are up.
 func (s *SentinelSetup) up() []*Node { return up(s.sentinels) }
 
-// list returns an answer that is a list; nil if it is not.
+// list returns the elements of an answer, or nil if it is not a list.
 func list(answer any) []any {
 	l, _ := answer.([]any)
 	return l
 }
 
-// address returns the address that an answer is, as host and port.
+// address returns the address in an answer that consists of a host and a port.
 func address(answer any) string {
 	if l := list(answer); len(l) >= 2 {
 		return net.JoinHostPort(fmt.Sprint(l[0]), fmt.Sprint(l[1]))
@@ -257,7 +268,7 @@ func address(answer any) string {
 	return ""
 }
 
-// pairs returns an answer of keys, each followed by its value.
+// pairs returns the contents of an answer that consists of keys, each followed by its value.
 func pairs(answer any) map[string]string {
 	fields := map[string]string{}
 	for pair := range slices.Chunk(list(answer), 2) {

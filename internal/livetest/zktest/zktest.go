@@ -1,13 +1,13 @@
-// Package zktest starts real ZooKeeper servers for tests: one alone, or an ensemble.
+// Package zktest starts real ZooKeeper servers for tests: a stand-alone server, or an ensemble.
 //
 //	e := zktest.Ensemble(t)
 //	client := dial(t, e.Addrs()...)
 //	e.Leader().Kill()
 //	e.AwaitLeader() // another one
 //
-// A server has a folder of its own, which outlives [livetest.Process.Restart] and goes with the test. It has a small heap,
-// counts its time in ticks of 100 ms, so that sessions can be short, and does not wait for the disk. On Debian the package
-// zookeeper has all that is needed.
+// A server has its own data folder, which survives [livetest.Process.Restart] and is removed
+// with the test. It has a small heap, has ticks of 100 ms, so that sessions can be short, and
+// does not wait for the disk. On Debian, the package zookeeper contains all that is needed.
 package zktest
 
 import (
@@ -26,13 +26,14 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// name is what SNIB_REQUIRE calls ZooKeeper.
+// name is the name of ZooKeeper in SNIB_REQUIRE.
 const name = "zookeeper"
 
-// Tick is the unit of the servers' time: sessions last at least two of them, and end up to one late.
+// Tick is the servers' tickTime: session timeouts are at least two ticks, and
+// sessions end up to one tick late.
 const Tick = 100 * time.Millisecond
 
-// jars are where Debian has ZooKeeper; its manifest names most of what it needs.
+// jars are the paths of ZooKeeper on Debian. Its manifest names most of what it needs.
 var jars = [...]string{
 	"/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar", "/usr/share/java/netty-codec.jar",
 	"/usr/share/java/netty-resolver.jar", "/usr/share/java/netty-transport-native-unix-common.jar",
@@ -42,20 +43,21 @@ var jars = [...]string{
 type Server struct {
 	*livetest.Process
 	dir    string
-	secure string      // address for TLS; "" without
+	secure string      // the address for TLS; "" without TLS
 	tls    *tls.Config // for clients
 }
 
 // TLS is a line of configuration that makes a server listen on a second port, see [Server.Secure].
 const TLS = "zktest-tls"
 
-// Secure returns where a server that has [TLS] listens, and what a client needs in order to trust it.
+// Secure returns the TLS address of a server with [TLS], and the configuration for clients.
 func (s *Server) Secure() (addr string, conf *tls.Config) { return s.secure, s.tls.Clone() }
 
-// Authority is the file with who has signed the certificate of a server that has [TLS].
+// Authority returns the file with the authority that signed the certificate of a
+// server with [TLS].
 func (s *Server) Authority() string { return filepath.Join(s.dir, livetest.AuthorityFile) }
 
-// secureLines sets TLS up.
+// secureLines sets TLS up and returns its lines of configuration.
 func (s *Server) secureLines(t testing.TB) []string {
 	t.Helper()
 	s.tls = livetest.Certify(t, s.dir)
@@ -75,7 +77,7 @@ func (s *Server) secureLines(t testing.TB) []string {
 	}
 }
 
-// Single starts a server on its own, with the given lines in its configuration.
+// Single starts a stand-alone server with the given lines of configuration.
 func Single(t testing.TB, conf ...string) *Server {
 	t.Helper()
 	return start(t, 1, func(_ int, addr string) string { return addr }, conf)[0]
@@ -93,9 +95,10 @@ func Ensemble(t testing.TB, conf ...string) *Cluster {
 	return EnsembleThrough(t, func(_ int, addr string) string { return addr }, conf...)
 }
 
-// EnsembleThrough is [Ensemble] whose servers reach each other by other addresses than those where they listen, such as those of
-// proxies: through returns that of a server, whose two ports it is called with. A server that has been reached may connect to
-// the other one's own address for elections.
+// EnsembleThrough is [Ensemble], but the servers reach each other at other addresses than those
+// where they listen, such as those of proxies. through is called with the address of each of a
+// server's two ports, and returns the address at which others reach it. A server that was
+// contacted for an election may connect back to the other one's own address.
 func EnsembleThrough(t testing.TB, through func(server int, addr string) string, conf ...string) *Cluster {
 	t.Helper()
 	return &Cluster{t: t, Servers: start(t, 3, through, conf)}
@@ -104,7 +107,7 @@ func EnsembleThrough(t testing.TB, through func(server int, addr string) string,
 func start(t testing.TB, n int, through func(server int, addr string) string, conf []string) []*Server {
 	t.Helper()
 	java := Java(t)
-	var own, reach []string // the line of each server, for itself and for the others
+	var own, reach []string // the configuration line of each server, for itself and for the others
 	for i := range n {
 		addrs := [2]string{}
 		ports := [2]string{}
@@ -148,7 +151,8 @@ func start(t testing.TB, n int, through func(server int, addr string) string, co
 	return servers
 }
 
-// config is that of a server, with ticks, its folder and its port. Followers may be silent for three seconds.
+// config is the configuration of a server; the parameters are tickTime, its folder and its
+// port. Followers may be silent for three seconds.
 const config = `tickTime=%d
 dataDir=%s
 clientPort=%d
@@ -161,7 +165,7 @@ maxClientCnxns=0
 admin.enableServer=false
 `
 
-// options are those of the virtual machine.
+// options returns the options of the virtual machine.
 func options() []string {
 	return []string{
 		"-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", strings.Join(jars[:], ":"),
@@ -171,32 +175,34 @@ func options() []string {
 	}
 }
 
-// Java returns the path of java. It skips t if Java or ZooKeeper is not installed, or fails it if SNIB_REQUIRE names zookeeper.
+// Java returns the path of java. It skips t if Java or ZooKeeper is not installed, or
+// fails it if SNIB_REQUIRE names zookeeper.
 func Java(t testing.TB) string {
 	t.Helper()
-	livetest.Binary(t, name, "zkServer.sh", "/usr/share/zookeeper/bin") // not run: it is there where the jars are
+	// The script is not run; it shows that ZooKeeper is installed.
+	livetest.Binary(t, name, "zkServer.sh", "/usr/share/zookeeper/bin")
 	return livetest.Binary(t, name, "java")
 }
 
 func write(t testing.TB, dir, file, text string) string {
 	path := filepath.Join(dir, file)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Errorf("configure zookeeper: %v", err) // the server will say that it finds no file
+		t.Errorf("configure zookeeper: %v", err) // the server will report the missing file
 	}
 	return path
 }
 
-// Mode asks a server what it is: "standalone", "leader" or "follower".
+// Mode returns the mode of a server: "standalone", "leader" or "follower".
 func (s *Server) Mode() (string, error) { return mode(s.Addr()) }
 
-// ready is a [livetest.Command.Ready]: a server serves when it has found a leader.
+// ready is a [livetest.Command.Ready]: a server is ready when it has found a leader.
 func ready(addr string) error {
 	_, err := mode(addr)
 	return err
 }
 
 func mode(addr string) (string, error) {
-	text, err := ask(addr, "srvr")
+	text, err := sendCommand(addr, "srvr")
 	if err != nil {
 		return "", err
 	}
@@ -208,10 +214,10 @@ func mode(addr string) (string, error) {
 	return found, nil
 }
 
-// Watches is how many watches a server has set for its clients, and of how many nodes.
+// Watches returns how many watches a server has for its clients, and on how many nodes.
 func (s *Server) Watches(t testing.TB) (watches, nodes int) {
 	t.Helper()
-	text, err := ask(s.Addr(), "wchs")
+	text, err := sendCommand(s.Addr(), "wchs")
 	if err != nil {
 		t.Fatalf("watches of zookeeper: %v", err)
 	}
@@ -222,8 +228,8 @@ func (s *Server) Watches(t testing.TB) (watches, nodes int) {
 	return watches, nodes
 }
 
-// ask sends one of the commands of four letters.
-func ask(addr, command string) (string, error) {
+// sendCommand sends a four-letter command and returns the answer.
+func sendCommand(addr, command string) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
 		return "", err
@@ -239,7 +245,7 @@ func ask(addr, command string) (string, error) {
 	return string(text), err
 }
 
-// Addrs are where the servers listen.
+// Addrs returns the addresses of the servers.
 func (c *Cluster) Addrs() []string {
 	var all []string
 	for _, s := range c.Servers {
@@ -248,7 +254,7 @@ func (c *Cluster) Addrs() []string {
 	return all
 }
 
-// Leader waits until there is one, and returns it.
+// Leader waits until there is a leader, and returns it.
 func (c *Cluster) Leader() *Server {
 	c.t.Helper()
 	var leader *Server

@@ -14,42 +14,47 @@ type Fact string
 
 // What can be violated.
 const (
-	Exclusion Fact = "exclusion" // more hold a lock than may, and each of them had been told that it is valid
-	Untold    Fact = "untold"    // somebody got the lock while the former holder's validity was over, and it was not told
-	Unhinted  Fact = "unhinted"  // the lease of a holder was broken, and it was not told within [Rules.Hint]
-	Order     Fact = "order"     // a hold has no greater token than one before it
-	Early     Fact = "early"     // MinHold or LockDelay was not kept
-	Twice     Fact = "twice"     // a tick of a schedule was run twice
-	Stuck     Fact = "stuck"     // a worker did not get a lock after the heal
-	Leftover  Fact = "left"      // the store shows a hold or a waiter of nobody
+	Exclusion Fact = "exclusion" // a lock has too many holders, each within its validity
+	// A new holder got the lock when the validity of the former holder was over,
+	// but that one was not told.
+	Untold Fact = "untold"
+	// A lease was broken, and its holder was not told within [Rules.Hint].
+	Unhinted Fact = "unhinted"
+	Order    Fact = "order" // the token of a hold is not greater than that of an earlier hold
+	Early    Fact = "early" // MinHold or LockDelay was not kept
+	Twice    Fact = "twice" // a tick of a schedule was run twice
+	Stuck    Fact = "stuck" // a worker did not get a lock after the heal
+	Leftover Fact = "left"  // the store shows a holder or a waiter that no longer exists
 )
 
-// Facts are all of them, in the order of tables.
+// Facts returns all facts, in the order of the tables.
 func Facts() []Fact { return []Fact{Exclusion, Untold, Unhinted, Order, Early, Twice, Stuck, Leftover} }
 
-// An Allowance is a stated assumption of a set-up: what may go wrong there under a fault.
+// An Allowance is a stated assumption of a set-up: it says what may go wrong there
+// under a fault.
 type Allowance struct {
 	Fault string
 	Facts []Fact
 	Names []string      // of locks; nil for all
-	For   time.Duration // after the end of the fault; what begins later, or lasts longer, is a violation
+	For   time.Duration // after the end of the fault; what lasts longer is a violation
 	Why   string
 }
 
-// Rules are what a run is judged by.
+// Rules are the rules by which a run is judged.
 type Rules struct {
-	Bound   time.Duration // within which everybody gets every lock after the heal
-	Hint    time.Duration // of undisturbed time, within which a holder is told that its lease was broken; 0 if it need not be
+	Bound time.Duration // within which all workers get all locks after the heal
+	// Undisturbed time within which a holder is told that its lease was broken; 0 for no limit.
+	Hint    time.Duration
 	Allowed []Allowance
 }
 
-// A Violation is something that must not happen.
+// A Violation is a breach of a guarantee.
 type Violation struct {
 	Fact      Fact
 	Name      string // of the lock
 	At, Until int64
 	Text      string
-	Allowed   string // the assumption that allows it; "" if none does
+	Allowed   string // the assumption that allows it, or ""
 }
 
 func (v Violation) String() string {
@@ -60,16 +65,17 @@ func (v Violation) String() string {
 type Report struct {
 	Acquired, Lost, Killed int
 	Faults                 map[string]int
-	Odd                    map[string]int // errors that no caller has to expect, without their numbers: how often
-	Violations             []Violation
+	// Counts of unexpected errors, by their text without numbers.
+	Odd        map[string]int
+	Violations []Violation
 }
 
-// untoldTolerance is how late a holder that runs may see that its hold is over.
+// untoldTolerance is how late a running holder may notice that its hold has ended.
 const untoldTolerance = 300 * time.Millisecond
 
-// Check judges a run by the events of its logs.
+// Check judges a run by the events in its logs.
 func Check(events []Event, rules Rules) Report {
-	s := read(events)
+	s := buildTimeline(events)
 	r := Report{Acquired: len(s.holds), Faults: map[string]int{}, Odd: map[string]int{}}
 	number := regexp.MustCompile("[0-9]+")
 	for _, f := range s.faults {
@@ -91,26 +97,26 @@ func Check(events []Event, rules Rules) Report {
 		byName[h.Name] = append(byName[h.Name], h)
 	}
 	for _, holds := range byName {
-		r.Violations = append(r.Violations, exclusion(holds)...)
-		r.Violations = append(r.Violations, slots(holds)...)
-		r.Violations = append(r.Violations, order(holds)...)
-		r.Violations = append(r.Violations, early(holds, s)...)
-		r.Violations = append(r.Violations, unhinted(holds, s, rules.Hint)...)
-		r.Violations = append(r.Violations, twice(holds)...)
+		r.Violations = append(r.Violations, findOverlaps(holds)...)
+		r.Violations = append(r.Violations, findSlotOverflows(holds)...)
+		r.Violations = append(r.Violations, findDisorder(holds)...)
+		r.Violations = append(r.Violations, findEarly(holds, s)...)
+		r.Violations = append(r.Violations, findUnhinted(holds, s, rules.Hint)...)
+		r.Violations = append(r.Violations, findTwice(holds)...)
 	}
-	r.Violations = append(r.Violations, s.stuck(rules.Bound)...)
+	r.Violations = append(r.Violations, s.findStuck(rules.Bound)...)
 	for _, e := range s.left {
 		r.Violations = append(r.Violations, Violation{Leftover, e.Name, e.At, e.At, e.Name + ": " + e.Err, ""})
 	}
 	for i := range r.Violations {
-		r.Violations[i].Allowed = s.allowed(r.Violations[i], rules.Allowed)
+		r.Violations[i].Allowed = s.allowedBy(r.Violations[i], rules.Allowed)
 	}
 	slices.SortFunc(r.Violations, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	return r
 }
 
-// allowed returns the assumption that a violation is covered by.
-func (s *story) allowed(v Violation, allowed []Allowance) string {
+// allowedBy returns the assumption that covers a violation, or "".
+func (s *timeline) allowedBy(v Violation, allowed []Allowance) string {
 	for _, a := range allowed {
 		if !slices.Contains(a.Facts, v.Fact) || a.Names != nil && !slices.Contains(a.Names, v.Name) {
 			continue
@@ -124,8 +130,9 @@ func (s *story) allowed(v Violation, allowed []Allowance) string {
 	return ""
 }
 
-// exclusion finds pairs of holds whose holders believed at the same time. The holds are those of one name.
-func exclusion(holds []*Hold) []Violation {
+// findOverlaps finds pairs of conflicting holds whose holders believed in them at the
+// same time. All holds have the same name.
+func findOverlaps(holds []*Hold) []Violation {
 	var found []Violation
 	var open []*Hold
 	for _, h := range holds {
@@ -145,8 +152,8 @@ func exclusion(holds []*Hold) []Violation {
 	return found
 }
 
-// slots finds moments in which a semaphore has more holders than slots.
-func slots(holds []*Hold) []Violation {
+// findSlotOverflows finds times at which a semaphore has more holders than slots.
+func findSlotOverflows(holds []*Hold) []Violation {
 	var found []Violation
 	for _, h := range holds {
 		if h.Slots == 0 {
@@ -158,7 +165,7 @@ func slots(holds []*Hold) []Violation {
 			if believes.from > h.Acquired || believes.until <= h.Acquired {
 				continue
 			}
-			if pieces := (span{h.Acquired, believes.until}).without(o.off); len(pieces) > 0 && pieces[0].from == h.Acquired {
+			if pieces := (span{h.Acquired, believes.until}).without(o.pauses); len(pieces) > 0 && pieces[0].from == h.Acquired {
 				n++
 				until = min(until, pieces[0].until)
 			}
@@ -170,9 +177,10 @@ func slots(holds []*Hold) []Violation {
 	return found
 }
 
-// order finds tokens that are not greater than those of holds before, by real time: of any hold that was acquired before this one was asked
-// for, and of those that exclude this one and had ended before it was acquired.
-func order(holds []*Hold) []Violation {
+// findDisorder finds holds whose token is not greater than that of an earlier hold. Earlier
+// holds are all that were acquired before this hold's Acquire was called, and conflicting ones
+// that had ended before this hold was acquired.
+func findDisorder(holds []*Hold) []Violation {
 	var found []Violation
 	bad := make(map[*Hold]bool)
 	report := func(h, before *Hold) {
@@ -189,7 +197,7 @@ func order(holds []*Hold) []Violation {
 	}
 
 	byCall := slices.SortedFunc(slices.Values(holds), func(a, b *Hold) int { return cmp.Compare(a.Call(), b.Call()) })
-	var last *Hold // of those acquired before the call
+	var last *Hold // the greatest token of those acquired before the call
 	next := 0
 	for _, h := range byCall {
 		for ; next < len(holds) && holds[next].Acquired <= h.Call(); next++ {
@@ -199,7 +207,7 @@ func order(holds []*Hold) []Violation {
 	}
 
 	byEnd := slices.SortedFunc(slices.Values(holds), func(a, b *Hold) int { return cmp.Compare(a.End, b.End) })
-	var lastShared, lastAlone *Hold // of those that had ended
+	var lastShared, lastAlone *Hold // the greatest tokens of those that had ended
 	next = 0
 	for _, h := range holds {
 		for ; next < len(byEnd) && byEnd[next].End <= h.Acquired; next++ {
@@ -222,8 +230,9 @@ func order(holds []*Hold) []Violation {
 	return found
 }
 
-// early finds holds that came before the MinHold of a released hold, or the LockDelay of one that was not released, was over.
-func early(holds []*Hold, s *story) []Violation {
+// findEarly finds holds that began before the MinHold of a released hold, or the LockDelay
+// of a hold that was not released, was over.
+func findEarly(holds []*Hold, s *timeline) []Violation {
 	var found []Violation
 	for i, h := range holds {
 		reserved := int64(0)
@@ -233,7 +242,8 @@ func early(holds []*Hold, s *story) []Violation {
 		case h.Delay > 0 && s.processes[h.Worker].ended == h.End: // killed
 			reserved = h.Sure + int64(h.Delay)
 		case h.Delay > 0 && h.Lost:
-			reserved = min(h.End, h.Sure) + int64(h.Delay-untoldTolerance) // it began before the holder saw it
+			// The delay began before the holder noticed the loss.
+			reserved = min(h.End, h.Sure) + int64(h.Delay-untoldTolerance)
 		}
 		for _, o := range holds[i+1:] {
 			if o.Acquired >= reserved {
@@ -247,9 +257,10 @@ func early(holds []*Hold, s *story) []Violation {
 	return found
 }
 
-// unhinted finds holds whose lease was broken, and whose holders went on to believe for longer than
-// within. The time counts in which they ran, and nothing else was broken.
-func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
+// findUnhinted finds holds whose lease was broken and whose holders still believed
+// in them for longer than within. It counts only the time in which the holder ran
+// and no other fault was active.
+func findUnhinted(holds []*Hold, s *timeline, within time.Duration) []Violation {
 	if within == 0 {
 		return nil
 	}
@@ -262,12 +273,12 @@ func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
 	}
 	for _, f := range s.faults {
 		for _, h := range holds {
-			if f.token == 0 || f.lock != h.Name || !h.isOf(f.token) || h.Acquired > f.during.from {
+			if f.token == 0 || f.lock != h.Name || !h.usesLease(f.token) || h.Acquired > f.during.from {
 				continue
 			}
 			believed := span{f.during.until, min(h.End, h.Sure)}
 			var sum time.Duration
-			for _, piece := range believed.without(merge(append(slices.Clone(disturbed), h.off...))) {
+			for _, piece := range believed.without(merge(append(slices.Clone(disturbed), h.pauses...))) {
 				sum += time.Duration(piece.until - piece.from)
 			}
 			if sum > within {
@@ -278,8 +289,8 @@ func unhinted(holds []*Hold, s *story, within time.Duration) []Violation {
 	return found
 }
 
-// twice finds ticks that were run twice.
-func twice(holds []*Hold) []Violation {
+// findTwice finds ticks that were run twice.
+func findTwice(holds []*Hold) []Violation {
 	var found []Violation
 	first := map[int64]*Hold{}
 	for _, h := range holds {
@@ -294,31 +305,33 @@ func twice(holds []*Hold) []Violation {
 	return found
 }
 
-// wants is what somebody is to get after the heal: a worker a name, or anybody if worker is "".
-type wants struct{ worker, name string }
+// A demand is a lock that a worker must get after the heal. An empty worker stands
+// for any worker.
+type demand struct{ worker, name string }
 
-// stuck finds workers that were well and did not get a lock within bound after the heal.
-func (s *story) stuck(bound time.Duration) []Violation {
+// findStuck finds workers that were running at the heal and did not get a lock
+// within bound after it.
+func (s *timeline) findStuck(bound time.Duration) []Violation {
 	end := s.healed + int64(bound)
-	if s.healed > s.ends {
+	if s.healed > s.lastEvent {
 		return nil
 	}
 	var found []Violation
-	for _, w := range s.waiting(min(end, s.ends)) {
-		found = append(found, Violation{Stuck, w.name, s.healed, min(end, s.ends), fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name), ""})
+	for _, w := range s.unserved(min(end, s.lastEvent)) {
+		found = append(found, Violation{Stuck, w.name, s.healed, min(end, s.lastEvent), fmt.Sprintf("%s did not get %s", cmp.Or(w.worker, "anybody"), w.name), ""})
 	}
 	return found
 }
 
-// waiting returns who has not got a lock from the heal until then.
-func (s *story) waiting(until int64) []wants {
-	want := map[wants]bool{}
+// unserved returns the demands that were not met between the heal and until.
+func (s *timeline) unserved(until int64) []demand {
+	want := map[demand]bool{}
 	for _, c := range s.calls {
 		p := s.processes[c.Worker]
 		if p == nil || p.ended <= s.healed || p.started >= s.healed {
 			continue
 		}
-		w := wants{c.Worker, c.Name}
+		w := demand{c.Worker, c.Name}
 		if c.Any {
 			w.worker = ""
 		}
@@ -326,20 +339,21 @@ func (s *story) waiting(until int64) []wants {
 	}
 	for _, h := range s.holds {
 		if h.Acquired > s.healed && h.Acquired <= until {
-			delete(want, wants{h.Worker, h.Name})
-			delete(want, wants{"", h.Name})
+			delete(want, demand{h.Worker, h.Name})
+			delete(want, demand{"", h.Name})
 		}
 	}
-	var all []wants
+	var all []demand
 	for w := range want {
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b wants) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.worker, b.worker)) })
+	slices.SortFunc(all, func(a, b demand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.worker, b.worker)) })
 	return all
 }
 
-// Waiting reports whether somebody has still not got a lock since the heal.
+// Waiting reports whether the run is not healed yet, or a worker has not got a lock
+// since the heal.
 func Waiting(events []Event) bool {
-	s := read(events)
-	return s.healed > s.ends || len(s.waiting(math.MaxInt64)) > 0
+	s := buildTimeline(events)
+	return s.healed > s.lastEvent || len(s.unserved(math.MaxInt64)) > 0
 }

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// sec is a moment on the clock of these logs.
+// sec returns s seconds as a time of these logs.
 func sec(s float64) int64 { return int64(s * float64(time.Second)) }
 
-// A log is written by hand.
-type log []Event
+// A testLog is a log whose events a test writes.
+type testLog []Event
 
-// hold adds a hold of a worker: asked for just before it was acquired, with a validity of two seconds from then.
-func (l *log) hold(worker, name string, token uint64, acquired float64, more ...func(*Event)) int64 {
+// hold adds a hold of a worker. Its Acquire was called 10 ms before acquired, and
+// its validity is two seconds.
+func (l *testLog) hold(worker, name string, token uint64, acquired float64, more ...func(*Event)) int64 {
 	id := int64(len(*l) + 1)
 	call := Event{At: sec(acquired - 0.01), Kind: Call, Worker: worker, ID: id, Name: name}
 	for _, m := range more {
@@ -25,7 +26,7 @@ func (l *log) hold(worker, name string, token uint64, acquired float64, more ...
 	return id
 }
 
-func (l *log) add(kind Kind, worker string, id int64, at float64, more ...func(*Event)) {
+func (l *testLog) add(kind Kind, worker string, id int64, at float64, more ...func(*Event)) {
 	e := Event{At: sec(at), Kind: kind, Worker: worker, ID: id}
 	for _, m := range more {
 		m(&e)
@@ -33,16 +34,16 @@ func (l *log) add(kind Kind, worker string, id int64, at float64, more ...func(*
 	*l = append(*l, e)
 }
 
-func (l *log) fault(name, worker string, from, until float64) {
+func (l *testLog) fault(name, worker string, from, until float64) {
 	id := int64(len(*l) + 1)
 	set := func(e *Event) { e.Fault = name }
 	l.add(Begin, worker, id, from, set)
 	l.add(End, worker, id, until, set)
 }
 
-// broken is a hold of a at 1 that is valid until 9, the lease of a token that is broken at 2, and
-// a's being told.
-func (l *log) broken(token uint64, told float64, more ...func(*Event)) {
+// addBroken adds a hold of worker a, acquired at 1 and valid until 9, a break of the lease with
+// the given token at 2, and the time at which a is told.
+func (l *testLog) addBroken(token uint64, told float64, more ...func(*Event)) {
 	id := l.hold("a", "x", 7, 1, more...)
 	l.add(Valid, "a", id, 1.5, valid(7500*time.Millisecond))
 	l.fault("break", "", 2, 2.1)
@@ -52,7 +53,7 @@ func (l *log) broken(token uint64, told float64, more ...func(*Event)) {
 }
 
 func shared(e *Event)                    { e.Shared = true }
-func two(e *Event)                       { e.Slots = 2 }
+func twoSlots(e *Event)                  { e.Slots = 2 }
 func tick(e *Event)                      { e.Tick = 7 }
 func anybody(e *Event)                   { e.Any = true }
 func minHold(e *Event)                   { e.MinHold = time.Second }
@@ -61,138 +62,138 @@ func calledAt(at float64) func(*Event)   { return func(e *Event) { e.At = sec(at
 func until(at float64) func(*Event)      { return func(e *Event) { e.Until = sec(at) } }
 func valid(d time.Duration) func(*Event) { return func(e *Event) { e.Valid = d } }
 
-// The checker finds each kind of violation, and accepts what is legal.
+// TestCheck checks that Check finds each kind of violation and accepts legal histories.
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name string
-		log  func(*log)
+		log  func(*testLog)
 		want []Fact // nil for a legal history
 	}{
-		{"HandOver", func(l *log) {
+		{"HandOver", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1), 1.5)
 			l.add(Release, "b", l.hold("b", "x", 2, 1.5), 1.6)
 		}, nil},
-		{"OtherNames", func(l *log) {
+		{"OtherNames", func(l *testLog) {
 			l.hold("a", "x", 1, 1)
 			l.hold("b", "y", 1, 1)
 		}, nil},
-		{"TwoHolders", func(l *log) {
+		{"TwoHolders", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1), 1.5)
 			l.add(Release, "b", l.hold("b", "x", 2, 1.4), 1.6)
 		}, []Fact{Exclusion}},
-		{"TwoHoldersThreeTimes", func(l *log) {
+		{"TwoHoldersThreeTimes", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1), 2)
 			l.add(Release, "b", l.hold("b", "x", 2, 1.5), 2)
 			l.add(Release, "c", l.hold("c", "x", 3, 1.6), 2)
 		}, []Fact{Exclusion, Exclusion, Exclusion}},
-		{"TwoOfOneProcess", func(l *log) {
+		{"TwoOfOneProcess", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1), 2)
 			l.add(Release, "a", l.hold("a", "x", 2, 1.5), 2)
 		}, []Fact{Exclusion}},
-		{"Readers", func(l *log) {
+		{"Readers", func(l *testLog) {
 			l.hold("a", "x", 1, 1, shared)
 			l.hold("b", "x", 2, 1.1, shared)
 		}, nil},
-		{"ReaderAndWriter", func(l *log) {
+		{"ReaderAndWriter", func(l *testLog) {
 			l.hold("a", "x", 1, 1, shared)
 			l.hold("b", "x", 2, 1.1)
 		}, []Fact{Exclusion}},
-		{"WriterAndReader", func(l *log) {
+		{"WriterAndReader", func(l *testLog) {
 			l.hold("a", "x", 1, 1)
 			l.hold("b", "x", 2, 1.1, shared)
 		}, []Fact{Exclusion}},
-		{"Slots", func(l *log) {
-			l.hold("a", "x", 1, 1, two)
-			l.add(Release, "b", l.hold("b", "x", 2, 1.1, two), 1.2)
-			l.hold("c", "x", 3, 1.2, two)
+		{"Slots", func(l *testLog) {
+			l.hold("a", "x", 1, 1, twoSlots)
+			l.add(Release, "b", l.hold("b", "x", 2, 1.1, twoSlots), 1.2)
+			l.hold("c", "x", 3, 1.2, twoSlots)
 		}, nil},
-		{"TooManySlots", func(l *log) {
-			l.hold("a", "x", 1, 1, two)
-			l.hold("b", "x", 2, 1.1, two)
-			l.hold("c", "x", 3, 1.2, two)
+		{"TooManySlots", func(l *testLog) {
+			l.hold("a", "x", 1, 1, twoSlots)
+			l.hold("b", "x", 2, 1.1, twoSlots)
+			l.hold("c", "x", 3, 1.2, twoSlots)
 		}, []Fact{Exclusion}},
-		{"SlotsOfAStopped", func(l *log) {
-			l.hold("a", "x", 1, 1, two)
+		{"SlotsOfAStopped", func(l *testLog) {
+			l.hold("a", "x", 1, 1, twoSlots)
 			l.fault(StopWorker, "a", 1.05, 5)
-			l.hold("b", "x", 2, 1.1, two)
-			l.hold("c", "x", 3, 1.2, two)
+			l.hold("b", "x", 2, 1.1, twoSlots)
+			l.hold("c", "x", 3, 1.2, twoSlots)
 		}, nil},
 
-		{"Told", func(l *log) {
+		{"Told", func(l *testLog) {
 			l.add(Told, "a", l.hold("a", "x", 1, 1), 2.9)
 			l.add(Release, "b", l.hold("b", "x", 2, 2.95), 3)
 		}, nil},
-		{"ToldTooLate", func(l *log) {
+		{"ToldTooLate", func(l *testLog) {
 			l.add(Told, "a", l.hold("a", "x", 1, 1), 2.9)
 			l.add(Release, "b", l.hold("b", "x", 2, 2.8), 3)
 		}, []Fact{Exclusion}},
-		{"ToldAfterValidity", func(l *log) { // valid until 3
+		{"ToldAfterValidity", func(l *testLog) { // valid until 3
 			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.5)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
 		}, []Fact{Untold}},
-		{"ToldALittleAfterValidity", func(l *log) {
+		{"ToldALittleAfterValidity", func(l *testLog) {
 			l.add(Told, "a", l.hold("a", "x", 1, 1), 3.2)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
 		}, nil},
-		{"NeverTold", func(l *log) {
+		{"NeverTold", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1), 4)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 3.6)
 		}, []Fact{Untold}},
-		{"Renewed", func(l *log) {
+		{"Renewed", func(l *testLog) {
 			id := l.hold("a", "x", 1, 1)
 			l.add(Valid, "a", id, 2, valid(2*time.Second))
 			l.add(Release, "a", id, 3.5)
 			l.hold("b", "x", 2, 3.4)
 		}, []Fact{Exclusion}},
-		{"RenewalOfTheEnded", func(l *log) { // a sample that came after the end says nothing
+		{"RenewalOfTheEnded", func(l *testLog) { // a reading after the end does not count
 			id := l.hold("a", "x", 1, 1)
 			l.add(Told, "a", id, 2)
 			l.add(Valid, "a", id, 2.1, valid(2*time.Second))
 			l.hold("b", "x", 2, 2.5)
 		}, nil},
 
-		{"Killed", func(l *log) {
+		{"Killed", func(l *testLog) {
 			l.hold("a", "x", 1, 1)
 			l.fault(KillWorker, "a", 1.2, 1.2)
 			l.hold("b", "x", 2, 1.3)
 		}, nil},
-		{"KilledLater", func(l *log) {
+		{"KilledLater", func(l *testLog) {
 			l.hold("a", "x", 1, 1)
 			l.hold("b", "x", 2, 1.3)
 			l.fault(KillWorker, "a", 1.4, 1.4)
 		}, []Fact{Exclusion}},
-		{"Broken", func(l *log) { l.broken(7, 4) }, nil},
-		{"BrokenAndNotTold", func(l *log) { l.broken(7, 4.2) }, []Fact{Unhinted}},
-		{"BrokenAfterAHandOver", func(l *log) { l.broken(5, 4.2) }, []Fact{Unhinted}},
-		{"OtherReaderBroken", func(l *log) { l.broken(5, 4.2, shared) }, nil},
-		{"NotBroken", func(l *log) { l.broken(0, 4.2) }, nil},
-		{"BrokenBefore", func(l *log) { l.broken(8, 4.2) }, nil},
-		{"BrokenAndStopped", func(l *log) {
-			l.broken(7, 5.2)
+		{"Broken", func(l *testLog) { l.addBroken(7, 4) }, nil},
+		{"BrokenAndNotTold", func(l *testLog) { l.addBroken(7, 4.2) }, []Fact{Unhinted}},
+		{"BrokenAfterAHandOver", func(l *testLog) { l.addBroken(5, 4.2) }, []Fact{Unhinted}},
+		{"OtherReaderBroken", func(l *testLog) { l.addBroken(5, 4.2, shared) }, nil},
+		{"NotBroken", func(l *testLog) { l.addBroken(0, 4.2) }, nil},
+		{"BrokenBefore", func(l *testLog) { l.addBroken(8, 4.2) }, nil},
+		{"BrokenAndStopped", func(l *testLog) {
+			l.addBroken(7, 5.2)
 			l.fault(StopWorker, "a", 2.5, 4)
 		}, nil},
-		{"BrokenAndDisturbed", func(l *log) {
-			l.broken(7, 5.2)
+		{"BrokenAndDisturbed", func(l *testLog) {
+			l.addBroken(7, 5.2)
 			l.fault("kill-server", "", 2.5, 4)
 		}, nil},
-		{"BrokenWhenAnotherWasStopped", func(l *log) {
-			l.broken(7, 5.2)
+		{"BrokenWhenAnotherWasStopped", func(l *testLog) {
+			l.addBroken(7, 5.2)
 			l.fault(StopWorker, "b", 2.5, 4)
 		}, []Fact{Unhinted}},
-		{"BrokenAndOver", func(l *log) { // at the end of its validity
+		{"BrokenAndOver", func(l *testLog) { // at the end of its validity
 			id := l.hold("a", "x", 7, 1)
 			l.fault("break", "", 2, 2.1)
 			(*l)[len(*l)-2].Name, (*l)[len(*l)-1].Token = "x", 7
 			l.add(Told, "a", id, 4.2)
 		}, nil},
 
-		{"Stopped", func(l *log) { // and told when it goes on
+		{"Stopped", func(l *testLog) { // and told when it resumes
 			id := l.hold("a", "x", 1, 1)
 			l.fault(StopWorker, "a", 1.1, 5)
 			l.add(Told, "a", id, 5.05)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 5.1)
 		}, nil},
-		{"StoppedAndNotTold", func(l *log) {
+		{"StoppedAndNotTold", func(l *testLog) {
 			id := l.hold("a", "x", 1, 1)
 			l.fault(StopWorker, "a", 1.1, 5)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 6)
@@ -200,129 +201,131 @@ func TestCheck(t *testing.T) {
 			l.add(Told, "a", id, 5.9)
 			l.add(Valid, "b", 0, 6)
 		}, []Fact{Untold}},
-		{"StoppedTooShort", func(l *log) { // it goes on within its validity, and somebody has the lock
+		// It resumes within its validity, and another worker has the lock.
+		{"StoppedTooShort", func(l *testLog) {
 			id := l.hold("a", "x", 1, 1)
 			l.fault(StopWorker, "a", 1.1, 1.5)
 			l.add(Told, "a", id, 2.5)
 			l.add(Release, "b", l.hold("b", "x", 2, 1.3), 2.6)
 		}, []Fact{Exclusion}},
-		{"Late", func(l *log) { // the machine did not let it run
+		{"Late", func(l *testLog) { // the machine did not schedule it
 			id := l.hold("a", "x", 1, 1)
 			l.add(Late, "a", 0, 2.9, until(4))
 			l.add(Told, "a", id, 4.01)
 			l.add(Release, "b", l.hold("b", "x", 2, 3.1), 4.5)
 		}, nil},
 
-		{"TokenBack", func(l *log) {
+		{"TokenBack", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.1)
 			l.add(Release, "b", l.hold("b", "x", 4, 1.2), 1.3)
 		}, []Fact{Order}},
-		{"TokenTwice", func(l *log) {
+		{"TokenTwice", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.1)
 			l.add(Release, "b", l.hold("b", "x", 5, 1.2), 1.3)
 		}, []Fact{Order}},
-		{"TokenBackOfAWaiter", func(l *log) { // it was asked for before
+		{"TokenBackOfAWaiter", func(l *testLog) { // its call came before the other grant
 			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.1)
 			l.add(Release, "b", l.hold("b", "x", 4, 1.2, calledAt(0.5)), 1.3)
 		}, []Fact{Order}},
-		{"TokensOfReaders", func(l *log) { // neither was there before the other was asked for
+		{"TokensOfReaders", func(l *testLog) { // both were called before either was acquired
 			l.hold("a", "x", 5, 1, shared)
 			l.hold("b", "x", 4, 1.1, shared, calledAt(0.9))
 		}, nil},
-		{"TokenBackOfAReader", func(l *log) {
+		{"TokenBackOfAReader", func(l *testLog) {
 			l.hold("a", "x", 5, 1, shared)
 			l.hold("b", "x", 4, 1.1, shared)
 		}, []Fact{Order}},
-		{"TokenBackAfterKill", func(l *log) {
+		{"TokenBackAfterKill", func(l *testLog) {
 			l.hold("a", "x", 5, 1)
 			l.fault(KillWorker, "a", 1.1, 1.1)
 			l.hold("b", "x", 4, 4)
 		}, []Fact{Order}},
 
-		{"MinHold", func(l *log) {
+		{"MinHold", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
 			l.hold("b", "x", 2, 2)
 		}, nil},
-		{"MinHoldBroken", func(l *log) {
+		{"MinHoldBroken", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
 			l.hold("b", "x", 2, 1.8)
 		}, []Fact{Early}},
-		{"LockDelay", func(l *log) { // valid until 3
+		{"LockDelay", func(l *testLog) { // valid until 3
 			l.hold("a", "x", 1, 1, delay)
 			l.fault(KillWorker, "a", 1.2, 1.2)
 			l.hold("b", "x", 2, 4.1)
 		}, nil},
-		{"LockDelayBroken", func(l *log) {
+		{"LockDelayBroken", func(l *testLog) {
 			l.hold("a", "x", 1, 1, delay)
 			l.fault(KillWorker, "a", 1.2, 1.2)
 			l.hold("b", "x", 2, 3.9)
 		}, []Fact{Early}},
-		{"LockDelayOfALost", func(l *log) { // told at 2, before the end of its validity
+		{"LockDelayOfALost", func(l *testLog) { // told at 2, before the end of its validity
 			l.add(Told, "a", l.hold("a", "x", 1, 1, delay), 2)
 			l.hold("b", "x", 2, 2.8)
 		}, nil},
-		{"LockDelayOfALostBroken", func(l *log) {
+		{"LockDelayOfALostBroken", func(l *testLog) {
 			l.add(Told, "a", l.hold("a", "x", 1, 1, delay), 2)
 			l.hold("b", "x", 2, 2.6)
 		}, []Fact{Early}},
-		{"LockDelayOfAToldLate", func(l *log) { // valid until 3
+		{"LockDelayOfAToldLate", func(l *testLog) { // valid until 3
 			l.add(Told, "a", l.hold("a", "x", 1, 1, delay), 3.6)
 			l.hold("b", "x", 2, 3.8)
 		}, nil},
-		{"LockDelayOfAReleased", func(l *log) {
+		{"LockDelayOfAReleased", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, delay), 1.1)
 			l.hold("b", "x", 2, 1.2)
 		}, nil},
-		{"TickTwice", func(l *log) {
+		{"TickTwice", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, tick), 1.1)
 			l.add(Release, "b", l.hold("b", "x", 2, 1.2, tick), 1.3)
 		}, []Fact{Twice}},
 
-		{"Progress", func(l *log) {
+		{"Progress", func(l *testLog) {
 			l.add(Heal, "", 0, 10)
 			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
 			l.hold("a", "x", 1, 12)
 			l.add(Bye, "a", 0, 30)
 		}, nil},
-		{"Stuck", func(l *log) {
+		{"Stuck", func(l *testLog) {
 			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
 			l.add(Heal, "", 0, 10)
 			l.add(Bye, "a", 0, 30)
 		}, []Fact{Stuck}},
-		{"ProgressTooLate", func(l *log) {
+		{"ProgressTooLate", func(l *testLog) {
 			l.add(Heal, "", 0, 10)
 			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
 			l.hold("a", "x", 1, 16)
 			l.add(Bye, "a", 0, 30)
 		}, []Fact{Stuck}},
-		{"ProgressOfAnother", func(l *log) {
+		{"ProgressOfAnother", func(l *testLog) {
 			l.add(Heal, "", 0, 10)
 			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" })
 			l.add(Release, "b", l.hold("b", "x", 1, 12), 13)
 			l.add(Bye, "a", 0, 30)
 		}, []Fact{Stuck}},
-		{"ProgressOfAnybody", func(l *log) {
+		{"ProgressOfAnybody", func(l *testLog) {
 			l.add(Heal, "", 0, 10)
 			l.add(Call, "a", 90, 9, func(e *Event) { e.Name = "x" }, anybody)
 			l.add(Release, "b", l.hold("b", "x", 1, 12, anybody), 13)
 			l.add(Bye, "a", 0, 30)
 		}, nil},
-		{"StuckAndKilled", func(l *log) {
+		{"StuckAndKilled", func(l *testLog) {
 			l.add(Call, "a", 90, 8, func(e *Event) { e.Name = "x" })
 			l.fault(KillWorker, "a", 9, 9)
 			l.add(Heal, "", 0, 10)
 			l.add(Bye, "b", 0, 30)
 		}, nil},
-		{"Left", func(l *log) {
+		{"Left", func(l *testLog) {
 			l.add(Left, "", 0, 10, func(e *Event) { e.Name, e.Err = "x", "a holder" })
 		}, []Fact{Leftover}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := log{{At: 1, Kind: Start, Worker: "a"}, {At: 1, Kind: Start, Worker: "b"}, {At: 1, Kind: Start, Worker: "c"}}
+			l := testLog{{At: 1, Kind: Start, Worker: "a"}, {At: 1, Kind: Start, Worker: "b"}, {At: 1, Kind: Start, Worker: "c"}}
 			tt.log(&l)
 			slices.SortStableFunc(l, func(a, b Event) int { return int(a.At - b.At) })
-			l = append(l, Event{At: l[len(l)-1].At + sec(0.5), Kind: Start, Worker: "z"}) // the logs go on
+			// The logs continue after the last event.
+			l = append(l, Event{At: l[len(l)-1].At + sec(0.5), Kind: Start, Worker: "z"})
 			var got []Fact
 			r := Check(l, Rules{Bound: 5 * time.Second, Hint: 2 * time.Second})
 			for _, v := range r.Violations {
@@ -335,9 +338,10 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A stated assumption allows what it names, under the fault that it names, for as long as it says.
+// TestAllowance checks that an Allowance covers only its facts and names, under its
+// fault, for its time.
 func TestAllowance(t *testing.T) {
-	overlap := func(l *log) { // from 1.4 to 1.6
+	overlap := func(l *testLog) { // from 1.4 to 1.6
 		l.add(Release, "a", l.hold("a", "x", 1, 1), 1.6)
 		l.hold("b", "x", 2, 1.4)
 	}
@@ -349,27 +353,27 @@ func TestAllowance(t *testing.T) {
 	}
 	tests := []struct {
 		name  string
-		fault func(*log)
+		fault func(*testLog)
 		a     Allowance
 		want  bool
 	}{
-		{"NoFault", func(*log) {}, broken, false},
-		{"During", func(l *log) { l.fault("break", "", 1, 2) }, broken, true},
-		{"SoonAfter", func(l *log) { l.fault("break", "", 1.2, 1.2) }, broken, true},
-		{"TooLate", func(l *log) { l.fault("break", "", 1, 1) }, broken, false},
-		{"Before", func(l *log) { l.fault("break", "", 1.7, 1.8) }, broken, false},
-		{"OtherLock", func(l *log) {
+		{"NoFault", func(*testLog) {}, broken, false},
+		{"During", func(l *testLog) { l.fault("break", "", 1, 2) }, broken, true},
+		{"SoonAfter", func(l *testLog) { l.fault("break", "", 1.2, 1.2) }, broken, true},
+		{"TooLate", func(l *testLog) { l.fault("break", "", 1, 1) }, broken, false},
+		{"Before", func(l *testLog) { l.fault("break", "", 1.7, 1.8) }, broken, false},
+		{"OtherLock", func(l *testLog) {
 			l.fault("break", "", 1, 2)
 			(*l)[len(*l)-2].Name = "y"
 		}, broken, false},
-		{"OtherFault", func(l *log) { l.fault("kill", "", 1, 2) }, broken, false},
-		{"OtherFact", func(l *log) { l.fault("break", "", 1, 2) }, Allowance{Fault: "break", Facts: []Fact{Order}, For: time.Minute, Why: "x"}, false},
-		{"Name", func(l *log) { l.fault("break", "", 1, 2) }, named("x"), true},
-		{"OtherName", func(l *log) { l.fault("break", "", 1, 2) }, named("y"), false},
+		{"OtherFault", func(l *testLog) { l.fault("kill", "", 1, 2) }, broken, false},
+		{"OtherFact", func(l *testLog) { l.fault("break", "", 1, 2) }, Allowance{Fault: "break", Facts: []Fact{Order}, For: time.Minute, Why: "x"}, false},
+		{"Name", func(l *testLog) { l.fault("break", "", 1, 2) }, named("x"), true},
+		{"OtherName", func(l *testLog) { l.fault("break", "", 1, 2) }, named("y"), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := log{}
+			l := testLog{}
 			overlap(&l)
 			tt.fault(&l)
 			slices.SortStableFunc(l, func(a, b Event) int { return int(a.At - b.At) })
@@ -381,7 +385,8 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// What a log has written is read again, in the order of time, without a line that a kill has cut off.
+// TestLog checks that Read returns the events of all logs ordered by time, without
+// an incomplete last line.
 func TestLog(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")

@@ -1,8 +1,10 @@
-// Package history has the log format of the nemesis tests, and the checker that judges what happened by logs alone.
+// Package history contains the log format of the nemesis tests, and the checker
+// that judges a run by its logs alone.
 //
-// Worker processes and the test that breaks things each write one JSON object per line to a file of their own. All stamps
-// are readings of CLOCK_BOOTTIME, which all processes of a machine share. [Check] reads the events of all files. It knows
-// no store and no client, so a mistake in those can't hide itself here.
+// Each worker process, and the test that injects faults, writes one JSON object per line to
+// its own file. All timestamps are readings of CLOCK_BOOTTIME, which all processes of a
+// machine share. [Check] judges the events of all files. It knows nothing about stores and
+// clients, so a bug in those can't hide here.
 package history
 
 import (
@@ -17,32 +19,33 @@ import (
 	"time"
 )
 
-// A Kind says what an [Event] tells.
+// A Kind is the kind of an [Event].
 type Kind string
 
-// Events of a worker. ID joins those of one hold.
+// Events of a worker. The events of one hold have the same ID.
 const (
-	Start    Kind = "start"    // the process lives
+	Start    Kind = "start"    // the process has started
 	Call     Kind = "call"     // Acquire is about to be called
-	Acquired Kind = "acquired" // Acquire has returned a hold; Valid was read after that
+	Acquired Kind = "acquired" // Acquire has returned a hold; Valid was read after At
 	Failed   Kind = "failed"   // Acquire has returned an error
-	Valid    Kind = "valid"    // At was read, and then Validity
-	Told     Kind = "told"     // the holder has seen that the hold is lost
+	Valid    Kind = "valid"    // the holder has read At, and then Validity
+	Told     Kind = "told"     // the holder has noticed that the hold is lost
 	Release  Kind = "release"  // Release is about to be called
 	Released Kind = "released" // Release has returned
-	Late     Kind = "late"     // the process did not run on time from At to Until
+	Late     Kind = "late"     // the process was not scheduled from At to Until
 	Bye      Kind = "bye"      // the process has ended by itself
 )
 
-// Events of the test that breaks things. ID joins begin and end.
+// Events of the test that injects faults. Begin and End of one fault have the same ID.
 const (
-	Begin Kind = "begin" // of a fault; Name is the lock that it is about, if it is about one
-	End   Kind = "end"   // of a fault; Token is that of the lease that it has ended, if it has ended one
-	Heal  Kind = "heal"  // no fault comes after this
+	Begin Kind = "begin" // of a fault; Name is the affected lock if the fault affects only one
+	End   Kind = "end"   // of a fault; Token is that of the lease that the fault has ended, if any
+	Heal  Kind = "heal"  // no fault follows
 	Left  Kind = "left"  // the store still shows a holder or a waiter after all workers have ended
 )
 
-// The faults that [Check] must know, because they change what a worker believes. Worker is the process that suffers them.
+// The faults that [Check] must know, because they change what a worker believes.
+// Worker is the affected process.
 const (
 	KillWorker = "kill-worker" // SIGKILL
 	StopWorker = "stop-worker" // SIGSTOP until the end of the fault
@@ -52,16 +55,17 @@ const (
 type Event struct {
 	At     int64  `json:"at"` // ns of CLOCK_BOOTTIME
 	Kind   Kind   `json:"kind"`
-	Worker string `json:"worker,omitempty"` // a process, unique in a run
-	ID     int64  `json:"id,omitempty"`     // of the hold in its worker, or of the fault
+	Worker string `json:"worker,omitempty"` // the process; its name is unique in a run
+	ID     int64  `json:"id,omitempty"`     // of the hold within its worker, or of the fault
 
 	Name    string        `json:"name,omitempty"`    // of the lock
-	Shared  bool          `json:"shared,omitempty"`  // it is the read side
+	Shared  bool          `json:"shared,omitempty"`  // on the read side
 	Slots   int           `json:"slots,omitempty"`   // the size of the semaphore
-	MinHold time.Duration `json:"minhold,omitempty"` // as the option
-	Delay   time.Duration `json:"delay,omitempty"`   // LockDelay
-	Tick    int64         `json:"tick,omitempty"`    // of a schedule: it must be run once
-	Any     bool          `json:"any,omitempty"`     // it does not matter which worker makes progress on this name
+	MinHold time.Duration `json:"minhold,omitempty"` // the option MinHold
+	Delay   time.Duration `json:"delay,omitempty"`   // the option LockDelay
+	Tick    int64         `json:"tick,omitempty"`    // of a schedule: it must be run only once
+	// It does not matter which worker gets this lock.
+	Any bool `json:"any,omitempty"`
 
 	Token uint64        `json:"token,omitempty"`
 	Valid time.Duration `json:"valid,omitempty"`
@@ -69,18 +73,18 @@ type Event struct {
 	Fault string        `json:"fault,omitempty"`
 	Err   string        `json:"err,omitempty"`
 	Lost  bool          `json:"lost,omitempty"` // Err matches ErrLost
-	Odd   bool          `json:"odd,omitempty"`  // Err is none of those that a caller has to expect
+	Odd   bool          `json:"odd,omitempty"`  // Err is not an error that a caller has to expect
 }
 
-// A Log appends events to a file, each with one write, so that a killed process leaves whole lines. It is safe for
-// concurrent use.
+// A Log appends events to a file. Each event is one write, so that a killed process leaves
+// whole lines. A Log is safe for concurrent use.
 type Log struct {
 	worker string
 	mu     sync.Mutex
 	file   *os.File
 }
 
-// Create makes a log; worker stands in each of its events that name none.
+// Create creates a log. Events without a Worker get the given one.
 func Create(path, worker string) (*Log, error) {
 	file, err := os.Create(path)
 	if err != nil {
@@ -89,7 +93,8 @@ func Create(path, worker string) (*Log, error) {
 	return &Log{worker: worker, file: file}, nil
 }
 
-// Add writes an event. What can't be written can't be judged, so it panics then.
+// Add writes an event. It panics on an error, because an event that is not logged
+// can't be judged.
 func (l *Log) Add(e Event) {
 	e.Worker = cmp.Or(e.Worker, l.worker)
 	line, err := json.Marshal(e)
@@ -103,8 +108,8 @@ func (l *Log) Add(e Event) {
 	}
 }
 
-// Read returns the events of the files, in the order of time. A last line without its end is left out: its process was
-// killed.
+// Read returns the events of the files, ordered by time. It ignores an incomplete
+// last line, whose process was killed.
 func Read(paths ...string) ([]Event, error) {
 	var all []Event
 	for _, path := range paths {

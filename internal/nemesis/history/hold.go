@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// A Hold is what its holder believed of one acquisition, as its log shows it.
+// A Hold is the belief of a holder about one acquisition, according to its log.
 type Hold struct {
-	Event // the call; its ID and Worker name the hold
+	Event // the call; its ID and Worker identify the hold
 
 	Acquired int64
-	End      int64 // the holder was told, called Release, or was killed; or the logs end
-	Sure     int64 // the end of the last validity that the holder was told of
-	Released bool  // it ended by Release, which found nothing wrong
-	Lost     bool  // it ended when the holder was told
+	// When the holder was told, called Release, or was killed; or the end of the logs.
+	End      int64
+	Sure     int64 // the end of the last validity that the holder has read
+	Released bool  // it ended by Release, which returned no error
+	Lost     bool  // it ended because the holder was told
 	Token    uint64
 
-	off []span // the process did not run
+	pauses []span // when the process did not run
 }
 
 func (h *Hold) String() string {
@@ -31,7 +32,7 @@ func (h *Hold) String() string {
 	return "{" + shown + "}"
 }
 
-// Call is when Acquire was called.
+// Call returns the time when Acquire was called.
 func (h *Hold) Call() int64 { return h.At }
 
 func seconds(at int64) float64 { return float64(at) / 1e9 }
@@ -41,19 +42,19 @@ func (h *Hold) conflicts(o *Hold) bool {
 	return h.Slots == 0 && o.Slots == 0 && !(h.Shared && o.Shared)
 }
 
-// isOf reports whether a hold that lives is of the lease with this token. A lease that passes from
-// one goroutine of a process to the next has that of the first hold.
-func (h *Hold) isOf(token uint64) bool {
+// usesLease reports whether a hold that has not ended uses the lease with this token. A lease
+// that is handed over within a process keeps the token of its first hold.
+func (h *Hold) usesLease(token uint64) bool {
 	return h.Token == token || h.Token > token && h.Slots == 0 && !h.Shared
 }
 
-// A span is a time from and until.
+// A span is the time between from and until.
 type span struct{ from, until int64 }
 
-// without returns what is left of s when the times in off are taken out, which are in the order of time.
-func (s span) without(off []span) []span {
+// without returns the parts of s outside the gaps, which are ordered by time.
+func (s span) without(gaps []span) []span {
 	var left []span
-	for _, o := range off {
+	for _, o := range gaps {
 		if o.until <= s.from {
 			continue
 		}
@@ -71,15 +72,15 @@ func (s span) without(off []span) []span {
 	return left
 }
 
-// overlap returns the time in which both holders believed that they held, running, each not beyond the given end. sum is its length without
-// gaps.
+// overlap returns the time in which both processes ran and both holders believed that they
+// held, each until its given end. sum is the length of that time without the gaps.
 func overlap(a, b *Hold, endA, endB int64) (during span, sum time.Duration) {
 	both := span{max(a.Acquired, b.Acquired), min(endA, endB)}
 	if both.from >= both.until {
 		return both, 0
 	}
-	off := merge(append(slices.Clone(a.off), b.off...))
-	pieces := both.without(off)
+	gaps := merge(append(slices.Clone(a.pauses), b.pauses...))
+	pieces := both.without(gaps)
 	for _, p := range pieces {
 		sum += time.Duration(p.until - p.from)
 	}
@@ -89,7 +90,7 @@ func overlap(a, b *Hold, endA, endB int64) (during span, sum time.Duration) {
 	return during, sum
 }
 
-// merge sorts spans and joins those that touch.
+// merge sorts spans and joins those that touch or overlap.
 func merge(all []span) []span {
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	var merged []span
@@ -103,40 +104,41 @@ func merge(all []span) []span {
 	return merged
 }
 
-// A process is what the logs say of a worker.
+// A process is a worker according to the logs.
 type process struct {
 	started int64
 	ended   int64 // MaxInt64 while it lives
-	off     []span
+	pauses  []span
 }
 
-// resumption is how long after a stop a process still counts as stopped: its goroutines need that long to see what has become of them.
-const resumption = int64(100 * time.Millisecond)
+// resumeTolerance is how long a process still counts as stopped after it was resumed: its
+// goroutines need that time to notice lost holds.
+const resumeTolerance = int64(100 * time.Millisecond)
 
-// story is what the events of a run amount to.
-type story struct {
+// A timeline contains the holds, processes and faults of a run.
+type timeline struct {
 	holds     []*Hold // in the order of Acquired
 	processes map[string]*process
 	faults    []*fault
 	calls     []Event
 	left      []Event
 	healed    int64
-	ends      int64 // the last event
+	lastEvent int64 // the last event
 	failed    []Event
 	released  []Event
 }
 
-// A fault is one, from its begin to its end.
+// A fault is one fault, from its beginning to its end.
 type fault struct {
 	name   string
-	lock   string // that it is about; "" for all
-	token  uint64 // of the lease that it has ended; 0 if it has not ended one
+	lock   string // the affected lock; "" for all
+	token  uint64 // of the lease that it has ended; 0 if none
 	during span
 }
 
-// read makes a story of the events.
-func read(events []Event) *story {
-	s := &story{processes: map[string]*process{}, healed: math.MaxInt64}
+// buildTimeline builds a timeline from the events.
+func buildTimeline(events []Event) *timeline {
+	s := &timeline{processes: map[string]*process{}, healed: math.MaxInt64}
 	type id struct {
 		worker string
 		id     int64
@@ -149,7 +151,7 @@ func read(events []Event) *story {
 		return s.processes[name]
 	}
 	for _, e := range events {
-		s.ends = max(s.ends, e.At)
+		s.lastEvent = max(s.lastEvent, e.At)
 	}
 	for _, e := range events {
 		key := id{e.Worker, e.ID}
@@ -182,26 +184,26 @@ func read(events []Event) *story {
 				h.Released = false
 			}
 		case Late:
-			proc(e.Worker).off = append(proc(e.Worker).off, span{e.At, e.Until + resumption})
+			proc(e.Worker).pauses = append(proc(e.Worker).pauses, span{e.At, e.Until + resumeTolerance})
 		case Bye:
 			proc(e.Worker).ended = min(proc(e.Worker).ended, e.At)
 		case Begin:
-			f := &fault{name: e.Fault, lock: e.Name, during: span{e.At, s.ends}}
+			f := &fault{name: e.Fault, lock: e.Name, during: span{e.At, s.lastEvent}}
 			faults[e.ID] = f
 			s.faults = append(s.faults, f)
 			switch e.Fault {
 			case KillWorker:
 				proc(e.Worker).ended = min(proc(e.Worker).ended, e.At)
 			case StopWorker:
-				proc(e.Worker).off = append(proc(e.Worker).off, span{e.At, math.MaxInt64})
+				proc(e.Worker).pauses = append(proc(e.Worker).pauses, span{e.At, math.MaxInt64})
 			}
 		case End:
 			if f := faults[e.ID]; f != nil {
 				f.during.until, f.token = e.At, e.Token
-				if off := proc(e.Worker).off; f.name == StopWorker && len(off) > 0 {
+				if off := proc(e.Worker).pauses; f.name == StopWorker && len(off) > 0 {
 					for i := range off {
 						if off[i].from == f.during.from {
-							off[i].until = e.At + resumption
+							off[i].until = e.At + resumeTolerance
 						}
 					}
 				}
@@ -213,12 +215,12 @@ func read(events []Event) *story {
 		}
 	}
 	for _, p := range s.processes {
-		p.off = merge(p.off)
+		p.pauses = merge(p.pauses)
 	}
 	for _, h := range s.holds {
 		p := proc(h.Worker)
-		h.End = min(h.End, p.ended, s.ends)
-		h.off = p.off
+		h.End = min(h.End, p.ended, s.lastEvent)
+		h.pauses = p.pauses
 	}
 	slices.SortStableFunc(s.holds, func(a, b *Hold) int { return cmp.Compare(a.Acquired, b.Acquired) })
 	return s

@@ -1,5 +1,5 @@
-// Package etcdbin builds etcd and etcdctl from their Go modules, of the versions in servers.mod, and keeps them in the user's
-// cache folder, for tests and benchmarks.
+// Package etcdbin builds etcd and etcdctl for tests and benchmarks. It builds them from their
+// Go modules, in the versions in servers.mod, and keeps them in the user's cache folder.
 package etcdbin
 
 import (
@@ -15,8 +15,8 @@ import (
 	"sync"
 )
 
-// The modules that etcd and etcdctl are built from, as go.mod and go.sum. They are no module of the workspace: etcd's
-// versions of things are nobody else's.
+// The go.mod and go.sum from which etcd and etcdctl are built. They are not a module of the
+// workspace, because etcd's dependencies must not affect other modules.
 var (
 	//go:embed servers.mod
 	modules []byte
@@ -24,13 +24,14 @@ var (
 	sums []byte
 )
 
-// programs are what is built, by the name that it gets.
+// programs maps the name of each program to its package.
 var programs = map[string]string{
 	"etcd":    "go.etcd.io/etcd/server/v3",
 	"etcdctl": "go.etcd.io/etcd/etcdctl/v3",
 }
 
-// home returns the folder of the programs, and builds them if nobody has. It is called once in a process.
+// home returns the folder of the programs, and builds them if necessary. It runs
+// once per process.
 var home = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -52,7 +53,7 @@ var home = sync.OnceValues(func() (string, error) {
 	return dir, build(dir)
 })
 
-// build makes the folder. It is there when all is in it, and not before.
+// build creates the folder. The folder appears only when it is complete.
 func build(dir string) error {
 	source, err := os.MkdirTemp("", "etcdtest-")
 	if err != nil {
@@ -76,7 +77,7 @@ func build(dir string) error {
 	if err := os.Rename(made, dir); err == nil {
 		return nil
 	}
-	return copyAll(made, dir) // another file system
+	return copyAll(made, dir) // the cache is on another file system
 }
 
 func copyAll(from, to string) error {
@@ -90,8 +91,9 @@ func copyAll(from, to string) error {
 	return os.Rename(unfinished, to)
 }
 
-// Path returns the path of one of the programs, "etcd" or "etcdctl". The first call builds them, if nobody has before: that
-// takes about a minute, and asks for the Go command and a way to the modules.
+// Path returns the path of one of the programs, "etcd" or "etcdctl". The first call
+// builds them if they are not in the cache. That takes about a minute, and needs the
+// go command and access to the modules.
 func Path(name string) (string, error) {
 	dir, err := home()
 	if err != nil {

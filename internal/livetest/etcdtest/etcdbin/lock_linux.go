@@ -6,7 +6,8 @@ import (
 	"syscall"
 )
 
-// lock waits until no other process has the file locked. The lock ends with the process at the latest.
+// lock waits until no other process has the file locked, and locks it. The lock
+// ends with the process at the latest.
 func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
