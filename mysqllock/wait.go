@@ -290,7 +290,10 @@ func (w *waiterRegistry) ensureHeartbeat(ctx context.Context, d *Driver) error {
 
 // deleteProcessRow removes the row of this process, which must have no waiters any more.
 func (w *waiterRegistry) deleteProcessRow(d *Driver) {
-	if w.lastHeartbeat.IsZero() {
+	w.mu.Lock()
+	never := w.lastHeartbeat.IsZero()
+	w.mu.Unlock()
+	if never {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)

@@ -58,7 +58,7 @@ func (d *Driver) runListener() {
 		if pause *= 2; time.Since(began) > longest {
 			pause = shortest // the connection was useful
 		}
-		if _, pooled := err.(pooledError); pooled { //nolint:errorlint // direct returns it as it is
+		if _, pooled := err.(pooledError); pooled { //nolint:errorlint // checkDirect returns it unwrapped
 			pause = longest
 		}
 		select {

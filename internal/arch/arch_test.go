@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestRepository(t *testing.T) {
@@ -56,6 +58,7 @@ var checks = []check{
 	{"RootRequire", "whoever imports the core gets the standard library and nothing else", checkRootRequire},
 	{"Conformance", "a backend is what passes the conformance suite", checkConformance},
 	{"Assertion", "the compiler says at the type which method is missing, not at a distant call", checkAssertion},
+	{"Comments", "long lines of prose are hard to read, and wrap unevenly in a diff", checkComments},
 	{"Page", "users compare backends: every page answers the same questions in the same order", checkPages},
 }
 
@@ -439,6 +442,35 @@ func isAssertion(s ast.Spec) bool {
 		return false
 	}
 	return regexp.MustCompile(`^\(\*\w+\)\(nil\)$`).MatchString(types.ExprString(spec.Values[0]))
+}
+
+// maxComment is the maximum length of a comment line, in characters. A tab counts as one.
+const maxComment = 100
+
+// checkComments checks lines that consist of a comment. It skips directives and the indented code
+// in doc comments, which can't be wrapped.
+func checkComments(r *repo, bad report) {
+	for _, p := range r.pkgs {
+		for _, f := range p.files {
+			for _, group := range f.ast.Comments {
+				for _, c := range group.List {
+					checkComment(r, f, c, bad)
+				}
+			}
+		}
+	}
+}
+
+func checkComment(r *repo, f *file, c *ast.Comment, bad report) {
+	start := r.fset.Position(c.Pos())
+	indent := f.src[start.Offset-start.Column+1 : start.Offset]
+	prose, found := strings.CutPrefix(c.Text, "// ")
+	if !found || len(bytes.TrimSpace(indent)) > 0 {
+		return
+	}
+	if n := len(indent) + utf8.RuneCountInString("// "+prose); n > maxComment {
+		bad(r.at(c.Pos()), "the comment has %d characters in this line, want %d at most", n, maxComment)
+	}
 }
 
 func checkPages(r *repo, bad report) {

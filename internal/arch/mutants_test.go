@@ -26,9 +26,11 @@ type Driver struct{}`
 		"sqlitelock/go.mod": "module github.com/sniblock/snib/sqlitelock\n\nrequire github.com/sniblock/snib v0.0.0\n",
 		"cmd/snib/go.mod":   "module github.com/sniblock/snib/cmd/snib\n",
 
-		"snib.go":                           "package snib\nimport _ \"github.com/sniblock/snib/driver\"",
-		"snib_test.go":                      "package snib_test\nimport _ \"github.com/sniblock/snib/memlock\"\nfunc init() {}",
-		"driver/driver.go":                  validState,
+		"snib.go":          "package snib\nimport _ \"github.com/sniblock/snib/driver\"",
+		"snib_test.go":     "package snib_test\nimport _ \"github.com/sniblock/snib/memlock\"\nfunc init() {}",
+		"driver/driver.go": validState,
+		"driver/comment.go": "package driver\n\n// " + strings.Repeat("x", 97) + "\n//\n//\t" + strings.Repeat("x", 200) +
+			"\n//nolint:" + strings.Repeat("x", 200) + "\nvar _ = 1 // " + strings.Repeat("x", 200),
 		"driver/state_test.go":              "package driver\nvar Update bool\nfunc f() { Update = true }",
 		"driver/fault/fault.go":             "package fault\nimport _ \"github.com/sniblock/snib/driver\"",
 		"driver/drivertest/suite.go":        "package drivertest\nimport (_ \"testing\"; _ \"testing/synctest\"; _ \"github.com/sniblock/snib/driver/fault\")",
@@ -222,6 +224,8 @@ var mutants = []mutant{
 	{"Assertion", "Missing", map[string]string{"memlock/memlock.go": "package memlock"}, "memlock: the backend"},
 	{"Assertion", "InATest", map[string]string{"memlock/memlock.go": "package memlock", "memlock/x_test.go": "package memlock\nvar _ driver.Driver = (*Driver)(nil)"}, "memlock: the backend"},
 	{"Assertion", "OtherInterface", map[string]string{"memlock/memlock.go": "package memlock\nvar _ driver.Lease = (*Driver)(nil)"}, "memlock: the backend"},
+	{"Comments", "Doc", map[string]string{"x.go": "package snib\n\n// " + strings.Repeat("x", 98) + "\nfunc f() {}"}, "x.go:3"},
+	{"Comments", "Indented", map[string]string{"x.go": "package snib\n\nfunc f() {\n\t// " + strings.Repeat("x", 97) + "\n}"}, "x.go:4"},
 	{"Page", "Missing", map[string]string{"docs/backends/memlock.md": ""}, "has no page"},
 	{"Page", "Heading", map[string]string{"docs/backends/memlock.md": "## Keys\n## Waiting\n## Liveness\n## Fencing\n## Options\n"}, "## Failover"},
 	{"Page", "Order", map[string]string{"docs/backends/memlock.md": "## Waiting\n## Keys\n## Liveness\n## Fencing\n## Failover\n## Options\n"}, "## Waiting"},

@@ -38,6 +38,7 @@ type file struct {
 	path string
 	test bool // its name ends in _test.go
 	ast  *ast.File
+	src  []byte
 }
 
 // load parses everything below the root of fsys except hidden directories and testdata.
@@ -77,7 +78,7 @@ func load(fsys fs.FS) (*repo, error) {
 			byDir[dir] = &pkg{dir: dir}
 			r.pkgs = append(r.pkgs, byDir[dir])
 		}
-		byDir[dir].files = append(byDir[dir].files, &file{name, strings.HasSuffix(name, "_test.go"), tree})
+		byDir[dir].files = append(byDir[dir].files, &file{name, strings.HasSuffix(name, "_test.go"), tree, src})
 		return nil
 	})
 	slices.SortFunc(r.pkgs, func(a, b *pkg) int { return strings.Compare(a.dir, b.dir) })

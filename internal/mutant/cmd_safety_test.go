@@ -3,7 +3,7 @@
 package mutant
 
 var cmdSafetyMutants = []mutant{
-	// mutants of what the command promises of signals, outages and secrets
+	// These break what the command promises about signals, outages and secrets.
 	{
 		breaks: "snib: names in JSON can't upset a terminal",
 		file:   "cmd/snib/internal/cli/output.go", run: "TestMarshalTerminal",

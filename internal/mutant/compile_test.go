@@ -19,8 +19,8 @@ import (
 	"testing"
 )
 
-// TestCompiles type-checks each mutant, also those that are left out for being slow. A mutant that does not compile would
-// otherwise go unnoticed until its tests run, and prove nothing.
+// TestCompiles type-checks each mutant, including those that TestMutants leaves out because they
+// are slow. Otherwise a mutant that does not compile would stay unnoticed until its tests run.
 func TestCompiles(t *testing.T) {
 	root := rootOf(t)
 	c := newCompiler(t, root)
@@ -34,7 +34,7 @@ func TestCompiles(t *testing.T) {
 	}
 }
 
-// A compiler type-checks packages of which one file has been changed.
+// A compiler type-checks packages with one changed file.
 type compiler struct {
 	fset     *token.FileSet
 	packages map[string]listed // by directory
@@ -42,13 +42,14 @@ type compiler struct {
 	importer types.Importer
 }
 
-// listed is what "go list" says of a package.
+// listed is what "go list" reports about a package.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
 }
 
-// newCompiler returns a compiler for the packages of all mutants. What they import is built first, for its exported types.
+// newCompiler returns a compiler for the packages of all mutants. It builds the packages that
+// they import, because it needs their export data.
 func newCompiler(t *testing.T, root string) *compiler {
 	dirs := make(map[string]bool)
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
@@ -79,8 +80,8 @@ func newCompiler(t *testing.T, root string) *compiler {
 	return c
 }
 
-// check type-checks the package of a file that has other code than on disk. It says nothing about files that this system does not
-// compile, and about tests.
+// check type-checks the package of file with code as its contents. It does not check test files and
+// files that are for other systems.
 func (c *compiler) check(file, code string) error {
 	p, ok := c.packages[filepath.Dir(file)]
 	if !ok {

@@ -2,7 +2,8 @@
 
 package mutant
 
-// coreSafetyMutants are those of what the core promises when the store ends a lease, hangs, or is unavailable.
+// coreSafetyMutants break what the core promises when the store ends a lease, hangs, or is
+// unavailable.
 var coreSafetyMutants = []mutant{
 	{
 		breaks: "the lease of a hold that was lost does not last with its session",

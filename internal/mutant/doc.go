@@ -1,6 +1,7 @@
-// Package mutant holds the proof that the tests can fail: a list of single changes to the code, each of which breaks one
-// guarantee, with the tests that must notice. "make mutants" compiles every one of them, without touching the tree, and
-// fails if its tests still pass, if it does not compile, or if the code that it changes is gone.
+// Package mutant proves that the tests can fail. It lists single changes to the code. Each change
+// breaks one guarantee, and names the tests that must notice. "make mutants" compiles each mutant
+// without touching the tree. It fails if the tests still pass, if the mutant does not compile, or
+// if the code that it changes is gone.
 //
-// Broken drivers, for the clauses of the conformance suite, stand beside the suite in driver/drivertest.
+// The broken drivers for the clauses of the conformance suite are in driver/drivertest.
 package mutant

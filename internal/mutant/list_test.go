@@ -13,7 +13,8 @@ type mutant struct {
 	long     bool   // the test is one of those that "make long" runs
 }
 
-// mutants are those of the core, of the contract, and of the backends that have no list of their own.
+// mutants are the mutants of the core, of the contract, and of backends without a list of their
+// own.
 var mutants = []mutant{
 	{
 		breaks: "the holder is told before the store gives the lock away",

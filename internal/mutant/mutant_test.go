@@ -16,12 +16,13 @@ import (
 	"testing"
 )
 
-// all are the mutants of all lists.
+// all has the mutants of all lists.
 var all = slices.Concat(mutants, cmdSafetyMutants, coreSafetyMutants, etcdMutants, fenceMutants, leaderMutants,
 	metricsMutants, mysqlSafetyMutants, nemesisMutants, operationsMutants, postgresSafetyMutants, redisSafetyMutants,
 	redlockMutants, redlockSafetyMutants, sqliteSafetyMutants, zketcdSafetyMutants, zookeeperMutants)
 
-// TestChanges looks whether what each mutant changes is still there, also of those that are left out for being slow.
+// TestChanges checks that the code that each mutant changes still exists. It includes the mutants
+// that TestMutants leaves out because they are slow.
 func TestChanges(t *testing.T) {
 	root := rootOf(t)
 	for _, m := range all {
@@ -29,7 +30,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// share is which part of the mutants TestMutants runs: 1 of so many, others each time.
+// share makes TestMutants run one mutant of that many, chosen at random.
 var share = flag.Int("share", 1, "run one mutant of so many, chosen at random")
 
 func TestMutants(t *testing.T) {
@@ -67,7 +68,7 @@ func rootOf(t *testing.T) string {
 	return root
 }
 
-// code returns the file that is changed, in which what is changed stands once.
+// code returns the contents of the file to change. The text to change occurs in it once.
 func (m mutant) code(t *testing.T, root string) string {
 	code, err := os.ReadFile(filepath.Join(root, m.file))
 	if err != nil {
@@ -112,13 +113,13 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 	return string(out), err
 }
 
-// dir is the folder whose tests must notice.
+// dir returns the folder whose tests must notice.
 func (m mutant) dir(root string) string {
 	return filepath.Join(root, cmp.Or(m.pkg, filepath.Dir(m.file)))
 }
 
-// startsServers reports whether these tests start servers, and wait for them: they import one of the packages below
-// internal/livetest, which has one for each kind.
+// startsServers reports whether the mutant's tests start servers: whether they import a package
+// below internal/livetest.
 func (m mutant) startsServers(t *testing.T, root string) bool {
 	dir := m.dir(root)
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))

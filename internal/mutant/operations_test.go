@@ -3,7 +3,7 @@
 package mutant
 
 var operationsMutants = []mutant{
-	// mutants of the operators' commands
+	// These break the operators' commands.
 	{
 		breaks: "snib leaks: a hold without an end is found",
 		file:   "cmd/snib/internal/cli/leaks.go", run: "TestLeaksFindsEachKind", pkg: "cmd/snib",
@@ -179,7 +179,7 @@ var operationsMutants = []mutant{
 		file:   "cmd/snib/internal/cli/ls.go", run: "TestHeldNotKnown",
 		old: "	if first.Held != 0 {", new: "	if first.Token != 0 {",
 	},
-	// mutants of the doctor
+	// These break the doctor.
 	{
 		breaks: "snib doctor: of an etcd without a majority it names the members that are down",
 		file:   "cmd/snib/internal/backend/examine_etcd.go", run: "TestDoctorEtcd$/NoMajority", pkg: "cmd/snib",

@@ -2,7 +2,8 @@
 
 package mutant
 
-// redisSafetyMutants break what keeps a Redis safe from its other clients, from restarts and from hanging.
+// redisSafetyMutants break what protects a Redis store from its other clients, from restarts and
+// from hanging.
 var redisSafetyMutants = []mutant{
 	{
 		breaks: "redislock: a server without a free connection is full, and not out of reach, also when it is opened",

@@ -2,7 +2,8 @@
 
 package mutant
 
-// redlockSafetyMutants are those of what Redlock says when nobody gets a lock, and of what others can do to its nodes.
+// redlockSafetyMutants break what Redlock reports when nobody gets a lock, and what protects its
+// nodes from other clients.
 var redlockSafetyMutants = []mutant{
 	{
 		breaks: "Redlock: nodes that take no part are unavailable",

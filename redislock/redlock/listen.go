@@ -68,7 +68,7 @@ type subscriber struct {
 	l      *listener
 	node   *node
 	wakeup chan struct{}   // has the capacity 1; the topics have changed
-	ctx    context.Context //nolint:containedctx // ends with the ear
+	ctx    context.Context //nolint:containedctx // ends with the subscriber
 	cancel context.CancelFunc
 }
 
@@ -136,7 +136,7 @@ func (t *topic) removeUser() {
 func (l *listener) startSubscribers() {
 	for _, n := range l.d.nodes {
 		s := &subscriber{l: l, node: n, wakeup: make(chan struct{}, 1)}
-		s.ctx, s.cancel = context.WithCancel(l.d.ctx) //nolint:fatcontext // one for each ear
+		s.ctx, s.cancel = context.WithCancel(l.d.ctx) //nolint:fatcontext // one for each subscriber
 		l.subscribers = append(l.subscribers, s)
 		l.d.background.Go(s.run)
 	}

@@ -265,19 +265,19 @@ func TestScriptOfOthers(t *testing.T) {
 }
 
 // requestStanding returns the node's standing.
-func (b *scriptServer) requestStanding(code byte, args ...string) (s standing) {
-	b.t.Helper()
+func (s *scriptServer) requestStanding(code byte, args ...string) (got standing) {
+	s.t.Helper()
 	cmd := new(command)
 	cmd.set(code, noLock(), args...)
-	b.buf.write(b.node.cluster, b.node.address, []*command{cmd})
-	got, err := b.node.eval(b.node.client, &b.buf)
+	s.buf.write(s.node.cluster, s.node.address, []*command{cmd})
+	answer, err := s.node.eval(s.node.client, &s.buf)
 	if err == nil {
-		err = json.Unmarshal([]byte(got[0]), &s)
+		err = json.Unmarshal([]byte(answer[0]), &got)
 	}
 	if err != nil {
-		b.t.Fatalf("%c = %q, %v", code, got, err)
+		s.t.Fatalf("%c = %q, %v", code, answer, err)
 	}
-	return s
+	return got
 }
 
 // A node is admitted only under the run_id and the mark that were waited for, and no

@@ -3,7 +3,7 @@
 //	e := zktest.Ensemble(t)
 //	client := dial(t, e.Addrs()...)
 //	e.Leader().Kill()
-//	e.AwaitLeader() // another one
+//	next := e.Leader() // waits for the election
 //
 // A server has its own data folder, which survives [livetest.Process.Restart] and is removed
 // with the test. It has a small heap, has ticks of 100 ms, so that sessions can be short, and
