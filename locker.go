@@ -266,6 +266,9 @@ func (l *Locker) acquireLease(ctx context.Context, name string, q *nameQueue, no
 	c.mu.Unlock()
 	granted, err := l.requestLease(ctx, req, q)
 	if err != nil {
+		if l.conf.owner != "" {
+			c.confirmOwnerHold(req.Owner, name)
+		}
 		return nil, false, err
 	}
 	h, joined, err := l.adoptLease(ctx, req, le, granted, last)

@@ -1,5 +1,7 @@
 package snib
 
+import "github.com/sniblock/snib/driver"
+
 // ownerHolds are the living holds whose owner was set by Owner. All acquisitions of one owner
 // share a lease in the store, so within the process they share a hold.
 type ownerHolds map[ownerKey]*hold
@@ -59,6 +61,20 @@ func (c *core) hasOwnerHold(owner, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ownerHolds[ownerKey{owner, name}] != nil
+}
+
+// confirmOwnerHold renews at once the lease that an owner has, after a request of the same owner
+// has failed. Both requests had one lease in the store: if the driver has removed what the failed
+// one got, the lease is gone, and its holder has to learn that before its next renewal is due.
+func (c *core) confirmOwnerHold(owner, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.ownerHolds[ownerKey{owner, name}]
+	if h == nil || h.lease.heapIndex < 0 {
+		return
+	}
+	h.lease.renewAt = driver.Now()
+	c.schedule(h.lease)
 }
 
 // countStoreWaiter counts an acquisition that waits in the store, outside the local queue. The

@@ -80,4 +80,10 @@ var coreSafetyMutants = []mutant{
 		file:   "deadline.go", run: "TestNoAnswer|TestDeadline",
 		old: "context.WithDeadline(d.parent, d.deadline)", new: "context.WithDeadline(context.Background(), d.deadline)",
 	},
+	{
+		breaks: "core: the hold of an owner is confirmed when another request of that owner has failed",
+		file:   "locker.go", run: "TestOwnerLosesByGivingUp",
+		old: "		if l.conf.owner != \"\" {\n			c.confirmOwnerHold",
+		new: "		if l.conf.owner == \"\" {\n			c.confirmOwnerHold",
+	},
 }
