@@ -1,10 +1,12 @@
 package backend
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -110,10 +112,20 @@ func (u *redisURL) newTransport(loginAdvice string) *transport {
 
 // postgresTransport returns the transport of a configuration. With sslmode=prefer, the default,
 // and with require, pgx does not verify the server's certificate.
-func postgresTransport(c *pgx.ConnConfig) *transport {
+func postgresTransport(u sqlURL, c *pgx.ConnConfig) *transport {
 	t := &transport{
 		hosts: []string{c.Host}, tls: c.TLSConfig != nil, login: c.Password != "",
-		loginAdvice: "see pg_hba.conf, where trust asks for no password",
+		loginAdvice: "see pg_hba.conf, where trust asks for no password", secrets: u.secretFiles,
+	}
+	// These are the parameters, variables and defaults of libpq.
+	home, _ := os.UserHomeDir() // without one there is no default
+	for _, file := range []string{
+		cmp.Or(u.parameter("passfile"), os.Getenv("PGPASSFILE"), filepath.Join(home, ".pgpass")),
+		cmp.Or(u.parameter("sslkey"), os.Getenv("PGSSLKEY")),
+	} {
+		if file != "" {
+			t.secrets = append(t.secrets, file)
+		}
 	}
 	if c.TLSConfig != nil {
 		t.insecure = c.TLSConfig.InsecureSkipVerify && c.TLSConfig.VerifyPeerCertificate == nil
@@ -125,10 +137,10 @@ func postgresTransport(c *pgx.ConnConfig) *transport {
 	return t
 }
 
-func mySQLTransport(c *mysql.Config) *transport {
+func mySQLTransport(u sqlURL, c *mysql.Config) *transport {
 	none := c.TLSConfig == "" || c.TLSConfig == "false" || c.TLSConfig == "preferred"
 	return &transport{
 		hosts: []string{c.Addr}, tls: !none, insecure: c.TLSConfig == "skip-verify", login: c.Passwd != "",
-		loginAdvice: "give the account a password",
+		loginAdvice: "give the account a password", secrets: u.secretFiles,
 	}
 }

@@ -45,7 +45,7 @@ func resolveMySQL(rest string) (location, error) {
 		c.Timeout = sqlDialTimeout
 	}
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
-	return location{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(c)}, nil
+	return location{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(split, c)}, nil
 }
 
 func hostPort(u *url.URL, port string) string {

@@ -51,7 +51,7 @@ func resolvePostgres(rest string) (location, error) {
 	}
 	host := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
-	return location{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(c.ConnConfig)}, nil
+	return location{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(u, c.ConnConfig)}, nil
 }
 
 // readError returns the error for a URL that pgx could not parse. The error of pgx repeats the

@@ -14,6 +14,7 @@ type sqlURL struct {
 	rest        string // what follows the scheme, without the password and password-file
 	password    string
 	hasPassword bool
+	secretFiles []string // that contain the password or a key
 }
 
 // sqlSyntax is the form of the URL of a database, after its scheme.
@@ -45,6 +46,7 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 		if u.password, err = readSecret("", file); err != nil {
 			return u, err
 		}
+		u.secretFiles = append(u.secretFiles, file)
 	}
 	u.hasPassword = hasPassword || file != ""
 	u.rest = "//"
@@ -77,6 +79,13 @@ func (u sqlURL) takeFile(query string) (rest, file string, err error) {
 		}
 	}
 	return strings.Join(others, "&"), file, nil
+}
+
+// parameter returns a parameter of the URL, or "".
+func (u sqlURL) parameter(name string) string {
+	_, query, _ := strings.Cut(u.rest, "?")
+	values, _ := url.ParseQuery(query) // the library that opens the database reports an error
+	return values.Get(name)
 }
 
 // canonicalSQL returns the URL of a database without secrets, and without what does
