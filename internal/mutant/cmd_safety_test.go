@@ -29,7 +29,7 @@ var cmdSafetyMutants = []mutant{
 	},
 	{
 		breaks: "snib run: --kill-after counts from the signal",
-		file:   "cmd/snib/internal/cli/guard.go", run: "TestKillAfter", pkg: "cmd/snib",
+		file:   "cmd/snib/internal/cli/supervisor.go", run: "TestKillAfter", pkg: "cmd/snib",
 		old: "g.killIn(g.run.killAfter.value)",
 		new: "g.killAt = time.Now().Add(g.run.killAfter.value)",
 	},

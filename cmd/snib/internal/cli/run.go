@@ -263,7 +263,7 @@ func (r *runCommand) release(lock *snib.Lock) error {
 	return err
 }
 
-func (r *runCommand) start(lock *snib.Lock, path string, holds []outerHold) (*guard, error) {
+func (r *runCommand) start(lock *snib.Lock, path string, holds []outerHold) (*supervisor, error) {
 	env, err := r.environ(lock, holds)
 	if err != nil {
 		return nil, err
@@ -278,7 +278,7 @@ func (r *runCommand) start(lock *snib.Lock, path string, holds []outerHold) (*gu
 	if err != nil {
 		return nil, failf(exitNotExecutable, "%s can't be run: %w", printable(path), err)
 	}
-	return r.newGuard(lock, kid), nil
+	return r.newSupervisor(lock, kid), nil
 }
 
 // environ returns the environment of the command.

@@ -12,9 +12,9 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 )
 
-// A guard supervises a command that runs under a lock. It ends the command before the lock can
-// belong to somebody else, and forwards signals and terminal events to it.
-type guard struct {
+// A supervisor watches over a command that runs under a lock. It ends the command before the lock
+// can belong to somebody else, and forwards signals and terminal events to it.
+type supervisor struct {
 	run   *runCommand
 	lock  *snib.Lock
 	child *child.Child
@@ -30,18 +30,18 @@ type guard struct {
 	// Fires when to check whether the terminal has become ours; nil unless the command wants it.
 	foregroundC <-chan time.Time
 
-	// The exit code with which the guard ends the command; 0 while it does not.
+	// The exit code with which the supervisor ends the command; 0 while it does not.
 	endCode    int
 	lost       bool           // the hold has ended
 	stopSignal syscall.Signal // the signal that stopped the command; 0 while it runs
 	wantsTTY   bool           // the command has the terminal, or asked for it
 	gotSIGINT  bool           // this process received SIGINT
-	// A termination signal was forwarded. The guard goes on while the command winds down.
+	// A termination signal was forwarded. The supervisor goes on while the command winds down.
 	termForwarded bool
 }
 
-func (r *runCommand) newGuard(lock *snib.Lock, kid *child.Child) *guard {
-	g := &guard{run: r, lock: lock, child: kid, wantsTTY: kid.Lent()}
+func (r *runCommand) newSupervisor(lock *snib.Lock, kid *child.Child) *supervisor {
+	g := &supervisor{run: r, lock: lock, child: kid, wantsTTY: kid.Lent()}
 	// A healthy hold stays valid for at least two thirds of its TTL, because it is renewed by
 	// then. The last third is divided between retries of the renewal and the end of the command.
 	ttl := min(r.ttl.value, lock.Validity()) // in a session, the store sets the TTL
@@ -61,7 +61,7 @@ func (r *runCommand) newGuard(lock *snib.Lock, kid *child.Child) *guard {
 }
 
 // supervise returns when the command has ended.
-func (g *guard) supervise() exitStatus {
+func (g *supervisor) supervise() exitStatus {
 	defer g.validityTimer.Stop()
 	lost := g.lock.Lost()
 	for {
@@ -95,7 +95,7 @@ func (g *guard) supervise() exitStatus {
 
 // checkValidity checks how long the hold is still valid. If that is too short it ends the command,
 // unless --on-lost says otherwise.
-func (g *guard) checkValidity() {
+func (g *supervisor) checkValidity() {
 	left := g.lock.Validity()
 	next := left - max(g.termThreshold, g.killThreshold)
 	switch {
@@ -115,7 +115,7 @@ func (g *guard) checkValidity() {
 
 // endBeforeExpiry ends the command within left, because nothing shows that the hold will last
 // longer.
-func (g *guard) endBeforeExpiry(left time.Duration) {
+func (g *supervisor) endBeforeExpiry(left time.Duration) {
 	if g.endCode == 0 {
 		reason := noAnswer
 		if err := g.run.renewals.lastError(); err != nil {
@@ -130,7 +130,7 @@ func (g *guard) endBeforeExpiry(left time.Duration) {
 
 // handleLoss handles the loss of the hold. Somebody else may hold the lock by now, so the
 // command gets no time to end.
-func (g *guard) handleLoss() {
+func (g *supervisor) handleLoss() {
 	g.lost = true
 	if g.run.onLost.value == "continue" {
 		g.run.messagef("lost %s: %s; the command goes on without it, as --on-lost says", printable(g.run.name), g.cause())
@@ -142,7 +142,7 @@ func (g *guard) handleLoss() {
 }
 
 // cause returns why the hold ended, as far as that is known.
-func (g *guard) cause() string {
+func (g *supervisor) cause() string {
 	cause := context.Cause(g.lock.Context())
 	if cause == nil {
 		cause = g.run.renewals.lastError()
@@ -155,7 +155,7 @@ func (g *guard) cause() string {
 
 // endCommand asks the command to end, and kills it after grace. If endCommand is called again, the
 // first exit code stays, unless the new one is exitLost, and so does the earliest time of the kill.
-func (g *guard) endCommand(code int, grace time.Duration) {
+func (g *supervisor) endCommand(code int, grace time.Duration) {
 	first := g.endCode == 0
 	if first || code == exitLost {
 		g.endCode = code
@@ -169,7 +169,7 @@ func (g *guard) endCommand(code int, grace time.Duration) {
 
 // killIn schedules the kill of the command after grace, unless it is scheduled for an earlier
 // time.
-func (g *guard) killIn(grace time.Duration) {
+func (g *supervisor) killIn(grace time.Duration) {
 	at := time.Now().Add(grace)
 	switch {
 	case g.killTimer == nil:
@@ -183,7 +183,7 @@ func (g *guard) killIn(grace time.Duration) {
 }
 
 // forwardSignal forwards a signal that this process received.
-func (g *guard) forwardSignal(s syscall.Signal) {
+func (g *supervisor) forwardSignal(s syscall.Signal) {
 	// This process may have been stopped for longer than the lease lasted. Then
 	// the command must not go on.
 	g.checkValidity()
@@ -214,14 +214,14 @@ func (g *guard) forwardSignal(s syscall.Signal) {
 }
 
 // resume continues a stopped command, with the terminal if the command had it.
-func (g *guard) resume() {
+func (g *supervisor) resume() {
 	g.child.Continue(g.wantsTTY)
 	g.stopSignal, g.foregroundC = 0, nil
 }
 
 // handleEvent handles a change of the command's state. over reports whether the command has
 // ended.
-func (g *guard) handleEvent(e child.Event) (end exitStatus, over bool) {
+func (g *supervisor) handleEvent(e child.Event) (end exitStatus, over bool) {
 	switch {
 	case e.Err != nil:
 		g.run.messagef("the command can't be waited for: %v", e.Err)
@@ -242,7 +242,7 @@ func (g *guard) handleEvent(e child.Event) (end exitStatus, over bool) {
 }
 
 // handleStop handles a command that a signal stopped.
-func (g *guard) handleStop(by syscall.Signal) {
+func (g *supervisor) handleStop(by syscall.Signal) {
 	g.checkValidity() // see forwardSignal
 	if g.lost && g.endCode != 0 {
 		return // it is being killed
@@ -270,10 +270,10 @@ func (g *guard) handleStop(by syscall.Signal) {
 	g.run.infof("the command was stopped (%v), and still holds %s", by, printable(g.run.name))
 }
 
-// finish is called when the command has ended by itself or by a signal. If the guard ended
+// finish is called when the command has ended by itself or by a signal. If the supervisor ended
 // it, or forwarded a termination signal, finish kills what the command left running. It
 // returns the exit status.
-func (g *guard) finish(end exitStatus) exitStatus {
+func (g *supervisor) finish(end exitStatus) exitStatus {
 	if g.endCode != 0 || g.termForwarded {
 		g.killRemaining()
 	}
@@ -293,7 +293,7 @@ func (g *guard) finish(end exitStatus) exitStatus {
 
 // killRemaining kills whatever the command left running, so that nothing of it
 // runs beside the next holder.
-func (g *guard) killRemaining() {
+func (g *supervisor) killRemaining() {
 	for g.child.Alive() && time.Now().Before(g.killAt) && g.lock.Validity() > g.killThreshold {
 		g.child.Vanish(10 * time.Millisecond)
 	}
