@@ -51,6 +51,7 @@ var checks = []check{
 	{"Testing", "importing testing registers flags in the user's program", testingOnlyInTests},
 	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program", noTemplates},
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
+	{"Types", "one word has one meaning, as in docs/glossary.md", checkTypes},
 	{"Init", "a library does nothing before it is called", checkInit},
 	{"ExportedVariables", "any importer could assign to it; make it a constant or a function", checkExportedVariables},
 	{"Variables", "state of a package is shared by strangers in one process; keep it in a value that the caller made", checkState},
@@ -157,6 +158,24 @@ func checkNames(r *repo, bad report) {
 			if slices.Contains(badNames, name) || slices.Contains(badNames, path.Base(p.dir)) {
 				bad(f.path, "package %s in %s", name, p.dir)
 			}
+		}
+	}
+}
+
+func checkTypes(r *repo, bad report) {
+	for _, p := range r.pkgs {
+		for _, f := range p.files {
+			ast.Inspect(f.ast, func(n ast.Node) bool {
+				spec, ok := n.(*ast.TypeSpec)
+				if !ok {
+					return true
+				}
+				word, known := typeWords[spec.Name.Name]
+				if known && !matches(word.in, p.dir) {
+					bad(r.at(spec.Pos()), "type %s: call it %s", spec.Name.Name, word.instead)
+				}
+				return true
+			})
 		}
 	}
 }

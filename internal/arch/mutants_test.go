@@ -29,6 +29,7 @@ type Driver struct{}`
 		"snib.go":          "package snib\nimport _ \"github.com/sniblock/snib/driver\"",
 		"snib_test.go":     "package snib_test\nimport _ \"github.com/sniblock/snib/memlock\"\nfunc init() {}",
 		"driver/driver.go": validState,
+		"hold.go":          "package snib\ntype hold struct{}",
 		"driver/comment.go": "package driver\n\n// " + strings.Repeat("x", 97) + "\n//\n//\t" + strings.Repeat("x", 200) +
 			"\n//nolint:" + strings.Repeat("x", 200) + "\nvar _ = 1 // " + strings.Repeat("x", 200),
 		"driver/state_test.go":              "package driver\nvar Update bool\nfunc f() { Update = true }",
@@ -185,6 +186,10 @@ var mutants = []mutant{
 	{"Names", "PackageClause", map[string]string{"driver/fault/fault.go": "package util"}, "package util"},
 	{"Names", "Directory", map[string]string{"cmd/snib/internal/common/c.go": "package fine"}, "cmd/snib/internal/common"},
 	{"Names", "ExternalTest", map[string]string{"cmd/snib/internal/x/c_test.go": "package helpers_test"}, "package helpers"},
+
+	{"Types", "Nowhere", map[string]string{"driver/x.go": "package driver\ntype patience int"}, "driver/x.go:2"},
+	{"Types", "Elsewhere", map[string]string{"memlock/x.go": "package memlock\ntype hold struct{}"}, "memlock/x.go:2"},
+	{"Types", "Local", map[string]string{"x.go": "package snib\nfunc f() { type line struct{} }"}, "x.go:2"},
 
 	{"Init", "Library", map[string]string{"x.go": "package snib\nfunc init() {}"}, "x.go:2"},
 	{"Init", "Command", map[string]string{"cmd/snib/x.go": "package main\nfunc init() {}"}, "cmd/snib has an init"},

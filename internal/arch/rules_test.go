@@ -103,6 +103,26 @@ var exceptions = map[string]string{
 	"driver.boot": "what it remembers is the machine's, not a caller's, and only spares the question: Now answers as it would without",
 }
 
+// typeWords are names of types with one meaning each, see docs/glossary.md. They may be declared
+// only in the packages that mean that; elsewhere the other word says what is meant.
+var typeWords = map[string]struct {
+	in      []string
+	instead string
+}{
+	"hold":     {[]string{".", "bench", "fence", "internal/...", "redislock/redlock/internal/..."}, "lease, which is the store's side of a hold"},
+	"guard":    {[]string{"fence", "examples/..."}, "supervisor or monitor: a guard stands at a resource"},
+	"mark":     {[]string{"fence"}, "record or entry: a mark is what a resource remembers"},
+	"ask":      {nil, "attempt for a call of Acquire, round for one try of it, request for a message"},
+	"line":     {nil, "queue"},
+	"turn":     {nil, "head, the first waiter of a queue"},
+	"order":    {nil, "command, one request to a script"},
+	"flight":   {nil, "batch, commands that are sent together"},
+	"sight":    {nil, "snapshot, what one request read"},
+	"notice":   {nil, "watchEvent or message"},
+	"ear":      {nil, "subscriber or listener"},
+	"patience": {nil, "a timeout, named by what it ends"},
+}
+
 // closed trees are not imported from outside.
 var closedTrees = []string{"cmd", "lab", "bench", "examples"}
 
