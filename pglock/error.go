@@ -19,6 +19,7 @@ import (
 const (
 	protocolViolation     = "08P01" // PgBouncer's own errors
 	readOnly              = "25006"
+	idleInTransaction     = "25P03" // idle_in_transaction_session_timeout, which closes the connection
 	noStatement           = "26000" // the pooler chose a connection without the prepared statement
 	noDatabase            = "3D000"
 	serializationFailure  = "40001"
@@ -55,7 +56,7 @@ func isTransient(err error) bool {
 	if c == "" {
 		return isNetworkError(err)
 	}
-	if slices.Contains([]string{serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
+	if slices.Contains([]string{idleInTransaction, serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
 		return true
 	}
 	// 57: shut down or starting; 53: overloaded; 08: from a pooler.

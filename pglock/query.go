@@ -105,8 +105,8 @@ func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []an
 		case c == serializationFailure:
 			d.store.explicit.Store(true)
 		case c == deadlock: // with a statement of the user: ours lock rows in one order
-		case c == lockNotAvailable, c == queryCanceled: // the user's limits, and the row was busy
-			unlimited = true
+		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction:
+			unlimited = true // the user's limits, and the row was busy or this process stood still
 		default:
 			return d.explain(err)
 		}
@@ -145,7 +145,8 @@ func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args [
 	}
 	opts := txOptions()
 	if unlimited { // our own contexts limit the time
-		opts.BeginQuery = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0`
+		opts.BeginQuery = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+			SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`
 	}
 	return pgx.BeginTxFunc(ctx, d.pool, opts, func(tx pgx.Tx) error {
 		return forEachRow(tx.Query(ctx, sql, args...))(scan)

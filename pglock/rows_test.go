@@ -188,6 +188,7 @@ func TestRows(t *testing.T) {
 		{"Unlisted", unusableDatabases},
 		{"PoolOfOne", poolOfOne},
 		{"BusyRow", busyRow},
+		{"StalledInTransaction", stalledInTransaction},
 		{"DroppedTable", droppedTable},
 	}
 	for _, tt := range tests {
@@ -504,6 +505,34 @@ func busyRow(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	release(t, w.Get(t))
+}
+
+// A stall is a client that stalls in each transaction before its first statement.
+type stall struct{ time.Duration }
+
+func (s stall) TraceQueryStart(ctx context.Context, conn *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	if conn.PgConn().TxStatus() == 'T' {
+		time.Sleep(s.Duration)
+	}
+	return ctx
+}
+
+func (stall) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// stalledInTransaction lets the server end transactions of the driver that are idle for too long.
+func stalledInTransaction(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
+		settings("default_transaction_isolation", "serializable", "lock_timeout", "20ms", "idle_in_transaction_session_timeout", "20ms")(c)
+		c.ConnConfig.Tracer = stall{100 * time.Millisecond}
+	}))
+	const serializationFailure = `CREATE FUNCTION refuse() RETURNS trigger AS 'BEGIN
+		IF current_setting(''transaction_isolation'') = ''serializable'' THEN
+			RAISE EXCEPTION ''could not serialize'' USING ERRCODE = ''40001''; END IF; RETURN NEW; END' LANGUAGE plpgsql`
+	release(t, acquire(t, newDriver(t, pool), request("stalled", "a"))) // makes the table
+	must(t, pool, serializationFailure)
+	must(t, pool, "CREATE TRIGGER refuse BEFORE UPDATE ON snib_locks FOR EACH ROW EXECUTE FUNCTION refuse()")
+	defer must(t, pool, "DROP TRIGGER refuse ON snib_locks")
+	release(t, acquire(t, d, request("stalled", "b")))
 }
 
 // droppedTable drops the table while a driver uses it.

@@ -121,4 +121,10 @@ var postgresSafetyMutants = []mutant{
 		old: "case <-time.After(time.Second):",
 		new: "case <-time.After(time.Hour):",
 	},
+	{
+		breaks: "pglock: the user's limit for idle transactions ends no request",
+		file:   "pglock/query.go", run: "TestRows/StalledInTransaction",
+		old: "		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction:",
+		new: "		case c == lockNotAvailable, c == queryCanceled:",
+	},
 }
