@@ -35,7 +35,7 @@ TESTFLAGS ?= -p 4 -parallel 4
 # What takes longest begins first, or it would run on alone at the end.
 TESTS := ./cmd/snib ./zklock ./etcdlock ./redislock/redlock ./redislock ./pglock work
 
-.PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million herd fuzz bench deps
+.PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million herd fuzz bench deps lint-deps
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -55,8 +55,13 @@ test: deps ## all that must pass before a commit: vet, and all tests with the ra
 		END {for (why in names) print "skipped, because " why ":" names[why]}' "$$log"; \
 	grep -E '^ok\s' "$$log" | tail -1
 
-lint: ## golangci-lint, built from source the first time
+lint: lint-deps ## golangci-lint, built from source the first time, and luacheck
 	go run $(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
+	@# Luacheck can't see what a file takes from those before it, so it gets the scripts that Go joins. They are kept if it objects.
+	@dir=$$(mktemp -d); cp .luacheckrc "$$dir"; \
+	SNIB_LUA="$$dir" go test -count=1 -run '^TestLuaScripts$$' $$(grep -rl --include='*_test.go' 'livetest[.]LuaScripts(' . | xargs -n 1 dirname | sort -u); \
+	(cd "$$dir" && luacheck -q --no-color .) || { echo "make: the scripts that luacheck looked at are in $$dir" >&2; exit 1; }; \
+	rm -r "$$dir"
 
 vuln: ## known vulnerabilities in what is linked; OFFLINE=ok: say so, and go on, where the database can't be reached
 	@for dir in $$(go list -m -f '{{.Dir}}'); do \
@@ -122,19 +127,23 @@ NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm \
 	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin
 export SNIB_REQUIRE ?= redis,node,postgres,mysql,zookeeper,etcd,prometheus
 
-deps:
+# What "make lint" needs beside Go.
+lint-deps: NEEDS := luacheck:lua-check
+
+deps lint-deps:
 	@set -f; missing=; for need in $(NEEDS); do \
 		set +f; [ -n "$$(compgen -G "$${need%%:*}" || command -v "$${need%%:*}")" ] || missing+=" $${need##*:}"; set -f; \
 	done; set +f; \
 	[ -z "$$missing" ] || { \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		{ command -v apt-get && { [ -z "$$sudo" ] || command -v sudo; }; } >/dev/null || { \
-			echo "make: the tests need these packages of Debian; please install what they stand for:$$missing" >&2; exit 1; }; \
+			echo "make: these packages of Debian are needed; please install what they stand for:$$missing" >&2; exit 1; }; \
 		case "$$missing" in *gcc*) missing+=" libc6-dev";; esac; \
 		case "$$missing" in *postgresql*) \
 			conf=/etc/postgresql-common/createcluster.conf; \
 			[ -e $$conf ] || { $$sudo mkdir -p $${conf%/*} && echo "create_main_cluster = false" | $$sudo tee $$conf >/dev/null; }; \
 		esac; \
 		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends \
-			-o Dpkg::Options::=--force-confold $$missing; \
+			-o Dpkg::Options::=--force-confold $$missing || { \
+			echo "make: these packages of Debian are needed, and apt-get did not install them:$$missing" >&2; exit 1; }; \
 	}

@@ -67,25 +67,6 @@ func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Strang
 	})
 }
 
-// endlessScript describes those of its keys that have no end and may be locks. It writes
-// nothing.
-const endlessScript = `
-local answers = {}
-for i = 1, #KEYS do
-  local key, seen = KEYS[i], {}
-  if redis.call('PTTL', key) == -1 then
-    seen.type = redis.call('TYPE', key).ok
-    if seen.type == 'string' and redis.call('STRLEN', key) <= 512 then
-      seen.value = redis.call('GET', key)
-    elseif seen.type == 'hash' and redis.call('HLEN', key) <= 64 then
-      seen.fields = redis.call('HGETALL', key)
-    end
-  end
-  answers[i] = cjson.encode(seen)
-end
-return answers
-`
-
 // endless returns those of the keys that are locks without an end. AssumeLocks means that the
 // caller has chosen a prefix, and so believes that the keys are locks.
 func (d *Driver) endless(ctx context.Context, keys []string, assumeLocks bool) (found []Stranger, err error) {

@@ -61,11 +61,12 @@ var rules = []rule{
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	// They are tested with a server here.
-	{"redislock", []string{"driver", "redislock/internal/redisinfo", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
+	{"redislock", []string{"driver", "redislock/internal/...", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+	{"redislock/internal/luafile", nil, nil, "it joins files that others embed"},
 	{"redislock/internal/redisinfo", nil, nil, "it reads text that others have got"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
-	{"redislock/redlock/...", []string{"driver", "redislock/internal/redisinfo", "github.com/redis/rueidis"}, backendTests,
+	{"redislock/redlock/...", []string{"driver", "redislock/internal/...", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},

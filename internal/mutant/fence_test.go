@@ -83,13 +83,13 @@ var fenceMutants = []mutant{
 	},
 	{
 		breaks: "Redis compares tokens as texts",
-		file:   "redislock/redisfence/redisfence.go", pkg: "internal/guarded", run: "TestRedis$",
-		old: "#token < #last or #token == #last and (token < last or",
+		file:   "redislock/redisfence/script/admit.lua", pkg: "internal/guarded", run: "TestRedis$",
+		old: "#token < #last\n  or #token == #last and (token < last or",
 		new: "#token == 0 or (token < last or",
 	},
 	{
 		breaks: "Redis does not compare owners",
-		file:   "redislock/redisfence/redisfence.go", pkg: "internal/guarded", run: "TestRedis$",
+		file:   "redislock/redisfence/script/admit.lua", pkg: "internal/guarded", run: "TestRedis$",
 		old: " and ARGV[3] ~= mark[3])",
 		new: " and false)",
 	},

@@ -126,7 +126,7 @@ var leaderMutants = []mutant{
 	{
 		breaks: "a claim in Redis keeps the write of a client out that was paused",
 		file:   "redislock/redisfence/redisfence.go", pkg: "examples/paused-client", run: "TestScenes/redis",
-		old: "	if _, err = handle.Eval(ctx, \"return 'OK'\", nil, nil); err != nil {\n", new: "	if err != nil {\n",
+		old: "	if _, err = handle.Eval(ctx, claimScript, nil, nil); err != nil {\n", new: "	if err != nil {\n",
 	},
 	{
 		breaks: "writes in SQL are checked without a claim, too",

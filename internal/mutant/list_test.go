@@ -7,7 +7,7 @@ type mutant struct {
 	breaks   string // the guarantee
 	file     string // below the root
 	old, new string // old stands in the file once
-	pkg      string // the folder whose tests must notice; the file's if empty
+	pkg      string // the folder whose tests must notice; the file's if empty, which is wrong for a file that Go embeds from below its package
 	run      string // the tests, as for go test -run
 	race     bool   // only the race detector notices
 	long     bool   // the test is one of those that "make long" runs
@@ -515,19 +515,19 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "an acquisition whose answer was lost is granted again",
-		file:   "redislock/script.go", run: "TestLostAnswers/Close",
-		old: "local answer = v and again(v, owner, mode, ttl, tokens, rest)",
+		file:   "redislock/script/acquire.lua", pkg: "redislock", run: "TestLostAnswers/Close",
+		old: "local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)",
 		new: "local answer",
 	},
 	{
 		breaks: "an acquisition whose answer was lost keeps its token",
-		file:   "redislock/script.go", run: "TestLostAnswers/Close",
-		old: "    token, since, tokens = had.token, had.since, had.tokens\n",
-		new: "    token, since, tokens = reserve(tokens), had.since, tokens\n",
+		file:   "redislock/script/acquire.lua", pkg: "redislock", run: "TestLostAnswers/Close",
+		old: "    token, since, tokens = hold.token, hold.since, hold.tokens\n",
+		new: "    token, since, tokens = reserve(tokens), hold.since, tokens\n",
 	},
 	{
 		breaks: "a waiter that asks again keeps its place",
-		file:   "redislock/script.go", run: "TestLostAnswers|TestTraffic|TestOrder|TestPatience",
+		file:   "redislock/script/acquire.lua", pkg: "redislock", run: "TestLostAnswers|TestTraffic|TestOrder|TestPatience",
 		old: "redis.call('ZADD', queue, 'NX', string",
 		new: "redis.call('ZADD', queue, string",
 	},
@@ -557,38 +557,38 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "what MinHold keeps leaves nothing",
-		file:   "redislock/script.go", run: "TestNothingLeft$",
-		old: "redis.call('PEXPIRE', record, ms) -- and not for as long as the lease would have",
-		new: "outlast(record, ms)",
+		file:   "redislock/script/release.lua", pkg: "redislock", run: "TestNothingLeft$",
+		old: "redis.call('PEXPIRE', record, ms) -- which may be sooner than the lease would have ended",
+		new: "extendTo(record, ms)",
 	},
 	{
 		breaks: "a release passes over dead processes",
-		file:   "redislock/script.go", run: "TestDeadWaiters",
-		old: "if first == self or r.blind or hears(r) then",
+		file:   "redislock/script/queue.lua", pkg: "redislock", run: "TestDeadWaiters",
+		old: "if first == self or request.blind or isListening(request) then",
 		new: "if true then",
 	},
 	{
 		breaks: "a release passes over who has been silent for too long",
-		file:   "redislock/script.go", run: "TestPatience",
-		old: "if not r or at(e) + absence < now then",
-		new: "if not r then",
+		file:   "redislock/script/queue.lua", pkg: "redislock", run: "TestPatience",
+		old: "if not request or entryTime(entry) + absence < now then",
+		new: "if not request then",
 	},
 	{
 		breaks: "the queue is in the order of arrival",
-		file:   "redislock/script.go", run: "TestOrder",
+		file:   "redislock/script/acquire.lua", pkg: "redislock", run: "TestOrder",
 		old: "local place = math.max(now, tail and tonumber(tail) + 1 or 0)",
 		new: "local place = -now",
 	},
 	{
 		breaks: "readers do not starve a writer",
-		file:   "redislock/script.go", run: "TestWriters",
-		old: "  if redis.call('EXISTS', queue) == 0 and admits(mode) then",
-		new: "  if (mode == 's' or redis.call('EXISTS', queue) == 0) and admits(mode) then",
+		file:   "redislock/script/acquire.lua", pkg: "redislock", run: "TestWriters",
+		old: "  if redis.call('EXISTS', queue) == 0 and hasRoom(mode) then",
+		new: "  if (mode == 's' or redis.call('EXISTS', queue) == 0) and hasRoom(mode) then",
 	},
 	{
 		breaks: "who waited behind one that gave up goes on",
-		file:   "redislock/script.go", run: "TestCancelledWaiters",
-		old: "  settle() -- others may have waited for the place that it had\n  if first then stir() end\n",
+		file:   "redislock/script/withdraw.lua", pkg: "redislock", run: "TestCancelledWaiters",
+		old: "  serveQueue() -- waiters behind the request may fit now\n  if first then wakeFirst() end\n",
 		new: "",
 	},
 	{
@@ -617,32 +617,32 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "nothing is granted by a server that has forgotten",
-		file:   "redislock/script.go", run: "TestRestartWithoutMemory|TestFailover/Exclusive",
+		file:   "redislock/script/grace.lua", pkg: "redislock", run: "TestRestartWithoutMemory|TestFailover/Exclusive",
 		old: "  if not floor then return 0 end",
 		new: "  if floor then return 0 end",
 	},
 	{
 		breaks: "a promoted server grants nothing until leases that it does not know are over",
-		file:   "redislock/script.go", run: "TestFailover$/Exclusive/true|TestRestartWithMemory",
+		file:   "redislock/script/identity.lua", pkg: "redislock", run: "TestFailover$/Exclusive/true|TestRestartWithMemory",
 		old: "    start, unknown = now, math.max(0, math.ceil((start - now) / 1000 + unknown))\n    for _, lease in ipairs(",
 		new: "    start, unknown = -1e15, 1\n    for _, lease in ipairs(0 and {} or ",
 	},
 	{
 		breaks: "a server without memory grants nothing until leases of before are over",
-		file:   "redislock/script.go", run: "TestRestartWithoutMemory",
+		file:   "redislock/script/identity.lua", pkg: "redislock", run: "TestRestartWithoutMemory",
 		old: "    start, unknown = now - math.max(uptime - 1, 0) * 1000000, 0",
 		new: "    start, unknown = 0, 0",
 	},
 	{
 		breaks: "tokens go on after a loss of memory",
-		file:   "redislock/script.go", run: "TestRestartWithoutMemory|TestFlush|TestFailover$/Exclusive/true",
-		old: "if #won > 0 then\n  local token = math.max(last + 1, now)",
-		new: "if #won > 0 then\n  local token = last + 1",
+		file:   "redislock/script/fastpath.lua", pkg: "redislock", run: "TestRestartWithoutMemory|TestFlush|TestFailover$/Exclusive/true",
+		old: "if #granted > 0 then\n  local token = math.max(lastToken + 1, now)",
+		new: "if #granted > 0 then\n  local token = lastToken + 1",
 	},
 	{
 		breaks: "the quick way keeps to failover-grace",
-		file:   "redislock/script.go", run: "TestRestartWithoutMemory|TestRestartWithMemory",
-		old: "    refused = true -- tradeScript says why\n",
+		file:   "redislock/script/fastpath.lua", pkg: "redislock", run: "TestRestartWithoutMemory|TestRestartWithMemory",
+		old: "    refused = true -- the full script says why\n",
 		new: "",
 	},
 	{
@@ -743,13 +743,13 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "tokens go on after a loss of memory, for waiters",
-		file:   "redislock/script.go", run: "TestRestartWithoutMemory|TestFlush|TestKilledServer",
-		old: "local function reserve(tokens)\n  local token = math.max(last + 1, now)",
-		new: "local function reserve(tokens)\n  local token = last + 1",
+		file:   "redislock/script/token.lua", pkg: "redislock", run: "TestRestartWithoutMemory|TestFlush|TestKilledServer",
+		old: "  local token = math.max(lastToken + 1, now)",
+		new: "  local token = lastToken + 1",
 	},
 	{
 		breaks: "the age of a server is not overestimated",
-		file:   "redislock/script.go", run: "TestRestartWithoutMemory",
+		file:   "redislock/script/identity.lua", pkg: "redislock", run: "TestRestartWithoutMemory",
 		old: "math.max(uptime - 1, 0) * 1000000",
 		new: "uptime * 1000000",
 	},

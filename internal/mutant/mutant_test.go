@@ -84,7 +84,7 @@ func (m mutant) code(t *testing.T, root string) string {
 func (m mutant) test(t *testing.T, root string) (string, error) {
 	file, code := filepath.Join(root, m.file), m.code(t, root)
 	dir := t.TempDir()
-	changed, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
+	changed, overlay := filepath.Join(dir, "mutant"+filepath.Ext(m.file)), filepath.Join(dir, "overlay.json")
 	write := func(name string, data []byte) {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
@@ -112,6 +112,9 @@ func (m mutant) test(t *testing.T, root string) (string, error) {
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
+
+// isGo reports whether the file to change is Go. Other files are embedded.
+func (m mutant) isGo() bool { return filepath.Ext(m.file) == ".go" }
 
 // dir returns the folder whose tests must notice.
 func (m mutant) dir(root string) string {

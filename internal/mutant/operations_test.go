@@ -90,7 +90,7 @@ var operationsMutants = []mutant{
 	},
 	{
 		breaks: "redislock: a key of another library that ends by itself is none that was left",
-		file:   "redislock/stranger.go", run: "TestStrangers",
+		file:   "redislock/script/endless.lua", pkg: "redislock", run: "TestStrangers",
 		old: "  if redis.call('PTTL', key) == -1 then",
 		new: "  if redis.call('PTTL', key) ~= -2 then",
 	},

@@ -118,7 +118,7 @@ var redlockSafetyMutants = []mutant{
 	},
 	{
 		breaks: "Redlock: a holder hears of a Break",
-		file:   "redislock/redlock/script.go", run: "TestBreakTellsHolder",
+		file:   "redislock/redlock/script/serve.lua", pkg: "redislock/redlock", run: "TestBreakTellsHolder",
 		old: "if code == 'b' then broken", new: "if code == 'B' then broken",
 	},
 	{
@@ -138,12 +138,12 @@ var redlockSafetyMutants = []mutant{
 	},
 	{
 		breaks: "Redlock: a counter far ahead of the clock is no vote",
-		file:   "redislock/redlock/script.go", run: "TestWildCounters/TwoDays",
+		file:   "redislock/redlock/script/batch.lua", pkg: "redislock/redlock", run: "TestWildCounters/TwoDays",
 		old: "  elseif c > most then", new: "  elseif false then",
 	},
 	{
 		breaks: "Redlock: a counter that is no number is not zero",
-		file:   "redislock/redlock/script.go", run: "TestWildCounters/NoNumber",
+		file:   "redislock/redlock/script/batch.lua", pkg: "redislock/redlock", run: "TestWildCounters/NoNumber",
 		old: "  if not c then\n", new: "  if false then\n",
 	},
 	{
@@ -153,18 +153,18 @@ var redlockSafetyMutants = []mutant{
 	},
 	{
 		breaks: "Redlock: waiters of another type keep nobody from other locks",
-		file:   "redislock/redlock/script.go", run: "TestMalformedKeys",
-		old: "redis.pcall('HGET', waiting, owner)", new: "redis.call('HGET', waiting, owner)",
+		file:   "redislock/redlock/script/waiter.lua", pkg: "redislock/redlock", run: "TestMalformedKeys",
+		old: "redis.pcall('HGET', waitersKey, owner)", new: "redis.call('HGET', waitersKey, owner)",
 	},
 	{
 		breaks: "Redlock: waiters without a time keep nobody from other locks",
-		file:   "redislock/redlock/script.go", run: "TestMalformedKeys",
-		old: "(tonumber(string.sub(line[i], 1, 16)) or 0)", new: "tonumber(string.sub(line[i], 1, 16))",
+		file:   "redislock/redlock/script/show.lua", pkg: "redislock/redlock", run: "TestMalformedKeys",
+		old: "(tonumber(string.sub(waiters[i], 1, 16)) or 0)", new: "tonumber(string.sub(waiters[i], 1, 16))",
 	},
 	{
 		breaks: "Redlock: a value without the rest keeps nobody from other locks",
-		file:   "redislock/redlock/script.go", run: "TestMalformedKeys",
-		old: "(string.match(v, ' .*$', #nonce + 1) or ' {}')", new: "string.match(v, ' .*$', #nonce + 1)",
+		file:   "redislock/redlock/script/value.lua", pkg: "redislock/redlock", run: "TestMalformedKeys",
+		old: "(string.match(value, ' .*$', #nonce + 1) or ' {}')", new: "string.match(value, ' .*$', #nonce + 1)",
 	},
 	{
 		breaks: "Redlock: the operator is told of wild counters",

@@ -17,6 +17,7 @@ package redisfence
 
 import (
 	"context"
+	_ "embed" // for the scripts
 	"errors"
 	"fmt"
 	"strconv"
@@ -44,7 +45,7 @@ func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = handle.Eval(ctx, "return 'OK'", nil, nil); err != nil {
+	if _, err = handle.Eval(ctx, claimScript, nil, nil); err != nil {
 		return nil, err
 	}
 	return handle, nil
@@ -73,14 +74,14 @@ type Handle struct {
 // Do runs a command whose first argument is its only key, such as GET, HSET or INCRBY. A nil
 // answer is not an error.
 func (h *Handle) Do(ctx context.Context, command, key string, args ...string) (rueidis.RedisMessage, error) {
-	return h.Eval(ctx, "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))", []string{key}, append([]string{command}, args...))
+	return h.Eval(ctx, doScript, []string{key}, append([]string{command}, args...))
 }
 
 // Eval runs the caller's Lua script, which gets keys and args as KEYS and ARGV. A nil answer is
 // not an error.
 func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
 	m := h.mark
-	answer, err := rueidis.NewLuaScript(admit+script).Exec(ctx, h.guard.Client, append([]string{h.guard.Key}, keys...),
+	answer, err := rueidis.NewLuaScript(admitScript+script).Exec(ctx, h.guard.Client, append([]string{h.guard.Key}, keys...),
 		append([]string{m.Lock, strconv.FormatUint(m.Token, 10), m.Owner}, args...)).ToMessage()
 	if rueidis.IsRedisNil(err) {
 		err = nil
@@ -88,22 +89,18 @@ func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (
 	return answer, h.explain(err)
 }
 
-// admit lets a hold in, or answers with an error, "FENCED TOKEN OWNER" or "FENCEDBY LOCK".
-// Tokens are compared as strings of digits, because Lua represents numbers exactly only up to
-// 2^53.
-const admit = `
--- KEYS[1]: the mark. ARGV: the lock, the token, the owner. What follows is for the caller's script.
-local mark = redis.call('HMGET', KEYS[1], 'lock', 'token', 'owner')
-if mark[1] and mark[1] ~= ARGV[1] then return redis.error_reply('FENCEDBY ' .. mark[1]) end
-local token, last = ARGV[2], mark[2] or ''
-if #token < #last or #token == #last and (token < last or token == last and ARGV[3] ~= mark[3]) then
-  return redis.error_reply('FENCED ' .. last .. ' ' .. mark[3])
-end
-if token ~= last then redis.call('HSET', KEYS[1], 'lock', ARGV[1], 'token', token, 'owner', ARGV[3]) end
-local KEYS, ARGV = {unpack(KEYS, 2)}, {unpack(ARGV, 4)}
-`
+// The scripts are Lua that runs in Redis. admitScript comes before each other script, of which
+// claimScript and doScript are ours. It lets the hold in, or answers with an error.
+var (
+	//go:embed script/admit.lua
+	admitScript string
+	//go:embed script/claim.lua
+	claimScript string
+	//go:embed script/do.lua
+	doScript string
+)
 
-// explain turns an error of admit into the error that it stands for.
+// explain turns an error of admitScript into the error that it stands for.
 func (h *Handle) explain(err error) error {
 	var redisErr *rueidis.RedisError
 	if !errors.As(err, &redisErr) {

@@ -99,6 +99,10 @@ func (s *scriptServer) wantAnswer(answer string, code byte, args ...string) {
 // one and two are nonces, whose tilde stands for a space; rest is the end of a holder's JSON.
 const one, two, rest = "one~", "two~", `"owner":"me"}`
 
+func TestLuaScripts(t *testing.T) {
+	livetest.LuaScripts(t, map[string]string{"hold": holdScript.text, "admin": adminScript.text})
+}
+
 // TestHoldScript lists, for each case, the calls, their requests and the answers. Counters are
 // small because hints are.
 func TestHoldScript(t *testing.T) {

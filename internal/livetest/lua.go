@@ -1,0 +1,59 @@
+package livetest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// luaVar names the environment variable with the folder to which LuaScripts writes.
+const luaVar = "SNIB_LUA"
+
+// LuaScripts checks the Lua scripts of a package, by name, against the files in its folder
+// script/: each file says at its head what it does, and belongs to a script.
+//
+// If the environment variable SNIB_LUA names a folder, LuaScripts writes the scripts there, so
+// that luacheck can check them: it can't know what a file takes from those before it.
+func LuaScripts(t *testing.T, scripts map[string]string) {
+	t.Helper()
+	files, err := filepath.Glob("script/*.lua")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("files in script/: %q, %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "-- ") {
+			t.Errorf("%s does not begin with a comment", file)
+		}
+		if !contains(scripts, string(text)) {
+			t.Errorf("%s belongs to no script", file)
+		}
+	}
+	folder := os.Getenv(luaVar)
+	if folder == "" {
+		return
+	}
+	pkg, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, script := range scripts {
+		file := filepath.Join(folder, filepath.Base(pkg)+"."+name+".lua")
+		if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func contains(scripts map[string]string, text string) bool {
+	for _, script := range scripts {
+		if strings.Contains(script, text) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,134 @@
+-- Serves the requests of a batch about holding locks, in order.
+--
+-- KEYS      see node.lua
+-- ARGV      see node.lua. The requests are, by code:
+--             a NONCE TTL HINT JSON               take the lock if it is free
+--             A NONCE TTL HINT JSON TOKENS OWNER  likewise, with so many tokens; OWNER is empty
+--                                                 unless the attempt waits
+--             g NONCE TTL                         repeat a round: take nothing that the nonce
+--                                                 does not have
+--             r NONCE TO                          raise the counter of a round to TO
+--             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
+--                                                 else has had it since
+--             f NONCE KEEP                        free the lock, or keep it closed for KEEP ms
+--             b NONCE KEEP                        the same by force: hint that to the holder
+--             x VALUE -                           free the key of another library
+--             d OWNER                             remove a waiter
+--           A nonce ends with a space. JSON is an object without its opening brace
+-- Expects   all files before this one
+-- Provides  answers
+-- Answer    none: commit.lua returns answers, one text for each request:
+--             g COUNTER       granted
+--             h LEFT VALUE    held; LEFT is -1 if the key does not expire
+--             o               done
+--             n               the key does not have the nonce, or another has had the lock since
+--             u, m            see closed in node.lua
+--             k TYPE          the key is not a string
+--             x TEXT          an error of Redis
+
+local answers, arg = {}, 4 + n
+for i = 1, n do
+  local lock, field, code, nonce = KEYS[1 + i], ARGV[3 + i], ARGV[arg], ARGV[arg + 1]
+  local value, c, answer = held[lock], counter[field], closed
+  local mine = value and sub(value, 1, #nonce) == nonce
+  if code == 'f' or code == 'b' then
+    if mine then
+      -- The higher counter keeps the lease from taking the lock again.
+      if not wrong[field] then counter[field], raised[field] = c + 1, true end
+      if ARGV[arg + 2] == '0' then
+        held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
+      else
+        write(i, lock, 'kept:' .. value, ARGV[arg + 2])
+      end
+      freed[#freed + 1] = 'snib.rw:' .. lock
+      if code == 'b' then broken[#broken + 1] = nonce end
+      answer = 'o'
+    elseif admitted then
+      answer = 'n'
+    end
+    arg = arg + 3
+  elseif code == 'a' or code == 'A' then
+    local ttl, more, owner = ARGV[arg + 2], 0, ''
+    if code == 'A' then more, owner = tonumber(ARGV[arg + 5]) - 1, ARGV[arg + 6] end
+    if closed then
+      -- that is the answer
+    elseif mine then
+      extend(lock, ttl)
+      answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
+    elseif value then
+      if owner ~= '' then addWaiter('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
+      answer = 'h ' .. (writes[lock] and writes[lock][3] or redis.call('PTTL', lock))
+        .. ' ' .. value
+    elseif wrong[field] then
+      answer = wrong[field]
+    else
+      local hint = tonumber(ARGV[arg + 3])
+      if hint > now + 60000000 then hint = now + 60000000 end
+      if hint <= c then hint = c + 1 end
+      c = hint + more
+      counter[field], raised[field] = c, true
+      local token = format('%d', c)
+      value = nonce .. token .. since .. ARGV[arg + 4]
+      write(i, lock, value, ttl)
+      if owner ~= '' then redis.pcall('HDEL', 'snib.rw:' .. lock, owner) end
+      answer = 'g ' .. token
+    end
+    arg = arg + (code == 'a' and 5 or 7)
+  elseif code == 'e' then
+    if closed then
+      -- that is the answer
+    elseif mine then
+      local token = ARGV[arg + 3] .. ' '
+      extend(lock, ARGV[arg + 2]) -- even if the write below fails
+      -- An owner that repeats its request is told this token on this node too.
+      if sub(value, #nonce + 1, #nonce + #token) ~= token then
+        write(i, lock, withToken(value, nonce, ARGV[arg + 3]), ARGV[arg + 2])
+      end
+      answer = 'o'
+    elseif value or c > tonumber(ARGV[arg + 3]) then
+      answer = 'n'
+    elseif wrong[field] then
+      answer = wrong[field]
+    else
+      counter[field], raised[field] = tonumber(ARGV[arg + 3]), true
+      write(i, lock, nonce .. ARGV[arg + 3] .. since .. ARGV[arg + 4], ARGV[arg + 2])
+      answer = 'o'
+    end
+    arg = arg + 5
+  elseif code == 'r' then
+    local to = tonumber(ARGV[arg + 2])
+    if closed then
+      -- that is the answer
+    elseif wrong[field] or to > most then
+      answer = wrong[field]
+        or 'x the token ' .. ARGV[arg + 2] .. ' is more than a day ahead of the clock'
+    elseif mine and c <= to then
+      counter[field], raised[field] = to, true
+      local ttl = writes[lock] and writes[lock][3] or redis.call('PTTL', lock)
+      write(i, lock, withToken(value, nonce, ARGV[arg + 2]), ttl)
+      answer = 'o'
+    else
+      answer = 'n'
+    end
+    arg = arg + 3
+  elseif code == 'g' then
+    if mine and not closed then
+      extend(lock, ARGV[arg + 2])
+      answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
+    end
+    answer = answer or 'n'
+    arg = arg + 3
+  elseif code == 'x' then
+    answer = value == nonce and 'o' or 'n'
+    if value == nonce then
+      if not wrong[field] then counter[field], raised[field] = c + 1, true end
+      held[lock], writes[lock], gone[lock] = false, nil, values[i] and true or nil
+    end
+    arg = arg + 3
+  else -- d
+    redis.pcall('HDEL', 'snib.rw:' .. lock, nonce)
+    answer = 'o'
+    arg = arg + 2
+  end
+  answers[i] = answer
+end

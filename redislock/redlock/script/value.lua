@@ -1,0 +1,24 @@
+-- Changes the values of locks. A value is "NONCE TOKEN JSON", where the nonce ends with a space.
+--
+-- KEYS      not used
+-- ARGV      not used
+-- Expects   held, writes
+-- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
+--           withToken(value, nonce, token)  a value with another token
+--           extend(lock, ttl)               gives a key another expiry
+-- Answer    none: the files after this one answer
+
+-- write keeps the first request whose answer rests on the key, for commit.lua.
+local function write(i, lock, value, ttl)
+  local w = writes[lock]
+  held[lock], writes[lock] = value, {w and w[1] or i, value, ttl}
+end
+
+local function withToken(value, nonce, token)
+  return nonce .. token .. (string.match(value, ' .*$', #nonce + 1) or ' {}')
+end
+
+-- extend also works for a key that this batch has yet to write.
+local function extend(lock, ttl)
+  if writes[lock] then writes[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end
+end

@@ -1,0 +1,138 @@
+-- Acquires a lock, or puts the request into the queue.
+--
+-- KEYS      lock, record, queue, requests
+-- ARGV      owner, mode, TTL in ms, number of tokens, 1 to wait in the queue, the request's JSON
+--           without its opening brace
+-- Expects   all files before this one
+-- Provides  acquire(owner, mode, ttl, tokens, waits, rest)
+-- Answer    g, q, h, e or k, see full.lua
+
+-- reacquire answers an owner that holds the lock already, because its earlier answer was lost. It
+-- returns nil if the owner does not hold the lock.
+local function reacquire(value, owner, mode, ttl, tokens, rest)
+  local hold
+  if mode == 'x' then
+    if value ~= owner then return end
+    hold = exclusiveHold()
+  else
+    local entry = value == valueOf(mode) and redis.call('HGET', record, owner)
+    if not entry or entryTime(entry) <= now then return end
+    hold = parseHold(entryJSON(entry))
+  end
+  dequeue(owner)
+  local token, since = nil, now
+  if hold and hold.owner == owner then
+    token, since, tokens = hold.token, hold.since, hold.tokens
+    rest = string.gsub(rest, '"tokens":%d+', string.format('"tokens":%d', tokens), 1)
+  else
+    token = reserve(tokens)
+  end
+  writeHold(token, since, owner, mode, ttl, rest)
+  return grantAnswer(token, tokens, othersWait(parseRequest('{' .. rest).channel))
+end
+
+-- timeLeft returns for how many ms the present holders keep a request of this mode out.
+local function timeLeft(value, mode)
+  if value and isMulti(value) then
+    local _, first, final = removeEnded()
+    return math.ceil(((value == valueOf(mode) and first or final) - now) / 1000)
+  end
+  return redis.call('PTTL', lock)
+end
+
+-- isForeign reports whether another library holds the lock. It does not announce its release.
+local function isForeign(value)
+  if not value or value == 'snib:kept' or isMulti(value) then return false end
+  local hold = exclusiveHold()
+  return not hold or hold.owner ~= value
+end
+
+-- hintHolders tells the holders that another process waits, whose channel this is.
+local function hintHolders(value, channel)
+  local holders = {}
+  if isMulti(value) then
+    for _, entry in ipairs(redis.call('HVALS', record)) do
+      table.insert(holders, parseHold(entryJSON(entry)))
+    end
+  else
+    table.insert(holders, (exclusiveHold()))
+  end
+  for _, hold in ipairs(holders) do
+    if hold.channel ~= channel then hint(hold, 'w') end
+  end
+end
+
+-- enqueue adds a waiter to the end of the queue unless it is there, and notes that it is alive.
+-- It reports whether the waiter is new, and returns its channel.
+local function enqueue(owner, rest)
+  local tail = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2]
+  local place = math.max(now, tail and tonumber(tail) + 1 or 0)
+  local new = redis.call('ZADD', queue, 'NX', string.format('%d', place), owner) == 1
+  redis.call('HSET', requests, owner, newEntry(now, '{' .. rest))
+  redis.call('PEXPIRE', queue, absence / 500)
+  redis.call('PEXPIRE', requests, absence / 500)
+  return new, parseRequest('{' .. rest).channel
+end
+
+-- conflictingKind returns the kind of lock that the name is in use as, or nil if it is the one
+-- that the mode asks for.
+local function conflictingKind(value, mode)
+  local kind = value and kindOfValue(value)
+  if not value then
+    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    local request = first and findRequest(first)
+    kind = request and kindOf(request.mode)
+  end
+  if kind and kind ~= kindOf(mode) then return kind end
+end
+
+-- currentValue removes ended holds and serves the queue, and then returns the same as lockValue.
+local function currentValue(mode)
+  local value, keyType = lockValue()
+  if value and isMulti(value) and value ~= valueOf(mode) and removeEnded() == 0 then
+    value = false
+  end
+  if value == false and redis.call('EXISTS', queue) == 1 then
+    serveQueue()
+    value = lockValue()
+  end
+  return value, keyType
+end
+
+local function acquire(owner, mode, ttl, tokens, waits, rest)
+  ttl, tokens = tonumber(ttl), tonumber(tokens)
+  local wait = grace(ttl)
+  if wait > 0 then
+    local value = lockValue()
+    if value and value ~= owner and waits ~= '1' and not hasRoom(mode) then
+      return 'h ' .. timeLeft(value, mode)
+    end
+    return 'e ' .. wait
+  end
+  if exhausted() then
+    error('the last fencing token, field t of ' .. KEYS[1] .. ', is ' .. meta[1]
+      .. ', above which none can be counted', 0)
+  end
+  local value, keyType = currentValue(mode)
+  if value == nil then return 'k a ' .. keyType end
+  local answer = value and reacquire(value, owner, mode, ttl, tokens, rest)
+  if answer then return answer end
+  local kind = conflictingKind(value, mode)
+  if kind then return 'k ' .. kind end
+  if redis.call('EXISTS', queue) == 0 and hasRoom(mode) then
+    local token = reserve(tokens)
+    writeHold(token, now, owner, mode, ttl, rest)
+    return grantAnswer(token, tokens, false)
+  end
+  if waits ~= '1' then return 'h ' .. timeLeft(value, mode) end
+  local new, channel = enqueue(owner, rest)
+  if not value or isMulti(value) then -- otherwise there is no room for any waiter
+    answer = serveQueue(owner)
+    if answer then return answer end
+    value = lockValue()
+  end
+  if new and value then hintHolders(value, channel) end
+  local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
+  return string.format('q %d %d', timeLeft(value, mode),
+    first and (isForeign(value) and 2 or 1) or 0)
+end

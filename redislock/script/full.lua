@@ -1,0 +1,40 @@
+-- Serves a batch of requests of any kind. A request that fails does not keep the others of its
+-- batch from being served.
+--
+-- KEYS[1]  the server's memory, see memory.lua
+-- KEYS[2]  the long leases, see longlease.lua
+-- KEYS     then for each request: lock, its record, its queue, the requests of its waiters
+-- ARGV[1]  the minimum grace period, and
+-- ARGV[2]  the longest TTL, see limits.lua
+-- ARGV     then for each request: its code, the owner, the number of further arguments, and these.
+--          The code is that of a function below, whose arguments stand in its own file
+-- Expects  all files before this one
+-- Answer   one text for each request:
+--            g TOKEN TOKENS WANTED  granted; WANTED is 1 if another process waits
+--            q LEFT PLACE           in the queue. LEFT is for how many ms the present holders keep
+--                                   the waiter out. PLACE is 1 at the head of the queue, 2 there
+--                                   if another library holds the lock, which does not announce
+--                                   its release, and 0 elsewhere
+--            h LEFT                 held; LEFT is -1 if the lock's key does not expire
+--            e LEFT                 nothing is granted for LEFT ms: the grace period
+--            k KIND                 the name is in use as KIND
+--            o                      done
+--            w                      the hold exists, and another process waits
+--            l                      the hold does not exist
+--            x TEXT                 an error of Redis
+
+local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check}
+local answers, arg = {}, 3
+for k = 3, #KEYS, 4 do
+  lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]
+  local n = tonumber(ARGV[arg + 1])
+  local ok, answer = pcall(handlers[ARGV[arg]], unpack(ARGV, arg + 2, arg + 1 + n))
+  if not ok then
+    answer = 'x ' .. (type(answer) == 'table' and answer.err or tostring(answer))
+  end
+  answers[#answers + 1] = answer
+  arg = arg + 2 + n
+end
+if not exhausted() and lastToken ~= (tonumber(meta[1]) or 0) then setMeta('t', lastToken) end
+saveMeta()
+return answers

@@ -1,0 +1,28 @@
+-- Publishes hints to waiters and holders. A hint is the id of a request and a word. It grants and
+-- ends nothing: its receiver asks the store. So an error, such as a missing permission, is
+-- ignored.
+--
+-- KEYS      not used
+-- ARGV      not used
+-- Provides  wake(request)        word k: tells a waiter to send its request again
+--           hint(request, word)  word w: tells a holder that another process waits
+--                                word b: tells a holder that its hold may have been broken
+--           isListening(request) reports whether a waiter's process listens to this server
+-- Answer    none: the files after this one answer
+
+local function isSharded(request) return string.find(request.channel, '{', 1, true) end
+
+local function wake(request)
+  redis.pcall(isSharded(request) and 'SPUBLISH' or 'PUBLISH', request.channel, request.id .. ' k')
+end
+
+local function hint(request, word)
+  redis.pcall('PUBLISH', request.process or request.channel, request.id .. ' ' .. word)
+end
+
+-- The count that PUBLISH returns is no substitute: it comes too late, and it leaves out who
+-- listens to a replica.
+local function isListening(request)
+  return redis.call('PUBSUB', isSharded(request) and 'SHARDNUMSUB' or 'NUMSUB',
+    request.channel)[2] > 0
+end

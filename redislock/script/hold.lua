@@ -1,0 +1,74 @@
+-- Reads and writes holds. An exclusive hold has a record of its own; the records of the holders
+-- of a shared lock or semaphore are entries of one hash, by owner.
+--
+-- KEYS[2]   the long leases, see longlease.lua
+-- KEYS      lock, record, queue
+-- ARGV      not used
+-- Expects   now, floor, addLongLease, extendTo, lock, record, queue; record.lua, mode.lua and
+--           entry.lua
+-- Provides  exclusiveHold()          the hold that the record describes, and the record's text
+--           removeLongLease(hold)    removes the lease of a hold that has ended
+--           removeEnded()            removes the ended holds of a shared lock or semaphore
+--           hasRoom(mode)            reports whether another hold of this mode fits
+--           othersWait(channel)      reports whether another process than the channel's waits
+--           writeHold(...)           writes a hold after hasRoom
+-- Answer    none: the files after this one answer
+
+local function exclusiveHold()
+  local json = redis.pcall('GET', record)
+  local hold = type(json) == 'string' and parseHold(json)
+  if hold then return hold, json end
+end
+
+local function removeLongLease(hold)
+  if floor and hold and hold.ttl > floor then
+    redis.call('ZREM', KEYS[2], string.format('%d %s %s', hold.ttl, hold.owner, lock))
+  end
+end
+
+-- removeEnded returns how many holds are left, and when the first and the last of them end.
+local function removeEnded()
+  local all, left, first, final = redis.call('HGETALL', record), 0, 1e16, 0
+  for i = 1, #all, 2 do
+    local expiry = entryTime(all[i + 1])
+    if expiry <= now then
+      redis.call('HDEL', record, all[i])
+    else
+      left, first, final = left + 1, math.min(first, expiry), math.max(final, expiry)
+    end
+  end
+  if left == 0 then redis.call('DEL', lock, record) end
+  return left, first, final
+end
+
+local function hasRoom(mode)
+  local value = lockValue()
+  if not value then return value == false end
+  if mode == 'x' or value ~= valueOf(mode) then return isMulti(value) and removeEnded() == 0 end
+  return mode == 's' or redis.call('HLEN', record) < tonumber(mode)
+    or removeEnded() < tonumber(mode)
+end
+
+-- othersWait looks at the first 32 waiters. If these are all of the channel's process, and more
+-- may follow, it returns true without looking at them.
+local function othersWait(channel)
+  local waiters = redis.call('ZRANGE', queue, 0, 31)
+  for i = 1, #waiters do
+    local request = findRequest(waiters[i])
+    if request and request.channel ~= channel then return true end
+  end
+  return #waiters == 32
+end
+
+local function writeHold(token, since, owner, mode, ttl, rest)
+  addLongLease(lock, owner, ttl)
+  if mode == 'x' then
+    redis.call('SET', lock, owner, 'PX', ttl)
+    writeRecord(token, since, ttl, rest)
+    return
+  end
+  if redis.call('SET', lock, valueOf(mode), 'PX', ttl, 'NX') then redis.call('DEL', record) end
+  redis.call('HSET', record, owner, newEntry(now + ttl * 1000, recordJSON(token, since, rest)))
+  extendTo(lock, ttl)
+  extendTo(record, ttl)
+end

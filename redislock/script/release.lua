@@ -1,0 +1,71 @@
+-- Releases a hold.
+--
+-- KEYS      lock, record, queue, requests
+-- ARGV      owner, the time in ms for which the hold must have lasted (MinHold), token
+-- Expects   all files before this one
+-- Provides  wakeFirst()             makes the head of the queue send its request again
+--           removeShared(field)     removes one holder of a shared lock or semaphore
+--           findHold(owner, token)  finds a hold
+--           release(owner, minHold, token)
+-- Answer    o or l, see full.lua
+
+-- wakeFirst is called after a change of the time for which the head of the queue has to wait.
+local function wakeFirst()
+  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  local request = first and findRequest(first)
+  if request then wake(request) end
+end
+
+-- keepHold keeps a released hold until it has lasted for minHold ms. It returns false if that
+-- time is over. Json is the hold's record. If shared is set, others may hold the lock too, and
+-- the record is the owner's entry.
+local function keepHold(owner, json, minHold, shared)
+  local expiry = parseHold(json).since + minHold * 1000
+  if expiry <= now then return false end
+  local ms = math.ceil((expiry - now) / 1000)
+  if shared then
+    redis.call('HDEL', record, owner)
+    redis.call('HSET', record, 'snib:kept:' .. owner, newEntry(expiry, json))
+    local _, _, final = removeEnded()
+    ms = math.ceil((final - now) / 1000)
+    redis.call('PEXPIRE', lock, ms)
+  else
+    redis.call('SET', lock, 'snib:kept', 'PX', ms)
+  end
+  redis.call('PEXPIRE', record, ms) -- which may be sooner than the lease would have ended
+  wakeFirst()
+  return true
+end
+
+local function removeShared(field)
+  redis.call('HDEL', record, field)
+  if redis.call('EXISTS', record) == 0 then redis.call('DEL', lock) end
+  serveQueue()
+  return 'o'
+end
+
+-- findHold reports whether the hold with this token still exists. It returns the record, if there
+-- is one, as text and parsed, and whether others may hold the lock too.
+local function findHold(owner, token)
+  local value = lockValue()
+  if value and isMulti(value) then
+    local entry = redis.call('HGET', record, owner)
+    local hold = entry and entryTime(entry) > now and parseHold(entryJSON(entry))
+    return hold and string.format('%d', hold.token) == token, entry and entryJSON(entry), hold, true
+  end
+  local hold, json = exclusiveHold()
+  if value ~= owner or not hold or hold.owner ~= owner then return value == owner end
+  return string.format('%d', hold.token) == token, json, hold, false
+end
+
+local function release(owner, minHold, token)
+  local found, json, hold, shared = findHold(owner, token)
+  if not found then return 'l' end
+  removeLongLease(hold)
+  minHold = tonumber(minHold)
+  if minHold > 0 and json and keepHold(owner, json, minHold, shared) then return 'o' end
+  if shared then return removeShared(owner) end
+  redis.call('DEL', lock, record)
+  serveQueue()
+  return 'o'
+end

@@ -1,0 +1,47 @@
+-- Reads locks, their holders and their waiters. It writes nothing.
+--
+-- KEYS    for each lock: the lock, its record, its queue, the requests of its waiters
+-- ARGV    not used
+-- Answer  for each lock a JSON object:
+--           type, left  type of the lock's key, and what PTTL says of it
+--           now         the server's clock, in microseconds
+--           recorded    whether there is a record
+--           value       value of the lock's key, if that is a string
+--           record      record, if it is a string: that of an exclusive hold
+--           records     records, if it is a hash: those of all holders
+--           line        scores of the waiters, in order of arrival
+--           requests    requests of the same waiters
+
+local time = redis.call('TIME')
+local answers = {}
+for k = 1, #KEYS, 4 do
+  local keyType = redis.call('TYPE', KEYS[k]).ok
+  local seen = {
+    type = keyType,
+    left = redis.call('PTTL', KEYS[k]),
+    now = string.format('%d', time[1] * 1000000 + time[2]),
+    recorded = redis.call('EXISTS', KEYS[k + 1]) == 1,
+  }
+  if keyType == 'string' then
+    seen.value = redis.call('GET', KEYS[k])
+    local recordType = redis.call('TYPE', KEYS[k + 1]).ok
+    if recordType == 'string' then
+      seen.record = redis.call('GET', KEYS[k + 1])
+    elseif recordType == 'hash' then
+      seen.records = redis.call('HVALS', KEYS[k + 1])
+    end
+  end
+  local waiters = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
+  if #waiters > 0 then
+    seen.line, seen.requests = {}, {}
+    for i = 1, #waiters, 2 do
+      local request = redis.call('HGET', KEYS[k + 3], waiters[i])
+      if request then
+        table.insert(seen.line, waiters[i + 1])
+        table.insert(seen.requests, request)
+      end
+    end
+  end
+  table.insert(answers, cjson.encode(seen))
+end
+return answers

@@ -1,0 +1,14 @@
+package redislock
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+func TestLuaScripts(t *testing.T) {
+	livetest.LuaScripts(t, map[string]string{
+		"fastpath": fastPathScript, "full": fullScript, "extend": extendScript, "renew": renewScript,
+		"forget": forgetScript, "snapshot": snapshotScript, "endless": endlessScript,
+	})
+}
