@@ -804,7 +804,7 @@ var mutants = []mutant{
 	{
 		breaks: "pglock: the user's limits of time end no request",
 		file:   "pglock/query.go", run: "TestRows/BusyRow",
-		old: "case c == lockNotAvailable, c == queryCanceled:",
+		old: "case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction:",
 		new: `case c == "never":`,
 	},
 	{

@@ -88,8 +88,8 @@ var postgresSafetyMutants = []mutant{
 	{
 		breaks: "pglock: a statement that meets the user's limits of time is run without them",
 		file:   "pglock/query.go", run: "TestStatementTimeout",
-		old: "\t\t\tunlimited = true\n",
-		new: "",
+		old: "\t\t\tunlimited = true // the",
+		new: "\t\t\t// the",
 	},
 	{
 		breaks: "pglock: a server that can't be reached is an outage",
