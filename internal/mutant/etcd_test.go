@@ -46,7 +46,7 @@ var etcdMutants = []mutant{
 	},
 	{
 		breaks: "etcdlock: a waiter whose key was deleted begins anew",
-		file:   "etcdlock/line.go", run: "TestKeyDeleted",
+		file:   "etcdlock/watchedqueue.go", run: "TestKeyDeleted",
 		old: "		return gone, nil", new: "		return waits, nil",
 	},
 	{
@@ -111,12 +111,12 @@ var etcdMutants = []mutant{
 	},
 	{
 		breaks: "etcdlock: a watch that hangs costs seconds",
-		file:   "etcdlock/line.go", run: "TestDeafWatch",
+		file:   "etcdlock/watchedqueue.go", run: "TestDeafWatch",
 		old: "		timer.Reset(watchCheckInterval)", new: "		timer.Reset(time.Hour)",
 	},
 	{
 		breaks: "etcdlock: a process watches a name once",
-		file:   "etcdlock/line.go", run: "TestOneWatch",
+		file:   "etcdlock/watchedqueue.go", run: "TestOneWatch",
 		old: "		d.queues.byName[name] = q\n", new: "",
 	},
 	{
@@ -176,12 +176,12 @@ var etcdMutants = []mutant{
 	},
 	{
 		breaks: "etcdlock: the key of an earlier hold, in a watch that lags, is not that of a request",
-		file:   "etcdlock/line.go", run: "TestOldKeyInView",
+		file:   "etcdlock/watchedqueue.go", run: "TestOldKeyInView",
 		old: "i >= 0 && q.queue[i].revision == w.revision", new: "i >= 0",
 	},
 	{
 		breaks: "etcdlock: a watch that hangs is seen to, although the keys are the same again",
-		file:   "etcdlock/line.go", run: "TestDeafAgain",
+		file:   "etcdlock/watchedqueue.go", run: "TestDeafAgain",
 		old: "a.key == b.key && a.revision == b.revision", new: "a.key == b.key",
 	},
 	{
@@ -201,27 +201,27 @@ var etcdMutants = []mutant{
 	},
 	{
 		breaks: "etcdlock: the holder of a block is told of waiters elsewhere",
-		file:   "etcdlock/line.go", run: "TestNobodyStarves",
+		file:   "etcdlock/watchedqueue.go", run: "TestNobodyStarves",
 		old: "	if len(q.leases) == 0 {\n		return\n	}", new: "	if len(q.leases) >= 0 {\n		return\n	}",
 	},
 	{
 		breaks: "etcdlock: the holder of a block is told of those who were there before it",
-		file:   "etcdlock/line.go", run: "TestWanted$",
+		file:   "etcdlock/watchedqueue.go", run: "TestWanted$",
 		old: "	q.leases[l] = struct{}{}\n	q.signalLeases()\n", new: "	q.leases[l] = struct{}{}\n",
 	},
 	{
 		breaks: "etcdlock: a waiter of the same process is no other process",
-		file:   "etcdlock/line.go", run: "TestWanted$",
+		file:   "etcdlock/watchedqueue.go", run: "TestWanted$",
 		old: " && e.etcdLease != int64(l.s.id)", new: "",
 	},
 	{
 		breaks: "etcdlock: a reader is in no other reader's way",
-		file:   "etcdlock/line.go", run: "TestWantedShared",
+		file:   "etcdlock/watchedqueue.go", run: "TestWantedShared",
 		old: "	_, waiting := q.queue.split()\n", new: "	waiting := q.queue\n",
 	},
 	{
 		breaks: "etcdlock: who can't be told of others does not hand over at will",
-		file:   "etcdlock/line.go", run: "TestWantedDeaf/Fails",
+		file:   "etcdlock/watchedqueue.go", run: "TestWantedDeaf/Fails",
 		old: "	for l := range q.leases {\n		l.signalWanted()\n	}\n	if isPermanent(err) {", new: "	if isPermanent(err) {",
 	},
 	{
@@ -231,7 +231,7 @@ var etcdMutants = []mutant{
 	},
 	{
 		breaks: "etcdlock: the watch of a hold with a block ends with it",
-		file:   "etcdlock/line.go", run: "TestWatchForBlock",
+		file:   "etcdlock/watchedqueue.go", run: "TestWatchForBlock",
 		old: "	if observes {\n		q.release()\n	}", new: "	_ = observes",
 	},
 	{

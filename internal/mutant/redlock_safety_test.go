@@ -7,7 +7,7 @@ package mutant
 var redlockSafetyMutants = []mutant{
 	{
 		breaks: "Redlock: nodes that take no part are unavailable",
-		file:   "redislock/redlock/silence.go", run: "TestBlankNodesAreUnavailable|TestAdmission$",
+		file:   "redislock/redlock/nomajority.go", run: "TestBlankNodesAreUnavailable|TestAdmission$",
 		old: "	if len(d.nodes)-denied >= d.params.Quorum() {", new: "	if false {",
 	},
 	{
@@ -28,12 +28,12 @@ var redlockSafetyMutants = []mutant{
 	},
 	{
 		breaks: "Redlock: what a node stores is quoted in errors",
-		file:   "redislock/redlock/silence.go", run: "TestReasonsOfNodes",
+		file:   "redislock/redlock/nomajority.go", run: "TestReasonsOfNodes",
 		old: "as %s\", driver.ErrInvalid, quoted(text))", new: "as %s\", driver.ErrInvalid, text)",
 	},
 	{
 		breaks: "Redlock: a wrong password is no outage",
-		file:   "redislock/redlock/silence.go", run: "TestOpenWithoutMajority",
+		file:   "redislock/redlock/nomajority.go", run: "TestOpenWithoutMajority",
 		old: "			denied++", new: "",
 	},
 	{

@@ -373,7 +373,7 @@ var redlockMutants = []mutant{
 	},
 	{
 		breaks: "a failed Redlock attempt is taken back on nodes that did not answer",
-		file:   "redislock/redlock/attempt.go", run: "TestFailedAttemptLeavesNothing",
+		file:   "redislock/redlock/round.go", run: "TestFailedAttemptLeavesNothing",
 		old: "(k == granted || k == unanswered) &&", new: "k == granted &&",
 	},
 	{

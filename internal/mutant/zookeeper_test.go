@@ -30,22 +30,22 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		breaks: "zookeeper: a lease ends before the session, however long the client was silent",
-		file:   "zklock/hearing.go", run: "TestHearingHolds",
+		file:   "zklock/leadercontact.go", run: "TestHearingHolds",
 		old: "start.Sub(c.countsFrom) > most {", new: "false {",
 	},
 	{
 		breaks: "zookeeper: what was said counts when the server has had time to report it",
-		file:   "zklock/hearing.go", run: "TestHearingHolds",
+		file:   "zklock/leadercontact.go", run: "TestHearingHolds",
 		old: "{ return timeout / 4 }", new: "{ return timeout / 40 }",
 	},
 	{
 		breaks: "zookeeper: what was said on a slow way counts from its answer",
-		file:   "zklock/hearing.go", run: "TestHearing",
+		file:   "zklock/leadercontact.go", run: "TestHearing",
 		old: "c.unreported[0].answered.Sub(start)", new: "c.unreported[0].sent.Sub(start)",
 	},
 	{
 		breaks: "zookeeper: what was said to a server that is left is not reported by the next",
-		file:   "zklock/hearing.go", run: "TestHearingAnotherServer",
+		file:   "zklock/leadercontact.go", run: "TestHearingAnotherServer",
 		old: "	c.unreported = nil // that server may be dead\n", new: "",
 	},
 	{
@@ -188,7 +188,7 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		breaks: "zookeeper: a session that nobody uses takes no memory for it",
-		file:   "zklock/hearing.go", run: "TestHearingForgets",
+		file:   "zklock/leadercontact.go", run: "TestHearingForgets",
 		old: "<= -2*reportInterval(timeout) {", new: "<= -1e6*reportInterval(timeout) {",
 	},
 	{
