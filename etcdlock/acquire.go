@@ -288,13 +288,19 @@ func (a *attempt) putInQueue(ctx context.Context) error {
 // with it.
 func (a *attempt) confirmAndGrant(ctx context.Context) (*handle, error) {
 	ka := a.s.requestKeepAlive() // it is sent at the same time
-	if err := a.d.checkExists(ctx, a.key, a.revision); err != nil {
-		if errors.Is(err, driver.ErrLost) {
-			return nil, a.abandonKey()
-		}
+	if err := a.checkKey(ctx); err != nil {
 		return nil, err
 	}
 	return a.grant(ctx, ka, false)
+}
+
+// checkKey asks a majority whether the attempt's key exists, and abandons a key that does not.
+func (a *attempt) checkKey(ctx context.Context) error {
+	err := a.d.checkExists(ctx, a.key, a.revision)
+	if errors.Is(err, driver.ErrLost) {
+		return a.abandonKey()
+	}
+	return err
 }
 
 // abandonKey drops a key that no longer exists, so that the next round uses another one.
@@ -320,11 +326,22 @@ func (d *Driver) checkExists(ctx context.Context, key string, revision int64) er
 	return nil
 }
 
-// grant makes a lease of the key, which holds the lock.
+// maxCheckAge is how long ago a majority may have had the key when its lease begins.
+const maxCheckAge = 20 * time.Millisecond
+
+// grant makes a lease of the key, which holds the lock, as a majority has just answered. If the
+// keep-alive takes longer than that answer, grant asks again: meanwhile somebody may have broken
+// the lock, and others may have held it.
 func (a *attempt) grant(ctx context.Context, ka *keepAlive, heldRecorded bool) (*handle, error) {
+	checkedAt := driver.Now()
 	start, err := ka.wait(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if driver.Now().Sub(checkedAt) > maxCheckAge {
+		if err := a.checkKey(ctx); err != nil {
+			return nil, err
+		}
 	}
 	l := &lease{
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision, blockSize: blockSizeOf(a.req), since: driver.Now(),

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -400,6 +402,69 @@ func TestGoneBeforeCheck(t *testing.T) {
 		t.Errorf("the keys are %q, want one of a new session", now)
 	}
 	release(t, got)
+}
+
+// TestGoneAfterCheck breaks the lock of a waiter after a majority has answered that its key exists,
+// and before the keep-alive is answered from which the lease counts.
+func TestGoneAfterCheck(t *testing.T) {
+	server := etcdtest.Start(t)
+	var gate sync.RWMutex // write-locked while no keep-alive is answered
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainStreamInterceptor(holdKeepAlives(&gate))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	k := intercept(client)
+	operator := dial(t, server)
+	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
+	l := acquire(t, holds, request("name", "holder"))
+	w := jobtest.Waiting(t, waits, request("name", "waiter"))
+	next := jobtest.Waiting(t, third, request("name", "third"))
+	gate.Lock()
+	time.Sleep(50 * time.Millisecond) // a recent keep-alive would do for the grant
+	k.set(hookOnce("get", func(c call) error {
+		err := c.do()
+		if _, err := operator.Delete(t.Context(), c.key); err != nil {
+			t.Error(err)
+		}
+		time.AfterFunc(100*time.Millisecond, gate.Unlock) // several times maxCheckAge
+		return err
+	}))
+	release(t, l)
+	first := next.Get(t)
+	w.Running(t, "with a key that was deleted")
+	release(t, first)
+	got := w.Get(t)
+	if got.Grant().Token <= first.Grant().Token {
+		t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
+	}
+	release(t, got)
+}
+
+// holdKeepAlives returns an interceptor that holds the answers to keep-alives while gate is
+// write-locked.
+func holdKeepAlives(gate *sync.RWMutex) grpc.StreamClientInterceptor {
+	return func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
+		opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, conn, method, opts...)
+		if err != nil || method != "/etcdserverpb.Lease/LeaseKeepAlive" {
+			return stream, err
+		}
+		return gatedStream{stream, gate}, nil
+	}
+}
+
+type gatedStream struct {
+	grpc.ClientStream
+	gate *sync.RWMutex
+}
+
+func (s gatedStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	return err
 }
 
 // A silentWatcher drops the events of a client's watches unless passes is true.

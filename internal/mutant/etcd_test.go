@@ -42,7 +42,7 @@ var etcdMutants = []mutant{
 	{
 		breaks: "etcdlock: a waiter whose turn has come looks whether its key is there",
 		file:   "etcdlock/acquire.go", run: "TestGoneBeforeCheck",
-		old: "	if err := a.d.checkExists(ctx, a.key, a.revision); err != nil {", new: "	if err := error(nil); err != nil {",
+		old: "	err := a.d.checkExists(ctx, a.key, a.revision)\n	if errors", new: "	err := error(nil)\n	if errors",
 	},
 	{
 		breaks: "etcdlock: a waiter whose key was deleted begins anew",

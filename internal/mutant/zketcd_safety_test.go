@@ -93,4 +93,10 @@ var zketcdSafetyMutants = []mutant{
 		file:   "etcdlock/acquire.go", run: "TestOutageWhileWaiting",
 		old: "	if lastErr == nil && a.d", new: "	if false && a.d",
 	},
+	{
+		breaks: "etcdlock: a key that was deleted while the keep-alive was on its way grants nothing",
+		file:   "etcdlock/acquire.go", run: "TestGoneAfterCheck",
+		old: "> maxCheckAge {",
+		new: "> time.Hour {",
+	},
 }
