@@ -59,8 +59,8 @@ func isTransient(err error) bool {
 	if slices.Contains([]string{idleInTransaction, serializationFailure, deadlock, lockNotAvailable, queryCanceled}, c) {
 		return true
 	}
-	// 57: shut down or starting; 53: overloaded; 08: from a pooler.
-	return c != databaseDropped && (c[:2] == "57" || c[:2] == "53" || c[:2] == "08")
+	// 57: shut down or starting; 53: overloaded; 58: its disk fails; 08: from a pooler.
+	return c != databaseDropped && slices.Contains([]string{"57", "53", "58", "08"}, c[:2])
 }
 
 // isNetworkError reports whether a connection failed or could not be made, for a reason that may

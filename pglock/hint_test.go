@@ -38,6 +38,25 @@ func as(t testing.TB, server *pgtest.Server, role string) *pgxpool.Pool {
 	return dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.User = role })
 }
 
+// TestListenerReconnects ends the connection for notifications again and again. The driver has
+// another one soon each time, because without it a holder does not learn that its lease was broken.
+func TestListenerReconnects(t *testing.T) {
+	pool := dial(t, pgtest.Start(t).URL())
+	release(t, acquire(t, newDriver(t, pool), request("held", "first")))
+	acquire(t, newDriver(t, pool), request("held", "a"))
+	began, last := time.Now(), 0
+	for range 12 {
+		livetest.Await(t, "another listener", func() error {
+			const end = `SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND pid <> $1 AND pg_terminate_backend(pid)`
+			return pool.QueryRow(t.Context(), end, last).Scan(&last)
+		})
+	}
+	// Each pause is half a second at most. If they doubled, they would take 37 s in all.
+	if took := time.Since(began); took > 25*time.Second {
+		t.Errorf("the listener came back 11 times in %v", took)
+	}
+}
+
 // TestForgedNotifications has a role that may only read the table send false notifications to
 // holders and waiters: that ends no hold, grants nothing, and causes a bounded number of
 // statements.

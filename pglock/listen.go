@@ -44,9 +44,11 @@ func checkDirect(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// runListener keeps a connection for notifications open while it is needed.
+// runListener keeps a connection for notifications open while it is needed. The pause before it
+// connects again doubles each time. It grows less after a connection that worked: without
+// notifications, a holder learns only at its next renewal that its lease was broken.
 func (d *Driver) runListener() {
-	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
+	const shortest, longest, longestAfterUse = 50 * time.Millisecond, 5 * time.Second, 500 * time.Millisecond
 	pause := shortest
 	for {
 		began := time.Now()
@@ -54,9 +56,12 @@ func (d *Driver) runListener() {
 		if err == nil || d.life.Over() {
 			return
 		}
-		d.registry.setConnected(false)
-		if pause *= 2; time.Since(began) > longest {
-			pause = shortest // the connection was useful
+		pause *= 2
+		switch wasConnected := d.registry.setConnected(false); {
+		case time.Since(began) > longest:
+			pause = shortest
+		case wasConnected:
+			pause = min(pause, longestAfterUse)
 		}
 		if _, pooled := err.(pooledError); pooled { //nolint:errorlint // checkDirect returns it unwrapped
 			pause = longest
@@ -80,7 +85,7 @@ func (d *Driver) listenOnce() error {
 		return err
 	}
 	defer hangUp(conn)
-	d.registry.setConnected(true)
+	_ = d.registry.setConnected(true)
 	d.verifyLeases() // notifications may have been missed before
 	for {
 		err := d.receive(conn, idleTimeout)

@@ -189,6 +189,7 @@ func TestRows(t *testing.T) {
 		{"PoolOfOne", poolOfOne},
 		{"BusyRow", busyRow},
 		{"StalledInTransaction", stalledInTransaction},
+		{"DiskError", diskError},
 		{"DroppedTable", droppedTable},
 	}
 	for _, tt := range tests {
@@ -533,6 +534,18 @@ func stalledInTransaction(t *testing.T, server *pgtest.Server, pool *pgxpool.Poo
 	must(t, pool, "CREATE TRIGGER refuse BEFORE UPDATE ON snib_locks FOR EACH ROW EXECUTE FUNCTION refuse()")
 	defer must(t, pool, "DROP TRIGGER refuse ON snib_locks")
 	release(t, acquire(t, d, request("stalled", "b")))
+}
+
+// diskError has the server report that its disk fails, as it does when fsync fails.
+func diskError(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool, pglock.Table("on_bad_disk"))
+	release(t, acquire(t, d, request("a", "a")))
+	must(t, pool, `CREATE FUNCTION fail() RETURNS trigger AS
+		'BEGIN RAISE EXCEPTION ''could not fdatasync file'' USING ERRCODE = ''58030''; END' LANGUAGE plpgsql`)
+	must(t, pool, "CREATE TRIGGER fail BEFORE UPDATE ON on_bad_disk FOR EACH ROW EXECUTE FUNCTION fail()")
+	if _, err := d.Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire = %v, want ErrUnavailable", err)
+	}
 }
 
 // droppedTable drops the table while a driver uses it.

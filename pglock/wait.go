@@ -202,12 +202,14 @@ func (w *waiterRegistry) wakePoller() {
 }
 
 // setConnected records whether notifications arrive, and makes the poller look for what may have
-// been missed.
-func (w *waiterRegistry) setConnected(connected bool) {
+// been missed. It returns whether they arrived before.
+func (w *waiterRegistry) setConnected(connected bool) (before bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	before = w.connected
 	w.connected, w.pollNow = connected, true
 	w.wakePoller()
+	return before
 }
 
 // runPoller polls until no attempt waits any more. It keeps the waiters alive in the store, and

@@ -127,4 +127,16 @@ var postgresSafetyMutants = []mutant{
 		old: "		case c == lockNotAvailable, c == queryCanceled, c == idleInTransaction:",
 		new: "		case c == lockNotAvailable, c == queryCanceled:",
 	},
+	{
+		breaks: "pglock: a listener whose connections are cut again and again comes back soon",
+		file:   "pglock/listen.go", run: "TestListenerReconnects",
+		old: "		case wasConnected:\n",
+		new: "		case false && wasConnected:\n",
+	},
+	{
+		breaks: "pglock: a disk that fails is an outage",
+		file:   "pglock/error.go", run: "TestRows/DiskError",
+		old: `"53", "58", "08"`,
+		new: `"53", "08"`,
+	},
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock/redlock"
 )
@@ -20,7 +21,10 @@ var (
 // addFlush adds the fault FLUSHALL on the server that one returns.
 func (w *world) addFlush(one func() *redistest.Node) {
 	w.addFault("flush", func(time.Duration) {
-		w.logFault("flush", "", func() { one().Must("FLUSHALL") })
+		// A master refuses writes while it knows of no replica.
+		w.logFault("flush", "", func() {
+			livetest.Await(w.t, "FLUSHALL", func() error { _, err := one().Do("FLUSHALL"); return err })
+		})
 	})
 }
 

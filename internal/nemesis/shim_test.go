@@ -45,6 +45,34 @@ func (w *world) addClockStep(s *livetest.Shim, way direction) {
 type crashableServer interface {
 	server
 	MayEnd()
+	Up() bool
+}
+
+// keepRunning restarts a server that ends by itself, as the supervisor of a system does: a
+// server may abort when its clock has gone back far enough.
+func (w *world) keepRunning(s crashableServer) {
+	s.MayEnd()
+	done, ended := make(chan struct{}), make(chan struct{})
+	w.t.Cleanup(func() {
+		close(done)
+		<-ended
+	})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-done:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+			if !s.Up() {
+				w.t.Log("the server has ended by itself, and is restarted")
+				s.Restart()
+				s.MayEnd()
+			}
+		}
+	}()
 }
 
 // addFsyncFault adds the fault that fsync fails on a server's disk. The server has to give up

@@ -105,6 +105,7 @@ func startPGClock(way direction) func(*world) {
 		w.Store = Store{Kind: "pg", Addrs: w.addProxies(s.Addr())}
 		w.Mixed = true
 		w.addClockStep(c, way)
+		w.keepRunning(s)
 	}
 }
 
@@ -116,5 +117,6 @@ func startMySQLClock(way direction) func(*world) {
 		w.Store = Store{Kind: "mysql", Addrs: w.addProxies(s.Addr())}
 		w.Mixed = true
 		w.addClockStep(c, way)
+		w.keepRunning(s)
 	}
 }
