@@ -74,7 +74,16 @@ func TestSentinelFloor(t *testing.T) {
 		name  string
 		begin func(*redistest.SentinelSetup) // makes a server one that may have forgotten leases
 	}{
-		{"Promoted", func(s *redistest.SentinelSetup) { s.Failover() }},
+		{"Promoted", func(s *redistest.SentinelSetup) {
+			old := s.Master()
+			s.Failover()
+			livetest.Await(t, "old master that is a replica", func() error { // before, it grants
+				if role := old.Must("ROLE").([]any)[0]; role != "slave" {
+					return fmt.Errorf("it is a %v", role)
+				}
+				return nil
+			})
+		}},
 		{"BackEmpty", func(s *redistest.SentinelSetup) {
 			for _, sentinel := range s.SentinelNodes() { // so that it stays the master
 				sentinel.Must("SENTINEL", "SET", s.MasterName(), "down-after-milliseconds", 600_000)

@@ -234,8 +234,8 @@ func deadline(t *testing.T, r rig) {
 			},
 		}
 		for kind, make := range contexts {
-			ctx, cancel := make()
 			start := time.Now()
+			ctx, cancel := make()
 			err := f(ctx)
 			cancel()
 			want := gone
