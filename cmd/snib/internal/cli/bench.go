@@ -137,31 +137,32 @@ func (b *benchCommand) explainFailure(ctx context.Context, url string, err error
 	return fmt.Errorf("%s: %w", url, err)
 }
 
-// runPart runs cycle in each worker until the time is over. The first error ends it.
+// runPart runs cycle in each worker until the time is over. The first error ends it. The end of
+// the time does not cut off a cycle: a request that is given up may leave a lease in the store.
 func (b *benchCommand) runPart(
 	ctx context.Context, workers int, cycle func(context.Context, int, *histogram) error, i, parts int,
 ) (partResult, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.partDuration.value, errOver)
-	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	timed, cancel := context.WithTimeoutCause(ctx, b.partDuration.value, errOver)
+	defer cancel()
 	all := make([]histogram, workers)
 	var wg sync.WaitGroup
 	began := time.Now()
 	for worker := range workers {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for timed.Err() == nil {
 				if err := cycle(ctx, worker, &all[worker]); err != nil {
-					stop(err) // the cause, unless the time was over before
+					stop(err)
 				}
 			}
 		})
 	}
-	b.drawProgress(ctx, began, i, parts)
+	b.drawProgress(timed, began, i, parts)
 	wg.Wait()
 	took := time.Since(began)
-	if cause := context.Cause(ctx); !errors.Is(cause, errOver) {
-		return partResult{}, cause
+	if ctx.Err() != nil {
+		return partResult{}, context.Cause(ctx)
 	}
 	var sum histogram
 	for i := range all {
