@@ -51,7 +51,7 @@ func TestListenerReconnects(t *testing.T) {
 			return pool.QueryRow(t.Context(), end, last).Scan(&last)
 		})
 	}
-	// Each pause is half a second at most. If they doubled, they would take 37 s in all.
+	// Each pause is half a second at most. If they doubled, they would take 31 s in all.
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("the listener came back 11 times in %v", took)
 	}

@@ -85,7 +85,7 @@ func (d *Driver) listenOnce() error {
 		return err
 	}
 	defer hangUp(conn)
-	_ = d.registry.setConnected(true)
+	d.registry.setConnected(true)
 	d.verifyLeases() // notifications may have been missed before
 	for {
 		err := d.receive(conn, idleTimeout)

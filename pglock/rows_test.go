@@ -523,14 +523,14 @@ func (stall) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 // stalledInTransaction lets the server end transactions of the driver that are idle for too long.
 func stalledInTransaction(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) {
-		settings("default_transaction_isolation", "serializable", "lock_timeout", "20ms", "idle_in_transaction_session_timeout", "20ms")(c)
+		settings("default_transaction_isolation", "serializable", "idle_in_transaction_session_timeout", "20ms")(c)
 		c.ConnConfig.Tracer = stall{100 * time.Millisecond}
 	}))
-	const serializationFailure = `CREATE FUNCTION refuse() RETURNS trigger AS 'BEGIN
+	const refuse = `CREATE FUNCTION refuse() RETURNS trigger AS 'BEGIN
 		IF current_setting(''transaction_isolation'') = ''serializable'' THEN
 			RAISE EXCEPTION ''could not serialize'' USING ERRCODE = ''40001''; END IF; RETURN NEW; END' LANGUAGE plpgsql`
 	release(t, acquire(t, newDriver(t, pool), request("stalled", "a"))) // makes the table
-	must(t, pool, serializationFailure)
+	must(t, pool, refuse)
 	must(t, pool, "CREATE TRIGGER refuse BEFORE UPDATE ON snib_locks FOR EACH ROW EXECUTE FUNCTION refuse()")
 	defer must(t, pool, "DROP TRIGGER refuse ON snib_locks")
 	release(t, acquire(t, d, request("stalled", "b")))

@@ -19,10 +19,10 @@ import (
 	"testing"
 )
 
-// TestCompiles type-checks each mutant, including those that TestMutants leaves out because they
-// are slow. Otherwise a mutant that does not compile would stay unnoticed until its tests run.
-// For a file that is not Go, such as a script that Go embeds, it only checks that the text to
-// change exists.
+// TestCompiles checks that the code that each mutant changes still exists, and type-checks the
+// mutant. It includes the mutants that TestMutants leaves out because they are slow: otherwise
+// nobody would notice them until their tests run. A file that is not Go, such as a script that Go
+// embeds, is not type-checked.
 func TestCompiles(t *testing.T) {
 	root := rootOf(t)
 	c := newCompiler(t, root)

@@ -21,15 +21,6 @@ var all = slices.Concat(mutants, cmdSafetyMutants, coreSafetyMutants, etcdMutant
 	metricsMutants, mysqlSafetyMutants, nemesisMutants, operationsMutants, postgresSafetyMutants, redisSafetyMutants,
 	redlockMutants, redlockSafetyMutants, sqliteSafetyMutants, zketcdSafetyMutants, zookeeperMutants)
 
-// TestChanges checks that the code that each mutant changes still exists. It includes the mutants
-// that TestMutants leaves out because they are slow.
-func TestChanges(t *testing.T) {
-	root := rootOf(t)
-	for _, m := range all {
-		t.Run(m.breaks, func(t *testing.T) { m.code(t, root) })
-	}
-}
-
 // share makes TestMutants run one mutant of that many, chosen at random.
 var share = flag.Int("share", 1, "run one mutant of so many, chosen at random")
 

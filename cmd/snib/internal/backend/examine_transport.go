@@ -28,6 +28,11 @@ type transport struct {
 	secrets []string // files that contain passwords and keys
 }
 
+// addSecrets adds the files that are named. An empty name stands for none.
+func (t *transport) addSecrets(files ...string) {
+	t.secrets = append(t.secrets, slices.DeleteFunc(files, func(file string) bool { return file == "" })...)
+}
+
 // findings says what other people can do to the locks because of the way in
 // which we reach the server.
 func (t *transport) findings() []Finding {
@@ -102,11 +107,7 @@ func (u *redisURL) newTransport(loginAdvice string) *transport {
 		hosts: u.hosts, tls: u.tls, insecure: u.insecure, loginAdvice: loginAdvice,
 		login: u.password != "" || u.passwordFile != "" || u.cert != "",
 	}
-	for _, file := range []string{u.passwordFile, u.sentinelPasswordFile, u.key} {
-		if file != "" {
-			t.secrets = append(t.secrets, file)
-		}
-	}
+	t.addSecrets(u.passwordFile, u.sentinelPasswordFile, u.key)
 	return t
 }
 
@@ -118,15 +119,10 @@ func postgresTransport(u sqlURL, c *pgx.ConnConfig) *transport {
 		loginAdvice: "see pg_hba.conf, where trust asks for no password", secrets: u.secretFiles,
 	}
 	// These are the parameters, variables and defaults of libpq.
-	home, _ := os.UserHomeDir() // without one there is no default
-	for _, file := range []string{
-		cmp.Or(u.parameter("passfile"), os.Getenv("PGPASSFILE"), filepath.Join(home, ".pgpass")),
+	t.addSecrets(
+		cmp.Or(u.parameter("passfile"), os.Getenv("PGPASSFILE"), defaultPassfile()),
 		cmp.Or(u.parameter("sslkey"), os.Getenv("PGSSLKEY")),
-	} {
-		if file != "" {
-			t.secrets = append(t.secrets, file)
-		}
-	}
+	)
 	if c.TLSConfig != nil {
 		t.insecure = c.TLSConfig.InsecureSkipVerify && c.TLSConfig.VerifyPeerCertificate == nil
 		t.login = t.login || len(c.TLSConfig.Certificates) > 0 || c.TLSConfig.GetClientCertificate != nil
@@ -135,6 +131,16 @@ func postgresTransport(u sqlURL, c *pgx.ConnConfig) *transport {
 		t.hosts = append(t.hosts, other.Host)
 	}
 	return t
+}
+
+// defaultPassfile returns the password file that pgx reads by default, or "" if the user has no
+// home directory.
+func defaultPassfile() string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".pgpass")
 }
 
 func mySQLTransport(u sqlURL, c *mysql.Config) *transport {

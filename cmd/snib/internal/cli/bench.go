@@ -17,7 +17,6 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/driver"
 )
 
 // A benchCommand is one call of "snib bench".
@@ -144,7 +143,7 @@ func (b *benchCommand) runPart(
 ) (partResult, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	timed, cancel := context.WithTimeoutCause(ctx, b.partDuration.value, errOver)
+	timed, cancel := context.WithTimeout(ctx, b.partDuration.value)
 	defer cancel()
 	all := make([]histogram, workers)
 	var wg sync.WaitGroup
@@ -170,9 +169,6 @@ func (b *benchCommand) runPart(
 	}
 	return sum.result(workers, took), nil
 }
-
-// errOver is the cause with which a part of the benchmark ends regularly.
-const errOver driver.Sentinel = "the time is over"
 
 // drawProgress draws a progress bar until ctx is done.
 func (b *benchCommand) drawProgress(ctx context.Context, began time.Time, i, parts int) {
