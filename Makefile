@@ -32,7 +32,7 @@ SCENARIOS ?= all
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
-# What takes longest begins first, or it would run on alone at the end.
+# The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./zklock ./etcdlock ./redislock/redlock ./redislock ./pglock work
 
 .PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million herd fuzz bench deps lint-deps

@@ -75,8 +75,8 @@ func (d *timeoutContext) Err() error {
 	return d.err
 }
 
-// Value implements [context.Context]. What package context looks up to derive a context from this
-// one is present once Done was called.
+// Value implements [context.Context]. Package context looks up a value to derive a context from
+// this one; that value is present once Done was called.
 func (d *timeoutContext) Value(key any) any {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -67,9 +67,9 @@ func keyOf(name string, etcdLease int64, nonce string) string {
 	return prefixOf(name) + strconv.FormatInt(etcdLease, 16) + "." + nonce
 }
 
-// parseEntry reads a key. Whoever has put it, it counts as a holder or a waiter. known reports
-// whether the key is ours or that of package concurrency, for callers that read keys which may
-// not be locks.
+// parseEntry reads a key. Every key counts as a holder or a waiter, also a foreign one. known
+// reports whether the key is ours or that of package concurrency, for callers that read keys which
+// may not be locks.
 func parseEntry(kv *mvccpb.KeyValue) (e entry, known bool) {
 	e = entry{key: string(kv.Key), revision: kv.CreateRevision, etcdLease: kv.Lease}
 	_, last := splitKey(e.key)

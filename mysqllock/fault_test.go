@@ -239,7 +239,7 @@ func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
 	release(t, next)
 }
 
-// What could not be withdrawn is withdrawn when the server can be reached again.
+// A withdrawal that failed is repeated when the server can be reached again.
 func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))

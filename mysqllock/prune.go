@@ -17,7 +17,7 @@ const (
 
 // countNewRow counts a row that the driver has created, and prunes after every pruneAfter rows.
 func (d *Driver) countNewRow() {
-	// What fails now is done the next time.
+	// If pruning fails, the next call does it.
 	d.prunes.Note(pruneAfter, d.life, func() { _ = d.prune(d.life.Context(), pruneAge) })
 }
 

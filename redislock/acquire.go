@@ -433,8 +433,8 @@ func (b *backoff) next(noWait bool) (time.Duration, bool) {
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or
-// a grant. It waits no longer than cleanupTimeout for the answer. What can't be withdrawn from
-// a dead store expires within one TTL.
+// a grant. It waits no longer than cleanupTimeout for the answer. In a dead
+// store it expires within one TTL.
 func (a *attempt) withdraw() {
 	d := a.d
 	ctx, cancel := context.WithTimeout(context.Background(), min(max(a.req.TTL, time.Second), retryTimeout))

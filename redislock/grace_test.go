@@ -438,7 +438,7 @@ func TestCluster(t *testing.T) {
 	}
 	free(t, last)
 
-	// The slot's master dies. What the replica knows stays valid.
+	// The slot's master dies. The leases that the replica knows stay valid.
 	long := request("job", "long", 8*time.Second)
 	l = take(t, d1, long)
 	c.WaitUntilWell()

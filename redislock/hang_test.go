@@ -154,8 +154,8 @@ func (h *held) renewed(now time.Time) bool {
 	return now.Add(h.lock.Validity()).Sub(h.early).Abs() > time.Millisecond
 }
 
-// TestHungServerBounded sends requests to a server that hangs. What each attempt leaves behind
-// must not add up.
+// TestHungServerBounded sends requests to a server that hangs. The goroutines that they leave
+// behind must not add up.
 func TestHungServerBounded(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))

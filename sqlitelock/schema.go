@@ -15,7 +15,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// What identifies a file as a database of this package: see
+// These numbers identify a file as a database of this package: see
 // docs/backends/sqlitelock.md, "Wire format".
 const (
 	applicationID = 0x736e6962 // "snib"

@@ -124,7 +124,7 @@ func (a *attempt) shouldRetry() bool {
 	return time.Since(a.disconnectedSince) < retryTimeout
 }
 
-// precheck returns an error if there is no point in creating a node. What it reads first may be
+// precheck returns an error if there is no point in creating a node. Its first read may be
 // outdated, so it reads the queue again on a server that has caught up before it returns such
 // an error.
 func (a *attempt) precheck(ctx context.Context) error {

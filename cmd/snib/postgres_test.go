@@ -40,7 +40,7 @@ func TestPostgresHangs(t *testing.T) {
 	if code := p.wait(); code != 79 {
 		t.Errorf("exit code = %d, want 79\n%s", code, p.out.String())
 	}
-	// The lease ends within 2 s. What follows waits for an answer for at most 5 s.
+	// The lease ends within 2 s. The release then waits for an answer for at most 5 s.
 	if took := time.Since(began); took > 12*time.Second {
 		t.Errorf("snib ended %v after its server hung, want at most 12 s", took)
 	}

@@ -201,7 +201,7 @@ func TestHiddenPassword(t *testing.T) {
 		dir := newStore(t)
 		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 		name := strconv.Itoa(i)
-		// What follows the -- must not be changed.
+		// The arguments behind the -- must not be changed.
 		p := start(t, append(append([]string{"snib", "run", name}, args...), "--", "hold", ready, stop, "x://a:b@c")...)
 		await(t, "command", func() bool { return exists(ready) })
 		line := read(fmt.Sprintf("/proc/%d/cmdline", p.Process.Pid))

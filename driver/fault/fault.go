@@ -127,7 +127,7 @@ func (d *Driver) Calls(op Op) int {
 // that. The store is not told: a lease stays in it, and so does the place of a waiter, whose
 // grant then reaches nobody and lapses.
 //
-// What a driver reports by Request.OnLost and Grant.Wanted is passed on nonetheless.
+// Reports of the driver by Request.OnLost and Grant.Wanted still arrive.
 func (d *Driver) Sever(effect Effect) {
 	switch effect {
 	case Fail, Hang, Deaf:

@@ -1,7 +1,7 @@
 // Package interop tests snib together with other lock libraries in the same store: the real
 // clients, in Go, Java and Node.js. It contains only tests.
 //
-// What the Redis libraries have in common is a key with the name of the lock, created
+// The Redis libraries share one convention: a key with the name of the lock, created
 // with SET key value NX PX, whose value only its holder knows. Each of them and snib
 // exclude one another. Only snib announces a release, so a waiter of snib polls five
 // times a second while another library holds the lock. The order between other libraries

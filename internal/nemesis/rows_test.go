@@ -17,7 +17,7 @@ type row struct {
 	next   string // who may get the lock, and when
 	tokens string
 
-	// What may go wrong nevertheless, as in history.Allowance.
+	// The violations that are allowed, as in history.Allowance.
 	allows     []history.Fact
 	names      []string
 	allowedFor time.Duration

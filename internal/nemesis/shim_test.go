@@ -28,7 +28,7 @@ const (
 // of a run, so that its consequences show.
 func (w *world) addClockStep(s *livetest.Shim, way direction) {
 	w.lastFault = string(way)
-	// What a dead or lost holder leaves behind lasts as long as the step by that clock.
+	// The entries of a dead or lost holder last as long as the step by that clock.
 	w.exclusive = true
 	w.addFault(string(way), func(time.Duration) {
 		d := time.Minute // longer than all bounds
@@ -59,10 +59,11 @@ func (w *world) keepRunning(s crashableServer) {
 	})
 	go func() {
 		defer close(ended)
-		for tick := time.NewTicker(100 * time.Millisecond); ; {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
 			select {
 			case <-done:
-				tick.Stop()
 				return
 			case <-tick.C:
 			}

@@ -67,8 +67,8 @@ func TestHungNodes(t *testing.T) {
 	awaitNoKeys(t, c.nodes...)
 }
 
-// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. What was
-// released is freed when the nodes have memory again.
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. Released
+// locks are freed when the nodes have memory again.
 func TestNodesWithoutMemory(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestScriptAgainstModel sends the same random batches to the script in a real server and to
-// the model of the simulation. What the simulation shows holds for the script only as far as
+// the model of the simulation. The results of the simulation hold for the script only as far as
 // their answers agree.
 func TestScriptAgainstModel(t *testing.T) {
 	const seed, calls = 1, 2500 // of 1 to 6 requests each

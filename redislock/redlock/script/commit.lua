@@ -13,7 +13,7 @@ for name in pairs(raised) do
 end
 local done = #fields == 0 or redis.pcall('HSET', metaKey, unpack(fields))
 if type(done) == 'table' then
-  -- As a rule the memory is full. What needs none, such as extending a lease, is done already.
+  -- As a rule the memory is full. Requests that need none, such as extensions, are done already.
   for i = 1, n do
     if raised[ARGV[3 + i]] then answers[i] = 'x ' .. done.err end
   end
@@ -40,7 +40,7 @@ for key, w in pairs(writes) do
   end
 end
 
--- What follows are hints. An error, such as a missing permission, is ignored.
+-- These messages are hints. An error, such as a missing permission, is ignored.
 for _, nonce in ipairs(broken) do
   redis.pcall('PUBLISH', 'snib.rb:' .. string.match(nonce, '^[^.]*'), nonce)
 end

@@ -35,7 +35,7 @@ func (t *Tally) No(node int, now driver.Instant) Verdict {
 	return t.Verdict(now)
 }
 
-// Away records that a node will not answer, or not in time. What it did is unknown.
+// Away records that a node will not answer, or not in time. It may have executed the request.
 func (t *Tally) Away(node int, now driver.Instant) Verdict {
 	if !t.yes.Has(node) && !t.no.Has(node) {
 		t.away.add(node)

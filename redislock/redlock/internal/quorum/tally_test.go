@@ -33,7 +33,7 @@ func TestTally(t *testing.T) {
 		{"LateIsNothing", 3, at(end), []answer{{'y', 0, 0, open, false}, {'y', 1, end, failed, true}}},
 		{"ForEver", 3, driver.Instant{}, []answer{{'y', 0, 0, open, false}, {'y', 1, 1000 * time.Hour, won, false}}},
 		{"NoEnds", 3, at(end), []answer{{'n', 0, 0, open, false}, {'n', 1, 0, failed, true}}},
-		// What the nodes did is unknown.
+		// The nodes may have executed the request.
 		{"AwayFails", 3, at(end), []answer{{'a', 0, 0, open, false}, {'a', 1, 0, failed, false}}},
 		{"NoAndAway", 3, at(end), []answer{{'n', 0, 0, open, false}, {'a', 1, 0, failed, false}}},
 		{"AwayTwice", 5, at(end), []answer{{'a', 0, 0, open, false}, {'a', 0, 0, open, false}, {'a', 0, 0, open, false}}},

@@ -15,7 +15,7 @@ type Cell struct {
 	clocksStop      bool // clients stop, and their clocks with them
 	hints           hints
 
-	// What the protocol does not promise in this cell is counted, and is not a violation.
+	// The protocol does not promise these in this cell: they are counted, and are no violations.
 	Overlaps bool // two valid holds
 	Disorder bool // tokens that are equal, or out of order
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A clock shows an actor's time. It drifts, can be made to jump, and can stand still. What it
-// shows is a function of the true time, which only the world and its judge can see.
+// A clock shows an actor's time. It drifts, can be made to jump, and can stand still. Its
+// reading is a function of the true time, which only the world and its judge can see.
 type clock struct {
 	setAt        time.Duration // the true time at which it was last set
 	shown        time.Duration // what it showed at that time
