@@ -72,6 +72,10 @@ type trial struct {
 	unusedDriver driver.Driver
 	running      sync.WaitGroup // goroutines of the case
 	maxLate      atomic.Int64   // the greatest lateness of a timer so far, in nanoseconds
+
+	began    time.Time
+	lossesMu sync.Mutex
+	losses   []string // the calls of OnLost
 }
 
 // runTrial runs the clause. If it could not be run, the reason is stored in skipped.
@@ -81,7 +85,7 @@ func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
 		h = h.Fresh(t)
 		h.Bubble = bubble
 	}
-	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped}
+	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now()}
 	tr.id = rand.Text()[:10] + " "
 	tr.lockName = tr.name("lock")
 	if c.name == leakClause { // registered first, so that it runs after all other cleanups
@@ -91,6 +95,7 @@ func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
 	tr.Cleanup(func() {
 		if tr.Failed() {
 			tr.Logf("%s: %s", c.name, c.why)
+			tr.logLosses()
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -197,11 +202,16 @@ func (t *trial) name(s string) string { return t.id + s }
 
 // req returns a plain request for the trial's lock, with a lease that outlives the case.
 func (t *trial) req(owner string) driver.Request {
-	req := driver.Request{Name: t.lockName, Owner: t.id + owner, TTL: max(30*time.Second, 10*t.h.TTL)}
+	return driver.Request{Name: t.lockName, Owner: t.id + owner, TTL: t.longTTL()}
+}
+
+// longTTL returns the TTL of leases that outlive the case.
+func (t *trial) longTTL() time.Duration {
+	ttl := max(30*time.Second, 10*t.h.TTL)
 	if most := t.info.MaxTTL; most > 0 {
-		req.TTL = min(req.TTL, most)
+		ttl = min(ttl, most)
 	}
-	return req
+	return ttl
 }
 
 // shortReq is like req, with a lease whose end the case can wait for.
@@ -489,6 +499,8 @@ func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 
 func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
+	req.OnLost = t.recordLoss(req)
+	outlives := req.TTL >= t.longTTL()
 	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
 	t.running.Go(func() {
 		defer cancel(nil)
@@ -498,8 +510,58 @@ func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req drive
 		if w.err == nil && w.lease == nil {
 			w.err = errors.New("drivertest: neither a lease nor an error")
 		}
+		if w.err == nil && outlives {
+			t.keepUp(d, w.lease)
+		}
 	})
 	return w
+}
+
+// keepUp starts to renew a lease that was to outlive the case, if the store granted less time than
+// that, as a session does. Else it would depend on the machine's speed whether the case is over in
+// time. It ends with the lease or the case.
+func (t *trial) keepUp(d driver.Driver, l driver.Lease) {
+	ttl := l.Grant().TTL
+	if ttl <= 0 || ttl >= waitTimeout {
+		return
+	}
+	t.running.Go(func() {
+		ticker := time.NewTicker(ttl / 4)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+			case <-t.ctx.Done():
+				return
+			}
+			if got := d.Renew(t.ctx, []driver.Lease{l}); len(got) != 1 || errors.Is(got[0].Err, driver.ErrLost) {
+				return
+			}
+		}
+	})
+}
+
+// recordLoss returns an OnLost for req that also records the loss. A case that fails prints the
+// losses, because a grant that should not be is none too many if another holder was told that it
+// holds no more.
+func (t *trial) recordLoss(req driver.Request) func(error) {
+	return func(err error) {
+		t.lossesMu.Lock()
+		t.losses = append(t.losses, fmt.Sprintf("%q was told, %v after the case began: %v", req.Owner, time.Since(t.began), err))
+		t.lossesMu.Unlock()
+		if req.OnLost != nil {
+			req.OnLost(err)
+		}
+	}
+}
+
+// logLosses prints which holders were told that they had lost their leases.
+func (t *trial) logLosses() {
+	t.lossesMu.Lock()
+	defer t.lossesMu.Unlock()
+	for _, loss := range t.losses {
+		t.Logf("%s", loss)
+	}
 }
 
 // startWaiting is startAcquire for a request that must wait: it returns when the store has it
