@@ -64,17 +64,10 @@ func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Ha
 			proxies[d] = own
 			return d
 		},
-		TTL: 200 * time.Millisecond,
-		Sever: func(_ *testing.T, d driver.Driver) func() {
-			var heals []func()
-			for _, p := range proxies[d] {
-				heals = append(heals, p.Sever())
-			}
-			return func() {
-				for _, heal := range heals {
-					heal()
-				}
-			}
+		TTL:   200 * time.Millisecond,
+		Sever: func(_ *testing.T, d driver.Driver) func() { return livetest.All(proxies[d], (*livetest.Proxy).Sever) },
+		Stall: func(_ *testing.T, d driver.Driver) func() {
+			return livetest.All(proxies[d], (*livetest.Proxy).StallConnected)
 		},
 		Kill: func(t *testing.T, req driver.Request) func() {
 			return startHolder(t, servers[0], req).Kill

@@ -318,7 +318,8 @@ func (d *Driver) rowTTL(req driver.Request) int64 {
 // withdraw removes the lease or the place in the queue that the attempt may have. It does not
 // depend on the context of Acquire. Once that is done, withdraw returns within
 // [driver.CancelTimeout] and goes on in the background. If the server does not answer, the driver
-// retries until it is closed; a lease lapses after its TTL in any case.
+// retries until it is closed; a lease lapses after its TTL in any case. If a request was
+// interrupted, the driver repeats the removal until [life.Longest] is over.
 func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
 	if !a.sent || a.req.NoWait && l == nil && refused {
@@ -326,6 +327,10 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	}
 	done := make(chan struct{})
 	a.d.registry.markRemoving(a.entry.Nonce)
+	var lastDue time.Time // when the last removal is due
+	if a.interrupted {
+		lastDue = time.Now().Add(life.Longest)
+	}
 	task := func() {
 		defer close(done)
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), life.Withdrawal, errNoAnswer)
@@ -336,7 +341,11 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 					return err
 				}
 			}
-			return a.d.removeEntry(ctx, a.req.Name, a.entry.Nonce)
+			err := a.d.removeEntry(ctx, a.req.Name, a.entry.Nonce)
+			if err == nil && time.Now().Before(lastDue) {
+				return errRemoveAgain
+			}
+			return err
 		})
 	}
 	if !a.d.life.Go(task) { // Close does not wait for the withdrawal
@@ -359,6 +368,11 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	case <-timer.C:
 	}
 }
+
+// errRemoveAgain is the result of a removal that must be repeated: a busy server may execute what
+// it got on a connection that was given up after what it got on the next one. A lease that stayed
+// in the row would keep the lock for its TTL, or in a session for ever.
+var errRemoveAgain = errors.New("a request that was given up may still be executed")
 
 // errNoAnswer is the cause of the end of background requests.
 var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)

@@ -42,6 +42,7 @@ func harness(server *mysqltest.Server, session bool, open func(*testing.T, strin
 		TTL:    200 * time.Millisecond,
 		Secret: mysqltest.Password,
 		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
+		Stall:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].StallConnected() },
 		Kill: func(t *testing.T, req driver.Request) func() {
 			p := hold(t, server.DSN(), session, req)
 			p.Expect("held")

@@ -128,8 +128,8 @@ func (w *waiterRegistry) markRemoved(nonce string) {
 	delete(w.pendingCleanup, nonce)
 }
 
-// cleanUp removes an entry with fn. If the server is unavailable, the poller retries until the
-// driver is closed.
+// cleanUp removes an entry with fn. If the server is unavailable, or fn returns errRemoveAgain, the
+// poller retries until the driver is closed.
 func (d *Driver) cleanUp(ctx context.Context, nonce string, fn func(context.Context) error) {
 	leave, err := d.releasing.enter(ctx)
 	if err == nil {
@@ -139,12 +139,12 @@ func (d *Driver) cleanUp(ctx context.Context, nonce string, fn func(context.Cont
 	d.registry.recordCleanup(d, nonce, fn, err)
 }
 
-// recordCleanup records the result err of the cleanup fn. If err is transient, the poller retries
-// fn.
+// recordCleanup records the result err of the cleanup fn. If err is transient or errRemoveAgain, the
+// poller retries fn.
 func (w *waiterRegistry) recordCleanup(d *Driver, nonce string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !errors.Is(err, driver.ErrUnavailable) {
+	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
 		delete(w.removals, nonce)
 		return
 	}
@@ -481,9 +481,10 @@ func (d *Driver) maintain() error {
 	d.registry.mu.Unlock()
 	var err error
 	for nonce, fn := range pending {
-		if failed := fn(ctx); errors.Is(failed, driver.ErrUnavailable) {
+		switch failed := fn(ctx); {
+		case errors.Is(failed, driver.ErrUnavailable):
 			err = failed
-		} else {
+		case !errors.Is(failed, errRemoveAgain):
 			d.registry.markRemoved(nonce)
 		}
 	}

@@ -31,6 +31,7 @@ type attempt struct {
 
 	sent    bool         // the server may know the attempt
 	queued  bool         // the server has queued the attempt
+	late    bool         // the server may still execute a request, which was given up
 	outage  retry.Outage // the current outage of the server
 	lastErr error        // why the last round failed; nil if the server answered it
 }
@@ -145,7 +146,7 @@ func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
 		a.outage, a.lastErr = retry.Outage{}, nil
 		return l, time.Hour, err
 	}
-	a.lastErr = err
+	a.lastErr, a.late = err, true
 	pause, again := a.outage.Again(sentAt, err)
 	switch {
 	case !again, ctx.Err() != nil, a.req.NoWait:
@@ -246,9 +247,9 @@ func (d *Driver) rowTTL(req driver.Request) int64 {
 }
 
 // removeEntry removes the lease or the place in the queue that the attempt has in the row. It
-// does not depend on the context of Acquire. If the server does not get the request before the
-// driver is closed, a place in the queue lapses after heartbeatTimeout, and a lease after its
-// TTL.
+// does not depend on the context of Acquire. If the driver is closed before the server gets the
+// removal, or before it executes a late request, a place in the queue lapses after
+// heartbeatTimeout, and a lease after its TTL.
 func (a *attempt) removeEntry(ctx context.Context, granted bool) {
 	if a.req.NoWait && !granted && a.lastErr == nil && ctx.Err() == nil {
 		return // the server has refused the request
@@ -258,7 +259,7 @@ func (a *attempt) removeEntry(ctx context.Context, granted bool) {
 	err := a.d.retryWhileFull(ctx, func() error {
 		return a.d.query(ctx, a.d.sql.removeEntry, []any{a.req.Name, a.entry.Nonce}, nil)
 	})
-	if err != nil {
+	if err != nil || a.late {
 		a.d.removeEntryLater(a.req.Name, a.entry.Nonce)
 	}
 }

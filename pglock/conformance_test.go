@@ -33,7 +33,7 @@ func TestConformancePooled(t *testing.T) {
 		}
 		return pglock.New(dial(t, pooler.URL()), pglock.Listen(direct))
 	})
-	h.Sever = nil // a shared pooler can't be cut off for one driver alone
+	h.Sever, h.Stall = nil, nil // a shared pooler can't be cut off for one driver alone
 	drivertest.Run(t, h)
 }
 
@@ -58,6 +58,7 @@ func harness(server *pgtest.Server, session bool, open func(*testing.T, string) 
 		TTL:    200 * time.Millisecond,
 		Secret: pgtest.Password,
 		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
+		Stall:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].StallConnected() },
 		Kill: func(t *testing.T, req driver.Request) func() {
 			p := hold(t, server.URL(), session, req)
 			p.Expect("held")

@@ -55,10 +55,13 @@ func (d *Driver) retryWhileFull(ctx context.Context, run func() error) error {
 	}
 }
 
-// removeEntryLater removes an entry from a row in the background, after a removal that failed. It
-// retries until it succeeds or the driver is closed. A lease that stayed in the row would keep
-// the lock for its TTL, or in a session for ever.
+// removeEntryLater removes an entry from a row in the background, after a removal that failed, or
+// after an acquisition without an answer. It repeats the removal until the server has answered one
+// and [life.Longest] is over: a busy server may execute what it got on a connection that was given
+// up after what it got on the next one. A lease that stayed in the row would keep the lock for its
+// TTL, or in a session for ever.
 func (d *Driver) removeEntryLater(name, nonce string) {
+	began := time.Now()
 	d.life.Go(func() {
 		ticker := time.NewTicker(heartbeatInterval)
 		defer ticker.Stop()
@@ -71,7 +74,7 @@ func (d *Driver) removeEntryLater(name, nonce string) {
 			ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
 			err := d.query(ctx, d.sql.removeEntry, []any{name, nonce}, nil)
 			cancel()
-			if err == nil {
+			if err == nil && time.Since(began) > life.Longest {
 				return
 			}
 		}

@@ -42,6 +42,7 @@ func TestConformanceSevered(t *testing.T) {
 		return d
 	}
 	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return proxies[d].Sever() }
+	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) { return proxies[d].StallConnected() }
 	h.Restart = func(t *testing.T) {
 		node.Kill()
 		node.Restart()

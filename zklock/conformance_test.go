@@ -76,16 +76,9 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 		// tick.
 		Slack:  timeout,
 		Secret: secret,
-		Sever: func(_ *testing.T, d driver.Driver) func() {
-			var heals []func()
-			for _, p := range ways[d] {
-				heals = append(heals, p.Sever())
-			}
-			return func() {
-				for _, heal := range heals {
-					heal()
-				}
-			}
+		Sever:  func(_ *testing.T, d driver.Driver) func() { return livetest.All(ways[d], (*livetest.Proxy).Sever) },
+		Stall: func(_ *testing.T, d driver.Driver) func() {
+			return livetest.All(ways[d], (*livetest.Proxy).StallConnected)
 		},
 		Kill: func(t *testing.T, req driver.Request) func() {
 			c := startHolder(t, servers, req)

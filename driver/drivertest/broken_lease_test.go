@@ -549,6 +549,28 @@ func severMutants() []mutant {
 				b.onRelease = func(ctx context.Context, l *lease) error { return l.release(detach(ctx)) }
 			}),
 		{
+			name: "a request that was given up is executed late", fails: []string{"Stall/GivenUp"},
+			make: func(w *world) func(*brokenDriver) {
+				return func(b *brokenDriver) {
+					var late []driver.Request
+					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+						if b.severed.Load() {
+							w.withLock(func() { late = append(late, req) })
+						}
+						return b.acquire(ctx, req)
+					}
+					b.onDeliver = func() {
+						w.withLock(func() {
+							for _, req := range late {
+								req.NoWait = true
+								_, _ = w.store.Open().Acquire(context.Background(), req) // nobody gets the lease
+							}
+						})
+					}
+				}
+			},
+		},
+		{
 			name: "a driver does not get over a cut", fails: []string{"Sever/Healed"},
 			make: func(*world) func(*brokenDriver) {
 				return func(b *brokenDriver) {

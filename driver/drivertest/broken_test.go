@@ -226,6 +226,11 @@ func (w *world) harness() Harness {
 			b.sever()
 			return b.heal
 		},
+		Stall: func(_ *testing.T, d driver.Driver) func() {
+			b := d.(*brokenDriver)
+			b.sever()
+			return b.deliver
+		},
 		Restart: func(*testing.T) {
 			if w.restart != nil {
 				w.restart()
@@ -280,6 +285,7 @@ type brokenDriver struct {
 	onKill    func()
 	onSever   func()
 	onHeal    func()
+	onDeliver func() // after heal
 }
 
 // A lease is what brokenDrivers grant.
@@ -483,6 +489,14 @@ func (b *brokenDriver) heal() {
 	}
 	if b.onHeal != nil {
 		b.onHeal()
+	}
+}
+
+// deliver ends a stall. A sound driver has sent nothing that it does not take back.
+func (b *brokenDriver) deliver() {
+	b.heal()
+	if b.onDeliver != nil {
+		b.onDeliver()
 	}
 }
 

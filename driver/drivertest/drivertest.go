@@ -65,6 +65,11 @@ type Harness struct {
 	// of them. Heal ends it.
 	Sever func(t *testing.T, d driver.Driver) (heal func())
 
+	// Stall holds back what d and the store send to each other on the connections that they have.
+	// New connections work. Deliver delivers it late, even if its sender has closed the
+	// connection meanwhile.
+	Stall func(t *testing.T, d driver.Driver) (deliver func())
+
 	// Kill makes another process acquire req, which is free, and returns when that process has
 	// it. The process renews the lease until kill ends it without a chance to clean up, as kill
 	// -9 does.
@@ -122,7 +127,7 @@ func clauses() []clause {
 		waitClauses(), cancelClauses(), fairClauses(), closeClauses(),
 		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
 		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(), fileClauses(),
-		answerClauses(), severClauses(), inspectClauses(), breakClauses(), churnClauses(),
+		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), churnClauses(),
 	} {
 		all = append(all, group...)
 	}
@@ -182,6 +187,10 @@ func slots() gate {
 
 func canSever() gate {
 	return when(func(_ driver.Info, h Harness) bool { return h.Sever != nil }, "the harness can't sever")
+}
+
+func canStall() gate {
+	return when(func(_ driver.Info, h Harness) bool { return h.Stall != nil }, "the harness can't stall connections")
 }
 
 func canKill() gate {

@@ -149,6 +149,44 @@ func severClauses() []clause {
 	}
 }
 
+func stallClauses() []clause {
+	return []clause{
+		{
+			name: "Stall/GivenUp",
+			why: "a request that was given up leaves nothing, also if the store executes it after the driver has removed " +
+				"what it might leave: else it holds the lock for nobody",
+			gate: canStall(),
+			run:  givenUpLate,
+		},
+	}
+}
+
+// givenUpLate gives up a request that is on its way, and delivers it when the store has got all
+// that the driver could send on other connections.
+func givenUpLate(t *trial) {
+	d1, d2 := t.open(), t.open()
+	t.release(t.acquire(d1, t.req("a"))) // the driver has its connections
+	bounded := func() (context.Context, context.CancelFunc) {
+		return context.WithTimeoutCause(t.ctx, 5*t.wakeLimit(), errGone)
+	}
+	deliver := t.h.Stall(t.T, d1)
+	ctx, cancel := bounded()
+	defer cancel()
+	_ = t.mustFail(t.startAcquireWith(ctx, d1, t.req("given up")))
+	for i := range 3 { // a driver that gets a new connection removes the request before this
+		other := t.req("on a new connection")
+		other.Name = t.name(fmt.Sprint("other lock ", i))
+		ctx, cancel := bounded()
+		t.waitReturned(t.startAcquireWith(ctx, d1, other), 2*waitTimeout)
+		cancel()
+	}
+	deliver()
+	for began := time.Now(); time.Since(began) < 5*t.wakeLimit() && len(t.status(d2).Holders) == 0; {
+		t.sleep(t.pause())
+	}
+	t.eventually("free lock after a request that was given up was executed", waitTimeout+t.slack(), func() error { return t.checkFree(d2) })
+}
+
 // acquireReturns starts a few requests that end by their contexts, the first one on a
 // connection that is not made yet. The least lateness counts: a busy machine is late now and
 // then, a driver that waits is late each time. If all requests were late so far, there are some

@@ -92,6 +92,16 @@ func (p *Proxy) Stall() (heal func()) {
 	return func() { p.set(passing) }
 }
 
+// StallConnected is Stall for the connections that exist now. New ones work.
+func (p *Proxy) StallConnected() (heal func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.stalled = true
+	}
+	return func() { p.set(passing) }
+}
+
 // Heal ends all faults. It resets connections on which an answer was lost, if they still exist.
 func (p *Proxy) Heal() {
 	p.set(passing)
@@ -113,6 +123,7 @@ func (p *Proxy) set(m mode) {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	for l := range p.links {
+		l.stalled = l.stalled && m != passing
 		if m == severed {
 			l.severed = true
 		} else if m == passing && l.severed {
@@ -249,6 +260,7 @@ type link struct {
 	// Guarded by Proxy.mu:
 	server         *net.TCPConn // nil until connected
 	severed        bool         // it stays open and passes nothing, until healed
+	stalled        bool         // its data waits, until healed
 	mute           bool         // the same, but it passes the end of a connection
 	request        []byte       // what the client has sent since the last answer
 	clientSentLast bool         // the client was the last to send
@@ -284,12 +296,12 @@ func (l *link) reset() {
 	l.end(true)
 }
 
-// awaitUnstalled waits until the proxy is not stalled. It reports whether the link
+// awaitUnstalled waits until neither the proxy nor the link is stalled. It reports whether the link
 // is still open.
 func (l *link) awaitUnstalled() bool {
 	for l.ctx.Err() == nil {
 		l.p.mu.Lock()
-		held, changed := l.p.mode == stalled, l.p.changed
+		held, changed := l.stalled || l.p.mode == stalled, l.p.changed
 		l.p.mu.Unlock()
 		if !held {
 			return true
@@ -492,5 +504,19 @@ func (l *link) passClose(to *net.TCPConn, err error) {
 	_ = to.CloseWrite() // if that fails, the other side is gone already
 	if l.closed++; l.closed == 2 {
 		l.end(false)
+	}
+}
+
+// All injects a fault into several proxies, such as
+// All(proxies, (*Proxy).Sever), and returns a function that heals all of them.
+func All(proxies []*Proxy, fault func(*Proxy) func()) (heal func()) {
+	var heals []func()
+	for _, p := range proxies {
+		heals = append(heals, fault(p))
+	}
+	return func() {
+		for _, heal := range heals {
+			heal()
+		}
 	}
 }

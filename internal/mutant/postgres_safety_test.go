@@ -134,6 +134,11 @@ var postgresSafetyMutants = []mutant{
 		new: "		case false && wasConnected:\n",
 	},
 	{
+		breaks: "pglock: a request that was given up, and is executed late, is removed",
+		file:   "pglock/acquire.go", run: "TestConformance/Stall/GivenUp",
+		old: "if err != nil || a.late {", new: "if err != nil {",
+	},
+	{
 		breaks: "pglock: a disk that fails is an outage",
 		file:   "pglock/error.go", run: "TestRows/DiskError",
 		old: `"53", "58", "08"`,
