@@ -145,7 +145,7 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 	if l.conf.hasTraces {
 		return l.acquireTraced(ctx, name, noWait)
 	}
-	lock, _, err := l.acquireUntraced(ctx, name, noWait, driver.Instant{})
+	lock, _, err := l.acquireUntraced(ctx, name, noWait)
 	if err != nil {
 		return nil, l.wrapError("acquire", name, err)
 	}
@@ -162,16 +162,9 @@ type holdOrigin struct {
 func (l *Locker) acquireTraced(ctx context.Context, name string, noWait bool) (*Lock, error) {
 	e := Event{Context: ctx, Name: name, Backend: l.core.info.Backend}
 	l.conf.traces.waitStarted.call(&e)
-	began := driver.Now() // passed to the driver, which saves it a clock reading
-	lock, origin, err := l.acquireUntraced(ctx, name, noWait, began)
-	e.Local, e.Joined = origin.local, origin.joined
-	var ended driver.Instant
-	if err == nil && origin == (holdOrigin{}) {
-		ended = lock.hold.since // recent enough, and saves a clock reading
-	} else {
-		ended = driver.Now()
-	}
-	e.Waited = max(0, ended.Sub(began)) // readings may be a little early
+	began := driver.Now()
+	lock, origin, err := l.acquireUntraced(ctx, name, noWait)
+	e.Local, e.Joined, e.Waited = origin.local, origin.joined, driver.Now().Sub(began)
 	if err != nil {
 		e.Err = l.wrapError("acquire", name, err)
 	}
@@ -184,9 +177,8 @@ func (l *Locker) acquireTraced(ctx context.Context, name string, noWait bool) (*
 	return lock, nil
 }
 
-// acquireUntraced acquires the lock without tracing, and returns errors as they are. If began is
-// not zero, it is when the acquisition began.
-func (l *Locker) acquireUntraced(ctx context.Context, name string, noWait bool, began driver.Instant) (*Lock, holdOrigin, error) {
+// acquireUntraced acquires the lock without tracing, and returns errors as they are.
+func (l *Locker) acquireUntraced(ctx context.Context, name string, noWait bool) (*Lock, holdOrigin, error) {
 	if ctx.Err() != nil {
 		return nil, holdOrigin{}, context.Cause(ctx)
 	}
@@ -205,7 +197,7 @@ func (l *Locker) acquireUntraced(ctx context.Context, name string, noWait bool, 
 	}
 	wait, cancel := l.waitContext(ctx, noWait)
 	defer cancel()
-	h, origin, err := l.acquireHold(wait, name, noWait, began)
+	h, origin, err := l.acquireHold(wait, name, noWait)
 	if err != nil {
 		return nil, holdOrigin{}, addErrHeld(err)
 	}
@@ -222,7 +214,7 @@ func (l *Locker) waitContext(ctx context.Context, noWait bool) (context.Context,
 
 // acquireHold gets a hold from another goroutine of this process or, from the head of
 // the local queue, from the store.
-func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, began driver.Instant) (_ *hold, _ holdOrigin, err error) {
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (_ *hold, _ holdOrigin, err error) {
 	var q *nameQueue // nil if the acquisition bypasses the local queue
 	if l.conf.fair || l.conf.owner != "" {
 		if !noWait {
@@ -235,7 +227,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 			return handed, holdOrigin{local: true}, err
 		}
 	}
-	h, joined, err := l.acquireLease(ctx, name, q, noWait, began)
+	h, joined, err := l.acquireLease(ctx, name, q, noWait)
 	if q != nil && (err != nil || !l.conf.exclusive()) {
 		l.core.advance(q) // an exclusive hold stays at the head until it ends
 	}
@@ -244,7 +236,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool, bega
 
 // acquireLease acquires a lease from the store and makes it a hold. joined reports that the
 // lease belongs to an existing hold.
-func (l *Locker) acquireLease(ctx context.Context, name string, q *nameQueue, noWait bool, began driver.Instant) (_ *hold, joined bool, _ error) {
+func (l *Locker) acquireLease(ctx context.Context, name string, q *nameQueue, noWait bool) (_ *hold, joined bool, _ error) {
 	c := l.core
 	le := newLease(name, l.newOwner(), q)
 	req := driver.Request{
@@ -259,9 +251,6 @@ func (l *Locker) acquireLease(ctx context.Context, name string, q *nameQueue, no
 	last := c.watermarks[name]
 	if q != nil && l.conf.allowsHandOver() {
 		req.Tokens = q.tokenBlockSize(l)
-	}
-	if q == nil || !q.headWaited { // otherwise began is from before the local wait
-		req.Begun = began
 	}
 	c.mu.Unlock()
 	granted, err := l.requestLease(ctx, req, q)

@@ -23,7 +23,6 @@ type nameQueue struct {
 	held        bool    // an exclusive hold of this process is at the head
 	tokenDemand int     // tokens that the last lease used, doubled if it used all
 	contended   bool    // the last run was bounded because of other waiters in the store
-	headWaited  bool    // the head has waited in this queue
 
 	// outage is why the store was unavailable at the last request of the head, or nil.
 	outage error
@@ -239,7 +238,6 @@ func (c *core) advanceLocked(q *nameQueue) {
 		return
 	}
 	q.waiters.remove(w)
-	q.headWaited = true
 	w.ready <- nil
 }
 

@@ -37,7 +37,6 @@ func (l *Locker) requestLease(ctx context.Context, req driver.Request, q *nameQu
 			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 		l.core.setOutage(q, nil)
-		req.Begun = driver.Instant{}
 	}
 }
 

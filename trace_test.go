@@ -266,48 +266,6 @@ func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
 	})
 }
 
-// The clock reading for a Trace also serves the driver, as Request.Begun. It is never from before
-// a delay of the request, or the lease would be too short.
-func TestTraceSparesTheDriverAReading(t *testing.T) {
-	slow := &snib.Trace{WaitStarted: func(snib.Event) { time.Sleep(20 * time.Second) }}
-	tests := []struct {
-		name string
-		opts []snib.Option
-		busy bool // another goroutine holds the lock for 20 s
-		told bool // the request has Begun
-	}{
-		{name: "Untraced"},
-		{name: "Traced", opts: []snib.Option{snib.Tracing(&snib.Trace{WaitEnded: func(snib.Event) {}})}, told: true},
-		{name: "SlowTrace", opts: []snib.Option{snib.Tracing(slow)}, told: true},
-		{name: "Queued", opts: []snib.Option{snib.Tracing(&snib.Trace{}), snib.MinHold(time.Nanosecond)}, busy: true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				l := open(t, d, append(tt.opts, snib.TTL(ttl))...)
-				if tt.busy {
-					first := acquire(t, l, "a")
-					time.AfterFunc(20*time.Second, func() { _ = first.Release() }) // the test's Acquire fails if this does
-				}
-				var begun, received driver.Instant
-				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-					begun, received = req.Begun, driver.Now()
-					return send()
-				}
-				lock := acquire(t, l, "a")
-				if begun.IsZero() == tt.told || (tt.told && begun != received) {
-					t.Errorf("the request began at %v (told: %v) and reached the driver at %v; want it told: %v", begun, !begun.IsZero(), received, tt.told)
-				}
-				if left := lock.Validity(); left < ttl*9/10 {
-					t.Errorf("the hold is valid for %v, want about %v", left, ttl)
-				}
-				release(t, lock)
-			})
-		})
-	}
-}
-
 func TestTraceGetsTheContextOfAcquire(t *testing.T) {
 	type key struct{}
 	var r recorder

@@ -152,11 +152,6 @@ type Request struct {
 	// with this one. It is [ErrInvalid] where the tenure is a session.
 	Detached bool
 
-	// Begun is a moment just before the call of Acquire, if the caller has already read the
-	// clock; else it is zero. A driver that grants at once may use it as Grant.Start, which
-	// saves a reading of the clock. A wrapper that delays the call MUST set it to zero.
-	Begun Instant
-
 	// OnLost, if not nil, is called at most once, when the driver learns, other than by an
 	// answer of Renew or Release, that the store or the session has ended the lease: by force,
 	// by expiry, or with its connection. The error matches [ErrLost]. A Release is no loss.

@@ -126,10 +126,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 // tryOrQueue grants the request at once if possible. Otherwise it adds a waiter to the queue, or
 // returns ErrHeld if the request is NoWait.
 func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*handle, *waiter, error) {
-	s, now := d.store, req.Begun
-	if now.IsZero() {
-		now = driver.Now()
-	}
+	s, now := d.store, driver.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d.isClosed() {

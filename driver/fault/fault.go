@@ -164,7 +164,6 @@ func (d *Driver) Info() driver.Info { return d.inner.Info() }
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	inner, err := call(ctx, d, Acquire, func(ctx context.Context) (driver.Lease, error) {
-		req.Begun = driver.Instant{} // the call may have been delayed
 		return d.inner.Acquire(ctx, req)
 	})
 	if err != nil {

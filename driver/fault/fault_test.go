@@ -328,20 +328,3 @@ func TestInspectorIsForwarded(t *testing.T) {
 		t.Errorf("Status of a driver without Inspector = %v, want %v", err, errors.ErrUnsupported)
 	}
 }
-
-// A store counts from the moment when the call reaches it, and not from when it was sent.
-func TestDelayedCallsHaveNotBegunBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := fault.Wrap(memlock.New(), fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Before: 10 * time.Second}}})
-		defer d.Close()
-		req, began := request("a", "o"), driver.Now()
-		req.Begun = began
-		l, err := d.Acquire(t.Context(), req)
-		if err != nil {
-			t.Fatalf("Acquire = %v", err)
-		}
-		if got := l.Grant().Start.Sub(began); got != 10*time.Second {
-			t.Errorf("the lease counts from %v after the call, want 10s", got)
-		}
-	})
-}

@@ -39,21 +39,6 @@ var metricsMutants = []mutant{
 		old: "	if q == nil || !q.headWaited {", new: "	if q == nil || q != nil {",
 	},
 	{
-		breaks: "a slow trace does not shorten the lease",
-		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
-		old: "	l.conf.traces.waitStarted.call(&e)\n	began := driver.Now()", new: "	began := driver.Now()\n	l.conf.traces.waitStarted.call(&e)\n	_ = began",
-	},
-	{
-		breaks: "a Trace does not read the clock for itself alone",
-		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
-		old: "		req.Begun = began\n", new: "		req.Begun = driver.Instant{}\n",
-	},
-	{
-		breaks: "a call that was delayed does not count from before the delay",
-		file:   "driver/fault/fault.go", run: "TestDelayedCallsHaveNotBegunBefore",
-		old: "		req.Begun = driver.Instant{} // the call may have been delayed\n", new: "",
-	},
-	{
 		breaks: "a loss that the store told of is no expiry",
 		file:   "keeper.go", run: "TestTraceTellsTheKindOfLoss",
 		old: "&lossError{err, LossRefused}", new: "&lossError{err, LossExpired}",
