@@ -307,7 +307,7 @@ func (l *sessionLease) Grant() driver.Grant {
 
 // An owner that acquires again gets the same hold again.
 func TestOwnerIsIdempotent(t *testing.T) {
-	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(driver.FencingClock))
+	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(snib.FencingClock))
 	one, two := acquire(t, l, "state"), acquire(t, l, "state")
 	if one.Token() != two.Token() || one.Owner() != "terraform-4711" {
 		t.Errorf("tokens %d and %d, owner %q", one.Token(), two.Token(), one.Owner())
@@ -395,7 +395,7 @@ func TestTokenRegression(t *testing.T) {
 			d := newSpy(new(memlock.Store))
 			opts := []snib.Option{snib.Tracing(trace)}
 			if required {
-				opts = append(opts, snib.RequireFencing(driver.FencingClock))
+				opts = append(opts, snib.RequireFencing(snib.FencingClock))
 			}
 			l := open(t, d, opts...)
 			first := acquire(t, l, "a")
@@ -521,7 +521,7 @@ func TestInvalid(t *testing.T) {
 		{"NoSlots", snib.Slots(2), "no semaphores"},
 		{"Shared", snib.Shared(), "no read/write locks"},
 		{"Fair", snib.Fair(), "order of arrival"},
-		{"Fencing", snib.RequireFencing(driver.FencingClock), "clock required and none here"},
+		{"Fencing", snib.RequireFencing(snib.FencingClock), "clock required and none here"},
 		{"Zero", snib.Option{}, "zero Option"},
 	}
 	for _, tt := range tests {

@@ -10,7 +10,8 @@ import (
 
 // Locks are holds on several names, acquired together.
 type Locks struct {
-	locks []*Lock // sorted by name
+	locks []*Lock  // sorted by name
+	names []string // as the caller gave them, in the same order
 	ctx   context.Context
 	scope *scope
 	lost  chan struct{}
@@ -33,7 +34,7 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	each := *l
 	each.conf.maxWait = 0
 
-	ls := &Locks{lost: make(chan struct{})}
+	ls := &Locks{names: names, lost: make(chan struct{})}
 	wait, stop := context.WithCancelCause(bounded)
 	waitScope := &scope{cancel: stop}
 	defer waitScope.end(nil)
@@ -77,15 +78,14 @@ func (ls *Locks) Context() context.Context { return ls.ctx }
 // Lost returns a channel that is closed if, and only if, one of the holds ends before Release.
 func (ls *Locks) Lost() <-chan struct{} { return ls.lost }
 
-// Token returns the fencing token of the hold on name, or 0 if there is no such hold. The name is
-// the one in the store, including [Prefix].
-func (ls *Locks) Token(name string) uint64 {
-	for _, lock := range ls.locks {
-		if lock.Name() == name {
-			return lock.Token()
-		}
+// Token returns the fencing token of the hold on a name that [Locker.AcquireAll] was called with,
+// and false if it was not called with this name.
+func (ls *Locks) Token(name string) (token uint64, ok bool) {
+	i, ok := slices.BinarySearch(ls.names, name)
+	if !ok {
+		return 0, false
 	}
-	return 0
+	return ls.locks[i].Token(), true
 }
 
 // Release releases all the locks as [Lock.Release] does, in reverse order, and joins the errors.

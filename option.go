@@ -153,9 +153,27 @@ func Fair() Option {
 
 // RequireFencing refuses, with [ErrInvalid], a backend whose fencing tokens are weaker than
 // strength. It also makes Acquire return [ErrRegressed] if a token goes back.
-func RequireFencing(strength driver.Fencing) Option {
+func RequireFencing(strength Fencing) Option {
 	return newOption(func(c *config) { c.fencing = strength })
 }
+
+// Fencing is the strength of a backend's fencing tokens: [FencingNone], [FencingClock] or
+// [FencingDurable].
+type Fencing = driver.Fencing
+
+// The strengths of fencing tokens. Stronger is greater.
+const (
+	// FencingNone means that there are no tokens, or that they say nothing.
+	FencingNone = driver.FencingNone
+
+	// FencingClock means that tokens are unique and ordered while the store remembers. Across a
+	// loss of its memory they are ordered if clocks are right to within half the outage.
+	FencingClock = driver.FencingClock
+
+	// FencingDurable means that tokens are ordered as long as a majority, or the durable store,
+	// keeps what it acknowledged.
+	FencingDurable = driver.FencingDurable
+)
 
 // Prefix adds p before every name. A second Prefix is added after the first.
 func Prefix(p string) Option {

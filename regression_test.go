@@ -183,7 +183,7 @@ func TestOwnerChecksKindAndToken(t *testing.T) {
 	release(t, shared)
 
 	d := newSpy(store)
-	fenced := open(t, d, snib.Owner("y"), snib.RequireFencing(driver.FencingClock))
+	fenced := open(t, d, snib.Owner("y"), snib.RequireFencing(snib.FencingClock))
 	first := acquire(t, fenced, "b")
 	release(t, first)
 	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
 )
 
 const (
@@ -184,18 +183,14 @@ func (c *candidate) wait(ctx context.Context, failed int) bool {
 // leader that has died remains until its lease has lapsed, and the answer may be out of date when
 // it arrives. Use it to show or to find the leader; never base a decision on it.
 //
-// The inspector is the driver that the Locker was made with. The name is the one in
-// the store, including [snib.Prefix]. If the name is not an exclusive lock, the
-// error matches [snib.ErrKind]. Anyone who knows the owner in the answer can
-// release the lock, so do not log it.
-func Current(ctx context.Context, i driver.Inspector, name string) (leader driver.Holding, ok bool, err error) {
-	if i == nil {
-		return leader, false, fmt.Errorf("leader: %w Inspector: it is nil", snib.ErrInvalid)
+// The locker and the name are those of [Run]. If the name is not an exclusive lock, the error
+// matches [snib.ErrKind]. Anyone who knows the owner in the answer can release the lock, so do not
+// log it.
+func Current(ctx context.Context, locker *snib.Locker, name string) (leader snib.Holding, ok bool, err error) {
+	if locker == nil {
+		return leader, false, fmt.Errorf("leader: %w Locker: it is nil", snib.ErrInvalid)
 	}
-	if err = driver.CheckName(name); err != nil {
-		return leader, false, fmt.Errorf("leader: %w", err)
-	}
-	status, err := i.Status(ctx, name)
+	status, err := locker.Status(ctx, name)
 	switch {
 	case err != nil:
 		return leader, false, fmt.Errorf("leader: who leads %q: %w", name, err)

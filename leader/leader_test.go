@@ -427,13 +427,13 @@ func TestRefuses(t *testing.T) {
 
 func TestCurrent(t *testing.T) {
 	s := new(memlock.Store)
-	inspector := s.Open()
-	if _, ok, err := leader.Current(t.Context(), inspector, name); ok || err != nil {
+	observer, _ := host(t, s)
+	if _, ok, err := leader.Current(t.Context(), observer, name); ok || err != nil {
 		t.Errorf("Current = %v, %v before anybody leads", ok, err)
 	}
 	l, net := host(t, s, snib.Label("10.0.0.3:8080"))
 	err := leader.Run(t.Context(), l, name, func(ctx context.Context, lock *snib.Lock) error {
-		got, ok, err := leader.Current(ctx, inspector, name)
+		got, ok, err := leader.Current(ctx, observer, name)
 		if !ok || err != nil || got.Token != lock.Token() || got.Holder.Label != "10.0.0.3:8080" {
 			return fmt.Errorf("Current = %+v, %v, %w, want token %d", got, ok, err, lock.Token())
 		}
@@ -443,13 +443,13 @@ func TestCurrent(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := leader.Current(t.Context(), nil, name); !errors.Is(err, snib.ErrInvalid) {
-		t.Errorf("Current without an Inspector = %v, want ErrInvalid", err)
+		t.Errorf("Current without a Locker = %v, want ErrInvalid", err)
 	}
-	if _, _, err := leader.Current(t.Context(), inspector, ""); !errors.Is(err, snib.ErrInvalid) {
+	if _, _, err := leader.Current(t.Context(), observer, ""); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Current of no name = %v, want ErrInvalid", err)
 	}
 	net.Sever(fault.Fail)
-	if _, ok, err := leader.Current(t.Context(), net, name); ok || !errors.Is(err, fault.ErrSevered) {
+	if _, ok, err := leader.Current(t.Context(), l, name); ok || !errors.Is(err, fault.ErrSevered) {
 		t.Errorf("Current of a store that is gone = %v, %v", ok, err)
 	}
 	for _, o := range []snib.Option{snib.Shared(), snib.Slots(2)} {
@@ -458,7 +458,7 @@ func TestCurrent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ok, err := leader.Current(t.Context(), inspector, name); ok || !errors.Is(err, snib.ErrKind) {
+		if _, ok, err := leader.Current(t.Context(), observer, name); ok || !errors.Is(err, snib.ErrKind) {
 			t.Errorf("Current of what several can hold = %v, %v, want ErrKind", ok, err)
 		}
 		lock.Release()

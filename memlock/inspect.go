@@ -27,6 +27,9 @@ func (d *Driver) Status(_ context.Context, name string) (driver.Status, error) {
 
 // List implements [driver.Inspector].
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	if d.isClosed() {
+		return driver.ErrClosed
+	}
 	for _, name := range d.names(prefix) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
