@@ -18,12 +18,12 @@ type (
 	Holder  = driver.Holder
 )
 
-// Status returns who holds a lock and who waits for it in the store. A lock that nobody holds has a
-// Status without Holders. Goroutines that wait in this process for another one of it are not in the
-// store.
+// Status returns who holds a lock and who waits for it in the store. A lock that nobody holds has
+// a Status without Holders. Goroutines that wait in this process for another one of it are not in
+// the store.
 //
-// The answer may be out of date when it arrives: show it to people, and never base a decision on it.
-// Anyone who knows an owner id in it can release the lock, so do not log it.
+// The answer may be out of date when it arrives: show it to people, and never base a decision on
+// it. Anyone who knows an owner id in it can release the lock, so do not log it.
 func (l *Locker) Status(ctx context.Context, name string) (st Status, err error) {
 	err = l.inspect("status", l.conf.prefix+name, func(in driver.Inspector, name string) error {
 		if err := driver.CheckName(name); err != nil {

@@ -139,8 +139,8 @@ func (d *Driver) cleanUp(ctx context.Context, nonce string, fn func(context.Cont
 	d.registry.recordCleanup(d, nonce, fn, err)
 }
 
-// recordCleanup records the result err of the cleanup fn. If err is transient or errRemoveAgain, the
-// poller retries fn.
+// recordCleanup records the result err of the cleanup fn. If err is transient or errRemoveAgain,
+// the poller retries fn.
 func (w *waiterRegistry) recordCleanup(d *Driver, nonce string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -34,11 +34,6 @@ var metricsMutants = []mutant{
 		old: "Event{Context: ctx, Name: name, ", new: "Event{Name: name, ",
 	},
 	{
-		breaks: "a lease that was waited for in the queue does not count from before the wait",
-		file:   "locker.go", run: "TestTraceSparesTheDriverAReading",
-		old: "	if q == nil || !q.headWaited {", new: "	if q == nil || q != nil {",
-	},
-	{
 		breaks: "a loss that the store told of is no expiry",
 		file:   "keeper.go", run: "TestTraceTellsTheKindOfLoss",
 		old: "&lossError{err, LossRefused}", new: "&lossError{err, LossExpired}",
