@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // requestLease acquires a lease from the driver. While the store is unavailable it retries, if
@@ -20,7 +20,7 @@ func (l *Locker) requestLease(ctx context.Context, req driver.Request, q *nameQu
 		granted, err := l.core.driver.Acquire(bounded, req)
 		return granted, callerError(ctx, err)
 	}
-	for outage := (retry.Outage{}); ; {
+	for outage := (driverkit.Outage{}); ; {
 		sentAt := time.Now()
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = callerError(ctx, err)

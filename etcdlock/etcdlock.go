@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 var (
@@ -30,7 +30,7 @@ type Driver struct {
 	leases  leases
 	queues  watchedQueues
 
-	life *life.Span // ends with Close
+	life *driverkit.Lifecycle // ends with Close
 }
 
 // New returns a driver whose locks are keys in the etcd of client. The first acquisition begins
@@ -44,7 +44,7 @@ type Driver struct {
 // [driver.ErrInvalid].
 func New(client *clientv3.Client, opts ...Option) *Driver {
 	d := &Driver{
-		client: client, conf: configure(client, opts), openSem: make(chan struct{}, 1), life: life.New(),
+		client: client, conf: configure(client, opts), openSem: make(chan struct{}, 1), life: driverkit.NewLifecycle(),
 	}
 	d.nonces.driver = strings.ToLower(rand.Text()[:16])
 	d.leases.byName = map[string][]*lease{}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sniblock/snib/internal/label"
+	"github.com/sniblock/snib/metriclabel"
 )
 
 // prefix begins the names of all metrics.
@@ -100,10 +100,10 @@ func (c *Collector) collectResource(out writer, r *resource) {
 	for reason := range r.failures {
 		n := r.failures[reason].Load()
 		failed += n
-		out.counter(d.reasons, n, r.class, label.Reason(reason).String())
+		out.counter(d.reasons, n, r.class, metriclabel.Reason(reason).String())
 	}
 	for cause := range r.lost {
-		out.counter(d.lost, r.lost[cause].Load(), r.class, label.Cause(cause).String())
+		out.counter(d.lost, r.lost[cause].Load(), r.class, metriclabel.Cause(cause).String())
 	}
 	out.counter(d.failures, failed, r.class)
 	out.gauge(d.waiting, difference(r.started.Load(), ended), r.class)
@@ -120,10 +120,10 @@ func (c *Collector) collectResource(out writer, r *resource) {
 func (c *Collector) collectBackend(out writer, b *backend) {
 	d := &c.descs
 	for outcome := range b.renewals {
-		out.counter(d.renewals, b.renewals[outcome].Load(), b.name, label.Outcome(outcome).String())
+		out.counter(d.renewals, b.renewals[outcome].Load(), b.name, metriclabel.Outcome(outcome).String())
 	}
 	for op := range b.errors {
-		out.counter(d.errors, b.errors[op].Load(), b.name, label.Op(op).String())
+		out.counter(d.errors, b.errors[op].Load(), b.name, metriclabel.Op(op).String())
 	}
 	out.ch <- b.margin.metric(d.margin, b.name)
 	out.ch <- b.took.metric(d.took, b.name)

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/internal/label"
+	"github.com/sniblock/snib/metriclabel"
 )
 
 // Other is the resource that counts all names whose class is not exported separately.
-const Other = label.Other
+const Other = metriclabel.Other
 
 // Resource returns the default class of a lock's name: the part before the first separator that
 // is followed by a digit. "invoices/2026-11" and "invoices/2026-12" are "invoices";
@@ -19,7 +19,7 @@ const Other = label.Other
 //
 // Names that are made unique in another way, for example by a UUID that begins with
 // a letter, need a custom function.
-func Resource(name string) string { return label.Class(name) }
+func Resource(name string) string { return metriclabel.Class(name) }
 
 // Options configure a [Collector]. The zero value is a good default.
 type Options struct {
@@ -37,12 +37,12 @@ type Options struct {
 }
 
 // DefaultMaxResources is the default of [Options].MaxResources: some 11,000 time series.
-const DefaultMaxResources = label.DefaultMax
+const DefaultMaxResources = metriclabel.DefaultMax
 
 // A Collector counts the events of its Trace and exports the counts to Prometheus. It is safe
 // for concurrent use, and serves any number of Lockers.
 type Collector struct {
-	resources *label.Classes[resource]
+	resources *metriclabel.Classes[resource]
 	descs     descs
 
 	mu       sync.Mutex
@@ -53,7 +53,7 @@ type Collector struct {
 // New returns a Collector, to be registered with a [prometheus.Registerer]. Invalid
 // options are a [snib.ErrInvalid].
 func New(o Options) (*Collector, error) {
-	resources, err := label.NewClasses(o.Resource, o.MaxResources, newResource)
+	resources, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newResource)
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
@@ -86,10 +86,10 @@ func (c *Collector) waitEnded(e *snib.Event) {
 	r.wait.observe(e.Waited.Seconds())
 	switch {
 	case e.Err != nil:
-		why := label.ReasonOf(e.Context, e.Err)
+		why := metriclabel.ReasonOf(e.Context, e.Err)
 		r.failures[why].Add(1)
-		if why == label.Backend {
-			c.backend(e.Backend).errors[label.Acquire].Add(1)
+		if why == metriclabel.Backend {
+			c.backend(e.Backend).errors[metriclabel.Acquire].Add(1)
 		}
 	case e.Joined:
 		r.joined.Add(1)
@@ -100,7 +100,7 @@ func (c *Collector) waitEnded(e *snib.Event) {
 
 func (c *Collector) lost(e *snib.Event) {
 	r := c.resources.Name(e.Name)
-	r.lost[label.CauseOf(e.Loss)].Add(1)
+	r.lost[metriclabel.CauseOf(e.Loss)].Add(1)
 	r.hold.observe(e.Held.Seconds())
 }
 
@@ -111,9 +111,9 @@ func (c *Collector) released(e *snib.Event) {
 	switch {
 	case e.Err == nil:
 	case errors.Is(e.Err, snib.ErrLost): // the store refused the release
-		r.lost[label.CauseOf(snib.LossRefused)].Add(1)
+		r.lost[metriclabel.CauseOf(snib.LossRefused)].Add(1)
 	default:
-		c.backend(e.Backend).errors[label.Release].Add(1)
+		c.backend(e.Backend).errors[metriclabel.Release].Add(1)
 	}
 }
 
@@ -123,24 +123,24 @@ func (c *Collector) renewed(e *snib.Event) {
 	if e.TTL > 0 {
 		b.margin.observe(e.Margin.Seconds() / e.TTL.Seconds())
 	}
-	if label.Late(e) {
+	if metriclabel.Late(e) {
 		c.resources.Name(e.Name).late.Add(1)
 	}
-	outcome := label.OutcomeOf(e.Err)
+	outcome := metriclabel.OutcomeOf(e.Err)
 	b.renewals[outcome].Add(1)
-	if outcome == label.Failed {
-		b.errors[label.Renew].Add(1)
+	if outcome == metriclabel.Failed {
+		b.errors[metriclabel.Renew].Add(1)
 	}
 }
 
 // backend returns the counts for a backend. There is one for each kind of store in the program.
 func (c *Collector) backend(name string) *backend {
-	name = label.Clean(name)
+	name = metriclabel.Clean(name)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.backends[name]
 	if b == nil {
-		b = &backend{name: name, took: newHistogram(label.Latencies()), margin: newHistogram(label.Margins())}
+		b = &backend{name: name, took: newHistogram(metriclabel.Latencies()), margin: newHistogram(metriclabel.Margins())}
 		c.backends[name] = b
 	}
 	return b
@@ -152,19 +152,19 @@ type resource struct {
 
 	started    atomic.Uint64 // waits
 	wait       histogram     // of those that ended
-	failures   [label.Reasons]atomic.Uint64
+	failures   [metriclabel.Reasons]atomic.Uint64
 	joined     atomic.Uint64 // acquisitions that began no hold
 	hold       histogram     // of those that ended
 	queue      histogram     // at releases
 	handedOver atomic.Uint64
-	lost       [label.Causes]atomic.Uint64
+	lost       [metriclabel.Causes]atomic.Uint64
 	leaked     atomic.Uint64
 	regressed  atomic.Uint64
 	late       atomic.Uint64 // renewals
 }
 
 func newResource(class string) *resource {
-	return &resource{class: class, wait: newHistogram(label.Waits()), hold: newHistogram(label.Holds()), queue: newHistogram(label.Lengths())}
+	return &resource{class: class, wait: newHistogram(metriclabel.Waits()), hold: newHistogram(metriclabel.Holds()), queue: newHistogram(metriclabel.Lengths())}
 }
 
 // A backend contains the counts for one kind of store.
@@ -172,6 +172,6 @@ type backend struct {
 	name     string
 	took     histogram
 	margin   histogram
-	renewals [label.Outcomes]atomic.Uint64
-	errors   [label.Ops]atomic.Uint64
+	renewals [metriclabel.Outcomes]atomic.Uint64
+	errors   [metriclabel.Ops]atomic.Uint64
 }

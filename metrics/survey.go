@@ -7,7 +7,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/label"
+	"github.com/sniblock/snib/metriclabel"
 )
 
 // A survey is the latest survey of one store. The map found is not changed once it is stored.
@@ -83,7 +83,7 @@ func (c *Collector) countLocks(ctx context.Context, store driver.Inspector) (map
 
 // recordSurvey stores the result of a survey, or counts its failure.
 func (c *Collector) recordSurvey(backend string, found map[string]*classCounts, err error) {
-	backend = label.Clean(backend)
+	backend = metriclabel.Clean(backend)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.surveys[backend]

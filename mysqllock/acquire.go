@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // An attempt is one call of Acquire. If the session ends before an attempt has its lock from
@@ -26,11 +25,11 @@ type attempt struct {
 	ahead   int       // how many were ahead of it in the queue at the last poll
 	arrival uint64    // the order in which the driver's attempts were queued; 0 before
 
-	sent        bool         // the server may know the attempt
-	queued      bool         // the server has queued the attempt
-	interrupted bool         // a request was cut off because the caller's context was done
-	outage      retry.Outage // the current outage of the server
-	lastErr     error        // why the last round failed; nil if the server answered it
+	sent        bool             // the server may know the attempt
+	queued      bool             // the server has queued the attempt
+	interrupted bool             // a request was cut off because the caller's context was done
+	outage      driverkit.Outage // the current outage of the server
+	lastErr     error            // why the last round failed; nil if the server answered it
 }
 
 // Acquire implements [driver.Driver].
@@ -164,9 +163,9 @@ func (a *attempt) send(ctx context.Context) (*lease, error) {
 	return l, err
 }
 
-// detached is [life.Detached], and records whether the end of the context interrupted a call.
+// detached is [driverkit.Detached], and records whether the end of the context interrupted a call.
 func (a *attempt) detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	return inner, func() {
 		a.interrupted = a.interrupted || inner.Err() != nil
 		cancel()
@@ -184,7 +183,7 @@ func (a *attempt) acquireFast(ctx context.Context) (*lease, error) {
 	if err != nil || res.rows == 0 {
 		return nil, err
 	}
-	a.outage, a.lastErr, a.queued = retry.Outage{}, nil, false
+	a.outage, a.lastErr, a.queued = driverkit.Outage{}, nil, false
 	return a.newLease(a.entry, uint64(res.id)/2, start, res.id%2 == 1), nil
 }
 
@@ -201,7 +200,7 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 	ctx, cancel := a.detached(ctx)
 	defer cancel()
 	err = a.d.changeLocked(ctx, req.Name, func(s *state) (write bool, err error) {
-		a.outage, a.lastErr, snapshot, h = retry.Outage{}, nil, *s, nil
+		a.outage, a.lastErr, snapshot, h = driverkit.Outage{}, nil, *s, nil
 		if h = s.holderFor(req); h != nil && a.d.registry.isRemoving(h.Nonce) {
 			s.removeHolder(h.Token) // it is released, but the server has not confirmed that
 			h = nil
@@ -319,7 +318,7 @@ func (d *Driver) rowTTL(req driver.Request) int64 {
 // depend on the context of Acquire. Once that is done, withdraw returns within
 // [driver.CancelTimeout] and goes on in the background. If the server does not answer, the driver
 // retries until it is closed; a lease lapses after its TTL in any case. If a request was
-// interrupted, the driver repeats the removal until [life.Longest] is over.
+// interrupted, the driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
 	if !a.sent || a.req.NoWait && l == nil && refused {
@@ -329,11 +328,11 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 	a.d.registry.markRemoving(a.entry.Nonce)
 	var lastDue time.Time // when the last removal is due
 	if a.interrupted {
-		lastDue = time.Now().Add(life.Longest)
+		lastDue = time.Now().Add(driverkit.CallTimeout)
 	}
 	task := func() {
 		defer close(done)
-		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), life.Withdrawal, errNoAnswer)
+		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
 		defer cancel()
 		a.d.cleanUp(inner, a.entry.Nonce, func(ctx context.Context) error {
 			if l != nil {
@@ -357,9 +356,9 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, failed error) {
 		return
 	case <-ctx.Done():
 	}
-	left := life.Moment
+	left := driverkit.CancelDelay
 	if a.interrupted {
-		left = (driver.CancelTimeout - life.Moment) / 3
+		left = (driver.CancelTimeout - driverkit.CancelDelay) / 3
 	}
 	timer := time.NewTimer(left)
 	defer timer.Stop()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Status implements [driver.Inspector].
@@ -85,7 +85,7 @@ func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) er
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	inner, done := life.Detached(ctx)
+	inner, done := driverkit.Detached(ctx)
 	defer done()
 	if err := d.prepare(inner); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A lease is an entry among the holders of a row, as far as the driver knows.
@@ -100,7 +100,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.ended {
 		return l.err
 	}
-	ctx, cancel := life.Detached(ctx)
+	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	leave, err := l.d.releasing.enter(ctx)
 	freed := false
@@ -182,7 +182,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return answers
 	}
 	err := d.life.Ready(ctx, d.conf.err)
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err == nil {
 		var leave func()
@@ -312,7 +312,7 @@ func (l *lease) dropInBackground() {
 		return
 	}
 	l.d.life.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
+		ctx, cancel := context.WithTimeoutCause(context.Background(), driverkit.CleanupTimeout, errNoAnswer)
 		defer cancel()
 		l.d.cleanUp(ctx, l.nonce, l.drop)
 	})

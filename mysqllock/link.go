@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // closeCheckInterval is how often the driver checks, while the session holds locks, whether its
@@ -25,12 +25,12 @@ var errClosed = errors.New("the server, or something on the way to it, has close
 // Between the calls it pings the server, and while the session holds locks it checks whether the
 // connection was closed.
 type link struct {
-	*life.Line
+	*driverkit.SessionConn
 
 	d     *Driver
 	conn  *sql.Conn
 	key   string // of the session, which holds it with GET_LOCK
-	calls chan *life.Call
+	calls chan *driverkit.Call
 }
 
 // connect opens a session.
@@ -39,7 +39,7 @@ func (d *Driver) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Line: life.NewLine(d.conf.sessionTimeout), d: d, conn: conn, calls: make(chan *life.Call)}
+	l := &link{SessionConn: driverkit.NewSessionConn(d.conf.sessionTimeout), d: d, conn: conn, calls: make(chan *driverkit.Call)}
 	l.key = "snib-session-" + strings.ToLower(rand.Text())
 	if err := l.setUp(ctx); err != nil {
 		hangUp(conn)
@@ -60,7 +60,7 @@ func (l *link) setUp(ctx context.Context) error {
 		return err
 	}
 	err := l.ping(ctx)
-	if doubt := (life.DoubtError{}); errors.As(err, &doubt) || err == nil && !got {
+	if doubt := (driverkit.UnknownOutcomeError{}); errors.As(err, &doubt) || err == nil && !got {
 		return fmt.Errorf("%w connection: a pooler stands before the server, and each statement may go over another "+
 			"connection; connect past it, or use rows (New)", driver.ErrInvalid)
 	}
@@ -70,7 +70,7 @@ func (l *link) setUp(ctx context.Context) error {
 // do runs fn on the connection, with a context that ends when the session may have ended. It
 // returns a time before the first statement of fn was sent.
 func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.Instant, error) {
-	c := life.NewCall(ctx, fn)
+	c := driverkit.NewCall(ctx, fn)
 	select {
 	case l.calls <- c:
 	case <-l.Context().Done(): // Wait returns the reason
@@ -90,7 +90,7 @@ func (l *link) serve() (err error) {
 			err = l.run(c)
 		case <-timer.C:
 			if err = l.checkOpen(); err == nil && time.Now().After(l.Due()) {
-				err = l.run(life.NewCall(l.Context(), l.ping))
+				err = l.run(driverkit.NewCall(l.Context(), l.ping))
 				l.d.life.Go(func() {
 					ctx, cancel := context.WithTimeout(l.Context(), l.d.conf.sessionTimeout)
 					defer cancel()
@@ -133,8 +133,8 @@ func (l *link) checkOpen() error {
 
 // run makes a call. It returns an error if the connection can't be used any more, which any error
 // means that does not come from the server.
-func (l *link) run(c *life.Call) error {
-	return l.Make(c, func(_ context.Context, err error) bool { return err != nil && code(err) == 0 })
+func (l *link) run(c *driverkit.Call) error {
+	return l.Run(c, func(_ context.Context, err error) bool { return err != nil && code(err) == 0 })
 }
 
 // ping checks that the connection still leads to the same session.
@@ -142,7 +142,7 @@ func (l *link) ping(ctx context.Context) error {
 	var ours sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`, l.key).Scan(&ours)
 	if err == nil && !ours.Bool {
-		err = life.DoubtError{Err: errors.New("the session is another than it was")}
+		err = driverkit.UnknownOutcomeError{Err: errors.New("the session is another than it was")}
 	}
 	return err
 }
@@ -153,7 +153,7 @@ func (l *link) getLock(ctx context.Context, key string, got *bool) error {
 	var answer sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT GET_LOCK(?, 0)`, key).Scan(&answer)
 	if err == nil && !answer.Valid {
-		err = life.DoubtError{Err: fmt.Errorf("GET_LOCK of %q = NULL", key)}
+		err = driverkit.UnknownOutcomeError{Err: fmt.Errorf("GET_LOCK of %q = NULL", key)}
 	}
 	*got = answer.Bool
 	return err
@@ -168,7 +168,7 @@ func (l *link) releaseLock(ctx context.Context, key string) error {
 		err = errors.New("a lock that we held was not ours any more")
 	}
 	if err != nil {
-		return life.DoubtError{Err: err}
+		return driverkit.UnknownOutcomeError{Err: err}
 	}
 	return nil
 }

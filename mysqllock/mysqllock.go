@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 var (
@@ -33,10 +33,10 @@ type Driver struct {
 	renewing, releasing, acquiring semaphore
 
 	registry waiterRegistry
-	prunes   life.Every
+	prunes   driverkit.Every
 	session  *session // nil for rows
 
-	life *life.Span // until Close
+	life *driverkit.Lifecycle // until Close
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -54,7 +54,7 @@ type Driver struct {
 func New(db *sql.DB, opts ...Option) *Driver { return newDriver(db, "snib_locks", opts) }
 
 func newDriver(db *sql.DB, table string, opts []Option) *Driver {
-	d := &Driver{db: db, conf: newConfig(db, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
+	d := &Driver{db: db, conf: newConfig(db, table, opts), life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
 	d.sql = newStatements(d.conf.table)
 	d.registry.init()
 	d.rowMutexes.init()

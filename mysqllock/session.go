@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // NewSession returns a driver whose locks are the server's own, taken with GET_LOCK. All of them
@@ -49,7 +49,7 @@ type session struct {
 
 	ended endedSet // sessions of other drivers that have ended
 	// Spaces out the tries for locks that foreign clients hold.
-	retryPace life.Pace
+	retryPace driverkit.RateLimit
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -81,7 +81,7 @@ func (s *session) key(ctx context.Context) (string, error) {
 
 // getLink returns the session's connection. It connects if there is none.
 func (s *session) getLink(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, life.Longest, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, driverkit.CallTimeout, errNoAnswer)
 	defer cancel()
 	leave, err := s.connectLock.enter(ctx)
 	if err != nil {
@@ -329,7 +329,7 @@ func (s *session) close() {
 	held := slices.Collect(maps.Values(s.held))
 	l := s.link
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), driverkit.CleanupTimeout, errNoAnswer)
 	defer cancel()
 	for _, le := range held {
 		_ = le.Release(ctx) // so that waiters are signaled; otherwise they find out later

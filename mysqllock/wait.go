@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 const (
@@ -296,7 +295,7 @@ func (w *waiterRegistry) deleteProcessRow(d *Driver) {
 	if never {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), driverkit.CleanupTimeout, errNoAnswer)
 	defer cancel()
 	// If this fails, the process soon counts as dead.
 	_, _ = d.exec(ctx, expandNames(d.sql.deleteRows, 1), []byte(processPrefix+d.id))
@@ -417,7 +416,7 @@ func (d *Driver) runPoller() {
 	defer timer.Stop()
 	// An attempt has a heartbeat when it is queued.
 	lastPoll, lastHeartbeat, notBefore := time.Time{}, time.Now(), time.Time{}
-	var outage retry.Outage
+	var outage driverkit.Outage
 	for {
 		next, more := d.registry.nextPoll(lastPoll, lastHeartbeat)
 		if !more {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 const (
@@ -97,7 +97,7 @@ func (d *Driver) watchOnce() error {
 
 // connectWatcher returns a connection that can watch, and the prepared statement.
 func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
-	ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
+	ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // An attempt is one call of Acquire. If the session ends before an attempt has its advisory lock,
@@ -29,11 +28,11 @@ type attempt struct {
 	lastHint    time.Time // when a notification last woke it
 	hintPending bool      // another notification came too soon after that
 
-	sent    bool         // the server may know the attempt
-	queued  bool         // the server has queued the attempt
-	late    bool         // the server may still execute a request, which was given up
-	outage  retry.Outage // the current outage of the server
-	lastErr error        // why the last round failed; nil if the server answered it
+	sent    bool             // the server may know the attempt
+	queued  bool             // the server has queued the attempt
+	late    bool             // the server may still execute a request, which was given up
+	outage  driverkit.Outage // the current outage of the server
+	lastErr error            // why the last round failed; nil if the server answered it
 }
 
 // Acquire implements [driver.Driver].
@@ -105,7 +104,7 @@ func (a *attempt) withdraw(ctx context.Context, l *lease, unanswered bool) {
 	}
 	timeout := driver.CancelTimeout * 4 / 5
 	if unanswered {
-		timeout = (driver.CancelTimeout - life.Moment) / 2
+		timeout = (driver.CancelTimeout - driverkit.CancelDelay) / 2
 	}
 	select {
 	case <-done:
@@ -143,7 +142,7 @@ func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
 	sentAt := time.Now()
 	l, err := a.request(ctx)
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
-		a.outage, a.lastErr = retry.Outage{}, nil
+		a.outage, a.lastErr = driverkit.Outage{}, nil
 		return l, time.Hour, err
 	}
 	a.lastErr, a.late = err, true
@@ -160,7 +159,7 @@ func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
 // request sends the request, and takes the advisory lock if the driver has a session. A lease
 // returned with an error was granted by the row, and has to be withdrawn.
 func (a *attempt) request(ctx context.Context) (*lease, error) {
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if s := a.d.session; s != nil { // before a connection of the pool is used: see yieldSession
 		var err error
@@ -254,7 +253,7 @@ func (a *attempt) removeEntry(ctx context.Context, granted bool) {
 	if a.req.NoWait && !granted && a.lastErr == nil && ctx.Err() == nil {
 		return // the server has refused the request
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), life.Withdrawal)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), driverkit.CleanupTimeout)
 	defer cancel()
 	err := a.d.retryWhileFull(ctx, func() error {
 		return a.d.query(ctx, a.d.sql.removeEntry, []any{a.req.Name, a.entry.Nonce}, nil)

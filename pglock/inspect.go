@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Status implements [driver.Inspector].
@@ -55,7 +55,7 @@ func (d *Driver) inspect(ctx context.Context, sql string, args []any, visit func
 	}
 	ctx, cancel := d.life.During(ctx)
 	defer cancel()
-	inner, done := life.Detached(ctx)
+	inner, done := driverkit.Detached(ctx)
 	defer done()
 	if err := d.prepare(inner); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return err
 	}
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A lease is an entry among the holders of a row, as far as the driver knows.
@@ -129,7 +129,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if ended {
 		return err
 	}
-	ctx, cancel := life.Detached(ctx)
+	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	l.drop(ctx, true)
 	args := []any{l.req.Name, int64(l.grant.Token), l.req.Owner, l.req.MinHold.Microseconds()}
@@ -161,7 +161,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return failAll(answers, err)
 	}
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	var names []string
 	var tokens, ttls []int64

@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A link is the connection of a session. One goroutine owns it and makes the calls of all others.
 // Between the calls it waits for notifications, so it notices at once when the server ends the
 // session. When the connection has been idle for too long, it pings the server.
 type link struct {
-	*life.Line
+	*driverkit.SessionConn
 
 	d    *Driver
 	conn *pgx.Conn
@@ -25,7 +25,7 @@ type link struct {
 	pid  uint32 // of the server process
 
 	mu         sync.Mutex
-	calls      []*life.Call
+	calls      []*driverkit.Call
 	cancelWait context.CancelFunc // ends the wait for notifications
 }
 
@@ -35,7 +35,7 @@ func (d *Driver) connect(ctx context.Context) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Line: life.NewLine(d.conf.sessionTimeout), d: d, conn: conn}
+	l := &link{SessionConn: driverkit.NewSessionConn(d.conf.sessionTimeout), d: d, conn: conn}
 	if err := l.setUp(ctx); err != nil {
 		hangUp(conn)
 		return nil, err
@@ -77,7 +77,7 @@ func (l *link) setUp(ctx context.Context) error {
 // do runs fn on the connection, with a context that ends when the session may have ended. It
 // returns a time before the first statement of fn was sent.
 func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.Instant, error) {
-	c := life.NewCall(ctx, fn)
+	c := driverkit.NewCall(ctx, fn)
 	l.mu.Lock()
 	l.calls = append(l.calls, c)
 	if l.cancelWait != nil {
@@ -125,15 +125,15 @@ func (l *link) step() error {
 		return err
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return l.run(life.NewCall(l.Context(), l.ping))
+		return l.run(driverkit.NewCall(l.Context(), l.ping))
 	}
 	return nil
 }
 
 // run makes a call. It returns an error if the connection can't be used any more: it is closed,
 // or was cut off while it waited for an answer.
-func (l *link) run(c *life.Call) error {
-	return l.Make(c, func(ctx context.Context, err error) bool {
+func (l *link) run(c *driverkit.Call) error {
+	return l.Run(c, func(ctx context.Context, err error) bool {
 		return l.conn.IsClosed() || err != nil && code(err) == "" && ctx.Err() != nil
 	})
 }
@@ -143,7 +143,7 @@ func (l *link) ping(ctx context.Context) error {
 	var pid uint32
 	err := l.conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid)
 	if err == nil && pid != l.pid {
-		err = life.DoubtError{Err: pooledError{l.pid, pid}}
+		err = driverkit.UnknownOutcomeError{Err: pooledError{l.pid, pid}}
 	}
 	return err
 }

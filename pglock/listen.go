@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A pooledError means that a connection leads to a pooler and not to the server itself.
@@ -182,7 +182,7 @@ func (d *Driver) verifyOnce() {
 
 // connectListener returns a connection that listens.
 func (d *Driver) connectListener() (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
+	ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -247,7 +247,7 @@ func (w *waiterRegistry) stopListenerIfIdle() bool {
 
 // hangUp closes a connection, which may be dead already.
 func hangUp(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), life.Moment)
+	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CancelDelay)
 	defer cancel()
 	_ = conn.Close(ctx) // the connection is of no use in any case
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 var (
@@ -32,10 +32,10 @@ type Driver struct {
 
 	store    storeInfo
 	registry waiterRegistry
-	prunes   life.Every
+	prunes   driverkit.Every
 	session  *session // nil for rows
 
-	life *life.Span // until Close
+	life *driverkit.Lifecycle // until Close
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -53,7 +53,7 @@ func New(pool *pgxpool.Pool, opts ...Option) *Driver {
 }
 
 func newDriver(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
-	d := &Driver{pool: pool, conf: newConfig(pool, table, opts), life: life.New(), id: strings.ToLower(rand.Text()[:16])}
+	d := &Driver{pool: pool, conf: newConfig(pool, table, opts), life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
 	d.sql = newStatements(d.conf.table, live)
 	d.registry.init()
 	return d

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // queryModes are the ways to run statements that have turned out to be necessary. The zero value
@@ -40,7 +39,7 @@ func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bo
 
 // retryWhileFull repeats run while the server has no connection left.
 func (d *Driver) retryWhileFull(ctx context.Context, run func() error) error {
-	for outage := (retry.Outage{}); ; {
+	for outage := (driverkit.Outage{}); ; {
 		sentAt := time.Now()
 		err := run()
 		if !errors.Is(err, driver.ErrFull) {
@@ -57,9 +56,9 @@ func (d *Driver) retryWhileFull(ctx context.Context, run func() error) error {
 
 // removeEntryLater removes an entry from a row in the background, after a removal that failed, or
 // after an acquisition without an answer. It repeats the removal until the server has answered one
-// and [life.Longest] is over: a busy server may execute what it got on a connection that was given
-// up after what it got on the next one. A lease that stayed in the row would keep the lock for its
-// TTL, or in a session for ever.
+// and [driverkit.CallTimeout] is over: a busy server may execute what it got on a connection that
+// was given up after what it got on the next one. A lease that stayed in the row would keep the
+// lock for its TTL, or in a session for ever.
 func (d *Driver) removeEntryLater(name, nonce string) {
 	began := time.Now()
 	d.life.Go(func() {
@@ -71,10 +70,10 @@ func (d *Driver) removeEntryLater(name, nonce string) {
 			case <-d.life.Done():
 				return
 			}
-			ctx, cancel := context.WithTimeout(d.life.Context(), life.Longest)
+			ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
 			err := d.query(ctx, d.sql.removeEntry, []any{name, nonce}, nil)
 			cancel()
-			if err == nil && time.Since(began) > life.Longest {
+			if err == nil && time.Since(began) > driverkit.CallTimeout {
 				return
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // NewSession returns a driver whose locks are PostgreSQL's own advisory locks. All of them belong
@@ -41,7 +41,7 @@ type session struct {
 	held map[string]*lease
 
 	// Spaces out the tries for advisory locks that foreign clients hold.
-	retryPace life.Pace
+	retryPace driverkit.RateLimit
 }
 
 func (s *session) describe(info *driver.Info) {
@@ -83,7 +83,7 @@ func (s *session) getLink(ctx context.Context) (*link, error) {
 	if l != nil {
 		return l, nil
 	}
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	l, err := s.d.connect(inner)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *session) unlock(ctx context.Context, le *lease, granted bool) {
 	if l == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, life.Withdrawal)
+	ctx, cancel := context.WithTimeout(ctx, driverkit.CleanupTimeout)
 	defer cancel()
 	_, _ = l.do(ctx, func(ctx context.Context) error { // a failure ends the connection
 		s.mu.Lock()
@@ -240,7 +240,7 @@ func (l *link) unlock(ctx context.Context, le *lease) error {
 		err = errors.New("an advisory lock that we held was not ours any more")
 	}
 	if err != nil {
-		return life.DoubtError{Err: err}
+		return driverkit.UnknownOutcomeError{Err: err}
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (s *session) close() {
 	held := slices.Collect(maps.Values(s.held))
 	l := s.link
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), life.Withdrawal)
+	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
 	defer cancel()
 	for _, le := range held {
 		_ = le.Release(ctx) // so that waiters are notified; otherwise they find out later

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
@@ -165,7 +165,7 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	if err := d.life.Ready(ctx, d.conf.err); err != nil {
 		return 0, err
 	}
-	inner, cancel := life.Detached(ctx)
+	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err := d.prepare(inner); err != nil {
 		return 0, err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 const (
@@ -220,7 +220,7 @@ func (d *Driver) runPoller() {
 	defer timer.Stop()
 	lastHeartbeat := time.Now() // an attempt is alive when it is queued
 	lastPoll, notBefore := time.Time{}, time.Time{}
-	var outage retry.Outage
+	var outage driverkit.Outage
 	for {
 		next, more := d.registry.nextPoll(lastPoll, lastHeartbeat)
 		if !more {

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 var (
@@ -25,7 +25,7 @@ type Driver struct {
 	leasesMu sync.Mutex // locked last, when several mutexes are held
 	leases   map[leaseKey]*lease
 
-	life *life.Span
+	life *driverkit.Lifecycle
 }
 
 // New returns a driver whose locks are in the ensemble of the given servers, each a host or
@@ -34,7 +34,7 @@ type Driver struct {
 // New does not connect: the session begins with the first call that needs it. If the
 // options are invalid, each acquisition reports it as [driver.ErrInvalid].
 func New(servers []string, opts ...Option) *Driver {
-	d := &Driver{leases: map[leaseKey]*lease{}, life: life.New()}
+	d := &Driver{leases: map[leaseKey]*lease{}, life: driverkit.NewLifecycle()}
 	d.conf, d.confErr = configure(servers, opts)
 	return d
 }

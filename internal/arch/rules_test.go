@@ -20,10 +20,11 @@ var backendTests = []string{".", "driver/...", "internal/jobtest", "internal/liv
 // rules has a row for each package. The row of a new backend
 // contains "driver" and its own client.
 var rules = []rule{
-	{".", []string{"driver", "internal/retry"}, rootTests, "the core knows the contract and the standard library, and no store"},
+	{".", []string{"driver", "driver/driverkit"}, rootTests, "the core knows the contract and the standard library, and no store"},
 	{"driver", nil, rootTests, "the contract depends on nothing, so that everything can depend on it"},
 	{"driver/fault", []string{"driver"}, rootTests, "a wrapper of drivers knows the contract only"},
 	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
+	{"driver/driverkit", []string{"driver"}, rootTests, "drivers in other modules are built on it, so it knows the contract and the standard library only"},
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
 	{"fence", []string{"driver"}, rootTests, "guards stand at the resource, where there may be no lock and no store of locks"},
 	{"leader", []string{".", "driver"}, rootTests, "elections stand on the core, and know of a store what the contract says"},
@@ -33,8 +34,6 @@ var rules = []rule{
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
-	{"internal/retry", []string{"driver"}, nil, "the core, drivers and the command share it, so it knows the contract and the standard library only"},
-	{"internal/life", []string{"driver"}, nil, "drivers are built on it, so it knows the contract and the standard library only"},
 	{"internal/jobtest", []string{".", "driver", "internal/livetest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
 	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
@@ -47,11 +46,11 @@ var rules = []rule{
 		"sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "golang.org/x/sys/unix"},
 		"it runs all backends as users do, so that no backend inherits what others need"},
 	{"internal/nemesis/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
-	{"internal/label", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
-	{"metrics", []string{".", "driver", "internal/label", "github.com/prometheus/client_golang/prometheus/..."},
+	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
+	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
 		[]string{"driver/...", "memlock", "internal/livetest", "github.com/prometheus/client_model/go"},
 		"who counts with Prometheus inherits its client, and nobody else does"},
-	{"metrics/otelmetrics", []string{".", "internal/label", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"},
+	{"metrics/otelmetrics", []string{".", "metriclabel", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"},
 		[]string{"driver", "memlock", "go.opentelemetry.io/otel/sdk/..."},
 		"it knows the API of OpenTelemetry and not its SDK, which is the program's choice"},
 	{"metrics/example", []string{".", "memlock", "metrics", "github.com/prometheus/client_golang/prometheus/..."}, []string{"internal/livetest"}, "a program as a user writes it"},
@@ -71,20 +70,20 @@ var rules = []rule{
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
 
-	{"pglock", []string{"driver", "internal/life", "internal/retry", "github.com/jackc/pgx/v5/..."}, backendTests,
+	{"pglock", []string{"driver", "driver/driverkit", "github.com/jackc/pgx/v5/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"zklock", []string{"driver", "internal/life", "github.com/go-zookeeper/zk"}, backendTests,
+	{"zklock", []string{"driver", "driver/driverkit", "github.com/go-zookeeper/zk"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"mysqllock", []string{"driver", "internal/life", "internal/retry", "github.com/go-sql-driver/mysql"}, backendTests,
+	{"mysqllock", []string{"driver", "driver/driverkit", "github.com/go-sql-driver/mysql"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"etcdlock", []string{"driver", "internal/life", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/..."},
+	{"etcdlock", []string{"driver", "driver/driverkit", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/..."},
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "internal/retry", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 

@@ -42,17 +42,17 @@ var coreSafetyMutants = []mutant{
 	},
 	{
 		breaks: "an outage does not keep an acquisition for ever",
-		file:   "internal/retry/retry.go", run: "TestOutage$", pkg: ".",
+		file:   "driver/driverkit/outage.go", run: "TestOutage$", pkg: ".",
 		old: "time.Since(o.began) >= driver.RetryTimeout", new: "time.Since(o.began) < 0",
 	},
 	{
 		breaks: "a store that is full is waited for, as a holder is",
-		file:   "internal/retry/retry.go", run: "TestOutage$/Full", pkg: ".",
+		file:   "driver/driverkit/outage.go", run: "TestOutage$/Full", pkg: ".",
 		old: "	case full:\n		o.began = sentAt\n", new: "",
 	},
 	{
 		breaks: "those who wait for an overloaded store do not keep it overloaded",
-		file:   "internal/retry/retry.go", run: "TestPause",
+		file:   "driver/driverkit/outage.go", run: "TestPause",
 		old: "min(2*o.pause, longest)", new: "min(firstPause, longest)",
 	},
 	{

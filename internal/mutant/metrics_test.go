@@ -50,32 +50,32 @@ var metricsMutants = []mutant{
 	},
 	{
 		breaks: "a million names are no million series",
-		file:   "internal/label/classes.go", pkg: "metrics", run: "TestMillionNames",
+		file:   "metriclabel/classes.go", pkg: "metrics", run: "TestMillionNames",
 		old: "class != Other && len(c.byClass) < c.limit", new: "class != Other",
 	},
 	{
 		breaks: "a name is counted under its own class",
-		file:   "internal/label/classes.go", pkg: "metrics", run: "TestMillionNames",
+		file:   "metriclabel/classes.go", pkg: "metrics", run: "TestMillionNames",
 		old: "k != nil && k.name == name", new: "k != nil",
 	},
 	{
 		breaks: "names of numbers are folded",
-		file:   "internal/label/classes.go", pkg: "metrics", run: "TestResource|TestMillionNumberedNames",
+		file:   "metriclabel/classes.go", pkg: "metrics", run: "TestResource|TestMillionNumberedNames",
 		old: "next <= '9' && isSeparator(name[i])", new: "next <= '0' && isSeparator(name[i])",
 	},
 	{
 		breaks: "no class breaks the scrape",
-		file:   "internal/label/classes.go", pkg: "metrics", run: "TestLabelsAreClean|TestInvalidNames",
+		file:   "metriclabel/classes.go", pkg: "metrics", run: "TestLabelsAreClean|TestInvalidNames",
 		old: "strings.ToValidUTF8(text[:min(len(text), maxLength)], string(utf8.RuneError))", new: "text[:min(len(text), maxLength)]; _, _ = strings.ToUpper, utf8.RuneError",
 	},
 	{
 		breaks: "a wait that its caller ended is no failure of the store",
-		file:   "internal/label/label.go", pkg: "metrics", run: "TestFailures",
+		file:   "metriclabel/label.go", pkg: "metrics", run: "TestFailures",
 		old: "		err = ctx.Err()\n", new: "		_ = ctx.Err()\n",
 	},
 	{
 		breaks: "a renewal in the last third is late",
-		file:   "internal/label/buckets.go", pkg: "metrics", run: "TestRenewals",
+		file:   "metriclabel/buckets.go", pkg: "metrics", run: "TestRenewals",
 		old: "renewal.TTL/3", new: "renewal.TTL/4",
 	},
 	{

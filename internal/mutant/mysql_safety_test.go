@@ -14,13 +14,13 @@ var mysqlSafetyMutants = []mutant{
 		old: "return c.ResetSession(l.Context())", new: "_ = c",
 	},
 	{
-		breaks: "internal/life: a call ends within the time in which Acquire returns",
-		file:   "internal/life/call.go", run: "TestMoment",
-		old: "Moment = driver.CancelTimeout / 2", new: "Moment = 2 * driver.CancelTimeout",
+		breaks: "driverkit: a call ends within the time in which Acquire returns",
+		file:   "driver/driverkit/call.go", run: "TestCancelDelay",
+		old: "CancelDelay = driver.CancelTimeout / 2", new: "CancelDelay = 2 * driver.CancelTimeout",
 	},
 	{
-		breaks: "internal/life: the end of a call says that the server has not answered, and not that somebody cancelled",
-		file:   "internal/life/call.go", run: "TestDetached",
+		breaks: "driverkit: the end of a call says that the server has not answered, and not that somebody cancelled",
+		file:   "driver/driverkit/call.go", run: "TestDetached",
 		old: "func() { cancel(noAnswerError(ctx)) }", new: "func() { cancel(nil) }",
 	},
 	{
@@ -66,7 +66,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: Acquire does not wait for its withdrawal on a server that hangs",
 		file:   "mysqllock/acquire.go", run: "TestConformance$/Sever/(AcquireReturns|CancelWaiter)",
-		old: "time.NewTimer(left)", new: "time.NewTimer(left + life.Withdrawal)",
+		old: "time.NewTimer(left)", new: "time.NewTimer(left + driverkit.CleanupTimeout)",
 	},
 	{
 		breaks: "mysqllock: dead connections of the pool are no matter of the caller's",
@@ -76,7 +76,7 @@ var mysqlSafetyMutants = []mutant{
 	{
 		breaks: "mysqllock: Close does not wait for a server that hangs",
 		file:   "mysqllock/session.go", run: "TestHungServer/Session",
-		old: "context.WithTimeoutCause(context.Background(), life.Withdrawal, errNoAnswer)",
+		old: "context.WithTimeoutCause(context.Background(), driverkit.CleanupTimeout, errNoAnswer)",
 		new: "context.WithTimeoutCause(context.Background(), 20*time.Second, errNoAnswer)",
 	},
 	{

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/internal/label"
+	"github.com/sniblock/snib/metriclabel"
 )
 
 // scope is the instrumentation scope of this package.
@@ -33,7 +33,7 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w MeterProvider: it is nil", snib.ErrInvalid)
 	}
-	classes, err := label.NewClasses(o.Resource, o.MaxResources, newClass)
+	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newClass)
 	if err != nil {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}
@@ -55,25 +55,25 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 // A class contains the attribute sets for one class of names, which are created only once.
 type class struct {
 	resource metric.MeasurementOption
-	reason   [label.Reasons]metric.MeasurementOption
-	cause    [label.Causes]metric.MeasurementOption
+	reason   [metriclabel.Reasons]metric.MeasurementOption
+	cause    [metriclabel.Causes]metric.MeasurementOption
 }
 
 func newClass(name string) *class {
 	resourceAttr := attribute.String("resource", name)
 	c := &class{resource: metric.WithAttributeSet(attribute.NewSet(resourceAttr))}
 	for r := range c.reason {
-		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("reason", label.Reason(r).String())))
+		c.reason[r] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("reason", metriclabel.Reason(r).String())))
 	}
 	for l := range c.cause {
-		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("cause", label.Cause(l).String())))
+		c.cause[l] = metric.WithAttributeSet(attribute.NewSet(resourceAttr, attribute.String("cause", metriclabel.Cause(l).String())))
 	}
 	return c
 }
 
 // instruments are all instruments of a meter, with the classes of names.
 type instruments struct {
-	classes *label.Classes[class]
+	classes *metriclabel.Classes[class]
 
 	wait, hold, renewal, margin                                                       metric.Float64Histogram
 	queue                                                                             metric.Int64Histogram
@@ -99,13 +99,13 @@ func (m *instruments) create(from metric.Meter) error {
 		errs = append(errs, err)
 		return g
 	}
-	m.wait = histogram("wait", "s", "Time from the call of Acquire to its end, whether it got the lock or not.", label.Waits()...)
-	m.hold = histogram("hold", "s", "Time from the grant to the end of a hold.", label.Holds()...)
-	m.renewal = histogram("renewal", "s", "Time that the store took to answer a renewal.", label.Latencies()...)
-	m.margin = histogram("renewal_margin_ratio", "1", "Part of the lease that was left when its renewal was answered.", label.Margins()...)
+	m.wait = histogram("wait", "s", "Time from the call of Acquire to its end, whether it got the lock or not.", metriclabel.Waits()...)
+	m.hold = histogram("hold", "s", "Time from the grant to the end of a hold.", metriclabel.Holds()...)
+	m.renewal = histogram("renewal", "s", "Time that the store took to answer a renewal.", metriclabel.Latencies()...)
+	m.margin = histogram("renewal_margin_ratio", "1", "Part of the lease that was left when its renewal was answered.", metriclabel.Margins()...)
 	queue, err := from.Int64Histogram("distributed_lock.queue_length",
 		metric.WithDescription("How many waited in this process for a lock when it was released."),
-		metric.WithExplicitBucketBoundaries(label.Lengths()...))
+		metric.WithExplicitBucketBoundaries(metriclabel.Lengths()...))
 	m.queue, errs = queue, append(errs, err)
 
 	m.held = gauge("held", "Holds of this process now.")
@@ -135,11 +135,11 @@ func (m *instruments) waitEnded(e *snib.Event) {
 	m.wait.Record(e.Context, e.Waited.Seconds(), c.resource)
 	switch {
 	case e.Err != nil:
-		why := label.ReasonOf(e.Context, e.Err)
+		why := metriclabel.ReasonOf(e.Context, e.Err)
 		m.failures.Add(e.Context, 1, c.resource)
 		m.reasons.Add(e.Context, 1, c.reason[why])
-		if why == label.Backend {
-			m.failed(e, label.Acquire)
+		if why == metriclabel.Backend {
+			m.failed(e, metriclabel.Acquire)
 		}
 		return
 	case e.Joined:
@@ -154,7 +154,7 @@ func (m *instruments) lost(e *snib.Event, loss snib.Loss) {
 	c, ctx := m.classes.Name(e.Name), context.Background()
 	m.held.Add(ctx, -1, c.resource)
 	m.hold.Record(ctx, e.Held.Seconds(), c.resource)
-	m.losses.Add(ctx, 1, c.cause[label.CauseOf(loss)])
+	m.losses.Add(ctx, 1, c.cause[metriclabel.CauseOf(loss)])
 }
 
 func (m *instruments) released(e *snib.Event) {
@@ -167,26 +167,26 @@ func (m *instruments) released(e *snib.Event) {
 	m.held.Add(ctx, -1, c.resource)
 	m.hold.Record(ctx, e.Held.Seconds(), c.resource)
 	if e.Err != nil {
-		m.failed(e, label.Release)
+		m.failed(e, metriclabel.Release)
 	}
 }
 
 func (m *instruments) renewed(e *snib.Event) {
-	ctx, backend, outcome := context.Background(), attribute.String("backend", e.Backend), label.OutcomeOf(e.Err)
+	ctx, backend, outcome := context.Background(), attribute.String("backend", e.Backend), metriclabel.OutcomeOf(e.Err)
 	m.renewals.Add(ctx, 1, metric.WithAttributes(backend, attribute.String("outcome", outcome.String())))
 	m.renewal.Record(ctx, e.Took.Seconds(), metric.WithAttributes(backend))
 	if e.TTL > 0 {
 		m.margin.Record(ctx, e.Margin.Seconds()/e.TTL.Seconds(), metric.WithAttributes(backend))
 	}
-	if label.Late(e) {
+	if metriclabel.Late(e) {
 		m.late.Add(ctx, 1, m.classes.Name(e.Name).resource)
 	}
-	if outcome == label.Failed {
-		m.failed(e, label.Renew)
+	if outcome == metriclabel.Failed {
+		m.failed(e, metriclabel.Renew)
 	}
 }
 
 // failed counts an operation that failed because of the store.
-func (m *instruments) failed(e *snib.Event, op label.Op) {
+func (m *instruments) failed(e *snib.Event, op metriclabel.Op) {
 	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", e.Backend), attribute.String("op", op.String())))
 }

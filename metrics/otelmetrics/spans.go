@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/internal/label"
+	"github.com/sniblock/snib/metriclabel"
 )
 
 // The names of the spans.
@@ -67,9 +67,9 @@ func (s *spans) recordAcquire(e *snib.Event) {
 	end := time.Now()
 	_, span := s.tracer.Start(e.Context, AcquireSpan, trace.WithTimestamp(end.Add(-e.Waited)), trace.WithAttributes(attributes(e)...))
 	if e.Err != nil {
-		why := label.ReasonOf(e.Context, e.Err)
+		why := metriclabel.ReasonOf(e.Context, e.Err)
 		span.SetAttributes(attribute.String("snib.reason", why.String()))
-		if why != label.Busy {
+		if why != metriclabel.Busy {
 			span.SetStatus(codes.Error, e.Err.Error())
 		}
 	}

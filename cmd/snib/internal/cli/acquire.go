@@ -15,7 +15,7 @@ import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // feedbackInterval is how long a person waits for a sign of life: the delay before the first
@@ -86,7 +86,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	began := time.Now()
 	done := make(chan result, 1)
 	go func() {
-		for outage := (retry.Outage{}); ; {
+		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
 			s, err := acq.open(true)
 			pause, again := outage.Again(sentAt, err)

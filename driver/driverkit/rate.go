@@ -1,4 +1,4 @@
-package life
+package driverkit
 
 import (
 	"context"
@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A Pace limits the rate at which its users poll, all of them together. The zero value is ready
-// to use. It is safe for concurrent use.
-type Pace struct {
+// A RateLimit limits the rate at which its users poll, all of them together. The zero value is
+// ready to use. It is safe for concurrent use.
+type RateLimit struct {
 	mu   sync.Mutex
 	next time.Time
 }
 
 // Wait waits for the caller's turn. Turns are at least one interval apart, and the first is one
 // interval from now. If ctx is done earlier, Wait returns [context.Cause], and the turn is lost.
-func (p *Pace) Wait(ctx context.Context, interval time.Duration) error {
+func (p *RateLimit) Wait(ctx context.Context, interval time.Duration) error {
 	p.mu.Lock()
 	if now := time.Now(); p.next.Before(now) {
 		p.next = now
@@ -40,14 +40,14 @@ type Every struct {
 	running atomic.Bool
 }
 
-// Note counts a call, and every nth time runs fn in a goroutine of s. If fn is still running
-// then, a later call runs it. If the span is over, Note does not run fn.
-func (e *Every) Note(n int64, s *Span, fn func()) {
+// Note counts a call, and every nth time runs fn in a goroutine of l. If fn is still running
+// then, a later call runs it. If the lifecycle is over, Note does not run fn.
+func (e *Every) Note(n int64, l *Lifecycle, fn func()) {
 	if e.count.Add(1) < n || !e.running.CompareAndSwap(false, true) {
 		return
 	}
 	e.count.Store(0)
-	s.Go(func() {
+	l.Go(func() {
 		defer e.running.Store(false)
 		fn()
 	})

@@ -1,4 +1,4 @@
-package life_test
+package driverkit_test
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// End ends all contexts of a span, waits for its goroutines, and lets no new one begin.
-func TestSpan(t *testing.T) {
+// End ends all contexts of a lifecycle, waits for its goroutines, and lets no new one begin.
+func TestLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := life.New()
+		s := driverkit.NewLifecycle()
 		caller, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		during, stop := s.During(caller)
@@ -34,7 +34,7 @@ func TestSpan(t *testing.T) {
 		calls := 0
 		last := func() {
 			calls++
-			synctest.Wait() // the contexts of the span are done
+			synctest.Wait() // the contexts of the lifecycle are done
 			if ended.Load() || !s.Over() || s.Go(func() {}) {
 				t.Errorf("when it is called last, all have ended: %v, over: %v", ended.Load(), s.Over())
 			}
@@ -71,7 +71,7 @@ func TestReady(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			s := life.New()
+			s := driverkit.NewLifecycle()
 			defer s.End(nil)
 			if tt.ctxDone {
 				cancel(errEnough)
@@ -89,7 +89,7 @@ func TestReady(t *testing.T) {
 // The caller's context also ends a context from During, with its own cause.
 func TestDuring(t *testing.T) {
 	errEnough := errors.New("enough")
-	s := life.New()
+	s := driverkit.NewLifecycle()
 	defer s.End(nil)
 	caller, cancel := context.WithCancelCause(t.Context())
 	during, stop := s.During(caller)
@@ -111,10 +111,10 @@ func TestDetached(t *testing.T) {
 		want   time.Duration
 		enough bool // the cause matches that of the caller
 	}{
-		{"Cancelled", time.Second, time.Second + life.Moment, true},
-		{"CancelledBefore", 0, life.Moment, true},
-		{"Patient", time.Hour, life.Longest, false},
-		{"CancelledLate", life.Longest - life.Moment/2, life.Longest, false},
+		{"Cancelled", time.Second, time.Second + driverkit.CancelDelay, true},
+		{"CancelledBefore", 0, driverkit.CancelDelay, true},
+		{"Patient", time.Hour, driverkit.CallTimeout, false},
+		{"CancelledLate", driverkit.CallTimeout - driverkit.CancelDelay/2, driverkit.CallTimeout, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestDetached(t *testing.T) {
 				began := time.Now()
 				caller, cancel := context.WithTimeoutCause(t.Context(), tt.caller, errEnough)
 				defer cancel()
-				ctx, stop := life.Detached(caller)
+				ctx, stop := driverkit.Detached(caller)
 				defer stop()
 				<-ctx.Done()
 				if got := time.Since(began); got != tt.want {
@@ -139,16 +139,16 @@ func TestDetached(t *testing.T) {
 
 // A call, and what its caller does afterwards, are over within the time
 // in which Acquire must return.
-func TestMoment(t *testing.T) {
-	if life.Moment >= driver.CancelTimeout {
-		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", life.Moment, driver.CancelTimeout)
+func TestCancelDelay(t *testing.T) {
+	if driverkit.CancelDelay >= driver.CancelTimeout {
+		t.Errorf("a call ends %v after its caller's context, and Acquire has to return after %v", driverkit.CancelDelay, driver.CancelTimeout)
 	}
 }
 
 // All pollers that share a Pace take turns.
-func TestPace(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p life.Pace
+		var p driverkit.RateLimit
 		began := time.Now()
 		var at []time.Duration
 		turns := make(chan time.Duration, 3)
@@ -178,8 +178,8 @@ func TestPace(t *testing.T) {
 // The function runs every nth time, and never twice at once.
 func TestEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := life.New()
-		var e life.Every
+		s := driverkit.NewLifecycle()
+		var e driverkit.Every
 		runs := 0
 		busy := make(chan struct{})
 		count := func(times int) {
@@ -205,7 +205,7 @@ func TestEvery(t *testing.T) {
 		s.End(nil)
 		count(3)
 		if runs != 2 {
-			t.Errorf("%d runs, the last of them after the end of the span", runs)
+			t.Errorf("%d runs, the last of them after the end of the lifecycle", runs)
 		}
 	})
 }

@@ -1,7 +1,7 @@
-// Package label provides the label values under which metrics count the events of a snib.Trace:
-// classes of names, bounded in number, and words for why something failed. The collectors for
-// Prometheus and for OpenTelemetry share it, so that a dashboard works with both.
-package label
+// Package metriclabel provides the label values under which metrics count the events of a
+// snib.Trace: classes of names, bounded in number, and words for why something failed. The
+// collectors for Prometheus and for OpenTelemetry share it, so that a dashboard works with both.
+package metriclabel
 
 import (
 	"context"

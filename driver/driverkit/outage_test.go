@@ -1,4 +1,4 @@
-package retry_test
+package driverkit_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/retry"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Requests to a store that does not answer are retried for RetryTimeout. Requests to a full one
@@ -38,7 +38,7 @@ func TestOutage(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var outage retry.Outage
+				var outage driverkit.Outage
 				began := time.Now()
 				for time.Since(began) < never {
 					sentAt := time.Now()
@@ -82,7 +82,7 @@ func TestPause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pauses := map[time.Duration]bool{}
 			for range 100 {
-				var outage retry.Outage
+				var outage driverkit.Outage
 				for range tt.after {
 					fail(&outage, tt.err, tt.takes)
 				}
@@ -105,7 +105,7 @@ func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const longest = time.Second
 		silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
-		var outage retry.Outage
+		var outage driverkit.Outage
 		for round := range 2 {
 			requests, began := 0, time.Now()
 			for time.Since(began) < 2*driver.RetryTimeout {
@@ -127,7 +127,7 @@ func TestRest(t *testing.T) {
 }
 
 // fail makes a request that fails, and returns the result of Again.
-func fail(o *retry.Outage, err error, takes time.Duration) (time.Duration, bool) {
+func fail(o *driverkit.Outage, err error, takes time.Duration) (time.Duration, bool) {
 	asked := time.Now()
 	time.Sleep(takes)
 	return o.Again(asked, err)

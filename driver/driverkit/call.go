@@ -1,4 +1,4 @@
-package life
+package driverkit
 
 import (
 	"context"
@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// Moment is how long a call may go on after the context of its caller is done. Most
+	// CancelDelay is how long a call may go on after the context of its caller is done. Most
 	// calls are over within a millisecond, and knowing the outcome is better than
 	// guessing it. A call that is cut off costs a connection. The rest of CancelTimeout
 	// is for what the caller does afterwards.
-	Moment = driver.CancelTimeout / 2
+	CancelDelay = driver.CancelTimeout / 2
 
-	// Longest is the timeout of a call. A server that takes longer counts as unavailable.
-	Longest = driver.AnswerTimeout
+	// CallTimeout is the timeout of a call. A server that takes longer counts as unavailable.
+	CallTimeout = driver.AnswerTimeout
 
-	// Withdrawal is the timeout for cleaning up what a failed request may have left.
-	Withdrawal = time.Second
+	// CleanupTimeout is the timeout for cleaning up what a failed request may have left.
+	CleanupTimeout = time.Second
 )
 
 // Detached returns a context for a call of the server on behalf of a caller whose context is ctx.
-// It is done one [Moment] after ctx, so that most calls still get their answer and the
-// connection, which belongs to the user, survives. It is done [Longest] from now at the latest.
+// It is done one [CancelDelay] after ctx, so that most calls still get their answer and the
+// connection, which belongs to the user, survives. It is done [CallTimeout] from now at the latest.
 // Its cause then matches [driver.ErrUnavailable], because the server has not answered, and also
 // the cause of ctx if ctx is done.
 func Detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	callCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	longest := time.AfterFunc(Longest, func() {
-		cancel(fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, Longest))
+	longest := time.AfterFunc(CallTimeout, func() {
+		cancel(fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, CallTimeout))
 	})
 	stop := context.AfterFunc(ctx, func() {
-		moment := time.AfterFunc(Moment, func() { cancel(noAnswerError(ctx)) })
+		moment := time.AfterFunc(CancelDelay, func() { cancel(noAnswerError(ctx)) })
 		context.AfterFunc(callCtx, func() { moment.Stop() })
 	})
 	return callCtx, func() { stop(); longest.Stop(); cancel(nil) }

@@ -1,4 +1,4 @@
-package label
+package metriclabel
 
 import "github.com/sniblock/snib"
 

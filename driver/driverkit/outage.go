@@ -1,5 +1,4 @@
-// Package retry decides when to retry a request that a store could not serve.
-package retry
+package driverkit
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package life_test
+package driverkit_test
 
 import (
 	"context"
@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/internal/life"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 const idle = 30 * time.Second
 
-// A line lasts as long as the server can't have ended its session, and
+// A connection lasts as long as the server can't have ended its session, and
 // the connection can be trusted.
-func TestLine(t *testing.T) {
+func TestSessionConn(t *testing.T) {
 	errRefused, errBroken := errors.New("refused"), errors.New("broken")
 	hang := func(ctx context.Context) error { <-ctx.Done(); return errBroken }
 	answer := func(after time.Duration, err error) func(context.Context) error {
@@ -36,16 +36,16 @@ func TestLine(t *testing.T) {
 		{name: "Hangs", calls: []func(context.Context) error{hang}, took: idle * 9 / 10, due: idle / 3, err: errBroken},
 		{name: "HangsAfterAnAnswer", calls: []func(context.Context) error{answer(time.Second, nil), answer(time.Second, nil), hang},
 			took: time.Second + idle*9/10, due: time.Second + idle/3, err: errBroken},
-		{name: "Doubt", calls: []func(context.Context) error{answer(0, life.DoubtError{Err: errRefused})}, due: idle / 3, err: errRefused},
+		{name: "Doubt", calls: []func(context.Context) error{answer(0, driverkit.UnknownOutcomeError{Err: errRefused})}, due: idle / 3, err: errRefused},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				l := life.NewLine(idle)
+				l := driverkit.NewSessionConn(idle)
 				var err error
 				for _, run := range tt.calls {
-					err = l.Make(life.NewCall(t.Context(), run), func(_ context.Context, err error) bool { return errors.Is(err, errBroken) })
+					err = l.Run(driverkit.NewCall(t.Context(), run), func(_ context.Context, err error) bool { return errors.Is(err, errBroken) })
 				}
 				if !errors.Is(err, tt.err) {
 					t.Errorf("the last call ends with %v, want %v", err, tt.err)
@@ -61,9 +61,9 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Wait returns the answer of the call, or the reason for the end of the line. If the caller's
+// Wait returns the answer of the call, or the reason for the end of the connection. If the caller's
 // context ends, it returns within a Moment, and the call goes on.
-func TestLineWait(t *testing.T) {
+func TestSessionConnWait(t *testing.T) {
 	errEnough, errGone := errors.New("enough"), errors.New("gone")
 	tests := []struct {
 		name            string
@@ -75,19 +75,19 @@ func TestLineWait(t *testing.T) {
 		silent          bool // no answer came in time
 	}{
 		{name: "Answered", answer: time.Second, took: time.Second},
-		{name: "Impatient", answer: 10 * time.Second, cancel: time.Second, want: errEnough, took: time.Second + life.Moment,
+		{name: "Impatient", answer: 10 * time.Second, cancel: time.Second, want: errEnough, took: time.Second + driverkit.CancelDelay,
 			silent: true},
-		{name: "JustInTime", answer: time.Second + life.Moment/2, cancel: time.Second, took: time.Second + life.Moment/2},
+		{name: "JustInTime", answer: time.Second + driverkit.CancelDelay/2, cancel: time.Second, took: time.Second + driverkit.CancelDelay/2},
 		{name: "LineEnds", answer: 10 * time.Second, endLine: time.Second, want: errGone, took: time.Second, cut: true},
-		{name: "LineEndsForTheImpatient", answer: 10 * time.Second, cancel: time.Second, endLine: time.Second + life.Moment/2,
-			want: errEnough, took: time.Second + life.Moment/2, cut: true},
+		{name: "LineEndsForTheImpatient", answer: 10 * time.Second, cancel: time.Second, endLine: time.Second + driverkit.CancelDelay/2,
+			want: errEnough, took: time.Second + driverkit.CancelDelay/2, cut: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				l := life.NewLine(idle)
+				l := driverkit.NewSessionConn(idle)
 				after := func(d time.Duration, do func(error), why error) {
 					if d > 0 {
 						time.AfterFunc(d, func() { do(why) })
@@ -96,7 +96,7 @@ func TestLineWait(t *testing.T) {
 				after(tt.cancel, cancel, errEnough)
 				after(tt.endLine, l.End, errGone)
 				sent, cut := driver.Now(), false
-				c := life.NewCall(ctx, func(ctx context.Context) error {
+				c := driverkit.NewCall(ctx, func(ctx context.Context) error {
 					select {
 					case <-time.After(tt.answer):
 						return nil
@@ -105,7 +105,7 @@ func TestLineWait(t *testing.T) {
 						return ctx.Err()
 					}
 				})
-				go l.Make(c, func(context.Context, error) bool { return false })
+				go l.Run(c, func(context.Context, error) bool { return false })
 				start, err := l.Wait(ctx, c)
 				if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, errGone) {
 					t.Errorf("Wait = %v, want %v", err, tt.want)

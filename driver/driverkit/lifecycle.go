@@ -1,0 +1,94 @@
+// Package driverkit has what drivers of different stores do in the same way. It is for authors of
+// drivers; programs that use locks do not need it.
+//
+//   - [Lifecycle] runs the goroutines of a driver until the driver is closed.
+//   - [Detached] bounds a call of the server after its caller has given up.
+//   - [SessionConn] is the connection of a session that the server ends after a silence.
+//   - [Outage] says when to retry while the store is unavailable.
+//   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.
+package driverkit
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A Lifecycle is the lifetime of a driver, from [NewLifecycle] to Close. It is safe for concurrent
+// use.
+type Lifecycle struct {
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	endOnce    sync.Once
+	startMu    sync.Mutex     // held to start a goroutine, and to end the lifecycle
+	goroutines sync.WaitGroup // started by Go
+}
+
+// NewLifecycle returns a lifecycle that begins now.
+func NewLifecycle() *Lifecycle {
+	l := &Lifecycle{}
+	l.ctx, l.cancel = context.WithCancelCause(context.Background())
+	return l
+}
+
+// Context returns a context that is done when the lifecycle is over, with
+// [driver.ErrClosed] as its cause.
+func (l *Lifecycle) Context() context.Context { return l.ctx }
+
+// Done returns a channel that is closed when the lifecycle is over.
+func (l *Lifecycle) Done() <-chan struct{} { return l.ctx.Done() }
+
+// Over reports whether the lifecycle is over.
+func (l *Lifecycle) Over() bool { return l.ctx.Err() != nil }
+
+// Ready returns why a driver can't serve a request, or nil: the cause of ctx if ctx is
+// done; broken, if not nil, which says why the driver can't work at all; or
+// [driver.ErrClosed] if the lifecycle is over.
+func (l *Lifecycle) Ready(ctx context.Context, broken error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case broken != nil:
+		return broken
+	case l.Over():
+		return driver.ErrClosed
+	}
+	return nil
+}
+
+// During returns a context that is done with ctx or with the lifecycle, whichever is first,
+// and a function that releases it.
+func (l *Lifecycle) During(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(l.ctx, func() { cancel(driver.ErrClosed) })
+	return ctx, func() { detach(); cancel(nil) }
+}
+
+// Go runs fn in a goroutine that End waits for. If the lifecycle is over, Go does
+// not run fn and returns false.
+func (l *Lifecycle) Go(fn func()) bool {
+	l.startMu.Lock()
+	defer l.startMu.Unlock()
+	if l.Over() {
+		return false
+	}
+	l.goroutines.Go(fn)
+	return true
+}
+
+// End ends the lifecycle, calls last unless it is nil, and waits for the goroutines. It reports
+// whether this was the first call. Other calls only wait for the first one.
+func (l *Lifecycle) End(last func()) (first bool) {
+	l.endOnce.Do(func() {
+		first = true
+		l.startMu.Lock()
+		l.cancel(driver.ErrClosed)
+		l.startMu.Unlock()
+		if last != nil {
+			last()
+		}
+		l.goroutines.Wait()
+	})
+	return first
+}
