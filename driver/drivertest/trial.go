@@ -280,13 +280,19 @@ func (t *trial) mustBeFree(d driver.Driver, when string) {
 // may not have waited for it. The function check returns an error while something is left.
 func (t *trial) mustBeWithdrawn(w *waiter, givenUp time.Time, check func() error) {
 	t.Helper()
-	if w.returnedTime.Sub(givenUp) > min(t.wakeLimit(), driver.CancelTimeout/2) {
+	if t.mayBeWithdrawnLater(w.returnedTime.Sub(givenUp)) {
 		t.eventually("withdrawal by a store that is slow to answer", t.slack(), check)
 		return
 	}
 	if err := check(); err != nil {
 		t.Fatalf("after Acquire returned %v: %v", w.err, err)
 	}
+}
+
+// mayBeWithdrawnLater reports whether a request that was given up may still be withdrawn after
+// Acquire has returned, because the store or the machine was so slow that Acquire took this long.
+func (t *trial) mayBeWithdrawnLater(took time.Duration) bool {
+	return took > min(t.wakeLimit(), driver.CancelTimeout/2)
 }
 
 // checkFree returns nil if the trial's lock is granted at once.
