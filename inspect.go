@@ -10,12 +10,18 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// What a store knows of a lock. The fields are those of package driver.
 type (
-	Status  = driver.Status
+	// Status is what a store knows of one lock.
+	Status = driver.Status
+
+	// Holding is one hold in a [Status].
 	Holding = driver.Holding
+
+	// Waiting is one waiter in a [Status].
 	Waiting = driver.Waiting
-	Holder  = driver.Holder
+
+	// Holder describes a holding or waiting process to people.
+	Holder = driver.Holder
 )
 
 // Status returns who holds a lock and who waits for it in the store. A lock that nobody holds has

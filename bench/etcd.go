@@ -115,7 +115,11 @@ func openSnibEtcd(s setup) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := snibClient(s, etcdlock.New(conn))
+	d, err := etcdlock.New(conn)
+	if err != nil {
+		return nil, err
+	}
+	c, err := snibClient(s, d)
 	if err != nil {
 		return nil, err
 	}

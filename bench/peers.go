@@ -113,7 +113,7 @@ func openSnib(s setup) (*client, error) {
 	if strings.HasPrefix(s.addr, etcdScheme) {
 		return openSnibEtcd(s)
 	}
-	d, err := redislock.Open(rueidis.ClientOption{InitAddress: []string{s.addr}})
+	d, err := redislock.Open(context.Background(), rueidis.ClientOption{InitAddress: []string{s.addr}})
 	if err != nil {
 		return nil, err
 	}

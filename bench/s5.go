@@ -59,7 +59,7 @@ func openSnibOverNodes(s setup) (*client, error) {
 	if err := redlock.Init(ctx, servers); err != nil {
 		return nil, err
 	}
-	d, err := redlock.Open(servers)
+	d, err := redlock.Open(ctx, servers)
 	if err != nil {
 		return nil, err
 	}

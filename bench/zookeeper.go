@@ -132,7 +132,11 @@ func warmUp(addr string) error {
 }
 
 func openSnibZooKeeper(s setup) (*client, error) {
-	return snibClient(s, zklock.New([]string{strings.TrimPrefix(s.addr, zkScheme)}))
+	d, err := zklock.New([]string{strings.TrimPrefix(s.addr, zkScheme)})
+	if err != nil {
+		return nil, err
+	}
+	return snibClient(s, d)
 }
 
 // go-zookeeper: with a new Lock for each acquisition, because two goroutines can't share one.

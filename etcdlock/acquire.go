@@ -39,7 +39,7 @@ type attempt struct {
 // Acquire implements [driver.Driver]. A waiter whose session ends, or whose key is deleted,
 // starts again at the end of the queue.
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.check(req); err != nil {

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
@@ -55,7 +54,7 @@ var peers = []struct {
 	open func(testing.TB, *clientv3.Client) (cycle func())
 }{
 	{"snib", func(t testing.TB, client *clientv3.Client) func() {
-		locker, err := snib.New(etcdlock.New(client))
+		locker, err := snib.New(newDriver(t, client))
 		if err != nil {
 			t.Fatal(err)
 		}

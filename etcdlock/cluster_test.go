@@ -61,7 +61,7 @@ func TestMemberFails(t *testing.T) {
 			}
 			cluster := etcdtest.Cluster(t, 3)
 			open := func() *snib.Locker {
-				locker, err := snib.New(etcdlock.New(dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(10*time.Second)))
+				locker, err := snib.New(newDriver(t, dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(10*time.Second)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +87,7 @@ func TestMemberFails(t *testing.T) {
 					waits <- err
 				}()
 			}
-			d := etcdlock.New(dial(t, nil, cluster.Addrs()...))
+			d := newDriver(t, dial(t, nil, cluster.Addrs()...))
 			defer d.Close()
 			for i := range many {
 				livetest.Await(t, "waiter", func() error {
@@ -159,7 +159,7 @@ func TestMaintenance(t *testing.T) {
 func TestRestartedUnderWaiter(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	d := etcdlock.New(client)
+	d := newDriver(t, client)
 	defer d.Close()
 	l := acquire(t, d, request("name", "holder"))
 	w := jobtest.Waiting(t, d, request("name", "waiter"))
@@ -184,7 +184,7 @@ func TestRestartedUnderWaiter(t *testing.T) {
 func TestMemberReplaced(t *testing.T) {
 	cluster := etcdtest.Cluster(t, 3)
 	holds, waits := dial(t, nil, cluster.Addrs()...), dial(t, nil, cluster.Addrs()...)
-	d, other := etcdlock.New(holds), etcdlock.New(waits)
+	d, other := newDriver(t, holds), newDriver(t, waits)
 	defer d.Close()
 	defer other.Close()
 	l := acquire(t, d, request("name", "holder"))

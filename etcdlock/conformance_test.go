@@ -60,7 +60,7 @@ func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Ha
 				proxy := livetest.NewProxy(t, s.Addr())
 				addrs, own = append(addrs, proxy.Addr()), append(own, proxy)
 			}
-			d := etcdlock.New(dial(t, servers[0], addrs...), etcdlock.Timeout(timeout))
+			d := newDriver(t, dial(t, servers[0], addrs...), etcdlock.Timeout(timeout))
 			proxies[d] = own
 			return d
 		},

@@ -3,7 +3,7 @@
 //
 //	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints})
 //	...
-//	d := etcdlock.New(client)
+//	d, err := etcdlock.New(client)
 //
 // On the same name, its locks and those of package concurrency of etcd's client exclude one
 // another. "etcdctl lock", the server's lock service and jetcd use that package's keys, too.

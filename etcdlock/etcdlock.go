@@ -40,16 +40,17 @@ type Driver struct {
 // Set the client's DialKeepAliveTime and DialKeepAliveTimeout, so that it leaves a member that
 // hangs; without them every third call may go there in vain.
 //
-// New does not contact the server. If the options are invalid, each acquisition reports it as
-// [driver.ErrInvalid].
-func New(client *clientv3.Client, opts ...Option) *Driver {
-	d := &Driver{
-		client: client, conf: configure(client, opts), openSem: make(chan struct{}, 1), life: driverkit.NewLifecycle(),
+// New does not contact the server. An option that is invalid is a [driver.ErrInvalid].
+func New(client *clientv3.Client, opts ...Option) (*Driver, error) {
+	c, err := configure(client, opts)
+	if err != nil {
+		return nil, err
 	}
+	d := &Driver{client: client, conf: c, openSem: make(chan struct{}, 1), life: driverkit.NewLifecycle()}
 	d.nonces.driver = strings.ToLower(rand.Text()[:16])
 	d.leases.byName = map[string][]*lease{}
 	d.queues.byName = map[string]*watchedQueue{}
-	return d
+	return d, nil
 }
 
 // Info implements [driver.Driver].
@@ -104,16 +105,15 @@ func (d *Driver) check(req driver.Request) error {
 // A config holds the settings that the options made.
 type config struct {
 	timeout time.Duration // whole seconds
-	err     error
 }
 
-func configure(client *clientv3.Client, opts []Option) config {
-	c := config{timeout: 15 * time.Second}
+func configure(client *clientv3.Client, opts []Option) (c config, err error) {
+	c = config{timeout: 15 * time.Second}
 	if client == nil {
-		c.err = fmt.Errorf("%w client: it is nil", driver.ErrInvalid)
+		err = fmt.Errorf("%w client: it is nil", driver.ErrInvalid)
 	}
 	for _, opt := range opts {
-		c.err = errors.Join(c.err, opt(&c))
+		err = errors.Join(err, opt(&c))
 	}
-	return c
+	return c, err
 }

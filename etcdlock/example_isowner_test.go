@@ -13,7 +13,10 @@ import (
 // Data in etcd is written under a lock in etcd, or not at all.
 func ExampleDriver_IsOwner() {
 	write := func(ctx context.Context, client *clientv3.Client) error {
-		d := etcdlock.New(client)
+		d, err := etcdlock.New(client)
+		if err != nil {
+			return err
+		}
 		locker, err := snib.New(d)
 		if err != nil {
 			return err

@@ -27,10 +27,20 @@ func noWait(name, owner string) driver.Request {
 	return req
 }
 
+// newDriver returns a driver that the caller closes.
+func newDriver(t testing.TB, client *clientv3.Client, opts ...etcdlock.Option) *etcdlock.Driver {
+	t.Helper()
+	d, err := etcdlock.New(client, opts...)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	return d
+}
+
 // open returns a driver with a short session.
 func open(t testing.TB, client *clientv3.Client) *etcdlock.Driver {
 	t.Helper()
-	d := etcdlock.New(client, etcdlock.Timeout(timeout))
+	d := newDriver(t, client, etcdlock.Timeout(timeout))
 	t.Cleanup(func() { d.Close() })
 	return d
 }

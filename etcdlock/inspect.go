@@ -18,7 +18,7 @@ const pageSize = 1000
 // Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until its
 // first renewal. The remaining time of a hold is known to the second.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return driver.Status{}, err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -73,7 +73,7 @@ func since(milli int64) time.Duration {
 // List implements [driver.Inspector]. It shows our locks and those of package concurrency, and
 // no other keys. It reads etcd page by page, in the order of the keys.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -119,7 +119,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)

@@ -17,7 +17,7 @@ import (
 func TestHolderTold(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
-	d := etcdlock.New(client, etcdlock.Timeout(5*time.Minute))
+	d := newDriver(t, client, etcdlock.Timeout(5*time.Minute))
 	t.Cleanup(func() { d.Close() })
 	for name, end := range map[string]func(key string){
 		"deleted": func(key string) { server.Ctl("del", key) },
@@ -61,7 +61,7 @@ func TestHolderToldAfterCut(t *testing.T) {
 	server := etcdtest.Start(t)
 	proxy := livetest.NewProxy(t, server.Addr())
 	client := dial(t, server)
-	d := etcdlock.New(dial(t, server, proxy.Addr()), etcdlock.Timeout(5*time.Minute))
+	d := newDriver(t, dial(t, server, proxy.Addr()), etcdlock.Timeout(5*time.Minute))
 	t.Cleanup(func() { d.Close() })
 	_, first := jobtest.AcquireTold(t, d, request("first", "a"))
 	_, second := jobtest.AcquireTold(t, d, request("second", "a"))

@@ -27,7 +27,10 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	d := etcdlock.New(client, etcdlock.Timeout(timeout))
+	d, err := etcdlock.New(client, etcdlock.Timeout(timeout))
+	if err != nil {
+		return err
+	}
 	defer d.Close()
 	return j.Do(ctx, d)
 }

@@ -30,7 +30,7 @@ func TestThousandWaiters(t *testing.T) {
 	server := etcdtest.Start(t)
 	client := dial(t, server)
 	l := acquire(t, open(t, client), request("many", "holder"))
-	locker, err := snib.New(etcdlock.New(client, etcdlock.Timeout(timeout)))
+	locker, err := snib.New(newDriver(t, client, etcdlock.Timeout(timeout)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,16 +284,13 @@ func TestBadInput(t *testing.T) {
 		says   []string
 		within time.Duration
 	}{
-		{"NoClient", etcdlock.New(nil), request("a", "b"), driver.ErrInvalid, []string{"client", "nil"}, time.Second},
-		{"ShortTimeout", etcdlock.New(client, etcdlock.Timeout(time.Millisecond)), request("a", "b"), driver.ErrInvalid, []string{"Timeout 1ms", "1s"}, time.Second},
-		{"LongTimeout", etcdlock.New(client, etcdlock.Timeout(48*time.Hour)), request("a", "b"), driver.ErrInvalid, []string{"24h"}, time.Second},
-		{"NoTTL", etcdlock.New(client), driver.Request{Name: "a", Owner: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
-		{"NegativeSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
-		{"SharedSlots", etcdlock.New(client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
-		{"NoLogin", etcdlock.New(anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
-		{"OtherKeys", etcdlock.New(reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
-		{"NoMajority", etcdlock.New(minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}, 10 * time.Second},
-		{"NobodyThere", etcdlock.New(dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable, []string{"127.0.0.1:1"}, 10 * time.Second},
+		{"NoTTL", newDriver(t, client), driver.Request{Name: "a", Owner: "b"}, driver.ErrInvalid, []string{"TTL"}, time.Second},
+		{"NegativeSlots", newDriver(t, client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}, time.Second},
+		{"SharedSlots", newDriver(t, client), driver.Request{Name: "a", Owner: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}, time.Second},
+		{"NoLogin", newDriver(t, anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}, 10 * time.Second},
+		{"OtherKeys", newDriver(t, reader), request("others", "b"), rpctypes.ErrPermissionDenied, []string{"permission"}, 10 * time.Second},
+		{"NoMajority", newDriver(t, minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}, 10 * time.Second},
+		{"NobodyThere", newDriver(t, dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable, []string{"127.0.0.1:1"}, 10 * time.Second},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -313,7 +310,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	mine := etcdlock.New(reader)
+	mine := newDriver(t, reader)
 	defer mine.Close()
 	release(t, acquire(t, mine, request("mine/a", "b")))
 }

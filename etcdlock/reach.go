@@ -42,7 +42,7 @@ func (e *reachError) Unwrap() error { return e.err }
 
 // Ping returns nil, or why etcd can't be reached. It needs neither a user nor a majority.
 func (d *Driver) Ping(ctx context.Context) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)

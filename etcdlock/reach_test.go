@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -64,7 +63,7 @@ func TestUnreachable(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			d := etcdlock.New(client)
+			d := newDriver(t, client)
 			defer d.Close()
 			for what, call := range map[string]func() error{
 				"Acquire":             func() error { _, err := d.Acquire(t.Context(), request("job", "a")); return err },

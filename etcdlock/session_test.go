@@ -253,7 +253,7 @@ func TestTimeout(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{
 		time.Second: 2 * time.Second, 2500 * time.Millisecond: 3 * time.Second, time.Minute: time.Minute,
 	} {
-		d := etcdlock.New(client, etcdlock.Timeout(asked))
+		d := newDriver(t, client, etcdlock.Timeout(asked))
 		if got := acquire(t, d, request("timeout", "a")).Grant().TTL; got != want {
 			t.Errorf("with a Timeout of %v the TTL is %v, want %v", asked, got, want)
 		}

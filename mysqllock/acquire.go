@@ -34,7 +34,7 @@ type attempt struct {
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.checkRequest(req); err != nil {

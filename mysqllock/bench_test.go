@@ -31,8 +31,14 @@ func contend(ctx context.Context, kind, dsn string) (jobtest.Contender, func(), 
 	}
 	switch kind {
 	case "rows", "session":
-		open := map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"rows": mysqllock.New, "session": mysqllock.NewSession}[kind]
-		d := open(db)
+		open := mysqllock.New
+		if kind == "session" {
+			open = mysqllock.NewSession
+		}
+		d, err := open(db)
+		if err != nil {
+			return nil, nil, err
+		}
 		return jobtest.By(d, "bench"), func() { d.Close(); db.Close() }, nil
 	}
 	conn, err := db.Conn(ctx)
@@ -114,7 +120,7 @@ func BenchmarkContended(b *testing.B) {
 		})
 	})
 	b.Run("rows", func(b *testing.B) {
-		locker, err := snib.New(mysqllock.New(dial(b, server.DSN())))
+		locker, err := snib.New(newDriver(b, dial(b, server.DSN())))
 		if err != nil {
 			b.Fatal(err)
 		}

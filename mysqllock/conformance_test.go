@@ -17,14 +17,14 @@ import (
 func TestConformance(t *testing.T) {
 	server := mysqltest.Start(t)
 	drivertest.Run(t, harness(server, false, func(t *testing.T, addr string) driver.Driver {
-		return mysqllock.New(dial(t, mysqltest.DSN(addr)))
+		return newDriver(t, dial(t, mysqltest.DSN(addr)))
 	}))
 }
 
 func TestConformanceSession(t *testing.T) {
 	server := mysqltest.Start(t)
 	drivertest.Run(t, harness(server, true, func(t *testing.T, addr string) driver.Driver {
-		return mysqllock.NewSession(dial(t, mysqltest.DSN(addr)), mysqllock.Timeout(time.Second))
+		return newSession(t, dial(t, mysqltest.DSN(addr)), mysqllock.Timeout(time.Second))
 	}))
 }
 

@@ -3,7 +3,9 @@
 //
 //	db, err := sql.Open("mysql", dsn)
 //	...
-//	locker, err := snib.New(mysqllock.New(db))
+//	d, err := mysqllock.New(db)
+//	...
+//	locker, err := snib.New(d)
 //
 // # Keys
 //

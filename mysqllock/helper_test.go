@@ -18,13 +18,21 @@ const soonEnough = 3 * time.Second
 // newDriver returns a driver that is closed at the end of the test.
 func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
 	t.Helper()
-	return closeAtEnd(t, mysqllock.New(db, opts...))
+	d, err := mysqllock.New(db, opts...)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	return closeAtEnd(t, d)
 }
 
 // newSession is newDriver for sessions.
 func newSession(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
 	t.Helper()
-	return closeAtEnd(t, mysqllock.NewSession(db, opts...))
+	d, err := mysqllock.NewSession(db, opts...)
+	if err != nil {
+		t.Fatalf("NewSession = %v", err)
+	}
+	return closeAtEnd(t, d)
 }
 
 func closeAtEnd(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {

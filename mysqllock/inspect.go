@@ -80,7 +80,7 @@ func (d *Driver) maxLeft() time.Duration {
 
 // inspect runs fn, which answers a question about the store.
 func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)

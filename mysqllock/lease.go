@@ -181,7 +181,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(due) == 0 {
 		return answers
 	}
-	err := d.life.Ready(ctx, d.conf.err)
+	err := d.life.Ready(ctx)
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err == nil {

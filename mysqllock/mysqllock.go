@@ -49,13 +49,22 @@ type Driver struct {
 // none left for watching, and the driver polls ten times a second instead. If the program waits
 // for a lock while it uses all connections that db may open, it waits for itself.
 //
-// New does not contact the server. If an option is invalid, each acquisition says so with a
+// New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].
-func New(db *sql.DB, opts ...Option) *Driver { return newDriver(db, "snib_locks", opts) }
+func New(db *sql.DB, opts ...Option) (*Driver, error) {
+	c, err := newConfig(db, "snib_locks", opts)
+	if err == nil && c.sessionOption != "" {
+		err = fmt.Errorf("%w option %s: only NewSession uses it", driver.ErrInvalid, c.sessionOption)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newDriver(db, c), nil
+}
 
-func newDriver(db *sql.DB, table string, opts []Option) *Driver {
-	d := &Driver{db: db, conf: newConfig(db, table, opts), life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
-	d.sql = newStatements(d.conf.table)
+func newDriver(db *sql.DB, c config) *Driver {
+	d := &Driver{db: db, conf: c, life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
+	d.sql = newStatements(c.table)
 	d.registry.init()
 	d.rowMutexes.init()
 	n := d.conf.connections
@@ -130,16 +139,16 @@ type config struct {
 	key                 func(name string) string
 	sessionTimeout      time.Duration // how long a session may be silent
 	connections         int           // for each purpose
-	err                 error
+	sessionOption       string        // an option that only NewSession takes, if one was given
 }
 
-func newConfig(db *sql.DB, table string, opts []Option) config {
-	c := config{table: "`" + table + "`", tableName: table, key: NameKey, sessionTimeout: 15 * time.Second, connections: 8}
+func newConfig(db *sql.DB, table string, opts []Option) (c config, err error) {
+	c = config{table: "`" + table + "`", tableName: table, key: NameKey, sessionTimeout: 15 * time.Second, connections: 8}
 	if db == nil {
-		c.err = fmt.Errorf("%w db: it is nil", driver.ErrInvalid)
+		err = fmt.Errorf("%w db: it is nil", driver.ErrInvalid)
 	}
 	for _, opt := range opts {
-		c.err = errors.Join(c.err, opt(&c))
+		err = errors.Join(err, opt(&c))
 	}
-	return c
+	return c, err
 }

@@ -45,26 +45,26 @@ func quote(name string) (string, error) {
 // Timeout sets how long the session of a holder that died or was cut off must be silent before
 // the server ends it, in whole seconds, because the server counts those. The default is 15
 // seconds. Less than one second, or more than a day, is a [driver.ErrInvalid]. Only [NewSession]
-// uses it.
+// takes it.
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < time.Second || d > 24*time.Hour || d%time.Second != 0 {
 			return fmt.Errorf("%w session timeout %v: it is 1 s to a day, in whole seconds", driver.ErrInvalid, d)
 		}
-		c.sessionTimeout = d
+		c.sessionTimeout, c.sessionOption = d, "Timeout"
 		return nil
 	}
 }
 
 // Keys sets how names become the names that GET_LOCK locks, so that other programs that use the
 // same ones are excluded too: [DotNetKey], or your own function. The default is [NameKey]. Two
-// names with the same key are one lock. Only [NewSession] uses it.
+// names with the same key are one lock. Only [NewSession] takes it.
 func Keys(key func(name string) string) Option {
 	return func(c *config) error {
 		if key == nil {
 			return fmt.Errorf("%w function for keys: it is nil", driver.ErrInvalid)
 		}
-		c.key = key
+		c.key, c.sessionOption = key, "Keys"
 		return nil
 	}
 }

@@ -31,9 +31,13 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
-	var d driver.Driver = mysqllock.New(db)
+	open := mysqllock.New
 	if j.Session {
-		d = mysqllock.NewSession(db)
+		open = mysqllock.NewSession
+	}
+	d, err := open(db)
+	if err != nil {
+		return err
 	}
 	defer d.Close()
 	return j.Do(ctx, d)

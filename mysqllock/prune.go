@@ -29,7 +29,7 @@ func (d *Driver) countNewRow() {
 // forgets only locks whose tokens an earlier call has noted. So it takes two calls to forget a
 // lock.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	if err := d.prepare(ctx); err != nil {

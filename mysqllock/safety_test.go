@@ -172,8 +172,8 @@ func hungServer(t *testing.T, server *mysqltest.Server, open func(*testing.T, *s
 func TestHungServer(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	rows := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return mysqllock.New(db) }
-	session := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return mysqllock.NewSession(db) }
+	rows := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return newDriver(t, db) }
+	session := func(t *testing.T, db *sql.DB) *mysqllock.Driver { return newSession(t, db) }
 	t.Run("Rows", func(t *testing.T) { hungServer(t, server, rows) })
 	t.Run("Session", func(t *testing.T) { hungServer(t, server, session) })
 	t.Run("Release", func(t *testing.T) {
@@ -273,9 +273,9 @@ func TestHerd(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "max-connections=60")
 	const herd = 400
-	for name, create := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+	for name, create := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": newDriver, "Session": newSession} {
 		t.Run(name, func(t *testing.T) {
-			holder, d := closeAtEnd(t, create(dial(t, server.DSN()))), closeAtEnd(t, create(dial(t, server.DSN())))
+			holder, d := create(t, dial(t, server.DSN())), create(t, dial(t, server.DSN()))
 			var leases []driver.Lease
 			for i := range herd {
 				leases = append(leases, acquire(t, holder, request(fmt.Sprint("herd ", name, i), "a")))
@@ -360,18 +360,18 @@ func TestLapse(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver {
-		return mysqllock.NewSession(dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
+		return newSession(t, dial(t, server.DSN()), mysqllock.Timeout(2*time.Second))
 	})
 }
 
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	for name, create := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
-		open := func() driver.Driver { return create(dial(t, server.DSN())) }
+	for name, create := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": newDriver, "Session": newSession} {
+		open := func() driver.Driver { return create(t, dial(t, server.DSN())) }
 		t.Run(name, func(t *testing.T) {
 			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
-				if err := closeAtEnd(t, create(dial(t, server.DSN()))).Break(testContext(t), name, owner, token); err != nil {
+				if err := create(t, dial(t, server.DSN())).Break(testContext(t), name, owner, token); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 			})
@@ -379,7 +379,7 @@ func TestStaleHandOver(t *testing.T) {
 	}
 	t.Run("SessionKilled", func(t *testing.T) {
 		admin := dial(t, server.DSN())
-		jobtest.StaleHandOver(t, func() driver.Driver { return mysqllock.NewSession(dial(t, server.DSN())) },
+		jobtest.StaleHandOver(t, func() driver.Driver { return newSession(t, dial(t, server.DSN())) },
 			func(name, _ string, _ uint64) { killHolder(t, admin, mysqllock.NameKey(name)) })
 	})
 }
@@ -389,13 +389,13 @@ func TestStaleConnections(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	admin := dial(t, server.DSN())
-	for name, create := range map[string]func(*sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": mysqllock.New, "Session": mysqllock.NewSession} {
+	for name, create := range map[string]func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver{"Rows": newDriver, "Session": newSession} {
 		t.Run(name, func(t *testing.T) {
 			proxy := livetest.NewProxy(t, server.Addr())
 			// Without checkConnLiveness the pool notices late that a connection is dead.
 			db := dial(t, mysqltest.DSN(proxy.Addr(), "checkConnLiveness=false"))
 			db.SetMaxIdleConns(8)
-			d := closeAtEnd(t, create(db))
+			d := create(t, db)
 			for round := range 10 {
 				var all sync.WaitGroup
 				for i := range 8 {

@@ -100,7 +100,6 @@ func TestSchema(t *testing.T) {
 		{"Foreign", "locker", "foreign_table", []string{"not one of ours", "Table"}, true},
 		{"Newer", "locker", "newer", []string{"version 99", "version 1"}, true},
 		{"NotTransactional", "locker", "unsafe", []string{"MyISAM", "InnoDB"}, true},
-		{"BadName", "locker", "a.b.c", []string{"dot"}, true},
 		{"NoDatabase", "locker", "nowhere.locks", []string{"nowhere"}, false},
 	}
 	for _, tt := range tests {

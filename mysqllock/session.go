@@ -28,14 +28,20 @@ import (
 // clients must use the same server, because GET_LOCK excludes only on one server. The driver does
 // not detect that different clients use different servers, as in a Galera cluster behind a load
 // balancer.
-func NewSession(db *sql.DB, opts ...Option) *Driver {
-	d := newDriver(db, "snib_sessions", opts)
-	d.session = &session{d: d, connectLock: make(semaphore, 1), held: map[string]*lease{}}
+//
+// NewSession does not contact the server. An option that is invalid, or a db that may open one
+// connection only, is a [driver.ErrInvalid].
+func NewSession(db *sql.DB, opts ...Option) (*Driver, error) {
+	c, err := newConfig(db, "snib_sessions", opts)
 	if db != nil && db.Stats().MaxOpenConnections == 1 {
-		d.conf.err = errors.Join(d.conf.err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself",
-			driver.ErrInvalid))
+		err = errors.Join(err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself", driver.ErrInvalid))
 	}
-	return d
+	if err != nil {
+		return nil, err
+	}
+	d := newDriver(db, c)
+	d.session = &session{d: d, connectLock: make(semaphore, 1), held: map[string]*lease{}}
+	return d, nil
 }
 
 // A session manages the connection that holds the locks, and the leases that depend on it.

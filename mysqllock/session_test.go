@@ -146,9 +146,9 @@ func sessionConnections(t *testing.T, server *mysqltest.Server) {
 	}
 	one := dial(t, server.DSN())
 	one.SetMaxOpenConns(1)
-	_, err := tryAcquire(t, newSession(t, one), request("x", "a"))
+	_, err := mysqllock.NewSession(one)
 	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "one connection") {
-		t.Errorf("Acquire with one connection = %v, want ErrInvalid that says so", err)
+		t.Errorf("NewSession with one connection = %v, want ErrInvalid that says so", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,15 +30,31 @@ func TestUsable(t *testing.T) {
 	}
 }
 
-// Each acquisition reports unusable options.
 func TestOptionsRefused(t *testing.T) {
-	for name, opt := range map[string]Option{
-		"Table": Table("a.b.c"), "Timeout": Timeout(time.Millisecond), "Keys": Keys(nil), "Connections": Connections(0),
+	db := new(sql.DB)
+	for _, tt := range []struct {
+		name    string
+		db      *sql.DB
+		session bool
+		opt     Option
+		says    string
+	}{
+		{"NoDB", nil, false, Table("a"), "db: it is nil"},
+		{"TableName", db, false, Table("a.b.c"), "more than one dot"},
+		{"NoConnections", db, false, Connections(0), "at least 1"},
+		{"NoKeys", db, true, Keys(nil), "nil"},
+		{"ShortTimeout", db, true, Timeout(time.Millisecond), "1 s to a day"},
+		{"TimeoutOfRows", db, false, Timeout(time.Second), "Timeout: only NewSession"},
+		{"KeysOfRows", db, false, Keys(NameKey), "Keys: only NewSession"},
 	} {
-		d := NewSession(new(sql.DB), opt)
-		if _, err := d.Acquire(t.Context(), driver.Request{Name: "a", Owner: "a", TTL: time.Minute}); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Acquire with a bad option %s = %v, want ErrInvalid", name, err)
-		}
-		_ = d.Close()
+		t.Run(tt.name, func(t *testing.T) {
+			open := New
+			if tt.session {
+				open = NewSession
+			}
+			if d, err := open(tt.db, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || d != nil {
+				t.Errorf("= %v, %v, want ErrInvalid that says %q", d, err, tt.says)
+			}
+		})
 	}
 }

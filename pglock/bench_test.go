@@ -31,8 +31,14 @@ func contend(ctx context.Context, kind, url string) (jobtest.Contender, func(), 
 	}
 	switch kind {
 	case "rows", "session":
-		open := map[string]func(*pgxpool.Pool, ...pglock.Option) *pglock.Driver{"rows": pglock.New, "session": pglock.NewSession}[kind]
-		d := open(pool)
+		open := pglock.New
+		if kind == "session" {
+			open = pglock.NewSession
+		}
+		d, err := open(pool)
+		if err != nil {
+			return nil, nil, err
+		}
 		return jobtest.By(d, "bench"), func() { d.Close(); pool.Close() }, nil
 	}
 	conn, err := pool.Acquire(ctx)
@@ -106,7 +112,7 @@ func BenchmarkContended(b *testing.B) {
 		})
 	})
 	b.Run("rows", func(b *testing.B) {
-		locker, err := snib.New(pglock.New(dial(b, server.URL())))
+		locker, err := snib.New(newDriver(b, dial(b, server.URL())))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 func TestConformance(t *testing.T) {
 	server := pgtest.Start(t)
 	drivertest.Run(t, harness(server, false, func(t *testing.T, addr string) driver.Driver {
-		return pglock.New(dial(t, pgtest.URL(addr)))
+		return newDriver(t, dial(t, pgtest.URL(addr)))
 	}))
 }
 
@@ -31,7 +31,7 @@ func TestConformancePooled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return pglock.New(dial(t, pooler.URL()), pglock.Listen(direct))
+		return newDriver(t, dial(t, pooler.URL()), pglock.Listen(direct))
 	})
 	h.Sever, h.Stall = nil, nil // a shared pooler can't be cut off for one driver alone
 	drivertest.Run(t, h)
@@ -40,7 +40,7 @@ func TestConformancePooled(t *testing.T) {
 func TestConformanceSession(t *testing.T) {
 	server := pgtest.Start(t)
 	drivertest.Run(t, harness(server, true, func(t *testing.T, addr string) driver.Driver {
-		return pglock.NewSession(dial(t, pgtest.URL(addr)), pglock.Timeout(2*time.Second))
+		return newSession(t, dial(t, pgtest.URL(addr)), pglock.Timeout(2*time.Second))
 	}))
 }
 

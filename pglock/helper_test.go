@@ -35,14 +35,20 @@ func noWait(name, owner string) driver.Request {
 
 func newDriver(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
 	t.Helper()
-	d := pglock.New(pool, opts...)
+	d, err := pglock.New(pool, opts...)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
 	t.Cleanup(func() { d.Close() })
 	return d
 }
 
 func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock.Driver {
 	t.Helper()
-	d := pglock.NewSession(pool, opts...)
+	d, err := pglock.NewSession(pool, opts...)
+	if err != nil {
+		t.Fatalf("NewSession = %v", err)
+	}
 	t.Cleanup(func() { d.Close() })
 	return d
 }

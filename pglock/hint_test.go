@@ -19,17 +19,10 @@ import (
 var tenures = []struct {
 	name  string
 	table string
-	open  func(*pgxpool.Pool, ...pglock.Option) *pglock.Driver
+	open  func(testing.TB, *pgxpool.Pool, ...pglock.Option) *pglock.Driver
 }{
-	{"Rows", "snib_locks", pglock.New},
-	{"Session", "snib_sessions", pglock.NewSession},
-}
-
-// closeAtEnd closes a driver at the end of the test, and returns it.
-func closeAtEnd(t testing.TB, d *pglock.Driver) *pglock.Driver {
-	t.Helper()
-	t.Cleanup(func() { d.Close() })
-	return d
+	{"Rows", "snib_locks", newDriver},
+	{"Session", "snib_sessions", newSession},
 }
 
 // as returns a pool that connects as another role.
@@ -68,8 +61,8 @@ func TestForgedNotifications(t *testing.T) {
 	for _, kind := range tenures {
 		t.Run(kind.name, func(t *testing.T) {
 			count := &counter{}
-			d := closeAtEnd(t, kind.open(dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count })))
-			other := closeAtEnd(t, kind.open(pool))
+			d := kind.open(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
+			other := kind.open(t, pool)
 			held, told := jobtest.AcquireTold(t, d, request("held", "a"))
 			last, end := jobtest.AcquireTold(t, d, request("last", "a"))
 			theirs := acquire(t, other, request("waited for", "b"))
@@ -135,7 +128,7 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 // session.
 func TestLapse(t *testing.T) {
 	server := pgtest.Start(t)
-	jobtest.Lapse(t, func() driver.Driver { return pglock.NewSession(dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
+	jobtest.Lapse(t, func() driver.Driver { return newSession(t, dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
 }
 
 // TestStaleHandOver has the server end a lease while goroutines of one process queue for the
@@ -145,8 +138,8 @@ func TestStaleHandOver(t *testing.T) {
 	pool := dial(t, server.URL())
 	for _, kind := range tenures {
 		t.Run(kind.name+"Broken", func(t *testing.T) {
-			open := func() driver.Driver { return kind.open(dial(t, server.URL())) }
-			operator := closeAtEnd(t, kind.open(pool))
+			open := func() driver.Driver { return kind.open(t, dial(t, server.URL())) }
+			operator := kind.open(t, pool)
 			jobtest.StaleHandOver(t, open, func(name, owner string, token uint64) {
 				if err := operator.Break(t.Context(), name, owner, token); err != nil {
 					t.Errorf("Break = %v", err)
@@ -161,7 +154,7 @@ func TestStaleHandOver(t *testing.T) {
 			if first {
 				first, name = false, "ours"
 			}
-			return pglock.NewSession(named(t, server, name))
+			return newSession(t, named(t, server, name))
 		}
 		jobtest.StaleHandOver(t, open, func(string, string, uint64) {
 			must(t, pool, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ours'")

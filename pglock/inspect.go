@@ -50,7 +50,7 @@ func (d *Driver) maxLeft() time.Duration {
 
 // inspect runs a statement that only reads.
 func (d *Driver) inspect(ctx context.Context, sql string, args []any, visit func(state)) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := d.life.During(ctx)
@@ -70,7 +70,7 @@ func (d *Driver) inspect(ctx context.Context, sql string, args []any, visit func
 // Break implements [driver.Inspector]. A hold in a session loses its row at once. It loses its
 // advisory lock as soon as its process learns of it.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
 	inner, cancel := driverkit.Detached(ctx)

@@ -158,7 +158,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(due) == 0 {
 		return answers
 	}
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return failAll(answers, err)
 	}
 	inner, cancel := driverkit.Detached(ctx)

@@ -52,13 +52,13 @@ func Listen(direct *pgx.ConnConfig) Option {
 
 // Timeout sets how long the session of a holder that died or was cut off must be silent before
 // the server ends it. The default is 15 seconds. Less than 100 ms, or more than a day, is a
-// [driver.ErrInvalid]. Only [NewSession] uses it.
+// [driver.ErrInvalid]. Only [NewSession] takes it.
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < 100*time.Millisecond || d > 24*time.Hour {
 			return fmt.Errorf("%w session timeout %v: it is 100 ms to a day", driver.ErrInvalid, d)
 		}
-		c.sessionTimeout = d.Truncate(time.Millisecond)
+		c.sessionTimeout, c.sessionOption = d.Truncate(time.Millisecond), "Timeout"
 		return nil
 	}
 }
@@ -66,10 +66,10 @@ func Timeout(d time.Duration) Option {
 // SessionPooler says that there is a pooler before the server that gives each client its own
 // connection for as long as the client stays ("session" mode). Without this option [NewSession]
 // refuses every pooler, because a lock that is taken through a pooler in transaction mode belongs
-// to whoever uses the connection next. Only [NewSession] uses it.
+// to whoever uses the connection next. Only [NewSession] takes it.
 func SessionPooler() Option {
 	return func(c *config) error {
-		c.sessionPooler = true
+		c.sessionPooler, c.sessionOption = true, "SessionPooler"
 		return nil
 	}
 }
@@ -77,13 +77,13 @@ func SessionPooler() Option {
 // Keys sets how names become advisory locks, so that other programs that use the same keys are
 // excluded too: [HashText], [RubyKey], [DotNetKey], or your own function that returns [Wide] or
 // [Pair] keys. The default is [NameKey]. Two names with the same key are one lock. Only
-// [NewSession] uses it; for [Tx] there is [TxKey].
+// [NewSession] takes it; for [Tx] there is [TxKey].
 func Keys(key func(name string) Key) Option {
 	return func(c *config) error {
 		if key == nil {
 			return fmt.Errorf("%w function for keys: it is nil", driver.ErrInvalid)
 		}
-		c.key = key
+		c.key, c.sessionOption = key, "Keys"
 		return nil
 	}
 }

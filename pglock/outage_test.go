@@ -38,7 +38,7 @@ func TestStaleConnections(t *testing.T) {
 					c.MaxConns = conns
 					c.ConnConfig.RuntimeParams["application_name"] = "stale"
 				})
-				d := closeAtEnd(t, kind.open(pool))
+				d := kind.open(t, pool)
 				l := acquire(t, d, request("stale", "a"))
 				openConns(t, pool, conns)
 				end(t)
@@ -128,7 +128,7 @@ func TestUnavailable(t *testing.T) {
 				if tt.before != nil {
 					tt.before(t)
 				}
-				d := closeAtEnd(t, kind.open(dialWith(t, tt.url, tt.change)))
+				d := kind.open(t, dialWith(t, tt.url, tt.change))
 				ctx, cancel := context.WithTimeout(t.Context(), 3*driver.AnswerTimeout)
 				defer cancel()
 				_, err := d.Acquire(ctx, noWait("a", "a"))
@@ -159,7 +159,7 @@ func TestCrowd(t *testing.T) {
 						return
 					}
 					defer pool.Close()
-					d := kind.open(pool)
+					d := kind.open(t, pool)
 					defer d.Close()
 					l, err := d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
 					// The machine may be busy.

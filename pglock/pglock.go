@@ -46,15 +46,22 @@ type Driver struct {
 // closes it, and must be closed before it. The pool may lead through a pooler in any mode; see
 // [Listen] for what that costs.
 //
-// New does not contact the server. If an option is invalid, each acquisition says so with a
+// New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].
-func New(pool *pgxpool.Pool, opts ...Option) *Driver {
-	return newDriver(pool, "snib_locks", liveRow, opts)
+func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
+	c, err := newConfig(pool, "snib_locks", opts)
+	if err == nil && c.sessionOption != "" {
+		err = fmt.Errorf("%w option %s: only NewSession uses it", driver.ErrInvalid, c.sessionOption)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newDriver(pool, c, liveRow), nil
 }
 
-func newDriver(pool *pgxpool.Pool, table, live string, opts []Option) *Driver {
-	d := &Driver{pool: pool, conf: newConfig(pool, table, opts), life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
-	d.sql = newStatements(d.conf.table, live)
+func newDriver(pool *pgxpool.Pool, c config, live string) *Driver {
+	d := &Driver{pool: pool, conf: c, life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
+	d.sql = newStatements(c.table, live)
 	d.registry.init()
 	return d
 }
@@ -121,16 +128,16 @@ type config struct {
 	key            func(name string) Key
 	sessionTimeout time.Duration // how long a session may be silent
 	sessionPooler  bool          // there is a pooler in session mode before the server
-	err            error
+	sessionOption  string        // an option that only NewSession takes, if one was given
 }
 
-func newConfig(pool *pgxpool.Pool, table string, opts []Option) config {
-	c := config{table: pgx.Identifier{table}, key: NameKey, sessionTimeout: 15 * time.Second}
+func newConfig(pool *pgxpool.Pool, table string, opts []Option) (c config, err error) {
+	c = config{table: pgx.Identifier{table}, key: NameKey, sessionTimeout: 15 * time.Second}
 	if pool == nil {
-		c.err = fmt.Errorf("%w pool: it is nil", driver.ErrInvalid)
+		err = fmt.Errorf("%w pool: it is nil", driver.ErrInvalid)
 	}
 	for _, opt := range opts {
-		c.err = errors.Join(c.err, opt(&c))
+		err = errors.Join(err, opt(&c))
 	}
-	return c
+	return c, err
 }

@@ -32,9 +32,13 @@ func (j job) do(ctx context.Context) error {
 		return err
 	}
 	defer pool.Close()
-	var d driver.Driver = pglock.New(pool)
+	open := pglock.New
 	if j.Session {
-		d = pglock.NewSession(pool)
+		open = pglock.NewSession
+	}
+	d, err := open(pool)
+	if err != nil {
+		return err
 	}
 	defer d.Close()
 	return j.Do(ctx, d)

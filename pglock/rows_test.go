@@ -456,8 +456,6 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 		{"NoSchema", same, "nowhere.locks", false, "nowhere"},
 		{"ReadOnly", settings("default_transaction_read_only", "on"), "many", true, "does not let us write"},
 		{"Encoding", func(c *pgxpool.Config) { c.ConnConfig.Database = "latin" }, "latin_locks", true, "UTF8"},
-		{"TableName", same, "a.b.c", true, "more than one dot"},
-		{"NoTableName", same, "a.", true, "at most 63 bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -468,8 +466,36 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 			}
 		})
 	}
-	if _, err := pglock.New(nil).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("Acquire without a pool = %v, want ErrInvalid", err)
+}
+
+func TestOptionsRefused(t *testing.T) {
+	pool := new(pgxpool.Pool)
+	for _, tt := range []struct {
+		name    string
+		pool    *pgxpool.Pool
+		session bool
+		opt     pglock.Option
+		says    string
+	}{
+		{"NoPool", nil, false, pglock.Table("a"), "pool: it is nil"},
+		{"TableName", pool, false, pglock.Table("a.b.c"), "more than one dot"},
+		{"NoTableName", pool, false, pglock.Table("a."), "at most 63 bytes"},
+		{"NoListener", pool, false, pglock.Listen(nil), "nil"},
+		{"NoKeys", pool, true, pglock.Keys(nil), "nil"},
+		{"ShortTimeout", pool, true, pglock.Timeout(time.Millisecond), "100 ms"},
+		{"TimeoutOfRows", pool, false, pglock.Timeout(time.Second), "Timeout: only NewSession"},
+		{"KeysOfRows", pool, false, pglock.Keys(pglock.NameKey), "Keys: only NewSession"},
+		{"PoolerOfRows", pool, false, pglock.SessionPooler(), "SessionPooler: only NewSession"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			open := pglock.New
+			if tt.session {
+				open = pglock.NewSession
+			}
+			if d, err := open(tt.pool, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || d != nil {
+				t.Errorf("= %v, %v, want ErrInvalid that says %q", d, err, tt.says)
+			}
+		})
 	}
 }
 

@@ -23,11 +23,16 @@ import (
 // writes it through the pool, which stays the caller's.
 //
 // Each acquisition refuses a pooler before the server with a [driver.ErrInvalid], unless the
-// option [Listen] says how to connect past it, or [SessionPooler] that it does no harm.
-func NewSession(pool *pgxpool.Pool, opts ...Option) *Driver {
-	d := newDriver(pool, "snib_sessions", liveSession, opts)
+// option [Listen] says how to connect past it, or [SessionPooler] that it does no harm. NewSession
+// itself does not contact the server. An option that is invalid is a [driver.ErrInvalid].
+func NewSession(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
+	c, err := newConfig(pool, "snib_sessions", opts)
+	if err != nil {
+		return nil, err
+	}
+	d := newDriver(pool, c, liveSession)
 	d.session = &session{d: d, connectLock: make(chan struct{}, 1), held: map[string]*lease{}}
-	return d
+	return d, nil
 }
 
 // A session manages the connection that holds the advisory locks, and the leases that depend on

@@ -162,7 +162,7 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	if err := d.life.Ready(ctx, d.conf.err); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return 0, err
 	}
 	inner, cancel := driverkit.Detached(ctx)

@@ -127,7 +127,7 @@ func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redis
 	t.Helper()
 	var d *redislock.Driver
 	livetest.Await(t, "driver", func() (err error) { // a busy machine may be too late
-		d, err = redislock.Open(o, append([]redislock.Option{redislock.GraceFloor(floor), redislock.AllowSplitBrain()}, opts...)...)
+		d, err = redislock.Open(t.Context(), o, append([]redislock.Option{redislock.GraceFloor(floor), redislock.AllowSplitBrain()}, opts...)...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Open = %v", err)
 		}

@@ -1,6 +1,6 @@
 // Package redislock keeps locks in Redis: in a single server, behind Sentinel, or in a Cluster.
 //
-//	d, err := redislock.Open(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	d, err := redislock.Open(ctx, rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //
 // [New] takes the user's own rueidis client, and package redislock/goredis a go-redis client.
 // The oldest supported version is Redis 6.2.

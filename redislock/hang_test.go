@@ -461,11 +461,11 @@ func TestUnavailable(t *testing.T) {
 			case "OOM":
 				free(t, l) // it needs no memory
 			case "TooManyClients":
-				if d, err := redislock.Open(at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
+				if d, err := redislock.Open(t.Context(), at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
 					t.Errorf("Open = %v, %v, want ErrUnavailable", d, err)
 				}
 			case "Killed":
-				if d, err := redislock.Open(at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
+				if d, err := redislock.Open(t.Context(), at(node.Addr())); !errors.Is(err, driver.ErrUnavailable) {
 					t.Errorf("Open = %v, %v, want ErrUnavailable", d, err)
 				}
 			}

@@ -152,10 +152,10 @@ func TestUnknownMaster(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	const want = "2 of the Cluster's 3 masters"
-	if d, err := redislock.New(forgetful{client, c.Addrs()[0]}); err == nil || !strings.Contains(err.Error(), want) {
+	if d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[0]}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("New = %v, %v, want something about %s", d, err, want)
 	}
-	d, err := redislock.New(forgetful{client, c.Addrs()[3]})
+	d, err := redislock.New(t.Context(), forgetful{client, c.Addrs()[3]})
 	if err != nil {
 		t.Fatalf("New by a client that does not know a replica = %v", err)
 	}

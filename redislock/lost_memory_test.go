@@ -179,7 +179,7 @@ func TestLimits(t *testing.T) {
 	for _, opt := range []redislock.Option{
 		redislock.MaxTTL(0), redislock.MaxTTL(-time.Second), redislock.MaxTTL(20 * 365 * 24 * time.Hour), redislock.GraceFloor(-1),
 	} {
-		if d, err := redislock.Open(at(node.Addr()), opt); !errors.Is(err, driver.ErrInvalid) {
+		if d, err := redislock.Open(t.Context(), at(node.Addr()), opt); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
 		}
 	}

@@ -104,7 +104,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 			done := make(chan opened, 1)
 			go func() {
-				d, err := redislock.Open(tt.o, tt.opts...)
+				d, err := redislock.Open(t.Context(), tt.o, tt.opts...)
 				done <- opened{d, err}
 			}()
 			var got opened
@@ -219,7 +219,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	d, err := redislock.New(client)
+	d, err := redislock.New(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestNew(t *testing.T) {
 	}
 	node.Kill()
 	began := time.Now()
-	if d, err := redislock.New(client); err == nil {
+	if d, err := redislock.New(t.Context(), client); err == nil {
 		d.Close()
 		t.Error("New on a client whose server is gone = nil")
 	} else if took := time.Since(began); took > 6*time.Second {
@@ -343,11 +343,45 @@ func TestOpenFull(t *testing.T) {
 			}
 		}
 	})
-	d, err := redislock.Open(at(addr))
+	d, err := redislock.Open(t.Context(), at(addr))
 	if err == nil {
 		d.Close()
 	}
 	if !errors.Is(err, driver.ErrFull) || !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Open = %v, want ErrFull and ErrUnavailable", err)
+	}
+}
+
+// TestOpenGivenUp opens a server that hangs, with a context that ends. Open and New return then,
+// and say that Redis has not answered.
+func TestOpenGivenUp(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	client, err := rueidis.NewClient(at(node.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	node.Hang()
+	defer node.Resume()
+	o := at(node.Addr())
+	o.Dialer.Timeout = time.Hour
+	errEnough := errors.New("enough")
+	for name, open := range map[string]func(context.Context) (*redislock.Driver, error){
+		"Open": func(ctx context.Context) (*redislock.Driver, error) { return redislock.Open(ctx, o) },
+		"New":  func(ctx context.Context) (*redislock.Driver, error) { return redislock.New(ctx, client) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
+			defer cancel()
+			began := time.Now()
+			d, err := open(ctx)
+			if d != nil || !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("= %v, %v, want the cause of the context and ErrUnavailable", d, err)
+			}
+			if took := time.Since(began); took > 4*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
 	}
 }

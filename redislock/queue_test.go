@@ -44,7 +44,7 @@ type job struct {
 }
 
 func (j job) do(ctx context.Context) error {
-	d, err := redislock.Open(at(j.Addr))
+	d, err := redislock.Open(ctx, at(j.Addr))
 	if err != nil {
 		return err
 	}

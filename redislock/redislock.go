@@ -71,11 +71,11 @@ type Driver struct {
 // client-side caching.
 //
 // If o.Sentinel has a MasterSet, Open uses Sentinel. It detects by itself whether there is a
-// Cluster or a single server, unless [Cluster] or [Single] says which it must be. Open fails
-// within o.Dialer.Timeout, 5 s by default, if nothing answers, if the topology is not the
-// required one, or if the server is older than Redis 6.2. The error matches
-// [driver.ErrUnavailable] if another try may succeed.
-func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
+// Cluster or a single server, unless [Cluster] or [Single] says which it must be. Open fails when
+// ctx is done, or within o.Dialer.Timeout, 5 s by default, if nothing answers, if the topology is
+// not the required one, or if the server is older than Redis 6.2. The error matches
+// [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
+func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	conf := configure(opts)
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
@@ -89,38 +89,70 @@ func Open(o rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	if o.ConnWriteTimeout == 0 {
 		o.ConnWriteTimeout = ioTimeout
 	}
-	client, err := rueidis.NewClient(o)
+	client, err := newClient(ctx, o)
 	if err != nil {
-		return nil, connectError(explain(err, o))
+		return nil, err
 	}
-	return start(&rueidisConn{client: client, owned: true}, conf)
+	return start(ctx, &rueidisConn{client: client, owned: true}, conf)
 }
 
-// New returns a driver on the user's own client, which Close leaves open. It fails if the
-// server does not answer within 5 s, or is older than Redis 6.2.
-func New(client rueidis.Client, opts ...Option) (*Driver, error) {
-	return NewConn(&rueidisConn{client: client}, opts...)
+// newClient makes a client, which is connected. If ctx is done before, the dialer's timeout ends
+// the tries to connect in the background.
+func newClient(ctx context.Context, o rueidis.ClientOption) (rueidis.Client, error) {
+	type result struct {
+		client rueidis.Client
+		err    error
+	}
+	made := make(chan result, 1)
+	go func() {
+		client, err := rueidis.NewClient(o)
+		made <- result{client, err}
+	}()
+	select {
+	case r := <-made:
+		if r.err != nil {
+			return nil, connectError(explain(r.err, o))
+		}
+		return r.client, nil
+	case <-ctx.Done():
+		go func() {
+			if r := <-made; r.err == nil {
+				r.client.Close()
+			}
+		}()
+		return nil, openError(ctx)
+	}
 }
 
-// NewConn returns a driver on a client other than rueidis. Close closes the Conn.
-func NewConn(conn Conn, opts ...Option) (*Driver, error) {
-	return start(conn, configure(opts))
+// openError is the error of Open or New whose context is done.
+func openError(ctx context.Context) error {
+	return &unreachableError{fmt.Errorf("no answer from Redis yet: %w", context.Cause(ctx))}
 }
 
-func start(conn Conn, conf config) (*Driver, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	defer cancel()
+// New returns a driver on the user's own client, which Close leaves open. It fails if the server
+// does not answer before ctx is done or 5 s are over, or is older than Redis 6.2. The driver
+// outlives ctx.
+func New(ctx context.Context, client rueidis.Client, opts ...Option) (*Driver, error) {
+	return NewConn(ctx, &rueidisConn{client: client}, opts...)
+}
+
+// NewConn is [New] for a client other than rueidis. Close closes the Conn.
+func NewConn(ctx context.Context, conn Conn, opts ...Option) (*Driver, error) {
+	return start(ctx, conn, configure(opts))
+}
+
+func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	if conn.IsSentinel() {
 		conf.floor = max(conf.floor, sentinelFloor)
 	}
 	err := conf.check()
 	var found findings
 	if err == nil {
-		found, err = probeServers(ctx, conn, conf)
+		found, err = probe(ctx, conn, conf)
 	}
 	if err != nil {
 		conn.Close()
-		return nil, connectError(err)
+		return nil, err
 	}
 	d := &Driver{
 		conn: conn, conf: conf, warnings: found.warnings,

@@ -18,16 +18,16 @@ import (
 func TestSentinelNeedsReplicas(t *testing.T) {
 	t.Parallel()
 	s := redistest.Sentinel(t)
-	d, err := redislock.Open(bySentinel(s))
+	d, err := redislock.Open(t.Context(), bySentinel(s))
 	if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Fatalf("Open behind Sentinel without min-replicas-to-write = %v, %v, want ErrInvalid", d, err)
 	}
-	if d, err = redislock.Open(bySentinel(s), redislock.AllowSplitBrain()); err != nil {
+	if d, err = redislock.Open(t.Context(), bySentinel(s), redislock.AllowSplitBrain()); err != nil {
 		t.Fatalf("Open with AllowSplitBrain = %v", err)
 	}
 	d.Close()
 	s.Master().Must("CONFIG", "SET", "min-replicas-to-write", 1)
-	if d, err = redislock.Open(bySentinel(s)); err != nil {
+	if d, err = redislock.Open(t.Context(), bySentinel(s)); err != nil {
 		t.Fatalf("Open with min-replicas-to-write 1 = %v", err)
 	}
 	d.Close()
@@ -139,7 +139,7 @@ func openStray(t *testing.T, p *livetest.Proxy) *redislock.Driver {
 	t.Helper()
 	var d *redislock.Driver
 	livetest.Await(t, "driver on the old master", func() (err error) {
-		d, err = redislock.Open(at(p.Addr()))
+		d, err = redislock.Open(t.Context(), at(p.Addr()))
 		return err
 	})
 	t.Cleanup(func() { d.Close() })

@@ -15,6 +15,21 @@ type findings struct {
 	warnings []string
 }
 
+// probe is probeServers for the first contact: it ends after dialTimeout, and says so if ctx ended
+// before.
+func probe(ctx context.Context, conn Conn, conf config) (findings, error) {
+	bounded, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	found, err := probeServers(bounded, conn, conf)
+	switch {
+	case err == nil:
+		return found, nil
+	case ctx.Err() != nil:
+		return found, openError(ctx)
+	}
+	return found, connectError(err)
+}
+
 // probeServers checks the servers' versions, roles and settings. It returns an error for a
 // server that the driver can't work with.
 func probeServers(ctx context.Context, conn Conn, conf config) (findings, error) {

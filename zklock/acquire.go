@@ -58,7 +58,7 @@ type attempt struct {
 
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	if err := d.life.Ready(ctx, d.confErr); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.check(req); err != nil {

@@ -68,7 +68,7 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 				p := livetest.NewProxy(t, server)
 				proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 			}
-			d := zklock.New(addrs, options(opts...)...)
+			d := openDriver(t, addrs, options(opts...)...)
 			ways[d] = proxies
 			return d
 		},

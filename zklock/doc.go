@@ -1,8 +1,8 @@
 // Package zklock keeps locks in a ZooKeeper ensemble, 3.5 or later, over go-zookeeper. It
 // does not use that library's lock, but a recipe of its own.
 //
-//	d := zklock.New([]string{"zk1:2181", "zk2:2181", "zk3:2181"})
-//	defer d.Close()
+//	d, err := zklock.New([]string{"zk1:2181", "zk2:2181", "zk3:2181"})
+//	...
 //	locker, err := snib.New(d)
 //
 // All locks of a driver belong to one session. It begins with the first call and ends with

@@ -27,7 +27,10 @@ func TestBrokenConnection(t *testing.T) {
 		{zk.ErrNoNode, false},
 		{zk.ErrNoAuth, false},
 	}
-	d := New([]string{"127.0.0.1"})
+	d, err := New([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range tests {
 		err := classify(tt.err)
 		if errors.Is(err, errDisconnected) != tt.disconnected || !errors.Is(err, tt.err) {
@@ -42,7 +45,10 @@ func TestBrokenConnection(t *testing.T) {
 // TestEnded checks the error of an acquisition whose time ran out. It also names an outage, if
 // there was one.
 func TestEnded(t *testing.T) {
-	d := New([]string{"127.0.0.1"})
+	d, err := New([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	errEnough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errEnough)

@@ -22,9 +22,19 @@ const (
 	maxLossDelay = 100 * time.Millisecond
 )
 
+// openDriver returns a driver that the caller closes.
+func openDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Driver {
+	t.Helper()
+	d, err := zklock.New(servers, opts...)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	return d
+}
+
 func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Driver {
 	t.Helper()
-	d := zklock.New(servers, options(opts...)...)
+	d := openDriver(t, servers, options(opts...)...)
 	t.Cleanup(func() { d.Close() })
 	return d
 }

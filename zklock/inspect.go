@@ -142,7 +142,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 
 // inspector returns a session whose server shows everything that was decided until now.
 func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive context.Context, err error) {
-	if err := d.life.Ready(ctx, d.confErr); err != nil {
+	if err := d.life.Ready(ctx); err != nil {
 		return nil, nil, ctx, err
 	}
 	ctx, cancel := d.life.During(ctx)

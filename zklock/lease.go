@@ -287,7 +287,7 @@ func (l *lease) notifyNextWaiter(data []byte) {
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
 	sessions := map[*session][]*lease{}
-	notReady := d.life.Ready(ctx, d.confErr)
+	notReady := d.life.Ready(ctx)
 	for _, h := range due {
 		if l := h.(*handle).lease; !l.ended() {
 			sessions[l.s] = append(sessions[l.s], l)

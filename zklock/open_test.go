@@ -72,7 +72,7 @@ func TestUnusable(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := zklock.New(tt.servers, append([]zklock.Option{zklock.DialTimeout(4 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
+			d := openDriver(t, tt.servers, append([]zklock.Option{zklock.DialTimeout(4 * time.Second), zklock.Timeout(4 * time.Second)}, tt.opts...)...)
 			defer d.Close()
 			for _, noWait := range []bool{false, true} {
 				req := request("job", "a")
@@ -111,7 +111,7 @@ func TestACL(t *testing.T) {
 	server := zktest.Single(t)
 	single := []string{server.Addr()}
 	acquire(t, newDriver(t, single), request("ours", "a"))
-	stranger := zklock.New(single, zklock.Timeout(timeout))
+	stranger := openDriver(t, single, zklock.Timeout(timeout))
 	defer stranger.Close()
 	_, err := stranger.Status(t.Context(), "ours")
 	if !errors.Is(err, zk.ErrNoAuth) {
@@ -122,7 +122,7 @@ func TestACL(t *testing.T) {
 		t.Fatal(err)
 	}
 	acquire(t, open, request("job", "a"))
-	guest := zklock.New(single, zklock.Root("/open"), zklock.Timeout(timeout))
+	guest := openDriver(t, single, zklock.Root("/open"), zklock.Timeout(timeout))
 	defer guest.Close()
 	checkHeld(t, guest, "job", "of a lock that everybody may see")
 }
@@ -135,7 +135,7 @@ func TestListHidden(t *testing.T) {
 	if _, err := tree.Create("/snib", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	theirs := zklock.New(single, zklock.Timeout(timeout), zklock.Digest("somebody", "else"))
+	theirs := openDriver(t, single, zklock.Timeout(timeout), zklock.Digest("somebody", "else"))
 	defer theirs.Close()
 	acquire(t, theirs, request("b", "they"))
 	d := newDriver(t, single)

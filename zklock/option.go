@@ -136,7 +136,7 @@ type config struct {
 	curatorReadWrite bool
 }
 
-// configure applies the options. Each call of the driver reports the error.
+// configure applies the options.
 func configure(servers []string, opts []Option) (config, error) {
 	c := config{root: defaultRoot, makeRoot: true, timeout: 15 * time.Second, dialTimeout: 5 * time.Second}
 	for _, opt := range opts {

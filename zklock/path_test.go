@@ -110,17 +110,16 @@ func TestOptions(t *testing.T) {
 			if tt.opt != nil {
 				opts = append(opts, tt.opt)
 			}
-			d := New(tt.servers, opts...)
-			defer d.Close()
+			d, err := New(tt.servers, opts...)
 			if tt.says == "" {
-				if d.confErr != nil {
-					t.Errorf("New = %v, want no error", d.confErr)
+				if err != nil {
+					t.Fatalf("New = %v, want no error", err)
 				}
+				d.Close()
 				return
 			}
-			_, err := d.Acquire(t.Context(), driver.Request{Name: "job", Owner: "a", TTL: 1})
 			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "zktest-secret") {
-				t.Errorf("Acquire = %v, want ErrInvalid that says %q, without a password", err, tt.says)
+				t.Errorf("New = %v, want ErrInvalid that says %q, without a password", err, tt.says)
 			}
 		})
 	}

@@ -20,7 +20,10 @@ type job struct {
 }
 
 func (j job) do(ctx context.Context) error {
-	d := zklock.New(j.Servers, options()...)
+	d, err := zklock.New(j.Servers, options()...)
+	if err != nil {
+		return err
+	}
 	defer d.Close()
 	return j.Do(ctx, d)
 }

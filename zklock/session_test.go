@@ -15,7 +15,10 @@ import (
 func newTestSession(t *testing.T, timeout time.Duration) (*session, *livetest.Proxy) {
 	t.Helper()
 	proxy := livetest.NewProxy(t, zktest.Single(t).Addr())
-	d := New([]string{proxy.Addr()}, Timeout(timeout))
+	d, err := New([]string{proxy.Addr()}, Timeout(timeout))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { d.Close() })
 	s, err := d.session(t.Context())
 	if err != nil {

@@ -16,8 +16,7 @@ var (
 // A Driver takes leases that are nodes of one session with a ZooKeeper ensemble. It is safe
 // for concurrent use.
 type Driver struct {
-	conf    config
-	confErr error // the error of the options; nil if they are valid
+	conf config
 
 	mu      sync.Mutex
 	current *session // the latest one; nil before the first call
@@ -31,12 +30,14 @@ type Driver struct {
 // New returns a driver whose locks are in the ensemble of the given servers, each a host or
 // host:port. The list may name all members or some of them.
 //
-// New does not connect: the session begins with the first call that needs it. If the
-// options are invalid, each acquisition reports it as [driver.ErrInvalid].
-func New(servers []string, opts ...Option) *Driver {
-	d := &Driver{leases: map[leaseKey]*lease{}, life: driverkit.NewLifecycle()}
-	d.conf, d.confErr = configure(servers, opts)
-	return d
+// New does not connect: the session begins with the first call that needs it. An option or a
+// server's address that is invalid is a [driver.ErrInvalid].
+func New(servers []string, opts ...Option) (*Driver, error) {
+	c, err := configure(servers, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Driver{conf: c, leases: map[leaseKey]*lease{}, life: driverkit.NewLifecycle()}, nil
 }
 
 // Info implements [driver.Driver].

@@ -42,15 +42,12 @@ func (l *Lifecycle) Done() <-chan struct{} { return l.ctx.Done() }
 // Over reports whether the lifecycle is over.
 func (l *Lifecycle) Over() bool { return l.ctx.Err() != nil }
 
-// Ready returns why a driver can't serve a request, or nil: the cause of ctx if ctx is
-// done; broken, if not nil, which says why the driver can't work at all; or
+// Ready returns why a driver can't serve a request, or nil: the cause of ctx if ctx is done, or
 // [driver.ErrClosed] if the lifecycle is over.
-func (l *Lifecycle) Ready(ctx context.Context, broken error) error {
+func (l *Lifecycle) Ready(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case broken != nil:
-		return broken
 	case l.Over():
 		return driver.ErrClosed
 	}

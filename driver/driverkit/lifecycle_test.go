@@ -53,18 +53,16 @@ func TestLifecycle(t *testing.T) {
 	})
 }
 
-// A driver that was closed or can't work does nothing. The end of the
-// caller's context is reported first.
+// A driver that was closed does nothing. The end of the caller's context is reported first.
 func TestReady(t *testing.T) {
-	errEnough, errBroken := errors.New("enough"), errors.New("bad")
+	errEnough := errors.New("enough")
 	tests := []struct {
 		name          string
 		ctxDone, over bool
-		broken, want  error
+		want          error
 	}{
 		{name: "Ready"},
-		{name: "Done", ctxDone: true, over: true, broken: errBroken, want: errEnough},
-		{name: "Bad", over: true, broken: errBroken, want: errBroken},
+		{name: "Done", ctxDone: true, over: true, want: errEnough},
 		{name: "Over", over: true, want: driver.ErrClosed},
 	}
 	for _, tt := range tests {
@@ -79,7 +77,7 @@ func TestReady(t *testing.T) {
 			if tt.over {
 				s.End(nil)
 			}
-			if got := s.Ready(ctx, tt.broken); !errors.Is(got, tt.want) {
+			if got := s.Ready(ctx); !errors.Is(got, tt.want) {
 				t.Errorf("Ready = %v, want %v", got, tt.want)
 			}
 		})

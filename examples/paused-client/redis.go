@@ -29,7 +29,7 @@ type redisStore struct {
 	locks  driver.Driver
 }
 
-func openRedis(text string) (store, error) {
+func openRedis(ctx context.Context, text string) (store, error) {
 	options, err := rueidis.ParseURL(text)
 	if bad := (*url.Error)(nil); errors.As(err, &bad) {
 		err = bad.Err // without the URL, which may contain a password
@@ -44,7 +44,7 @@ func openRedis(text string) (store, error) {
 	}
 	// A new server grants nothing for as long as a lease that it may have lost can
 	// last. All locks here have the same TTL.
-	locks, err := redislock.New(client, redislock.GraceFloor(ttl))
+	locks, err := redislock.New(ctx, client, redislock.GraceFloor(ttl))
 	if err != nil {
 		client.Close()
 		return nil, err

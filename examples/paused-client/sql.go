@@ -41,7 +41,12 @@ func openPostgres(ctx context.Context, url string) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openSQL(ctx, "pgx", url, fence.Postgres, pglock.New(pool, pglock.Table("paused_client_locks")), pool.Close)
+	locks, err := pglock.New(pool, pglock.Table("paused_client_locks"))
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return openSQL(ctx, "pgx", url, fence.Postgres, locks, pool.Close)
 }
 
 func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, locks driver.Driver, closeLocks func()) (store, error) {

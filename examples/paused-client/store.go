@@ -47,7 +47,7 @@ func (p location) open(ctx context.Context) (store, error) {
 	case "sqlite":
 		return openSQLite(ctx, p.URL)
 	case "redis":
-		return openRedis(p.URL)
+		return openRedis(ctx, p.URL)
 	case "postgres":
 		return openPostgres(ctx, p.URL)
 	}

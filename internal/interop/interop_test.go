@@ -88,7 +88,7 @@ func newFixture(t *testing.T) fixture {
 // have, and the driver.
 func (w fixture) newLocker(t *testing.T, opts ...snib.Option) (*snib.Locker, *redislock.Driver) {
 	t.Helper()
-	d, err := redislock.Open(rueidis.ClientOption{InitAddress: []string{w.server.Addr()}})
+	d, err := redislock.Open(t.Context(), rueidis.ClientOption{InitAddress: []string{w.server.Addr()}})
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}

@@ -31,7 +31,7 @@ func TestRedlockAndRedsync(t *testing.T) {
 	if err := redlock.Init(t.Context(), servers); err != nil {
 		t.Fatal(err)
 	}
-	d, err := redlock.Open(servers)
+	d, err := redlock.Open(t.Context(), servers)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -185,7 +185,10 @@ func TestCurator(t *testing.T) {
 }
 
 func newZK(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Driver {
-	d := zklock.New([]string{server.Addr()}, append(opts, zklock.Root("/"))...)
+	d, err := zklock.New([]string{server.Addr()}, append(opts, zklock.Root("/"))...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
 }

@@ -720,8 +720,8 @@ var mutants = []mutant{
 	{
 		breaks: "errors of connecting say what is wrong",
 		file:   "redislock/redislock.go", run: "TestOpenRefuses",
-		old: "return nil, connectError(explain(err, o))",
-		new: "return nil, err",
+		old: "return nil, connectError(explain(r.err, o))",
+		new: "return nil, r.err",
 	},
 	{
 		breaks: "a prefix is no pattern",
@@ -1013,31 +1013,31 @@ var mutants = []mutant{
 	},
 	{
 		breaks: "pglock: who holds when a transaction checks it, holds until that ends",
-		file:   "pglock/current.go", run: "TestCurrentKeepsTheLock",
+		file:   "pglock/owner.go", run: "TestIsOwnerKeepsTheLock",
 		old: " FOR SHARE`",
 		new: "`",
 	},
 	{
 		breaks: "pglock: a lease that has ended is not current",
-		file:   "pglock/current.go", run: "TestCurrentKeepsTheLock",
+		file:   "pglock/owner.go", run: "TestIsOwnerKeepsTheLock",
 		old: "WHERE l.name = $1 AND {live} AND NOT",
 		new: "WHERE l.name = $1 AND c.now > 0 AND NOT",
 	},
 	{
 		breaks: "pglock: the tokens of one hold are not those of the next",
-		file:   "pglock/current.go", run: "TestCurrent$",
+		file:   "pglock/owner.go", run: "TestIsOwner$",
 		old: "AND $2::bigint BETWEEN (e->>'token')::bigint AND",
 		new: "AND $2::bigint BETWEEN 0 AND",
 	},
 	{
 		breaks: "mysqllock: who holds when a transaction checks it, holds until that ends",
-		file:   "mysqllock/statement.go", run: "TestCurrentKeepsTheLock",
+		file:   "mysqllock/statement.go", run: "TestIsOwnerKeepsTheLock",
 		old: "\tWHERE name = ? LOCK IN SHARE MODE`",
 		new: "\tWHERE name = ?`",
 	},
 	{
 		breaks: "mysqllock: the tokens of one hold are not those of the next",
-		file:   "mysqllock/current.go", run: "TestCurrent$",
+		file:   "mysqllock/owner.go", run: "TestIsOwner$",
 		old: "h.Token <= token && token <",
 		new: "token <",
 	},

@@ -684,7 +684,11 @@ func breakLiveness(s *site) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { db.Close() })
-	locker, err := snib.New(mysqllock.NewSession(db))
+	d, err := mysqllock.NewSession(db)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	locker, err := snib.New(d)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -63,18 +63,20 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	case "memory":
 		return memlock.New(), nil
 	case "redis", "cluster", "sentinel":
-		return redislock.Open(s.client(s.Addrs...), s.redisOptions()...)
+		return redislock.Open(ctx, s.client(s.Addrs...), s.redisOptions()...)
 	case "redlock":
-		return redlock.Open(s.nodes(), redlockOptions()...)
+		return redlock.Open(ctx, s.nodes(), redlockOptions()...)
 	case "pg", "pgsession":
 		pool, err := pgxpool.New(ctx, pgtest.URL(s.Addrs[0]))
 		if err != nil {
 			return nil, err
 		}
 		if s.Kind == "pg" {
-			return driverWithClient{pglock.New(pool), pool.Close}, nil
+			d, err := pglock.New(pool)
+			return driverWithClient{d, pool.Close}, err
 		}
-		return driverWithClient{pglock.NewSession(pool, pglock.Timeout(cmp.Or(s.Session, ttl))), pool.Close}, nil
+		d, err := pglock.NewSession(pool, pglock.Timeout(cmp.Or(s.Session, ttl)))
+		return driverWithClient{d, pool.Close}, err
 	case "mysql", "mysqlsession":
 		conf, err := mysql.ParseDSN(mysqltest.DSN(s.Addrs[0]))
 		if err != nil {
@@ -88,19 +90,22 @@ func (s Store) open(ctx context.Context) (driver.Driver, error) {
 		db := sql.OpenDB(connector)
 		end := func() { _ = db.Close() }
 		if s.Kind == "mysql" {
-			return driverWithClient{mysqllock.New(db), end}, nil
+			d, err := mysqllock.New(db)
+			return driverWithClient{d, end}, err
 		}
-		return driverWithClient{mysqllock.NewSession(db, mysqllock.Timeout(cmp.Or(s.Session, sessionTimeout))), end}, nil
+		d, err := mysqllock.NewSession(db, mysqllock.Timeout(cmp.Or(s.Session, sessionTimeout)))
+		return driverWithClient{d, end}, err
 	case "zk":
-		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second)), nil
+		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second))
 	case "zkkeep":
-		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second), zklock.KeepSuspended()), nil
+		return zklock.New(s.Addrs, zklock.Timeout(cmp.Or(s.Session, zkTimeout)), zklock.DialTimeout(time.Second), zklock.KeepSuspended())
 	case "etcd":
 		client, err := clientv3.New(clientv3.Config{Endpoints: s.Addrs, DialTimeout: time.Second, Logger: zap.NewNop(), Context: context.WithoutCancel(ctx)})
 		if err != nil {
 			return nil, err
 		}
-		return driverWithClient{etcdlock.New(client, etcdlock.Timeout(cmp.Or(s.Session, ttl))), func() { _ = client.Close() }}, nil
+		d, err := etcdlock.New(client, etcdlock.Timeout(cmp.Or(s.Session, ttl)))
+		return driverWithClient{d, func() { _ = client.Close() }}, err
 	}
 	return nil, fmt.Errorf("there is no store %q", s.Kind)
 }

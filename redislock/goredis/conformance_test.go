@@ -70,10 +70,10 @@ func TestConformanceCluster(t *testing.T) {
 // is rejected.
 func TestSentinelNeedsReplicas(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
-	if d, err := goredis.New(dialSentinel(t, s)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+	if d, err := goredis.New(t.Context(), dialSentinel(t, s)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Errorf("New = %v, %v, want ErrInvalid for min-replicas-to-write", d, err)
 	}
-	d, err := goredis.New(dial(t, s.Master().Addr()))
+	d, err := goredis.New(t.Context(), dial(t, s.Master().Addr()))
 	if err != nil {
 		t.Fatalf("New on the master itself = %v", err)
 	}
@@ -113,7 +113,7 @@ func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) 
 	t.Helper()
 	var d *redislock.Driver
 	livetest.Await(t, "driver", func() (err error) { // a busy machine may be too late
-		d, err = goredis.New(client, append([]redislock.Option{redislock.GraceFloor(2 * time.Second), redislock.AllowSplitBrain()}, opts...)...)
+		d, err = goredis.New(t.Context(), client, append([]redislock.Option{redislock.GraceFloor(2 * time.Second), redislock.AllowSplitBrain()}, opts...)...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("New = %v", err)
 		}

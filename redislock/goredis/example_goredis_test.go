@@ -16,7 +16,7 @@ func Example() {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{os.Getenv("REDIS_ADDR")}})
 	defer client.Close()
 
-	d, err := goredis.New(client)
+	d, err := goredis.New(context.Background(), client)
 	if err != nil {
 		fmt.Println(err)
 		return

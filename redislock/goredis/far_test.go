@@ -34,7 +34,7 @@ func (f far) Subscribe(ctx context.Context, channel string, sharded bool, ready 
 func TestFarListener(t *testing.T) {
 	start := func(t *testing.T, c redislock.Conn) *redislock.Driver {
 		t.Helper()
-		d, err := redislock.NewConn(c, redislock.FailoverGrace(false))
+		d, err := redislock.NewConn(t.Context(), c, redislock.FailoverGrace(false))
 		if err != nil {
 			t.Fatalf("NewConn = %v", err)
 		}

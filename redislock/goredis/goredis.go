@@ -2,7 +2,7 @@
 // already:
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-//	d, err := goredis.New(client)
+//	d, err := goredis.New(ctx, client)
 //	if err != nil {
 //		return err
 //	}
@@ -54,13 +54,13 @@ const dialTimeout = 5 * time.Second
 // New returns a driver on the user's own client, which Close leaves open. It fails in the same
 // cases as [redislock.New]. If the client is of an unsupported kind, the error matches
 // [driver.ErrInvalid].
-func New(client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
+func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
 	c := &conn{client: client}
 	switch client := client.(type) {
 	case *redis.Client:
 	case *redis.ClusterClient:
 		c.cluster = client
-		if err := checkCluster(client); err != nil {
+		if err := checkCluster(ctx, client); err != nil {
 			return nil, err
 		}
 	case *redis.Ring:
@@ -69,12 +69,12 @@ func New(client redis.UniversalClient, opts ...redislock.Option) (*redislock.Dri
 	default:
 		return nil, fmt.Errorf("%w client: %T is neither a *redis.Client nor a *redis.ClusterClient", driver.ErrInvalid, client)
 	}
-	return redislock.NewConn(c, opts...)
+	return redislock.NewConn(ctx, c, opts...)
 }
 
 // checkCluster rejects a ClusterClient that does not talk to a Cluster.
-func checkCluster(client *redis.ClusterClient) error {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+func checkCluster(ctx context.Context, client *redis.ClusterClient) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	_, err := callWithContext(ctx, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, client.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {

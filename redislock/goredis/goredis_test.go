@@ -85,7 +85,7 @@ func TestNewRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
-			d, err := goredis.New(tt.client, tt.opts...)
+			d, err := goredis.New(t.Context(), tt.client, tt.opts...)
 			if err == nil {
 				d.Close()
 				t.Fatal("New = nil, want an error")

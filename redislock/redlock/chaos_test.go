@@ -220,7 +220,7 @@ func (f contender) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := redlock.Open(servers, chaosOptions()...)
+	d, err := redlock.Open(ctx, servers, chaosOptions()...)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func open(t testing.TB, servers []rueidis.ClientOption, opts ...redlock.Option) 
 	var d *redlock.Driver
 	livetest.Await(t, "driver", func() (err error) {
 		// A busy machine may not answer in time.
-		d, err = redlock.Open(servers, opts...)
+		d, err = redlock.Open(t.Context(), servers, opts...)
 		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Open = %v", err)
 		}

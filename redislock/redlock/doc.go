@@ -4,7 +4,7 @@
 //	servers := []rueidis.ClientOption{
 //		{InitAddress: []string{"a:6379"}}, {InitAddress: []string{"b:6379"}}, {InitAddress: []string{"c:6379"}},
 //	}
-//	d, err := redlock.Open(servers)
+//	d, err := redlock.Open(ctx, servers)
 //
 // N is odd, 3 to 15. Fewer than half of the nodes may fail, hang or forget at a time. [Init]
 // makes new servers a cluster; without it, clients admit new servers after [MaxTTL]. [New]

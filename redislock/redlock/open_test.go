@@ -58,7 +58,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := redlock.Open(tt.servers, tt.opts...)
+			d, err := redlock.Open(t.Context(), tt.servers, tt.opts...)
 			if err == nil {
 				d.Close()
 				t.Fatal("Open = nil")
@@ -67,7 +67,7 @@ func TestOpenRefuses(t *testing.T) {
 		})
 	}
 	nodes := []redlock.Node{{Address: "a:1"}, {Address: "b:1"}, {Address: "c:1"}}
-	_, err := redlock.New(nodes)
+	_, err := redlock.New(t.Context(), nodes)
 	checkError(t, "New without clients", err, driver.ErrInvalid, "no client")
 }
 
@@ -89,7 +89,7 @@ func TestOpenWithoutMajority(t *testing.T) {
 	open(t, c.servers) // with two of three
 	c.nodes[1].Hang()
 	began := time.Now()
-	d, err := redlock.Open(c.servers)
+	d, err := redlock.Open(t.Context(), c.servers)
 	if err == nil {
 		d.Close()
 		t.Fatal("Open with one of three nodes = nil")
@@ -102,12 +102,22 @@ func TestOpenWithoutMajority(t *testing.T) {
 	if took := time.Since(began); took > testTimeout {
 		t.Errorf("it took %v", took)
 	}
+	errEnough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
+	defer cancel()
+	began = time.Now()
+	if _, err := redlock.Open(ctx, c.servers); !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Open whose context has ended = %v, want its cause and ErrUnavailable", err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
 	c.nodes[1].Resume()
 	wrong := append([]rueidis.ClientOption(nil), c.servers...)
 	for i := range wrong {
 		wrong[i].Password = "wrong"
 	}
-	if _, err := redlock.Open(wrong); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+	if _, err := redlock.Open(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("Open with a wrong password = %v, want WRONGPASS", err)
 	} else if errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Open with a wrong password = %v, which no wait helps", err)
@@ -153,7 +163,7 @@ func TestNew(t *testing.T) {
 		t.Cleanup(client.Close)
 		nodes = append(nodes, redlock.Node{Address: o.InitAddress[0], Client: client})
 	}
-	d, err := redlock.New(nodes)
+	d, err := redlock.New(t.Context(), nodes)
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}

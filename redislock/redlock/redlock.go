@@ -86,16 +86,16 @@ type Driver struct {
 // one more while somebody waits. Its settings for connection pools, retries and command
 // timeouts do not apply.
 //
-// A majority must answer within 5 s. The error of Open matches [driver.ErrInvalid] if a server
-// is not an independent master, is older than Redis 6.2, is listed twice, or belongs to
-// another list of nodes or to a cluster with another MaxTTL. A node that does not answer is
-// checked once it does.
-func Open(servers []rueidis.ClientOption, opts ...Option) (*Driver, error) {
+// A majority must answer before ctx is done and 5 s are over. The driver outlives ctx. The error of
+// Open matches [driver.ErrInvalid] if a server is not an independent master, is older than Redis
+// 6.2, is listed twice, or belongs to another list of nodes or to a cluster with another MaxTTL. A
+// node that does not answer is checked once it does.
+func Open(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	d, err := newDialingDriver(servers, opts)
 	if err != nil {
 		return nil, err
 	}
-	return start(d)
+	return start(ctx, d)
 }
 
 // newDialingDriver builds a driver that creates its own clients.
@@ -134,7 +134,7 @@ func nodeOptions(o rueidis.ClientOption) rueidis.ClientOption {
 // New returns a driver that uses the caller's clients, which Close leaves open. Otherwise it
 // behaves as [Open]. A client that gives up on a hung server (ConnWriteTimeout) may leave locks
 // there until their TTL ends.
-func New(members []Node, opts ...Option) (*Driver, error) {
+func New(ctx context.Context, members []Node, opts ...Option) (*Driver, error) {
 	nodes := make([]*node, len(members))
 	for i, m := range members {
 		if m.Client == nil {
@@ -149,7 +149,7 @@ func New(members []Node, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(d)
+	return start(ctx, d)
 }
 
 // A borrowedClient is a client that the driver must not close.
@@ -158,12 +158,12 @@ type borrowedClient struct{ rueidis.Client }
 func (borrowedClient) Close() {}
 
 // start starts the driver's goroutines and waits until a majority of the nodes answers.
-func start(d *Driver) (*Driver, error) {
+func start(ctx context.Context, d *Driver) (*Driver, error) {
 	for _, n := range d.nodes {
 		d.background.Go(n.run)
 	}
 	d.background.Go(d.agent.run)
-	if err := d.awaitMajority(); err != nil {
+	if err := d.awaitMajority(ctx); err != nil {
 		_ = d.Close() // never fails
 		return nil, err
 	}

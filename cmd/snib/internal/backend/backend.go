@@ -3,6 +3,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,7 +42,7 @@ func (s Scheme) Prefix() string {
 type location struct {
 	url   string // canonical: the same for every way to write it; without secrets
 	empty bool   // nothing was ever created there, so nobody holds anything
-	open  func() (driver.Driver, error)
+	open  func(context.Context) (driver.Driver, error)
 
 	transport *transport // nil if there is no server
 }
@@ -81,8 +82,8 @@ func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
 
 // Open opens the store at url, or the default store if url is empty. If create is false and the
 // store does not exist, Open does not create it and returns an empty store. If another try may
-// succeed, the error matches [driver.ErrUnavailable].
-func Open(url string, create bool) (*Store, error) {
+// succeed, the error matches [driver.ErrUnavailable]. The store outlives ctx.
+func Open(ctx context.Context, url string, create bool) (*Store, error) {
 	if url == "" && create {
 		if err := makeStateFolder(); err != nil {
 			return nil, err
@@ -95,7 +96,7 @@ func Open(url string, create bool) (*Store, error) {
 	if at.empty && !create {
 		return &Store{Driver: memlock.New(), URL: at.url}, nil
 	}
-	d, err := at.open()
+	d, err := at.open(ctx)
 	if errors.Is(err, ErrConfig) {
 		return nil, err // it names the problem and the place
 	}
@@ -241,7 +242,7 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 	return location{
 		url:   "sqlite:" + path,
 		empty: errors.Is(err, fs.ErrNotExist),
-		open: func() (driver.Driver, error) {
+		open: func(context.Context) (driver.Driver, error) {
 			d, err := sqlitelock.Open(path, opts...)
 			if err != nil {
 				return nil, explainSQLite("sqlite:"+path, err)
@@ -283,7 +284,7 @@ func resolveMemory(rest string) (location, error) {
 	if rest != "" {
 		return location{}, fmt.Errorf("%w URL: memory: takes nothing after the colon", ErrConfig)
 	}
-	open := func() (driver.Driver, error) { return memlock.New(), nil }
+	open := func(context.Context) (driver.Driver, error) { return memlock.New(), nil }
 	return location{url: "memory:", empty: true, open: open}, nil
 }
 

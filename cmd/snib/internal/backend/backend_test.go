@@ -37,13 +37,13 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := Open(tt.url, true)
+			s, err := Open(t.Context(), tt.url, true)
 			if err == nil {
 				s.Close()
-				t.Fatalf("Open(%q) = nil error", tt.url)
+				t.Fatalf("Open(t.Context(), %q) = nil error", tt.url)
 			}
 			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("Open(%q) = %v, want ErrConfig with %q", tt.url, err, tt.want)
+				t.Errorf("Open(t.Context(), %q) = %v, want ErrConfig with %q", tt.url, err, tt.want)
 			}
 			if n := strings.Count(err.Error(), foreign); n > 1 {
 				t.Errorf("the path stands %d times in %q", n, err)
@@ -54,8 +54,8 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	for _, url := range []string{"consul://user:secret@host/0", "user:secret@host/0", "//user:secret@host", "user@secret:1", "secret@host/1:2"} {
-		if _, err := Open(url, true); err == nil || strings.Contains(err.Error(), "secret") {
-			t.Errorf("Open(%q) = %v, want an error without the password", url, err)
+		if _, err := Open(t.Context(), url, true); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Open(t.Context(), %q) = %v, want an error without the password", url, err)
 		}
 	}
 }
@@ -69,7 +69,7 @@ func TestCanonical(t *testing.T) {
 	}
 	var first string
 	for _, path := range []string{dir + "/x.db", "x.db", "./x.db", "link/x.db", dir + "//link/../x.db"} {
-		s, err := Open("sqlite:"+path, true)
+		s, err := Open(t.Context(), "sqlite:"+path, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestDefaultFile(t *testing.T) {
 func TestLookingMakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", dir)
-	s, err := Open("", false)
+	s, err := Open(t.Context(), "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestLookingMakesNothing(t *testing.T) {
 func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
-	s, err := Open("", true)
+	s, err := Open(t.Context(), "", true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,12 +39,12 @@ func (k etcdKind) resolve(rest string) (location, error) {
 	case u.keepSuspended:
 		return location{}, k.errorf("its parameter suspended is ZooKeeper's")
 	}
-	return location{url: u.String(), open: func() (driver.Driver, error) { return openEtcd(u) }, transport: u.newTransport("")}, nil
+	return location{url: u.String(), open: func(ctx context.Context) (driver.Driver, error) { return openEtcd(ctx, u) }, transport: u.newTransport("")}, nil
 }
 
 // openEtcd returns a driver for etcd. With a user, it contacts the servers and logs in. Without
 // one, the first request shows whether they can be reached.
-func openEtcd(u *zkURL) (driver.Driver, error) {
+func openEtcd(ctx context.Context, u *zkURL) (driver.Driver, error) {
 	password, err := readSecret(u.password, u.passwordFile)
 	if err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func openEtcd(u *zkURL) (driver.Driver, error) {
 		Logger: zap.NewNop(), // the errors contain what it would log
 	}
 	if u.user != "" {
-		if err := pingEtcd(conf); err != nil {
+		if err := pingEtcd(ctx, conf); err != nil {
 			return nil, withURL(u.String(), err)
 		}
 		conf.Username, conf.Password = u.user, password
@@ -74,21 +74,29 @@ func openEtcd(u *zkURL) (driver.Driver, error) {
 	if err != nil {
 		return nil, u.explainEtcd(err)
 	}
-	return &etcdStore{etcdlock.New(client, opts...), client}, nil
+	d, err := etcdlock.New(client, opts...)
+	if err != nil {
+		_ = client.Close()
+		return nil, err
+	}
+	return &etcdStore{d, client}, nil
 }
 
 // pingEtcd reports what keeps us from reaching etcd. It uses a client without a user: a client
 // with a user logs in when it is created, and retries until its timeout without saying
 // anything about the connection.
-func pingEtcd(conf clientv3.Config) error {
+func pingEtcd(ctx context.Context, conf clientv3.Config) error {
 	client, err := clientv3.New(conf)
 	if err != nil {
 		return err
 	}
 	defer client.Close() //nolint:errcheck // nothing was written
-	d := etcdlock.New(client)
+	d, err := etcdlock.New(client)
+	if err != nil {
+		return err
+	}
 	defer d.Close() //nolint:errcheck // it has no session
-	return d.Ping(context.Background())
+	return d.Ping(ctx)
 }
 
 // endpoints returns the servers in the form that the client takes.

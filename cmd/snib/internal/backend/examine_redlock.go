@@ -51,7 +51,7 @@ func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
 func queryNode(ctx context.Context, o rueidis.ClientOption) (redislock.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
-	d, err := redislock.Open(o)
+	d, err := redislock.Open(ctx, o)
 	if err != nil {
 		return redislock.Server{}, err
 	}

@@ -45,7 +45,7 @@ func resolveMySQL(rest string) (location, error) {
 		c.Timeout = sqlDialTimeout
 	}
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
-	return location{url: name, open: func() (driver.Driver, error) { return openMySQL(name, c) }, transport: mySQLTransport(split, c)}, nil
+	return location{url: name, open: func(ctx context.Context) (driver.Driver, error) { return openMySQL(ctx, name, c) }, transport: mySQLTransport(split, c)}, nil
 }
 
 func hostPort(u *url.URL, port string) string {
@@ -55,14 +55,14 @@ func hostPort(u *url.URL, port string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-func openMySQL(name string, c *mysql.Config) (driver.Driver, error) {
+func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver, error) {
 	c.Logger = &mysql.NopLogger{} // it would write to our standard error
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 	}
 	db := sql.OpenDB(connector)
-	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
 		_ = db.Close()
@@ -71,7 +71,12 @@ func openMySQL(name string, c *mysql.Config) (driver.Driver, error) {
 		}
 		return nil, err
 	}
-	return mySQLDriver{mysqllock.New(db), db}, nil
+	d, err := mysqllock.New(db)
+	if err != nil {
+		_ = db.Close()
+		return nil, err
+	}
+	return mySQLDriver{d, db}, nil
 }
 
 // isMySQLError reports whether err is an error of the server with one of these numbers.

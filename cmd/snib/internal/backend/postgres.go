@@ -51,7 +51,7 @@ func resolvePostgres(rest string) (location, error) {
 	}
 	host := net.JoinHostPort(c.ConnConfig.Host, strconv.Itoa(int(c.ConnConfig.Port)))
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
-	return location{url: url, open: func() (driver.Driver, error) { return openPostgres(url, c) }, transport: postgresTransport(u, c.ConnConfig)}, nil
+	return location{url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) }, transport: postgresTransport(u, c.ConnConfig)}, nil
 }
 
 // readError returns the error for a URL that pgx could not parse. The error of pgx repeats the
@@ -64,10 +64,10 @@ func (u sqlURL) readError(err error) error {
 		"such as sslmode=verify-full")
 }
 
-func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), postgresPingTimeout)
+func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Driver, error) {
+	ctx, cancel := context.WithTimeout(ctx, postgresPingTimeout)
 	defer cancel()
-	pool, err := pgxpool.NewWithConfig(context.Background(), c)
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), c)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,12 @@ func openPostgres(url string, c *pgxpool.Config) (driver.Driver, error) {
 		}
 		return nil, err
 	}
-	return postgresDriver{pglock.New(pool), pool}, nil
+	d, err := pglock.New(pool)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return postgresDriver{d, pool}, nil
 }
 
 // mayRecover reports whether a server that could not be reached may be reached later.

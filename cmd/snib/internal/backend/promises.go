@@ -1,6 +1,11 @@
 package backend
 
 import (
+	"database/sql"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/memlock"
@@ -17,6 +22,10 @@ import (
 func Promises() []driver.Info {
 	return []driver.Info{
 		memlock.New().Info(), sqlitelock.Promises(), redislock.Promises(), redlock.Promises(5),
-		pglock.New(nil).Info(), mysqllock.New(nil).Info(), zklock.New(nil).Info(), etcdlock.New(nil).Info(),
+		info(pglock.New(new(pgxpool.Pool))), info(mysqllock.New(new(sql.DB))),
+		info(zklock.New([]string{"localhost"})), info(etcdlock.New(new(clientv3.Client))),
 	}
 }
+
+// info returns the Info of a driver with options that are valid.
+func info(d driver.Driver, _ error) driver.Info { return d.Info() }

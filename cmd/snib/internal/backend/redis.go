@@ -24,15 +24,15 @@ func (k urlKind) resolve(rest string) (location, error) {
 	return location{url: u.String(), open: u.open, transport: u.newTransport("set requirepass, or users with ACL")}, nil
 }
 
-func (u *redisURL) open() (driver.Driver, error) {
+func (u *redisURL) open(ctx context.Context) (driver.Driver, error) {
 	if u.nodes {
-		return u.openNodes()
+		return u.openNodes(ctx)
 	}
 	o, opts, err := u.options()
 	if err != nil {
 		return nil, err
 	}
-	d, err := redislock.Open(o, opts...)
+	d, err := redislock.Open(ctx, o, opts...)
 	if err != nil {
 		return nil, u.explain(err)
 	}

@@ -17,12 +17,12 @@ var redlockNodes = urlKind{
 	scheme: "redlock", syntax: "redlock://[USER:PASSWORD@]HOST[:PORT],...", port: redisPort, manyHosts: true, nodes: true,
 }
 
-func (u *redisURL) openNodes() (driver.Driver, error) {
+func (u *redisURL) openNodes(ctx context.Context) (driver.Driver, error) {
 	servers, opts, err := u.nodeOptions()
 	if err != nil {
 		return nil, err
 	}
-	d, err := redlock.Open(servers, opts...)
+	d, err := redlock.Open(ctx, servers, opts...)
 	if err != nil {
 		return nil, u.explainNodes(err)
 	}

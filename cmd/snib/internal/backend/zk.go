@@ -144,14 +144,17 @@ func (u *zkURL) String() string {
 	return u.scheme + "://" + strings.ReplaceAll(strings.Join(u.hosts, ","), "%", "%25") + (&url.URL{Path: u.root}).EscapedPath()
 }
 
-func (u *zkURL) open() (driver.Driver, error) {
+func (u *zkURL) open(ctx context.Context) (driver.Driver, error) {
 	opts, err := u.options()
 	if err != nil {
 		return nil, err
 	}
-	d := zklock.New(u.hosts, opts...)
+	d, err := zklock.New(u.hosts, opts...)
+	if err != nil {
+		return nil, err
+	}
 	// The dial timeout bounds Ping. The first call reports an outage, because it may wait.
-	if err := d.Ping(context.Background()); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+	if err := d.Ping(ctx); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 		_ = d.Close()
 		if errors.Is(err, driver.ErrInvalid) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))

@@ -150,7 +150,7 @@ func (a *app) open(create bool) (*backend.Store, error) {
 	if url == "" {
 		url = os.Getenv(urlVar)
 	}
-	s, err := backend.Open(url, create)
+	s, err := backend.Open(context.Background(), url, create)
 	if err != nil {
 		return nil, err
 	}

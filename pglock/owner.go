@@ -17,18 +17,18 @@ const current = `SELECT count(*) FROM (SELECT {clock} AS now) c CROSS JOIN {tabl
 WHERE l.name = $1 AND {live} AND NOT e ? 'kept'
 	AND $2::bigint BETWEEN (e->>'token')::bigint AND (e->>'token')::bigint + (e->>'tokens')::bigint - 1`
 
-// Current checks, in a transaction of the caller in the same database, that the hold with the
+// IsOwner checks, in a transaction of the caller in the same database, that the hold with the
 // given fencing token has not ended. It then keeps the hold until tx ends: what tx reads and
-// writes after Current is guarded by the lock, as if the data compared tokens. If the hold has
-// ended, Current returns [driver.ErrLost].
+// writes after IsOwner is guarded by the lock, as if the data compared tokens. If the hold has
+// ended, IsOwner returns [driver.ErrLost].
 //
 // Nobody else gets the lock before tx ends. The lease can't be renewed before that either: if tx
 // takes longer than the rest of the lease, the lock is lost when tx ends, but tx is valid
-// nevertheless. Current does not tell apart the holds that are handed over from one goroutine to
+// nevertheless. IsOwner does not tell apart the holds that are handed over from one goroutine to
 // the next within a process. In a transaction that is REPEATABLE READ or SERIALIZABLE, call
-// Current before the first read; if the lock's row has changed since then, Current returns the
+// IsOwner before the first read; if the lock's row has changed since then, IsOwner returns the
 // server's error 40001.
-func (d *Driver) Current(ctx context.Context, tx pgx.Tx, name string, token uint64) error {
+func (d *Driver) IsOwner(ctx context.Context, tx pgx.Tx, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-func TestCurrent(t *testing.T) {
+func TestIsOwner(t *testing.T) {
 	t.Parallel()
 	db := dial(t, mysqltest.Start(t).DSN())
 	d := newDriver(t, db)
@@ -18,7 +18,7 @@ func TestCurrent(t *testing.T) {
 		t.Helper()
 		tx := begin(t, db)
 		defer tx.Rollback()
-		return d.Current(testContext(t), tx, name, token)
+		return d.IsOwner(testContext(t), tx, name, token)
 	}
 	req := request("a", "one")
 	req.Tokens = 10
@@ -30,24 +30,24 @@ func TestCurrent(t *testing.T) {
 		want  error
 	}{{"a", token, nil}, {"a", token + 9, nil}, {"a", token - 1, driver.ErrLost}, {"a", token + 10, driver.ErrLost}, {"A", token, driver.ErrLost}} {
 		if err := check(tt.name, tt.token); !errors.Is(err, tt.want) {
-			t.Errorf("Current of %q with the first token%+d = %v, want %v", tt.name, int64(tt.token-token), err, tt.want)
+			t.Errorf("IsOwner of %q with the first token%+d = %v, want %v", tt.name, int64(tt.token-token), err, tt.want)
 		}
 	}
 	release(t, first)
 	if err := check("a", token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Current after Release = %v, want ErrLost", err)
+		t.Errorf("IsOwner after Release = %v, want ErrLost", err)
 	}
 	next := acquire(t, d, request("a", "two"))
 	if err := check("a", token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Current of the hold before = %v, want ErrLost", err)
+		t.Errorf("IsOwner of the hold before = %v, want ErrLost", err)
 	}
 	if err := check("a", next.Grant().Token); err != nil {
-		t.Errorf("Current of the next hold = %v", err)
+		t.Errorf("IsOwner of the next hold = %v", err)
 	}
 }
 
 // While the transaction is open, nobody else gets the lock, although its lease has ended.
-func TestCurrentKeepsTheLock(t *testing.T) {
+func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	db := dial(t, mysqltest.Start(t).DSN())
 	d, other := newDriver(t, db), newDriver(t, db)
@@ -55,16 +55,16 @@ func TestCurrentKeepsTheLock(t *testing.T) {
 	req.TTL = time.Second
 	l := acquire(t, d, req)
 	tx := begin(t, db)
-	if err := d.Current(testContext(t), tx, "a", l.Grant().Token); err != nil {
-		t.Fatalf("Current = %v", err)
+	if err := d.IsOwner(testContext(t), tx, "a", l.Grant().Token); err != nil {
+		t.Fatalf("IsOwner = %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // longer than the lease
 	defer cancel()
 	if _, err := other.Acquire(ctx, request("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)
 	}
-	if err := d.Current(testContext(t), tx, "a", l.Grant().Token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Current after the end of the lease = %v, want ErrLost", err)
+	if err := d.IsOwner(testContext(t), tx, "a", l.Grant().Token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("IsOwner after the end of the lease = %v, want ErrLost", err)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
