@@ -372,8 +372,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		return nil
 	}
 	return func() {
-		h.locker.conf.traces.renewed.call(
-			&Event{Name: le.name, Backend: c.info.Backend, Token: h.token, Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
+		h.locker.conf.traces.renewed.call(RenewedEvent{Event: h.event(), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
 	}
 }
 

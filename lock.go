@@ -81,9 +81,7 @@ type leakedHold struct {
 // report tells the Traces of the leak and releases the hold.
 func (l leakedHold) report() {
 	h := l.hold
-	h.locker.conf.traces.leaked.call(&Event{
-		Name: h.lease.name, Backend: h.locker.core.info.Backend, Token: h.token, Held: driver.Now().Sub(h.since), Stack: l.stack,
-	})
+	h.locker.conf.traces.leaked.call(LeakedEvent{Event: h.event(), Held: driver.Now().Sub(h.since), Stack: l.stack})
 	_ = h.leave() // reported to the Traces
 }
 
@@ -312,11 +310,14 @@ func (h *hold) completeRelease(now driver.Instant, local bool, queued int) error
 		}
 	}
 	if len(l.conf.traces.released) > 0 && !h.unaccepted {
-		l.conf.traces.released.call(&Event{
-			Name: le.name, Backend: c.info.Backend, Token: h.token, Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err,
-		})
+		l.conf.traces.released.call(ReleasedEvent{Event: h.event(), Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err})
 	}
 	return err
+}
+
+// event returns what the events of the hold have in common.
+func (h *hold) event() Event {
+	return Event{Name: h.lease.name, Backend: h.locker.core.info.Backend, Token: h.token}
 }
 
 // releaseError returns the error of releasing a hold that was lost, or nil.
@@ -401,9 +402,7 @@ func (es endings) run() {
 	for _, e := range es {
 		h := e.hold
 		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unaccepted {
-			go l.conf.traces.lost.call(&Event{
-				Name: h.lease.name, Backend: l.core.info.Backend, Token: h.token, Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause,
-			})
+			go l.conf.traces.lost.call(LostEvent{Event: h.event(), Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause})
 		}
 	}
 }

@@ -390,8 +390,8 @@ func TestWanted(t *testing.T) {
 func TestTokenRegression(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Required=%v", required), func(t *testing.T) {
-			var events []snib.Event
-			trace := &snib.Trace{Regressed: func(e snib.Event) { events = append(events, e) }}
+			var events []snib.RegressedEvent
+			trace := &snib.Trace{Regressed: func(e snib.RegressedEvent) { events = append(events, e) }}
 			d := newSpy(new(memlock.Store))
 			opts := []snib.Option{snib.Tracing(trace)}
 			if required {
@@ -431,8 +431,8 @@ func (l *oldTokenLease) Grant() driver.Grant {
 }
 
 func TestLeakIsReportedAndReleased(t *testing.T) {
-	leaks := make(chan snib.Event, 1)
-	trace := &snib.Trace{Leaked: func(e snib.Event) { leaks <- e }}
+	leaks := make(chan snib.LeakedEvent, 1)
+	trace := &snib.Trace{Leaked: func(e snib.LeakedEvent) { leaks <- e }}
 	l := open(t, memlock.New(), snib.TrackLeaks(), snib.Tracing(trace))
 	forget := func() {
 		lock := acquire(t, l, "a")
@@ -440,7 +440,7 @@ func TestLeakIsReportedAndReleased(t *testing.T) {
 	}
 	forget()
 	kept := acquire(t, l, "kept")
-	var leak snib.Event
+	var leak snib.LeakedEvent
 	for leak.Name == "" {
 		runtime.GC()
 		select {
@@ -459,17 +459,11 @@ func TestTraceAndLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var events []string
-		record := func(what string) func(snib.Event) {
-			return func(e snib.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				events = append(events, fmt.Sprintf("%s %s %v %v", what, e.Name, e.Waited+e.Held, e.Err))
-			}
-		}
-		trace := &snib.Trace{
-			WaitStarted: record("started"), WaitEnded: record("ended"), Acquired: record("acquired"), Renewed: record("renewed"),
-			Released: record("released"), Lost: record("lost"),
-		}
+		trace := traceAll(func(what string, e event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, fmt.Sprintf("%s %s %v %v", what, e.Name, e.Waited+e.Held, e.Err))
+		})
 		store := new(memlock.Store)
 		l := open(t, store.Open(), snib.Tracing(trace), snib.MaxHold(40*time.Second))
 		lock := acquire(t, l, "a")

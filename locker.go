@@ -160,20 +160,20 @@ type holdOrigin struct {
 
 // acquireTraced is acquire with calls of the Traces. It measures how long the acquisition took.
 func (l *Locker) acquireTraced(ctx context.Context, name string, noWait bool) (*Lock, error) {
-	e := Event{Context: ctx, Name: name, Backend: l.core.info.Backend}
-	l.conf.traces.waitStarted.call(&e)
+	e := Event{Name: name, Backend: l.core.info.Backend}
+	l.conf.traces.waitStarted.call(WaitStartedEvent{Event: e, Context: ctx})
 	began := driver.Now()
 	lock, origin, err := l.acquireUntraced(ctx, name, noWait)
-	e.Local, e.Joined, e.Waited = origin.local, origin.joined, driver.Now().Sub(began)
+	waited := driver.Now().Sub(began)
 	if err != nil {
-		e.Err = l.wrapError("acquire", name, err)
+		err = l.wrapError("acquire", name, err)
 	}
-	l.conf.traces.waitEnded.call(&e)
+	l.conf.traces.waitEnded.call(WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Err: err})
 	if err != nil {
-		return nil, e.Err
+		return nil, err
 	}
 	e.Token = lock.Token()
-	l.conf.traces.acquired.call(&e)
+	l.conf.traces.acquired.call(AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined})
 	return lock, nil
 }
 
@@ -311,7 +311,7 @@ func (l *Locker) isRegressed(token, last uint64) bool {
 // reportRegression tells the Traces that a token went back. It returns an
 // error if fencing is required.
 func (l *Locker) reportRegression(name string, token, last uint64) error {
-	l.conf.traces.regressed.call(&Event{Name: name, Backend: l.core.info.Backend, Token: token, Last: last})
+	l.conf.traces.regressed.call(RegressedEvent{Event: Event{Name: name, Backend: l.core.info.Backend, Token: token}, Last: last})
 	if l.conf.fencing == driver.FencingNone {
 		return nil
 	}

@@ -57,7 +57,7 @@ func TestLocalTokensIncrease(t *testing.T) {
 		a, b := open(t, store.Open()), open(t, store.Open())
 		var last uint64
 		var local int
-		trace := &snib.Trace{Acquired: func(e snib.Event) {
+		trace := &snib.Trace{Acquired: func(e snib.AcquiredEvent) {
 			if e.Local {
 				local++
 			}

@@ -23,7 +23,7 @@ import (
 func TestSlowTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
-		trace := &snib.Trace{Renewed: func(snib.Event) { time.Sleep(time.Second) }}
+		trace := &snib.Trace{Renewed: func(snib.RenewedEvent) { time.Sleep(time.Second) }}
 		l := open(t, store.Open(), snib.Tracing(trace))
 		const holds = 300
 		var locks []*snib.Lock
@@ -315,8 +315,8 @@ func TestReleaseAndCauseAgree(t *testing.T) {
 }
 
 func TestLeakedLocksAreReported(t *testing.T) {
-	leaks := make(chan snib.Event, 2)
-	trace := &snib.Trace{Leaked: func(e snib.Event) { leaks <- e }}
+	leaks := make(chan snib.LeakedEvent, 2)
+	trace := &snib.Trace{Leaked: func(e snib.LeakedEvent) { leaks <- e }}
 	l := open(t, memlock.New(), snib.TrackLeaks(), snib.Tracing(trace))
 	func() {
 		_, err := l.AcquireAll(t.Context(), "a", "b")
@@ -337,7 +337,7 @@ func TestGiveUpAtHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acquired, released atomic.Int64
 		trace := &snib.Trace{
-			Acquired: func(snib.Event) { acquired.Add(1) }, Released: func(snib.Event) { released.Add(1) },
+			Acquired: func(snib.AcquiredEvent) { acquired.Add(1) }, Released: func(snib.ReleasedEvent) { released.Add(1) },
 		}
 		d := newSpy(new(memlock.Store))
 		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {

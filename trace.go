@@ -15,37 +15,87 @@ import (
 // the Traces of the Locker that acquired it first. Lost is called in its own goroutine, so if a
 // hold is lost at once, Lost may come before Acquired.
 type Trace struct {
-	WaitStarted func(Event) // an Acquire began; one WaitEnded follows. Context
-	WaitEnded   func(Event) // Context, Waited, Local, Joined; Err if it failed
-	Acquired    func(Event) // Context, Token, Waited, Local, Joined
-	Renewed     func(Event) // Token, Took, TTL, Margin, Left; Err if the renewal failed
-	Lost        func(Event) // Token, Held, Loss, Err
-	Released    func(Event) // Token, Held, Asked, Local, Queued; Err if not confirmed
-	Leaked      func(Event) // Token, Held, Stack
-	Regressed   func(Event) // Token, Last
+	WaitStarted func(WaitStartedEvent) // an Acquire began; one WaitEnded follows
+	WaitEnded   func(WaitEndedEvent)
+	Acquired    func(AcquiredEvent)
+	Renewed     func(RenewedEvent)
+	Lost        func(LostEvent)
+	Released    func(ReleasedEvent)
+	Leaked      func(LeakedEvent)
+	Regressed   func(RegressedEvent)
 }
 
-// An Event is what a [Trace] reports. The comments there list the fields that are set in
-// addition to Name and Backend.
+// An Event says what is common to the events that a [Trace] reports.
 type Event struct {
+	Name    string // of the lock in the store; in a WaitEndedEvent with ErrInvalid, any text
+	Backend string // as in [driver.Info]
+	Token   uint64 // the fencing token of the hold; 0 while there is none
+}
+
+// A WaitStartedEvent reports the beginning of an Acquire.
+type WaitStartedEvent struct {
+	Event
+	Context context.Context // passed to Acquire, for its values
+}
+
+// A WaitEndedEvent reports the end of an Acquire.
+type WaitEndedEvent struct {
+	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
-	Name    string          // in the store; in a WaitEnded with ErrInvalid, any text
-	Backend string          // as in [driver.Info]
-	Token   uint64
-	Last    uint64        // the greatest token seen before; Token is not greater
-	Waited  time.Duration // since the call of Acquire
-	Held    time.Duration // since the grant
-	Took    time.Duration // duration of the request, which may renew several leases
-	Asked   time.Time     // when the release was sent to the store, or zero; see time.Since
-	TTL     time.Duration // of the lease
-	Margin  time.Duration // validity left when the renewal was answered
-	Left    time.Duration // validity after the renewal, or 0 if the hold is over
-	Queued  int           // number of waiters for the lock in this process
-	Local   bool          // handed over in this process, without a request to the store
-	Joined  bool          // the Lock joined an existing hold: see Reentrant and Owner
-	Loss    Loss
-	Stack   []byte // stack of the Acquire, as returned by debug.Stack
-	Err     error
+	Waited  time.Duration   // since the call of Acquire
+	Local   bool            // handed over in this process, without a request to the store
+	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
+	Err     error           // of Acquire; nil if an AcquiredEvent follows
+}
+
+// An AcquiredEvent reports an Acquire that has succeeded.
+type AcquiredEvent struct {
+	Event
+	Context context.Context // passed to Acquire, for its values; it may have ended
+	Waited  time.Duration   // since the call of Acquire
+	Local   bool            // handed over in this process, without a request to the store
+	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
+}
+
+// A RenewedEvent reports the answer to the renewal of a lease, or that there was none.
+type RenewedEvent struct {
+	Event
+	Took   time.Duration // duration of the request, which may renew several leases
+	TTL    time.Duration // of the lease
+	Margin time.Duration // validity left when the renewal was answered
+	Left   time.Duration // validity after the renewal, or 0 if the hold is over
+	Err    error         // why the renewal failed, or nil
+}
+
+// A LostEvent reports a hold that ended before its Release.
+type LostEvent struct {
+	Event
+	Held time.Duration // since the grant
+	Loss Loss
+	Err  error // the cause of the end of the hold's context; it matches [ErrLost]
+}
+
+// A ReleasedEvent reports the release of a hold.
+type ReleasedEvent struct {
+	Event
+	Held   time.Duration // since the grant
+	Asked  time.Time     // when the release was sent to the store, or zero; see time.Since
+	Local  bool          // handed over in this process, without a request to the store
+	Queued int           // number of waiters for the lock in this process
+	Err    error         // why the store did not confirm the release, or nil
+}
+
+// A LeakedEvent reports a hold whose Lock was garbage-collected without Release: see [TrackLeaks].
+type LeakedEvent struct {
+	Event
+	Held  time.Duration // since the grant
+	Stack []byte        // stack of the Acquire, as returned by debug.Stack
+}
+
+// A RegressedEvent reports a fencing token that is not greater than an earlier one.
+type RegressedEvent struct {
+	Event
+	Last uint64 // the greatest token seen before
 }
 
 // A Loss says in one word why a hold was lost, for metrics and logs.
@@ -70,30 +120,41 @@ const (
 
 // traceHooks are the hooks of all Traces of a Locker, by event.
 type traceHooks struct {
-	waitStarted, waitEnded, acquired, renewed, lost, released, leaked, regressed hooks
+	waitStarted hooks[WaitStartedEvent]
+	waitEnded   hooks[WaitEndedEvent]
+	acquired    hooks[AcquiredEvent]
+	renewed     hooks[RenewedEvent]
+	lost        hooks[LostEvent]
+	released    hooks[ReleasedEvent]
+	leaked      hooks[LeakedEvent]
+	regressed   hooks[RegressedEvent]
 }
 
-// add adds the hooks of t. It copies the lists, which other Lockers may share.
+// add adds the hooks of t.
 func (l *traceHooks) add(t *Trace) {
-	for _, each := range []struct {
-		to *hooks
-		f  func(Event)
-	}{
-		{&l.waitStarted, t.WaitStarted}, {&l.waitEnded, t.WaitEnded}, {&l.acquired, t.Acquired}, {&l.renewed, t.Renewed},
-		{&l.lost, t.Lost}, {&l.released, t.Released}, {&l.leaked, t.Leaked}, {&l.regressed, t.Regressed},
-	} {
-		if each.f != nil {
-			*each.to = append(slices.Clip(*each.to), each.f)
-		}
+	l.waitStarted.add(t.WaitStarted)
+	l.waitEnded.add(t.WaitEnded)
+	l.acquired.add(t.Acquired)
+	l.renewed.add(t.Renewed)
+	l.lost.add(t.Lost)
+	l.released.add(t.Released)
+	l.leaked.add(t.Leaked)
+	l.regressed.add(t.Regressed)
+}
+
+// hooks are the functions for one kind of event.
+type hooks[E any] []func(E)
+
+// add adds f unless it is nil. It copies the list, which other Lockers may share.
+func (fs *hooks[E]) add(f func(E)) {
+	if f != nil {
+		*fs = append(slices.Clip(*fs), f)
 	}
 }
 
-// hooks are the functions for one event.
-type hooks []func(Event)
-
-func (fs hooks) call(e *Event) {
+func (fs hooks[E]) call(e E) {
 	for _, f := range fs {
-		f(*e)
+		f(e)
 	}
 }
 
@@ -102,53 +163,55 @@ func logTrace(l *slog.Logger) *Trace {
 	if l == nil {
 		return nil
 	}
-	log := func(level slog.Level, msg string, attrs func(Event) []slog.Attr) func(Event) {
-		return func(e Event) {
-			ctx := e.Context // a handler may find a trace id in it
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			if !l.Enabled(ctx, level) {
-				return
-			}
-			all := append([]slog.Attr{slog.String("lock", e.Name), slog.String("backend", e.Backend)}, attrs(e)...)
-			if e.Err != nil {
-				all = append(all, slog.Any("err", e.Err))
-			}
-			l.LogAttrs(ctx, level, msg, all...)
-		}
-	}
-	tokenAttr := func(e Event) slog.Attr { return slog.Uint64("fence", e.Token) }
+	g := eventLogger{l}
+	ctx := context.Background()
 	return &Trace{
-		WaitEnded: log(slog.LevelDebug, "wait ended", func(e Event) []slog.Attr {
-			return []slog.Attr{slog.Duration("wait", e.Waited)}
-		}),
-		Acquired: log(slog.LevelDebug, "lock acquired", func(e Event) []slog.Attr {
-			return []slog.Attr{tokenAttr(e), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined)}
-		}),
-		Renewed: log(slog.LevelDebug, "lock renewed", func(e Event) []slog.Attr {
-			return []slog.Attr{tokenAttr(e), slog.Duration("took", e.Took), slog.Duration("margin", e.Margin), slog.Duration("left", e.Left)}
-		}),
-		Lost: log(slog.LevelError, "lock lost", func(e Event) []slog.Attr {
-			return []slog.Attr{tokenAttr(e), slog.Duration("held", e.Held), slog.String("loss", string(e.Loss))}
-		}),
-		Released: log(slog.LevelDebug, "lock released", func(e Event) []slog.Attr {
-			return []slog.Attr{tokenAttr(e), slog.Duration("held", e.Held), slog.Duration("took", releaseDuration(e)), slog.Bool("local", e.Local)}
-		}),
-		Leaked: log(slog.LevelError, "lock leaked: it was garbage-collected without Release", func(e Event) []slog.Attr {
-			return []slog.Attr{tokenAttr(e), slog.Duration("held", e.Held), slog.String("stack", string(e.Stack))}
-		}),
-		Regressed: log(slog.LevelError, "fencing token went back: the store has lost its memory", func(e Event) []slog.Attr {
-			return []slog.Attr{tokenAttr(e), slog.Uint64("last", e.Last)}
-		}),
+		WaitEnded: func(e WaitEndedEvent) {
+			g.log(e.Context, slog.LevelDebug, "wait ended", e.Event, e.Err, slog.Duration("wait", e.Waited))
+		},
+		Acquired: func(e AcquiredEvent) {
+			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
+				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
+		},
+		Renewed: func(e RenewedEvent) {
+			g.log(ctx, slog.LevelDebug, "lock renewed", e.Event, e.Err,
+				tokenAttr(e.Event), slog.Duration("took", e.Took), slog.Duration("margin", e.Margin), slog.Duration("left", e.Left))
+		},
+		Lost: func(e LostEvent) {
+			g.log(ctx, slog.LevelError, "lock lost", e.Event, e.Err, tokenAttr(e.Event), slog.Duration("held", e.Held), slog.String("loss", string(e.Loss)))
+		},
+		Released: func(e ReleasedEvent) {
+			var took time.Duration // so far; there may have been no request
+			if !e.Asked.IsZero() {
+				took = time.Since(e.Asked)
+			}
+			g.log(ctx, slog.LevelDebug, "lock released", e.Event, e.Err,
+				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.Duration("took", took), slog.Bool("local", e.Local))
+		},
+		Leaked: func(e LeakedEvent) {
+			g.log(ctx, slog.LevelError, "lock leaked: it was garbage-collected without Release", e.Event, nil,
+				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.String("stack", string(e.Stack)))
+		},
+		Regressed: func(e RegressedEvent) {
+			g.log(ctx, slog.LevelError, "fencing token went back: the store has lost its memory", e.Event, nil,
+				tokenAttr(e.Event), slog.Uint64("last", e.Last))
+		},
 	}
 }
 
-// releaseDuration returns how long the release in the store has taken
-// so far, or 0 if there was none.
-func releaseDuration(e Event) time.Duration {
-	if e.Asked.IsZero() {
-		return 0
+func tokenAttr(e Event) slog.Attr { return slog.Uint64("fence", e.Token) }
+
+// An eventLogger writes events to a log.
+type eventLogger struct{ *slog.Logger }
+
+// log writes an event. A handler may find a trace id in ctx.
+func (g eventLogger) log(ctx context.Context, level slog.Level, msg string, e Event, err error, attrs ...slog.Attr) {
+	if !g.Enabled(ctx, level) {
+		return
 	}
-	return time.Since(e.Asked)
+	all := append([]slog.Attr{slog.String("lock", e.Name), slog.String("backend", e.Backend)}, attrs...)
+	if err != nil {
+		all = append(all, slog.Any("err", err))
+	}
+	g.LogAttrs(ctx, level, msg, all...)
 }

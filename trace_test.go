@@ -20,28 +20,59 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
+// An event is one event of any kind, for tests that look at several kinds.
+type event struct {
+	snib.Event
+	Context context.Context
+	Local   bool
+	Joined  bool
+	Waited  time.Duration
+	Held    time.Duration
+	Took    time.Duration
+	TTL     time.Duration
+	Margin  time.Duration
+	Left    time.Duration
+	Queued  int
+	Loss    snib.Loss
+	Err     error
+}
+
+// traceAll returns a Trace that calls record with the name and the fields of each event.
+func traceAll(record func(what string, e event)) *snib.Trace {
+	return &snib.Trace{
+		WaitStarted: func(e snib.WaitStartedEvent) { record("started", event{Event: e.Event, Context: e.Context}) },
+		WaitEnded: func(e snib.WaitEndedEvent) {
+			record("ended", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined, Err: e.Err})
+		},
+		Acquired: func(e snib.AcquiredEvent) {
+			record("acquired", event{Event: e.Event, Context: e.Context, Waited: e.Waited, Local: e.Local, Joined: e.Joined})
+		},
+		Renewed: func(e snib.RenewedEvent) {
+			record("renewed", event{Event: e.Event, Took: e.Took, TTL: e.TTL, Margin: e.Margin, Left: e.Left, Err: e.Err})
+		},
+		Lost: func(e snib.LostEvent) { record("lost", event{Event: e.Event, Held: e.Held, Loss: e.Loss, Err: e.Err}) },
+		Released: func(e snib.ReleasedEvent) {
+			record("released", event{Event: e.Event, Held: e.Held, Local: e.Local, Queued: e.Queued, Err: e.Err})
+		},
+	}
+}
+
 // A recorder keeps the events that a Trace reports, by hook.
 type recorder struct {
 	mu     sync.Mutex
-	events map[string][]snib.Event
+	events map[string][]event
 }
 
 func (r *recorder) trace() *snib.Trace {
-	r.events = map[string][]snib.Event{}
-	record := func(what string) func(snib.Event) {
-		return func(e snib.Event) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.events[what] = append(r.events[what], e)
-		}
-	}
-	return &snib.Trace{
-		WaitStarted: record("started"), WaitEnded: record("ended"), Acquired: record("acquired"), Renewed: record("renewed"),
-		Lost: record("lost"), Released: record("released"),
-	}
+	r.events = map[string][]event{}
+	return traceAll(func(what string, e event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events[what] = append(r.events[what], e)
+	})
 }
 
-func (r *recorder) eventsOf(what string) []snib.Event {
+func (r *recorder) eventsOf(what string) []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events[what])
@@ -92,7 +123,7 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 				var r recorder
 				tt.run(t, open(t, memlock.New(), snib.Tracing(r.trace())))()
 				synctest.Wait()
-				count := func(what string, matches func(snib.Event) bool) (n int) {
+				count := func(what string, matches func(event) bool) (n int) {
 					for _, e := range r.eventsOf(what) {
 						if matches(e) {
 							n++
@@ -100,9 +131,9 @@ func TestTraceTellsEachHoldOnce(t *testing.T) {
 					}
 					return n
 				}
-				all := func(snib.Event) bool { return true }
-				joined := func(e snib.Event) bool { return e.Joined }
-				queued := func(e snib.Event) bool { return e.Queued == 1 }
+				all := func(event) bool { return true }
+				joined := func(e event) bool { return e.Joined }
+				queued := func(e event) bool { return e.Queued == 1 }
 				got := []int{
 					count("ended", all), count("ended", joined), count("acquired", all), count("acquired", joined),
 					count("released", all), count("released", queued),

@@ -20,4 +20,4 @@ func Margins() []float64 { return []float64{.05, .1, .2, 1.0 / 3, .4, .5, .6, .7
 func Lengths() []float64 { return []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000} }
 
 // Late reports whether a renewal was answered within the last third of its lease.
-func Late(renewal *snib.Event) bool { return renewal.Margin < renewal.TTL/3 }
+func Late(renewal *snib.RenewedEvent) bool { return renewal.Margin < renewal.TTL/3 }

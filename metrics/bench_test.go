@@ -19,7 +19,9 @@ import (
 // "trace" uses a Trace of empty functions: it shows the core's share of the cost. "again" has
 // no Trace: it shows the noise of the measurement.
 func BenchmarkCost(b *testing.B) {
-	empty := func(snib.Event) {}
+	empty := &snib.Trace{
+		WaitStarted: func(snib.WaitStartedEvent) {}, WaitEnded: func(snib.WaitEndedEvent) {}, Released: func(snib.ReleasedEvent) {},
+	}
 	store := new(memlock.Store)
 	variants := []struct {
 		name   string
@@ -28,7 +30,7 @@ func BenchmarkCost(b *testing.B) {
 	}{
 		{name: "off", locker: open(b, store.Open())},
 		{name: "again", locker: open(b, store.Open())},
-		{name: "trace", locker: open(b, store.Open(), snib.Tracing(&snib.Trace{WaitStarted: empty, WaitEnded: empty, Released: empty}))},
+		{name: "trace", locker: open(b, store.Open(), snib.Tracing(empty))},
 		{name: "collector", locker: open(b, store.Open(), snib.Tracing(newCollector(b, metrics.Options{}).Trace()))},
 	}
 	for round := 0; b.Loop(); round++ {

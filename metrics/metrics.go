@@ -71,17 +71,17 @@ func New(o Options) (*Collector, error) {
 func (c *Collector) Trace() *snib.Trace {
 	// Closures, because method values would copy each event once more.
 	return &snib.Trace{
-		WaitStarted: func(e snib.Event) { c.resources.Name(e.Name).started.Add(1) },
-		WaitEnded:   func(e snib.Event) { c.waitEnded(&e) },
-		Renewed:     func(e snib.Event) { c.renewed(&e) },
-		Lost:        func(e snib.Event) { c.lost(&e) },
-		Released:    func(e snib.Event) { c.released(&e) },
-		Leaked:      func(e snib.Event) { c.resources.Name(e.Name).leaked.Add(1) },
-		Regressed:   func(e snib.Event) { c.resources.Name(e.Name).regressed.Add(1) },
+		WaitStarted: func(e snib.WaitStartedEvent) { c.resources.Name(e.Name).started.Add(1) },
+		WaitEnded:   func(e snib.WaitEndedEvent) { c.waitEnded(&e) },
+		Renewed:     func(e snib.RenewedEvent) { c.renewed(&e) },
+		Lost:        func(e snib.LostEvent) { c.lost(&e) },
+		Released:    func(e snib.ReleasedEvent) { c.released(&e) },
+		Leaked:      func(e snib.LeakedEvent) { c.resources.Name(e.Name).leaked.Add(1) },
+		Regressed:   func(e snib.RegressedEvent) { c.resources.Name(e.Name).regressed.Add(1) },
 	}
 }
 
-func (c *Collector) waitEnded(e *snib.Event) {
+func (c *Collector) waitEnded(e *snib.WaitEndedEvent) {
 	r := c.resources.Name(e.Name)
 	r.wait.observe(e.Waited.Seconds())
 	switch {
@@ -98,13 +98,13 @@ func (c *Collector) waitEnded(e *snib.Event) {
 	}
 }
 
-func (c *Collector) lost(e *snib.Event) {
+func (c *Collector) lost(e *snib.LostEvent) {
 	r := c.resources.Name(e.Name)
 	r.lost[metriclabel.CauseOf(e.Loss)].Add(1)
 	r.hold.observe(e.Held.Seconds())
 }
 
-func (c *Collector) released(e *snib.Event) {
+func (c *Collector) released(e *snib.ReleasedEvent) {
 	r := c.resources.Name(e.Name)
 	r.hold.observe(e.Held.Seconds())
 	r.queue.observe(float64(e.Queued))
@@ -117,7 +117,7 @@ func (c *Collector) released(e *snib.Event) {
 	}
 }
 
-func (c *Collector) renewed(e *snib.Event) {
+func (c *Collector) renewed(e *snib.RenewedEvent) {
 	b := c.backend(e.Backend)
 	b.took.observe(e.Took.Seconds())
 	if e.TTL > 0 {

@@ -281,13 +281,13 @@ func TestLosses(t *testing.T) {
 func TestRenewals(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	renewed := c.Trace().Renewed
-	c.Trace().WaitStarted(snib.Event{Name: "a"})
+	c.Trace().WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: "a"}})
 	const ttl = 30 * time.Second
-	renewed(snib.Event{Name: "a", Backend: "redis", TTL: ttl, Margin: 20 * time.Second, Took: 2 * time.Millisecond})
-	renewed(snib.Event{Name: "a", Backend: "redis", TTL: ttl, Margin: 10 * time.Second})
-	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 9 * time.Second})
-	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 1 * time.Second, Err: errors.New("no route to host")})
-	renewed(snib.Event{Name: "b", Backend: "redis", TTL: ttl, Margin: 15 * time.Second, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: ttl, Margin: 20 * time.Second, Took: 2 * time.Millisecond})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: ttl, Margin: 10 * time.Second})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 9 * time.Second})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 1 * time.Second, Err: errors.New("no route to host")})
+	renewed(snib.RenewedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, TTL: ttl, Margin: 15 * time.Second, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
 	read(t, c).check(t, scrape{
 		`distributed_lock_renewals_total{backend="redis",outcome="ok"}`:           3,
 		`distributed_lock_renewals_total{backend="redis",outcome="failed"}`:       1,
@@ -305,8 +305,8 @@ func TestRenewals(t *testing.T) {
 func TestReleases(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	released := c.Trace().Released
-	released(snib.Event{Name: "a", Backend: "redis", Err: errors.New("no route to host")})
-	released(snib.Event{Name: "b", Backend: "redis", Err: fmt.Errorf("redis: %w", snib.ErrLost)})
+	released(snib.ReleasedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, Err: errors.New("no route to host")})
+	released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Err: fmt.Errorf("redis: %w", snib.ErrLost)})
 	read(t, c).check(t, scrape{
 		`distributed_lock_backend_errors_total{backend="redis",op="release"}`: 1,
 		`distributed_lock_lost_total{cause="refused",resource="a"}`:           0,
@@ -316,8 +316,8 @@ func TestReleases(t *testing.T) {
 
 func TestRegressionsAndLeaks(t *testing.T) {
 	c := newCollector(t, metrics.Options{Resources: []string{"quiet"}})
-	c.Trace().Regressed(snib.Event{Name: "a/1", Token: 4, Last: 5})
-	c.Trace().Leaked(snib.Event{Name: "a/2"})
+	c.Trace().Regressed(snib.RegressedEvent{Event: snib.Event{Name: "a/1", Token: 4}, Last: 5})
+	c.Trace().Leaked(snib.LeakedEvent{Event: snib.Event{Name: "a/2"}})
 	read(t, c).check(t, scrape{
 		`distributed_lock_token_regressions_total{resource="a"}`:     1,
 		`distributed_lock_leaked_total{resource="a"}`:                1,
@@ -329,11 +329,11 @@ func TestRegressionsAndLeaks(t *testing.T) {
 // TestNoAllocations checks that counting a hold does not allocate.
 func TestNoAllocations(t *testing.T) {
 	trace := newCollector(t, metrics.Options{}).Trace()
-	e := snib.Event{Context: t.Context(), Name: "invoices/1", Backend: "memory", Waited: time.Millisecond, Held: time.Second}
+	ctx, e := t.Context(), snib.Event{Name: "invoices/1", Backend: "memory"}
 	if n := testing.AllocsPerRun(1000, func() {
-		trace.WaitStarted(e)
-		trace.WaitEnded(e)
-		trace.Released(e)
+		trace.WaitStarted(snib.WaitStartedEvent{Event: e, Context: ctx})
+		trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Waited: time.Millisecond})
+		trace.Released(snib.ReleasedEvent{Event: e, Held: time.Second})
 	}); n > 0 {
 		t.Errorf("a hold takes %v allocations, want none", n)
 	}

@@ -28,7 +28,7 @@ func usedCollector(t *testing.T) *metrics.Collector {
 	c := newCollector(t, metrics.Options{Resources: []string{"invoices"}})
 	l := open(t, memory(), snib.Tracing(c.Trace()))
 	release(t, acquire(t, l, "invoices/1"))
-	c.Trace().Renewed(snib.Event{Name: "invoices/1", Backend: "memory", TTL: time.Second, Margin: time.Second / 2})
+	c.Trace().Renewed(snib.RenewedEvent{Event: snib.Event{Name: "invoices/1", Backend: "memory"}, TTL: time.Second, Margin: time.Second / 2})
 	surveyOnce(t, c)
 	return c
 }
@@ -201,7 +201,7 @@ func TestOnPrometheus(t *testing.T) {
 		}
 	}
 
-	c.Trace().Lost(snib.Event{Name: "invoices/1", Backend: "memory", Loss: snib.LossExpired})
+	c.Trace().Lost(snib.LostEvent{Event: snib.Event{Name: "invoices/1", Backend: "memory"}, Loss: snib.LossExpired})
 	s.await(`ALERTS{alertname="LockLost",alertstate="firing",cause="expired",resource="invoices",severity="critical"}`)
 	var rules struct {
 		Groups []struct {

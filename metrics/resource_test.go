@@ -60,9 +60,9 @@ func TestMillionNames(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for i := range names {
 		e := snib.Event{Name: fmt.Sprintf("lock-%07d", i)}
-		trace.WaitStarted(e)
-		trace.WaitEnded(e)
-		trace.Released(e)
+		trace.WaitStarted(snib.WaitStartedEvent{Event: e})
+		trace.WaitEnded(snib.WaitEndedEvent{Event: e})
+		trace.Released(snib.ReleasedEvent{Event: e})
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
@@ -90,7 +90,7 @@ func TestMillionNumberedNames(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	trace := c.Trace()
 	for i := range 1_000_000 {
-		trace.WaitStarted(snib.Event{Name: fmt.Sprintf("invoice:%d", i)})
+		trace.WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: fmt.Sprintf("invoice:%d", i)}})
 	}
 	got := read(t, c)
 	if resources := resourcesOf(got); len(resources) != 1 || !resources["invoice"] {
@@ -112,7 +112,7 @@ func TestLabelsAreClean(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newCollector(t, metrics.Options{Resource: func(string) string { return tt.class }})
-			c.Trace().WaitStarted(snib.Event{Name: "a"})
+			c.Trace().WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: "a"}})
 			if got := resourcesOf(read(t, c)); len(got) != 1 || !got[tt.want] {
 				t.Errorf("resources = %v, want %q", got, tt.want)
 			}

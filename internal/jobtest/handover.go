@@ -89,12 +89,12 @@ func acquireQueued(ctx context.Context, t *testing.T, l *snib.Locker) (first acq
 	for i := range 100 {
 		name := fmt.Sprint("stale hand-over ", i)
 		queued := 0
-		lock, err := l.With(snib.Tracing(&snib.Trace{Released: func(e snib.Event) { queued = e.Queued }})).Acquire(ctx, name)
+		lock, err := l.With(snib.Tracing(&snib.Trace{Released: func(e snib.ReleasedEvent) { queued = e.Queued }})).Acquire(ctx, name)
 		if err != nil {
 			t.Fatalf("Acquire = %v", err)
 		}
 		started, got := make(chan struct{}, waiters), make(chan acquisition, waiters)
-		waiting := l.With(snib.Tracing(&snib.Trace{WaitStarted: func(snib.Event) { started <- struct{}{} }}))
+		waiting := l.With(snib.Tracing(&snib.Trace{WaitStarted: func(snib.WaitStartedEvent) { started <- struct{}{} }}))
 		for range waiters {
 			go func() {
 				lock, err := waiting.Acquire(ctx, name)

@@ -31,7 +31,7 @@ var metricsMutants = []mutant{
 	{
 		breaks: "the trace gets the context of Acquire",
 		file:   "locker.go", run: "TestTraceGetsTheContextOfAcquire",
-		old: "Event{Context: ctx, Name: name, ", new: "Event{Name: name, ",
+		old: "WaitEndedEvent{Event: e, Context: ctx, ", new: "WaitEndedEvent{Event: e, ",
 	},
 	{
 		breaks: "a loss that the store told of is no expiry",
@@ -111,7 +111,7 @@ var metricsMutants = []mutant{
 	{
 		breaks: "the span of a hold that is lost at once ends",
 		file:   "metrics/otelmetrics/spans.go", run: "TestSpanOfHoldThatIsLostAtOnce",
-		old: "		finishSpan(span, loss)", new: "		_ = loss",
+		old: "if end, early := was.(holdEnd); early {", new: "if end, early := was.(holdEnd); early && end == (holdEnd{}) {",
 	},
 	{
 		breaks: "one more lock of a hold has no span of its own",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -42,13 +43,13 @@ func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 		return nil, fmt.Errorf("otelmetrics: %w", err)
 	}
 	return &snib.Trace{
-		WaitStarted: func(e snib.Event) { m.waiting.Add(e.Context, 1, classes.Name(e.Name).resource) },
-		WaitEnded:   func(e snib.Event) { m.waitEnded(&e) },
-		Renewed:     func(e snib.Event) { m.renewed(&e) },
-		Lost:        func(e snib.Event) { m.lost(&e, e.Loss) },
-		Released:    func(e snib.Event) { m.released(&e) },
-		Leaked:      func(e snib.Event) { m.leaked.Add(context.Background(), 1, classes.Name(e.Name).resource) },
-		Regressed:   func(e snib.Event) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).resource) },
+		WaitStarted: func(e snib.WaitStartedEvent) { m.waiting.Add(e.Context, 1, classes.Name(e.Name).resource) },
+		WaitEnded:   func(e snib.WaitEndedEvent) { m.waitEnded(&e) },
+		Renewed:     func(e snib.RenewedEvent) { m.renewed(&e) },
+		Lost:        func(e snib.LostEvent) { m.lost(e.Name, e.Held, e.Loss) },
+		Released:    func(e snib.ReleasedEvent) { m.released(&e) },
+		Leaked:      func(e snib.LeakedEvent) { m.leaked.Add(context.Background(), 1, classes.Name(e.Name).resource) },
+		Regressed:   func(e snib.RegressedEvent) { m.regressions.Add(context.Background(), 1, classes.Name(e.Name).resource) },
 	}, nil
 }
 
@@ -129,7 +130,7 @@ func (m *instruments) create(from metric.Meter) error {
 	return errors.Join(append(errs, err)...)
 }
 
-func (m *instruments) waitEnded(e *snib.Event) {
+func (m *instruments) waitEnded(e *snib.WaitEndedEvent) {
 	c := m.classes.Name(e.Name)
 	m.waiting.Add(e.Context, -1, c.resource)
 	m.wait.Record(e.Context, e.Waited.Seconds(), c.resource)
@@ -139,7 +140,7 @@ func (m *instruments) waitEnded(e *snib.Event) {
 		m.failures.Add(e.Context, 1, c.resource)
 		m.reasons.Add(e.Context, 1, c.reason[why])
 		if why == metriclabel.Backend {
-			m.failed(e, metriclabel.Acquire)
+			m.failed(e.Backend, metriclabel.Acquire)
 		}
 		return
 	case e.Joined:
@@ -150,28 +151,28 @@ func (m *instruments) waitEnded(e *snib.Event) {
 	m.held.Add(e.Context, 1, c.resource)
 }
 
-func (m *instruments) lost(e *snib.Event, loss snib.Loss) {
-	c, ctx := m.classes.Name(e.Name), context.Background()
+func (m *instruments) lost(name string, held time.Duration, loss snib.Loss) {
+	c, ctx := m.classes.Name(name), context.Background()
 	m.held.Add(ctx, -1, c.resource)
-	m.hold.Record(ctx, e.Held.Seconds(), c.resource)
+	m.hold.Record(ctx, held.Seconds(), c.resource)
 	m.losses.Add(ctx, 1, c.cause[metriclabel.CauseOf(loss)])
 }
 
-func (m *instruments) released(e *snib.Event) {
+func (m *instruments) released(e *snib.ReleasedEvent) {
 	c, ctx := m.classes.Name(e.Name), context.Background()
 	m.queue.Record(ctx, int64(e.Queued), c.resource)
 	if errors.Is(e.Err, snib.ErrLost) { // the store refused the release
-		m.lost(e, snib.LossRefused)
+		m.lost(e.Name, e.Held, snib.LossRefused)
 		return
 	}
 	m.held.Add(ctx, -1, c.resource)
 	m.hold.Record(ctx, e.Held.Seconds(), c.resource)
 	if e.Err != nil {
-		m.failed(e, metriclabel.Release)
+		m.failed(e.Backend, metriclabel.Release)
 	}
 }
 
-func (m *instruments) renewed(e *snib.Event) {
+func (m *instruments) renewed(e *snib.RenewedEvent) {
 	ctx, backend, outcome := context.Background(), attribute.String("backend", e.Backend), metriclabel.OutcomeOf(e.Err)
 	m.renewals.Add(ctx, 1, metric.WithAttributes(backend, attribute.String("outcome", outcome.String())))
 	m.renewal.Record(ctx, e.Took.Seconds(), metric.WithAttributes(backend))
@@ -182,11 +183,11 @@ func (m *instruments) renewed(e *snib.Event) {
 		m.late.Add(ctx, 1, m.classes.Name(e.Name).resource)
 	}
 	if outcome == metriclabel.Failed {
-		m.failed(e, metriclabel.Renew)
+		m.failed(e.Backend, metriclabel.Renew)
 	}
 }
 
 // failed counts an operation that failed because of the store.
-func (m *instruments) failed(e *snib.Event, op metriclabel.Op) {
-	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", e.Backend), attribute.String("op", op.String())))
+func (m *instruments) failed(backend string, op metriclabel.Op) {
+	m.errors.Add(context.Background(), 1, metric.WithAttributes(attribute.String("backend", backend), attribute.String("op", op.String())))
 }

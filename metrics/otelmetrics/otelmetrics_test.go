@@ -127,14 +127,14 @@ func TestMetrics(t *testing.T) {
 	check(t, read(), map[string]float64{"distributed_lock_held{resource=invoices}": 1, "distributed_lock_waiting{resource=invoices}": 0})
 	release(t, inner)
 	release(t, outer)
-	trace.Lost(snib.Event{Name: "a", Loss: snib.LossExpired})
-	trace.Leaked(snib.Event{Name: "a"})
-	trace.Regressed(snib.Event{Name: "a"})
-	trace.Renewed(snib.Event{Name: "a", Backend: "redis", TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
-	trace.WaitEnded(snib.Event{Context: t.Context(), Name: "b", Backend: "redis", Err: errors.New("no route to host")})
-	trace.WaitEnded(snib.Event{Context: t.Context(), Name: "b", Backend: "redis", Local: true})
-	trace.Released(snib.Event{Name: "b", Backend: "redis", Err: errors.New("no route to host")})
-	trace.Released(snib.Event{Name: "c", Backend: "redis", Err: snib.ErrLost})
+	trace.Lost(snib.LostEvent{Event: snib.Event{Name: "a"}, Loss: snib.LossExpired})
+	trace.Leaked(snib.LeakedEvent{Event: snib.Event{Name: "a"}})
+	trace.Regressed(snib.RegressedEvent{Event: snib.Event{Name: "a"}})
+	trace.Renewed(snib.RenewedEvent{Event: snib.Event{Name: "a", Backend: "redis"}, TTL: time.Minute, Margin: time.Second, Err: errors.New("no route to host")})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Err: errors.New("no route to host")})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Context: t.Context(), Local: true})
+	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "b", Backend: "redis"}, Err: errors.New("no route to host")})
+	trace.Released(snib.ReleasedEvent{Event: snib.Event{Name: "c", Backend: "redis"}, Err: snib.ErrLost})
 	check(t, read(), map[string]float64{
 		"distributed_lock_wait_seconds{resource=invoices}":                      3,
 		"distributed_lock_failures_total{resource=invoices}":                    1,
@@ -176,12 +176,15 @@ func TestNamesAreThoseOfPrometheus(t *testing.T) {
 		t.Fatal(err)
 	}
 	trace, read := newCountingTrace(t, otelmetrics.Options{})
-	e := snib.Event{Context: t.Context(), Name: "a", Backend: "memory", Local: true, TTL: time.Minute, Err: errors.New("no route to host")}
-	for _, told := range []func(snib.Event){trace.WaitStarted, trace.WaitEnded, trace.Renewed, trace.Lost, trace.Released, trace.Leaked, trace.Regressed} {
-		told(e)
-	}
-	e.Err = nil
-	trace.WaitEnded(e)
+	ctx, e, err := t.Context(), snib.Event{Name: "a", Backend: "memory"}, errors.New("no route to host")
+	trace.WaitStarted(snib.WaitStartedEvent{Event: e, Context: ctx})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Err: err})
+	trace.WaitEnded(snib.WaitEndedEvent{Event: e, Context: ctx, Local: true})
+	trace.Renewed(snib.RenewedEvent{Event: e, TTL: time.Minute, Err: err})
+	trace.Lost(snib.LostEvent{Event: e, Err: err})
+	trace.Released(snib.ReleasedEvent{Event: e, Err: err})
+	trace.Leaked(snib.LeakedEvent{Event: e})
+	trace.Regressed(snib.RegressedEvent{Event: e})
 	ours := map[string]bool{}
 	for series := range read() {
 		name, _, _ := strings.Cut(series, "{")
@@ -202,7 +205,7 @@ func TestMillionNames(t *testing.T) {
 	const limit = 20
 	trace, read := newCountingTrace(t, otelmetrics.Options{MaxResources: limit, Resource: func(name string) string { return name }})
 	for i := range 1_000_000 {
-		trace.WaitStarted(snib.Event{Context: t.Context(), Name: fmt.Sprintf("lock-%d", i)})
+		trace.WaitStarted(snib.WaitStartedEvent{Event: snib.Event{Name: fmt.Sprintf("lock-%d", i)}, Context: t.Context()})
 	}
 	got := read()
 	if len(got) != limit+2 { // plus the resource "other" and the overflows
@@ -299,12 +302,10 @@ func TestSpans(t *testing.T) {
 // that was lost.
 func TestSpanOfHoldThatIsLostAtOnce(t *testing.T) {
 	recorder, _, trace := newRecordingTrace(t)
-	e := snib.Event{Context: t.Context(), Name: "a", Token: 7}
-	lost := e
-	lost.Loss, lost.Err = snib.LossExpired, snib.ErrLost
+	e := snib.Event{Name: "a", Token: 7}
 	for range 2 { // the second time checks that nothing was left behind
-		trace.Lost(lost)
-		trace.Acquired(e)
+		trace.Lost(snib.LostEvent{Event: e, Loss: snib.LossExpired, Err: snib.ErrLost})
+		trace.Acquired(snib.AcquiredEvent{Event: e, Context: t.Context()})
 	}
 	got := describe(recorder.Ended())
 	holds := slices.DeleteFunc(got, func(s string) bool { return !strings.HasPrefix(s, otelmetrics.HoldSpan) })

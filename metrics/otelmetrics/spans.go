@@ -1,6 +1,7 @@
 package otelmetrics
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -34,26 +35,26 @@ func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	}
 	s := &spans{tracer: p.Tracer(scope)}
 	return &snib.Trace{
-		WaitEnded: func(e snib.Event) {
+		WaitEnded: func(e snib.WaitEndedEvent) {
 			if e.Err != nil { // otherwise Acquired follows, with the token
-				s.recordAcquire(&e)
+				s.recordAcquire(e.Context, e.Event, e.Waited, e.Err)
 			}
 		},
-		Acquired: func(e snib.Event) {
-			s.recordAcquire(&e)
+		Acquired: func(e snib.AcquiredEvent) {
+			s.recordAcquire(e.Context, e.Event, e.Waited, nil)
 			if !e.Joined && e.Token != 0 {
 				s.beginHold(&e)
 			}
 		},
-		Lost:     func(e snib.Event) { s.endHold(&e) },
-		Released: func(e snib.Event) { s.endHold(&e) },
+		Lost:     func(e snib.LostEvent) { s.endHold(e.Event, holdEnd{e.Loss, e.Err}) },
+		Released: func(e snib.ReleasedEvent) { s.endHold(e.Event, holdEnd{err: e.Err}) },
 	}, nil
 }
 
 type spans struct {
 	tracer trace.Tracer
-	// From holdKey to the trace.Span of a hold, or to the *snib.Event that ended it
-	// before Acquired.
+	// From holdKey to the trace.Span of a hold, or to the holdEnd of one that ended before
+	// Acquired.
 	holds sync.Map
 }
 
@@ -62,54 +63,60 @@ type holdKey struct {
 	token uint64
 }
 
+// A holdEnd says how a hold ended: it was released if loss is empty.
+type holdEnd struct {
+	loss snib.Loss
+	err  error
+}
+
 // recordAcquire creates the span of an Acquire that has just ended.
-func (s *spans) recordAcquire(e *snib.Event) {
+func (s *spans) recordAcquire(ctx context.Context, e snib.Event, waited time.Duration, err error) {
 	end := time.Now()
-	_, span := s.tracer.Start(e.Context, AcquireSpan, trace.WithTimestamp(end.Add(-e.Waited)), trace.WithAttributes(attributes(e)...))
-	if e.Err != nil {
-		why := metriclabel.ReasonOf(e.Context, e.Err)
+	_, span := s.tracer.Start(ctx, AcquireSpan, trace.WithTimestamp(end.Add(-waited)), trace.WithAttributes(attributes(e)...))
+	if err != nil {
+		why := metriclabel.ReasonOf(ctx, err)
 		span.SetAttributes(attribute.String("snib.reason", why.String()))
 		if why != metriclabel.Busy {
-			span.SetStatus(codes.Error, e.Err.Error())
+			span.SetStatus(codes.Error, err.Error())
 		}
 	}
 	span.End(trace.WithTimestamp(end))
 }
 
 // beginHold starts the span of a hold, and ends it at once if the hold has ended already.
-func (s *spans) beginHold(e *snib.Event) {
-	_, span := s.tracer.Start(e.Context, HoldSpan, trace.WithAttributes(attributes(e)...))
+func (s *spans) beginHold(e *snib.AcquiredEvent) {
+	_, span := s.tracer.Start(e.Context, HoldSpan, trace.WithAttributes(attributes(e.Event)...))
 	was, _ := s.holds.LoadOrStore(holdKey{e.Name, e.Token}, span)
-	if loss, early := was.(*snib.Event); early {
+	if end, early := was.(holdEnd); early {
 		s.holds.Delete(holdKey{e.Name, e.Token})
-		finishSpan(span, loss)
+		finishSpan(span, end)
 	}
 }
 
-// endHold ends the span of a hold, or stores the event for beginHold if the span has not begun.
-func (s *spans) endHold(e *snib.Event) {
+// endHold ends the span of a hold, or stores its end for beginHold if the span has not begun.
+func (s *spans) endHold(e snib.Event, end holdEnd) {
 	if e.Token == 0 {
 		return
 	}
-	was, _ := s.holds.LoadOrStore(holdKey{e.Name, e.Token}, e)
+	was, _ := s.holds.LoadOrStore(holdKey{e.Name, e.Token}, end)
 	if span, begun := was.(trace.Span); begun {
 		s.holds.Delete(holdKey{e.Name, e.Token})
-		finishSpan(span, e)
+		finishSpan(span, end)
 	}
 }
 
-// finishSpan ends a span with the loss and the error of the event.
-func finishSpan(span trace.Span, e *snib.Event) {
-	if e.Loss != "" {
-		span.SetAttributes(attribute.String("snib.loss", string(e.Loss)))
+// finishSpan ends a span with the loss and the error of its hold's end.
+func finishSpan(span trace.Span, end holdEnd) {
+	if end.loss != "" {
+		span.SetAttributes(attribute.String("snib.loss", string(end.loss)))
 	}
-	if e.Err != nil {
-		span.SetStatus(codes.Error, e.Err.Error())
+	if end.err != nil {
+		span.SetStatus(codes.Error, end.err.Error())
 	}
 	span.End()
 }
 
-func attributes(e *snib.Event) []attribute.KeyValue {
+func attributes(e snib.Event) []attribute.KeyValue {
 	attrs := []attribute.KeyValue{attribute.String("snib.lock", e.Name), attribute.String("snib.backend", e.Backend)}
 	if e.Token != 0 { // tokens stay below 2^63 for centuries
 		attrs = append(attrs, attribute.Int64("snib.fence", int64(e.Token)))

@@ -332,7 +332,7 @@ func (e exitStatus) raiseSIGINT() {
 type renewals struct{ last atomic.Pointer[error] }
 
 func (r *renewals) trace(a *app) *snib.Trace {
-	return &snib.Trace{Renewed: func(e snib.Event) {
+	return &snib.Trace{Renewed: func(e snib.RenewedEvent) {
 		r.last.Store(&e.Err)
 		if e.Err != nil && !errors.Is(e.Err, snib.ErrLost) {
 			a.verbosef("%s was not renewed, %s left: %s", printable(e.Name), short(e.Left), message(e.Err))
