@@ -332,16 +332,21 @@ func TestMarkOfAnotherRun(t *testing.T) {
 // Whatever fails, no key passes to another attempt without a greater counter. A node that can't
 // raise the counter grants nothing.
 func TestNoGrantWithoutCounter(t *testing.T) {
-	b := newScriptServer(t, true)
 	_, field := stripeOf("x")
-	b.server.Must("HSET", metaKey, field, "no number") // such a counter is refused
-	b.server.Must("CONFIG", "SET", "maxmemory", "1")
-	if got := b.run("a one~ 60000 7 " + rest)[0]; !strings.HasPrefix(got, "x ") {
-		t.Errorf("a grant without memory = %q, want an error", got)
-	}
-	b.server.Must("CONFIG", "SET", "maxmemory", "0")
-	if got := b.server.Must("EXISTS", "x"); got != int64(0) {
-		t.Error("the key is there, although the counter was not raised")
+	for name, fail := range map[string]func(*redistest.Node){
+		"NoNumber": func(n *redistest.Node) { n.Must("HSET", metaKey, field, "no number") },
+		"NoMemory": func(n *redistest.Node) { n.Must("CONFIG", "SET", "maxmemory", "1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newScriptServer(t, true)
+			fail(b.server)
+			if got := b.run("a one~ 60000 7 " + rest)[0]; !strings.HasPrefix(got, "x ") {
+				t.Errorf("a grant whose counter can't be raised = %q, want an error", got)
+			}
+			if got := b.server.Must("EXISTS", "x"); got != int64(0) {
+				t.Error("the key is there, although the counter was not raised")
+			}
+		})
 	}
 }
 
