@@ -77,7 +77,7 @@ func openEtcd(ctx context.Context, u *zkURL) (driver.Driver, error) {
 	d, err := etcdlock.New(client, opts...)
 	if err != nil {
 		_ = client.Close()
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
 	return &etcdStore{d, client}, nil
 }

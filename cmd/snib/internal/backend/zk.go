@@ -151,7 +151,7 @@ func (u *zkURL) open(ctx context.Context) (driver.Driver, error) {
 	}
 	d, err := zklock.New(u.hosts, opts...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
 	// The dial timeout bounds Ping. The first call reports an outage, because it may wait.
 	if err := d.Ping(ctx); err != nil && !errors.Is(err, driver.ErrUnavailable) {
