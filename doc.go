@@ -53,7 +53,10 @@
 // want the same name queue in the Locker, first in first out, and only the one at the head sends
 // requests to the store. Where the driver reserves tokens, a released lock goes straight to the
 // next goroutine, with a token of its own and without a request to the store. If the store
-// confirmed the lease longer than 10 ms ago, the lease is renewed first.
+// confirmed the lease longer than 10 ms ago, the lease is renewed first. If the store has ended the
+// lease within those 10 ms, and another process has held the lock, the next goroutine believes that
+// it holds the lock until its next renewal, after a third of the TTL at the latest, and its token
+// is smaller than the one of that process: a resource that checks tokens refuses it.
 //
 // While the store is unavailable, an acquisition that may wait retries for one
 // minute, and then returns [ErrUnavailable]. That never matches [ErrHeld], which

@@ -1,9 +1,12 @@
 package redislock_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,6 +92,7 @@ func TestACL(t *testing.T) {
 		}
 	}
 	denied(d1, "other")
+	forbiddenBeside(t, d1)
 	l := take(t, d1, request("jobs/x", "holder", time.Minute))
 	watch := as("watch")
 	if st := status(t, watch, "jobs/x"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
@@ -105,4 +109,43 @@ func TestACL(t *testing.T) {
 	}
 	free(t, l)
 	nothingLeft(t, node)
+}
+
+// forbiddenBeside acquires and releases locks while others of the same process ask for a name that
+// their user may not use. Requests that are sent together do not share that fate.
+func forbiddenBeside(t *testing.T, d *redislock.Driver) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var forbidden sync.WaitGroup
+	for range 8 {
+		forbidden.Go(func() {
+			req := request("other", "intruder", time.Minute)
+			req.NoWait = true
+			for ctx.Err() == nil {
+				if l, err := d.Acquire(ctx, req); err == nil {
+					t.Errorf("Acquire of a name that is forbidden = %v", l)
+				}
+			}
+		})
+	}
+	var allowed sync.WaitGroup
+	for i := range 8 {
+		allowed.Go(func() {
+			for n := range 20 {
+				req := request(fmt.Sprint("jobs/beside ", i), fmt.Sprint("holder ", n), time.Minute)
+				req.NoWait = true
+				l, err := d.Acquire(t.Context(), req)
+				if err == nil {
+					err = l.Release(t.Context())
+				}
+				if err != nil {
+					t.Errorf("Acquire and Release beside a name that is forbidden: %v", err)
+					return
+				}
+			}
+		})
+	}
+	allowed.Wait()
+	cancel()
+	forbidden.Wait()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -20,6 +19,12 @@ func (d *Driver) Forget(ctx context.Context) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
+	return d.evalAllSlots(ctx, d.forgetScript, func(Reply) error { return nil })
+}
+
+// evalAllSlots runs a script in each slot of a Cluster, or once on a server that is alone, and
+// calls fn with each reply.
+func (d *Driver) evalAllSlots(ctx context.Context, script *Script, fn func(Reply) error) error {
 	all := []uint16{0}
 	if d.conn.IsCluster() {
 		for slot := uint16(1); slot < slots; slot++ {
@@ -30,11 +35,15 @@ func (d *Driver) Forget(ctx context.Context) error {
 	for batch := range slices.Chunk(all, maxBatch) {
 		calls := make([]Call, len(batch))
 		for i, slot := range batch {
-			calls[i] = Call{Script: d.forgetScript, Keys: []string{d.sender.metaKey(slot), d.sender.longLeasesKey(slot)}}
+			calls[i] = Call{Script: script, Keys: []string{d.sender.metaKey(slot), d.sender.longLeasesKey(slot)}}
 		}
 		for i, r := range d.eval(ctx, calls...) {
-			if r.Err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", calls[i].Keys[0], r.Err))
+			err := r.Err
+			if err == nil {
+				err = fn(r)
+			}
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", calls[i].Keys[0], err))
 			}
 		}
 		if len(failed) > 0 {
@@ -45,39 +54,28 @@ func (d *Driver) Forget(ctx context.Context) error {
 }
 
 // Grace returns how long the store would grant nothing if it restarted now and kept its memory.
-// It is 0 without failover-grace. In a Cluster it is the minimum: a slot with long leases may
-// take longer.
+// It is 0 without failover-grace. In a Cluster it is that of the slot with the longest lease, and
+// Grace asks each of the 16,384 slots.
 func (d *Driver) Grace(ctx context.Context) (time.Duration, error) {
 	switch {
 	case d.ctx.Err() != nil:
 		return 0, driver.ErrClosed
 	case !d.conf.grace:
 		return 0, nil
-	case d.conn.IsCluster():
-		return min(d.conf.floor, d.conf.maxTTL), nil
-	}
-	masters, err := d.conn.Masters(ctx)
-	if err != nil {
-		return 0, err
 	}
 	longest := d.conf.floor
-	for _, m := range masters {
-		now, err := clockOf(ctx, m)
-		if err != nil {
-			return 0, err
+	err := d.evalAllSlots(ctx, d.longestScript, func(r Reply) error {
+		if len(r.Lines) != 1 {
+			return fmt.Errorf("%d lines answer a request for the longest lease, want one", len(r.Lines))
 		}
-		reply, err := m.Do(ctx, "ZRANGEBYSCORE", d.sender.longLeasesKey(0), strconv.FormatInt(now.UnixMicro(), 10), "+inf")
-		if err != nil {
-			return 0, fmt.Errorf("ZRANGEBYSCORE: %w", err)
+		ms, err := strconv.ParseInt(r.Lines[0], 10, 64)
+		if err == nil && ms < maxTTL.Milliseconds() {
+			longest = max(longest, time.Duration(ms)*time.Millisecond)
 		}
-		leases, _ := reply.([]any)
-		for _, lease := range leases {
-			text, _ := lease.(string)
-			ttl, _, _ := strings.Cut(text, " ")
-			if ms, err := strconv.ParseInt(ttl, 10, 64); err == nil && ms < maxTTL.Milliseconds() {
-				longest = max(longest, time.Duration(ms)*time.Millisecond)
-			}
-		}
+		return err
+	})
+	if err != nil {
+		return 0, err
 	}
 	return min(longest, d.conf.maxTTL), nil
 }

@@ -151,6 +151,35 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 	}
 }
 
+// TestGraceOfCluster holds a long lease in one slot of a Cluster. Grace counts it until it is
+// released, and Forget ends what is left of a grace period in each slot.
+func TestGraceOfCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t, redistest.Password(password))
+	o := rueidis.ClientOption{InitAddress: c.Addrs(), Password: password}
+	usedCluster(t, c, o)
+	d := open(t, o, redislock.GraceFloor(time.Second), redislock.MaxTTL(24*time.Hour))
+	grace := func(want time.Duration, when string) {
+		t.Helper()
+		if got, err := d.Grace(t.Context()); err != nil || got != want {
+			t.Errorf("%s, Grace = %v, %v, want %v", when, got, err, want)
+		}
+	}
+	grace(time.Second, "before the first lease")
+	l := take(t, d, request("job", "long", 2*time.Hour))
+	grace(2*time.Hour, "under a long lease")
+	free(t, l)
+	grace(time.Second, "after its release")
+
+	slot := c.SlotOf("job")
+	c.FirstMasterOf(slot).Must("HSET", "snib.m:{"+redislock.TagOf(uint16(slot))+"}", "r", "another server")
+	withheld(t, d, request("job", "next", time.Minute), "by a master that has the memory of another one")
+	if err := d.Forget(t.Context()); err != nil {
+		t.Fatalf("Forget = %v", err)
+	}
+	free(t, take(t, d, request("job", "next", time.Minute)))
+}
+
 // TestLongLeaseIsKnownAfterRenewal renews a long lease past the end of its grant. The store
 // still knows that it lives.
 func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {

@@ -49,6 +49,7 @@ type Driver struct {
 	snapshotScript *Script
 	endlessScript  *Script
 	forgetScript   *Script
+	longestScript  *Script
 	listener       listener
 
 	contended nameSet
@@ -170,7 +171,7 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	if conf.grace {
 		d.sender.floor = millis(conf.floor)
 	}
-	d.forgetScript = newScript(forgetScript)
+	d.forgetScript, d.longestScript = newScript(forgetScript), newScript(longestScript)
 	d.sender.metaKey, d.sender.longLeasesKey = func(uint16) string { return "snib.m" }, func(uint16) string { return "snib.g" }
 	if conn.IsCluster() {
 		d.sender.metaKey = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }

@@ -29,8 +29,9 @@ var (
 	extendScript = luafile.Join(scripts, "extend")
 	renewScript  = luafile.Join(scripts, "clock", "limits", "memory", "longlease", "renew")
 
-	// forgetScript ends the grace period.
-	forgetScript = luafile.Join(scripts, "forget")
+	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
+	forgetScript  = luafile.Join(scripts, "forget")
+	longestScript = luafile.Join(scripts, "clock", "longest")
 
 	// snapshotScript reads locks, and endlessScript keys that may be locks of other libraries.
 	// They write nothing.

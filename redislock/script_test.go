@@ -9,6 +9,6 @@ import (
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{
 		"fastpath": fastPathScript, "full": fullScript, "extend": extendScript, "renew": renewScript,
-		"forget": forgetScript, "snapshot": snapshotScript, "endless": endlessScript,
+		"forget": forgetScript, "longest": longestScript, "snapshot": snapshotScript, "endless": endlessScript,
 	})
 }

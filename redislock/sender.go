@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -248,11 +249,35 @@ func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
 	s.lastCallFailed.Store(replies[0].Err != nil)
 	if len(b.fast) > 0 {
 		s.saveServerCheck(q, &replies[0], len(b.fast), sent)
-		deliver(b.fast, replies[0], sent)
+		s.deliver(ctx, q, b.fast, replies[0], sent)
 	}
 	if len(b.full) > 0 {
-		deliver(b.full, replies[n-1], sent)
+		s.deliver(ctx, q, b.full, replies[n-1], sent)
 	}
+}
+
+// deliver gives commands their answers. If the server has refused them because our user may not
+// access the keys of some of them, deliver sends them one by one: otherwise one name that is
+// forbidden would fail all others that happen to be sent with it.
+func (s *sender) deliver(ctx context.Context, q *slotQueue, commands []*command, r Reply, sent driver.Instant) {
+	if len(commands) == 1 || !isForbidden(r.Err) {
+		deliver(commands, r, sent)
+		return
+	}
+	alone := s.newBatch()
+	for _, cmd := range commands {
+		alone.commands = append(alone.commands[:0], cmd)
+		s.sendBatch(ctx, q, alone)
+	}
+	alone.commands = alone.commands[:0]
+	s.batchPool.Put(alone)
+}
+
+// isForbidden reports whether the server has refused a request because of our user's rights. It
+// has then executed nothing.
+func isForbidden(err error) bool {
+	var reply *ReplyError
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Text, "NOPERM")
 }
 
 // fastPathCall makes the call for the commands in b.fast. The first ones, as many as releases,

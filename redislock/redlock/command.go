@@ -58,9 +58,11 @@ func lockOf(name string) lock {
 	return lock{key: keyOf(name), waitersKey: waitersKeyOf(name), stripe: stripe, counterField: field}
 }
 
-// noLock is used by commands that refer to no lock.
+// noLock is used by commands that refer to no lock. Its keys are those that a user may access in
+// any case.
 var noLock = sync.OnceValue(func() *lock {
-	l := lockOf(" ")
+	l := lockOf(metaKey)
+	l.key, l.waitersKey = metaKey, metaKey
 	return &l
 })
 

@@ -168,14 +168,50 @@ func (n *node) run() {
 			continue
 		}
 		answers, err := n.execute(&c, batch)
-		if err != nil {
+		if isForbidden(err) && batch[0].lock != noLock() {
+			err = n.executeEach(&c, batch, err)
+		} else if err == nil {
+			n.deliver(batch, answers)
+		} else {
 			n.fail(batch, err)
+		}
+		if err != nil {
 			n.backOff(&pause)
 			continue
 		}
 		pause = minRetryPause
-		n.deliver(batch, answers)
 	}
+}
+
+// executeEach sends the commands of a batch one by one, after the server has refused the batch
+// because our user may not access the keys of some of them. Those fail for good, and the node is
+// not broken: otherwise one name that is forbidden would hold up all others.
+func (n *node) executeEach(c *scriptCall, batch []*command, refusal error) error {
+	for i := range batch {
+		one := batch[i : i+1]
+		var answers []string
+		err := refusal
+		if len(batch) > 1 {
+			answers, err = n.execute(c, one)
+		}
+		switch {
+		case isForbidden(err):
+			n.markAnswered()
+			one[0].deliver("", sanitize(err))
+		case err != nil:
+			n.fail(batch[i:], err)
+			return err
+		default:
+			n.deliver(one, answers)
+		}
+	}
+	return nil
+}
+
+// isForbidden reports whether the server has refused a request because of our user's rights.
+func isForbidden(err error) bool {
+	e, ok := rueidis.IsRedisErr(err)
+	return ok && strings.HasPrefix(e.Error(), "NOPERM")
 }
 
 // awaitWork returns when there is something to do.
@@ -282,10 +318,7 @@ func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
 // deliver hands the answers of a batch to the receivers. A command that failed on the node and
 // frees a lock is retried later.
 func (n *node) deliver(batch []*command, answers []string) {
-	n.mu.Lock()
-	n.busySince = driver.Instant{}
-	n.downErr = nil
-	n.mu.Unlock()
+	n.markAnswered()
 	for i, cmd := range batch {
 		text, refused := strings.CutPrefix(answers[i], errorPrefix)
 		if !refused {
@@ -298,6 +331,14 @@ func (n *node) deliver(batch []*command, answers []string) {
 			n.retry(cmd)
 		}
 	}
+}
+
+// markAnswered records that the node has answered, and so is not broken.
+func (n *node) markAnswered() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.busySince = driver.Instant{}
+	n.downErr = nil
 }
 
 // retry schedules a command that is to be sent again.
