@@ -16,16 +16,28 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestStaleHandOver breaks a hold, and checks that the hold is not handed over within its
-// process.
+// TestStaleHandOver ends a hold in the store, in ways of which the server tells its holder (Break)
+// and in ways of which nobody does, and checks that the hold is not handed over within its process.
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
-	node := used(t, redistest.Single(t))
-	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, owner string, token uint64) {
-		if err := open(t, at(node.Addr())).Break(t.Context(), name, owner, token); err != nil {
-			t.Fatal(err)
-		}
-	})
+	for name, end := range map[string]func(*redistest.Node, string){
+		"Break":   nil,
+		"Deleted": func(n *redistest.Node, name string) { n.Must("DEL", name, "snib.r::"+name) },
+		"Expired": func(n *redistest.Node, name string) { n.Must("PEXPIREAT", name, 1) },
+		"Flushed": func(n *redistest.Node, _ string) { n.Must("FLUSHALL"); used(t, n) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			jobtest.StaleHandOver(t, func() driver.Driver { return open(t, at(node.Addr())) }, func(name, owner string, token uint64) {
+				if end != nil {
+					end(node, name)
+				} else if err := open(t, at(node.Addr())).Break(t.Context(), name, owner, token); err != nil {
+					t.Fatal(err)
+				}
+			})
+		})
+	}
 }
 
 // TestStaleHandOverCluster is TestStaleHandOver in a Cluster, where holders and waiters are

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -230,6 +231,25 @@ func TestDatabasePasswordFile(t *testing.T) {
 		}
 		if _, err := splitSQL(scheme, "//app:x@db/locks?password-file="+url.PathEscape(file)); !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: a password and a file for it: %v, want ErrConfig", scheme, err)
+		}
+	}
+}
+
+// A file without an end, such as a device, is no password and no list of authorities.
+func TestEndlessFile(t *testing.T) {
+	for _, url := range []string{"redis://localhost?password-file=/dev/zero", "rediss://localhost?ca=/dev/zero", "mysql://app@localhost/db?password-file=/dev/zero"} {
+		done := make(chan error, 1)
+		go func() {
+			_, err := Open(t.Context(), url, true)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "/dev/zero") {
+				t.Errorf("Open(%s) = %v, want ErrConfig that names the file", url, err)
+			}
+		case <-time.After(livetest.Patience):
+			t.Fatalf("Open(%s) does not return", url)
 		}
 	}
 }

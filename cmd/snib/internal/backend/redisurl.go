@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -467,15 +468,34 @@ func readSecret(text, file string) (string, error) {
 	if file == "" {
 		return text, nil
 	}
-	content, err := os.ReadFile(file)
+	content, err := readStart(file, maxSecret)
 	if err != nil {
 		return "", fileError("the password", err)
 	}
-	line, _, _ := strings.Cut(string(content), "\n")
+	line, _, found := strings.Cut(string(content), "\n")
+	if !found && len(content) == maxSecret {
+		return "", fmt.Errorf("%w: the first line of %s is longer than %d bytes, and so no password", ErrConfig, file, maxSecret)
+	}
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
 		return "", fmt.Errorf("%w: the first line of %s is empty; the password is to stand there", ErrConfig, file)
 	}
 	return line, nil
+}
+
+// The greatest sizes of what is read from files.
+const (
+	maxSecret      = 64 << 10
+	maxAuthorities = 16 << 20
+)
+
+// readStart reads up to n bytes of a file, which may be one without an end.
+func readStart(file string, n int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	return io.ReadAll(io.LimitReader(f, n))
 }
 
 func (u *redisURL) tlsConfig() (*tls.Config, error) {
@@ -485,7 +505,7 @@ func (u *redisURL) tlsConfig() (*tls.Config, error) {
 	// Without ServerName each server is verified by the host that is dialled.
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: u.serverName, InsecureSkipVerify: u.insecure} //nolint:gosec // as asked for
 	if u.ca != "" {
-		pem, err := os.ReadFile(u.ca)
+		pem, err := readStart(u.ca, maxAuthorities)
 		if err != nil {
 			return nil, fileError("the authorities", err)
 		}
