@@ -55,8 +55,13 @@ func sessionTellsBeforeGrant(t *testing.T, server *mysqltest.Server) {
 		at := lossTime(&req)
 		acquire(t, d, req)
 		w := jobtest.Waiting(t, other, request("tells", "b"))
+		before := time.Now()
 		killed := killHolder(t, admin, "tells")
 		next := w.Get(t)
+		const delay = 100 * time.Millisecond // for the end of the connection to reach its holder
+		if w.At.Sub(before) < delay {
+			t.Errorf("granted to another %v after the session was killed, want %v at least", w.At.Sub(before), delay)
+		}
 		told := lostAt(t, at)
 		t.Logf("round %d: told %v after KILL, granted to another %v after KILL", round, told.Sub(killed), w.At.Sub(killed))
 		if told.After(w.At) {

@@ -4,6 +4,11 @@ package mutant
 
 var mysqlSafetyMutants = []mutant{
 	{
+		breaks: "mysqllock: the end of a session reaches its holder before another process takes the lock",
+		file:   "mysqllock/session.go", run: "TestSession/TellsBeforeGrant",
+		old: "const takeoverDelay = 10 * closeCheckInterval", new: "const takeoverDelay = 0 * closeCheckInterval",
+	},
+	{
 		breaks: "mysqllock: what can't be given up, because the server is full, does not keep it busy",
 		file:   "mysqllock/wait.go", run: "TestRows/WithdrawnFromFull",
 		old: "cmp.Or(d.pollOnce(), err)", new: "d.pollOnce()",
