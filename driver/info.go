@@ -16,7 +16,8 @@ type Info struct {
 	Slots  bool // the driver supports Request.Slots
 
 	// TellsLoss means that the holder is told at once when its lease is broken by force
-	// (Request.OnLost), without waiting for its next renewal.
+	// (Request.OnLost), without waiting for its next renewal, as long as the store can reach the
+	// driver: a pooler between the two may keep messages back.
 	TellsLoss bool
 
 	// SessionTTL, where the tenure is a session, is the least time for which the session
