@@ -235,6 +235,9 @@ func (a *attempt) decide(ctx context.Context) (*lease, error) {
 		a.d.registry.addWaiting(a, delay)
 		return write, nil
 	})
+	if h == nil {
+		_ = a.d.capEnds(ctx, &snapshot) // if this fails, the next request tries again
+	}
 	switch {
 	case err != nil:
 		return nil, err

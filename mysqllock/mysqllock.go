@@ -93,7 +93,7 @@ func (d *Driver) Info() driver.Info {
 			Failover:  "a replica that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
 			Partition: "a holder that is cut off is told before its lease ends; a primary that was replaced and does not know goes on granting",
 			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; set back, it keeps a dead holder's lock " +
-				"until somebody has waited for its TTL; clients' don't matter",
+				"until one TTL after somebody asks for it; clients' don't matter",
 		},
 	}
 	if d.session != nil {

@@ -98,6 +98,10 @@ const heartbeat = `INSERT INTO {table} (name, ` + columns + `)
 // readLive reads which of the processes with these rows live.
 const readLive = `SELECT name, ends FROM {table} WHERE name IN ({names}) AND ends > {clock}`
 
+// capProcesses lets processes with these rows count for no longer than a heartbeat does.
+// Parameters: twice how long that is, names.
+const capProcesses = `UPDATE {table} SET version = {bump}, ends = {clock} + ? WHERE ends > {clock} + ? AND name IN ({names})`
+
 // deleteRows deletes rows by name.
 const deleteRows = `DELETE FROM {table} WHERE name IN ({names})`
 
@@ -134,7 +138,7 @@ const digits = `(SELECT 0 AS i UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL S
 // statements are the statements for one table. Those with {names} are completed when they are
 // run.
 type statements struct {
-	inspect, acquireFast, releaseFast, read, list, save, insert, renew, nextToken, heartbeat, readLive, deleteRows, stale, prune, setFloor, highestToken, watch, readLocked string
+	inspect, acquireFast, releaseFast, read, list, save, insert, renew, nextToken, heartbeat, readLive, capProcesses, deleteRows, stale, prune, setFloor, highestToken, watch, readLocked string
 }
 
 func newStatements(table string) statements {
@@ -147,7 +151,7 @@ func newStatements(table string) statements {
 	return statements{
 		inspect:     fill(`SELECT slots + 0 * LENGTH(CONCAT_WS('', ` + columns + `)) FROM {table} WHERE name = ''`),
 		acquireFast: fill(acquireFast), releaseFast: fill(releaseFast), read: fill(read), list: fill(list), save: fill(save), insert: fill(insert), renew: fill(renew),
-		nextToken: fill(nextToken), heartbeat: fill(heartbeat), readLive: fill(readLive), deleteRows: fill(deleteRows), stale: fill(stale), prune: fill(prune),
+		nextToken: fill(nextToken), heartbeat: fill(heartbeat), readLive: fill(readLive), capProcesses: fill(capProcesses), deleteRows: fill(deleteRows), stale: fill(stale), prune: fill(prune),
 		setFloor: fill(setFloor), highestToken: fill(highestToken), watch: fill(watch), readLocked: fill(readLocked),
 	}
 }

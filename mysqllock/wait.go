@@ -47,9 +47,9 @@ type waiterRegistry struct {
 	removals       map[string]bool
 	pendingCleanup map[string]func(context.Context) error
 
-	pollErr     error            // why the poller's last request failed, or nil
-	lastArrival uint64           // of the attempt that was queued last
-	liveUntil   map[string]int64 // by process: how long it counts, by the server's clock
+	pollErr     error                 // why the poller's last request failed, or nil
+	lastArrival uint64                // of the attempt that was queued last
+	processes   map[string]processRow // other processes that wait
 
 	// Since when the hold in a row has been unchanged.
 	observations map[observation]time.Time
@@ -67,7 +67,7 @@ type waiterRegistry struct {
 
 func (w *waiterRegistry) init() {
 	w.attempts, w.waiting, w.leases = map[string]*attempt{}, map[string]*attempt{}, map[string]*lease{}
-	w.removals, w.pendingCleanup, w.liveUntil = map[string]bool{}, map[string]func(context.Context) error{}, map[string]int64{}
+	w.removals, w.pendingCleanup, w.processes = map[string]bool{}, map[string]func(context.Context) error{}, map[string]processRow{}
 	w.heartbeatLock, w.pollerWake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
@@ -312,12 +312,10 @@ func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
 	w.mu.Lock()
 	var unknown []string
 	for _, s := range states {
-		if d.session == nil {
-			w.expireUnchanged(s)
-		}
+		w.expireUnchanged(s)
 		s.reap(func(e entry) bool { return e.process() == d.id && w.attempts[e.Nonce] == nil })
 		for _, e := range s.waiters {
-			if id := e.process(); id != d.id && w.liveUntil[id] <= s.now && !slices.Contains(unknown, processPrefix+id) {
+			if id := e.process(); id != d.id && !w.processes[id].isLive(s.now) && !slices.Contains(unknown, processPrefix+id) {
 				unknown = append(unknown, processPrefix+id)
 			}
 		}
@@ -344,61 +342,20 @@ func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
 	defer w.mu.Unlock()
 	for _, name := range unknown {
 		id := name[len(processPrefix):]
-		if delete(w.liveUntil, id); live[name] > 0 {
-			w.liveUntil[id] = live[name]
+		switch ends := live[name]; ends {
+		case 0:
+			delete(w.processes, id)
+		case w.processes[id].ends: // no heartbeat since then
+		default:
+			w.processes[id] = processRow{ends, time.Now()}
 		}
 	}
 	for _, s := range states {
-		s.reap(func(e entry) bool { return e.process() != d.id && w.liveUntil[e.process()] == 0 })
+		s.reap(func(e entry) bool {
+			return slices.Contains(unknown, processPrefix+e.process()) && !w.processes[e.process()].isLive(s.now)
+		})
 	}
 	return nil
-}
-
-// An observation identifies a hold as it is stored in its row. Each renewal changes until.
-type observation struct {
-	name  string
-	token uint64
-	until int64
-}
-
-// observe records the holds in states, and since when they have been unchanged. It forgets all
-// others.
-func (w *waiterRegistry) observe(states map[string]*state) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before, now := w.observations, time.Now() // after the answer, so after the last renewal
-	w.observations = map[observation]time.Time{}
-	for name, s := range states {
-		for _, h := range slices.Concat(s.holders, s.unchanged) {
-			one := observation{name, h.Token, h.Until}
-			if w.observations[one] = before[one]; w.observations[one].IsZero() {
-				w.observations[one] = now
-			}
-		}
-	}
-}
-
-// expireUnchanged removes from s the holds that were not renewed for their whole TTL by our own
-// clock. They are still in the row because the server's clock was set back. If the holder renews
-// the hold after all, the row's version changes, and the write that takes the lock fails. The
-// caller must hold w.mu.
-func (w *waiterRegistry) expireUnchanged(s *state) {
-	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool {
-		since, seen := w.observations[observation{s.name, h.Token, h.Until}]
-		expired := seen && h.lifetime() > 0 && time.Since(since) > h.lifetime()+heartbeatInterval
-		if expired {
-			s.unchanged = append(s.unchanged, h)
-		}
-		return expired
-	})
-}
-
-// lifetime is how long a hold counts if it is not renewed, or 0 if its row does not say.
-func (e *entry) lifetime() time.Duration {
-	if e.Kept {
-		return time.Duration(e.Until-e.Since) * time.Microsecond
-	}
-	return time.Duration(e.TTL) * time.Microsecond
 }
 
 // reap removes the waiters that are dead.

@@ -900,8 +900,8 @@ var mutants = []mutant{
 	{
 		breaks: "mysqllock: a waiter whose process died is passed",
 		file:   "mysqllock/wait.go", run: "TestRows/KilledWaiter",
-		old: "w.liveUntil[e.process()] == 0",
-		new: "w.liveUntil[e.process()] < 0",
+		old: "!w.processes[e.process()].isLive(s.now)",
+		new: "w.processes[e.process()].ends < 0",
 	},
 	{
 		breaks: "mysqllock: a row is forgotten only when its token is noted",

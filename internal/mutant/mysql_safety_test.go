@@ -50,13 +50,48 @@ var mysqlSafetyMutants = []mutant{
 	},
 	{
 		breaks: "mysqllock: a killed holder's lock is taken after its TTL although the clock was set back",
-		file:   "mysqllock/wait.go", run: "TestClockBack/Killed",
+		file:   "mysqllock/clock.go", run: "TestClockBack/Killed$",
 		old: "time.Since(since) > h.lifetime()+heartbeatInterval", new: "time.Since(since) > h.lifetime()+time.Hour",
 	},
 	{
 		breaks: "mysqllock: a waiter takes no hold that has not been unchanged for its whole TTL",
-		file:   "mysqllock/wait.go", run: "TestClockBack/Alive",
+		file:   "mysqllock/clock.go", run: "TestClockBack/Alive",
 		old: "time.Since(since) > h.lifetime()+heartbeatInterval", new: "time.Since(since) > 0",
+	},
+	{
+		breaks: "mysqllock: a request that does not wait lets the lock of a killed holder end although the clock was set back",
+		file:   "mysqllock/clock.go", run: "TestClockBack/KilledTried",
+		old: "h.Until > s.now+h.lifetime().Microseconds()", new: "h.Kept && h.Until > s.now+h.lifetime().Microseconds()",
+	},
+	{
+		breaks: "mysqllock: the new end of a hold leaves its holder the whole TTL",
+		file:   "mysqllock/clock.go", run: "TestClockBack/KilledTried",
+		old: "h.Until, write = s.now+h.lifetime().Microseconds(), true", new: "h.Until, write = s.now, true",
+	},
+	{
+		breaks: "mysqllock: a request that does not wait lets the MinHold of a released lock end although the clock was set back",
+		file:   "mysqllock/clock.go", run: "TestClockBack/KeptBefore",
+		old: "h.Until > s.now+h.lifetime().Microseconds()", new: "!h.Kept && h.Until > s.now+h.lifetime().Microseconds()",
+	},
+	{
+		breaks: "mysqllock: the MinHold of a session's lock ends for a waiter although the clock was set back",
+		file:   "mysqllock/wait.go", run: "TestClockBack/KeptSession",
+		old: "w.expireUnchanged(s)", new: "if d.session == nil {\n			w.expireUnchanged(s)\n		}",
+	},
+	{
+		breaks: "mysqllock: a waiter passes one that was killed before the clock was set back",
+		file:   "mysqllock/clock.go", run: "TestClockBack/DeadWaiterSeen",
+		old: "p.ends > now && time.Since(p.since) < heartbeatTimeout+heartbeatInterval", new: "p.ends > now",
+	},
+	{
+		breaks: "mysqllock: a request that does not wait passes a waiter that was killed before the clock was set back",
+		file:   "mysqllock/clock.go", run: "TestClockBack/DeadWaiterTried",
+		old: "len(names) > 0 {", new: "len(names) > 1000 {",
+	},
+	{
+		breaks: "mysqllock: a waiter that lives keeps its place when the clock is set back",
+		file:   "mysqllock/clock.go", run: "TestClockBack/LiveWaiter",
+		old: "time.Since(p.since) < heartbeatTimeout+heartbeatInterval", new: "time.Since(p.since) < 0",
 	},
 	{
 		breaks: "mysqllock: hundreds of waiters use a bounded number of connections",

@@ -1,0 +1,140 @@
+package mysqllock
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Entries end by the server's clock. If that clock is set back, what a dead process has left in
+// the table would last longer by as much. Two things prevent that:
+//
+//   - Processes that poll measure with their own clocks how long an entry has been unchanged: see
+//     expireUnchanged and processRow.
+//   - A request that is refused writes a new end into an entry that ends too late: see capEnds. So
+//     requests that don't wait get the lock too.
+
+// An observation identifies a hold as it is stored in its row. Each renewal changes until.
+type observation struct {
+	name  string
+	token uint64
+	until int64
+}
+
+// observe records the holds in states, and since when they have been unchanged. It forgets all
+// others.
+func (w *waiterRegistry) observe(states map[string]*state) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, now := w.observations, time.Now() // after the answer, so after the last renewal
+	w.observations = map[observation]time.Time{}
+	for name, s := range states {
+		for _, h := range slices.Concat(s.holders, s.unchanged) {
+			one := observation{name, h.Token, h.Until}
+			if w.observations[one] = before[one]; w.observations[one].IsZero() {
+				w.observations[one] = now
+			}
+		}
+	}
+}
+
+// expireUnchanged removes from s the holds that were not renewed for their whole TTL by our own
+// clock. They are still in the row because the server's clock was set back. If the holder renews
+// the hold after all, the row's version changes, and the write that takes the lock fails. The
+// caller must hold w.mu.
+func (w *waiterRegistry) expireUnchanged(s *state) {
+	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool {
+		since, seen := w.observations[observation{s.name, h.Token, h.Until}]
+		expired := seen && h.lifetime() > 0 && time.Since(since) > h.lifetime()+heartbeatInterval
+		if expired {
+			s.unchanged = append(s.unchanged, h)
+		}
+		return expired
+	})
+}
+
+// lifetime is how long a hold counts if it is not renewed, or 0 if it counts while its session
+// lives, or if its row does not say.
+func (e *entry) lifetime() time.Duration {
+	switch {
+	case e.Kept:
+		return time.Duration(e.Until-e.Since) * time.Microsecond
+	case e.Session != "":
+		return 0
+	}
+	return time.Duration(e.TTL) * time.Microsecond
+}
+
+// A processRow is what the driver knows of another process. Each heartbeat changes ends.
+type processRow struct {
+	ends  int64     // how long the process counts, by the server's clock
+	since time.Time // since when ends has been the same, by our own clock
+}
+
+// isLive reports whether the process counts at the server's time now. A process whose row was
+// unchanged for longer than a heartbeat counts is dead: the server's clock was set back.
+func (p processRow) isLive(now int64) bool {
+	return p.ends > now && time.Since(p.since) < heartbeatTimeout+heartbeatInterval
+}
+
+// isLate reports whether the process counts for longer at the server's time now than any
+// heartbeat makes it count: the server's clock was set back.
+func (p processRow) isLate(now int64) bool {
+	return p.ends > now+(heartbeatTimeout+heartbeatInterval).Microseconds()
+}
+
+// isLate reports whether the hold h has more than its whole lifetime left: the server's clock was
+// set back after h was granted, renewed or kept.
+func (s *state) isLate(h *entry) bool {
+	return h.lifetime() > 0 && h.Until > s.now+h.lifetime().Microseconds()
+}
+
+// capEnds writes a new end into what is late in the row: a hold then ends one lifetime from now,
+// and a process counts for heartbeatTimeout from now. The caller must have locked the mutex of
+// the name.
+//
+// capEnds changes only holds that an earlier read, seen, has found: they were renewed before now,
+// so their holders rely on no more than one lifetime from now. The time of a single read may be
+// older than the row that it returns.
+func (d *Driver) capEnds(ctx context.Context, seen *state) error {
+	if names := d.registry.lateProcesses(seen); len(names) > 0 {
+		for chunk := range slices.Chunk(names, batchSizes[len(batchSizes)-1]) {
+			n, timeout := batchSize(len(chunk)), heartbeatTimeout.Microseconds()
+			args := append([]any{timeout, timeout}, nameArgs(chunk, n)...)
+			if _, err := d.exec(ctx, expandNames(d.sql.capProcesses, n), args...); err != nil {
+				return err
+			}
+		}
+	}
+	if !slices.ContainsFunc(seen.holders, func(h entry) bool { return seen.isLate(&h) }) {
+		return nil
+	}
+	return d.changeLocked(ctx, seen.name, func(s *state) (write bool, err error) {
+		for i := range s.holders {
+			h := &s.holders[i]
+			known := slices.ContainsFunc(seen.holders, func(o entry) bool { return o.Token == h.Token && o.Until == h.Until })
+			if !known || !s.isLate(h) {
+				continue
+			}
+			h.Until, write = s.now+h.lifetime().Microseconds(), true
+			if h.Kept {
+				h.Since = s.now // so that its lifetime stays the same
+			}
+		}
+		return write, nil
+	})
+}
+
+// lateProcesses returns the names of the rows of late processes that wait in s.
+func (w *waiterRegistry) lateProcesses(s *state) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var names []string
+	for _, e := range s.waiters {
+		name := processPrefix + e.process()
+		if w.processes[e.process()].isLate(s.now) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
