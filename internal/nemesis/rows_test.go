@@ -228,8 +228,17 @@ var (
 	})
 	backRows = withRows(networkRows, row{
 		fault: string(back), told: nothing, next: "others, when it is released; at the end of the lease by that clock if its holder died", tokens: inOrder,
-		allows: []history.Fact{history.Stuck, history.Leftover}, names: []string{"minhold", "cron"}, allowedFor: unbounded, why: "MinHold counts by the server's clock",
+		allows: []history.Fact{history.Stuck, history.Leftover}, names: []string{"minhold", "cron"}, allowedFor: unbounded, why: "keys end by the server's clock",
 	})
+	// sqlBackRows are the rows of stores where a request for the lock ends what lasts too long.
+	// Nobody requests a lock any more when all workers have ended.
+	sqlBackRows = withRows(networkRows,
+		row{fault: history.KillWorker, told: noHolder, next: atEnd + "; if the clock is set back, about one TTL after the next request", tokens: inOrder},
+		row{
+			fault: string(back), told: nothing, next: "others, when it is released; about one TTL after the next request if its holder died", tokens: inOrder,
+			allows: []history.Fact{history.Leftover}, allowedFor: unbounded, why: "listings don't write, so they show the later end until the next request",
+		},
+	)
 	redisBackRows = withRows(slices.Concat(backRows, serverRows), row{
 		fault: "kill-server", told: renewed, next: "others, when the leases that may be forgotten are over", tokens: "go back with the clock",
 		allows: []history.Fact{history.Order}, allowedFor: unbounded, why: "a server that remembers nothing counts tokens by its clock",

@@ -53,7 +53,7 @@ var setups = []setup{
 	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlockClock(forward), rows: redlockForwardRows, settleTime: longTTL},
 	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlockClock(back), rows: backRows, settleTime: longTTL},
 	{name: "pg-forward", about: "rows of a server whose clock is set forward", start: startPGClock(forward), rows: forwardRows},
-	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPGClock(back), rows: backRows},
+	{name: "pg-back", about: "rows of a server whose clock is set back", start: startPGClock(back), rows: sqlBackRows},
 	{name: "mysql-forward", about: "rows of a server whose clock is set forward", start: startMySQLClock(forward), rows: forwardRows},
-	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQLClock(back), rows: backRows},
+	{name: "mysql-back", about: "rows of a server whose clock is set back", start: startMySQLClock(back), rows: sqlBackRows},
 }

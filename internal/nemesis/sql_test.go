@@ -105,6 +105,9 @@ func startPGClock(way direction) func(*world) {
 		w.Store = Store{Kind: "pg", Addrs: w.addProxies(s.Addr())}
 		w.Mixed = true
 		w.addClockStep(c, way)
+		if way == back {
+			w.addKillWorker()
+		}
 		w.keepRunning(s)
 	}
 }
@@ -117,6 +120,9 @@ func startMySQLClock(way direction) func(*world) {
 		w.Store = Store{Kind: "mysql", Addrs: w.addProxies(s.Addr())}
 		w.Mixed = true
 		w.addClockStep(c, way)
+		if way == back {
+			w.addKillWorker()
+		}
 		w.keepRunning(s)
 	}
 }

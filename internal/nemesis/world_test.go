@@ -252,13 +252,7 @@ func (w *world) statusByName() (map[string]string, error) {
 // addWorkerFaults adds the faults of all set-ups: a worker is killed or stopped, or
 // an operator breaks a lock.
 func (w *world) addWorkerFaults() {
-	w.addFault(history.KillWorker, func(duration time.Duration) {
-		p := w.workers[w.r.IntN(len(w.workers))]
-		w.logFault(history.KillWorker, p.name, p.Kill)
-		time.Sleep(duration / 2) // the time without the worker
-		w.startWorker(p)
-		p.Expect("ready")
-	})
+	w.addKillWorker()
 	w.addFault(history.StopWorker, func(duration time.Duration) {
 		p := w.workers[w.r.IntN(len(w.workers))]
 		w.logFault(history.StopWorker, p.name, func() {
@@ -268,6 +262,17 @@ func (w *world) addWorkerFaults() {
 		})
 	})
 	w.addFault("break", func(time.Duration) { w.breakLock() })
+}
+
+// addKillWorker adds the fault that a worker is killed and started again.
+func (w *world) addKillWorker() {
+	w.addFault(history.KillWorker, func(duration time.Duration) {
+		p := w.workers[w.r.IntN(len(w.workers))]
+		w.logFault(history.KillWorker, p.name, p.Kill)
+		time.Sleep(duration / 2) // the time without the worker
+		w.startWorker(p)
+		p.Expect("ready")
+	})
 }
 
 // breakLock breaks one of the locks that are held now, as an operator would. In half of the
