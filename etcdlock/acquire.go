@@ -99,7 +99,8 @@ func (a *attempt) contextError(cause error) error {
 }
 
 // shouldRetry reports whether to try again after a round that began at began and failed with
-// err.
+// err. An attempt that has queued continues for [driver.RetryTimeout]: when it fails, the Locker
+// does not retry, because it counts from the beginning of the wait.
 func (a *attempt) shouldRetry(err error, began time.Time) bool {
 	switch {
 	case isLeaseGone(err) && a.s != nil:
@@ -109,12 +110,15 @@ func (a *attempt) shouldRetry(err error, began time.Time) bool {
 		return true
 	case !isTransient(err):
 		return false
-	case a.unreachableSince.IsZero():
+	case !a.unreachableSince.IsZero():
+	case a.wasQueued:
+		a.unreachableSince = time.Now() // the round may have waited in the queue for hours
+	default:
 		a.unreachableSince = began
 	}
 	a.lastErr = err
 	if a.wasQueued {
-		return time.Since(a.unreachableSince) < retryTimeout
+		return time.Since(a.unreachableSince) < driver.RetryTimeout
 	}
 	if r, unreachable := errors.AsType[*reachError](err); unreachable && !r.noAnswer {
 		return false // there is no place to be kept, so the caller may as well ask again

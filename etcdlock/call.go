@@ -20,11 +20,8 @@ const (
 	callTimeout = 2 * time.Second
 
 	// unqueuedRetryTimeout is how long a request without a place in a queue is retried while
-	// etcd can't be reached. It is long enough for two tries.
+	// etcd can't be reached. It is long enough for two tries. After that, the Locker retries.
 	unqueuedRetryTimeout = 4 * time.Second
-
-	// retryTimeout is how long a waiter retries while etcd can't be reached.
-	retryTimeout = 30 * time.Second
 
 	// cleanupTimeout is how long a failed request waits until its key is deleted. After that,
 	// the deletion continues in the background, and keys that it does not reach are deleted

@@ -73,6 +73,38 @@ func TestHolderToldAfterCut(t *testing.T) {
 	jobtest.AwaitLoss(t, second, livetest.Patience)
 }
 
+// TestLongOutage keeps the server from a waiter for 40 s, so that its session ends. The waiter
+// queues again when the server is back.
+func TestLongOutage(t *testing.T) {
+	livetest.Long(t)
+	const outage = 40 * time.Second
+	for _, hung := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Hung=%v", hung), func(t *testing.T) {
+			t.Parallel()
+			server := etcdtest.Start(t)
+			proxy := livetest.NewProxy(t, server.Addr())
+			other := open(t, dial(t, server))
+			holder := acquire(t, other, request("job", "holder"))
+			w := jobtest.Waiting(t, open(t, dial(t, server, proxy.Addr())), request("job", "waiter"))
+			var end func()
+			if hung {
+				server.Hang()
+				end = server.Resume
+			} else {
+				end = proxy.Sever()
+			}
+			time.Sleep(outage) // the outage itself
+			w.Running(t, "during the outage")
+			end()
+			if !hung { // otherwise the holder's session has ended, too
+				w.Running(t, "while another holds")
+				release(t, holder)
+			}
+			release(t, w.Get(t))
+		})
+	}
+}
+
 // TestLapse has a hold end in the process alone, before it was ever renewed. It does not last
 // with the session.
 func TestLapse(t *testing.T) {

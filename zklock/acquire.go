@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// retryTimeout is how long a waiter retries while the ensemble can't be reached.
-	retryTimeout = 30 * time.Second
-
 	// cleanupTimeout is how long a failed acquisition waits until its node is deleted. After
 	// that the sweeper continues in the background.
 	cleanupTimeout = driver.CancelTimeout * 3 / 5
@@ -113,7 +110,8 @@ func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 }
 
 // shouldRetry reports whether to continue without a connection. An attempt that has queued
-// continues longer than one that has only begun or must not wait.
+// continues for [driver.RetryTimeout]: when it fails, the Locker does not retry, because it counts
+// from the beginning of the wait. For an attempt that has only begun, the Locker retries.
 func (a *attempt) shouldRetry() bool {
 	if !a.wasQueued || a.req.NoWait {
 		return time.Since(a.began) < a.d.conf.dialTimeout
@@ -121,7 +119,7 @@ func (a *attempt) shouldRetry() bool {
 	if a.disconnectedSince.IsZero() {
 		a.disconnectedSince = time.Now()
 	}
-	return time.Since(a.disconnectedSince) < retryTimeout
+	return time.Since(a.disconnectedSince) < driver.RetryTimeout
 }
 
 // precheck returns an error if there is no point in creating a node. Its first read may be

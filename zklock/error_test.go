@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -64,5 +66,38 @@ func TestEnded(t *testing.T) {
 		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err, tt.outage)
 		}
+	}
+}
+
+// TestRetryTimeout checks how long an attempt continues without a connection.
+func TestRetryTimeout(t *testing.T) {
+	d, err := New([]string{"127.0.0.1"}, DialTimeout(4*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		queued bool
+		noWait bool
+		outage time.Duration
+		want   bool
+	}{
+		{"Queued", true, false, driver.RetryTimeout - time.Second, true},
+		{"QueuedLonger", true, false, driver.RetryTimeout + time.Second, false},
+		{"QueuedNoWait", true, true, 5 * time.Second, false},
+		{"NotQueued", false, false, 3 * time.Second, true},
+		{"NotQueuedLonger", false, false, 5 * time.Second, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, wasQueued: tt.queued, began: time.Now()}
+				a.shouldRetry()
+				time.Sleep(tt.outage)
+				if got := a.shouldRetry(); got != tt.want {
+					t.Errorf("shouldRetry after %v = %v, want %v", tt.outage, got, tt.want)
+				}
+			})
+		})
 	}
 }

@@ -158,6 +158,39 @@ func TestExpiredWhileWaiting(t *testing.T) {
 	w.tree.awaitChildren("/snib/job", 0)
 }
 
+// TestLongOutage keeps the server from a waiter for 40 s, so that its session ends. The waiter
+// queues again when the server is back.
+func TestLongOutage(t *testing.T) {
+	livetest.Long(t)
+	const outage = 40 * time.Second
+	begin := func(t *testing.T) (testbed, driver.Lease, *jobtest.Waiter) {
+		t.Parallel()
+		w := newTestbed(t)
+		holder := acquire(t, w.other, request("job", "holder"))
+		waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
+		w.tree.awaitChildren("/snib/job", 2)
+		return w, holder, waiting
+	}
+	t.Run("Hung", func(t *testing.T) {
+		w, _, waiting := begin(t)
+		w.server.Hang()
+		time.Sleep(outage) // the outage itself
+		waiting.Running(t, "during the outage")
+		w.server.Resume()
+		release(t, waiting.Get(t)) // the holder's session has ended, too
+	})
+	t.Run("CutOff", func(t *testing.T) {
+		w, holder, waiting := begin(t)
+		heal := w.proxy.Sever()
+		time.Sleep(outage) // the outage itself
+		waiting.Running(t, "during the outage")
+		heal()
+		w.tree.awaitChildren("/snib/job", 2)
+		release(t, holder)
+		release(t, waiting.Get(t))
+	})
+}
+
 // newName returns one of the names that is not among the others.
 func newName(names, others []string) string {
 	for _, name := range names {

@@ -94,6 +94,21 @@ var zketcdSafetyMutants = []mutant{
 		old: "	if lastErr == nil && a.d", new: "	if false && a.d",
 	},
 	{
+		breaks: "zketcd zk: a waiter survives an outage of almost a minute",
+		file:   "zklock/acquire.go", run: "TestRetryTimeout",
+		old: "time.Since(a.disconnectedSince) < driver.RetryTimeout", new: "time.Since(a.disconnectedSince) < driver.RetryTimeout/2",
+	},
+	{
+		breaks: "zketcd etcd: a waiter survives an outage of almost a minute",
+		file:   "etcdlock/acquire.go", run: "TestRetryTimeout",
+		old: "time.Since(a.unreachableSince) < driver.RetryTimeout", new: "time.Since(a.unreachableSince) < driver.RetryTimeout/2",
+	},
+	{
+		breaks: "zketcd etcd: an outage does not count from the beginning of the wait",
+		file:   "etcdlock/acquire.go", run: "TestRetryTimeout",
+		old: "	case a.wasQueued:\n", new: "	case false && a.wasQueued:\n",
+	},
+	{
 		breaks: "etcdlock: a key that was deleted while the keep-alive was on its way grants nothing",
 		file:   "etcdlock/acquire.go", run: "TestGoneAfterCheck",
 		old: "> maxCheckAge {",
