@@ -48,15 +48,30 @@ func callerError(ctx context.Context, err error) error {
 		return err
 	}
 	unavailable := errors.Is(err, ErrUnavailable) // more than a context's end
+	reason := ""
+	if unavailable {
+		reason = withoutContextError(strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": "))
+	}
 	switch {
-	case ctx.Err() == nil && unavailable:
-		return fmt.Errorf("%w: %s", ErrUnavailable, strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": "))
+	case ctx.Err() == nil && reason != "":
+		return fmt.Errorf("%w: %s", ErrUnavailable, reason)
 	case ctx.Err() == nil:
 		return noAnswerError(driver.AnswerTimeout)
 	case unavailable:
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+// withoutContextError cuts off the end of an error's text that says that a context has ended. What
+// remains is the cause, if the error has one.
+func withoutContextError(text string) string {
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+		if cause, ok := strings.CutSuffix(text, end.Error()); ok {
+			return strings.TrimRight(cause, ":; ")
+		}
+	}
+	return text
 }
 
 // noAnswerError is the error of a request that the store did not answer in time. It does not

@@ -171,6 +171,38 @@ func TestForeignContextError(t *testing.T) {
 	})
 }
 
+// A request that may not wait fails with the cause that the driver names. Its text does not say
+// that a context has ended, because the caller has set no deadline.
+func TestCauseOfNoAnswer(t *testing.T) {
+	refused := errors.New("connection refused")
+	tests := []struct {
+		name   string
+		answer func(end error) error // error of the driver whose context has ended
+		want   string
+	}{
+		{"Colon", func(end error) error { return fmt.Errorf("%w: %w", refused, end) }, "connection refused"},
+		{"Semicolon", func(end error) error { return fmt.Errorf("%w; %w", refused, end) }, "connection refused"},
+		{"CauseOnly", func(error) error { return refused }, "connection refused"},
+		{"EndOnly", func(end error) error { return end }, "no answer within 5s"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				d.acquire = func(ctx context.Context, _ driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+					<-ctx.Done()
+					return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, tt.answer(ctx.Err()))
+				}
+				_, err := open(t, d).TryAcquire(t.Context(), "a")
+				var failed *snib.Error
+				if !errors.As(err, &failed) || failed.Err.Error() != "the store is unavailable: "+tt.want {
+					t.Errorf("TryAcquire = %v, want the cause %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
 // A lease is handed over within the process only while the store's last confirmation is fresh.
 // The store of this test reports a Break in renewals only.
 func TestStaleHandOver(t *testing.T) {

@@ -46,6 +46,11 @@ var coreSafetyMutants = []mutant{
 		old: "time.Since(o.began) >= driver.RetryTimeout", new: "time.Since(o.began) < 0",
 	},
 	{
+		breaks: "the cause of an outage is not followed by a deadline that the caller did not set",
+		file:   "request.go", run: "TestCauseOfNoAnswer",
+		old: "return strings.TrimRight(cause, \":; \")", new: "return cause[:0] + text",
+	},
+	{
 		breaks: "a store that is full is waited for, as a holder is",
 		file:   "driver/driverkit/outage.go", run: "TestOutage$/Full", pkg: ".",
 		old: "	case full:\n		o.began = sentAt\n", new: "",
