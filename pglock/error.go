@@ -103,6 +103,8 @@ func (d *Driver) explain(err error) error {
 		d.store.ready.Store(false) // the table was dropped: the next round creates it again
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
+	case errors.Is(err, context.DeadlineExceeded): // of pgx, for a new connection; the callers' live
+		return fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()))
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

@@ -86,6 +86,12 @@ var postgresSafetyMutants = []mutant{
 		new: "stale < 0:",
 	},
 	{
+		breaks: "pglock: an end of a context that the caller did not set is no cause",
+		file:   "pglock/error.go", run: "TestUnavailable/RowsSlowToConnect",
+		old: "case errors.Is(err, context.DeadlineExceeded): //",
+		new: "case false && errors.Is(err, context.DeadlineExceeded): //",
+	},
+	{
 		breaks: "pglock: a statement that meets the user's limits of time is run without them",
 		file:   "pglock/query.go", run: "TestStatementTimeout",
 		old: "\t\t\tunlimited = true // the",
