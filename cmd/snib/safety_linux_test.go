@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,14 +11,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 	"unicode"
 
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
 // TestKillAfter signals a run whose command ignores signals. The command must be killed after
@@ -58,17 +62,35 @@ type server interface {
 	Restart()
 }
 
-// forEachServer calls each with one server of each kind that a URL can name.
+// A group is servers that one URL names together.
+type group []server
+
+func (g group) Hang()    { g.each(server.Hang) }
+func (g group) Resume()  { g.each(server.Resume) }
+func (g group) Kill()    { g.each(server.Kill) }
+func (g group) Restart() { g.each(server.Restart) }
+
+func (g group) each(do func(server)) {
+	for _, s := range g {
+		do(s)
+	}
+}
+
+// forEachServer calls each with a store of each kind that has servers, for all kinds at once:
+// parallel tests would take turns, and these only wait most of the time.
 func forEachServer(t *testing.T, each func(t *testing.T, s server, url string)) {
 	t.Helper()
 	newStore(t)
-	for _, kind := range []string{"redis", "postgres", "mysql"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			s, url := startServer(t, kind)
-			each(t, s, url)
+	var all sync.WaitGroup
+	for _, kind := range []string{"redis", "redlock", "postgres", "mysql", "zk", "etcd"} {
+		all.Go(func() {
+			t.Run(kind, func(t *testing.T) {
+				s, url := startServer(t, kind)
+				each(t, s, url)
+			})
 		})
 	}
+	all.Wait()
 }
 
 // startServer starts a server with some settings, and returns it with its URL.
@@ -78,6 +100,23 @@ func startServer(t *testing.T, kind string, settings ...string) (s server, url s
 	case "redis":
 		n := markUsed(t, redistest.Single(t, settings...))
 		return n, "redis://" + n.Addr()
+	case "redlock":
+		url, nodes := startRedlock(t, 3, redistest.Password(password))
+		url += "?max-ttl=1h"
+		if out, code := snib(t, "redlock", "init", url); code != 0 {
+			t.Fatalf("redlock init: %d, %s", code, out)
+		}
+		var g group
+		for _, n := range nodes {
+			g = append(g, n)
+		}
+		return g, url
+	case "zk":
+		s := zktest.Single(t)
+		return s, "zk://" + s.Addr()
+	case "etcd":
+		s := etcdtest.Start(t)
+		return s, "etcd://" + s.Addr()
 	case "postgres":
 		s := pgtest.Start(t, settings...)
 		return s, s.URL()
@@ -113,25 +152,38 @@ func TestHungStore(t *testing.T) {
 	})
 }
 
-// TestUnavailable runs commands that must not wait, or not for long, on stores that are down or
-// hung. Nobody is known to hold the lock, so the lock is not busy, and --skip is not silent.
+// TestUnavailable runs commands that must not wait for a lock, or not for long, on stores that are
+// down or hung. They end soon, and say why. Nobody is known to hold the lock, so the lock is not
+// busy, and --skip is not silent.
 func TestUnavailable(t *testing.T) {
-	ways := [][]string{{"lock", "-n", "--ttl", "1m", "name"}}
-	for _, flags := range [][]string{{"-n"}, {"--skip"}, {"--skip", "-q"}, {"--skip", "-q", "-w", "0.5"}, {"-q", "-w", "0.5"}} {
-		ways = append(ways, slices.Concat([]string{"run"}, flags, []string{"name", "--", "true"}))
+	ways := [][]string{
+		{"ls"}, {"show", "name"}, {"count"}, {"leaks"}, {"wait", "name"}, {"wait", "-w", "1", "name"}, {"release", "name", "--owner", "me", "--yes"},
+		{"release", "name", "--force", "--yes"}, {"run", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"},
+		{"run", "--skip", "-q", "name", "--", "true"}, {"run", "--skip", "-q", "-w", "0.5", "name", "--", "true"}, {"run", "-q", "-w", "0.5", "name", "--", "true"},
 	}
 	forEachServer(t, func(t *testing.T, s server, url string) {
+		ways := ways
+		if outlives(url) {
+			ways = append(slices.Clone(ways), []string{"lock", "-n", "--ttl", "1m", "name"})
+		}
 		// This creates the table.
 		if out, code := snib(t, "run", "-u", url, "name", "--", "true"); code != 0 {
 			t.Fatalf("%d: %s", code, out)
 		}
 		check := func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+			defer cancel()
+			var all sync.WaitGroup // parallel tests would take turns
 			for _, args := range ways {
-				t.Run(strings.Join(args, " "), func(t *testing.T) {
-					t.Parallel()
-					checkFailure(t, exec.Command("snib", slices.Insert(slices.Clone(args), 1, "-u", url)...), 69)
+				all.Go(func() {
+					cmd := exec.CommandContext(ctx, "snib", slices.Insert(slices.Clone(args), 1, "-u", url)...)
+					out := checkFailure(t, cmd, 69)
+					if strings.Contains(out, "context canceled") || strings.Contains(out, "context deadline exceeded") {
+						t.Errorf("%v says %q, which is no cause", args, out)
+					}
 				})
 			}
+			all.Wait()
 		}
 		s.Hang()
 		t.Run("hung", check)
@@ -141,27 +193,49 @@ func TestUnavailable(t *testing.T) {
 	})
 }
 
-// TestFirstContact starts runs while the server is down. They must say so, even without a
+// outlives reports whether a lock in the store with this URL can outlive the process that took it.
+func outlives(url string) bool {
+	return !strings.HasPrefix(url, "zk:") && !strings.HasPrefix(url, "etcd:")
+}
+
+// TestFirstContact starts runs while the server hangs or is down. They must say so, even without a
 // terminal, and get the lock when it is back.
 func TestFirstContact(t *testing.T) {
 	forEachServer(t, func(t *testing.T, s server, url string) {
 		if strings.HasPrefix(url, "redis:") {
 			url += "?failover-grace=off" // otherwise the new server would grant nothing for a while
 		}
-		s.Kill()
-		p := start(t, "snib", "run", "-u", url, "--ttl", "1s", "name", "--", "echo", "ran")
-		l := start(t, "snib", "lock", "-u", url, "--ttl", "1s", "-w", "5m", "other")
-		p.awaitOutput("snib: waiting for name: ")
-		l.awaitOutput("snib: waiting for other: ")
-		s.Restart()
-		for _, p := range []*proc{p, l} {
-			if code := p.wait(); code != 0 {
-				t.Errorf("%v: exit code = %d, want 0: %s", p.Args, code, p.out.String())
+		check := func(t *testing.T, back func()) {
+			t.Helper()
+			p := start(t, "snib", "run", "-u", url, "--ttl", "10s", "name", "--", "echo", "ran")
+			all := []*proc{p}
+			if outlives(url) {
+				all = append(all, start(t, "snib", "lock", "-u", url, "--ttl", "1s", "-w", "5m", "other"))
+			}
+			for _, p := range all {
+				p.awaitOutput("snib: waiting for ")
+			}
+			back()
+			for _, p := range all {
+				if code := p.wait(); code != 0 {
+					t.Errorf("%v: exit code = %d, want 0: %s", p.Args, code, p.out.String())
+				}
+			}
+			if !strings.Contains(p.out.String(), "\nran\n") {
+				t.Errorf("the command did not run: %s", p.out.String())
 			}
 		}
-		if !strings.HasSuffix(p.out.String(), "\nran\n") {
-			t.Errorf("the command did not run: %s", p.out.String())
+		t.Run("hung", func(t *testing.T) {
+			s.Hang()
+			check(t, s.Resume)
+		})
+		if strings.HasPrefix(url, "redlock:") {
+			return // nodes that have all restarted grant nothing before snib redlock recover
 		}
+		t.Run("down", func(t *testing.T) {
+			s.Kill()
+			check(t, s.Restart)
+		})
 	})
 }
 

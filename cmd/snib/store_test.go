@@ -14,8 +14,8 @@ import (
 )
 
 // checkFailure checks how a command fails: with that exit code, and with one line
-// that contains all of want.
-func checkFailure(t *testing.T, cmd *exec.Cmd, code int, want ...string) {
+// that contains all of want. It returns what the command says.
+func checkFailure(t *testing.T, cmd *exec.Cmd, code int, want ...string) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -31,6 +31,7 @@ func checkFailure(t *testing.T, cmd *exec.Cmd, code int, want ...string) {
 			t.Errorf("%v says %q, want %q in it", cmd.Args, text, w)
 		}
 	}
+	return text
 }
 
 // TestNotAllowed runs commands as a user without the permissions for them: exit code 77.

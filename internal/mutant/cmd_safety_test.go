@@ -34,6 +34,28 @@ var cmdSafetyMutants = []mutant{
 		new: "g.killAt = time.Now().Add(g.run.killAfter.value)",
 	},
 	{
+		breaks: "snib: a request that needs an answer soon says that there was none",
+		file:   "cmd/snib/internal/cli/acquire.go", run: "TestUnavailable/etcd/hung", pkg: "cmd/snib",
+		old: "	return context.WithTimeoutCause(context.Background(), feedbackInterval,\n		fmt.Errorf(\"%w: no answer within %v\", snib.ErrUnavailable, feedbackInterval))",
+		new: "	return context.WithTimeout(context.Background(), feedbackInterval)",
+	},
+	{
+		breaks: "snib run: who waits for a store that can't be opened is told why",
+		file:   "cmd/snib/internal/cli/acquire.go", run: "TestReason/NotOpenFailed", pkg: "cmd/snib/internal/cli",
+		old: "		failure = l.acq.lastFailure // there", new: "		_ = l.acq.lastFailure // there",
+	},
+	{
+		breaks: "snib run: who waits for a store that hangs between two requests is told why",
+		file:   "cmd/snib/internal/cli/acquire.go", run: "TestReason/FailedBefore", pkg: "cmd/snib/internal/cli",
+		old: " && l.acq.lastFailure() == nil {", new: " {",
+	},
+	{
+		breaks: "snib: a MySQL that hangs is named",
+		file:   "cmd/snib/internal/backend/mysql.go", run: "TestUnavailable/mysql/hung", pkg: "cmd/snib",
+		old: "if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {",
+		new: "if false {",
+	},
+	{
 		breaks: "snib run: --skip is for a lock that somebody holds",
 		file:   "cmd/snib/internal/cli/run.go", run: "TestUnavailableIsNotBusy", pkg: "cmd/snib/internal/cli",
 		old: "	if t, ok := errors.AsType[takenError](err); ok {",

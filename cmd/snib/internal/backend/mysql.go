@@ -62,10 +62,13 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 	}
 	db := sql.OpenDB(connector)
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	pingCtx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if err := db.PingContext(ctx); err != nil {
+	if err := db.PingContext(pingCtx); err != nil {
 		_ = db.Close()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return nil, fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, c.Timeout)
+		}
 		if isMySQLError(err, 1049) { // no such database
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 		}

@@ -153,8 +153,8 @@ func (u *zkURL) open(ctx context.Context) (driver.Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
 	}
-	// The dial timeout bounds Ping. The first call reports an outage, because it may wait.
-	if err := d.Ping(ctx); err != nil && !errors.Is(err, driver.ErrUnavailable) {
+	// The dial timeout bounds Ping. A command that may wait opens the store again.
+	if err := d.Ping(ctx); err != nil {
 		_ = d.Close()
 		if errors.Is(err, driver.ErrInvalid) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))

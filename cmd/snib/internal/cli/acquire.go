@@ -22,6 +22,12 @@ import (
 // progress message, the interval between two messages, and the timeout of optional requests.
 const feedbackInterval = time.Second
 
+// briefly returns the context of an optional request, with the timeout feedbackInterval.
+func briefly() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), feedbackInterval,
+		fmt.Errorf("%w: no answer within %v", snib.ErrUnavailable, feedbackInterval))
+}
+
 // An acquirer opens the store and acquires one lock, with the options of the command line.
 type acquirer struct {
 	*app
@@ -56,6 +62,14 @@ func (acq *acquirer) recordFailure(err error) {
 	acq.mu.Lock()
 	defer acq.mu.Unlock()
 	acq.lastErr, acq.failedAt = err, time.Now()
+}
+
+// lastFailure returns why the store did not serve us the last time that it was asked. It returns
+// nil if no failure is known.
+func (acq *acquirer) lastFailure() error {
+	acq.mu.Lock()
+	defer acq.mu.Unlock()
+	return acq.lastErr
 }
 
 // recentFailure returns why the store does not serve us now. It returns nil if no failure is
@@ -114,7 +128,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 			}
 			return got.store, got.err
 		case <-timedOut:
-			err := acq.recentFailure()
+			err := acq.lastFailure()
 			if err == nil {
 				err = errors.New(noAnswer)
 			}
@@ -257,16 +271,20 @@ func (l *waitLine) clear() {
 // reason returns what the command waits for. usual reports whether that is a holder or a first
 // answer, which needs no message without a terminal.
 func (l *waitLine) reason() (text string, usual bool) {
-	if err := l.acq.recentFailure(); err != nil {
+	failure := l.acq.recentFailure
+	if l.store == nil {
+		failure = l.acq.lastFailure // there was no success since
+	}
+	if err := failure(); err != nil {
 		return ": " + unavailableText(err), false
 	}
 	if l.store == nil {
 		return ": " + noAnswer, true // as far as is known: an answer may come soon
 	}
-	if !onTerminal() && !l.acq.verbose && !l.store.Withholds() {
+	if !onTerminal() && !l.acq.verbose && !l.store.Withholds() && l.acq.lastFailure() == nil {
 		return "", true // the recordingDriver records outages
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), feedbackInterval)
+	ctx, cancel := briefly()
 	defer cancel()
 	st, err := status(ctx, l.store, l.acq.req.Name)
 	if err != nil {
@@ -339,7 +357,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	case !errors.Is(err, snib.ErrHeld):
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), feedbackInterval)
+	ctx, cancel := briefly()
 	defer cancel()
 	st, err := status(ctx, s, acq.req.Name)
 	switch {

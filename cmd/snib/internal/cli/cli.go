@@ -156,7 +156,7 @@ func (a *app) open(create bool) (*backend.Store, error) {
 	}
 	a.verbosef("store %s", s.URL)
 	if create && a.verbose {
-		ctx, cancel := context.WithTimeout(context.Background(), feedbackInterval)
+		ctx, cancel := briefly()
 		defer cancel()
 		// A grace longer than a minute surprises most people.
 		if grace, err := s.RestartGrace(ctx); err == nil && grace > time.Minute {
