@@ -227,13 +227,13 @@ func (a *attempt) send(ctx context.Context) (s state, created bool, err error) {
 	a.sent = true
 	err = a.d.query(ctx, a.d.sql.acquireFast, args[:6], scan)
 	if err != nil || answered {
-		return s, created, err
+		return s, created, a.d.rowError(req.Name, err)
 	}
 	sql := a.d.sql.acquire
 	if req.NoWait || a.queued {
 		sql = a.d.sql.acquirePrechecked
 	}
-	return s, created, a.d.query(ctx, sql, args, scan)
+	return s, created, a.d.rowError(req.Name, a.d.query(ctx, sql, args, scan))
 }
 
 // rowTTL is how long a grant counts in the row, in microseconds. In a session a grant counts

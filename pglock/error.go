@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Error codes that the driver tells apart (PostgreSQL, Appendix A).
@@ -75,6 +77,27 @@ func isNetworkError(err error) bool {
 		return true
 	}
 	return pgconn.SafeToRetry(err) && !errors.As(err, new(*pgconn.ConnectError)) || pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// A parseError means that the driver can't read a row that the server can read.
+type parseError struct{ error }
+
+func (e parseError) Unwrap() error { return e.error }
+
+// isMalformed reports whether the server or the driver could not read or compute with what is in
+// a row.
+func isMalformed(err error) bool {
+	return strings.HasPrefix(code(err), "22") || // data exceptions
+		errors.As(err, new(parseError)) || errors.As(err, new(pgx.ScanArgError))
+}
+
+// rowError returns err, the result of a statement about one lock. If the row is malformed, the
+// error says so and names the row.
+func (d *Driver) rowError(name string, err error) error {
+	if !isMalformed(err) {
+		return err
+	}
+	return &driverkit.RowError{Name: name, Table: d.conf.table.Sanitize(), Err: err}
 }
 
 // isOutOfConnections reports whether the server, or a pooler before it, has no connection left.

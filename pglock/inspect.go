@@ -1,6 +1,7 @@
 package pglock
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -15,28 +16,79 @@ import (
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
-	err := d.inspect(ctx, d.sql.read, []any{[]string{name}}, func(s state) { st = s.status(d.maxLeft()) })
+	err := d.inspect(ctx, func(ctx context.Context) error {
+		states, spoilt, err := d.readStates(ctx, d.sql.read, []string{name})
+		if s, found := states[name]; found {
+			st = s.status(d.maxLeft())
+		}
+		return cmp.Or(err, spoilt[name])
+	})
 	return st, err
 }
 
 // List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks nobody.
-// It may or may not see changes that are made meanwhile.
+// It may or may not see changes that are made meanwhile. If some rows are malformed, List lists
+// all others and then returns a [driverkit.RowError] for the first of those.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	// No name with the prefix is greater.
 	last := prefix + strings.Repeat("\U0010ffff", driver.MaxName/4)
+	var firstSpoilt error
 	for from := prefix; ; {
-		var page []driver.Status
-		err := d.inspect(ctx, d.sql.list, []any{prefix, from, last}, func(s state) { page = append(page, s.status(d.maxLeft())) })
-		if err != nil || len(page) == 0 {
+		var p page
+		err := d.inspect(ctx, func(ctx context.Context) (err error) {
+			p, err = d.readPage(ctx, prefix, from, last)
 			return err
+		})
+		if err != nil || len(p.names) == 0 {
+			return cmp.Or(err, firstSpoilt)
 		}
-		for _, st := range page {
+		for _, name := range p.names {
+			s, found := p.states[name]
+			if !found {
+				firstSpoilt = cmp.Or(firstSpoilt, p.spoilt[name])
+				continue
+			}
+			st := s.status(d.maxLeft())
 			if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
 				return nil
 			}
-			from = st.Name + "\x01" // no name lies between them: names have no NUL
 		}
+		from = p.names[len(p.names)-1] + "\x01" // no name lies between them: names have no NUL
 	}
+}
+
+// A page is what [Driver.List] reads at once.
+type page struct {
+	names  []string // in their order
+	states map[string]state
+	spoilt map[string]error // of malformed rows
+}
+
+// readPage reads the first 100 rows that may have holders or waiters, whose names begin with
+// prefix and lie between from and last.
+func (d *Driver) readPage(ctx context.Context, prefix, from, last string) (p page, err error) {
+	args := []any{prefix, from, last}
+	p.states = map[string]state{}
+	err = d.query(ctx, d.sql.list, args, func(rows pgx.Rows) error {
+		s, err := scanState(rows)
+		p.names = append(p.names, s.name)
+		p.states[s.name] = s
+		return err
+	})
+	if !isMalformed(err) {
+		return p, err
+	}
+	p.names = nil
+	err = d.query(ctx, d.sql.listNames, args, func(rows pgx.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		p.names = append(p.names, name)
+		return err
+	})
+	if err == nil {
+		p.states, p.spoilt, err = d.readStates(ctx, d.sql.read, p.names)
+	}
+	return p, err
 }
 
 // maxLeft is the longest remaining time that is reported of a lease. In a session it is what
@@ -48,8 +100,8 @@ func (d *Driver) maxLeft() time.Duration {
 	return math.MaxInt64
 }
 
-// inspect runs a statement that only reads.
-func (d *Driver) inspect(ctx context.Context, sql string, args []any, visit func(state)) error {
+// inspect runs fn, which only reads.
+func (d *Driver) inspect(ctx context.Context, fn func(context.Context) error) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
 	}
@@ -60,11 +112,7 @@ func (d *Driver) inspect(ctx context.Context, sql string, args []any, visit func
 	if err := d.prepare(inner); err != nil {
 		return err
 	}
-	return d.query(inner, sql, args, func(rows pgx.Rows) error {
-		s, err := scanState(rows)
-		visit(s)
-		return err
-	})
+	return fn(inner)
 }
 
 // Break implements [driver.Inspector]. A hold in a session loses its row at once. It loses its
@@ -82,5 +130,5 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	if err == nil && !found {
 		err = driver.ErrLost
 	}
-	return err
+	return d.rowError(name, err)
 }

@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -141,7 +142,7 @@ func (l *lease) Release(ctx context.Context) error {
 		if l.d.session != nil {
 			l.d.removeEntryLater(l.req.Name, l.nonce)
 		}
-		return err // unchanged: the caller may call Release again
+		return l.d.rowError(l.req.Name, err) // the caller may call Release again
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,54 +164,79 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	var names []string
-	var tokens, ttls []int64
-	for _, one := range due {
-		l := one.(*lease)
-		names = append(names, l.req.Name)
-		tokens = append(tokens, int64(l.grant.Token))
-		ttls = append(ttls, l.req.TTL.Microseconds())
+	start := driver.Now()
+	if d.session != nil {
+		var err error
+		if start, err = d.session.ping(inner); err != nil {
+			return failAll(answers, err)
+		}
 	}
-	held := map[string][]int64{}
-	hasWaiters := map[string]bool{}
-	start, err := d.extend(inner, names, tokens, ttls, func(rows pgx.Rows) error {
-		var name string
-		var tokens []int64
-		var waiters bool
-		err := rows.Scan(&name, &tokens, &waiters)
-		held[name], hasWaiters[name] = tokens, waiters
+	rows := map[string]renewedRow{}
+	err := driverkit.Isolate(due, isMalformed, func(some []driver.Lease) error {
+		found, err := d.extend(inner, some)
+		maps.Copy(rows, found)
 		return err
+	}, func(one driver.Lease, err error) {
+		name := one.(*lease).req.Name
+		rows[name] = renewedRow{err: d.rowError(name, err)}
 	})
 	if err != nil {
 		return failAll(answers, err)
 	}
 	for i, one := range due {
 		l := one.(*lease)
-		if !slices.Contains(held[names[i]], tokens[i]) || l.hasEnded() {
+		row := rows[l.req.Name]
+		switch {
+		case l.hasEnded(), row.err == nil && !slices.Contains(row.tokens, int64(l.grant.Token)):
 			answers[i].Err = driver.ErrLost
 			l.discard()
 			continue
+		case row.err != nil:
+			answers[i].Err = row.err
+			continue
 		}
 		answers[i].Start = start
-		if hasWaiters[names[i]] {
+		if row.hasWaiters {
 			l.notifyWanted()
 		}
 	}
 	return answers
 }
 
-// extend extends the leases on the server, and returns the time from which their TTLs count.
-func (d *Driver) extend(ctx context.Context, names []string, tokens, ttls []int64, scan func(pgx.Rows) error) (driver.Instant, error) {
+// A renewedRow is what a renewal has found in the row of one name.
+type renewedRow struct {
+	tokens     []int64 // of the leases that are held
+	hasWaiters bool
+	err        error // the row is malformed
+}
+
+// extend extends the leases on the server, and returns what it found in their rows. In a session
+// it only reads.
+func (d *Driver) extend(ctx context.Context, some []driver.Lease) (map[string]renewedRow, error) {
+	var names []string
+	var tokens, ttls []int64
+	for _, one := range some {
+		l := one.(*lease)
+		names = append(names, l.req.Name)
+		tokens = append(tokens, int64(l.grant.Token))
+		ttls = append(ttls, l.req.TTL.Microseconds())
+	}
 	sql := d.sql.renew
-	start := driver.Now()
 	if d.session != nil {
 		sql = d.sql.confirm
-		var err error
-		if start, err = d.session.ping(ctx); err != nil {
-			return start, err
-		}
 	}
-	return start, d.query(ctx, sql, []any{names, tokens, ttls}, scan)
+	found := map[string]renewedRow{}
+	err := d.query(ctx, sql, []any{names, tokens, ttls}, func(rows pgx.Rows) error {
+		var name string
+		var row renewedRow
+		err := rows.Scan(&name, &row.tokens, &row.hasWaiters)
+		found[name] = row
+		return err
+	})
+	if err != nil {
+		return nil, err // what it found was rolled back
+	}
+	return found, nil
 }
 
 func failAll(answers []driver.Renewal, err error) []driver.Renewal {

@@ -38,7 +38,7 @@ func (d *Driver) IsOwner(ctx context.Context, tx pgx.Tx, name string, token uint
 	var n int
 	// A second statement reads the clock, because the first one may have waited for the row.
 	if err := tx.QueryRow(ctx, d.sql.current, name, int64(token)).Scan(&n); err != nil {
-		return err
+		return d.rowError(name, err)
 	}
 	if n == 0 {
 		return driver.ErrLost

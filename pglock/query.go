@@ -73,7 +73,7 @@ func (d *Driver) removeEntryLater(name, nonce string) {
 			ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
 			err := d.query(ctx, d.sql.removeEntry, []any{name, nonce}, nil)
 			cancel()
-			if err == nil && time.Since(began) > driverkit.CallTimeout {
+			if (err == nil || isMalformed(err)) && time.Since(began) > driverkit.CallTimeout {
 				return
 			}
 		}

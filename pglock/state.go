@@ -1,14 +1,17 @@
 package pglock
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // An entry is one holder or waiter in the columns of these names. Times are microseconds of the
@@ -54,12 +57,31 @@ func scanState(rows pgx.Rows) (s state, err error) {
 	return s, s.parse(holders, waiters)
 }
 
+// readStates reads the rows of names by the statement read or heartbeat. The arguments after the
+// names are args. Malformed rows are missing from the states; spoilt has an error for each.
+func (d *Driver) readStates(ctx context.Context, sql string, names []string, args ...any) (states map[string]state, spoilt map[string]error, err error) {
+	states, spoilt = map[string]state{}, map[string]error{}
+	err = driverkit.Isolate(names, isMalformed, func(some []string) error {
+		found := map[string]state{} // if the statement fails, what it returned was rolled back
+		err := d.query(ctx, sql, append([]any{some}, args...), func(rows pgx.Rows) error {
+			s, err := scanState(rows)
+			found[s.name] = s
+			return err
+		})
+		if err == nil {
+			maps.Copy(states, found)
+		}
+		return err
+	}, func(name string, err error) { spoilt[name] = d.rowError(name, err) })
+	return states, spoilt, err
+}
+
 func (s *state) parse(holders, waiters string) error {
 	if err := json.Unmarshal([]byte(holders), &s.holders); err != nil {
-		return fmt.Errorf("%w row of %q: its holders can't be read: %w", driver.ErrInvalid, s.name, err)
+		return parseError{fmt.Errorf("its holders can't be read: %w", err)}
 	}
 	if err := json.Unmarshal([]byte(waiters), &s.waiters); err != nil {
-		return fmt.Errorf("%w row of %q: its waiters can't be read: %w", driver.ErrInvalid, s.name, err)
+		return parseError{fmt.Errorf("its waiters can't be read: %w", err)}
 	}
 	return nil
 }

@@ -251,17 +251,29 @@ RETURNING {row}`
 
 // list reads the first 100 rows that may have holders or waiters, in the order of names, whose
 // names begin with $1 and lie between $2 and $3.
-const list = `SELECT {row} FROM (SELECT * FROM {table}
+const list = `SELECT {row} FROM ({page}) l, (SELECT {clock} AS now) c ORDER BY l.name`
+
+// listNames reads only the names of these rows.
+const listNames = `SELECT l.name FROM ({page}) l ORDER BY l.name`
+
+// pageRows are the rows of list.
+const pageRows = `SELECT * FROM {table}
 	WHERE name BETWEEN $2::text AND $3::text AND starts_with(name, $1::text) AND name <> '' AND (holders <> '[]' OR waiters <> '[]')
-	ORDER BY name LIMIT 100) l, (SELECT {clock} AS now) c ORDER BY l.name`
+	ORDER BY name LIMIT 100`
 
 // prune deletes up to 1000 locks that were not used for $1 and that nobody holds. Their tokens
 // are not above the floor that an earlier setFloor has noted.
 const prune = `
 DELETE FROM {table} WHERE name IN (SELECT l.name FROM {table} l, (SELECT {clock} AS now) c
 	WHERE l.name <> '' AND l.used < c.now - $1::bigint AND l.token <= (SELECT token FROM {table} WHERE name = '')
-		AND NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders || l.waiters) e WHERE {live})
+		AND CASE WHEN {wellFormed} THEN NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders || l.waiters) e WHERE {live}) ELSE false END
 	LIMIT 1000 FOR UPDATE OF l SKIP LOCKED)`
+
+// wellFormed is true if {live} can be computed for all entries of the row l. One row for which it
+// can't must not prevent the pruning of all others.
+const wellFormed = `CASE WHEN jsonb_typeof(l.holders) = 'array' AND jsonb_typeof(l.waiters) = 'array' THEN
+	NOT EXISTS (SELECT FROM jsonb_array_elements(l.holders || l.waiters) e WHERE coalesce(e->>'until', '') !~ '^[0-9]{1,18}$'
+		OR CASE WHEN e->>'session' ~ '^[0-9]{1,10}$' THEN (e->>'session')::bigint > 2147483647 ELSE e ? 'session' END) ELSE false END`
 
 // setFloor notes, in the row with the empty name, the highest token of the locks that a later
 // prune may delete. A row that is created again starts above it.
@@ -272,14 +284,14 @@ WHERE f.name = '' AND f.token < m.token`
 
 // statements are the statements for one table.
 type statements struct {
-	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, removeEntry, renew, confirm, read, heartbeat, list, prune, setFloor, lockRow, current string
+	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, removeEntry, renew, confirm, read, heartbeat, list, listNames, prune, setFloor, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
 	fill := func(sql string, parts ...string) string {
 		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{decide}", decide, "{capped}", capped,
 			"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{free}", free, "{granted}", granted, "{wake}", wake,
-			"{held}", held, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
+			"{held}", held, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 		for i := 0; i < len(parts); i += 2 {
 			sql = strings.ReplaceAll(sql, parts[i], parts[i+1])
 		}
@@ -288,7 +300,7 @@ func newStatements(table pgx.Identifier, live string) statements {
 	return statements{
 		acquireFast: fill(acquireFast), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
 		release: fill(release), breakLease: fill(breakLease), removeEntry: fill(removeEntry), renew: fill(renew), confirm: fill(confirm),
-		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), list: fill(list), prune: fill(prune), setFloor: fill(setFloor),
+		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),
 	}
 }

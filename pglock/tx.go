@@ -172,5 +172,5 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	}
 	var token int64
 	err := d.query(inner, d.sql.nextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
-	return uint64(token), err
+	return uint64(token), d.rowError(name, err)
 }

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
@@ -290,21 +288,17 @@ func (w *waiterRegistry) waitingAttempts() (all map[string]*attempt, names []str
 }
 
 // pollOnce reads the rows of all names that attempts wait for, and wakes the attempts that can be
-// granted or are no longer queued.
+// granted or are no longer queued. An attempt whose row is malformed is woken, too: its next round
+// reports that.
 func (d *Driver) pollOnce(heartbeatDue bool) error {
 	ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout/2)
 	defer cancel()
 	waiting, names := d.registry.waitingAttempts()
-	sql, args := d.sql.read, []any{names}
+	sql, args := d.sql.read, []any(nil)
 	if heartbeatDue {
-		sql, args = d.sql.heartbeat, []any{names, slices.Collect(maps.Keys(waiting)), heartbeatTimeout.Microseconds()}
+		sql, args = d.sql.heartbeat, []any{slices.Collect(maps.Keys(waiting)), heartbeatTimeout.Microseconds()}
 	}
-	snapshot := map[string]state{}
-	err := d.query(ctx, sql, args, func(rows pgx.Rows) error {
-		s, err := scanState(rows)
-		snapshot[s.name] = s
-		return err
-	})
+	snapshot, _, err := d.readStates(ctx, sql, names, args...)
 	if err != nil {
 		return err
 	}

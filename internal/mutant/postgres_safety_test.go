@@ -4,6 +4,36 @@ package mutant
 
 var postgresSafetyMutants = []mutant{
 	{
+		breaks: "pglock: a malformed row costs the process none of its other leases",
+		file:   "pglock/lease.go", run: "TestMalformedRow",
+		old: "driverkit.Isolate(due, isMalformed, ", new: "driverkit.Isolate(due, func(error) bool { return false }, ",
+	},
+	{
+		breaks: "pglock: a malformed row costs no other waiter of the process its place",
+		file:   "pglock/state.go", run: "TestMalformedRow",
+		old: "driverkit.Isolate(names, isMalformed, ", new: "driverkit.Isolate(names, func(error) bool { return false }, ",
+	},
+	{
+		breaks: "pglock: a row that the driver can't read is malformed, too",
+		file:   "pglock/error.go", run: "TestMalformedRow",
+		old: "errors.As(err, new(parseError)) || ", new: "",
+	},
+	{
+		breaks: "pglock: all locks are listed but those of malformed rows",
+		file:   "pglock/inspect.go", run: "TestMalformedRow",
+		old: "	if !isMalformed(err) {\n", new: "	if true {\n",
+	},
+	{
+		breaks: "pglock: a lock whose row can't be read is not reported as broken",
+		file:   "pglock/listen.go", run: "TestMalformedRow",
+		old: "case spoilt[l.req.Name] != nil: // the next", new: "case len(spoilt) < 0: // the next",
+	},
+	{
+		breaks: "pglock: a malformed row does not prevent pruning",
+		file:   "pglock/statement.go", run: "TestMalformedRow",
+		old: "AND CASE WHEN {wellFormed} THEN", new: "AND CASE WHEN true THEN",
+	},
+	{
 		breaks: "pglock: a session gives up what the row had granted to a request that was given up",
 		file:   "pglock/acquire.go", run: "TestSession$/GivenUpWhileGranted",
 		old: "	if l != nil || !errors.Is(err, driver.ErrUnavailable) {", new: "	if l = nil; !errors.Is(err, driver.ErrUnavailable) {",
