@@ -11,6 +11,9 @@ const (
 
 	// pruneAge is how long a row must have been unused before it is pruned.
 	pruneAge = time.Hour
+
+	// maxTokenLead is how far a token may be ahead of the server's clock for its lock to be pruned.
+	maxTokenLead = 24 * time.Hour
 )
 
 // countNewRow counts a row that the driver has created, and prunes after every pruneAfter rows.
@@ -25,7 +28,8 @@ func (d *Driver) countNewRow() {
 //
 // Prune never lets a token go back: it notes the greatest token of the locks to be forgotten, and
 // forgets only locks whose tokens an earlier call has noted. So it takes two calls to forget a
-// lock.
+// lock. It keeps a lock whose token is more than a day ahead of the server's clock: noting that
+// token would raise the tokens of all new locks.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
@@ -40,5 +44,5 @@ func (d *Driver) prune(ctx context.Context, age time.Duration) error {
 	if err := d.query(ctx, d.sql.prune, []any{age.Microseconds()}, nil); err != nil {
 		return err
 	}
-	return d.query(ctx, d.sql.setFloor, []any{age.Microseconds()}, nil)
+	return d.query(ctx, d.sql.setFloor, []any{age.Microseconds(), maxTokenLead.Microseconds()}, nil)
 }

@@ -179,6 +179,7 @@ func TestRows(t *testing.T) {
 		{"TokenAheadOfClock", tokenAheadOfClock},
 		{"PruneKeepsTokens", pruneKeepsTokens},
 		{"PruneSparesHolders", pruneSparesHolders},
+		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"ManyWaiters", manyWaiters},
 		{"WithdrawnLate", withdrawnLate},
 		{"RefusalWritesNothing", refusalWritesNothing},
@@ -265,6 +266,34 @@ func pruneKeepsTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got <= 0 {
 		t.Errorf("Token = %d", got)
 	}
+}
+
+// pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
+// of these rows may get such tokens.
+func pruneIgnoresHugeTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newDriver(t, pool, pglock.Table("forged"))
+	tokens := map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"}
+	for name, token := range tokens {
+		release(t, acquire(t, d, request(name, "a")))
+		must(t, pool, "UPDATE forged SET used = used - 7200000000, token = "+token+" WHERE name = $1", name)
+	}
+	ahead := query[int64](t, pool, "SELECT token FROM forged WHERE name = 'ahead'")
+	for range 3 {
+		if err := d.Prune(t.Context(), 0); err != nil {
+			t.Fatalf("Prune = %v", err)
+		}
+	}
+	if got := query[string](t, pool, "SELECT string_agg(name, ' ' ORDER BY name) FROM forged WHERE name <> ''"); got != "ahead huge" {
+		t.Errorf("after Prune there are the rows %q, want those of the tokens that are too high", got)
+	}
+	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got >= ahead {
+		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
+	}
+	if got := int64(acquire(t, d, request("ahead", "b")).Grant().Token); got <= ahead {
+		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
+	}
+	_, err := d.Acquire(t.Context(), noWait("huge", "b"))
+	mustNameRow(t, "Acquire", err, "huge", "forged")
 }
 
 // pruneSparesHolders has a holder whose row was last used long ago.

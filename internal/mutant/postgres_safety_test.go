@@ -4,6 +4,11 @@ package mutant
 
 var postgresSafetyMutants = []mutant{
 	{
+		breaks: "pglock: a token that is far ahead of the clock does not raise those of new locks",
+		file:   "pglock/prune.go", run: "TestRows$/PruneIgnoresHugeTokens",
+		old: "maxTokenLead = 24 * time.Hour", new: "maxTokenLead = 48 * time.Hour",
+	},
+	{
 		breaks: "pglock: a malformed row costs the process none of its other leases",
 		file:   "pglock/lease.go", run: "TestMalformedRow",
 		old: "driverkit.Isolate(due, isMalformed, ", new: "driverkit.Isolate(due, func(error) bool { return false }, ",
