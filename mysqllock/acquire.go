@@ -181,7 +181,7 @@ func (a *attempt) acquireFast(ctx context.Context) (*lease, error) {
 	start := driver.Now() // before the request: the lease must not seem to start later than it does
 	res, err := a.d.exec(ctx, a.d.sql.acquireFast, a.req.Tokens, a.d.rowTTL(a.req), a.entry.encode(), []byte(a.req.Name), []byte(a.entry.Nonce))
 	if err != nil || res.rows == 0 {
-		return nil, err
+		return nil, a.d.rowError(a.req.Name, err)
 	}
 	a.outage, a.lastErr, a.queued = driverkit.Outage{}, nil, false
 	return a.newLease(a.entry, uint64(res.id)/2, start, res.id%2 == 1), nil

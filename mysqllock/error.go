@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Error numbers that the driver tells apart. They are the same in MySQL and MariaDB unless a
@@ -34,6 +35,7 @@ const (
 	optionPrevents     = 1290 // --read-only
 	queryInterrupted   = 1317
 	viewNotUpdatable   = 1348
+	outOfRange         = 1690 // the result of a computation
 	readOnlySession    = 1792
 	readOnlyMode       = 1836
 	connectionKilled   = 1927 // MariaDB
@@ -97,6 +99,24 @@ func isTransient(err error) bool {
 		return op.Op == "dial" // others are those of TLS
 	}
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone)
+}
+
+// A parseError means that a row holds what no driver writes.
+type parseError struct{ error }
+
+func (e parseError) Unwrap() error { return e.error }
+
+// isMalformed reports whether the server could not compute with what is in a row, or the driver
+// could not read it.
+func isMalformed(err error) bool { return code(err) == outOfRange || errors.As(err, new(parseError)) }
+
+// rowError returns err, the result of a statement about one lock. If the row is malformed, the
+// error says so and names the row.
+func (d *Driver) rowError(name string, err error) error {
+	if !isMalformed(err) || errors.As(err, new(*driverkit.RowError)) {
+		return err
+	}
+	return &driverkit.RowError{Name: name, Table: d.conf.table, Err: err}
 }
 
 // explain adds a remedy where the server's message has none, and marks transient errors with

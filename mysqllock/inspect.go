@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"math"
@@ -15,16 +16,18 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	st := driver.Status{Name: name}
 	err := d.inspect(ctx, func(ctx context.Context) error {
 		found, err := d.read(ctx, []string{name})
-		if err == nil {
-			st = found[name].status(d.maxLeft())
+		if err != nil {
+			return err
 		}
-		return err
+		st = found[name].status(d.maxLeft())
+		return found[name].spoilt
 	})
 	return st, err
 }
 
 // List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks nobody.
-// It may or may not see changes that are made meanwhile.
+// It may or may not see changes that are made meanwhile. If some rows are malformed, List lists
+// all others and then returns a [driverkit.RowError] for the first of those.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	// No name has the byte 0xff. The first bound skips the rows of processes and of Tx.
 	after, last := []byte("\x00\xff"), []byte(prefix+"\xff")
@@ -34,6 +37,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 		after[len(after)-1]--
 		after = append(after, '\xff')
 	}
+	var firstSpoilt error
 	for {
 		var page []*state
 		err := d.inspect(ctx, func(ctx context.Context) (err error) {
@@ -41,13 +45,14 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 			return err
 		})
 		if err != nil || len(page) == 0 {
-			return err
+			return cmp.Or(err, firstSpoilt)
 		}
 		for _, s := range page {
 			st := s.status(d.maxLeft())
 			if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
 				return nil
 			}
+			firstSpoilt = cmp.Or(firstSpoilt, s.spoilt)
 			after = []byte(s.name)
 		}
 	}
@@ -58,7 +63,7 @@ func (d *Driver) readPage(ctx context.Context, after, last []byte) ([]*state, er
 	var page []*state
 	states := map[string]*state{}
 	err := d.query(ctx, d.sql.list, []any{after, last}, func(rows *sql.Rows) error {
-		s, err := scanState(rows)
+		s, err := d.scanState(rows)
 		page = append(page, &s)
 		states[s.name] = &s
 		return err

@@ -171,7 +171,7 @@ func (l *lease) removeFromRow(ctx context.Context) (freed bool, err error) {
 	if err == nil && !freed && maybeRemoved {
 		err = errUnconfirmed
 	}
-	return freed, err
+	return freed, l.d.rowError(l.req.Name, err)
 }
 
 // Renew implements [driver.Driver]. Up to 256 exclusive leases of rows take one statement
@@ -233,8 +233,25 @@ func (r renewal) setAnswer(held bool, start driver.Instant) {
 	r.answer.Start = start
 }
 
-// extend extends exclusive leases, with one statement if all are still held.
+// setAnswerFrom sets the answer by the row's state, which is nil if there is no row. The driver
+// can't tell whether a lease in a malformed row is still held.
+func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
+	if s != nil && s.spoilt != nil && !r.hasEnded() {
+		r.answer.Err = s.spoilt
+		return
+	}
+	r.setAnswer(s != nil && s.holderByToken(r.grant.Token) != nil, start)
+}
+
+// extend extends exclusive leases together. A malformed row fails only its own renewal.
 func (d *Driver) extend(ctx context.Context, all []renewal) error {
+	return driverkit.Isolate(all, isMalformed,
+		func(some []renewal) error { return d.extendBatch(ctx, some) },
+		func(r renewal, err error) { r.answer.Err = d.rowError(r.req.Name, err) })
+}
+
+// extendBatch extends exclusive leases, with one statement if all are still held.
+func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 	n := batchSize(len(all))
 	var ttls, tokens, named []any
 	for i := range n {
@@ -262,8 +279,7 @@ func (d *Driver) extend(ctx context.Context, all []renewal) error {
 		return err
 	}
 	for _, r := range all {
-		s := found[r.req.Name]
-		r.setAnswer(s != nil && s.holderByToken(r.grant.Token) != nil, start)
+		r.setAnswerFrom(found[r.req.Name], start)
 	}
 	return nil
 }
@@ -283,6 +299,10 @@ func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 			}
 			return held, nil
 		})
+		if isMalformed(err) {
+			r.answer.Err = err
+			continue
+		}
 		if err != nil {
 			return err
 		}

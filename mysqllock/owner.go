@@ -28,6 +28,9 @@ func (d *Driver) IsOwner(ctx context.Context, tx *sql.Tx, name string, token uin
 		if s, err = d.readLocked(ctx, tx, name); err != nil {
 			return err
 		}
+		if s.spoilt != nil {
+			return s.spoilt
+		}
 	}
 	for _, h := range s.holders {
 		if !h.Kept && h.Token <= token && token < h.Token+uint64(max(h.Tokens, 1)) {
@@ -44,7 +47,7 @@ func (d *Driver) readLocked(ctx context.Context, tx *sql.Tx, name string) (s sta
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err has said it
 	for rows.Next() {
-		if s, err = scanState(rows); err != nil {
+		if s, err = d.scanState(rows); err != nil {
 			return s, err
 		}
 	}

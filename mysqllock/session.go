@@ -286,8 +286,11 @@ func (s *session) confirm(ctx context.Context, all []renewal) error {
 		return err
 	}
 	for _, r := range all {
-		row := found[r.req.Name]
-		r.setAnswer(!lost && s.hasLock(r.lease) && row != nil && row.holderByToken(r.grant.Token) != nil, start)
+		if lost || !s.hasLock(r.lease) {
+			r.setAnswer(false, start)
+			continue
+		}
+		r.setAnswerFrom(found[r.req.Name], start)
 	}
 	return nil
 }
@@ -322,7 +325,7 @@ func (s *session) checkRows(ctx context.Context) {
 		return
 	}
 	for _, le := range held {
-		if row := found[le.req.Name]; row == nil || row.holderByToken(le.grant.Token) == nil {
+		if row := found[le.req.Name]; row == nil || row.spoilt == nil && row.holderByToken(le.grant.Token) == nil {
 			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
 			le.dropInBackground()
 		}

@@ -79,6 +79,9 @@ func parseEntries(text []byte) ([]entry, error) {
 	return all, nil
 }
 
+// tooHigh is the least token that the driver does not compute with: acquireFast doubles it.
+const tooHigh = 1 << 62
+
 // A state is a row at the time now, without the holders that had ended by then.
 type state struct {
 	name    string
@@ -88,6 +91,7 @@ type state struct {
 	slots   int
 	holders []entry
 	waiters []entry // including dead ones, until reapDead removes them
+	spoilt  error   // why the row can't be used: it is malformed
 	// Former holders that have not ended by the server's clock, but were not renewed for a whole
 	// TTL by our clock.
 	unchanged    []entry
@@ -100,11 +104,12 @@ type state struct {
 	start driver.Instant // our clock before the row was read
 }
 
-// scanState scans the columns of the statements read and list.
-func scanState(rows *sql.Rows) (s state, err error) {
+// scanState scans the columns of the statements read and list. If the row is malformed, the state
+// has neither holders nor waiters, and says so in spoilt.
+func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	var name, called sql.NullString
-	var version, token, slots, held, since, ends sql.NullInt64
-	var kept sql.NullBool
+	var version, token, slots, since, ends sql.NullInt64
+	var held, kept sql.NullInt64
 	var holder, holders, waiters []byte
 	if err := rows.Scan(&s.floor, &s.now, &name, &version, &token, &slots, &held, &kept, &since, &ends, &holder, &holders,
 		&waiters, &called); err != nil {
@@ -112,24 +117,43 @@ func scanState(rows *sql.Rows) (s state, err error) {
 	}
 	s.name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.slots, s.signaled = int(slots.Int64), called.String
-	broken := func(err error) error {
-		return fmt.Errorf("%w row of %q: it can't be read: %w", driver.ErrInvalid, s.name, err)
+	one := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
+	err = s.parse(one, holder, holders, waiters)
+	if kept.Int64 != 0 && kept.Int64 != 1 {
+		err = parseError{fmt.Errorf("kept is %d, and has to be 0 or 1", kept.Int64)}
+	}
+	if err != nil {
+		s.holders, s.waiters, s.spoilt = nil, nil, d.rowError(s.name, err)
+	}
+	return s, nil
+}
+
+// parse parses the columns for holders and waiters. The exclusive holder, if its token is not 0,
+// is one, but for its line holder.
+func (s *state) parse(one entry, holder, holders, waiters []byte) (err error) {
+	if s.token >= tooHigh {
+		return parseError{fmt.Errorf("its token %d is too high", int64(s.token))}
 	}
 	if s.waiters, err = parseEntries(waiters); err != nil {
-		return s, broken(err)
+		return parseError{fmt.Errorf("its waiters can't be read: %w", err)}
 	}
 	if s.holders, err = parseEntries(holders); err != nil {
-		return s, broken(err)
+		return parseError{fmt.Errorf("its holders can't be read: %w", err)}
 	}
-	if held.Int64 != 0 {
+	if one.Token != 0 {
 		if s.holders, err = parseEntries(holder); err != nil || len(s.holders) != 1 {
-			return s, broken(cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))
+			return parseError{fmt.Errorf("its holder can't be read: %w", cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.holders[0]
-		h.Token, h.Kept, h.Since, h.Until = uint64(held.Int64), kept.Bool, since.Int64, ends.Int64
+		h.Token, h.Kept, h.Since, h.Until = one.Token, one.Kept, one.Since, one.Until
 	}
 	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return h.Until <= s.now })
-	return s, nil
+	for _, h := range s.holders {
+		if len(h.Session) > longestKey { // the server would refuse to look for it
+			return parseError{fmt.Errorf("the session of a holder has %d bytes, and %d are allowed", len(h.Session), longestKey)}
+		}
+	}
+	return nil
 }
 
 // args returns the state as arguments of the statements save and insert.
@@ -268,7 +292,7 @@ func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, err
 		n := batchSize(len(chunk))
 		start := driver.Now()
 		err := d.query(ctx, expandNames(d.sql.read, n), nameArgs(chunk, n), func(rows *sql.Rows) error {
-			s, err := scanState(rows)
+			s, err := d.scanState(rows)
 			s.start = start
 			if s.name == "" && len(all) == 1 {
 				s.name = all[0] // no row has the name: only the clock and the floor are known
@@ -322,6 +346,9 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 			return err
 		}
 		s := found[name]
+		if s.spoilt != nil {
+			return s.spoilt
+		}
 		s.maybeWritten = maybeWritten
 		write, err := fn(s)
 		if err != nil || !write {
@@ -329,7 +356,7 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 		}
 		res, err := d.save(ctx, s)
 		if err != nil || res.rows == 1 {
-			return err
+			return d.rowError(name, err)
 		}
 		maybeWritten = maybeWritten || res.repeated
 		if err := backOff(ctx, try); err != nil {

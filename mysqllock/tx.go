@@ -175,7 +175,7 @@ func (d *Driver) Token(ctx context.Context, name string) (token uint64, err erro
 	err = d.inspect(ctx, func(ctx context.Context) error {
 		out, err := d.exec(ctx, d.sql.nextToken, []byte(name))
 		if token = uint64(out.id); err != nil || out.rows == 1 {
-			return err
+			return d.rowError(name, err)
 		}
 		return d.change(ctx, name, func(s *state) (bool, error) { // there was no row
 			token = s.nextTokens(1)

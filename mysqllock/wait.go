@@ -459,7 +459,8 @@ func (w *waiterRegistry) setPollError(err error) {
 }
 
 // pollOnce reads the rows that attempts wait for, and wakes the attempts that can be granted or
-// are no longer queued.
+// are no longer queued. An attempt whose row is malformed is woken, too: its next round reports
+// that.
 func (d *Driver) pollOnce() error {
 	ctx, cancel := context.WithTimeoutCause(d.life.Context(), heartbeatTimeout/2, errNoAnswer)
 	defer cancel()

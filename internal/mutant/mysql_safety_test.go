@@ -9,6 +9,36 @@ var mysqlSafetyMutants = []mutant{
 		old: "const takeoverDelay = 10 * closeCheckInterval", new: "const takeoverDelay = 0 * closeCheckInterval",
 	},
 	{
+		breaks: "mysqllock: a row that the server can't compute with costs the process none of its other leases",
+		file:   "mysqllock/lease.go", run: "TestMalformedRow",
+		old: "driverkit.Isolate(all, isMalformed,", new: "driverkit.Isolate(all, func(error) bool { return false },",
+	},
+	{
+		breaks: "mysqllock: a malformed row costs no other reader of the process its lease",
+		file:   "mysqllock/lease.go", run: "TestMalformedRow",
+		old: "		if isMalformed(err) {\n", new: "		if false {\n",
+	},
+	{
+		breaks: "mysqllock: a malformed row costs no other waiter of the process its place",
+		file:   "mysqllock/state.go", run: "TestMalformedRow",
+		old: "	return s, nil\n}\n\n// parse parses", new: "	return s, err\n}\n\n// parse parses",
+	},
+	{
+		breaks: "mysqllock: a session's name that the server refuses costs nobody else his lock",
+		file:   "mysqllock/state.go", run: "TestMalformedRow",
+		old: "len(h.Session) > longestKey {", new: "len(h.Session) > 1000 {",
+	},
+	{
+		breaks: "mysqllock: a list says which row it could not read",
+		file:   "mysqllock/inspect.go", run: "TestMalformedRow",
+		old: "firstSpoilt = cmp.Or(firstSpoilt, s.spoilt)", new: "_ = s.spoilt",
+	},
+	{
+		breaks: "mysqllock: a session does not take a lock for broken whose row it can't read",
+		file:   "mysqllock/session.go", run: "TestMalformedRow",
+		old: "row == nil || row.spoilt == nil && ", new: "row == nil || ",
+	},
+	{
 		breaks: "mysqllock: what can't be given up, because the server is full, does not keep it busy",
 		file:   "mysqllock/wait.go", run: "TestRows/WithdrawnFromFull",
 		old: "cmp.Or(d.pollOnce(), err)", new: "d.pollOnce()",
