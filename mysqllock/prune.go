@@ -13,6 +13,9 @@ const (
 
 	// pruneAge is how long a row must have been unused before it is pruned.
 	pruneAge = time.Hour
+
+	// maxTokenLead is how far a token may be ahead of the server's clock for its lock to be pruned.
+	maxTokenLead = 24 * time.Hour
 )
 
 // countNewRow counts a row that the driver has created, and prunes after every pruneAfter rows.
@@ -27,7 +30,8 @@ func (d *Driver) countNewRow() {
 //
 // Prune never lets a token go back: it notes the greatest token of the locks to be forgotten, and
 // forgets only locks whose tokens an earlier call has noted. So it takes two calls to forget a
-// lock.
+// lock. It keeps a lock whose token is more than a day ahead of the server's clock: noting that
+// token would raise the tokens of all new locks.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
@@ -51,7 +55,7 @@ func (d *Driver) prune(ctx context.Context, age time.Duration) error {
 		}
 	}
 	var highest int64
-	err = d.query(ctx, d.sql.highestToken, []any{old}, func(rows *sql.Rows) error { return rows.Scan(&highest) })
+	err = d.query(ctx, d.sql.highestToken, []any{old, maxTokenLead.Microseconds()}, func(rows *sql.Rows) error { return rows.Scan(&highest) })
 	if err == nil && highest > 0 {
 		_, err = d.exec(ctx, d.sql.setFloor, highest, highest)
 	}

@@ -165,3 +165,41 @@ func prunes(t *testing.T, server *mysqltest.Server) {
 	release(t, held)
 	release(t, waited)
 }
+
+// pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
+// of these rows may get such tokens.
+func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {
+	db := dial(t, server.DSN())
+	d := newDriver(t, db, mysqllock.Table("forged"))
+	tokens := map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"}
+	for name, token := range tokens {
+		release(t, acquire(t, d, request(name, "a")))
+		must(t, db, "UPDATE forged SET used = used - 7200000000, token = "+token+" WHERE name = ?", []byte(name))
+	}
+	ahead := number(t, db, "SELECT token FROM forged WHERE name = 'ahead'")
+	for range 3 {
+		if err := d.Prune(testContext(t), 0); err != nil {
+			t.Fatalf("Prune = %v", err)
+		}
+	}
+	for name, want := range map[string]int64{"huge": 1, "ahead": 1, "usual": 0} {
+		if got := number(t, db, "SELECT COUNT(*) FROM forged WHERE name = ?", []byte(name)); got != want {
+			t.Errorf("after Prune there are %d rows of %q, want %d", got, name, want)
+		}
+	}
+	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got >= ahead {
+		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
+	}
+	if got := int64(acquire(t, d, request("ahead", "b")).Grant().Token); got <= ahead {
+		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
+	}
+	for _, shared := range []bool{false, true} {
+		req := request("huge", "b")
+		req.Shared = shared
+		_, err := tryAcquire(t, d, req)
+		mustNameRow(t, "Acquire", err, "huge", "forged")
+	}
+	must(t, db, "UPDATE forged SET token = 9223372036854775807 WHERE name = ''")
+	_, err := tryAcquire(t, d, request("another", "b"))
+	mustNameRow(t, "Acquire", err, "", "forged")
+}

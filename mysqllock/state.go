@@ -119,6 +119,9 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	s.slots, s.signaled = int(slots.Int64), called.String
 	one := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
 	err = s.parse(one, holder, holders, waiters)
+	if !s.exists && s.floor >= tooHigh {
+		s.spoilt = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
+	}
 	if kept.Int64 != 0 && kept.Int64 != 1 {
 		err = parseError{fmt.Errorf("kept is %d, and has to be 0 or 1", kept.Int64)}
 	}

@@ -118,8 +118,9 @@ const prune = `DELETE FROM {table} WHERE used < {clock} - ? AND ends < {clock} -
 // setFloor notes the greatest token that a later prune may delete. Parameters: token, twice.
 const setFloor = `UPDATE {table} SET version = {bump}, token = ? WHERE name = '' AND token < ?`
 
-// highestToken finds that token. Parameter: the time.
-const highestToken = `SELECT COALESCE(MAX(token), 0) FROM {table} WHERE name <> '' AND used < {clock} - ?`
+// highestToken finds that token. It ignores tokens that are too far ahead of the clock: noting one
+// would raise the tokens of all new names. Parameters: the time, and how far a token may be ahead.
+const highestToken = `SELECT COALESCE(MAX(token), 0) FROM {table} WHERE name <> '' AND used < {clock} - ? AND token <= {clock} + ?`
 
 // watch returns as soon as a row signals a driver, or after a while. Parameters: driver, number
 // of checks (at most 1000), seconds between two checks. The server checks within one statement.

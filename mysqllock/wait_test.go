@@ -20,6 +20,7 @@ func TestRows(t *testing.T) {
 		run  func(*testing.T, *mysqltest.Server)
 	}{
 		{"Prune", prunes},
+		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"WaitingIsCheap", waitingIsCheap},
 		{"OneConnection", oneConnection},
 		{"RenewalIsOneStatement", renewalIsOneStatement},
