@@ -23,8 +23,8 @@ CREATE TABLE IF NOT EXISTS {table} (
 	name    text COLLATE "C" PRIMARY KEY,
 	token   bigint  NOT NULL,
 	slots   integer NOT NULL,
-	holders jsonb   NOT NULL CHECK (jsonb_typeof(holders) = 'array'),
-	waiters jsonb   NOT NULL CHECK (jsonb_typeof(waiters) = 'array'),
+	holders jsonb   NOT NULL,
+	waiters jsonb   NOT NULL,
 	used    bigint  NOT NULL
 ) WITH (fillfactor = 50);
 INSERT INTO {table} VALUES ('', 0, 1, '[]', '[]', 0) ON CONFLICT DO NOTHING;
