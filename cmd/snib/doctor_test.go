@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
@@ -75,6 +77,21 @@ func TestDoctorPostgres(t *testing.T) {
 	sound := pgtest.Start(t)
 	wantFindings(t, sound.URL())
 	wantFindings(t, sound.URL()+"&options=-c%20synchronous_commit%3Doff", "unmet synchronous_commit")
+	t.Run("HugeToken", func(t *testing.T) {
+		pool, err := pgxpool.New(t.Context(), sound.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		if _, err := pool.Exec(t.Context(), "INSERT INTO snib_locks VALUES ('forged', 9223372036854775807, 0, '[]', '[]', 0)"); err != nil {
+			t.Fatal(err)
+		}
+		wantFindings(t, sound.URL(), "unmet last-token")
+		if _, err := pool.Exec(t.Context(), "DELETE FROM snib_locks WHERE name = 'forged'"); err != nil {
+			t.Fatal(err)
+		}
+		wantFindings(t, sound.URL())
+	})
 	wantFindings(t, pgtest.Start(t, "fsync=off", "full_page_writes=off").URL(), "unmet fsync", "unmet full_page_writes")
 	t.Run("Pooler", func(t *testing.T) {
 		wantFindings(t, pgtest.Pool(t, sound, "session").URL(), "note pooler")
@@ -84,7 +101,19 @@ func TestDoctorPostgres(t *testing.T) {
 // TestDoctorMySQL examines sound servers, and others.
 func TestDoctorMySQL(t *testing.T) {
 	newStore(t)
-	wantFindings(t, mysqlURL(mysqltest.Start(t).Addr()))
+	sound := mysqltest.Start(t)
+	wantFindings(t, mysqlURL(sound.Addr()))
+	t.Run("HugeToken", func(t *testing.T) {
+		db, err := sql.Open("mysql", sound.DSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		if _, err := db.ExecContext(t.Context(), "UPDATE snib_locks SET token = 9223372036854775807 WHERE name LIKE 'snib%'"); err != nil {
+			t.Fatal(err)
+		}
+		wantFindings(t, mysqlURL(sound.Addr()), "unmet last-token")
+	})
 	wantFindings(t, mysqlURL(mysqltest.Start(t, "innodb-flush-log-at-trx-commit=2").Addr()), "unmet innodb_flush_log_at_trx_commit")
 }
 

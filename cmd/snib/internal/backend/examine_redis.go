@@ -58,14 +58,14 @@ func redisFindings(s redislock.Server) []Finding {
 	all = append(all, replicaFindings(s)...)
 	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "tokens are ordered across a failover by the clocks of the servers"))
 	if s.Clock > 0 {
-		all = append(all, tokenFinding(s.LastToken, s.Clock))
+		all = append(all, tokenFinding(s.LastToken, s.Clock, "set field t of snib.m to the time in microseconds"))
 	}
 	return all
 }
 
 // tokenFinding compares the last token with the server's clock. The token should not
-// be far ahead of the clock.
-func tokenFinding(last, clock uint64) Finding {
+// be far ahead of the clock. The remedy says how to set it back.
+func tokenFinding(last, clock uint64, remedy string) Finding {
 	ahead := time.Duration(0)
 	if last > clock {
 		ahead = time.Duration(min(last-clock, uint64(100*365*24*time.Hour/time.Microsecond))) * time.Microsecond
@@ -75,7 +75,7 @@ func tokenFinding(last, clock uint64) Finding {
 		text = fmt.Sprintf("the last one, %d, is %v ahead of the server's clock", last, ahead.Round(time.Second))
 	}
 	return newFinding("last-token", text, ahead < 24*time.Hour, Unmet,
-		"somebody has written it, or the clock was set back; if no resource has seen such a token, set field t of snib.m to the time in microseconds")
+		"somebody has written it, or the clock was set back; if no resource has seen such a token, "+remedy)
 }
 
 // graceFinding says for how long a restart would withhold locks.

@@ -3,9 +3,11 @@ package backend
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -55,7 +57,15 @@ func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error)
 		return nil, err
 	}
 	table, err := examinePostgresTable(ctx, conn)
-	return append(all, standbys, clock, table), err
+	all = append(all, standbys, clock, table)
+	if err != nil || table.RunsForeignCode() { // even a query may run code of others
+		return all, err
+	}
+	tokens, err := sqlTokens(func(name *string, token, clock *int64) error {
+		return conn.QueryRow(ctx, `SELECT name, token, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+			FROM snib_locks ORDER BY token DESC LIMIT 1`).Scan(name, token, clock)
+	})
+	return append(all, tokens...), err
 }
 
 func describeRole(standby, readOnly bool) string {
@@ -116,7 +126,36 @@ func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
 		err := db.QueryRowContext(ctx, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS SIGNED)").Scan(&micros)
 		return time.UnixMicro(micros), err
 	})
-	return append(all, clock), err
+	if err != nil {
+		return all, err
+	}
+	tokens, err := sqlTokens(func(name *string, token, clock *int64) error {
+		return db.QueryRowContext(ctx, `SELECT name, token, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+			FROM snib_locks ORDER BY token DESC LIMIT 1`).Scan(name, token, clock)
+	})
+	return append(append(all, clock), tokens...), err
+}
+
+// sqlTokens judges the highest token of the table, which query reads with the name of its row and
+// the server's clock. If there is no table of ours, there is no finding.
+func sqlTokens(query func(name *string, token, clock *int64) error) ([]Finding, error) {
+	var name string
+	var token, clock int64
+	err := query(&name, &token, &clock)
+	switch {
+	case isPostgresError(err, "42P01"), isPostgresError(err, "42703"), isMySQLError(err, 1146, 1054),
+		errors.Is(err, pgx.ErrNoRows), errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case isPostgresError(err, "42501"), isMySQLError(err, 1142, 1143):
+		return []Finding{{"last-token", Note, "the table of locks may not be read", "ask as somebody with SELECT on the table"}}, nil
+	case err != nil:
+		return nil, err
+	}
+	f := tokenFinding(uint64(max(token, 0)), uint64(clock), "set column token of this row to the time in microseconds while nobody uses the lock")
+	if f.Verdict != Good {
+		f.Value += fmt.Sprintf(", in the row %q", name)
+	}
+	return []Finding{f}, nil
 }
 
 // sqlClock compares a database's clock with ours. It asks five times, and uses the fastest
