@@ -20,7 +20,7 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 			return err
 		}
 		st = found[name].status(d.maxLeft())
-		return found[name].spoilt
+		return found[name].malformed
 	})
 	return st, err
 }
@@ -37,7 +37,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 		after[len(after)-1]--
 		after = append(after, '\xff')
 	}
-	var firstSpoilt error
+	var firstMalformed error
 	for {
 		var page []*state
 		err := d.inspect(ctx, func(ctx context.Context) (err error) {
@@ -45,14 +45,14 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 			return err
 		})
 		if err != nil || len(page) == 0 {
-			return cmp.Or(err, firstSpoilt)
+			return cmp.Or(err, firstMalformed)
 		}
 		for _, s := range page {
 			st := s.status(d.maxLeft())
 			if len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
 				return nil
 			}
-			firstSpoilt = cmp.Or(firstSpoilt, s.spoilt)
+			firstMalformed = cmp.Or(firstMalformed, s.malformed)
 			after = []byte(s.name)
 		}
 	}

@@ -236,8 +236,8 @@ func (r renewal) setAnswer(held bool, start driver.Instant) {
 // setAnswerFrom sets the answer by the row's state, which is nil if there is no row. The driver
 // can't tell whether a lease in a malformed row is still held.
 func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
-	if s != nil && s.spoilt != nil && !r.hasEnded() {
-		r.answer.Err = s.spoilt
+	if s != nil && s.malformed != nil && !r.hasEnded() {
+		r.answer.Err = s.malformed
 		return
 	}
 	r.setAnswer(s != nil && s.holderByToken(r.grant.Token) != nil, start)

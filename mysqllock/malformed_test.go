@@ -35,7 +35,7 @@ var malformations = []malformation{
 	{"VersionHuge", "version = 9223372036854775807", true, false, false},
 }
 
-// TestMalformedRow has somebody spoil some rows of a table. Requests about these locks fail and
+// TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
 // say why. All other locks are renewed, granted in the order of arrival, and listed.
 func TestMalformedRow(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestMalformedRow(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			table := "spoilt_" + strings.ToLower(tt.name)
+			table := "malformed_" + strings.ToLower(tt.name)
 			testMalformedRow(t, dial(t, server.DSN()), table, tt.shared, tt.rows, func() *mysqllock.Driver {
 				return tt.open(t, dial(t, server.DSN()), append(tt.opts, mysqllock.Table(table))...)
 			})

@@ -28,8 +28,8 @@ func (d *Driver) IsOwner(ctx context.Context, tx *sql.Tx, name string, token uin
 		if s, err = d.readLocked(ctx, tx, name); err != nil {
 			return err
 		}
-		if s.spoilt != nil {
-			return s.spoilt
+		if s.malformed != nil {
+			return s.malformed
 		}
 	}
 	for _, h := range s.holders {

@@ -325,7 +325,7 @@ func (s *session) checkRows(ctx context.Context) {
 		return
 	}
 	for _, le := range held {
-		if row := found[le.req.Name]; row == nil || row.spoilt == nil && row.holderByToken(le.grant.Token) == nil {
+		if row := found[le.req.Name]; row == nil || row.malformed == nil && row.holderByToken(le.grant.Token) == nil {
 			le.lose(fmt.Errorf("%w: it was broken", driver.ErrLost))
 			le.dropInBackground()
 		}

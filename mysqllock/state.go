@@ -84,14 +84,14 @@ const tooHigh = 1 << 62
 
 // A state is a row at the time now, without the holders that had ended by then.
 type state struct {
-	name    string
-	exists  bool // the table has the row
-	version int64
-	token   uint64 // the last one that was issued
-	slots   int
-	holders []entry
-	waiters []entry // including dead ones, until reapDead removes them
-	spoilt  error   // why the row can't be used: it is malformed
+	name      string
+	exists    bool // the table has the row
+	version   int64
+	token     uint64 // the last one that was issued
+	slots     int
+	holders   []entry
+	waiters   []entry // including dead ones, until reapDead removes them
+	malformed error   // why the row can't be used; nil if it is well-formed
 	// Former holders that have not ended by the server's clock, but were not renewed for a whole
 	// TTL by our clock.
 	unchanged    []entry
@@ -105,7 +105,7 @@ type state struct {
 }
 
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
-// has neither holders nor waiters, and says so in spoilt.
+// has neither holders nor waiters, and malformed is the reason.
 func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	var name, called sql.NullString
 	var version, token, slots, since, ends sql.NullInt64
@@ -117,23 +117,23 @@ func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	}
 	s.name, s.exists, s.version, s.token = name.String, name.Valid, version.Int64, uint64(token.Int64)
 	s.slots, s.signaled = int(slots.Int64), called.String
-	one := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
-	err = s.parse(one, holder, holders, waiters)
+	exclusive := entry{Token: uint64(held.Int64), Kept: kept.Int64 == 1, Since: since.Int64, Until: ends.Int64}
+	err = s.parse(exclusive, holder, holders, waiters)
 	if !s.exists && s.floor >= tooHigh {
-		s.spoilt = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
+		s.malformed = d.rowError("", parseError{fmt.Errorf("its token %d is too high", s.floor)})
 	}
 	if kept.Int64 != 0 && kept.Int64 != 1 {
 		err = parseError{fmt.Errorf("kept is %d, and has to be 0 or 1", kept.Int64)}
 	}
 	if err != nil {
-		s.holders, s.waiters, s.spoilt = nil, nil, d.rowError(s.name, err)
+		s.holders, s.waiters, s.malformed = nil, nil, d.rowError(s.name, err)
 	}
 	return s, nil
 }
 
-// parse parses the columns for holders and waiters. The exclusive holder, if its token is not 0,
-// is one, but for its line holder.
-func (s *state) parse(one entry, holder, holders, waiters []byte) (err error) {
+// parse parses the columns for holders and waiters. If exclusive has a token, there is an exclusive
+// holder: exclusive has its token and times, and the line holder has the rest.
+func (s *state) parse(exclusive entry, holder, holders, waiters []byte) (err error) {
 	if s.token >= tooHigh {
 		return parseError{fmt.Errorf("its token %d is too high", int64(s.token))}
 	}
@@ -143,12 +143,12 @@ func (s *state) parse(one entry, holder, holders, waiters []byte) (err error) {
 	if s.holders, err = parseEntries(holders); err != nil {
 		return parseError{fmt.Errorf("its holders can't be read: %w", err)}
 	}
-	if one.Token != 0 {
+	if exclusive.Token != 0 {
 		if s.holders, err = parseEntries(holder); err != nil || len(s.holders) != 1 {
 			return parseError{fmt.Errorf("its holder can't be read: %w", cmp.Or(err, error(driver.Sentinel("there is a token and no holder"))))}
 		}
 		h := &s.holders[0]
-		h.Token, h.Kept, h.Since, h.Until = one.Token, one.Kept, one.Since, one.Until
+		h.Token, h.Kept, h.Since, h.Until = exclusive.Token, exclusive.Kept, exclusive.Since, exclusive.Until
 	}
 	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool { return h.Until <= s.now })
 	for _, h := range s.holders {
@@ -349,8 +349,8 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 			return err
 		}
 		s := found[name]
-		if s.spoilt != nil {
-			return s.spoilt
+		if s.malformed != nil {
+			return s.malformed
 		}
 		s.maybeWritten = maybeWritten
 		write, err := fn(s)

@@ -17,11 +17,11 @@ import (
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
 	err := d.inspect(ctx, func(ctx context.Context) error {
-		states, spoilt, err := d.readStates(ctx, d.sql.read, []string{name})
+		states, malformed, err := d.readStates(ctx, d.sql.read, []string{name})
 		if s, found := states[name]; found {
 			st = s.status(d.maxLeft())
 		}
-		return cmp.Or(err, spoilt[name])
+		return cmp.Or(err, malformed[name])
 	})
 	return st, err
 }
@@ -32,7 +32,7 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	// No name with the prefix is greater.
 	last := prefix + strings.Repeat("\U0010ffff", driver.MaxName/4)
-	var firstSpoilt error
+	var firstMalformed error
 	for from := prefix; ; {
 		var p page
 		err := d.inspect(ctx, func(ctx context.Context) (err error) {
@@ -40,12 +40,12 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 			return err
 		})
 		if err != nil || len(p.names) == 0 {
-			return cmp.Or(err, firstSpoilt)
+			return cmp.Or(err, firstMalformed)
 		}
 		for _, name := range p.names {
 			s, found := p.states[name]
 			if !found {
-				firstSpoilt = cmp.Or(firstSpoilt, p.spoilt[name])
+				firstMalformed = cmp.Or(firstMalformed, p.malformed[name])
 				continue
 			}
 			st := s.status(d.maxLeft())
@@ -59,9 +59,9 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 
 // A page is what [Driver.List] reads at once.
 type page struct {
-	names  []string // in their order
-	states map[string]state
-	spoilt map[string]error // of malformed rows
+	names     []string // in their order
+	states    map[string]state
+	malformed map[string]error // of malformed rows
 }
 
 // readPage reads the first 100 rows that may have holders or waiters, whose names begin with
@@ -86,7 +86,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, from, last string) (p pag
 		return err
 	})
 	if err == nil {
-		p.states, p.spoilt, err = d.readStates(ctx, d.sql.read, p.names)
+		p.states, p.malformed, err = d.readStates(ctx, d.sql.read, p.names)
 	}
 	return p, err
 }

@@ -162,10 +162,10 @@ func (d *Driver) verifyOnce() {
 	}
 	ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout)
 	defer cancel()
-	snapshot, spoilt, err := d.readStates(ctx, d.sql.read, slices.Collect(maps.Keys(names)))
+	snapshot, malformed, err := d.readStates(ctx, d.sql.read, slices.Collect(maps.Keys(names)))
 	for _, l := range leases {
 		switch s := snapshot[l.req.Name]; {
-		case spoilt[l.req.Name] != nil: // the next renewal reports it
+		case malformed[l.req.Name] != nil: // the next renewal reports it
 		case err != nil, !s.hasHolder(l.nonce) && !l.markBroken():
 			w.mu.Lock()
 			w.unverified[l.nonce] = true

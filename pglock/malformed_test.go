@@ -39,7 +39,7 @@ var malformations = []malformation{
 	{"NoToken", `holders = holders #- '{0,token}'`, true, false, false},
 }
 
-// TestMalformedRow has somebody spoil some rows of a table. Requests about these locks fail and
+// TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
 // say why. All other locks are renewed, granted in the order of arrival, listed and pruned.
 func TestMalformedRow(t *testing.T) {
 	server := pgtest.Start(t)
@@ -56,7 +56,7 @@ func TestMalformedRow(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			table := "spoilt_" + strings.ToLower(tt.name)
+			table := "malformed_" + strings.ToLower(tt.name)
 			testMalformedRow(t, dial(t, server.URL()), table, tt.rows, func() *pglock.Driver {
 				return tt.open(t, dial(t, server.URL()), pglock.Table(table))
 			})

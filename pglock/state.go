@@ -58,9 +58,9 @@ func scanState(rows pgx.Rows) (s state, err error) {
 }
 
 // readStates reads the rows of names by the statement read or heartbeat. The arguments after the
-// names are args. Malformed rows are missing from the states; spoilt has an error for each.
-func (d *Driver) readStates(ctx context.Context, sql string, names []string, args ...any) (states map[string]state, spoilt map[string]error, err error) {
-	states, spoilt = map[string]state{}, map[string]error{}
+// names are args. Malformed rows are missing from the states; malformed has an error for each.
+func (d *Driver) readStates(ctx context.Context, sql string, names []string, args ...any) (states map[string]state, malformed map[string]error, err error) {
+	states, malformed = map[string]state{}, map[string]error{}
 	err = driverkit.Isolate(names, isMalformed, func(some []string) error {
 		found := map[string]state{} // if the statement fails, what it returned was rolled back
 		err := d.query(ctx, sql, append([]any{some}, args...), func(rows pgx.Rows) error {
@@ -72,8 +72,8 @@ func (d *Driver) readStates(ctx context.Context, sql string, names []string, arg
 			maps.Copy(states, found)
 		}
 		return err
-	}, func(name string, err error) { spoilt[name] = d.rowError(name, err) })
-	return states, spoilt, err
+	}, func(name string, err error) { malformed[name] = d.rowError(name, err) })
+	return states, malformed, err
 }
 
 func (s *state) parse(holders, waiters string) error {

@@ -30,23 +30,23 @@ func (e *RowError) Error() string {
 // Unwrap returns [driver.ErrInvalid] and the cause.
 func (e *RowError) Unwrap() []error { return []error{driver.ErrInvalid, e.Err} }
 
-// Isolate calls run for all items at once. If that fails because the row of an item is malformed,
-// which isMalformed finds in the error, Isolate calls run for each half of the items, and so on.
-// It calls spoilt for each item that fails alone in this way. So a malformed row harms no other
-// item, and costs nothing while there is none. Isolate returns any other error at once. The run
-// must be safe to repeat.
-func Isolate[T any](items []T, isMalformed func(error) bool, run func([]T) error, spoilt func(T, error)) error {
+// Isolate calls run for all items at once. If isMalformed says of the error that the row of an item
+// is malformed, Isolate calls run for each half of the items, and so on. It calls malformed for
+// each item that fails alone in this way. So a malformed row harms no other item, and costs no
+// calls while there is none. Isolate returns any other error at once. The calls of run must be
+// safe to repeat.
+func Isolate[T any](items []T, isMalformed func(error) bool, run func([]T) error, malformed func(T, error)) error {
 	err := run(items)
 	switch {
 	case err == nil, !isMalformed(err), len(items) == 0:
 		return err
 	case len(items) == 1:
-		spoilt(items[0], err)
+		malformed(items[0], err)
 		return nil
 	}
 	half := len(items) / 2
-	if err := Isolate(items[:half], isMalformed, run, spoilt); err != nil {
+	if err := Isolate(items[:half], isMalformed, run, malformed); err != nil {
 		return err
 	}
-	return Isolate(items[half:], isMalformed, run, spoilt)
+	return Isolate(items[half:], isMalformed, run, malformed)
 }

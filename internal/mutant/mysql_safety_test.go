@@ -34,19 +34,19 @@ var mysqlSafetyMutants = []mutant{
 		old: "	return s, nil\n}\n\n// parse parses", new: "	return s, err\n}\n\n// parse parses",
 	},
 	{
-		breaks: "mysqllock: a session's name that the server refuses costs nobody else his lock",
+		breaks: "mysqllock: a session whose name the server refuses costs no other waiter its place",
 		file:   "mysqllock/state.go", run: "TestMalformedRow",
 		old: "len(h.Session) > longestKey {", new: "len(h.Session) > 1000 {",
 	},
 	{
 		breaks: "mysqllock: a list says which row it could not read",
 		file:   "mysqllock/inspect.go", run: "TestMalformedRow",
-		old: "firstSpoilt = cmp.Or(firstSpoilt, s.spoilt)", new: "_ = s.spoilt",
+		old: "firstMalformed = cmp.Or(firstMalformed, s.malformed)", new: "_ = s.malformed",
 	},
 	{
 		breaks: "mysqllock: a session does not take a lock for broken whose row it can't read",
 		file:   "mysqllock/session.go", run: "TestMalformedRow",
-		old: "row == nil || row.spoilt == nil && ", new: "row == nil || ",
+		old: "row == nil || row.malformed == nil && ", new: "row == nil || ",
 	},
 	{
 		breaks: "mysqllock: what can't be given up, because the server is full, does not keep it busy",

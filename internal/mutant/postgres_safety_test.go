@@ -4,6 +4,11 @@ package mutant
 
 var postgresSafetyMutants = []mutant{
 	{
+		breaks: "cmd/snib: doctor reports a token in a database that is far ahead of the clock",
+		file:   "cmd/snib/internal/backend/examine_sql.go", pkg: "cmd/snib", run: "TestDoctor(Postgres|MySQL)$/HugeToken",
+		old: "tokenFinding(uint64(max(token, 0)), uint64(clock),", new: "tokenFinding(0*uint64(max(token, 0)), uint64(clock),",
+	},
+	{
 		breaks: "pglock: a token that is far ahead of the clock does not raise those of new locks",
 		file:   "pglock/prune.go", run: "TestRows$/PruneIgnoresHugeTokens",
 		old: "maxTokenLead = 24 * time.Hour", new: "maxTokenLead = 48 * time.Hour",
@@ -31,7 +36,7 @@ var postgresSafetyMutants = []mutant{
 	{
 		breaks: "pglock: a lock whose row can't be read is not reported as broken",
 		file:   "pglock/listen.go", run: "TestMalformedRow",
-		old: "case spoilt[l.req.Name] != nil: // the next", new: "case len(spoilt) < 0: // the next",
+		old: "case malformed[l.req.Name] != nil: // the next", new: "case len(malformed) < 0: // the next",
 	},
 	{
 		breaks: "pglock: a malformed row does not prevent pruning",
