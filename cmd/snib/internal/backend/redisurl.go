@@ -494,7 +494,7 @@ func readStart(file string, n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, n))
 }
 
