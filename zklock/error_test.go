@@ -71,26 +71,27 @@ func TestEnded(t *testing.T) {
 
 // TestRetryTimeout checks how long an attempt continues without a connection.
 func TestRetryTimeout(t *testing.T) {
-	d, err := New([]string{"127.0.0.1"}, DialTimeout(4*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
 	tests := []struct {
 		name   string
+		dial   time.Duration // the dial timeout
 		queued bool
 		noWait bool
 		outage time.Duration
 		want   bool
 	}{
-		{"Queued", true, false, driver.RetryTimeout - time.Second, true},
-		{"QueuedLonger", true, false, driver.RetryTimeout + time.Second, false},
-		{"QueuedNoWait", true, true, 5 * time.Second, false},
-		{"NotQueued", false, false, 3 * time.Second, true},
-		{"NotQueuedLonger", false, false, 5 * time.Second, false},
+		{"Queued", 4 * time.Second, true, false, driver.RetryTimeout - time.Second, true},
+		{"QueuedLonger", 4 * time.Second, true, false, driver.RetryTimeout + time.Second, false},
+		{"QueuedNoWait", 4 * time.Second, true, true, 5 * time.Second, false},
+		{"NotQueued", 4 * time.Second, false, false, 3 * time.Second, true},
+		{"NotQueuedLonger", 4 * time.Second, false, false, 5 * time.Second, false},
+		{"SlowDial", 11 * time.Second, false, false, driver.RetryTimeout - time.Second, true},
+		{"SlowDialLonger", 11 * time.Second, false, false, driver.RetryTimeout + time.Second, false},
+		{"SlowDialNoWait", 11 * time.Second, false, true, 12 * time.Second, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				d := &Driver{conf: config{dialTimeout: tt.dial}}
 				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, wasQueued: tt.queued, began: time.Now()}
 				a.shouldRetry()
 				time.Sleep(tt.outage)

@@ -17,6 +17,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -237,6 +239,33 @@ func TestFirstContact(t *testing.T) {
 			check(t, s.Restart)
 		})
 	})
+}
+
+// TestSlowDial runs a command on servers that accept connections and say nothing, with a dial
+// timeout that is longer than the pauses between requests. It fails after about a minute, as with
+// the default.
+func TestSlowDial(t *testing.T) {
+	livetest.Long(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	newStore(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, url := range []string{"mysql://user@%s/db?timeout=11s", "zk://%s?dial-timeout=11s", "redis://%s?dial-timeout=11s"} {
+		all.Go(func() {
+			began := time.Now()
+			cmd := exec.CommandContext(ctx, "snib", "run", "-q", "-u", fmt.Sprintf(url, l.Addr()), "name", "--", "true")
+			checkFailure(t, cmd, 69)
+			if took := time.Since(began); took < driver.RetryTimeout-10*time.Second || took > driver.RetryTimeout+40*time.Second {
+				t.Errorf("%s: it took %v, want about %v", url, took, driver.RetryTimeout)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // herd starts n runs at once, and checks that each gets the lock.

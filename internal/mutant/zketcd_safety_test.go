@@ -99,6 +99,11 @@ var zketcdSafetyMutants = []mutant{
 		old: "time.Since(a.disconnectedSince) < driver.RetryTimeout", new: "time.Since(a.disconnectedSince) < driver.RetryTimeout/2",
 	},
 	{
+		breaks: "zketcd zk: a long dial timeout does not make an acquisition retry for ever",
+		file:   "zklock/acquire.go", run: "TestRetryTimeout/SlowDial$",
+		old: "limit = max(limit, driver.RetryTimeout)", new: "limit += 0",
+	},
+	{
 		breaks: "zketcd etcd: a waiter survives an outage of almost a minute",
 		file:   "etcdlock/acquire.go", run: "TestRetryTimeout",
 		old: "time.Since(a.unreachableSince) < driver.RetryTimeout", new: "time.Since(a.unreachableSince) < driver.RetryTimeout/2",
