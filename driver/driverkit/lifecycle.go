@@ -6,6 +6,7 @@
 //   - [SessionConn] is the connection of a session that the server ends after a silence.
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.
+//   - [Isolate] and [RowError] keep a malformed row from harming other locks.
 package driverkit
 
 import (
