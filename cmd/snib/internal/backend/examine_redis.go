@@ -33,8 +33,8 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		all = append(all, graceFinding(grace))
 	case errors.As(err, new(*redislock.ReplyError)):
 		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "let a user look who may read the keys under snib."})
-	default:
-		return nil, err
+	default: // such as a server that has answered before, and now pauses all scripts
+		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "look again when the server serves scripts"})
 	}
 	for id, n := range ids {
 		if n > 1 {
