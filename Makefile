@@ -78,7 +78,9 @@ stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with t
 	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
 
 long: deps ## the tests that "make test" leaves out because they take long
-	SNIB_LONG=1 go test -race -timeout 2h $$(grep -rl --include='*_test.go' 'livetest[.]Long(' . | xargs -n 1 dirname | sort -u)
+	@files=$$(grep -rl --include='*_test.go' 'livetest[.]Long(' .); \
+	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | paste -sd'|'); \
+	set -x; SNIB_LONG=1 go test -race -timeout 2h -run "^($$names)$$" $$(dirname $$files | sort -u)
 
 mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers; SHARE=4: one of four
 	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant -args -share $(SHARE)

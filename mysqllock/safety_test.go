@@ -299,6 +299,12 @@ func TestStaleHandOver(t *testing.T) {
 			})
 		})
 	}
+	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
+		admin := dial(t, server.DSN())
+		jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, dial(t, server.DSN())) }, func(name, _ string, _ uint64) {
+			must(t, admin, "UPDATE snib_locks SET version = version + 1, held = 0, ends = 0 WHERE name = ?", []byte(name))
+		})
+	})
 	t.Run("SessionKilled", func(t *testing.T) {
 		admin := dial(t, server.DSN())
 		jobtest.StaleHandOver(t, func() driver.Driver { return newSession(t, dial(t, server.DSN())) },

@@ -147,6 +147,11 @@ func TestStaleHandOver(t *testing.T) {
 			})
 		})
 	}
+	t.Run("RowsEmptied", func(t *testing.T) { // nobody tells the holder
+		jobtest.StaleHandOver(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) }, func(name, _ string, _ uint64) {
+			must(t, pool, "UPDATE snib_locks SET holders = '[]' WHERE name = $1", name)
+		})
+	})
 	t.Run("SessionTerminated", func(t *testing.T) {
 		first := true
 		open := func() driver.Driver {
