@@ -7,6 +7,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -362,8 +363,8 @@ func TestOtherBoot(t *testing.T) {
 	req := request("before")
 	req.Detached = true
 	l := acquire(t, before, req)
-	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) {
-		t.Fatalf("Acquire while processes of another boot id live = %v, want ErrInvalid", err)
+	if _, err := try(later, request("later")); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another boot id") {
+		t.Fatalf("Acquire while processes of another boot id live = %v, want ErrInvalid that says so", err)
 	}
 	if err := before.Close(); err != nil {
 		t.Fatal(err)

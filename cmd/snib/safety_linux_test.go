@@ -292,11 +292,16 @@ func herd(t *testing.T, n int) {
 	t.Logf("%d runs took %v, %d failed", n, time.Since(began), failed)
 }
 
-// TestHerd starts three times as many runs at once as PostgreSQL accepts connections.
+// TestHerd starts more runs at once than the server accepts connections.
 func TestHerd(t *testing.T) {
-	newStore(t)
-	t.Setenv("SNIB_URL", pgtest.Start(t, "max_connections=20").URL())
-	herd(t, 60)
+	for kind, connections := range map[string]string{"redis": "maxclients 30", "postgres": "max_connections=20", "mysql": "max-connections=20"} {
+		t.Run(kind, func(t *testing.T) {
+			newStore(t)
+			_, url := startServer(t, kind, connections)
+			t.Setenv("SNIB_URL", url)
+			herd(t, 40)
+		})
+	}
 }
 
 // TestGreatHerd starts as many runs at once as SNIB_HERD says, on servers with their default
