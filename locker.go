@@ -162,9 +162,9 @@ type holdOrigin struct {
 func (l *Locker) acquireTraced(ctx context.Context, name string, noWait bool) (*Lock, error) {
 	e := Event{Name: name, Backend: l.core.info.Backend}
 	l.conf.traces.waitStarted.call(WaitStartedEvent{Event: e, Context: ctx})
-	began := driver.Now()
+	began := time.Now()
 	lock, origin, err := l.acquireUntraced(ctx, name, noWait)
-	waited := driver.Now().Sub(began)
+	waited := time.Since(began)
 	if err != nil {
 		err = l.wrapError("acquire", name, err)
 	}

@@ -42,7 +42,7 @@ type WaitStartedEvent struct {
 type WaitEndedEvent struct {
 	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
-	Waited  time.Duration   // since the call of Acquire
+	Waited  time.Duration   // since the call of Acquire, without suspends of the machine
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
 	Err     error           // of Acquire; nil if an AcquiredEvent follows
@@ -52,7 +52,7 @@ type WaitEndedEvent struct {
 type AcquiredEvent struct {
 	Event
 	Context context.Context // passed to Acquire, for its values; it may have ended
-	Waited  time.Duration   // since the call of Acquire
+	Waited  time.Duration   // since the call of Acquire, without suspends of the machine
 	Local   bool            // handed over in this process, without a request to the store
 	Joined  bool            // the Lock joined an existing hold: see Reentrant and Owner
 }
