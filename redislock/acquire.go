@@ -46,8 +46,8 @@ type attempt struct {
 	maybeSent bool           // a request may have reached the store
 	sent      driver.Instant // just before the last round that was answered
 
-	// abandonedDone is signalled when the request that was given up is over. It is nil without one.
-	abandonedDone <-chan struct{}
+	abandoned *command // the request that was given up; nil without one
+	late      bool     // the store may still execute a request that got no answer
 
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
@@ -235,8 +235,9 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 		a.sent = cmd.sent
 	}
 	a.maybeSent = a.maybeSent || !cmd.unsent
+	a.late = a.late || !cmd.unsent && !cmd.abandoned && isUnanswered(err)
 	if cmd.abandoned {
-		a.abandonedDone = cmd.done
+		a.abandoned = cmd
 		if waited := time.Since(start); waited > directTimeout {
 			return &unansweredError{waited, err}
 		}
@@ -432,6 +433,13 @@ func (b *backoff) next(noWait bool) (time.Duration, bool) {
 	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
 }
 
+// isUnanswered reports whether err, the error of a request, leaves open whether the server has
+// executed it, or will do so.
+func isUnanswered(err error) bool {
+	var reply *ReplyError
+	return err != nil && !errors.As(err, &reply)
+}
+
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or
 // a grant. It waits no longer than cleanupTimeout for the answer. In a dead
 // store it expires within one TTL.
@@ -441,24 +449,53 @@ func (a *attempt) withdraw() {
 	done := make(chan struct{})
 	d.acquisitions.Add(1) // Acquire has called enter, so the count is not zero
 	go func() {
-		defer d.acquisitions.Done()
-		defer close(done)
-		defer cancel()
-		if a.abandonedDone != nil { // otherwise the withdrawal could overtake the request
+		if a.abandoned != nil { // otherwise the withdrawal could overtake the request
 			select {
-			case <-a.abandonedDone:
+			case <-a.abandoned.done:
+				a.late = a.late || isUnanswered(a.abandoned.err)
 			case <-ctx.Done():
+				a.late = true
 			}
 		}
-		_, _ = d.sendUntilAnswered(ctx, a.slot, &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
-			a.req.Owner, d.listener.process, strconv.FormatUint(a.id, 10),
-		}})
+		a.sendWithdrawal(ctx)
+		cancel()
+		close(done)
+		d.acquisitions.Done()
+		if a.late {
+			a.withdrawAgain()
+		}
 	}()
 	timer := time.NewTimer(cleanupTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
+	}
+}
+
+// sendWithdrawal asks the store to forget the attempt.
+func (a *attempt) sendWithdrawal(ctx context.Context) {
+	_, _ = a.d.sendUntilAnswered(ctx, a.slot, &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
+		a.req.Owner, a.d.listener.process, strconv.FormatUint(a.id, 10),
+	}})
+}
+
+// withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,
+// may hold back what was sent on a connection that is lost by now, and execute it after the
+// withdrawal, which was sent on another one.
+func (a *attempt) withdrawAgain() {
+	const pause = time.Second
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
+	for began := time.Now(); time.Since(began) < driver.AnswerTimeout; {
+		select {
+		case <-ticker.C:
+		case <-a.d.ctx.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(a.d.ctx, pause)
+		a.sendWithdrawal(ctx)
+		cancel()
 	}
 }
 

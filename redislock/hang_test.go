@@ -516,3 +516,42 @@ func TestReleaseUnavailable(t *testing.T) {
 		})
 	}
 }
+
+// TestExecutedLate gives up a request that the network holds back until the driver has another
+// connection, and has withdrawn the request on that one. Then the server executes the request. The
+// driver withdraws it again.
+func TestExecutedLate(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	proxy := livetest.NewProxy(t, node.Addr())
+	o := at(proxy.Addr())
+	o.ConnWriteTimeout = 200 * time.Millisecond // after that, the client gives the connection up
+	d, other := open(t, o), open(t, at(node.Addr()))
+	free(t, take(t, d, request("job", "first", time.Minute)))
+	deliver := proxy.StallConnected()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if l, err := d.Acquire(ctx, request("job", "given up", time.Minute)); err == nil {
+		t.Fatalf("Acquire while nothing gets through = %v", l)
+	}
+	livetest.Await(t, "new connection", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		l, err := d.Acquire(ctx, request("another job", "a", time.Minute))
+		if err == nil {
+			err = l.Release(ctx)
+		}
+		return err
+	})
+	deliver()
+	// The server grants the lock now. On a slow machine the withdrawal may be seen first.
+	for began := time.Now(); time.Since(began) < time.Second && len(status(t, other, "job").Holders) == 0; {
+		time.Sleep(time.Millisecond)
+	}
+	livetest.Await(t, "withdrawal", func() error {
+		if st := status(t, other, "job"); len(st.Holders) > 0 {
+			return fmt.Errorf("the holder is %q", st.Holders[0].Owner)
+		}
+		return nil
+	})
+}
