@@ -166,6 +166,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	inner, err := call(ctx, d, Acquire, func(ctx context.Context) (driver.Lease, error) {
 		return d.inner.Acquire(ctx, req)
 	})
+	if err == nil && ctx.Err() != nil { // the inner driver learns of that a moment later
+		_ = inner.Release(context.WithoutCancel(ctx)) // if it fails, the lease lapses
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
