@@ -328,3 +328,28 @@ func TestInspectorIsForwarded(t *testing.T) {
 		t.Errorf("Status of a driver without Inspector = %v, want %v", err, errors.ErrUnsupported)
 	}
 }
+
+// A lateGranter is a driver that grants at the moment at which its caller gives up.
+type lateGranter struct {
+	driver.Driver
+	giveUp context.CancelCauseFunc
+}
+
+func (l lateGranter) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	l.giveUp(errGone)
+	return l.Driver.Acquire(context.WithoutCancel(ctx), req)
+}
+
+// A grant that meets the end of the caller's context is released, and the caller gets the cause.
+func TestGrantAfterTheEnd(t *testing.T) {
+	store := new(memlock.Store)
+	ctx, giveUp := context.WithCancelCause(t.Context())
+	d := fault.Wrap(lateGranter{store.Open(), giveUp}, fault.Plan{})
+	defer d.Close()
+	if l, err := d.Acquire(ctx, request("a", "o")); l != nil || !errors.Is(err, errGone) {
+		t.Errorf("Acquire = %v, %v, want %v", l, err, errGone)
+	}
+	if got := holders(t, store, "a"); len(got) > 0 {
+		t.Errorf("%q hold the lock", got)
+	}
+}
