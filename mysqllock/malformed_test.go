@@ -2,7 +2,6 @@ package mysqllock_test
 
 import (
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,24 +14,15 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 )
 
-// A malformation is a change of a row by somebody who may write the table.
-type malformation struct {
-	name   string // of the lock
-	change string
-
-	// Whether a renewal, the list and a waiter report an error for the row.
-	renewFails, listFails, waitFails bool
-}
-
-var malformations = []malformation{
-	{"WaiterText", "waiters = CONCAT(waiters, 'x-1 no object\n')", false, true, true},
-	{"WaiterOwner", `waiters = CONCAT(waiters, 'x-1 {"owner": 7}\n')`, false, true, true},
-	{"WaiterLong", "waiters = CONCAT(waiters, REPEAT('9', 100000), '\n')", false, true, true},
-	{"HolderText", "holder = 'nobody'", false, true, true},
-	{"HolderGone", "holder = ''", false, true, true},
-	{"HoldersText", "holders = 'nobody'", false, true, true},
-	{"KeptNumber", "kept = 2", true, true, true},
-	{"VersionHuge", "version = 9223372036854775807", true, false, false},
+var malformations = []jobtest.MalformedRow{
+	{Name: "WaiterText", Change: "waiters = CONCAT(waiters, 'x-1 no object\n')", ListFails: true, WaitFails: true},
+	{Name: "WaiterOwner", Change: `waiters = CONCAT(waiters, 'x-1 {"owner": 7}\n')`, ListFails: true, WaitFails: true},
+	{Name: "WaiterLong", Change: "waiters = CONCAT(waiters, REPEAT('9', 100000), '\n')", ListFails: true, WaitFails: true},
+	{Name: "HolderText", Change: "holder = 'nobody'", ListFails: true, WaitFails: true},
+	{Name: "HolderGone", Change: "holder = ''", ListFails: true, WaitFails: true},
+	{Name: "HoldersText", Change: "holders = 'nobody'", ListFails: true, WaitFails: true},
+	{Name: "KeptNumber", Change: "kept = 2", RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "VersionHuge", Change: "version = 9223372036854775807", RenewFails: true},
 }
 
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
@@ -40,24 +30,24 @@ var malformations = []malformation{
 func TestMalformedRow(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	session := []malformation{
-		{"SessionLong", `holder = REPLACE(holder, '"session":"', CONCAT('"session":"', REPEAT('x', 300)))`, true, true, true},
+	session := []jobtest.MalformedRow{
+		{Name: "SessionLong", Change: `holder = REPLACE(holder, '"session":"', CONCAT('"session":"', REPEAT('x', 300)))`, RenewFails: true, ListFails: true, WaitFails: true},
 	}
 	for _, m := range malformations {
-		m.renewFails = m.listFails // a session reads
+		m.RenewFails = m.ListFails // a session reads
 		session = append(session, m)
 	}
 	readers := append(slices.Clone(malformations[:2]),
-		malformation{"HoldersText", "holders = 'nobody'", true, true, true})
+		jobtest.MalformedRow{Name: "HoldersText", Change: "holders = 'nobody'", RenewFails: true, ListFails: true, WaitFails: true})
 	for i := range 2 {
-		readers[i].renewFails = true // a renewal of readers reads
+		readers[i].RenewFails = true // a renewal of readers reads
 	}
 	tests := []struct {
 		name   string
 		open   func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver
 		opts   []mysqllock.Option
 		shared bool
-		rows   []malformation
+		rows   []jobtest.MalformedRow
 	}{
 		{"Rows", newDriver, nil, false, malformations},
 		{"Readers", newDriver, nil, true, readers},
@@ -75,12 +65,12 @@ func TestMalformedRow(t *testing.T) {
 	}
 }
 
-func testMalformedRow(t *testing.T, db *sql.DB, table string, shared bool, rows []malformation, open func() *mysqllock.Driver) {
+func testMalformedRow(t *testing.T, db *sql.DB, table string, shared bool, rows []jobtest.MalformedRow, open func() *mysqllock.Driver) {
 	holder, first, second := open(), open(), open()
 	good := []string{"a", "m", "z"}
 	names := slices.Clone(good)
 	for _, m := range rows {
-		names = append(names, m.name)
+		names = append(names, m.Name)
 	}
 	held, waiting := map[string]driver.Lease{}, map[string]*jobtest.Waiter{}
 	for _, name := range names {
@@ -90,7 +80,7 @@ func testMalformedRow(t *testing.T, db *sql.DB, table string, shared bool, rows 
 		waiting[name] = jobtest.Waiting(t, first, request(name, "first"))
 	}
 	for _, m := range rows {
-		must(t, db, fmt.Sprintf("UPDATE %s SET %s WHERE name = ?", table, m.change), []byte(m.name))
+		must(t, db, fmt.Sprintf("UPDATE %s SET %s WHERE name = ?", table, m.Change), []byte(m.Name))
 	}
 	behind := map[string]*jobtest.Waiter{}
 	for _, name := range good {
@@ -99,18 +89,18 @@ func testMalformedRow(t *testing.T, db *sql.DB, table string, shared bool, rows 
 	time.Sleep(4 * time.Second) // longer than a waiter counts without a heartbeat
 
 	for _, m := range rows {
-		if m.waitFails {
-			mustNameRow(t, "the wait", waiting[m.name].End(t), m.name, table)
-			_, err := tryAcquire(t, second, request(m.name, "another"))
-			mustNameRow(t, "Acquire", err, m.name, table)
+		if m.WaitFails {
+			jobtest.MustNameRow(t, "the wait", waiting[m.Name].End(t), m.Name, table)
+			_, err := tryAcquire(t, second, request(m.Name, "another"))
+			jobtest.MustNameRow(t, "Acquire", err, m.Name, table)
 		}
-		if m.listFails {
-			_, err := second.Status(t.Context(), m.name)
-			mustNameRow(t, "Status", err, m.name, table)
+		if m.ListFails {
+			_, err := second.Status(t.Context(), m.Name)
+			jobtest.MustNameRow(t, "Status", err, m.Name, table)
 		}
 	}
 	mustRenewOthers(t, holder, held, rows, table)
-	mustListOthers(t, second, names, rows, table)
+	jobtest.MustListOthers(t, second, names, rows, table)
 	for _, name := range good {
 		release(t, held[name])
 		waiting[name].Get(t)
@@ -118,25 +108,8 @@ func testMalformedRow(t *testing.T, db *sql.DB, table string, shared bool, rows 
 	}
 }
 
-// mustNameRow checks that err says which row can't be read.
-func mustNameRow(t *testing.T, what string, err error, name, table string) {
-	t.Helper()
-	if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("%s of %q = %.1000v, want ErrInvalid", what, name, err)
-		return
-	}
-	for _, text := range []string{fmt.Sprintf("%q", name), table} {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%s of %q = %.1000v, want an error that has %s", what, name, err, text)
-		}
-	}
-	if n := len(err.Error()); n > 1000 {
-		t.Errorf("the error of %s of %q has %d bytes, want at most 1000", what, name, n)
-	}
-}
-
 // mustRenewOthers renews all leases in one call. Only those whose rows can't be read may fail.
-func mustRenewOthers(t *testing.T, d *mysqllock.Driver, held map[string]driver.Lease, rows []malformation, table string) {
+func mustRenewOthers(t *testing.T, d *mysqllock.Driver, held map[string]driver.Lease, rows []jobtest.MalformedRow, table string) {
 	t.Helper()
 	var names []string
 	var due []driver.Lease
@@ -144,35 +117,13 @@ func mustRenewOthers(t *testing.T, d *mysqllock.Driver, held map[string]driver.L
 		names, due = append(names, name), append(due, l)
 	}
 	for i, answer := range d.Renew(t.Context(), due) {
-		switch fails := func(m malformation) bool { return m.name == names[i] && m.renewFails }; {
+		switch fails := func(m jobtest.MalformedRow) bool { return m.Name == names[i] && m.RenewFails }; {
 		case slices.ContainsFunc(rows, fails):
-			mustNameRow(t, "Renew", answer.Err, names[i], table)
-		case answer.Err != nil && slices.ContainsFunc(rows, func(m malformation) bool { return m.name == names[i] && m.listFails }):
-			mustNameRow(t, "Renew", answer.Err, names[i], table) // it was extended, and then could not be read
+			jobtest.MustNameRow(t, "Renew", answer.Err, names[i], table)
+		case answer.Err != nil && slices.ContainsFunc(rows, func(m jobtest.MalformedRow) bool { return m.Name == names[i] && m.ListFails }):
+			jobtest.MustNameRow(t, "Renew", answer.Err, names[i], table) // it was extended, and then could not be read
 		case answer.Err != nil:
 			t.Errorf("Renew of %q = %.1000v, want nil", names[i], answer.Err)
 		}
 	}
-}
-
-// mustListOthers lists all locks but those whose rows can't be read. The error names the first of
-// these.
-func mustListOthers(t *testing.T, d *mysqllock.Driver, names []string, rows []malformation, table string) {
-	t.Helper()
-	var want, got, missing []string
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if slices.ContainsFunc(rows, func(m malformation) bool { return m.name == name && m.listFails }) {
-			missing = append(missing, name)
-		} else {
-			want = append(want, name)
-		}
-	}
-	err := d.List(t.Context(), "", func(st driver.Status) bool {
-		got = append(got, st.Name)
-		return true
-	})
-	if !slices.Equal(got, want) {
-		t.Errorf("List told of %q, want %q", got, want)
-	}
-	mustNameRow(t, "List", err, missing[0], table)
 }

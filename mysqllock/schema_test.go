@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
@@ -197,9 +198,9 @@ func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {
 		req := request("huge", "b")
 		req.Shared = shared
 		_, err := tryAcquire(t, d, req)
-		mustNameRow(t, "Acquire", err, "huge", "forged")
+		jobtest.MustNameRow(t, "Acquire", err, "huge", "forged")
 	}
 	must(t, db, "UPDATE forged SET token = 9223372036854775807 WHERE name = ''")
 	_, err := tryAcquire(t, d, request("another", "b"))
-	mustNameRow(t, "Acquire", err, "", "forged")
+	jobtest.MustNameRow(t, "Acquire", err, "", "forged")
 }

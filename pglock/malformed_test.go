@@ -1,7 +1,6 @@
 package pglock_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,27 +15,18 @@ import (
 	"github.com/sniblock/snib/pglock"
 )
 
-// A malformation is a change of a row by somebody who may write the table.
-type malformation struct {
-	name   string // of the lock
-	change string
-
-	// Whether a renewal, the list and a waiter report an error for the row.
-	renewFails, listFails, waitFails bool
-}
-
-var malformations = []malformation{
-	{"HoldersObject", `holders = '{}'`, true, true, true},
-	{"HoldersNumber", `holders = '5'`, true, true, true},
-	{"WaitersObject", `waiters = '{"a": 1}'`, false, true, true},
-	{"UntilText", `holders = jsonb_set(holders, '{0,until}', '"soon"')`, true, true, true},
-	{"UntilLong", `holders = jsonb_set(holders, '{0,until}', to_jsonb(repeat('9', 100000)))`, true, true, true},
-	{"UntilFraction", `holders = jsonb_set(holders, '{0,until}', '1.5')`, true, true, true},
-	{"WaiterUntilText", `waiters = waiters || '[{"nonce": "x-1", "until": "soon"}]'`, false, true, true},
-	{"SharedText", `holders = jsonb_set(holders, '{0,shared}', '"perhaps"')`, false, true, true},
-	{"OwnerNumber", `holders = jsonb_set(holders, '{0,owner}', '7')`, false, true, true},
-	{"TTLHuge", `holders = jsonb_set(holders, '{0,ttl}', '9223372036854775807')`, false, false, true},
-	{"NoToken", `holders = holders #- '{0,token}'`, true, false, false},
+var malformations = []jobtest.MalformedRow{
+	{Name: "HoldersObject", Change: `holders = '{}'`, RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "HoldersNumber", Change: `holders = '5'`, RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "WaitersObject", Change: `waiters = '{"a": 1}'`, ListFails: true, WaitFails: true},
+	{Name: "UntilText", Change: `holders = jsonb_set(holders, '{0,until}', '"soon"')`, RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "UntilLong", Change: `holders = jsonb_set(holders, '{0,until}', to_jsonb(repeat('9', 100000)))`, RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "UntilFraction", Change: `holders = jsonb_set(holders, '{0,until}', '1.5')`, RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "WaiterUntilText", Change: `waiters = waiters || '[{"nonce": "x-1", "until": "soon"}]'`, ListFails: true, WaitFails: true},
+	{Name: "SharedText", Change: `holders = jsonb_set(holders, '{0,shared}', '"perhaps"')`, ListFails: true, WaitFails: true},
+	{Name: "OwnerNumber", Change: `holders = jsonb_set(holders, '{0,owner}', '7')`, ListFails: true, WaitFails: true},
+	{Name: "TTLHuge", Change: `holders = jsonb_set(holders, '{0,ttl}', '9223372036854775807')`, WaitFails: true},
+	{Name: "NoToken", Change: `holders = holders #- '{0,token}'`, RenewFails: true},
 }
 
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and
@@ -44,11 +34,11 @@ var malformations = []malformation{
 func TestMalformedRow(t *testing.T) {
 	server := pgtest.Start(t)
 	session := append(slices.Clone(malformations),
-		malformation{"SessionText", `holders = jsonb_set(holders, '{0,session}', '"none"')`, true, true, true})
+		jobtest.MalformedRow{Name: "SessionText", Change: `holders = jsonb_set(holders, '{0,session}', '"none"')`, RenewFails: true, ListFails: true, WaitFails: true})
 	tests := []struct {
 		name string
 		open func(testing.TB, *pgxpool.Pool, ...pglock.Option) *pglock.Driver
-		rows []malformation
+		rows []jobtest.MalformedRow
 	}{
 		{"Rows", newDriver, malformations},
 		{"Session", newSession, session},
@@ -64,12 +54,12 @@ func TestMalformedRow(t *testing.T) {
 	}
 }
 
-func testMalformedRow(t *testing.T, pool *pgxpool.Pool, table string, rows []malformation, open func() *pglock.Driver) {
+func testMalformedRow(t *testing.T, pool *pgxpool.Pool, table string, rows []jobtest.MalformedRow, open func() *pglock.Driver) {
 	holder, first, second := open(), open(), open()
 	good := []string{"a", "m", "z"}
 	names := slices.Clone(good)
 	for _, m := range rows {
-		names = append(names, m.name)
+		names = append(names, m.Name)
 	}
 	held, told, waiting := map[string]driver.Lease{}, map[string]chan error{}, map[string]*jobtest.Waiter{}
 	for _, name := range names {
@@ -80,7 +70,7 @@ func testMalformedRow(t *testing.T, pool *pgxpool.Pool, table string, rows []mal
 		waiting[name] = jobtest.Waiting(t, first, request(name, "first"))
 	}
 	for _, m := range rows {
-		must(t, pool, fmt.Sprintf(`UPDATE %s SET %s WHERE name = $1`, table, m.change), m.name)
+		must(t, pool, fmt.Sprintf(`UPDATE %s SET %s WHERE name = $1`, table, m.Change), m.Name)
 	}
 	behind := map[string]*jobtest.Waiter{}
 	for _, name := range good {
@@ -89,18 +79,18 @@ func testMalformedRow(t *testing.T, pool *pgxpool.Pool, table string, rows []mal
 	time.Sleep(4 * time.Second) // a waiter without heartbeats has lost its place by then
 
 	for _, m := range rows {
-		if m.waitFails {
-			mustNameRow(t, "the wait", waiting[m.name].End(t), m.name, table)
-			_, err := second.Acquire(t.Context(), noWait(m.name, "another"))
-			mustNameRow(t, "Acquire", err, m.name, table)
+		if m.WaitFails {
+			jobtest.MustNameRow(t, "the wait", waiting[m.Name].End(t), m.Name, table)
+			_, err := second.Acquire(t.Context(), noWait(m.Name, "another"))
+			jobtest.MustNameRow(t, "Acquire", err, m.Name, table)
 		}
-		if m.listFails {
-			_, err := second.Status(t.Context(), m.name)
-			mustNameRow(t, "Status", err, m.name, table)
+		if m.ListFails {
+			_, err := second.Status(t.Context(), m.Name)
+			jobtest.MustNameRow(t, "Status", err, m.Name, table)
 		}
 	}
 	mustRenewOthers(t, holder, held, rows, table)
-	mustListOthers(t, second, names, rows, table)
+	jobtest.MustListOthers(t, second, names, rows, table)
 
 	// A false notification makes the holder look at a row that can't be read.
 	must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
@@ -128,25 +118,8 @@ func testMalformedRow(t *testing.T, pool *pgxpool.Pool, table string, rows []mal
 	mustPruneOthers(t, second, pool, table)
 }
 
-// mustNameRow checks that err says which row can't be read.
-func mustNameRow(t *testing.T, what string, err error, name, table string) {
-	t.Helper()
-	if !errors.Is(err, driver.ErrInvalid) || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("%s of %q = %.1000v, want ErrInvalid", what, name, err)
-		return
-	}
-	for _, text := range []string{fmt.Sprintf("%q", name), table} {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("%s of %q = %.1000v, want an error that has %s", what, name, err, text)
-		}
-	}
-	if n := len(err.Error()); n > 1000 {
-		t.Errorf("the error of %s of %q has %d bytes, want at most 1000", what, name, n)
-	}
-}
-
 // mustRenewOthers renews all leases in one call. Only those whose rows can't be read may fail.
-func mustRenewOthers(t *testing.T, d *pglock.Driver, held map[string]driver.Lease, rows []malformation, table string) {
+func mustRenewOthers(t *testing.T, d *pglock.Driver, held map[string]driver.Lease, rows []jobtest.MalformedRow, table string) {
 	t.Helper()
 	var names []string
 	var due []driver.Lease
@@ -154,35 +127,13 @@ func mustRenewOthers(t *testing.T, d *pglock.Driver, held map[string]driver.Leas
 		names, due = append(names, name), append(due, l)
 	}
 	for i, answer := range d.Renew(t.Context(), due) {
-		switch fails := func(m malformation) bool { return m.name == names[i] && m.renewFails }; {
+		switch fails := func(m jobtest.MalformedRow) bool { return m.Name == names[i] && m.RenewFails }; {
 		case slices.ContainsFunc(rows, fails):
-			mustNameRow(t, "Renew", answer.Err, names[i], table)
+			jobtest.MustNameRow(t, "Renew", answer.Err, names[i], table)
 		case answer.Err != nil:
 			t.Errorf("Renew of %q = %.1000v, want nil", names[i], answer.Err)
 		}
 	}
-}
-
-// mustListOthers lists all locks but those whose rows can't be read. The error names the first of
-// these.
-func mustListOthers(t *testing.T, d *pglock.Driver, names []string, rows []malformation, table string) {
-	t.Helper()
-	var want, got, missing []string
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		if slices.ContainsFunc(rows, func(m malformation) bool { return m.name == name && m.listFails }) {
-			missing = append(missing, name)
-		} else {
-			want = append(want, name)
-		}
-	}
-	err := d.List(t.Context(), "", func(st driver.Status) bool {
-		got = append(got, st.Name)
-		return true
-	})
-	if !slices.Equal(got, want) {
-		t.Errorf("List told of %q, want %q", got, want)
-	}
-	mustNameRow(t, "List", err, missing[0], table)
 }
 
 // mustPruneOthers prunes a row beside rows that can't be read.

@@ -293,7 +293,7 @@ func pruneIgnoresHugeTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) 
 		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
 	}
 	_, err := d.Acquire(t.Context(), noWait("huge", "b"))
-	mustNameRow(t, "Acquire", err, "huge", "forged")
+	jobtest.MustNameRow(t, "Acquire", err, "huge", "forged")
 }
 
 // pruneSparesHolders has a holder whose row was last used long ago.

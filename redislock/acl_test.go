@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,18 +22,9 @@ func TestACL(t *testing.T) {
 	if !redistest.AtLeast(t, 7, 0) {
 		t.Skip("before Redis 7 there are no such rights")
 	}
-	page, err := os.ReadFile("../docs/backends/redislock.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, block, _ := strings.Cut(string(page), "```text\n")
-	block, _, _ = strings.Cut(block, "```")
-	var users []string
-	for line := range strings.Lines(block) {
-		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "user other ") {
-			users = append(users, strings.Replace(line, ">SECRET", ">"+secret, 1))
-		}
-	}
+	users := slices.DeleteFunc(redistest.UsersOf(t, "../docs/backends/redislock.md", secret), func(line string) bool {
+		return strings.HasPrefix(line, "user other ")
+	})
 	if len(users) != 2 {
 		t.Fatalf("the page has the users %q, want two and another", users)
 	}

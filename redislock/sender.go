@@ -249,17 +249,17 @@ func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
 	s.lastCallFailed.Store(replies[0].Err != nil)
 	if len(b.fast) > 0 {
 		s.saveServerCheck(q, &replies[0], len(b.fast), sent)
-		s.deliver(ctx, q, b.fast, replies[0], sent)
+		s.deliverOrSplit(ctx, q, b.fast, replies[0], sent)
 	}
 	if len(b.full) > 0 {
-		s.deliver(ctx, q, b.full, replies[n-1], sent)
+		s.deliverOrSplit(ctx, q, b.full, replies[n-1], sent)
 	}
 }
 
-// deliver gives commands their answers. If the server has refused them because our user may not
-// access the keys of some of them, deliver sends them one by one: otherwise one name that is
+// deliverOrSplit gives commands their answers. If the server has refused them because our user may
+// not access the keys of some of them, it sends them one by one: otherwise one name that is
 // forbidden would fail all others that happen to be sent with it.
-func (s *sender) deliver(ctx context.Context, q *slotQueue, commands []*command, r Reply, sent driver.Instant) {
+func (s *sender) deliverOrSplit(ctx context.Context, q *slotQueue, commands []*command, r Reply, sent driver.Instant) {
 	if len(commands) == 1 || !isForbidden(r.Err) {
 		deliver(commands, r, sent)
 		return

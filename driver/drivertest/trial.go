@@ -505,7 +505,7 @@ func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 
 func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
-	req.OnLost = t.recordLoss(req)
+	req.OnLost = t.noteLoss(req)
 	outlives := req.TTL >= t.longTTL()
 	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
 	t.running.Go(func() {
@@ -547,10 +547,10 @@ func (t *trial) keepUp(d driver.Driver, l driver.Lease) {
 	})
 }
 
-// recordLoss returns an OnLost for req that also records the loss. A case that fails prints the
+// noteLoss returns an OnLost for req that also notes the loss. A case that fails prints the
 // losses, because a grant that should not be is none too many if another holder was told that it
 // holds no more.
-func (t *trial) recordLoss(req driver.Request) func(error) {
+func (t *trial) noteLoss(req driver.Request) func(error) {
 	return func(err error) {
 		t.lossesMu.Lock()
 		t.losses = append(t.losses, fmt.Sprintf("%q was told, %v after the case began: %v", req.Owner, time.Since(t.began), err))

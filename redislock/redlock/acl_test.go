@@ -2,8 +2,6 @@ package redlock_test
 
 import (
 	"errors"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,16 +18,7 @@ func TestACL(t *testing.T) {
 	if !redistest.AtLeast(t, 7, 0) {
 		t.Skip("before Redis 7 there are no such rights")
 	}
-	page, err := os.ReadFile("../../docs/backends/redlock.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(page), "```text\nuser ")
-	block, _, _ := strings.Cut("user "+after, "```")
-	var users []string
-	for line := range strings.Lines(block) {
-		users = append(users, strings.Replace(strings.TrimSpace(line), ">SECRET", ">"+password, 1))
-	}
+	users := redistest.UsersOf(t, "../../docs/backends/redlock.md", password)
 	if len(users) != 2 {
 		t.Fatalf("the page has the users %q, want two", users)
 	}

@@ -63,7 +63,9 @@ func TestConformanceSevered(t *testing.T) {
 		proxiesOf[d] = proxies
 		return d
 	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return sever(proxiesOf[d]) }
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
+	}
 	h.Restart = func(*testing.T) {
 		for _, n := range c.nodes {
 			n.Kill()
@@ -149,18 +151,6 @@ func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies 
 	return servers, proxies
 }
 
-func sever(proxies []*livetest.Proxy) (heal func()) {
-	var heals []func()
-	for _, p := range proxies {
-		heals = append(heals, p.Sever())
-	}
-	return func() {
-		for _, heal := range heals {
-			heal()
-		}
-	}
-}
-
 // holdUntilKilled acquires and renews through proxies that kill cuts, which leaves what a
 // killed process leaves.
 func (c *cluster) holdUntilKilled(t *testing.T, req driver.Request) (kill func()) {
@@ -171,7 +161,7 @@ func (c *cluster) holdUntilKilled(t *testing.T, req driver.Request) (kill func()
 		for _, p := range proxies {
 			p.Cut()
 		}
-		sever(proxies)
+		livetest.All(proxies, (*livetest.Proxy).Sever)
 		abandon()
 	}
 }

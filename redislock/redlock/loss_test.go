@@ -118,7 +118,7 @@ func TestBreakTellsHolder(t *testing.T) {
 	}
 	checkBreak("after a Break at once", hold("x"), "x")
 	l := hold("y")
-	heal := sever(proxies[:2])
+	heal := livetest.All(proxies[:2], (*livetest.Proxy).Sever)
 	checkBreak("with two of five nodes cut off from the holder", l, "y")
 	heal()
 	l = hold("z")

@@ -36,8 +36,7 @@ func (f Finding) Tells(warning string) bool {
 func (f Finding) RunsForeignCode() bool { return f.Check == "table" && f.Verdict == Unmet }
 
 // Examine checks what the promises of a store rest on: its version, settings and clock. It
-// returns an error if the store does not answer. Missing permission to read
-// something is a finding.
+// returns an error if the store does not answer. Missing permission to read something is a finding.
 func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	var all []Finding
 	var err error
