@@ -169,6 +169,7 @@ func TestLongOutage(t *testing.T) {
 		holder := acquire(t, w.other, request("job", "holder"))
 		waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
 		w.tree.awaitChildren("/snib/job", 2)
+		w.awaitWatches(t, 3) // two of the node ahead, and the waiter's of its own: it knows that it has queued
 		return w, holder, waiting
 	}
 	t.Run("Hung", func(t *testing.T) {
