@@ -33,7 +33,7 @@ SCENARIOS ?= all
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
-TESTS := ./cmd/snib ./zklock ./etcdlock ./redislock/redlock ./redislock ./pglock work
+TESTS := ./cmd/snib ./zklock ./etcdlock ./redlock ./redislock ./pglock work
 
 .PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million herd fuzz bench deps lint-deps
 
@@ -86,7 +86,7 @@ mutants: deps ## break each guarantee once, and see that its tests notice; SHORT
 	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant -args -share $(SHARE)
 
 simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
-	go test -count=1 -timeout 24h -run '^TestSimulate$$' -v ./redislock/redlock/internal/quorumtest -args -seeds $(SEEDS) -first $(FIRST)
+	go test -count=1 -timeout 24h -run '^TestSimulate$$' -v ./redlock/internal/quorumtest -args -seeds $(SEEDS) -first $(FIRST)
 
 model: deps ## check the model of Redlock with Spin
 	docs/models/check.sh
@@ -94,11 +94,11 @@ model: deps ## check the model of Redlock with Spin
 ATTACKS := ACL|Flood|Foreign(Channel|MarkFile)|Forged|HiddenOwner|Hostile|Links|LongBody|Malformed|Marks(AreGone|AreReplaced)|Modes|NoPa(rtOf|ssword)|Permissions|Planted|PostgresDoctorTable|ReaderBlocks|Redirect|ReleasedLeasesDoNotCount|Roles|Slow(Body|Handlers)|StateFolder|TransportFindings|TwoUsers|Wild
 
 attack: deps ## attack running stores, guards and the command as strangers with little access would
-	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./pglock ./mysqllock ./zklock ./cmd/snib/... | \
+	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./redlock/... ./pglock ./mysqllock ./zklock ./cmd/snib/... | \
 		grep -E '^(--- |ok|FAIL|panic)'
 
 chaos: deps ## a minute of killed and stopped servers under Redlock
-	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redislock/redlock -args -chaos 60s
+	go test -race -count=1 -timeout 10m -run '^TestChaos$$' -v ./redlock -args -chaos 60s
 
 nemesis: deps ## processes on all stores under faults for TIME=3m, judged by their logs; SEED= repeats the faults of a run, SETUPS=redis,pg and FAULTS=kill-server choose
 	go test -count=1 -timeout 24h -parallel 4 -run '^(TestNemesis|TestControls|TestAssumptions)$$' -v ./internal/nemesis -args -time $(TIME) -seed $(SEED) -setups '$(SETUPS)' -faults '$(FAULTS)'

@@ -13,6 +13,7 @@ require (
 	github.com/sniblock/snib v0.0.0
 	github.com/sniblock/snib/etcdlock v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
+	github.com/sniblock/snib/redlock v0.0.0
 	github.com/sniblock/snib/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
@@ -42,5 +43,6 @@ replace (
 	github.com/sniblock/snib => ../
 	github.com/sniblock/snib/etcdlock => ../etcdlock
 	github.com/sniblock/snib/redislock => ../redislock
+	github.com/sniblock/snib/redlock => ../redlock
 	github.com/sniblock/snib/zklock => ../zklock
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // majority is S5: Redlock over five nodes, some of which fail. It measures the cost of a

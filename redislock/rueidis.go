@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/sniblock/snib/redislock/internal/redisinfo"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A rueidisConn is a Conn on a rueidis client.
@@ -152,7 +152,7 @@ func mastersKnownTo(ctx context.Context, n Node) (int, error) {
 		return 0, fmt.Errorf("CLUSTER INFO: %w", err)
 	}
 	text, _ := reply.(string)
-	size, err := strconv.Atoi(redisinfo.Parse(text)["cluster_size"])
+	size, err := strconv.Atoi(rediskit.ParseInfo(text)["cluster_size"])
 	if err != nil {
 		return 0, fmt.Errorf("CLUSTER INFO has no cluster_size: %w", err)
 	}

@@ -3,7 +3,7 @@ package redislock
 import (
 	"embed"
 
-	"github.com/sniblock/snib/redislock/internal/luafile"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // The scripts are Lua that runs in Redis. Redis knows a script by its digest, so only the first
@@ -15,10 +15,10 @@ import (
 var (
 	// fastPathScript acquires free locks and releases exclusive ones, as long as nobody waits
 	// for them, which is the common case. It leaves the other cases to fullScript.
-	fastPathScript = luafile.Join(scripts, "clock", "fastpath")
+	fastPathScript = rediskit.JoinScript(scripts, "clock", "fastpath")
 
 	// fullScript serves any request.
-	fullScript = luafile.Join(scripts,
+	fullScript = rediskit.JoinScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
 		"token", "record", "mode", "entry", "hint", "hold", "queue", // of a lock
 		"acquire", "release", "check", "withdraw", "break", // requests
@@ -26,17 +26,17 @@ var (
 
 	// extendScript extends only the locks' keys of exclusive leases, all with the same TTL.
 	// renewScript extends leases of any kind with all that belongs to them.
-	extendScript = luafile.Join(scripts, "extend")
-	renewScript  = luafile.Join(scripts, "clock", "limits", "memory", "longlease", "renew")
+	extendScript = rediskit.JoinScript(scripts, "extend")
+	renewScript  = rediskit.JoinScript(scripts, "clock", "limits", "memory", "longlease", "renew")
 
 	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
-	forgetScript  = luafile.Join(scripts, "forget")
-	longestScript = luafile.Join(scripts, "clock", "longest")
+	forgetScript  = rediskit.JoinScript(scripts, "forget")
+	longestScript = rediskit.JoinScript(scripts, "clock", "longest")
 
 	// snapshotScript reads locks, and endlessScript keys that may be locks of other libraries.
 	// They write nothing.
-	snapshotScript = luafile.Join(scripts, "snapshot")
-	endlessScript  = luafile.Join(scripts, "endless")
+	snapshotScript = rediskit.JoinScript(scripts, "snapshot")
+	endlessScript  = rediskit.JoinScript(scripts, "endless")
 )
 
 //go:embed script/*.lua

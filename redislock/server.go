@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/redislock/internal/redisinfo"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A Server is what a master reports about itself.
@@ -46,7 +46,7 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 			return nil, fmt.Errorf("INFO: %w", err)
 		}
 		text, _ := reply.(string)
-		s := Server{Info: redisinfo.Parse(text), Settings: make(map[string]string)}
+		s := Server{Info: rediskit.ParseInfo(text), Settings: make(map[string]string)}
 		for _, name := range []string{"appendonly", "appendfsync", "save", "min-replicas-to-write"} {
 			if value, err := setting(ctx, m, name); err == nil {
 				s.Settings[name] = value

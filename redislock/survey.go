@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/redislock/internal/redisinfo"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // findings are what the driver found out about the servers when it was made.
@@ -51,7 +51,7 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 			return f, fmt.Errorf("INFO: %w", err)
 		}
 		text, _ := reply.(string)
-		info := redisinfo.Parse(text)
+		info := rediskit.ParseInfo(text)
 		if err := checkServer(info, conn.IsCluster(), conf); err != nil {
 			return f, err
 		}
@@ -72,7 +72,7 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 }
 
 // checkServer rejects a server that is too old, or not of the required kind.
-func checkServer(info redisinfo.Info, isCluster bool, conf config) error {
+func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 	switch {
 	case info.IsSentinel():
 		return fmt.Errorf("%w server: it is a Sentinel; name the master that it watches", driver.ErrInvalid)
@@ -96,7 +96,7 @@ func checkServer(info redisinfo.Info, isCluster bool, conf config) error {
 
 // warnings returns a text for each setting that breaks a promise, and for a setting that the
 // user may not read.
-func warnings(ctx context.Context, m Node, info redisinfo.Info) []string {
+func warnings(ctx context.Context, m Node, info rediskit.Info) []string {
 	var all []string
 	policy := info["maxmemory_policy"]
 	if policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {

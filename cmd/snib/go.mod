@@ -8,6 +8,7 @@ require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/sniblock/snib v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
+	github.com/sniblock/snib/redlock v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9
@@ -68,6 +69,7 @@ require (
 replace (
 	github.com/sniblock/snib => ../..
 	github.com/sniblock/snib/redislock => ../../redislock
+	github.com/sniblock/snib/redlock => ../../redlock
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 )
 

@@ -39,10 +39,10 @@ var rules = []rule{
 	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
 		"github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
 		"the guards are tried on all these databases here, so that the root module requires none of their clients"},
-	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "redislock/redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
+	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
 		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
 		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
-	{"internal/nemesis", nil, []string{".", "cron", "driver", "leader", "etcdlock", "internal/livetest/...", "internal/nemesis/history", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock",
+	{"internal/nemesis", nil, []string{".", "cron", "driver", "leader", "etcdlock", "internal/livetest/...", "internal/nemesis/history", "memlock", "mysqllock", "pglock", "redislock", "redlock",
 		"sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "golang.org/x/sys/unix"},
 		"it runs all backends as users do, so that no backend inherits what others need"},
 	{"internal/nemesis/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
@@ -60,15 +60,15 @@ var rules = []rule{
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	// They are tested with a server here.
-	{"redislock", []string{"driver", "redislock/internal/...", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
+	{"redislock", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
-	{"redislock/internal/luafile", nil, nil, "it joins files that others embed"},
-	{"redislock/internal/redisinfo", nil, nil, "it reads text that others have got"},
+	{"redislock/rediskit", nil, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
-	{"redislock/redlock/...", []string{"driver", "redislock/internal/...", "github.com/redis/rueidis"}, backendTests,
-		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
+
+	{"redlock/...", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, backendTests,
+		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"pglock", []string{"driver", "driver/driverkit", "github.com/jackc/pgx/v5/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
@@ -83,7 +83,7 @@ var rules = []rule{
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "mysqllock", "pglock", "redislock", "redislock/redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "mysqllock", "pglock", "redislock", "redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
@@ -92,7 +92,7 @@ var rules = []rule{
 		[]string{"internal/livetest/..."},
 		"programs show what users write: they import what users may, and nobody imports them"},
 
-	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/etcdtest/etcdbin", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redislock/redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
+	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/etcdtest/etcdbin", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
 		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"},
 		[]string{"internal/livetest"},
 		"it links each library that it compares, so nobody else does"},
@@ -109,7 +109,7 @@ var typeWords = map[string]struct {
 	in      []string
 	instead string
 }{
-	"hold":     {[]string{".", "bench", "fence", "internal/...", "redislock/redlock/internal/..."}, "lease, which is the store's side of a hold"},
+	"hold":     {[]string{".", "bench", "fence", "internal/...", "redlock/internal/..."}, "lease, which is the store's side of a hold"},
 	"guard":    {[]string{"fence", "examples/..."}, "supervisor or monitor: a guard stands at a resource"},
 	"mark":     {[]string{"fence"}, "record or entry: a mark is what a resource remembers"},
 	"ask":      {nil, "attempt for a call of Acquire, round for one try of it, request for a message"},

@@ -10,6 +10,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/sniblock/snib v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
+	github.com/sniblock/snib/redlock v0.0.0
 	github.com/sniblock/snib/zklock v0.0.0
 )
 
@@ -24,5 +25,6 @@ replace (
 	github.com/redis/rueidis/rueidiscompat => github.com/redis/rueidis/rueidiscompat v1.0.69
 	github.com/sniblock/snib => ../../
 	github.com/sniblock/snib/redislock => ../../redislock
+	github.com/sniblock/snib/redlock => ../../redlock
 	github.com/sniblock/snib/zklock => ../../zklock
 )

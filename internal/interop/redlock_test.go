@@ -13,7 +13,7 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // TestRedlockAndRedsync has redsync and snib use locks on the same five servers. Then it kills

@@ -288,7 +288,7 @@ var operationsMutants = []mutant{
 	},
 	{
 		breaks: "a wrong password on Redlock is told apart from a store that is out of reach",
-		file:   "redislock/redlock/nomajority.go", pkg: "cmd/snib", run: "TestRedlock$/refused",
+		file:   "redlock/nomajority.go", pkg: "cmd/snib", run: "TestRedlock$/refused",
 		old: "	if errors.As(err, &answer) {", new: "	if !errors.As(err, &answer) {",
 	},
 }

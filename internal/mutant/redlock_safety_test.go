@@ -7,43 +7,43 @@ package mutant
 var redlockSafetyMutants = []mutant{
 	{
 		breaks: "redlock: a name that our user may not use makes no node look broken",
-		file:   "redislock/redlock/node.go", run: "TestACL",
+		file:   "redlock/node.go", run: "TestACL",
 		old: "if isForbidden(err) && batch[0].lock != noLock() {", new: "if false && isForbidden(err) {",
 	},
 	{
 		breaks: "Redlock: nodes that take no part are unavailable",
-		file:   "redislock/redlock/nomajority.go", run: "TestBlankNodesAreUnavailable|TestAdmission$",
+		file:   "redlock/nomajority.go", run: "TestBlankNodesAreUnavailable|TestAdmission$",
 		old: "	if len(d.nodes)-denied >= d.params.Quorum() {", new: "	if false {",
 	},
 	{
 		breaks: "Redlock: a split vote is nobody's hold",
-		file:   "redislock/redlock/acquire.go", run: "TestSplitVote",
+		file:   "redlock/acquire.go", run: "TestSplitVote",
 		old: "func (e *splitError) Is(target error) bool { return target == driver.ErrUnavailable }",
 		new: "func (e *splitError) Is(target error) bool { return target == driver.ErrHeld }",
 	},
 	{
 		breaks: "Redlock: a deadline is kept while nodes hang",
-		file:   "redislock/redlock/acquire.go", run: "TestDeadlineOnHungNodes",
+		file:   "redlock/acquire.go", run: "TestDeadlineOnHungNodes",
 		old: "	cancelCleanupTimeout = driver.CancelTimeout * 4 / 5", new: "	cancelCleanupTimeout    = cleanupTimeout",
 	},
 	{
 		breaks: "Redlock: a wait that ends says that the nodes were unavailable",
-		file:   "redislock/redlock/acquire.go", run: "TestBlankNodesAreUnavailable",
+		file:   "redlock/acquire.go", run: "TestBlankNodesAreUnavailable",
 		old: "		return nil, fmt.Errorf(\"%w: %w\", err, context.Cause(ctx))", new: "		return nil, context.Cause(ctx)",
 	},
 	{
 		breaks: "Redlock: what a node stores is quoted in errors",
-		file:   "redislock/redlock/nomajority.go", run: "TestReasonsOfNodes",
+		file:   "redlock/nomajority.go", run: "TestReasonsOfNodes",
 		old: "as %s\", driver.ErrInvalid, quoted(text))", new: "as %s\", driver.ErrInvalid, text)",
 	},
 	{
 		breaks: "Redlock: a wrong password is no outage",
-		file:   "redislock/redlock/nomajority.go", run: "TestOpenWithoutMajority",
+		file:   "redlock/nomajority.go", run: "TestOpenWithoutMajority",
 		old: "			denied++", new: "",
 	},
 	{
 		breaks: "Redlock: each node that takes no part has a reason",
-		file:   "redislock/redlock/acquire.go", run: "TestReasonsOfNodes",
+		file:   "redlock/acquire.go", run: "TestReasonsOfNodes",
 		old: "			errs[i] = unadmittedError(ans.value)", new: "",
 	},
 	{
@@ -123,57 +123,57 @@ var redlockSafetyMutants = []mutant{
 	},
 	{
 		breaks: "Redlock: a holder hears of a Break",
-		file:   "redislock/redlock/script/serve.lua", pkg: "redislock/redlock", run: "TestBreakTellsHolder",
+		file:   "redlock/script/serve.lua", pkg: "redlock", run: "TestBreakTellsHolder",
 		old: "if code == 'b' then broken", new: "if code == 'B' then broken",
 	},
 	{
 		breaks: "Redlock: a message that a lease was broken is a hint",
-		file:   "redislock/redlock/loss.go", run: "TestForgedBreak",
+		file:   "redlock/loss.go", run: "TestForgedBreak",
 		old: "		case e.foundLost:\n", new: "		case true:\n",
 	},
 	{
 		breaks: "Redlock: force that has reached a few nodes only is looked at again",
-		file:   "redislock/redlock/loss.go", run: "TestPartialBreak",
+		file:   "redlock/loss.go", run: "TestPartialBreak",
 		old: "		case e.anyRefused():\n", new: "		case false:\n",
 	},
 	{
 		breaks: "Redlock: a lease that a majority has ended does not stay on the others",
-		file:   "redislock/redlock/lease.go", run: "TestLostLeavesNothing",
+		file:   "redlock/lease.go", run: "TestLostLeavesNothing",
 		old: "			l.freeEverywhere()\n", new: "",
 	},
 	{
 		breaks: "Redlock: a counter far ahead of the clock is no vote",
-		file:   "redislock/redlock/script/batch.lua", pkg: "redislock/redlock", run: "TestWildCounters/TwoDays",
+		file:   "redlock/script/batch.lua", pkg: "redlock", run: "TestWildCounters/TwoDays",
 		old: "  elseif c > most then", new: "  elseif false then",
 	},
 	{
 		breaks: "Redlock: a counter that is no number is not zero",
-		file:   "redislock/redlock/script/batch.lua", pkg: "redislock/redlock", run: "TestWildCounters/NoNumber",
+		file:   "redlock/script/batch.lua", pkg: "redlock", run: "TestWildCounters/NoNumber",
 		old: "  if not c then\n", new: "  if false then\n",
 	},
 	{
 		breaks: "Redlock: an operator's floor counts on nodes that restart later",
-		file:   "redislock/redlock/agent.go", run: "TestFloorAheadOfClock",
+		file:   "redlock/agent.go", run: "TestFloorAheadOfClock",
 		old: "const floorStripe = stripes", new: "const floorStripe = stripes - 1",
 	},
 	{
 		breaks: "Redlock: waiters of another type keep nobody from other locks",
-		file:   "redislock/redlock/script/waiter.lua", pkg: "redislock/redlock", run: "TestMalformedKeys",
+		file:   "redlock/script/waiter.lua", pkg: "redlock", run: "TestMalformedKeys",
 		old: "redis.pcall('HGET', waitersKey, owner)", new: "redis.call('HGET', waitersKey, owner)",
 	},
 	{
 		breaks: "Redlock: waiters without a time keep nobody from other locks",
-		file:   "redislock/redlock/script/show.lua", pkg: "redislock/redlock", run: "TestMalformedKeys",
+		file:   "redlock/script/show.lua", pkg: "redlock", run: "TestMalformedKeys",
 		old: "(tonumber(string.sub(waiters[i], 1, 16)) or 0)", new: "tonumber(string.sub(waiters[i], 1, 16))",
 	},
 	{
 		breaks: "Redlock: a value without the rest keeps nobody from other locks",
-		file:   "redislock/redlock/script/value.lua", pkg: "redislock/redlock", run: "TestMalformedKeys",
+		file:   "redlock/script/value.lua", pkg: "redlock", run: "TestMalformedKeys",
 		old: "(string.match(value, ' .*$', #nonce + 1) or ' {}')", new: "string.match(value, ' .*$', #nonce + 1)",
 	},
 	{
 		breaks: "Redlock: the operator is told of wild counters",
-		file:   "redislock/redlock/operate.go", run: "TestWildCounters/TwoDays",
+		file:   "redlock/operate.go", run: "TestWildCounters/TwoDays",
 		old: "		if n > most {", new: "		if n > most && stripe < 0 {",
 	},
 }

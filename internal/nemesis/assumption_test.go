@@ -21,7 +21,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redislock"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // An assumption is a sentence that drivers state, with what happens if it does not hold.

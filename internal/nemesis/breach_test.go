@@ -30,7 +30,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/mysqllock"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // siteServers are the servers of a site's store.

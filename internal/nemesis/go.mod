@@ -13,6 +13,7 @@ require (
 	github.com/sniblock/snib/mysqllock v0.0.0
 	github.com/sniblock/snib/pglock v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
+	github.com/sniblock/snib/redlock v0.0.0
 	github.com/sniblock/snib/sqlitelock v0.0.0
 	github.com/sniblock/snib/zklock v0.0.0
 	go.etcd.io/etcd/client/v3 v3.7.3
@@ -49,6 +50,7 @@ replace (
 	github.com/sniblock/snib/mysqllock => ../../mysqllock
 	github.com/sniblock/snib/pglock => ../../pglock
 	github.com/sniblock/snib/redislock => ../../redislock
+	github.com/sniblock/snib/redlock => ../../redlock
 	github.com/sniblock/snib/sqlitelock => ../../sqlitelock
 	github.com/sniblock/snib/zklock => ../../zklock
 )

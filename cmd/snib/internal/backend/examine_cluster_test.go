@@ -17,7 +17,7 @@ import (
 
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/redislock"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 	"github.com/sniblock/snib/zklock"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/redislock"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // A redlockStore is a driver of Redlock that can query its nodes one by one.

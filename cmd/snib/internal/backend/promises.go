@@ -12,7 +12,7 @@ import (
 	"github.com/sniblock/snib/mysqllock"
 	"github.com/sniblock/snib/pglock"
 	"github.com/sniblock/snib/redislock"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 	"github.com/sniblock/snib/sqlitelock"
 	"github.com/sniblock/snib/zklock"
 )

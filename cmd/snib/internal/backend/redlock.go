@@ -9,7 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // redlockNodes is the kind of several independent servers of Redis.

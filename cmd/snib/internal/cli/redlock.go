@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 func (a *app) newRedlockCommand() *cobra.Command {

@@ -1,0 +1,391 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+const (
+	// heartbeatInterval is the longest time between two rounds of a waiter. Nodes forget a
+	// waiter that has been silent for three times as long.
+	heartbeatInterval = 5 * time.Second
+
+	// retryTimeout is how long an acquisition retries while there is no majority. With NoWait
+	// it retries for shortRetryTimeout.
+	retryTimeout      = time.Minute
+	shortRetryTimeout = time.Second
+
+	// cleanupTimeout is how long a failed round waits until the nodes have freed what it took.
+	// Once the context of the acquisition is done, it waits for cancelCleanupTimeout in all.
+	// The cleanup itself goes on in the background.
+	cleanupTimeout       = 250 * time.Millisecond
+	cancelCleanupTimeout = driver.CancelTimeout * 4 / 5
+
+	// splitRetries is how often a request with NoWait retries after a split vote.
+	splitRetries = 16
+)
+
+// A HeldError says that another client has the lock on a majority of the nodes, and for how
+// long at most unless it renews its lease. It matches [driver.ErrHeld].
+type HeldError struct {
+	// Left is the time until a majority of the nodes is free. It is negative if keys have no
+	// expiry, as foreign keys may.
+	Left time.Duration
+
+	blocked quorum.Set // the nodes that are not free
+	took    time.Duration
+}
+
+func (e *HeldError) Error() string {
+	if e.Left < 0 {
+		return fmt.Sprintf("%v, by keys that never end", driver.ErrHeld)
+	}
+	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
+}
+
+// Is reports whether target is [driver.ErrHeld].
+func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
+
+// A splitError says that nobody is known to have a majority: several clients compete for the
+// lock, or nodes that may know more do not answer. It matches [driver.ErrUnavailable].
+type splitError struct {
+	HeldError
+
+	contended            bool // nobody can have a majority, whatever the silent nodes know
+	known, silent, nodes int  // nodes of the best holder, nodes without an answer, and all nodes
+}
+
+func (e *splitError) Error() string {
+	if e.contended {
+		return fmt.Sprintf("%v: several fight for the lock, and nobody has a majority", driver.ErrUnavailable)
+	}
+	return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are somebody's, and %d do not answer",
+		driver.ErrUnavailable, e.known, e.nodes, e.silent)
+}
+
+// Is reports whether target is [driver.ErrUnavailable].
+func (e *splitError) Is(target error) bool { return target == driver.ErrUnavailable }
+
+// An attempt is one call of Acquire. It makes as many rounds as it needs.
+type attempt struct {
+	d      *Driver
+	req    driver.Request
+	lock   lock
+	topic  *topic // the subscription; nil without one
+	watch  *watch // that of the present round, if there is a topic
+	splits int    // rounds in a row in which nobody got a majority
+
+	// returnBy is when the attempt must return after ctx is done. It is zero before.
+	returnBy driver.Instant
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := d.checkRequest(&req); err != nil {
+		return nil, err
+	}
+	if !d.enter() {
+		return nil, driver.ErrClosed
+	}
+	defer d.acquiring.Done()
+	a := &attempt{d: d, req: req, lock: lockOf(req.Name)}
+	l, err := a.try(ctx)
+	if err != nil {
+		l, err = a.wait(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// checkRequest rejects a request that the driver can't serve.
+func (d *Driver) checkRequest(req *driver.Request) error {
+	switch {
+	case !utf8.ValidString(req.Owner):
+		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, req.Owner)
+	case req.Shared, req.Slots > 0, req.Fair:
+		return fmt.Errorf("%w request: Redlock has neither shared locks, nor semaphores, nor an order of arrival", driver.ErrInvalid)
+	case req.TTL < minTTL || req.TTL > d.params.MaxTTL:
+		return fmt.Errorf("%w TTL: %v, want %v to %v", driver.ErrInvalid, req.TTL, minTTL, d.params.MaxTTL)
+	}
+	return nil
+}
+
+// try makes one round. If the owner turns out to hold the lock already, it makes a second one
+// to take over that lease.
+func (a *attempt) try(ctx context.Context) (*lease, error) {
+	r := a.d.startRound(&a.req, &a.lock, "", a.topic != nil)
+	if r.wait(ctx) == quorum.Won && ctx.Err() == nil {
+		return a.leaseFrom(r), nil
+	}
+	a.awaitCleanup(ctx, r.cleanUp())
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if nonce, tokens := r.ownLease(); nonce != "" {
+		a.req.Tokens = tokens // whatever the request asks for
+		again := a.d.startRound(&a.req, &a.lock, nonce, false)
+		if again.wait(ctx) == quorum.Won && ctx.Err() == nil {
+			return a.leaseFrom(again), nil
+		}
+	}
+	return nil, r.failure()
+}
+
+// awaitCleanup waits a moment until the nodes have carried out the cleanup p, which goes on in
+// the background afterwards.
+func (a *attempt) awaitCleanup(ctx context.Context, p *poll) {
+	p.wait(ctx, cleanupTimeout)
+	if ctx.Err() == nil {
+		return
+	}
+	if now := driver.Now(); a.returnBy.IsZero() {
+		a.returnBy = now.Add(cancelCleanupTimeout)
+	}
+	p.wait(context.Background(), a.returnBy.Left(driver.Now()))
+}
+
+// ownLease returns the nonce of a lease of the same owner that a majority has, and how many
+// tokens the lease has. Without such a lease, nonce is empty.
+func (r *round) ownLease() (nonce string, tokens int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := make(map[string]int)
+	for i := range r.d.nodes {
+		if r.answers[i].kind != held {
+			continue
+		}
+		if v := parseValue(r.answers[i].value); v.ours && !v.kept && v.holder.Owner == r.req.Owner {
+			if count[v.nonce]++; count[v.nonce] >= r.d.params.Quorum() {
+				return v.nonce, int(min(v.holder.Tokens, maxTokenBlock)) //nolint:gosec // it is small
+			}
+		}
+	}
+	return "", 0
+}
+
+// failure returns the error that says why the round failed.
+func (r *round) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := HeldError{took: driver.Now().Sub(r.start)}
+	var mismatches, wrongTypes []string
+	left := make([]time.Duration, 0, quorum.MaxNodes) // time until each node is free, if known
+	holders := make(map[string]int)
+	most, unknown := 0, 0 // nodes of the best holder, and nodes that may be its own too
+	errs := make([]error, len(r.d.nodes))
+	for i, n := range r.d.nodes {
+		switch ans := &r.answers[i]; ans.kind {
+		case granted, absent:
+			left = append(left, 0)
+		case held:
+			v := parseValue(ans.value)
+			holders[v.nonce]++
+			most = max(most, holders[v.nonce])
+			left = append(left, ans.left)
+			e.blocked |= 1 << i
+		case unadmitted:
+			errs[i] = unadmittedError(ans.value)
+			unknown++
+		case mismatched:
+			errs[i] = mismatchError(ans.value)
+			mismatches = append(mismatches, n.address+" belongs to another, as "+quoted(ans.value))
+		case wrongType:
+			errs[i] = fmt.Errorf("the lock's key is a %s", printable(ans.value))
+			wrongTypes = append(wrongTypes, n.address+" has a "+printable(ans.value))
+		case unanswered:
+			if errs[i] = ans.err; ans.err == nil {
+				errs[i] = errOverdue
+			}
+			unknown++
+		}
+	}
+	q := r.d.params.Quorum()
+	switch spare := len(r.d.nodes) - q; {
+	case len(mismatches) > spare:
+		return fmt.Errorf("%w list of nodes or MaxTTL: ours is %s; %s", driver.ErrInvalid, r.d.cluster, strings.Join(mismatches, "; "))
+	case len(wrongTypes) > spare:
+		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(wrongTypes, "; "))
+	case len(left) < q:
+		return r.d.noMajority(errs)
+	}
+	slices.Sort(left)
+	if e.Left = left[q-1]; e.Left == noExpiry {
+		e.Left = -1
+	}
+	if most < q {
+		return &splitError{HeldError: e, contended: most+unknown < q, known: most, silent: unknown, nodes: len(r.d.nodes)}
+	}
+	return &e
+}
+
+// leaseFrom makes the lease of a round that was won.
+func (a *attempt) leaseFrom(r *round) *lease {
+	r.mu.Lock()
+	last, sent := r.target, r.sent
+	refused := quorum.Set(0)
+	for i := range sent.All() {
+		if r.answers[i].kind == held {
+			refused |= 1 << i
+		}
+	}
+	r.mu.Unlock()
+	if a.topic != nil {
+		a.removeWaiter(refused) // the nodes that granted have done so already
+	}
+	a.d.noteToken(&a.lock, last)
+	return newLease(a.d, a.req, a.lock, r, last)
+}
+
+// removeWaiter makes the nodes forget that the attempt waits.
+func (a *attempt) removeWaiter(nodes quorum.Set) *poll {
+	forgotten := driver.Now().Add(3 * heartbeatInterval)
+	return a.d.cleanUp(nodes, forgotten, 'd', &a.lock, a.req.Owner)
+}
+
+// wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
+// argument err is why the first round failed.
+func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
+	var outage backoff
+	for ctx.Err() == nil {
+		pause, retry := a.nextPause(err, &outage)
+		if !retry {
+			break
+		}
+		if a.topic == nil && contention(err) != nil && !a.req.NoWait {
+			a.topic = a.d.listener.subscribe(ctx, &a.lock)
+			defer a.d.listener.unsubscribe(a.topic)
+			defer func() { a.topic.stopWatch(a.watch) }()
+		} else {
+			a.sleep(ctx, pause, err)
+		}
+		if ctx.Err() == nil {
+			if a.topic != nil {
+				a.topic.stopWatch(a.watch)
+				a.watch = a.topic.startWatch()
+			}
+			l, tryErr := a.try(ctx)
+			if tryErr == nil {
+				return l, nil
+			}
+			if ctx.Err() == nil { // otherwise the outcome of the round is unknown
+				err = tryErr
+			}
+		}
+	}
+	if a.topic != nil {
+		a.awaitCleanup(ctx, a.removeWaiter(1<<len(a.d.nodes)-1))
+	}
+	switch {
+	case ctx.Err() == nil:
+		return nil, err
+	case errors.Is(err, driver.ErrUnavailable) && contention(err) == nil && !errors.Is(context.Cause(ctx), driver.ErrClosed):
+		return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return nil, context.Cause(ctx)
+}
+
+// contention returns what is known of the holders if the lock is held or several clients
+// compete for it, and nil otherwise.
+func contention(err error) *HeldError {
+	var held *HeldError
+	if split := (*splitError)(nil); errors.As(err, &split) {
+		return &split.HeldError
+	}
+	_ = errors.As(err, &held)
+	return held
+}
+
+// nextPause returns how long to sleep after a round that failed with err, and whether
+// to retry at all.
+func (a *attempt) nextPause(err error, outage *backoff) (pause time.Duration, retry bool) {
+	var split *splitError
+	var noMajority *noMajorityError
+	held := contention(err)
+	switch {
+	case errors.As(err, &split) && (split.contended || a.req.NoWait):
+		a.splits++
+		spread := max(split.took, time.Millisecond) << min(a.splits, 6)
+		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= splitRetries
+	case held != nil:
+		a.splits = 0
+		*outage = backoff{}
+		return held.maxSleep(), !a.req.NoWait
+	case !errors.Is(err, driver.ErrUnavailable):
+		return 0, false
+	case errors.As(err, &noMajority) && noMajority.keptOut > 0 && !a.req.NoWait:
+		// Retry until the restarted nodes are admitted.
+		_, retry = outage.next(a.d.params.Quarantine() + retryTimeout)
+		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
+	}
+	limit := retryTimeout
+	if a.req.NoWait {
+		limit = shortRetryTimeout
+	}
+	return outage.next(limit)
+}
+
+// maxSleep returns how long a waiter may sleep if it receives no message. Messages only
+// shorten the sleep.
+func (e *HeldError) maxSleep() time.Duration {
+	if e.Left < 0 {
+		return heartbeatInterval
+	}
+	return min(e.Left+time.Millisecond+rand.N(10*time.Millisecond), heartbeatInterval)
+}
+
+// sleep pauses for d. A waiter wakes early when its lock was released on so many nodes that
+// a majority is free. If others wake with it, it first pauses for a random time that grows
+// with their number.
+func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	var hints <-chan int
+	e := contention(err)
+	if e != nil && a.topic != nil {
+		hints = a.topic.arm(a.watch, e.blocked)
+	}
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		case waiters := <-hints:
+			hints = nil
+			timer.Reset(rand.N(min(time.Duration(max(waiters-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
+		}
+	}
+}
+
+// A backoff spaces the rounds while there is no majority.
+type backoff struct {
+	since time.Time
+	pause time.Duration
+}
+
+// next returns the pause before the next round, and whether to make one at all. It says no when
+// limit has passed since its first call.
+func (b *backoff) next(limit time.Duration) (time.Duration, bool) {
+	if b.pause == 0 {
+		b.since, b.pause = time.Now(), time.Millisecond
+	}
+	b.pause = min(2*b.pause, 500*time.Millisecond)
+	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
+}

@@ -1,0 +1,286 @@
+package redlock
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+const (
+	// checkInterval is how often the agent checks nodes that are not admitted and wait for
+	// something other than time.
+	checkInterval = 250 * time.Millisecond
+
+	// probeInterval is how long a call must go unanswered before the agent checks whether the
+	// server hangs or only the connection is dead. It is also the time between two such checks.
+	probeInterval = 3 * time.Second
+)
+
+// An agent looks after the nodes in the background. It admits nodes that restarted, see
+// [quorum.Admission], and replaces dead connections. Each driver has an agent of its own;
+// agents do not know of one another.
+type agent struct {
+	d          *Driver
+	wakeup     chan struct{} // has the capacity 1
+	admissions []quorum.Admission
+}
+
+func (g *agent) init(d *Driver) {
+	g.d, g.wakeup = d, make(chan struct{}, 1)
+	for range d.nodes {
+		g.admissions = append(g.admissions, d.params.Admission())
+	}
+}
+
+// wakeLoop makes the agent check the nodes.
+func (g *agent) wakeLoop() {
+	select {
+	case g.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// suspect makes the agent check whether a node is admitted.
+func (g *agent) suspect(node int) {
+	n := g.d.nodes[node]
+	n.mu.Lock()
+	was := n.suspected
+	n.suspected = true
+	n.mu.Unlock()
+	if !was {
+		g.wakeLoop()
+	}
+}
+
+// run is the agent's goroutine. It sleeps while all nodes are well.
+func (g *agent) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-g.wakeup:
+		case <-timer.C:
+		case <-g.d.ctx.Done():
+			return
+		}
+		if pause, more := g.checkNodes(); more {
+			timer.Reset(pause)
+		}
+	}
+}
+
+// checkNodes takes the next step for each node. It returns when to check again, if more is set.
+func (g *agent) checkNodes() (pause time.Duration, more bool) {
+	pause = time.Hour
+	for i, n := range g.d.nodes {
+		n.mu.Lock()
+		suspect, busy := n.suspected, !n.busySince.IsZero()
+		n.mu.Unlock()
+		if suspect {
+			next, admitted, err := g.d.admit(g.d.ctx, &g.admissions[i], i, g.counterFloor)
+			if admitted {
+				n.mu.Lock()
+				n.suspected = false
+				n.mu.Unlock()
+				continue
+			}
+			if err != nil {
+				next = checkInterval
+			}
+			pause, more = min(pause, next), true
+		}
+		if busy { // perhaps for long: a caller has waited in vain
+			g.probe(n)
+			pause, more = min(pause, probeInterval), true
+		}
+	}
+	return pause, more
+}
+
+// counterFloor returns the floor for counters that no majority knows any more, as the
+// loss policy says.
+func (g *agent) counterFloor() (least uint64, operator bool, err error) {
+	if g.d.conf.loss == Refuse {
+		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and somebody must say where they go on (recover)", errNoMajority)
+	}
+	return driver.NextToken(0, time.Now()), false, nil
+}
+
+// probe closes a connection on which a call has gone unanswered for long, if the server answers
+// on another connection.
+func (g *agent) probe(n *node) {
+	// A user's client detects dead connections itself.
+	if !n.hungFor(probeInterval) || n.callCtx.Done() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(g.d.ctx, g.d.conf.timeout)
+	defer cancel()
+	alive := make(chan error, 1)
+	go func() {
+		client, err := n.dial(ctx)
+		if err == nil {
+			err = client.Do(ctx, client.B().Ping().Build()).Error()
+			client.Close()
+		}
+		alive <- err
+	}()
+	if err := <-alive; err == nil && n.hungFor(probeInterval) {
+		n.disconnect(errOverdue)
+	}
+}
+
+// A floorFunc returns the floor for counters that no majority knows any more. The result
+// operator reports whether an operator chose the floor, rather than a clock.
+type floorFunc func() (least uint64, operator bool, err error)
+
+// formatBool formats a boolean for the scripts.
+func formatBool(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
+// A standing is a node's own state.
+type standing struct {
+	Run      string `json:"run"`
+	Admitted string `json:"admitted"`
+	Mark     string `json:"mark"`
+	Cluster  string `json:"cluster"`
+	Self     string `json:"self"`
+}
+
+// admit takes the next step towards the admission of a node, and returns how long to wait
+// before the step after it.
+func (d *Driver) admit(
+	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
+) (next time.Duration, admitted bool, err error) {
+	s, err := d.requestStanding(ctx, i, 's')
+	for tries := 0; err == nil && tries < 2; tries++ {
+		move, wait := a.Look(quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}, driver.Now())
+		switch move {
+		case quorum.None:
+			return 0, true, nil
+		case quorum.Wait:
+			return wait, false, nil
+		case quorum.Read:
+			return d.readCountersAndAdmit(ctx, a, i, floor)
+		case quorum.Mark:
+			s, err = d.requestStanding(ctx, i, 'm', rand.Text())
+		}
+	}
+	return checkInterval, false, err
+}
+
+// requestStanding asks a node for its standing. It returns an error if the node belongs to
+// another cluster.
+func (d *Driver) requestStanding(ctx context.Context, i int, code byte, args ...string) (s standing, err error) {
+	text, err := d.sendOne(ctx, i, code, args...)
+	if err != nil {
+		return s, err
+	}
+	return d.parseStanding(i, text)
+}
+
+func (d *Driver) parseStanding(i int, text string) (s standing, err error) {
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return s, fmt.Errorf("the script answered %q: %w", text, err)
+	}
+	return s, d.checkMembership(d.nodes[i], s.Cluster, s.Self)
+}
+
+// sendOne sends a request to one node and returns its answer.
+func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) (string, error) {
+	p := d.newPoll(nil)
+	p.send(i, code, noLock(), args...)
+	p.close()
+	r := p.wait(ctx, max(d.conf.timeout, time.Second))
+	if err := errorsOf(r)[i]; err != nil {
+		return "", fmt.Errorf("%s: %w", d.nodes[i].address, err)
+	}
+	return r[i].text, nil
+}
+
+// readCountersAndAdmit reads the counters of a majority and admits the node with them.
+func (d *Driver) readCountersAndAdmit(
+	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
+) (next time.Duration, admitted bool, err error) {
+	reading := d.params.Reading(i, stripes+1) // and the floor
+	var wrong []error
+	for node, r := range d.pollAll(ctx, 'c', noLock()) {
+		if r.err != nil || !r.answered {
+			reading.Away(node)
+			continue
+		}
+		counts, counters, err := parseCounters(r.text)
+		if err != nil { // useless, but perhaps the other nodes are enough
+			wrong = append(wrong, fmt.Errorf("%s: %w", d.nodes[node].address, err))
+			reading.Away(node)
+			continue
+		}
+		reading.Answer(node, counts, counters)
+	}
+	least, operator := uint64(0), false
+	if reading.Verdict() != quorum.Won {
+		if !reading.MajorityLost() {
+			return checkInterval, false, errors.Join(wrong...)
+		}
+		if least, operator, err = floor(); err != nil {
+			return 0, false, err
+		}
+	}
+	run, mark := a.Ticket()
+	text, err := d.sendOne(ctx, i, 'j', run, mark, strconv.FormatUint(least, 10), formatCounters(reading.Counters(0)), formatBool(operator))
+	return checkInterval, err == nil && text == "o", err
+}
+
+// maxToken limits counters and tokens. Lua represents integers exactly below 2^53, and tokens
+// increase from any counter.
+const maxToken = 1<<53 - 1<<20
+
+// floorStripe is the number of the counter that belongs to no lock. It is the floor that an
+// operator gave.
+const floorStripe = stripes
+
+// parseCounters parses the counters of a node. The result counts reports whether the
+// node is admitted.
+func parseCounters(text string) (counts bool, c quorum.Counters, err error) {
+	fields := strings.Fields(text)
+	if len(fields)%2 != 1 || fields[0] != "0" && fields[0] != "1" {
+		return false, nil, fmt.Errorf("the script told of counters %.100q", text)
+	}
+	c = make(quorum.Counters, stripes+1)
+	for i := 1; i+1 < len(fields); i += 2 {
+		stripe, err := strconv.Atoi(fields[i])
+		if err != nil || stripe < 0 || stripe > floorStripe {
+			continue // not one of our counters
+		}
+		if c[stripe], err = strconv.ParseUint(fields[i+1], 10, 64); err != nil {
+			return false, nil, fmt.Errorf("the counter c%d is no number: %s", stripe, quoted(fields[i+1]))
+		}
+		if c[stripe] > maxToken {
+			return false, nil, fmt.Errorf("the counter c%d is too great: %d", stripe, c[stripe])
+		}
+	}
+	return fields[0] == "1", c, nil
+}
+
+// formatCounters formats the counters that are not zero.
+func formatCounters(c quorum.Counters) string {
+	var b []byte
+	for stripe, n := range c {
+		if n > 0 {
+			b = append(strconv.AppendInt(b, int64(stripe), 10), ' ')
+			b = append(strconv.AppendUint(b, n, 10), ' ')
+		}
+	}
+	return string(b)
+}

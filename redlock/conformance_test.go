@@ -1,0 +1,167 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redlock"
+)
+
+// ttl is the suite's TTL. It is long compared with a few round trips, even on a busy machine.
+const ttl = 300 * time.Millisecond
+
+const password = "correct-horse"
+
+func TestConformance(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceHung runs the suite while two of five nodes hang.
+func TestConformanceHung(t *testing.T) {
+	c := start(t, 5)
+	// The timeout is short because each driver has to detect the hung nodes.
+	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond))
+	c.init(t)
+	c.nodes[1].Hang()
+	c.nodes[3].Hang()
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceKilled runs the suite with two of five nodes killed.
+func TestConformanceKilled(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	c.nodes[0].Kill()
+	c.nodes[4].Kill()
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceSevered runs the suite with a set of proxies for each driver, which can be
+// cut. The servers keep nothing, so restarting all of them loses all memory.
+func TestConformanceSevered(t *testing.T) {
+	c := start(t, 5)
+	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
+	c.init(t)
+	h := c.harness()
+	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
+	h.Open = func(t *testing.T) driver.Driver {
+		servers, proxies := c.detour(t)
+		d := open(t, servers, c.opts...)
+		proxiesOf[d] = proxies
+		return d
+	}
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
+	}
+	h.Restart = func(*testing.T) {
+		for _, n := range c.nodes {
+			n.Kill()
+			n.Restart()
+		}
+	}
+	drivertest.Run(t, h)
+}
+
+// A cluster is N servers, and how drivers connect to them.
+type cluster struct {
+	nodes   []*redistest.Node
+	servers []rueidis.ClientOption
+	opts    []redlock.Option
+}
+
+// start starts servers that belong to no cluster yet.
+func start(t testing.TB, n int, conf ...string) *cluster {
+	t.Helper()
+	c := &cluster{}
+	for range n {
+		node := redistest.Single(t, append([]string{redistest.Password(password)}, conf...)...)
+		c.nodes = append(c.nodes, node)
+		c.servers = append(c.servers, at(node))
+	}
+	return c
+}
+
+func at(n *redistest.Node) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{n.Addr()}, Password: password}
+}
+
+// init makes the servers a cluster, which takes part at once.
+func (c *cluster) init(t testing.TB) {
+	t.Helper()
+	livetest.Await(t, "cluster", func() error {
+		// A busy machine may not answer in time.
+		err := redlock.Init(t.Context(), c.servers, c.opts...)
+		if err != nil {
+			for _, n := range c.nodes { // some nodes may already belong to the cluster
+				n.Must("FLUSHALL")
+			}
+		}
+		return err
+	})
+}
+
+func (c *cluster) harness() drivertest.Harness {
+	return drivertest.Harness{
+		Open:   func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) },
+		TTL:    ttl,
+		Secret: password,
+		Kill:   c.holdUntilKilled,
+	}
+}
+
+func open(t testing.TB, servers []rueidis.ClientOption, opts ...redlock.Option) *redlock.Driver {
+	t.Helper()
+	var d *redlock.Driver
+	livetest.Await(t, "driver", func() (err error) {
+		// A busy machine may not answer in time.
+		d, err = redlock.Open(t.Context(), servers, opts...)
+		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("Open = %v", err)
+		}
+		return err
+	})
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// detour returns the servers with connections through proxies. The addresses, which name the
+// nodes, stay the same.
+func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies []*livetest.Proxy) {
+	t.Helper()
+	for i, o := range c.servers {
+		p := livetest.NewProxy(t, c.nodes[i].Addr())
+		o.DialCtxFn = func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", p.Addr())
+		}
+		servers, proxies = append(servers, o), append(proxies, p)
+	}
+	return servers, proxies
+}
+
+// holdUntilKilled acquires and renews through proxies that kill cuts, which leaves what a
+// killed process leaves.
+func (c *cluster) holdUntilKilled(t *testing.T, req driver.Request) (kill func()) {
+	t.Helper()
+	servers, proxies := c.detour(t)
+	abandon := jobtest.Keep(t, open(t, servers, c.opts...), req)
+	return func() {
+		for _, p := range proxies {
+			p.Cut()
+		}
+		livetest.All(proxies, (*livetest.Proxy).Sever)
+		abandon()
+	}
+}

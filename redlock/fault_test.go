@@ -1,0 +1,469 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/redlock"
+)
+
+// Nodes that hang cost neither time nor goroutines, and no key is left on them when
+// they continue.
+func TestHungNodes(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	d := open(t, c.servers)
+	cycle := func(i int) {
+		l, err := d.Acquire(within(t, testTimeout), request(fmt.Sprint("x", i%50), fmt.Sprint("o", i), 10*time.Second))
+		if err != nil {
+			t.Errorf("Acquire = %v", err)
+			return
+		}
+		if err := l.Release(within(t, testTimeout)); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	}
+	cycleMany := func() {
+		var all sync.WaitGroup
+		for g := range 50 {
+			all.Go(func() {
+				for i := range 20 {
+					cycle(g + 50*i)
+				}
+			})
+		}
+		all.Wait()
+	}
+	cycleMany()
+	before := runtime.NumGoroutine()
+	held := acquire(t, d, request("held", "o", time.Minute))
+	c.awaitKeys(t, "held")
+	c.nodes[1].Hang()
+	c.nodes[3].Hang()
+	// Repeat until the hung nodes count as down.
+	for since := time.Now(); time.Since(since) < 500*time.Millisecond; {
+		cycleMany()
+	}
+	livetest.Await(t, "end of what was given up", func() error {
+		if after := runtime.NumGoroutine(); after > before+5 {
+			return fmt.Errorf("%d goroutines with two nodes hung, and %d before", after, before)
+		}
+		return nil
+	})
+	release(t, held)
+	c.nodes[1].Resume()
+	c.nodes[3].Resume()
+	awaitNoKeys(t, c.nodes...)
+}
+
+// Nodes that are out of memory grant nothing, and say why. Holders keep their locks. Released
+// locks are freed when the nodes have memory again.
+func TestNodesWithoutMemory(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	l, kept := acquire(t, d, request("x", "o", time.Minute)), acquire(t, d, request("kept", "o", time.Minute))
+	c.awaitKeys(t, "kept", "x")
+	limit := func(bytes string) {
+		for _, n := range c.nodes {
+			n.Must("CONFIG", "SET", "maxmemory", bytes)
+		}
+	}
+	limit("1")
+	_, err := tryAcquire(t, d, request("y", "o", time.Minute))
+	checkError(t, "Acquire without memory", err, driver.ErrUnavailable, "its memory is full: raise its maxmemory", "OOM")
+	if err := renew(t, d, kept); err != nil {
+		t.Errorf("Renew without memory = %v", err)
+	}
+	if err := l.Release(within(t, testTimeout)); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("Release without memory = %v, want an error that says OOM", err)
+	}
+	if _, err := d.Status(within(t, testTimeout), "kept"); err != nil {
+		t.Errorf("Status while a release waits for memory = %v", err)
+	}
+	const times = 20
+	renewed := 0
+	for range times { // a slow machine may miss some
+		if renew(t, d, kept) == nil {
+			renewed++
+		}
+	}
+	if renewed < times/2 {
+		t.Errorf("%d of %d renewals while a release waits for memory", renewed, times)
+	}
+	limit("0")
+	c.awaitKeys(t, "kept")
+	if err := renew(t, d, kept); err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+}
+
+// Commands queued for a hung node free the lock when the node continues, in order, even if the
+// acquisition failed.
+func TestFailedAttemptLeavesNothing(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	release(t, acquire(t, d, request("warm", "o", time.Minute)))
+	for _, n := range c.nodes {
+		n.Hang()
+	}
+	const long = time.Minute // nothing expires by itself
+	if l, err := d.Acquire(within(t, 2*time.Second), request("x", "o", long)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("Acquire with all nodes hung = %v, %v, want the end of its context", l, err)
+	}
+	for _, n := range c.nodes {
+		n.Resume()
+	}
+	awaitNoKeys(t, c.nodes...)
+}
+
+// With three of five nodes gone, nothing is granted, and holders learn of the loss in time.
+// When the nodes are back, locks can be acquired again.
+func TestMajorityGone(t *testing.T) {
+	for _, how := range []string{"Hung", "Killed"} {
+		t.Run(how, func(t *testing.T) {
+			c := start(t, 5)
+			const longest = 3 * time.Second
+			c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+			c.init(t)
+			locker, err := snib.New(open(t, c.servers, c.opts...), snib.TTL(time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { locker.Close() })
+			held, err := locker.Acquire(t.Context(), "held")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range c.nodes[:3] {
+				if how == "Hung" {
+					n.Hang()
+				} else {
+					n.Kill()
+				}
+			}
+			gone, machine := time.Now(), livetest.Lateness()
+			lost := make(chan time.Duration, 1)
+			go func() {
+				<-held.Lost()
+				lost <- time.Since(gone)
+			}()
+			if l, err := locker.Acquire(within(t, 500*time.Millisecond), "x"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire with three of five nodes gone = %v, %v, want the end of its context", l, err)
+			}
+			began := time.Now()
+			if l, err := locker.TryAcquire(t.Context(), "x"); err == nil || errors.Is(err, snib.ErrHeld) || time.Since(began) > testTimeout {
+				t.Errorf("TryAcquire with three of five nodes gone = %v, %v after %v, want soon that there is no majority", l, err, time.Since(began))
+			}
+			select {
+			case took := <-lost:
+				if late := machine(); took > time.Second+late {
+					t.Errorf("the holder of a lease of 1 s was told after %v, on a machine that was late by %v", took, late)
+				}
+			case <-time.After(testTimeout):
+				t.Error("the holder was not told")
+			}
+			for _, n := range c.nodes[:3] {
+				if how == "Hung" {
+					n.Resume()
+				} else {
+					n.Restart()
+				}
+			}
+			again, err := locker.Acquire(within(t, longest+testTimeout), "held")
+			if err != nil {
+				t.Fatalf("Acquire when the nodes are back = %v", err)
+			}
+			if again.Token() <= held.Token() {
+				t.Errorf("token %d after %d", again.Token(), held.Token())
+			}
+			if err := again.Release(); err != nil {
+				t.Errorf("Release = %v", err)
+			}
+			awaitNoKeys(t, c.nodes...)
+		})
+	}
+}
+
+// A node that restarts without memory grants nothing until the longest TTL is over. Then it
+// knows the counters of the others.
+func TestAdmission(t *testing.T) {
+	c := start(t, 3)
+	const longest = 5 * time.Second // enough to start a node and to query others
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	d := open(t, c.servers, c.opts...)
+	old := acquire(t, d, request("x", "a", longest))
+	c.nodes[0].Kill()
+	c.nodes[0].Restart()
+	restarted := driver.Now()
+	c.nodes[1].Kill() // node 2 has the lease; with node 0 it would be a majority
+	_, err := tryAcquire(t, d, request("x", "b", longest))
+	checkError(t, "Acquire with a node that has forgotten the lease", err, driver.ErrUnavailable,
+		"1 of 3 nodes take part", c.nodes[0].Addr()+": it is new, or has lost its memory", c.nodes[1].Addr()+": ", "within 5s")
+	c.nodes[1].Restart()
+	next := acquire(t, d, request("x", "b", longest))
+	if took := next.Grant().Start.Sub(restarted); took < longest {
+		t.Errorf("granted %v after the restart of a node, want %v at least", took, longest)
+	}
+	if token(next) <= token(old) {
+		t.Errorf("token %d after %d", token(next), token(old))
+	}
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+}
+
+// An admitted node has the counters of the others, and not only those that the clock yields.
+func TestAdmissionReadsCounters(t *testing.T) {
+	c := start(t, 3)
+	const longest = 2 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	ahead := uint64(time.Now().Add(24 * time.Hour).UnixMicro()) // ahead of any hint
+	for _, n := range c.nodes {
+		n.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
+	}
+	c.nodes[0].Kill()
+	c.nodes[0].Restart()
+	d := open(t, c.servers, c.opts...)
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	if got := c.nodes[0].Must("HGET", "snib.redlock", "c1667"); got != fmt.Sprint(ahead) {
+		t.Errorf("the counter of x is %v after the admission, want %d as on the others", got, ahead)
+	}
+	l := acquire(t, d, request("x", "a", longest))
+	if token(l) <= ahead {
+		t.Errorf("token %d, want more than %d", token(l), ahead)
+	}
+	release(t, l)
+}
+
+// A majority without memory is admitted by time, or only after an operator gives a floor, as
+// the policy says.
+func TestMajorityForgets(t *testing.T) {
+	c := start(t, 3)
+	const longest = 2 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	strict := append(c.opts[:1:1], redlock.OnMajorityLoss(redlock.Refuse))
+	d := open(t, c.servers, strict...)
+	last := token(acquire(t, d, request("x", "a", longest)))
+	for _, n := range c.nodes[:2] {
+		n.Kill()
+		n.Restart()
+	}
+	if l, err := d.Acquire(within(t, 2*longest), request("x", "b", longest)); err == nil {
+		t.Fatalf("a majority has forgotten, the policy is to refuse, and the token %d was granted", token(l))
+	}
+	c.awaitStates(t, redlock.NodeBlank, redlock.NodeBlank, redlock.NodeAdmitted)
+	floor := last + 1e9
+	if err := redlock.Recover(within(t, testTimeout), c.servers, floor, strict...); err != nil {
+		t.Fatalf("Recover = %v", err)
+	}
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	l := acquire(t, d, request("x", "c", longest))
+	if token(l) <= floor {
+		t.Errorf("token %d, want more than the floor %d", token(l), floor)
+	}
+	release(t, l)
+
+	for _, n := range c.nodes[1:] {
+		n.Kill()
+		n.Restart()
+	}
+	lenient := open(t, c.servers, c.opts...)
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	release(t, acquire(t, lenient, request("x", "d", longest)))
+}
+
+// If two clients split the vote, nobody has a majority. A request with NoWait retries, and its
+// final error does not say that the lock is held.
+func TestSplitVote(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	const stray = "nonce 1 {\"since\":0,\"owner\":\"stray\"}"
+	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 20)
+	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 20)
+	l, err := tryAcquire(t, d, request("x", "o", time.Minute))
+	if err != nil {
+		t.Fatalf("Acquire with NoWait while two fight = %v, want a lease when they have given up", err)
+	}
+	release(t, l)
+	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 60000)
+	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 60000)
+	_, err = tryAcquire(t, d, request("x", "o", ttl))
+	checkError(t, "Acquire while two fight for ever", err, driver.ErrUnavailable, "several fight")
+	if got := len(keysOn(t, c.nodes[2])); got != 0 {
+		t.Errorf("%d keys are left on the third node", got)
+	}
+}
+
+// A renewal brings a valid lease to nodes that have forgotten it or were away.
+func TestRenewalTakesAgain(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	l := acquire(t, d, request("x", "o", 30*time.Second))
+	livetest.Await(t, "lease on all nodes", func() error {
+		for i, n := range c.nodes {
+			if !slices.Equal(keysOn(t, n), []string{"x"}) {
+				return fmt.Errorf("node %d has not got it", i)
+			}
+		}
+		return nil
+	})
+	c.nodes[0].Must("DEL", "x")
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew with one key gone = %v", err)
+	}
+	livetest.Await(t, "lease on the node that had lost it", func() error {
+		if got := keysOn(t, c.nodes[0]); !slices.Equal(got, []string{"x"}) {
+			return fmt.Errorf("it has %q", got)
+		}
+		return nil
+	})
+	release(t, l)
+	awaitNoKeys(t, c.nodes...)
+}
+
+// A node that granted late, with a greater counter than the majority agreed on, learns the
+// token with the first renewal. The owner then gets that token when it acquires again, even if
+// a node of the majority is gone.
+func TestOwnerAsksAgain(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	ahead := fmt.Sprint(time.Now().Add(time.Hour).UnixMicro())
+	late := c.nodes[2]
+	late.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
+	d := open(t, c.servers)
+	// This creates a connection to each node.
+	release(t, acquire(t, d, request("warm", "o", time.Minute)))
+	late.Hang()
+	l := acquire(t, d, request("x", "o", time.Minute))
+	late.Resume()
+	knows := func(what string, token any) {
+		t.Helper()
+		livetest.Await(t, what, func() error {
+			if got := fmt.Sprint(late.Must("GET", "x")); !strings.Contains(got, fmt.Sprintf(" %v {", token)) {
+				return fmt.Errorf("its key is %q, want the token %v", got, token)
+			}
+			return nil
+		})
+	}
+	next, _ := strconv.ParseUint(ahead, 10, 64)
+	knows("grant of the late node", next+1)
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew = %v", err)
+	}
+	knows("token on the late node", token(l))
+	c.nodes[0].Kill()
+	again := acquire(t, open(t, c.servers), request("x", "o", time.Minute))
+	if token(again) != token(l) {
+		t.Errorf("asked again, the token is %d, want %d", token(again), token(l))
+	}
+	release(t, again)
+}
+
+// A lease with a block of tokens is known by its first token, to people and to its owner when
+// it acquires again. It keeps the other tokens, also on a node that forgot the lease and
+// takes it again.
+func TestBlockOfTokens(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	req := request("x", "o", time.Minute)
+	req.Tokens = 5
+	l := acquire(t, d, req)
+	first := token(l)
+	if l.Grant().Tokens != 5 {
+		t.Errorf("Tokens = %d, want 5", l.Grant().Tokens)
+	}
+	c.nodes[0].Must("DEL", "x")
+	if err := renew(t, d, l); err != nil {
+		t.Fatalf("Renew = %v", err)
+	}
+	livetest.Await(t, "renewal on the node that forgot", func() error {
+		if got, want := fmt.Sprint(c.nodes[0].Must("GET", "x")), fmt.Sprintf(" %d {", first+4); !strings.Contains(got, want) {
+			return fmt.Errorf("its key is %q, want the token %d", got, first+4)
+		}
+		return nil
+	})
+	other := open(t, c.servers)
+	if again := acquire(t, other, request("x", "o", time.Minute)).Grant(); again.Token != first || again.Tokens != 5 {
+		t.Errorf("asked again, the grant has %d tokens from %d on, want 5 from %d", again.Tokens, again.Token, first)
+	}
+	st, err := other.Status(t.Context(), "x")
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != first {
+		t.Errorf("Status = %+v, %v, want one holder with the token %d", st, err, first)
+	}
+	if err := other.Break(t.Context(), "x", "o", first); err != nil {
+		t.Errorf("Break of the token %d = %v", first, err)
+	}
+	if next := token(acquire(t, other, request("x", "p", time.Minute))); next <= first+4 {
+		t.Errorf("the next token is %d, of which %d to %d were reserved", next, first, first+4)
+	}
+}
+
+// A release that no majority answers ends when the driver is closed, whatever its context.
+func TestCloseEndsRelease(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	l := acquire(t, d, request("x", "o", time.Minute))
+	for _, n := range c.nodes {
+		n.Hang()
+	}
+	released := make(chan error, 1)
+	ctx := &doneWatcher{Context: context.Background(), waiting: make(chan struct{})}
+	go func() { released <- l.Release(ctx) }()
+	<-ctx.waiting
+	d.Close()
+	select {
+	case err := <-released:
+		if !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Release while the driver is closed = %v, want ErrClosed", err)
+		}
+	case <-time.After(testTimeout):
+		t.Error("Release goes on for ever")
+	}
+}
+
+// A doneWatcher is a context that reports when somebody first calls Done.
+type doneWatcher struct {
+	context.Context
+	waiting chan struct{}
+	once    sync.Once
+}
+
+func (c *doneWatcher) Done() <-chan struct{} {
+	c.once.Do(func() { close(c.waiting) })
+	return c.Context.Done()
+}
+
+// A connection that died without notice to either side is replaced if the server
+// answers on others.
+func TestDeadConnection(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	servers, proxies := c.detour(t)
+	d := open(t, servers)
+	c.nodes[2].Kill() // so both other nodes are needed
+	release(t, acquire(t, d, request("x", "o", time.Minute)))
+	lost := proxies[0].LoseAnswers(1, livetest.ThenHang, "EVALSHA")
+	if _, err := tryAcquire(t, d, request("x", "o", ttl)); err == nil {
+		t.Fatal("granted by one of three nodes")
+	}
+	<-lost
+	release(t, acquire(t, d, request("x", "p", time.Minute)))
+}

@@ -1,0 +1,163 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redlock"
+)
+
+// testTimeout limits how long a test waits for what must happen soon.
+const testTimeout = 15 * time.Second
+
+func request(name, owner string, ttl time.Duration) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: ttl}
+}
+
+// within returns a context that ends after d, or with the test.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	l, err := d.Acquire(within(t, testTimeout), req)
+	if err != nil {
+		t.Fatalf("Acquire(%q) for %s = %v", req.Name, req.Owner, err)
+	}
+	return l
+}
+
+func release(t testing.TB, l driver.Lease) {
+	t.Helper()
+	if err := l.Release(within(t, testTimeout)); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+// tryAcquire acquires without waiting.
+func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
+	t.Helper()
+	req.NoWait = true
+	return d.Acquire(within(t, testTimeout), req)
+}
+
+// checkHeld checks that another client holds the lock.
+func checkHeld(t testing.TB, d driver.Driver, req driver.Request, when string) {
+	t.Helper()
+	if l, err := tryAcquire(t, d, req); l != nil || !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.Owner, l, err)
+	}
+}
+
+func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
+	t.Helper()
+	return d.Renew(within(t, testTimeout), []driver.Lease{l})[0].Err
+}
+
+func token(l driver.Lease) uint64 { return l.Grant().Token }
+
+// keysOn returns the keys of a node, except that of the node's own state.
+func keysOn(t testing.TB, n *redistest.Node) []string {
+	t.Helper()
+	var keys []string
+	list, _ := n.Must("KEYS", "*").([]any)
+	for _, key := range list {
+		if name := fmt.Sprint(key); name != "snib.redlock" {
+			keys = append(keys, name)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// awaitKeys waits until all nodes, even those slower than a majority, have exactly these keys,
+// which are sorted.
+func (c *cluster) awaitKeys(t testing.TB, keys ...string) {
+	t.Helper()
+	livetest.Await(t, "keys on all nodes", func() error {
+		for i, n := range c.nodes {
+			if got := keysOn(t, n); !slices.Equal(got, keys) {
+				return fmt.Errorf("node %d has %q, want %q", i, got, keys)
+			}
+		}
+		return nil
+	})
+}
+
+// awaitNoKeys waits until the nodes have no keys of locks. Its timeout is shorter than
+// the keys' TTLs.
+func awaitNoKeys(t testing.TB, nodes ...*redistest.Node) {
+	t.Helper()
+	livetest.Await(t, "nodes without keys", func() error {
+		for i, n := range nodes {
+			if left := keysOn(t, n); len(left) > 0 {
+				return fmt.Errorf("node %d has %q", i, left)
+			}
+		}
+		return nil
+	})
+}
+
+// states returns the states of the nodes, in the order of c.nodes.
+func (c *cluster) states(t testing.TB) []redlock.NodeState {
+	t.Helper()
+	statuses, err := redlock.Examine(within(t, testTimeout), c.servers, c.opts...)
+	if err != nil {
+		t.Fatalf("Examine = %v", err)
+	}
+	states := make([]redlock.NodeState, len(c.nodes))
+	for i, n := range c.nodes {
+		for _, s := range statuses {
+			if s.Address == n.Addr() {
+				states[i] = s.State
+			}
+		}
+	}
+	return states
+}
+
+// awaitStates waits until the nodes have the states in want.
+func (c *cluster) awaitStates(t testing.TB, want ...redlock.NodeState) {
+	t.Helper()
+	livetest.Await(t, "state of the nodes", func() error {
+		if got := c.states(t); !slices.Equal(got, want) {
+			return fmt.Errorf("it is %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// repeatState returns the same state for each of n nodes.
+func repeatState(n int, state redlock.NodeState) []redlock.NodeState {
+	return slices.Repeat([]redlock.NodeState{state}, n)
+}
+
+// checkError checks that err matches is and contains the texts.
+func checkError(t testing.TB, what string, err, is error, texts ...string) {
+	t.Helper()
+	if !errors.Is(err, is) {
+		t.Fatalf("%s = %v, want %v", what, err, is)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%s = %q, which does not say %q", what, err, text)
+		}
+	}
+	if errors.Is(err, driver.ErrHeld) && errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("%s = %v, which matches ErrHeld and ErrUnavailable", what, err)
+	}
+	if strings.Contains(err.Error(), password) {
+		t.Errorf("%s = an error with the password", what)
+	}
+}

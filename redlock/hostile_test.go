@@ -1,0 +1,178 @@
+package redlock_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/redlock"
+)
+
+// counterErrors returns what Examine reports of the nodes' counters, in the order of c.nodes.
+func (c *cluster) counterErrors(t *testing.T) []error {
+	t.Helper()
+	statuses, err := redlock.Examine(within(t, testTimeout), c.servers, c.opts...)
+	if err != nil {
+		t.Fatalf("Examine = %v", err)
+	}
+	errs := make([]error, len(c.nodes))
+	for i, n := range c.nodes {
+		for _, s := range statuses {
+			if s.Address == n.Addr() {
+				errs[i] = s.Counters
+			}
+		}
+	}
+	return errs
+}
+
+// A counter that a bad client has put far ahead, or made no number, affects no token and no
+// other node. The node has no vote for the locks of that counter, and the operator is told. A
+// majority of such nodes grants nothing, and says why.
+func TestWildCounters(t *testing.T) {
+	for name, wild := range map[string]string{
+		"TwoDays":  fmt.Sprint(time.Now().Add(48 * time.Hour).UnixMicro()),
+		"Lua":      fmt.Sprint(uint64(1<<53 - 1)),
+		"Greater":  "9223372036854775807",
+		"Float":    "1e300",
+		"NoNumber": "\x1b]0;x\a 4",
+		"Empty":    "",
+		"Negative": "-5",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t, 3)
+			c.opts = []redlock.Option{redlock.MaxTTL(time.Second)}
+			c.init(t)
+			d := open(t, c.servers, c.opts...)
+			release(t, acquire(t, d, request("x", "o", ttl)))
+			c.nodes[0].Must("HSET", "snib.redlock", "c1667", wild) // the counter of x
+			most := uint64(time.Now().Add(time.Hour).UnixMicro())
+			last := uint64(0)
+			for i := range 5 {
+				l := acquire(t, d, request("x", fmt.Sprint(i), ttl))
+				if token(l) > most || token(l) <= last {
+					t.Fatalf("token %d after %d, want one about the clock", token(l), last)
+				}
+				last = token(l)
+				release(t, l)
+			}
+			if got := c.counterErrors(t); got[0] == nil || !strings.Contains(got[0].Error(), "c1667") || got[1] != nil || got[2] != nil {
+				t.Errorf("the operator is told %v, want the counter c1667 of the first node", got)
+			}
+			c.nodes[1].Must("HSET", "snib.redlock", "c1667", wild)
+			_, err := tryAcquire(t, d, request("x", "o", ttl))
+			checkError(t, "Acquire with two wild counters", err, driver.ErrUnavailable, "1 of 3 nodes take part", c.nodes[0].Addr()+": the counter c1667 is ")
+			if strings.ContainsAny(err.Error(), "\x1b\a") {
+				t.Errorf("Acquire = %q, with text of the store as it is", err)
+			}
+			release(t, acquire(t, d, request("y", "o", ttl))) // another counter
+
+			// As the documentation says, the nodes come back, one after the other, with the
+			// counters of the others.
+			c.nodes[1].Must("HSET", "snib.redlock", "c1667", c.nodes[2].Must("HGET", "snib.redlock", "c1667"))
+			c.nodes[0].Must("DEL", "snib.redlock")
+			_, _ = tryAcquire(t, d, request("x", "o", ttl)) // makes the driver notice
+			c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+			if got := c.counterErrors(t); got[0] != nil {
+				t.Errorf("the operator is told %v of a node that came back", got[0])
+			}
+			if l := acquire(t, d, request("x", "o", ttl)); token(l) <= last {
+				t.Errorf("token %d after %d", token(l), last)
+			}
+		})
+	}
+}
+
+// A floor that an operator gives counts, however far ahead of the clock it is, also on nodes
+// that restart later.
+func TestFloorAheadOfClock(t *testing.T) {
+	c := start(t, 3)
+	c.opts = []redlock.Option{redlock.MaxTTL(time.Second)}
+	c.init(t)
+	for _, n := range c.nodes {
+		n.Must("DEL", "snib.redlock")
+	}
+	floor := uint64(time.Now().Add(1000 * time.Hour).UnixMicro())
+	if err := redlock.Recover(within(t, testTimeout), c.servers, floor, c.opts...); err != nil {
+		t.Fatalf("Recover = %v", err)
+	}
+	c.nodes[0].Kill()
+	c.nodes[0].Restart()
+	d := open(t, c.servers, c.opts...)
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.nodes[1].Kill()
+	l := acquire(t, d, request("x", "o", ttl))
+	if token(l) <= floor {
+		t.Errorf("token %d, want more than the floor %d", token(l), floor)
+	}
+	release(t, l)
+}
+
+// Malformed keys of the driver on all nodes do not affect other locks. For their own lock,
+// everything that is still possible works.
+func TestMalformedKeys(t *testing.T) {
+	whole := t // the leases of waiters end with this test
+	c := start(t, 3)
+	c.init(t)
+	d, other := open(t, c.servers), open(t, c.servers)
+	held := acquire(t, other, request("x", "a", time.Minute))
+	c.awaitKeys(t, "x")
+	for name, spoil := range map[string][]any{
+		"WaitersAreAString": {"SET", "snib.rw:x", "nonsense"},
+		"WaiterWithoutTime": {"HSET", "snib.rw:x", "o", "x", "p", "", "q", "99999999999999999999999999999999{}", "b", "{"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, n := range c.nodes {
+				n.Must("DEL", "snib.rw:x")
+				n.Must(spoil...)
+			}
+			w := jobtest.Acquiring(whole, d, request("x", name, time.Minute))
+			for i := range 20 {
+				release(t, acquire(t, d, request("y", fmt.Sprint(i), ttl)))
+			}
+			if _, err := d.Status(within(t, testTimeout), "x"); err != nil {
+				t.Errorf("Status = %v", err)
+			}
+			if err := renew(t, other, held); err != nil {
+				t.Errorf("Renew = %v", err)
+			}
+			release(t, held)
+			<-w.Done()
+			if w.Err != nil {
+				t.Fatalf("Acquire of the waiter = %v", w.Err)
+			}
+			held, other, d = w.Lease, d, other
+		})
+	}
+	nonce := ""
+	livetest.Await(t, "lease on the first node", func() error {
+		value, _ := c.nodes[0].Must("GET", "x").(string)
+		if nonce, _, _ = strings.Cut(value, " "); nonce == "" {
+			return errors.New("it has none yet")
+		}
+		return nil
+	})
+	for _, value := range []string{nonce + " ", nonce + " nonsense", nonce + " 9223372036854775807 {}", nonce + " 7"} {
+		for _, n := range c.nodes {
+			n.Must("SET", "x", value, "PX", 60000)
+		}
+		if err := renew(t, other, held); err != nil {
+			t.Errorf("Renew with the value %q = %v", value, err)
+		}
+		livetest.Await(t, "the token in all keys", func() error {
+			for _, n := range c.nodes {
+				if got := fmt.Sprint(n.Must("GET", "x")); !strings.HasPrefix(got, fmt.Sprintf("%s %d ", nonce, token(held))) {
+					return errors.New(got)
+				}
+			}
+			return nil
+		})
+	}
+	release(t, held)
+	release(t, acquire(t, d, request("x", "c", time.Minute)))
+}

@@ -1,0 +1,279 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A nodeSnapshot is what one node knows of a lock.
+type nodeSnapshot struct {
+	Kind  string `json:"kind"` // the Redis type of the key
+	Value string `json:"value"`
+	Left  int64  `json:"left"` // milliseconds; -1 for a key without expiry
+	Now   string `json:"now"`  // microseconds
+
+	// Line has the waiters. An entry has two times of 16 digits each, in microseconds, when the
+	// waiter was last and first seen; then its holder as JSON.
+	Line []string `json:"line"`
+}
+
+// Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or
+// may have it as far as is known. It shows a foreign key as a hold with token 0. A key without
+// expiry appears to last another ten years.
+func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
+	l := lockOf(name)
+	found, err := d.readSnapshot(ctx, &l)
+	if err != nil {
+		return driver.Status{}, err
+	}
+	return found.status(name), nil
+}
+
+// A snapshot is what the nodes that answered know of a lock.
+type snapshot struct {
+	quorum  int
+	nodes   int
+	answers []nodeSnapshot
+}
+
+// readSnapshot asks all nodes for a lock. It returns an error unless a majority answers.
+func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
+	if d.ctx.Err() != nil {
+		return nil, driver.ErrClosed
+	}
+	replies := d.pollAll(ctx, 'l', l)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := d.requireMajority(replies); err != nil {
+		return nil, err
+	}
+	s := &snapshot{quorum: d.params.Quorum(), nodes: len(d.nodes)}
+	for i, r := range replies {
+		if !r.answered || r.err != nil {
+			continue
+		}
+		var one nodeSnapshot
+		if err := json.Unmarshal([]byte(r.text), &one); err != nil {
+			return nil, fmt.Errorf("%s: the script answered %q: %w", d.nodes[i].address, r.text, err)
+		}
+		s.answers = append(s.answers, one)
+	}
+	return s, nil
+}
+
+// A leaseVotes collects what several nodes know of one lease.
+type leaseVotes struct {
+	value
+	votes  int
+	tokens map[uint64]int
+	left   []time.Duration
+	age    time.Duration
+}
+
+// leases returns all leases in the snapshot, by nonce.
+func (s *snapshot) leases() map[string]*leaseVotes {
+	all := make(map[string]*leaseVotes)
+	for _, a := range s.answers {
+		if a.Kind != "string" {
+			continue
+		}
+		v := parseValue(a.Value)
+		h := all[v.nonce]
+		if h == nil {
+			h = &leaseVotes{value: v, tokens: make(map[uint64]int)}
+			all[v.nonce] = h
+		}
+		h.votes++
+		h.tokens[v.token]++
+		h.left = append(h.left, parseMillis(strconv.FormatInt(a.Left, 10)))
+		if now, err := strconv.ParseInt(a.Now, 10, 64); err == nil && v.ours {
+			h.age = max(h.age, micros(now-v.holder.Since))
+		}
+	}
+	return all
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// holder returns the lease that a majority has, or nil. It assumes that nodes without an answer
+// have the lease too, if most of the others do.
+func (s *snapshot) holder() *leaseVotes {
+	for _, h := range s.leases() {
+		if h.votes+s.nodes-len(s.answers) >= s.quorum && 2*h.votes > len(s.answers) {
+			return h
+		}
+	}
+	return nil
+}
+
+// token returns the first token of the lease. It is computed from the last token that most
+// nodes have or, in a tie, from the greatest such token.
+func (h *leaseVotes) token() uint64 {
+	var best uint64
+	for token, votes := range h.tokens {
+		if votes > h.tokens[best] || votes == h.tokens[best] && token > best {
+			best = token
+		}
+	}
+	return h.holder.firstToken(best)
+}
+
+func (s *snapshot) status(name string) driver.Status {
+	st := driver.Status{Name: name}
+	if h := s.holder(); h != nil {
+		slices.Sort(h.left)
+		st.Holders = []driver.Holding{{
+			Owner: h.holder.Owner, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
+			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
+		}}
+	}
+	st.Waiters = s.waiters()
+	return st
+}
+
+// waiters returns the waiters that a majority knows.
+func (s *snapshot) waiters() []driver.Waiting {
+	votes := make(map[string]int)
+	var all []driver.Waiting
+	for _, a := range s.answers {
+		now, err := strconv.ParseInt(a.Now, 10, 64)
+		for _, entry := range a.Line {
+			const digits = 16
+			var h holder
+			if err != nil || len(entry) < 2*digits || json.Unmarshal([]byte(entry[2*digits:]), &h) != nil {
+				continue
+			}
+			at, _ := strconv.ParseInt(entry[digits:2*digits], 10, 64)
+			if votes[h.Owner]++; votes[h.Owner] == s.quorum {
+				all = append(all, driver.Waiting{Owner: h.Owner, Holder: h.toDriver(), Waited: max(0, micros(now-at))})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b driver.Waiting) int { return int(b.Waited - a.Waited) })
+	return all
+}
+
+// List implements [driver.Inspector]. It finds only locks of snib, because foreign keys can't
+// be told from other strings; [Driver.Status] shows those. It scans each node step by step,
+// over all of its keys, so it may miss locks that are taken meanwhile.
+func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	names, err := d.scan(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		l := lockOf(name)
+		s, err := d.readSnapshot(ctx, &l)
+		if err != nil {
+			return err
+		}
+		if h := s.holder(); h != nil && !h.ours {
+			continue
+		}
+		if st := s.status(name); len(st.Holders)+len(st.Waiters) > 0 && !yield(st) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// scan returns, in order, the names that begin with prefix and may be locks.
+func (d *Driver) scan(ctx context.Context, prefix string) ([]string, error) {
+	if d.ctx.Err() != nil {
+		return nil, driver.ErrClosed
+	}
+	found := make(map[string]bool)
+	errs := make([]error, len(d.nodes))
+	answered := 0
+	for i, n := range d.nodes {
+		if errs[i] = n.scan(ctx, prefix, found); errs[i] == nil {
+			answered++
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if answered < d.params.Quorum() {
+		return nil, d.noMajority(errs)
+	}
+	names := make([]string, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// scan adds to found the names that may be locks on one node.
+func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) error {
+	if err := n.downReason(); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	client := n.client
+	n.mu.Unlock()
+	if client == nil {
+		return errDown
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, release := client.Dedicate() // a long scan must not delay locks
+	defer release()
+	for cursor := uint64(0); ; {
+		b := conn.B().Scan().Cursor(cursor).Match("*" + escapeGlob(prefix) + "*").Count(1000)
+		entry, err := conn.Do(ctx, b.Build()).AsScanEntry()
+		if err != nil {
+			return sanitize(err)
+		}
+		for _, key := range entry.Elements {
+			if name, ok := nameOf(key); ok && strings.HasPrefix(name, prefix) {
+				found[name] = true
+			}
+		}
+		if cursor = entry.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// escapeGlob returns a glob pattern that matches s literally.
+func escapeGlob(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
+}
+
+// Break implements [driver.Inspector]. The token of a foreign key is 0.
+func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+	l := lockOf(name)
+	s, err := d.readSnapshot(ctx, &l)
+	if err != nil {
+		return err
+	}
+	h := s.holder()
+	if h == nil || h.holder.Owner != owner || h.token() != token {
+		return driver.ErrLost
+	}
+	code := byte('b')
+	if !h.ours {
+		code = 'x'
+	}
+	verdict, ended, err := d.free(ctx, code, &l, h.nonce, "0", 1<<len(d.nodes)-1, driver.Now().Add(d.params.MaxTTL))
+	switch {
+	case verdict == quorum.Won:
+		return nil
+	case ended:
+		return driver.ErrLost
+	case err != nil:
+		return err
+	}
+	return errors.New("some nodes have freed the lock, but no majority: ask again")
+}

@@ -1,0 +1,135 @@
+package quorum_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+func TestAdmission(t *testing.T) {
+	p := nodes(3)
+	q := p.Quarantine()
+	type observation struct {
+		at       time.Duration
+		standing quorum.Standing
+		move     quorum.Move
+		wait     time.Duration
+	}
+	well := quorum.Standing{Run: "r1", Admitted: "r1"}
+	blank := quorum.Standing{Run: "r1"}
+	marked := quorum.Standing{Run: "r1", Mark: "m1"}
+	tests := []struct {
+		name         string
+		observations []observation
+	}{
+		{"Well", []observation{{0, well, quorum.None, 0}, {time.Hour, well, quorum.None, 0}}},
+		{"WaitsAndReads", []observation{
+			{0, blank, quorum.Mark, 0}, {1, marked, quorum.Wait, q}, {1 + q - 1, marked, quorum.Wait, 1}, {1 + q, marked, quorum.Read, 0},
+		}},
+		{"OldMemory", []observation{{0, quorum.Standing{Run: "r2", Admitted: "r1"}, quorum.Mark, 0}}},
+		{"TheWaitBeginsWithTheMark", []observation{{0, blank, quorum.Mark, 0}, {q, marked, quorum.Wait, q}}},
+		{"AnothersMark", []observation{{0, marked, quorum.Wait, q}, {q, marked, quorum.Read, 0}}},
+		{"RestartsAgain", []observation{
+			{0, marked, quorum.Wait, q},
+			{q - 1, quorum.Standing{Run: "r2", Mark: "m1"}, quorum.Wait, q},
+			{q, quorum.Standing{Run: "r2", Mark: "m1"}, quorum.Wait, q - 1},
+		}},
+		{"ForgetsAgain", []observation{
+			{0, marked, quorum.Wait, q},
+			{q - 1, blank, quorum.Mark, 0},
+			{q, quorum.Standing{Run: "r1", Mark: "m2"}, quorum.Wait, q},
+		}},
+		{"ForgetsAgainUnseen", []observation{
+			{0, marked, quorum.Wait, q},
+			// Another agent has marked the node first.
+			{q, quorum.Standing{Run: "r1", Mark: "m2"}, quorum.Wait, q},
+		}},
+		{"AdmittedByAnother", []observation{
+			{0, marked, quorum.Wait, q},
+			{q - 1, well, quorum.None, 0},
+			// The node has forgotten once more, so this is another wait, whatever the
+			// mark says.
+			{q, marked, quorum.Wait, q},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a := p.Admission()
+			for i, l := range tt.observations {
+				move, wait := a.Look(l.standing, at(l.at))
+				if move != l.move || wait != l.wait {
+					t.Fatalf("look %d: move %d in %v, want %d in %v", i, move, wait, l.move, l.wait)
+				}
+				if run, mark := a.Ticket(); move == quorum.Read && (run != l.standing.Run || mark != l.standing.Mark) {
+					t.Fatalf("look %d: the ticket is for run %q and mark %q, want those of %+v", i, run, mark, l.standing)
+				}
+			}
+		})
+	}
+}
+
+func TestReading(t *testing.T) {
+	type answer struct {
+		node     int
+		kind     byte // a for admitted, u for unadmitted, - for away
+		counters quorum.Counters
+	}
+	tests := []struct {
+		name    string
+		nodes   int
+		answers []answer
+		want    quorum.Verdict
+		lost    bool // a majority was lost
+		read    quorum.Counters
+	}{
+		{"Majority", 5, []answer{{1, 'a', quorum.Counters{5, 1}}, {2, 'a', quorum.Counters{1, 7}}, {4, 'a', quorum.Counters{2, 2}}},
+			quorum.Won, false, quorum.Counters{5, 7}},
+		{"OneLess", 5, []answer{{1, 'a', nil}, {2, 'a', nil}}, quorum.Open, false, nil},
+		{"OwnMemoryDoesNotCount", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {0, 'a', nil}}, quorum.Open, false, nil},
+		{"SameTwice", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {2, 'a', nil}}, quorum.Open, false, nil},
+		{"UnadmittedDoesNotCount", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, 'u', nil}}, quorum.Open, false, nil},
+		{"TwoAreAway", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, '-', nil}, {4, '-', nil}}, quorum.Failed, false, nil},
+		{"OwnAwayDoesNotCount", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {0, '-', nil}, {4, '-', nil}}, quorum.Open, false, nil},
+		{"AwayAndThenThere", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, '-', nil}, {3, 'a', quorum.Counters{0, 9}}}, quorum.Won, false, quorum.Counters{0, 9}},
+		{"ThereAndThenAway", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, 'u', nil}, {3, '-', nil}, {2, '-', nil}}, quorum.Open, false, nil},
+		{"UnadmittedAndThenAdmitted", 5, []answer{{1, 'u', nil}, {1, 'a', nil}, {2, 'a', nil}, {3, '-', nil}, {4, '-', nil}}, quorum.Failed, false, nil},
+		{"AdmittedAndThenUnadmitted", 5, []answer{{1, 'a', nil}, {1, 'u', nil}, {2, 'a', nil}, {3, 'u', nil}, {4, '-', nil}}, quorum.Failed, false, nil},
+		{"AMinorityForgot", 5, []answer{{1, 'u', nil}, {2, '-', nil}, {3, '-', nil}, {4, '-', nil}}, quorum.Failed, false, nil},
+		{"AMajorityForgot", 5, []answer{{1, 'u', nil}, {2, 'u', nil}, {3, 'a', nil}, {4, '-', nil}}, quorum.Failed, true, nil},
+		{"AllForgot", 3, []answer{{1, 'u', nil}, {2, 'u', nil}}, quorum.Failed, true, nil},
+		{"OneOfThreeForgotToo", 3, []answer{{1, 'u', nil}, {2, 'a', nil}}, quorum.Failed, true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := nodes(tt.nodes).Reading(0, 2)
+			for _, a := range tt.answers {
+				if a.kind == '-' {
+					r.Away(a.node)
+				} else {
+					r.Answer(a.node, a.kind == 'a', a.counters)
+				}
+			}
+			if got := r.Verdict(); got != tt.want {
+				t.Errorf("verdict %v, want %v", got, tt.want)
+			}
+			if got := r.MajorityLost(); got != tt.lost {
+				t.Errorf("a majority has forgotten: %v, want %v", got, tt.lost)
+			}
+			if got := r.Counters(0); tt.read != nil && !slices.Equal(got, tt.read) {
+				t.Errorf("counters %v, want %v", got, tt.read)
+			}
+		})
+	}
+}
+
+// TestFloor checks that floor replaces smaller counters, and no others.
+func TestFloor(t *testing.T) {
+	r := nodes(3).Reading(0, 3)
+	// The node is not admitted, but a greater counter is never wrong.
+	r.Answer(1, false, quorum.Counters{5, 20, 0})
+	if got, want := r.Counters(10), (quorum.Counters{10, 20, 10}); !slices.Equal(got, want) {
+		t.Errorf("counters %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,255 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A lease is the driver's side of one grant.
+type lease struct {
+	d         *Driver
+	req       driver.Request
+	lock      lock
+	round     *round // the round that won it
+	lastToken string // the last token of its block
+	grant     driver.Grant
+
+	// topic is the subscription to messages about the lease's loss; nil without one. It and the
+	// next two fields are guarded by listener.mu.
+	topic *topic
+
+	// checking is set while the lease is checked after a hint, and hinted if another hint
+	// has come since.
+	checking, hinted bool
+
+	releaseMu sync.Mutex
+	released  bool // guarded by releaseMu
+
+	mu sync.Mutex
+
+	// lastSent is when the lease was last requested or extended, successfully or not.
+	lastSent driver.Instant
+
+	validUntil driver.Instant // the end of its validity
+	extendedOn quorum.Set     // nodes to which an extension may have brought the lease
+	ended      bool           // released or lost
+}
+
+func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64) *lease {
+	extendedOn := quorum.Set(0)
+	if r.repeated { // where else it is, only its earlier round knows
+		extendedOn = 1<<len(d.nodes) - 1
+	}
+	tokens := tokenCount(&req)
+	le := &lease{
+		extendedOn: extendedOn, d: d, req: req, lock: l, round: r, lastToken: strconv.FormatUint(lastToken, 10),
+		grant:    driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},
+		lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
+	}
+	d.listener.addLease(le)
+	return le
+}
+
+// Grant implements [driver.Lease].
+func (l *lease) Grant() driver.Grant { return l.grant }
+
+// Release implements [driver.Lease]. It returns when a majority has freed the lock. The other
+// nodes follow, also those that hang now.
+func (l *lease) Release(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	l.releaseMu.Lock()
+	defer l.releaseMu.Unlock()
+	if l.released {
+		return nil
+	}
+	if l.d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	l.mu.Lock()
+	end, valid := l.lastSent.Add(2*l.req.TTL), !l.validUntil.Reached(driver.Now())
+	nodes := l.extendedOn
+	l.ended = true
+	l.mu.Unlock()
+	l.d.listener.removeLease(l)
+	keep := "0"
+	if left := l.grant.Start.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
+		keep = formatMillis(left)
+	}
+	nodes |= l.round.nodesToFree()
+	verdict, ended, err := l.d.free(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
+	switch {
+	case verdict == quorum.Won:
+	case ended:
+		return driver.ErrLost
+	case err != nil:
+		return err
+	case !valid:
+		return driver.ErrLost // freed on some nodes perhaps, but not on a majority
+	}
+	l.released = true
+	return nil
+}
+
+// free frees a lock on some nodes and returns when a majority has confirmed that. The result
+// ended reports that no majority had the lock. If neither is certain and some nodes have not
+// answered, err says why.
+func (d *Driver) free(
+	ctx context.Context, code byte, l *lock, nonce, keep string, nodes quorum.Set, end driver.Instant,
+) (verdict quorum.Verdict, ended bool, err error) {
+	tally := d.params.Tally(driver.Instant{})
+	p := d.newPoll(func(node int, r reply) bool {
+		now := driver.Now()
+		return countVote(&tally, node, r, now) == quorum.Won || tally.Ended(now)
+	})
+	for i := range d.nodes {
+		if !nodes.Has(i) {
+			p.mu.Lock()
+			tally.No(i, driver.Now())
+			p.mu.Unlock()
+			continue
+		}
+		p.commands[i].sendBy = end
+		p.sendEvenIfDown(i, code, l, nonce, keep)
+	}
+	p.close()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-d.sendCtx.Done(): // hung nodes will not be told any more
+		err = driver.ErrClosed
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := driver.Now()
+	verdict, ended = tally.Verdict(now), tally.Ended(now)
+	if verdict == quorum.Won || ended {
+		return verdict, ended, nil // the usual case; the other nodes do not matter
+	}
+	if errs := errorsOf(p.replies); err == nil && slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+		err = d.noMajority(reasonsOf(p.replies))
+	}
+	return verdict, ended, err
+}
+
+// countVote counts an answer as yes, no, or neither.
+func countVote(t *quorum.Tally, node int, r reply, now driver.Instant) quorum.Verdict {
+	switch {
+	case r.err == nil && r.text == "o", r.err == nil && r.text == "n" && r.maybeExecuted:
+		// If the command was sent before, that may have done it already.
+		return t.Yes(node, now)
+	case r.err == nil && r.text == "n":
+		return t.No(node, now)
+	}
+	// Anything else counts as away, also the answer of a node that is not admitted: what it has
+	// forgotten, others may remember.
+	return t.Away(node, now)
+}
+
+// Renew implements [driver.Driver].
+func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	answers := make([]driver.Renewal, len(due))
+	extensions := make([]*extension, len(due))
+	for i := range due {
+		extensions[i] = due[i].(*lease).extend(false)
+	}
+	timer := time.NewTimer(d.conf.timeout)
+	defer timer.Stop()
+	for i, e := range extensions {
+		if e == nil {
+			answers[i].Err = driver.ErrLost
+			continue
+		}
+		answers[i] = e.wait(ctx, timer)
+	}
+	return answers
+}
+
+// An extension is one attempt to renew a lease.
+type extension struct {
+	lease     *lease
+	poll      *poll
+	sent      driver.Instant
+	tally     quorum.Tally // guarded by poll.mu
+	foundLost bool         // it discovered that the lease has ended
+}
+
+// extend asks all nodes to extend the lease. It returns nil if the lease has ended. A thorough
+// extension waits for all answers, even if a majority has extended the lease.
+func (l *lease) extend(thorough bool) *extension {
+	l.mu.Lock()
+	defer l.mu.Unlock() // held until all commands are queued: Release's must be the last
+	e := &extension{lease: l, sent: driver.Now(), tally: l.d.params.Tally(l.validUntil)}
+	if l.ended = l.ended || l.validUntil.Reached(e.sent); l.ended {
+		return nil
+	}
+	l.lastSent = e.sent
+	l.extendedOn = 1<<len(l.d.nodes) - 1
+	e.poll = l.d.newPoll(func(node int, r reply) bool {
+		if r.text != "" && r.text[0] == 'u' {
+			l.d.agent.suspect(node)
+		}
+		now := driver.Now()
+		return countVote(&e.tally, node, r, now) == quorum.Won && !thorough || e.tally.Ended(now)
+	})
+	ttl, rest := formatMillis(l.req.TTL), encodeHolder(&l.req)
+	for i := range l.d.nodes {
+		e.poll.commands[i].sendBy = l.validUntil
+		e.poll.send(i, 'e', &l.lock, l.round.nonce, ttl, l.lastToken, rest)
+	}
+	e.poll.close()
+	return e
+}
+
+// freeEverywhere makes all nodes free a lease that a majority has ended. The other nodes may
+// still have it, or have taken it again for the extension, and would have no vote for anybody
+// else until its TTL ends. It is called with l.mu held.
+func (l *lease) freeEverywhere() {
+	all := quorum.Set(1<<len(l.d.nodes) - 1)
+	l.d.cleanUp(all, l.lastSent.Add(2*l.req.TTL), 'f', &l.lock, l.round.nonce, "0")
+}
+
+// anyRefused reports whether a node has said that it does not have the lease.
+func (e *extension) anyRefused() bool {
+	e.poll.mu.Lock()
+	defer e.poll.mu.Unlock()
+	return slices.ContainsFunc(e.poll.replies, func(r reply) bool { return r.text == "n" })
+}
+
+// wait returns the result. Nodes that have not answered when the timer fires count as away.
+func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal {
+	select {
+	case <-e.poll.done:
+	case <-timer.C:
+		timer.Reset(0) // for the other extensions
+	case <-ctx.Done():
+	}
+	l, now := e.lease, driver.Now()
+	e.poll.mu.Lock()
+	verdict, ended, errs := e.tally.Verdict(now), e.tally.Ended(now), reasonsOf(e.poll.replies)
+	e.poll.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended || ended:
+		if e.foundLost = !l.ended; e.foundLost {
+			l.ended = true
+			l.freeEverywhere()
+		}
+		return driver.Renewal{Err: driver.ErrLost}
+	case verdict == quorum.Won:
+		l.validUntil = e.sent.Add(quorum.Validity(l.req.TTL))
+		return driver.Renewal{Start: e.sent}
+	case ctx.Err() != nil:
+		return driver.Renewal{Err: context.Cause(ctx)}
+	}
+	return driver.Renewal{Err: l.d.noMajority(errs)}
+}

@@ -1,0 +1,367 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+const (
+	// idleTimeout is how long an unused subscription is kept.
+	idleTimeout = 5 * time.Second
+
+	// subscribeTimeout is how long a waiter waits until a majority of the nodes has confirmed
+	// its subscription. A timer backs up every wait, so a missing subscription only costs time.
+	subscribeTimeout = 250 * time.Millisecond
+
+	// stragglerTimeout is how long other nodes may take to publish a release after the
+	// first one has.
+	stragglerTimeout = 5 * time.Millisecond
+)
+
+// A listener receives messages about releases, and about leases that were broken by force, on
+// one connection to each node. It runs while somebody waits, or holds a lock for longer than
+// subscribeDelay, and idleTimeout longer. All messages are hints: the driver asks the nodes
+// before it acts on them.
+type listener struct {
+	d *Driver
+
+	mu          sync.Mutex
+	topics      map[string]*topic // by channel
+	subscribers []*subscriber     // nil while nobody waits or holds
+	startTimer  *time.Timer       // starts the subscribers for leases; nil unless it runs
+	closed      bool
+}
+
+// A topic is the state of one channel: of a lock that is waited for, or of the leases of one
+// driver. It is guarded by listener.mu.
+type topic struct {
+	l          *listener
+	users      int
+	idleSince  time.Time // when the last user left
+	subscribed quorum.Set
+	changed    chan struct{} // closed when subscribed grows
+	watches    map[*watch]bool
+	leases     map[string][]*lease // by nonce
+}
+
+// A watch collects the releases of a lock during one round of a waiter and the sleep after
+// it. It begins before the round, so that no release between the two is missed. It is guarded
+// by listener.mu.
+type watch struct {
+	released     quorum.Set // nodes that published a release since it began
+	blocked      quorum.Set // nodes that refused the round
+	armed        bool       // the round is over
+	timerStarted bool       // stragglerTimeout runs since the first release
+	waiters      int        // number of waiters, by the latest message
+	hints        chan int   // has the capacity 1; receives the number of waiters
+}
+
+// A subscriber keeps the subscriptions at one node.
+type subscriber struct {
+	l      *listener
+	node   *node
+	wakeup chan struct{}   // has the capacity 1; the topics have changed
+	ctx    context.Context //nolint:containedctx // ends with the subscriber
+	cancel context.CancelFunc
+}
+
+func (l *listener) init(d *Driver) {
+	l.d, l.topics = d, make(map[string]*topic)
+}
+
+// subscribe subscribes to the releases of a lock. It returns when a majority of the nodes has
+// confirmed that, or after subscribeTimeout, or when ctx is done.
+func (l *listener) subscribe(ctx context.Context, lock *lock) *topic {
+	l.mu.Lock()
+	t := l.addUser(lock.waitersKey)
+	if l.subscribers == nil && !l.closed {
+		l.startSubscribers()
+	}
+	l.mu.Unlock()
+	timer := time.NewTimer(subscribeTimeout)
+	defer timer.Stop()
+	for {
+		l.mu.Lock()
+		enough, changed := t.subscribed.Len() >= l.d.params.Quorum(), t.changed
+		l.mu.Unlock()
+		if enough {
+			return t
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return t
+		case <-ctx.Done():
+			return t
+		}
+	}
+}
+
+// addUser adds a user to the topic of a channel, which it creates if need be. It is called
+// with l.mu held.
+func (l *listener) addUser(channel string) *topic {
+	t := l.topics[channel]
+	if t == nil {
+		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool), leases: make(map[string][]*lease)}
+		l.topics[channel] = t
+		for _, s := range l.subscribers {
+			s.wake()
+		}
+	}
+	t.users++
+	return t
+}
+
+func (l *listener) unsubscribe(t *topic) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.removeUser()
+}
+
+// removeUser removes a user from the topic. It is called with listener.mu held.
+func (t *topic) removeUser() {
+	if t.users--; t.users == 0 {
+		t.idleSince = time.Now()
+	}
+}
+
+// startSubscribers starts a subscriber for each node. It is called with l.mu held.
+func (l *listener) startSubscribers() {
+	for _, n := range l.d.nodes {
+		s := &subscriber{l: l, node: n, wakeup: make(chan struct{}, 1)}
+		s.ctx, s.cancel = context.WithCancel(l.d.ctx) //nolint:fatcontext // one for each subscriber
+		l.subscribers = append(l.subscribers, s)
+		l.d.background.Go(s.run)
+	}
+	time.AfterFunc(idleTimeout, l.removeIdleTopics)
+}
+
+// removeIdleTopics removes topics that have been unused for idleTimeout, and stops the
+// subscribers when no topic is left.
+func (l *listener) removeIdleTopics() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for channel, t := range l.topics {
+		if t.users == 0 && time.Since(t.idleSince) >= idleTimeout {
+			delete(l.topics, channel)
+		}
+	}
+	if len(l.topics) == 0 || l.closed {
+		l.stopSubscribers()
+		return
+	}
+	for _, s := range l.subscribers {
+		s.wake()
+	}
+	time.AfterFunc(idleTimeout, l.removeIdleTopics)
+}
+
+// stopSubscribers stops all subscribers. It is called with l.mu held.
+func (l *listener) stopSubscribers() {
+	for _, s := range l.subscribers {
+		s.cancel()
+	}
+	l.subscribers = nil
+}
+
+func (l *listener) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.startTimer != nil {
+		l.startTimer.Stop()
+	}
+	l.stopSubscribers()
+}
+
+// startWatch begins to collect releases.
+func (t *topic) startWatch() *watch {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	w := &watch{hints: make(chan int, 1)}
+	t.watches[w] = true
+	return w
+}
+
+// arm is called after a round that was refused by the nodes in blocked. From then on the watch
+// sends a hint when so many nodes have published a release that a majority is free, or
+// stragglerTimeout after the first release.
+func (t *topic) arm(w *watch, blocked quorum.Set) <-chan int {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	w.armed, w.blocked = true, blocked
+	t.l.hintIfDue(w)
+	return w.hints
+}
+
+// stopWatch ends a watch.
+func (t *topic) stopWatch(w *watch) {
+	t.l.mu.Lock()
+	defer t.l.mu.Unlock()
+	delete(t.watches, w)
+}
+
+// onMessage handles a message of a node. The payload is the number of waiters if a lock was
+// released, or the nonce of a lease that was broken.
+func (l *listener) onMessage(node int, channel, payload string) {
+	waiters, _ := strconv.Atoi(payload) // 0 if it is not a number
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.topics[channel]
+	if t == nil {
+		return
+	}
+	l.checkLeases(t.leases[payload])
+	for w := range t.watches {
+		w.released |= 1 << node
+		w.waiters = waiters
+		l.hintIfDue(w)
+	}
+}
+
+// hintIfDue sends the hint if it is due. It is called with l.mu held.
+func (l *listener) hintIfDue(w *watch) {
+	switch left := w.blocked &^ w.released; {
+	case !w.armed || w.released == 0:
+	case len(l.d.nodes)-left.Len() >= l.d.params.Quorum():
+		w.sendHint(w.waiters)
+	case !w.timerStarted:
+		w.timerStarted = true
+		waiters := w.waiters
+		time.AfterFunc(stragglerTimeout, func() { w.sendHint(waiters) })
+	}
+}
+
+func (w *watch) sendHint(waiters int) {
+	select {
+	case w.hints <- waiters:
+	default:
+	}
+}
+
+// onSubscribed records that a node publishes to this driver from now on. It wakes the waiters
+// and checks the leases, because earlier messages were missed.
+func (l *listener) onSubscribed(node int, channel string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.topics[channel]
+	if t == nil {
+		return
+	}
+	t.subscribed |= 1 << node
+	for _, leases := range t.leases {
+		l.checkLeases(leases)
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+	for w := range t.watches {
+		w.sendHint(len(t.watches))
+	}
+}
+
+// onDisconnected records that a node no longer publishes to this driver.
+func (l *listener) onDisconnected(node int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.topics {
+		t.subscribed &^= 1 << node
+	}
+}
+
+// wake makes the subscriber compare its subscriptions with the topics.
+func (s *subscriber) wake() {
+	select {
+	case s.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the subscriptions until the subscriber is stopped. It reconnects when the
+// connection is lost.
+func (s *subscriber) run() {
+	defer s.cancel()
+	for s.ctx.Err() == nil {
+		s.listen()
+		s.l.onDisconnected(s.node.index)
+		timer := time.NewTimer(minRetryPause + rand.N(maxRetryPause))
+		select {
+		case <-timer.C:
+		case <-s.ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// listen keeps the subscriptions in line with the topics until the connection is lost.
+func (s *subscriber) listen() {
+	s.node.mu.Lock()
+	client := s.node.client
+	s.node.mu.Unlock()
+	if client == nil {
+		return
+	}
+	conn, release := client.Dedicate()
+	defer release()
+	defer context.AfterFunc(s.ctx, conn.Close)()
+	lost := conn.SetPubSubHooks(rueidis.PubSubHooks{
+		OnMessage: func(m rueidis.PubSubMessage) { s.l.onMessage(s.node.index, m.Channel, m.Message) },
+		OnSubscription: func(sub rueidis.PubSubSubscription) {
+			if sub.Kind == "subscribe" {
+				s.l.onSubscribed(s.node.index, sub.Channel)
+			}
+		},
+	})
+	subscribed := make(map[string]bool)
+	for {
+		if err := s.syncSubscriptions(conn, subscribed); err != nil {
+			return
+		}
+		select {
+		case <-s.wakeup:
+		case <-lost: //nolint:errcheck // why does not matter: it is made anew
+			return
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// syncSubscriptions subscribes to the channels of new topics, and unsubscribes from those of
+// removed topics.
+func (s *subscriber) syncSubscriptions(conn rueidis.DedicatedClient, subscribed map[string]bool) error {
+	var more, less []string
+	s.l.mu.Lock()
+	for channel := range s.l.topics {
+		if !subscribed[channel] {
+			more = append(more, channel)
+		}
+	}
+	for channel := range subscribed {
+		if s.l.topics[channel] == nil {
+			less = append(less, channel)
+		}
+	}
+	s.l.mu.Unlock()
+	for _, channel := range more {
+		subscribed[channel] = true
+	}
+	for _, channel := range less {
+		delete(subscribed, channel)
+	}
+	if len(more) > 0 {
+		if err := conn.Do(s.ctx, conn.B().Subscribe().Channel(more...).Build()).Error(); err != nil {
+			return err
+		}
+	}
+	if len(less) > 0 {
+		return conn.Do(s.ctx, conn.B().Unsubscribe().Channel(less...).Build()).Error()
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package redlock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A hint comes when a majority is free, whether the releases come before or after the
+// round is refused.
+func TestWatch(t *testing.T) {
+	const all, none = quorum.Set(0b11111), quorum.Set(0)
+	tests := []struct {
+		name          string
+		before, after []int // nodes that publish before the round is refused, and after
+		blocked       quorum.Set
+		within        time.Duration // negative: no hint
+	}{
+		{"Nothing", nil, nil, all, -1},
+		{"Majority", nil, []int{0, 1, 2}, all, 0},
+		{"BeforeTheSleep", []int{0, 1, 2}, nil, all, 0},
+		{"OneBefore", []int{0, 1}, []int{4}, all, 0},
+		{"OthersAreFree", nil, []int{3}, 0b11100, 0},
+		{"Minority", nil, []int{0, 1}, all, stragglerTimeout},
+		{"MinorityBefore", []int{1}, nil, all, stragglerTimeout},
+		{"TheSameTwice", nil, []int{2, 2, 2}, all, stragglerTimeout},
+		// The round failed for another reason, which no release changes.
+		{"FreeAnyway", nil, nil, none, -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l listener
+				l.init(&Driver{nodes: make([]*node, 5), params: quorum.Params{Nodes: 5, MaxTTL: time.Second}})
+				lockTopic := &topic{l: &l, changed: make(chan struct{}), watches: make(map[*watch]bool)}
+				l.topics["x"] = lockTopic
+				w := lockTopic.startWatch()
+				for _, node := range tt.before {
+					l.onMessage(node, "x", "7")
+				}
+				hints := lockTopic.arm(w, tt.blocked)
+				for _, node := range tt.after {
+					l.onMessage(node, "y", "1")
+					l.onMessage(node, "x", "7")
+				}
+				began := time.Now()
+				select {
+				case waiters := <-hints:
+					if took := time.Since(began); tt.within < 0 || took != tt.within || waiters != 7 {
+						t.Errorf("a hint of %d after %v, want 7 after %v", waiters, took, tt.within)
+					}
+				case <-time.After(time.Minute):
+					if tt.within >= 0 {
+						t.Error("no hint")
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,205 @@
+package redlock_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redlock"
+)
+
+// Open rejects bad input with the reason, and returns no driver.
+func TestOpenRefuses(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	replica := redistest.Single(t, redistest.Password(password), "replicaof 127.0.0.1 1")
+	member := redistest.ClusterNode(t, redistest.Password(password))
+	extra := redistest.Single(t, redistest.Password(password))
+	blank := start(t, 2)
+	alias := at(blank.nodes[0])
+	alias.InitAddress = []string{"localhost:" + port(blank.nodes[0])}
+	wrong := at(c.nodes[0])
+	wrong.InitAddress = nil
+	with := func(other rueidis.ClientOption) []rueidis.ClientOption {
+		return []rueidis.ClientOption{c.servers[0], c.servers[1], other}
+	}
+	swapped := []rueidis.ClientOption{redirected(c.servers[0], c.nodes[1]), redirected(c.servers[1], c.nodes[0]), c.servers[2]}
+	tests := []struct {
+		name    string
+		servers []rueidis.ClientOption
+		opts    []redlock.Option
+		says    string
+	}{
+		{"Two", c.servers[:2], nil, "at least 3"},
+		{"None", nil, nil, "at least 3"},
+		{"Even", append(c.servers[:3:3], at(extra)), nil, "odd number"},
+		{"AddressTwice", with(c.servers[0]), nil, "is in it twice"},
+		{"ServerTwice", append(blank.servers[:2:2], alias), nil, "one server"},
+		{"NoAddress", with(wrong), nil, "0 addresses"},
+		{"BadAddress", with(rueidis.ClientOption{InitAddress: []string{"nowhere"}}), nil, "host:port"},
+		{"Replica", append(blank.servers[:2:2], at(replica)), nil, "replica of 127.0.0.1:1"},
+		{"ClusterNode", append(blank.servers[:2:2], at(member)), nil, "Redis Cluster"},
+		{"OtherList", with(at(extra)), nil, "belongs to ["},
+		{"OtherMaxTTL", c.servers, []redlock.Option{redlock.MaxTTL(30 * time.Second)}, "MaxTTL of 1m0s, and here it is"},
+		{"Swapped", swapped, nil, "what answers as"},
+		{"MaxTTL", c.servers, []redlock.Option{redlock.MaxTTL(0)}, "want 100ms to 24h"},
+		{"MaxTTLFraction", c.servers, []redlock.Option{redlock.MaxTTL(time.Second + 1)}, "milliseconds"},
+		{"NodeTimeout", c.servers, []redlock.Option{redlock.NodeTimeout(0)}, "NodeTimeout"},
+		{"Policy", c.servers, []redlock.Option{redlock.OnMajorityLoss(7)}, "policy 7"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d, err := redlock.Open(t.Context(), tt.servers, tt.opts...)
+			if err == nil {
+				d.Close()
+				t.Fatal("Open = nil")
+			}
+			checkError(t, "Open", err, driver.ErrInvalid, tt.says)
+		})
+	}
+	nodes := []redlock.Node{{Address: "a:1"}, {Address: "b:1"}, {Address: "c:1"}}
+	_, err := redlock.New(t.Context(), nodes)
+	checkError(t, "New without clients", err, driver.ErrInvalid, "no client")
+}
+
+func port(n *redistest.Node) string { return n.Addr()[len("127.0.0.1:"):] }
+
+// redirected makes a client connect to another server than its address says.
+func redirected(o rueidis.ClientOption, to *redistest.Node) rueidis.ClientOption {
+	o.DialCtxFn = func(ctx context.Context, _ string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return d.DialContext(ctx, "tcp", to.Addr())
+	}
+	return o
+}
+
+// Without a majority, Open fails. Its error says which nodes do not answer, and why.
+func TestOpenWithoutMajority(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	c.nodes[0].Kill()
+	open(t, c.servers) // with two of three
+	c.nodes[1].Hang()
+	began := time.Now()
+	d, err := redlock.Open(t.Context(), c.servers)
+	if err == nil {
+		d.Close()
+		t.Fatal("Open with one of three nodes = nil")
+	}
+	for _, text := range []string{"1 of 3 nodes take part", c.nodes[0].Addr() + ": ", "refused", c.nodes[1].Addr() + ": it does not answer"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("Open with one of three nodes = %q, which does not say %q", err, text)
+		}
+	}
+	if took := time.Since(began); took > testTimeout {
+		t.Errorf("it took %v", took)
+	}
+	errEnough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
+	defer cancel()
+	began = time.Now()
+	if _, err := redlock.Open(ctx, c.servers); !errors.Is(err, errEnough) || !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Open whose context has ended = %v, want its cause and ErrUnavailable", err)
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	c.nodes[1].Resume()
+	wrong := append([]rueidis.ClientOption(nil), c.servers...)
+	for i := range wrong {
+		wrong[i].Password = "wrong"
+	}
+	if _, err := redlock.Open(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("Open with a wrong password = %v, want WRONGPASS", err)
+	} else if errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Open with a wrong password = %v, which no wait helps", err)
+	}
+}
+
+// A node that is down when the driver is opened is checked when it comes back.
+func TestLateNodeIsChecked(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	servers, proxies := c.detour(t)
+	c.nodes[2].Kill()
+	d := open(t, servers)
+	// Lead nowhere: the driver must not meet the node before it belongs to another cluster.
+	proxies[2].Redirect("127.0.0.1:1")
+	c.nodes[2].Restart()
+	c.nodes[2].Must("HSET", "snib.redlock", "cluster", `{"maxTTL":1,"nodes":["x:1"]}`, "self", "x:1")
+	proxies[2].Redirect(c.nodes[2].Addr())
+	c.nodes[1].Kill() // so the third one is needed
+	livetest.Await(t, "refusal of the node that belongs to others", func() error {
+		l, err := tryAcquire(t, d, request("x", "a", ttl))
+		if err == nil {
+			release(t, l)
+			return errors.New("it was granted")
+		}
+		if !strings.Contains(err.Error(), "belongs to [x:1]") {
+			return err
+		}
+		return nil
+	})
+}
+
+// New uses the caller's clients, and Close leaves them open.
+func TestNew(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	var nodes []redlock.Node
+	for _, o := range c.servers {
+		client, err := rueidis.NewClient(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		nodes = append(nodes, redlock.Node{Address: o.InitAddress[0], Client: client})
+	}
+	d, err := redlock.New(t.Context(), nodes)
+	if err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	l := acquire(t, d, request("x", "a", time.Minute))
+	if err := renew(t, d, l); err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	checkHeld(t, open(t, c.servers), request("x", "b", ttl), "while a driver on the user's clients holds it")
+	release(t, l)
+	if err := d.Close(); err != nil {
+		t.Errorf("Close = %v", err)
+	}
+	awaitNoKeys(t, c.nodes...)
+	for _, n := range nodes {
+		if err := n.Client.Do(t.Context(), n.Client.B().Ping().Build()).Error(); err != nil {
+			t.Errorf("the user's client after Close: %v", err)
+		}
+	}
+}
+
+// Init is for new servers, and may be called again.
+func TestInit(t *testing.T) {
+	c := start(t, 3)
+	if got := c.states(t); got[0] != redlock.NodeBlank {
+		t.Errorf("before Init the nodes are %v, want blank", got)
+	}
+	c.init(t)
+	c.init(t)
+	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.nodes[0].Kill()
+	if err := redlock.Init(t.Context(), c.servers); err == nil || !strings.Contains(err.Error(), "unreachable") {
+		t.Errorf("Init with a node down = %v, want that it is unreachable", err)
+	}
+	c.nodes[0].Restart()
+	checkError(t, "Init with a node that has forgotten", redlock.Init(t.Context(), c.servers), driver.ErrInvalid, "1 have forgotten")
+	c.awaitStates(t, redlock.NodeBlank, redlock.NodeAdmitted, redlock.NodeAdmitted)
+	checkError(t, "Init with another MaxTTL", redlock.Init(t.Context(), c.servers, redlock.MaxTTL(time.Second)), driver.ErrInvalid, "belongs to")
+	checkError(t, "Recover without a floor", redlock.Recover(t.Context(), c.servers, 0), driver.ErrInvalid, "floor")
+}

@@ -1,0 +1,245 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A NodeStatus is the condition of a node.
+type NodeStatus struct {
+	Address string
+
+	// State is NodeAdmitted if the node takes part.
+	State NodeState
+
+	// Err says why the node is unreachable or refused.
+	Err error
+
+	// Counters says which counters of an admitted node can't be right, or is nil. A bad client
+	// or a bad clock made them. The node grants no locks that use these counters. To repair it,
+	// run "DEL snib.redlock" on the node while a majority of the others is well: it takes part
+	// again after MaxTTL, with their counters.
+	Counters error
+}
+
+// A NodeState says whether a node takes part.
+type NodeState uint8
+
+const (
+	NodeUnreachable NodeState = iota // it does not answer
+	NodeRefused                      // it can't be a node, or belongs to others
+	NodeBlank                        // it remembers nothing: it is new, or has lost its memory
+	NodeWaiting                      // it restarted, and stays excluded for MaxTTL
+	NodeAdmitted                     // it takes part
+)
+
+func (s NodeState) String() string {
+	switch s {
+	case NodeUnreachable:
+		return "unreachable"
+	case NodeRefused:
+		return "refused"
+	case NodeBlank:
+		return "blank"
+	case NodeWaiting:
+		return "waiting"
+	case NodeAdmitted:
+		return "admitted"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+// Examine asks each node for its state, and changes nothing. The result is sorted by address
+// and also reports what is wrong with nodes. The error is about the arguments.
+func Examine(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) ([]NodeStatus, error) {
+	var all []NodeStatus
+	err := withIdleDriver(servers, opts, func(d *Driver) error {
+		all = d.examine(ctx)
+		return nil
+	})
+	return all, err
+}
+
+// Init makes N servers the nodes of a cluster, which takes part at once. All must answer. Init
+// is for new servers only: nobody may hold a lock that one of them has forgotten. Without Init,
+// new servers are admitted as if they had restarted, after MaxTTL.
+//
+// Calling Init again does nothing. If some of the servers belong to the cluster and others are
+// blank, the blank ones have lost their memory. Init then returns an error that matches
+// [driver.ErrInvalid], and the clients admit those nodes.
+func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) error {
+	return withIdleDriver(servers, opts, func(d *Driver) error {
+		blank, known := 0, 0
+		for _, n := range d.examine(ctx) {
+			switch n.State {
+			case NodeBlank:
+				blank++
+			case NodeWaiting, NodeAdmitted:
+				known++
+			default:
+				return fmt.Errorf("%s is %v: %w", n.Address, n.State, n.Err)
+			}
+		}
+		switch {
+		case blank > 0 && known > 0:
+			return fmt.Errorf("%w state: %d of the nodes belong to the cluster already, and %d have forgotten it; the clients admit these",
+				driver.ErrInvalid, known, blank)
+		case blank == 0:
+			return nil
+		}
+		for i := range d.nodes {
+			answer, err := d.sendOne(ctx, i, 'i')
+			if err != nil {
+				return err
+			}
+			if answer != "o" {
+				return fmt.Errorf("%w state: somebody else initialises %s", driver.ErrInvalid, d.nodes[i].address)
+			}
+		}
+		return nil
+	})
+}
+
+// Recover admits the nodes that are excluded, even if a majority has lost its memory and the
+// policy is to [Refuse]. In that case the counters start at floor, which must be at least the
+// greatest token that any resource has seen. Recover returns when all nodes that answer are
+// admitted, which takes at least MaxTTL and 2 %, or with an error when ctx is done. Calling it
+// again starts the wait anew.
+func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, opts ...Option) error {
+	// Tokens increase from floor, and Lua represents integers exactly below 2^53.
+	if floor == 0 || floor >= 1<<52 {
+		return fmt.Errorf("%w floor: %d, want 1 to 2^52-1", driver.ErrInvalid, floor)
+	}
+	return withIdleDriver(servers, opts, func(d *Driver) error {
+		admissions := make([]quorum.Admission, len(d.nodes))
+		for i := range admissions {
+			admissions[i] = d.params.Admission()
+		}
+		for {
+			pause, err := d.recoverStep(ctx, admissions, floor)
+			if pause == 0 {
+				return err
+			}
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v in one go: %w", d.params.Quarantine(), context.Cause(ctx))
+				return errors.Join(why, err)
+			}
+		}
+	})
+}
+
+// recoverStep takes the next step for each node. It returns when to take the one after it, or 0
+// if there is none.
+func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission, floor uint64) (pause time.Duration, err error) {
+	admitted := 0
+	var errs []error
+	for i := range d.nodes {
+		next, done, err := d.admit(ctx, &admissions[i], i, func() (uint64, bool, error) { return floor, true, nil })
+		switch {
+		case errors.Is(err, driver.ErrInvalid):
+			return 0, err
+		case done:
+			admitted++
+			continue
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		}
+		if pause == 0 || next < pause {
+			pause = max(next, time.Millisecond)
+		}
+	}
+	if pause == 0 && admitted < d.params.Quorum() {
+		return checkInterval, fmt.Errorf("%w: %w", errNoMajority, errors.Join(errs...))
+	}
+	return pause, nil
+}
+
+// withIdleDriver calls run with a driver that does nothing in the background but send commands.
+func withIdleDriver(servers []rueidis.ClientOption, opts []Option, run func(d *Driver) error) error {
+	d, err := newDialingDriver(servers, opts)
+	if err != nil {
+		return err
+	}
+	for _, n := range d.nodes {
+		d.background.Go(n.run)
+	}
+	err = run(d)
+	_ = d.Close() // never fails
+	return err
+}
+
+// examine asks each node for its state.
+func (d *Driver) examine(ctx context.Context) []NodeStatus {
+	p := d.newPoll(nil)
+	for i := range d.nodes {
+		p.send(i, 's', noLock())
+	}
+	p.close()
+	replies := p.wait(ctx, dialTimeout)
+	all := make([]NodeStatus, len(d.nodes))
+	for i, n := range d.nodes {
+		all[i].Address = n.address
+		if err := errorsOf(replies)[i]; err != nil {
+			all[i].Err = err
+			if errors.Is(err, driver.ErrInvalid) {
+				all[i].State = NodeRefused
+			}
+			continue
+		}
+		s, err := d.parseStanding(i, replies[i].text)
+		switch {
+		case err != nil:
+			all[i].State, all[i].Err = NodeRefused, err
+		case s.Cluster == "":
+			all[i].State = NodeBlank
+		case s.Admitted == s.Run:
+			all[i].State = NodeAdmitted
+			all[i].Counters = d.checkCounters(ctx, i)
+		default:
+			all[i].State = NodeWaiting
+		}
+	}
+	return all
+}
+
+// checkCounters returns an error that says which counters of a node can't be right, or nil.
+func (d *Driver) checkCounters(ctx context.Context, i int) error {
+	text, err := d.sendOne(ctx, i, 'c')
+	if err != nil {
+		return nil //nolint:nilerr // its state is known; that it fell silent since is told the next time
+	}
+	_, c, err := parseCounters(text)
+	if err != nil {
+		return err
+	}
+	most, ahead := max(driver.NextToken(0, time.Now()), c[floorStripe])+uint64(maxAheadOfClock.Microseconds()), 0
+	greatest := 0
+	for stripe, n := range c[:stripes] {
+		if n > most {
+			ahead++
+		}
+		if n > c[greatest] {
+			greatest = stripe
+		}
+	}
+	if ahead == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes, greatest, c[greatest])
+}
+
+// maxAheadOfClock is how far a counter may be ahead of the clock. The scripts have the
+// same limit.
+const maxAheadOfClock = 24 * time.Hour

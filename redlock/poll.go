@@ -1,0 +1,197 @@
+package redlock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A poll is one request to several nodes, with their answers.
+type poll struct {
+	d        *Driver
+	commands []command // by node
+	onReply  func(node int, r reply) (enough bool)
+	done     chan struct{} // closed when enough is known, or all have answered
+
+	mu       sync.Mutex
+	replies  []reply // by node
+	pending  int     // answers to come
+	finished bool
+}
+
+// A reply is the outcome of a command.
+type reply struct {
+	sent          bool // the command was given to the node
+	answered      bool // the node has answered, or will not
+	text          string
+	err           error
+	maybeExecuted bool // an earlier send may have been carried out
+}
+
+// newPoll prepares a poll. It calls onReply, unless that is nil, for each answer, one at a
+// time. If onReply returns true, the other answers do not matter.
+func (d *Driver) newPoll(onReply func(node int, r reply) (enough bool)) *poll {
+	return &poll{
+		d: d, onReply: onReply, done: make(chan struct{}), pending: 1, // 1 until closed
+		commands: make([]command, len(d.nodes)), replies: make([]reply, len(d.nodes)),
+	}
+}
+
+// send gives a command to a node. If the node is down, the answer is errDown.
+func (p *poll) send(node int, code byte, l *lock, args ...string) {
+	cmd := p.add(node, code, l, args...)
+	if n := p.d.nodes[node]; !n.send(cmd) {
+		p.onAnswer(cmd, "", errDown)
+	}
+}
+
+// sendEvenIfDown gives a command to a node, also if it is down now. The command is dropped if
+// too many others are queued, or if it can't be sent before its sendBy.
+func (p *poll) sendEvenIfDown(node int, code byte, l *lock, args ...string) {
+	p.d.nodes[node].sendEvenIfDown(p.add(node, code, l, args...))
+}
+
+// sendCleanup is sendEvenIfDown, except that the poll does not wait for a node that is down.
+func (p *poll) sendCleanup(node int, code byte, l *lock, args ...string) {
+	n := p.d.nodes[node]
+	if n.downReason() == nil {
+		p.sendEvenIfDown(node, code, l, args...)
+		return
+	}
+	cmd := &p.commands[node]
+	cmd.set(code, l, args...)
+	n.sendEvenIfDown(cmd)
+}
+
+// cleanUp sends a command that cleans up after the driver, and returns without waiting. A
+// command that can't be sent before end may be dropped.
+func (d *Driver) cleanUp(nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string) *poll {
+	p := d.newPoll(nil)
+	for i := range nodes.All() {
+		p.commands[i].sendBy = end
+		p.sendCleanup(i, code, l, args...)
+	}
+	p.close()
+	return p
+}
+
+func (p *poll) add(node int, code byte, l *lock, args ...string) *command {
+	cmd := &p.commands[node]
+	cmd.node, cmd.receiver = node, p
+	cmd.set(code, l, args...)
+	p.mu.Lock()
+	p.pending++
+	p.replies[node] = reply{sent: true}
+	p.mu.Unlock()
+	return cmd
+}
+
+// close says that no more nodes will be asked.
+func (p *poll) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending--
+	p.settle(false)
+}
+
+// onAnswer implements [receiver].
+func (p *poll) onAnswer(cmd *command, text string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending--
+	r := &p.replies[cmd.node]
+	r.answered, r.text, r.err, r.maybeExecuted = true, text, err, cmd.maybeExecuted
+	p.settle(p.onReply != nil && p.onReply(cmd.node, *r))
+}
+
+// settle closes p.done if the answers are enough or complete. It is called with p.mu held.
+func (p *poll) settle(enough bool) {
+	if (enough || p.pending == 0) && !p.finished {
+		p.finished = true
+		close(p.done)
+	}
+}
+
+// wait returns the replies so far when they are enough, when ctx is done, or after the timeout.
+func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]reply(nil), p.replies...)
+}
+
+// isPending reports whether answers that matter are still to come.
+func (p *poll) isPending() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.finished
+}
+
+// pollAll sends the same request to all nodes and returns their replies. It waits for a
+// majority for up to shortRetryTimeout, and for the others for NodeTimeout.
+func (d *Driver) pollAll(ctx context.Context, code byte, l *lock, args ...string) []reply {
+	p := d.newPoll(nil)
+	for i := range d.nodes {
+		p.send(i, code, l, args...)
+	}
+	p.close()
+	if replies := p.wait(ctx, d.conf.timeout); d.requireMajority(replies) == nil {
+		return replies
+	}
+	return p.wait(ctx, shortRetryTimeout)
+}
+
+// drain waits until the nodes have carried out the commands that are queued. It waits
+// for a hung node too, in case the node continues just now, but not for one whose
+// connection is broken.
+func (d *Driver) drain(deadline time.Time) {
+	p := d.newPoll(nil)
+	for i, n := range d.nodes {
+		n.mu.Lock()
+		broken := n.downErr != nil
+		n.mu.Unlock()
+		if !broken {
+			p.sendEvenIfDown(i, 's', noLock())
+		}
+	}
+	p.close()
+	p.wait(context.Background(), min(time.Until(deadline), d.conf.timeout))
+}
+
+// errorsOf returns, by node, why the nodes did not answer.
+func errorsOf(replies []reply) []error {
+	errs := make([]error, len(replies))
+	for i, r := range replies {
+		switch {
+		case !r.sent:
+		case !r.answered:
+			errs[i] = errOverdue
+		default:
+			errs[i] = r.err
+		}
+	}
+	return errs
+}
+
+// requireMajority returns an error unless a majority has answered.
+func (d *Driver) requireMajority(replies []reply) error {
+	answered := 0
+	for _, r := range replies {
+		if r.answered && r.err == nil {
+			answered++
+		}
+	}
+	if answered < d.params.Quorum() {
+		return d.noMajority(reasonsOf(replies))
+	}
+	return nil
+}

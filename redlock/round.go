@@ -1,0 +1,277 @@
+package redlock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redlock/internal/quorum"
+)
+
+// A round is one try to take a lock. It has its own nonce, sends one command to each node that
+// is not down, and perhaps a second one that raises the node's counter. A [quorum.Attempt]
+// decides what follows from the answers.
+type round struct {
+	d        *Driver
+	req      *driver.Request
+	lock     *lock
+	nonce    string // ends with a space, so that it is no prefix of another one
+	repeated bool   // the nonce is that of an earlier round
+	start    driver.Instant
+	ready    chan struct{} // has the capacity 1; receives when the verdict is there
+
+	mu       sync.Mutex
+	quorum   quorum.Attempt
+	verdict  quorum.Verdict
+	target   uint64
+	commands []command // by node
+	sent     quorum.Set
+	answers  [quorum.MaxNodes]answer // to the first command
+
+	// needAll is set if all answers matter because the owner's own lease has been seen.
+	needAll bool
+
+	reported bool
+}
+
+// An answer is what a node answered to the first command of a round.
+type answer struct {
+	kind  answerKind
+	value string // the key's value, or the rest of the answer
+	left  time.Duration
+	err   error
+}
+
+// An answerKind is the outcome of a node's answer.
+type answerKind uint8
+
+const (
+	unanswered answerKind = iota // no answer, or none yet
+	granted                      // the key belongs to the round
+	held                         // the key belongs to another client
+	unadmitted                   // the node is not admitted
+	mismatched                   // the node belongs to another cluster
+	wrongType                    // the key is not a string
+	absent                       // the key does not belong to the earlier round
+)
+
+// startRound begins to take a lock. The argument nonce is that of an earlier round of the
+// same owner, or empty for a new one. If enlist is set, nodes that refuse record the
+// owner as a waiter.
+func (d *Driver) startRound(req *driver.Request, l *lock, nonce string, enlist bool) *round {
+	r := &round{d: d, req: req, lock: l, nonce: nonce, repeated: nonce != "", ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes))}
+	ttl := formatMillis(req.TTL)
+	code, args := byte('g'), [6]string{nonce, ttl}
+	n := 2
+	if !r.repeated {
+		r.nonce = d.newNonce()
+		code, n = 'a', 4
+		args = [6]string{r.nonce, ttl, strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
+		if tokens := tokenCount(req); enlist || tokens > 1 {
+			code, n = 'A', 6
+			args[4] = strconv.Itoa(tokens)
+			if enlist {
+				args[5] = req.Owner
+			}
+		}
+	}
+	r.start = driver.Now()
+	r.quorum = d.params.Attempt(r.start, req.TTL)
+	for i := range r.commands {
+		cmd := &r.commands[i]
+		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(req.TTL)
+		cmd.set(code, l, args[:n]...)
+	}
+	for i, node := range d.nodes {
+		if node.send(&r.commands[i]) {
+			r.mu.Lock()
+			r.sent |= 1 << i
+			r.mu.Unlock()
+		} else {
+			r.onAnswer(&r.commands[i], "", errDown)
+		}
+	}
+	return r
+}
+
+// errDown is the answer of a node that was not asked because it is down.
+const errDown driver.Sentinel = "it is down"
+
+// maxTokenBlock limits the tokens of a lease. Each token puts the counters ahead of the clock
+// by one microsecond.
+const maxTokenBlock = 1 << 12
+
+// tokenCount returns how many tokens to reserve for a request.
+func tokenCount(req *driver.Request) int { return min(max(req.Tokens, 1), maxTokenBlock) }
+
+// onAnswer implements [receiver].
+func (r *round) onAnswer(cmd *command, text string, err error) {
+	now := driver.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cmd.code == 'r' {
+		if err == nil && text == "o" {
+			r.apply(r.quorum.Raised(cmd.node, now), now)
+		} else {
+			r.apply(r.quorum.Refused(cmd.node, now), now)
+		}
+		return
+	}
+	ans := &r.answers[cmd.node]
+	counter := uint64(0)
+	if err != nil {
+		ans.err = err
+	} else {
+		counter = ans.parse(text)
+	}
+	if ans.kind == unadmitted || ans.kind == mismatched {
+		r.d.agent.suspect(cmd.node)
+	}
+	if ans.kind == granted {
+		r.apply(r.quorum.Granted(cmd.node, counter, now), now)
+		return
+	}
+	if ans.kind == held && parseValue(ans.value).holder.Owner == r.req.Owner {
+		r.needAll = true
+	}
+	r.apply(r.quorum.Refused(cmd.node, now), now)
+}
+
+// parse reads the answer to a first command and returns the counter of a grant.
+func (ans *answer) parse(text string) (counter uint64) {
+	word, rest, _ := strings.Cut(text, " ")
+	ans.value = rest
+	switch word {
+	case "g":
+		var err error
+		if counter, err = strconv.ParseUint(rest, 10, 64); err == nil && counter <= maxToken {
+			ans.kind = granted
+		}
+	case "h":
+		left, value, _ := strings.Cut(rest, " ")
+		ans.kind, ans.value, ans.left = held, value, parseMillis(left)
+	case "u":
+		ans.kind = unadmitted
+	case "m":
+		ans.kind = mismatched
+	case "k":
+		ans.kind = wrongType
+	case "n":
+		ans.kind = absent
+	}
+	if ans.kind == unanswered {
+		ans.err = fmt.Errorf("the script answered %s", quoted(text))
+	}
+	return counter
+}
+
+// noExpiry stands for the remaining time of a key without expiry.
+const noExpiry = 10 * 365 * 24 * time.Hour
+
+func parseMillis(text string) time.Duration {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil || ms == -1:
+		return noExpiry
+	case ms < 0:
+		return 0
+	}
+	return time.Duration(min(ms, noExpiry.Milliseconds())) * time.Millisecond
+}
+
+// apply carries out a step: it sends the raises and reports the verdict. It is called
+// with r.mu held.
+func (r *round) apply(step quorum.Step, now driver.Instant) {
+	r.verdict, r.target = step.Verdict, step.Target
+	var down quorum.Set
+	for i := range step.Raise.All() {
+		cmd := new(command)
+		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(r.req.TTL)
+		cmd.set('r', r.lock, r.nonce, strconv.FormatUint(step.Target, 10))
+		if !r.d.nodes[i].send(cmd) {
+			down |= 1 << i
+		}
+	}
+	for i := range down.All() {
+		r.apply(r.quorum.Refused(i, now), now)
+	}
+	if r.verdict == quorum.Open || r.reported || r.verdict == quorum.Failed && r.needAll && r.hasPending() {
+		return
+	}
+	r.reported = true
+	r.ready <- struct{}{}
+}
+
+// hasPending reports whether first commands are still unanswered. It is called with r.mu held.
+func (r *round) hasPending() bool {
+	for i := range r.sent.All() {
+		if ans := &r.answers[i]; ans.kind == unanswered && ans.err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// wait returns the verdict. A node that does not answer within NodeTimeout, or a quarter of the
+// TTL if that is shorter, counts as a refusal.
+func (r *round) wait(ctx context.Context) quorum.Verdict {
+	timeout := min(r.d.conf.timeout, r.req.TTL/4)
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for repeated := false; ; {
+		select {
+		case <-r.ready:
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return r.verdict
+		case <-ctx.Done():
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.reported = true
+			return quorum.Failed
+		case <-timer.C:
+			r.dropLateNodes(repeated)
+			repeated = true
+			timer.Reset(timeout)
+		}
+	}
+}
+
+// dropLateNodes makes late nodes count as refusals: without includeRaising, those that have not
+// granted; with it, also those that have not raised their counter.
+func (r *round) dropLateNodes(includeRaising bool) {
+	r.d.agent.wakeLoop()
+	now := driver.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.needAll = false
+	r.apply(r.quorum.Expired(now), now)
+	for i := range r.d.nodes {
+		if includeRaising || !r.quorum.Granters().Has(i) {
+			r.apply(r.quorum.Refused(i, now), now)
+		}
+	}
+}
+
+// cleanUp frees the lock on the nodes where the round may have taken it, without waiting.
+func (r *round) cleanUp() *poll {
+	return r.d.cleanUp(r.nodesToFree(), r.start.Add(2*r.req.TTL), 'f', r.lock, r.nonce, "0")
+}
+
+// nodesToFree returns the nodes on which the key may belong to the round, now or later. It
+// cancels commands that were not sent yet, and leaves out the nodes of those.
+func (r *round) nodesToFree() (nodes quorum.Set) {
+	r.mu.Lock()
+	sent, answers := r.sent, r.answers
+	r.mu.Unlock()
+	for i := range sent.All() {
+		if k := answers[i].kind; (k == granted || k == unanswered) && !r.d.nodes[i].cancel(&r.commands[i]) {
+			nodes |= 1 << i
+		}
+	}
+	return nodes
+}

@@ -1,0 +1,122 @@
+package redlock
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
+)
+
+// awaitMajority waits until a majority of the nodes answers, and a little longer for the
+// others. It returns an error if a node does not fit the cluster, or if ctx is done before.
+func (d *Driver) awaitMajority(ctx context.Context) error {
+	p := d.newPoll(func(_ int, r reply) bool { return errors.Is(r.err, driver.ErrInvalid) })
+	for i := range d.nodes {
+		p.send(i, 's', noLock())
+	}
+	p.close()
+	replies := p.wait(ctx, d.conf.timeout)
+	for deadline := time.Now().Add(dialTimeout); d.requireMajority(replies) != nil && time.Now().Before(deadline) && ctx.Err() == nil && p.isPending(); {
+		replies = p.wait(ctx, min(d.conf.timeout, time.Until(deadline)))
+	}
+	for _, err := range errorsOf(replies) {
+		if errors.Is(err, driver.ErrInvalid) {
+			return err
+		}
+	}
+	err := d.requireMajority(replies)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+	}
+	return err
+}
+
+// handshake checks the server on a new connection to n.
+func (d *Driver) handshake(ctx context.Context, n *node, client rueidis.Client) error {
+	text, err := client.Do(ctx, client.B().Info().Build()).ToString()
+	if err != nil {
+		return fmt.Errorf("INFO: %w", sanitize(err))
+	}
+	info := rediskit.ParseInfo(text)
+	if err := checkServer(n.address, info); err != nil {
+		return err
+	}
+	known, err := client.Do(ctx, client.B().Hmget().Key(metaKey).Field("cluster", "self").Build()).ToArray()
+	if err != nil || len(known) != 2 {
+		return fmt.Errorf("HMGET %s: %w", metaKey, sanitize(err))
+	}
+	stored, _ := known[0].ToString() // nil becomes ""
+	self, _ := known[1].ToString()
+	if err := d.checkMembership(n, stored, self); err != nil {
+		return err
+	}
+	return d.checkDistinct(n, info["run_id"])
+}
+
+// checkServer rejects a server that can't be a node.
+func checkServer(address string, info rediskit.Info) error {
+	switch {
+	case info.IsSentinel():
+		return fmt.Errorf("%w node %s: it is a Sentinel", driver.ErrInvalid, address)
+	case info.IsClusterNode():
+		return fmt.Errorf("%w node %s: it is a node of a Redis Cluster; Redlock takes servers that have nothing to do with each other",
+			driver.ErrInvalid, address)
+	case info["role"] != "master":
+		return fmt.Errorf("%w node %s: it is a replica of %s; Redlock takes masters that have nothing to do with each other",
+			driver.ErrInvalid, address, info["master_host"]+":"+info["master_port"])
+	case !info.AtLeast(6, 2):
+		return fmt.Errorf("%w node %s: it is Redis %q; 6.2 is the oldest that will do", driver.ErrInvalid, address, info["redis_version"])
+	case info["run_id"] == "":
+		return fmt.Errorf("%w node %s: INFO does not tell its run_id, so a restart can't be noticed", driver.ErrInvalid, address)
+	}
+	return nil
+}
+
+// checkDistinct rejects a server that is already a node under another address.
+func (d *Driver) checkDistinct(n *node, run string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.runIDs[n.index] = ""
+	for i, other := range d.runIDs {
+		if other == run {
+			return fmt.Errorf("%w list of nodes: %s and %s are one server, which would have two votes",
+				driver.ErrInvalid, d.nodes[i].address, n.address)
+		}
+	}
+	d.runIDs[n.index] = run
+	return nil
+}
+
+// checkMembership rejects a node that other clients know as part of another cluster.
+func (d *Driver) checkMembership(n *node, stored, self string) error {
+	switch {
+	case stored == "":
+		return nil
+	case stored != d.cluster:
+		return fmt.Errorf("%w list of nodes or MaxTTL: %s belongs to %s, and here it is %s",
+			driver.ErrInvalid, n.address, formatCluster(stored), formatCluster(d.cluster))
+	case self != n.address:
+		return fmt.Errorf("%w list of nodes: what answers as %s is %s", driver.ErrInvalid, n.address, quoted(self))
+	}
+	return nil
+}
+
+// formatCluster formats a stored cluster for people.
+func formatCluster(stored string) string {
+	var c cluster
+	if json.Unmarshal([]byte(stored), &c) != nil {
+		return quoted(stored)
+	}
+	list := make([]string, len(c.Nodes))
+	for i, address := range c.Nodes {
+		list[i] = printable(address)
+	}
+	return fmt.Sprintf("[%s] with a MaxTTL of %v", strings.Join(list, " "), time.Duration(c.MaxTTL)*time.Millisecond)
+}

@@ -1,0 +1,104 @@
+package redlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/redlock"
+)
+
+// New nodes that are not initialised grant nothing, and nobody can hold a lock there. The error
+// says what helps.
+func TestBlankNodesAreUnavailable(t *testing.T) {
+	c := start(t, 3)
+	d := open(t, c.servers)
+	_, err := tryAcquire(t, d, request("x", "o", ttl))
+	checkError(t, "Acquire on blank nodes", err, driver.ErrUnavailable,
+		"0 of 3 nodes take part", c.nodes[0].Addr()+": it is new", "run snib redlock init", "within 1m1s")
+	cause := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), ttl, cause)
+	defer cancel()
+	_, err = d.Acquire(ctx, request("x", "o", ttl))
+	checkError(t, "a wait for blank nodes", err, driver.ErrUnavailable, "0 of 3 nodes take part", "enough")
+	checkError(t, "a wait for blank nodes", err, cause)
+	c.init(t)
+	release(t, acquire(t, d, request("x", "o", ttl)))
+}
+
+// The error names each node that takes no part once, with its reason, and tells whether a
+// wait may help.
+func TestReasonsOfNodes(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	d := open(t, c.servers)
+	c.nodes[0].Must("HSET", "snib.redlock", "admitted", "another run")
+	c.nodes[1].Must("RPUSH", "x", "no lock")
+	c.nodes[2].Must("HSET", "snib.redlock", "cluster", "\x1b]0;title\a", "self", "a:1")
+	_, err := tryAcquire(t, d, request("x", "o", ttl))
+	checkError(t, "Acquire", err, driver.ErrUnavailable, "2 of 5 nodes take part",
+		c.nodes[0].Addr()+": it restarted", c.nodes[1].Addr()+": the lock's key is a list", c.nodes[2].Addr()+": ", `\x1b`)
+	if strings.ContainsAny(err.Error(), "\x1b\a") || strings.Contains(err.Error(), "()") {
+		t.Errorf("Acquire = %q, with text of a store as it is, or without a reason", err)
+	}
+	for _, n := range c.nodes {
+		if strings.Count(err.Error(), n.Addr()) > 1 {
+			t.Errorf("Acquire = %q, which names %s more than once", err, n.Addr())
+		}
+	}
+	// Three of five nodes are enough for another lock.
+	release(t, acquire(t, d, request("y", "o", time.Minute)))
+}
+
+// Acquire returns within CancelTimeout of the end of its context while nodes hang, also when it
+// waits for a holder.
+func TestDeadlineOnHungNodes(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	holder := open(t, c.servers)
+	held := acquire(t, holder, request("x", "a", time.Minute))
+	const rounds, more = 3, 15 // a machine may be late once, or more often
+	least := time.Hour
+	for i := 0; i < rounds || i < more && least > driver.CancelTimeout; i++ {
+		// With this timeout the driver does not notice that the nodes hang.
+		d := open(t, c.servers, redlock.NodeTimeout(5*time.Second))
+		cause := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		over := make(chan time.Time, 1)
+		done := make(chan error, 1)
+		go func() {
+			_, err := d.Acquire(ctx, request("x", "b", time.Minute))
+			over <- time.Now()
+			done <- err
+		}()
+		livetest.Await(t, "waiter in the nodes", func() error {
+			st, err := holder.Status(within(t, testTimeout), "x")
+			if err == nil && len(st.Waiters) == 0 {
+				err = errors.New("nobody waits")
+			}
+			return err
+		})
+		for _, n := range c.nodes {
+			n.Hang()
+		}
+		cancel(cause)
+		began := time.Now()
+		checkError(t, "a wait whose context is done", <-done, cause)
+		least = min(least, (<-over).Sub(began))
+		for _, n := range c.nodes {
+			n.Resume()
+		}
+		cancel(nil)
+		// Wait until the nodes answer again.
+		livetest.Await(t, "renewal", func() error { return renew(t, holder, held) })
+	}
+	if least > driver.CancelTimeout {
+		t.Errorf("waits returned %v after their contexts were done at the least, want %v at most", least, driver.CancelTimeout)
+	}
+	release(t, held)
+	awaitNoKeys(t, c.nodes...)
+}
