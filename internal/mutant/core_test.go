@@ -175,7 +175,7 @@ var coreMutants = []mutant{
 		in:    "Locker.acquireLease",
 		old:   "if err != nil && granted != nil && !c.hasOwnerHold(req.Owner, name) {",
 		new:   "if false {",
-		tests: "TestLateGrantIsNoHold",
+		tests: "TestTokenRegression",
 	},
 	{
 		guarantee: "nothing is left", pkg: "driver/fault",
