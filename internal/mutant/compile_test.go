@@ -15,24 +15,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
-// TestCompiles checks that the code that each mutant changes still exists, and type-checks the
-// mutant. It includes the mutants that TestMutants leaves out because they are slow: otherwise
-// nobody would notice them until their tests run. A file that is not Go, such as a script that Go
-// embeds, is not type-checked.
+// TestCompiles type-checks each mutant. It includes the mutants that TestMutants leaves out because
+// they are slow: otherwise nobody would notice them until their tests run. A file that is not Go,
+// such as a script that Go embeds, is not type-checked.
 func TestCompiles(t *testing.T) {
-	root := rootOf(t)
-	c := newCompiler(t, root)
+	s := newSource()
+	c := newCompiler(t, s.root)
 	for _, m := range all {
-		t.Run(m.breaks, func(t *testing.T) {
-			code := m.code(t, root)
-			if !m.isGo() {
-				return
+		t.Run(m.name(), func(t *testing.T) {
+			file, code, err := s.change(m)
+			if err == nil && m.file == "" {
+				err = c.check(file, code)
 			}
-			if err := c.check(filepath.Join(root, m.file), strings.Replace(code, m.old, m.new, 1)); err != nil {
+			if err != nil {
 				t.Error(err)
 			}
 		})
@@ -59,12 +57,9 @@ func newCompiler(t *testing.T, root string) *compiler {
 	dirs := make(map[string]bool)
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
 	for _, m := range all {
-		if !m.isGo() {
-			continue
-		}
-		if dir := filepath.Dir(filepath.Join(root, m.file)); !dirs[dir] {
-			dirs[dir] = true
-			args = append(args, dir)
+		if m.file == "" && !dirs[m.pkg] {
+			dirs[m.pkg] = true
+			args = append(args, "./"+m.pkg)
 		}
 	}
 	cmd := exec.Command("go", args...)
@@ -91,6 +86,10 @@ func newCompiler(t *testing.T, root string) *compiler {
 // check type-checks the package of file with code as its contents. It does not check test files and
 // files that are for other systems.
 func (c *compiler) check(file, code string) error {
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
 	p, ok := c.packages[filepath.Dir(file)]
 	if !ok {
 		return fmt.Errorf("go list knows no package in %s", filepath.Dir(file))

@@ -1,130 +1,171 @@
-//go:build mutants
-
 package mutant
 
 import (
 	"cmp"
-	"encoding/json"
-	"errors"
-	"flag"
-	"math/rand/v2"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"testing"
 )
 
-// all has the mutants of all lists.
-var all = slices.Concat(mutants, cmdSafetyMutants, coreSafetyMutants, etcdMutants, fenceMutants, leaderMutants,
-	metricsMutants, mysqlSafetyMutants, nemesisMutants, operationsMutants, postgresSafetyMutants, redisSafetyMutants,
-	redlockMutants, redlockSafetyMutants, sqliteSafetyMutants, zketcdSafetyMutants, zookeeperMutants)
+// A mutant is a change that breaks a guarantee. No two mutants have the same guarantee and the same
+// package.
+type mutant struct {
+	guarantee string // its name in docs/guarantees.md
+	pkg       string // the folder of the package, below the root
+	in        string // the declaration to change: f, T.method, or a constant, a variable or a type
+	file      string // instead of in: a file below pkg that is not Go, such as a script
+	old, new  string // old stands there once; white space around its lines does not count
+	tests     string // the tests that must notice, such as "TestRows/Prune TestCrash"
+	testsIn   string // the folder of these tests, if it is not pkg
+}
 
-// share makes TestMutants run one mutant of that many, chosen at random.
-var share = flag.Int("share", 1, "run one mutant of so many, chosen at random")
+var all = slices.Concat(coreMutants, sqliteMutants, redisMutants, redlockMutants, postgresMutants, mysqlMutants,
+	zookeeperMutants, etcdMutants, helperMutants, cmdMutants, nemesisMutants)
 
-func TestMutants(t *testing.T) {
-	root := rootOf(t)
-	for _, m := range all {
-		if rand.IntN(*share) > 0 {
+// name returns the guarantee and the package.
+func (m mutant) name() string { return m.guarantee + "/" + label(m.pkg) }
+
+// label returns what a page calls the package in dir.
+func label(dir string) string {
+	if dir == "." {
+		return "snib"
+	}
+	return dir
+}
+
+// testDir returns the folder whose tests must notice, below the root.
+func (m mutant) testDir() string { return cmp.Or(m.testsIn, m.pkg) }
+
+// A source is the repository. It keeps the packages that it has parsed.
+type source struct {
+	root     string
+	packages map[string]map[string][]part // by directory and declaration
+}
+
+// A part is a part of a file: a declaration, or all of it.
+type part struct {
+	file       string
+	code       string // the whole file
+	start, end int    // the offsets of the part
+}
+
+func newSource() *source {
+	return &source{root: filepath.Join("..", ".."), packages: make(map[string]map[string][]part)}
+}
+
+// change returns the file that m changes, and its new content.
+func (s *source) change(m mutant) (file, code string, err error) {
+	parts, err := s.find(m)
+	if err != nil {
+		return "", "", err
+	}
+	var lines []string
+	for line := range strings.SplitSeq(m.old, "\n") {
+		lines = append(lines, regexp.QuoteMeta(strings.TrimSpace(line)))
+	}
+	old := regexp.MustCompile(strings.Join(lines, `[ \t]*\n[ \t]*`))
+	found := 0
+	for _, p := range parts {
+		for _, at := range old.FindAllStringIndex(p.code[p.start:p.end], -1) {
+			found++
+			file, code = p.file, p.code[:p.start+at[0]]+m.new+p.code[p.start+at[1]:]
+		}
+	}
+	if found != 1 {
+		return "", "", fmt.Errorf("%s of package %s contains this text %d times, want once: give the text as it is now, or more of it:\n%s",
+			cmp.Or(m.in, m.file), label(m.pkg), found, m.old)
+	}
+	return file, code, nil
+}
+
+// find returns where the text of m has to be. There are several parts if files for several systems
+// have the same declaration.
+func (s *source) find(m mutant) ([]part, error) {
+	dir := filepath.Join(s.root, m.pkg)
+	if m.file != "" {
+		code, err := os.ReadFile(filepath.Join(dir, m.file))
+		return []part{{filepath.Join(dir, m.file), string(code), 0, len(code)}}, err
+	}
+	if s.packages[dir] == nil {
+		decls, err := parse(dir)
+		if err != nil {
+			return nil, err
+		}
+		s.packages[dir] = decls
+	}
+	if parts := s.packages[dir][m.in]; len(parts) > 0 {
+		return parts, nil
+	}
+	return nil, fmt.Errorf("package %s has no function, T.method, constant, variable or type %q", label(m.pkg), m.in)
+}
+
+// parse returns the declarations of the package in dir, without its tests.
+func parse(dir string) (map[string][]part, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	decls := make(map[string][]part)
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		t.Run(m.breaks, func(t *testing.T) {
-			t.Parallel()
-			if testing.Short() && m.startsServers(t, root) {
-				t.Skip("its tests start servers")
-			}
-			out, err := m.test(t, root)
-			var exit *exec.ExitError
-			switch {
-			case err == nil:
-				t.Errorf("%s: no test of %q noticed\n%s", m.breaks, m.run, out)
-			case !errors.As(err, &exit):
-				t.Fatalf("go test: %v", err)
-			case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
-				t.Errorf("%s: the mutant does not compile\n%s", m.breaks, out)
-			case !strings.Contains(out, "--- FAIL") && !strings.Contains(out, "panic: ") && !strings.Contains(out, "DATA RACE"):
-				t.Errorf("%s: go test failed, but no test did\n%s", m.breaks, out)
-			}
-		})
-	}
-}
-
-func rootOf(t *testing.T) string {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return root
-}
-
-// code returns the contents of the file to change. The text to change occurs in it once.
-func (m mutant) code(t *testing.T, root string) string {
-	code, err := os.ReadFile(filepath.Join(root, m.file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(code), m.old); n != 1 {
-		t.Fatalf("%s: the code to change stands %d times in %s, want once:\n%s", m.breaks, n, m.file, m.old)
-	}
-	return string(code)
-}
-
-// test runs the tests of the mutant's package on the changed file.
-func (m mutant) test(t *testing.T, root string) (string, error) {
-	file, code := filepath.Join(root, m.file), m.code(t, root)
-	dir := t.TempDir()
-	changed, overlay := filepath.Join(dir, "mutant"+filepath.Ext(m.file)), filepath.Join(dir, "overlay.json")
-	write := func(name string, data []byte) {
-		if err := os.WriteFile(name, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(changed, []byte(strings.Replace(code, m.old, m.new, 1)))
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(overlay, list)
-	timeout := "20s" // some mutants hang
-	if m.startsServers(t, root) {
-		timeout = "90s"
-	}
-	args := []string{"test", "-overlay", overlay, "-timeout", timeout, "-run", m.run}
-	if m.race {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, ".")...)
-	cmd.Dir = m.dir(root)
-	if m.long {
-		cmd.Env = append(cmd.Environ(), "SNIB_LONG=1")
-	}
-	out, err := cmd.CombinedOutput()
-	return string(out), err
-}
-
-// isGo reports whether the file to change is Go. Other files are embedded.
-func (m mutant) isGo() bool { return filepath.Ext(m.file) == ".go" }
-
-// dir returns the folder whose tests must notice.
-func (m mutant) dir(root string) string {
-	return filepath.Join(root, cmp.Or(m.pkg, filepath.Dir(m.file)))
-}
-
-// startsServers reports whether the mutant's tests start servers: whether they import a package
-// below internal/livetest.
-func (m mutant) startsServers(t *testing.T, root string) bool {
-	dir := m.dir(root)
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("tests in %s: %q, %v", dir, files, err)
-	}
-	return slices.ContainsFunc(files, func(file string) bool {
-		code, err := os.ReadFile(file)
+		code, err := os.ReadFile(name)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		return strings.Contains(string(code), `"github.com/sniblock/snib/internal/livetest/`)
-	})
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, code, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		add := func(name string, node ast.Node) {
+			at := fset.File(file.FileStart)
+			decls[name] = append(decls[name], part{at.Name(), string(code), at.Offset(node.Pos()), at.Offset(node.End())})
+		}
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				add(receiver(decl)+decl.Name.Name, decl)
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						add(spec.Name.Name, spec)
+					case *ast.ValueSpec:
+						for _, id := range spec.Names {
+							add(id.Name, spec)
+						}
+					}
+				}
+			}
+		}
+	}
+	return decls, nil
+}
+
+// receiver returns "T." if decl is a method of T.
+func receiver(decl *ast.FuncDecl) string {
+	if decl.Recv == nil {
+		return ""
+	}
+	expr := decl.Recv.List[0].Type
+	for {
+		switch e := expr.(type) {
+		case *ast.StarExpr:
+			expr = e.X
+		case *ast.IndexExpr: // a generic type
+			expr = e.X
+		case *ast.IndexListExpr:
+			expr = e.X
+		default:
+			return e.(*ast.Ident).Name + "."
+		}
+	}
 }

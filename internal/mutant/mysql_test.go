@@ -1,0 +1,47 @@
+package mutant
+
+// mysqlMutants are the mutants of mysqllock.
+var mysqlMutants = []mutant{
+	{
+		guarantee: "a check keeps the lock", pkg: "mysqllock",
+		in:    "readLocked",
+		old:   "WHERE name = ? LOCK IN SHARE MODE`",
+		new:   "WHERE name = ?`",
+		tests: "TestIsOwnerKeepsTheLock",
+	},
+	{
+		guarantee: "losses are told", pkg: "mysqllock",
+		in:    "link.checkOpen",
+		old:   "return c.ResetSession(l.Context())",
+		new:   "_ = c",
+		tests: "TestSession/TellsWhenServerDies TestSession/TellsBeforeGrant",
+	},
+	{
+		guarantee: "tokens increase", pkg: "mysqllock",
+		in:    "acquireFast",
+		old:   "LAST_INSERT_ID(2 * GREATEST(token + 1, {clock}) +",
+		new:   "LAST_INSERT_ID(2 * {clock} +",
+		tests: "TestServerKilled",
+	},
+	{
+		guarantee: "releases arrive", pkg: "mysqllock",
+		in:    "lease.Release",
+		old:   "l.d.registry.recordCleanup(l.d, l.nonce, l.completeRelease, err)",
+		new:   "_ = l.completeRelease",
+		tests: "TestHungServer/ReleaseSession",
+	},
+	{
+		guarantee: "clocks that go back", pkg: "mysqllock",
+		in:    "cappedSince",
+		old:   "cappedSince = `LEAST(since, {clock})`",
+		new:   "cappedSince = `since`",
+		tests: "TestClockBack/Released TestClockBack/MinHold",
+	},
+	{
+		guarantee: "malformed entries", pkg: "mysqllock",
+		in:    "Driver.extend",
+		old:   "driverkit.Isolate(all, isMalformed,",
+		new:   "driverkit.Isolate(all, func(error) bool { return false },",
+		tests: "TestMalformedRow",
+	},
+}
