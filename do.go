@@ -19,7 +19,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	body, scope := lock.hold.newContext(ctx)
+	body, scope := newContext(ctx, lock.hold)
 	defer func() {
 		lost := lock.Release()
 		scope.end(ErrReleased)

@@ -34,6 +34,9 @@ type config struct {
 	hasTraces      bool // traces is not empty
 }
 
+// exclusive reports whether a hold excludes all others.
+func (c *config) exclusive() bool { return !c.shared && c.slots == 0 }
+
 const (
 	defaultTTL            = 30 * time.Second
 	defaultReleaseTimeout = 5 * time.Second

@@ -2,6 +2,7 @@ package snib_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -45,75 +46,6 @@ func TestOneContenderPerProcess(t *testing.T) {
 		}
 		if n, _ := d.count(); n > 3 {
 			t.Errorf("%d hand-overs asked the store %d times, want at most 3", waiters, n)
-		}
-	})
-}
-
-// Each hold of a local run has a token of its own, greater than the one before, and the
-// store grants none of them again.
-func TestLocalTokensIncrease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		a, b := open(t, store.Open()), open(t, store.Open())
-		var last uint64
-		var local int
-		trace := &snib.Trace{Acquired: func(e snib.AcquiredEvent) {
-			if e.Local {
-				local++
-			}
-		}}
-		var wg sync.WaitGroup
-		for i := range 8 {
-			l := []*snib.Locker{a.With(snib.Tracing(trace)), b.With(snib.Tracing(trace))}[i%2]
-			wg.Go(func() {
-				for range 50 {
-					lock := acquire(t, l, "a")
-					if lock.Token() <= last {
-						t.Errorf("token %d after %d", lock.Token(), last)
-					}
-					last = lock.Token()
-					// Let the others queue, while the store's clock hardly moves.
-					time.Sleep(time.Nanosecond)
-					release(t, lock)
-				}
-			})
-		}
-		wg.Wait()
-		if local == 0 {
-			t.Error("no hold was handed over locally: nothing was tested")
-		}
-	})
-}
-
-// While another process waits, a local run is bounded.
-func TestLocalRunEndsForOtherProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		a, b := open(t, store.Open()), open(t, store.Open())
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		var holds atomic.Int64
-		for range 4 {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					lock := acquire(t, a, "a")
-					holds.Add(1)
-					time.Sleep(time.Millisecond)
-					release(t, lock)
-				}
-			})
-		}
-		time.Sleep(time.Second)
-		before := holds.Load()
-		lock := acquire(t, b, "a")
-		if n := holds.Load() - before; n > 10 { // those of 5 ms, and those already begun
-			t.Errorf("another process got the lock after %d more holds here", n)
-		}
-		release(t, lock)
-		cancel()
-		wg.Wait()
-		if before < 500 {
-			t.Errorf("only %d holds in a second of 1 ms holds", before)
 		}
 	})
 }
@@ -243,43 +175,20 @@ func TestTurnIsPassedOn(t *testing.T) {
 	})
 }
 
-// A lease is not handed over locally if the store has to know of each hold, or to a
-// hold with another TTL or delay.
-func TestNoLocalHandOver(t *testing.T) {
-	tests := []struct {
-		name  string
-		first []snib.Option
-		next  []snib.Option
-	}{
-		{"OtherTTL", nil, []snib.Option{snib.TTL(time.Minute)}},
-		{"OtherDelay", nil, []snib.Option{snib.LockDelay(time.Second)}},
-		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
-		{"Inheritable", nil, []snib.Option{snib.Inheritable()}},
-		{"Shared", nil, []snib.Option{snib.Shared()}},
-		{"FromInheritable", []snib.Option{snib.Inheritable()}, nil},
-		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-					l, err := send()
-					return &manyTokensLease{l}, err
-				}
-				l := open(t, d)
-				first := acquire(t, l.With(tt.first...), "a")
-				done := make(chan *snib.Lock)
-				go func() { done <- acquire(t, l.With(tt.next...), "a") }()
-				synctest.Wait()
-				release(t, first)
-				release(t, <-done)
-				if n, _ := d.count(); n != 2 {
-					t.Errorf("the store was asked %d times, want twice", n)
-				}
-			})
-		})
-	}
+// A goroutine that queues while the store is unavailable to the head does not get ErrHeld.
+func TestOutageBehindAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.acquire = unavailableUntil(time.Now().Add(time.Hour), errDown)
+		l := open(t, d)
+		go func() { _, _ = l.Acquire(t.Context(), "a") }()
+		synctest.Wait()
+		_, err := l.With(snib.MaxWait(5*time.Second)).Acquire(t.Context(), "a")
+		wantErr(t, "Acquire", err, snib.ErrUnavailable)
+		if errors.Is(err, snib.ErrHeld) {
+			t.Errorf("Acquire = %v, which matches ErrHeld", err)
+		}
+	})
 }
 
 // Goroutines that queue one after the other reuse a waiter, but not its options.
@@ -307,13 +216,4 @@ func TestWaiterIsUsedAgain(t *testing.T) {
 			t.Errorf("the store was asked %d times, want 3", n)
 		}
 	})
-}
-
-// manyTokensLease is a lease with many tokens, whatever was requested.
-type manyTokensLease struct{ driver.Lease }
-
-func (l *manyTokensLease) Grant() driver.Grant {
-	g := l.Lease.Grant()
-	g.Tokens = 100
-	return g
 }

@@ -1,21 +1,56 @@
 package snib
 
+// Stage 3, request: the driver acquires the lease, once the goroutine may ask the store for it.
+
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// requestLease acquires a lease from the driver. While the store is unavailable it retries, if
-// the request may wait, and records the outage for the waiters behind it in q.
-func (l *Locker) requestLease(ctx context.Context, req driver.Request, q *nameQueue) (driver.Lease, error) {
+// request acquires a lease from the driver. It returns the core's lease, which is not filled in
+// yet, and what the driver granted. q is the queue that the caller is the head of, or nil.
+func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait bool) (*lease, driver.Lease, error) {
+	c := l.core
+	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl, queue: q, heapIndex: -1}
+	req := driver.Request{
+		Name: name, Owner: le.owner, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
+		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
+		Inherit: l.conf.inheritable, OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
+	}
+	req.Holder.Label = l.conf.label
+	// Otherwise the death of this process would free the lock without the delay.
+	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease
+	c.mu.Lock()
+	le.watermark = c.watermarks[name]
+	if q != nil && l.conf.allowsHandOver() {
+		req.Tokens = q.tokenBlockSize(l)
+	}
+	c.mu.Unlock()
+	granted, err := l.send(ctx, req, q)
+	if err != nil && l.conf.owner != "" {
+		c.confirmOwnerHold(le.owner, name)
+	}
+	return le, granted, err
+}
+
+// newOwner returns the owner id of a new acquisition.
+func (l *Locker) newOwner() string {
+	if l.conf.owner != "" {
+		return l.conf.owner
+	}
+	return l.core.owner + strconv.FormatUint(l.core.serial.Add(1), 36)
+}
+
+// send calls the driver. While the store is unavailable it retries, if the request may wait, and
+// records the outage for the waiters behind it in q.
+func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (driver.Lease, error) {
 	if req.NoWait {
-		bounded := withLazyTimeout(ctx, driver.AnswerTimeout)
+		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
 		defer bounded.cancel()
 		granted, err := l.core.driver.Acquire(bounded, req)
 		return granted, callerError(ctx, err)
@@ -38,58 +73,4 @@ func (l *Locker) requestLease(ctx context.Context, req driver.Request, q *nameQu
 		}
 		l.core.setOutage(q, nil)
 	}
-}
-
-// callerError returns the error of an acquisition in terms of the caller, whose
-// context is ctx. If a context ended inside the driver while ctx still lives, the
-// caller must not see a context error.
-func callerError(ctx context.Context, err error) error {
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	unavailable := errors.Is(err, ErrUnavailable) // more than a context's end
-	reason := ""
-	if unavailable {
-		reason = withoutContextError(strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": "))
-	}
-	switch {
-	case ctx.Err() == nil && reason != "":
-		return fmt.Errorf("%w: %s", ErrUnavailable, reason)
-	case ctx.Err() == nil:
-		return noAnswerError(driver.AnswerTimeout)
-	case unavailable:
-		return err
-	}
-	return context.Cause(ctx)
-}
-
-// withoutContextError cuts off the end of an error's text that says that a context has ended. What
-// remains is the cause, if the error has one.
-func withoutContextError(text string) string {
-	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
-		if cause, ok := strings.CutSuffix(text, end.Error()); ok {
-			return strings.TrimRight(cause, ":; ")
-		}
-	}
-	return text
-}
-
-// noAnswerError is the error of a request that the store did not answer in time. It does not
-// match the errors of package context: the caller's own context may still be alive.
-func noAnswerError(timeout time.Duration) error {
-	return fmt.Errorf("%w: no answer within %v", ErrUnavailable, timeout)
-}
-
-// A waitError is the cause with which MaxWait ends a wait.
-type waitError struct{ after time.Duration }
-
-func (e *waitError) Error() string { return fmt.Sprintf("waited for %v", e.after) }
-
-// addErrHeld adds ErrHeld to the error of a wait that MaxWait ended,
-// unless the store was unavailable.
-func addErrHeld(err error) error {
-	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHeld) && errors.As(err, new(*waitError)) {
-		return fmt.Errorf("%w: %w", ErrHeld, err)
-	}
-	return err
 }

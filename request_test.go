@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,38 +83,6 @@ func TestOutage(t *testing.T) {
 			})
 		})
 	}
-}
-
-// MaxWait behind a holder is ErrHeld, in the local queue and in that of the store.
-func TestMaxWaitIsHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		ours, theirs := open(t, store.Open()), open(t, store.Open())
-		acquire(t, ours, "a")
-		for _, l := range []*snib.Locker{ours, theirs} {
-			_, err := l.With(snib.MaxWait(time.Second)).Acquire(t.Context(), "a")
-			wantErr(t, "Acquire", err, snib.ErrHeld)
-			if errors.Is(err, snib.ErrUnavailable) {
-				t.Errorf("Acquire = %v, which matches ErrUnavailable", err)
-			}
-		}
-	})
-}
-
-// A goroutine that queues while the store is unavailable to the head does not get ErrHeld.
-func TestOutageBehindAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		d.acquire = unavailableUntil(time.Now().Add(time.Hour), errDown)
-		l := open(t, d)
-		go func() { _, _ = l.Acquire(t.Context(), "a") }()
-		synctest.Wait()
-		_, err := l.With(snib.MaxWait(5*time.Second)).Acquire(t.Context(), "a")
-		wantErr(t, "Acquire", err, snib.ErrUnavailable)
-		if errors.Is(err, snib.ErrHeld) {
-			t.Errorf("Acquire = %v, which matches ErrHeld", err)
-		}
-	})
 }
 
 // A store that hangs and a caller that gives up lead to different errors.
@@ -203,91 +172,40 @@ func TestCauseOfNoAnswer(t *testing.T) {
 	}
 }
 
-// A lease is handed over within the process only while the store's last confirmation is fresh.
-// The store of this test reports a Break in renewals only.
-func TestStaleHandOver(t *testing.T) {
-	for _, held := range []time.Duration{0, 20 * time.Millisecond, ttl / 4} {
-		t.Run(held.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := new(memlock.Store)
-				d := newSpy(store)
-				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
-					req.OnLost = nil
-					return d.Driver.Acquire(ctx, req)
-				}
-				ours, theirs := open(t, d), open(t, store.Open())
-				first, got := acquireWithWaiters(t, ours, "a")
-				if err := store.Open().Break(t.Context(), "a", first.Owner(), first.Token()); err != nil {
-					t.Fatal(err)
-				}
-				other := acquire(t, theirs, "a")
-				release(t, other)
-				time.Sleep(held)
-				err := first.Release()
-				next := <-got
-				// This is within confirmInterval: a resource that checks
-				// tokens refuses the next hold.
-				if held == 0 {
-					return
-				}
-				wantErr(t, "Release of a hold whose lease the store had ended", err, snib.ErrLost)
-				if next.Token() <= other.Token() {
-					t.Errorf("token of the next local hold = %d, want more than %d, which another process had", next.Token(), other.Token())
-				}
-			})
-		})
-	}
-}
-
-// acquireWithWaiters returns a hold with reserved tokens, and a channel that receives the hold of
-// the goroutine that waits behind it.
-func acquireWithWaiters(t *testing.T, l *snib.Locker, name string) (*snib.Lock, <-chan *snib.Lock) {
-	t.Helper()
-	before := acquire(t, l, name)
-	got := make(chan *snib.Lock, 2)
-	for range 2 {
-		go func() {
-			lock, err := l.Acquire(t.Context(), name)
-			if err != nil {
-				t.Errorf("Acquire = %v", err)
+// A request of an owner that the driver gives up may take along the lease that another request of
+// the owner got at the same time. The holder learns that at once.
+func TestOwnerLosesByGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d, snib.Owner("x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls atomic.Int64
+		d.acquire = func(ctx context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if calls.Add(1) > 1 {
+				return send()
 			}
-			got <- lock
+			time.Sleep(time.Second)
+			lease, err := send()
+			if err != nil {
+				return nil, err
+			}
+			cancel()
+			if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
+				return nil, err
+			}
+			return nil, context.Cause(ctx)
+		}
+		gaveUp := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx, "a")
+			gaveUp <- err
 		}()
-	}
-	synctest.Wait()
-	release(t, before)
-	return <-got, got
-}
-
-// The confirmation costs one renewal for each interval, not for each hand-over. Without a
-// confirmation the lease is released in the store.
-func TestConfirmation(t *testing.T) {
-	tests := []struct {
-		name     string
-		renew    func(context.Context, []driver.Lease, func() []driver.Renewal) []driver.Renewal
-		pause    time.Duration // how long the first hold lasts
-		renewals int           // during the hand-overs
-		releases int           // in the store
-	}{
-		{name: "Fresh", renewals: 0, releases: 2},
-		{name: "Old", pause: 20 * time.Millisecond, renewals: 1, releases: 2},
-		{name: "Unanswered", renew: unreachable, pause: 20 * time.Millisecond, renewals: 1, releases: 3},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newSpy(new(memlock.Store))
-				d.renew = tt.renew
-				first, got := acquireWithWaiters(t, open(t, d), "a")
-				time.Sleep(tt.pause)
-				release(t, first)
-				next := <-got
-				release(t, next)
-				_, releases := d.count()
-				if len(d.batches) != tt.renewals || releases != tt.releases {
-					t.Errorf("%d renewals and %d releases, want %d and %d", len(d.batches), releases, tt.renewals, tt.releases)
-				}
-			})
-		})
-	}
+		synctest.Wait()
+		held := acquire(t, l, "a")
+		wantErr(t, "the request that was given up", <-gaveUp, context.Canceled)
+		synctest.Wait()
+		if !isClosed(held.Lost()) {
+			t.Error("the holder is not told that its lease is gone")
+		}
+	})
 }

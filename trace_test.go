@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -76,6 +77,42 @@ func (r *recorder) eventsOf(what string) []event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events[what])
+}
+
+func TestTraceAndLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var events []string
+		trace := traceAll(func(what string, e event) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, fmt.Sprintf("%s %s %v %v", what, e.Name, e.Waited+e.Held, e.Err))
+		})
+		store := new(memlock.Store)
+		l := open(t, store.Open(), snib.Tracing(trace), snib.MaxHold(40*time.Second))
+		lock := acquire(t, l, "a")
+		time.Sleep(time.Second)
+		release(t, lock)
+		other := acquire(t, open(t, store.Open()), "a")
+		_, err := l.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire", err, snib.ErrHeld)
+		release(t, other)
+		_ = acquire(t, l, "b")
+		time.Sleep(40 * time.Second)
+		synctest.Wait()
+		want := []string{
+			"started a 0s <nil>", "ended a 0s <nil>", "acquired a 0s <nil>", "released a 1s <nil>",
+			"started a 0s <nil>", `ended a 0s snib: acquire "a" (memory): the lock is held`,
+			"started b 0s <nil>", "ended b 0s <nil>", "acquired b 0s <nil>",
+			"renewed b 0s <nil>", "renewed b 0s <nil>", "renewed b 0s <nil>", "renewed b 0s <nil>",
+			"lost b 40s the lock was lost: MaxHold of 40s is over",
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if got, want := strings.Join(events, "\n"), strings.Join(want, "\n"); got != want {
+			t.Errorf("told:\n%s\nwant:\n%s", got, want)
+		}
+	})
 }
 
 // A metric of current holds can count up for each Acquired without Joined, and

@@ -1,5 +1,8 @@
 package snib
 
+// Stage 5, keep: the keeper renews the leases of all holds, and ends the holds whose leases it
+// could not renew.
+
 import (
 	"container/heap"
 	"context"
@@ -41,6 +44,8 @@ type lease struct {
 	wanted  <-chan struct{}
 	queue   *nameQueue // the lease is at the head of this queue; nil if it is in none
 
+	watermark uint64 // the greatest token of the name that was seen before the request
+
 	// Guarded by core.mu.
 	hold *hold // the current one
 
@@ -63,25 +68,6 @@ type lease struct {
 	heapIndex  int    // index in the keeper's heap, or -1
 }
 
-// newLease returns a lease for a request that is about to be sent.
-// The keeper does not have it yet.
-func newLease(name, owner string, q *nameQueue) *lease {
-	return &lease{name: name, owner: owner, queue: q, heapIndex: -1}
-}
-
-// fill sets what the driver granted. The times count from when the driver sent the request, not
-// from when the answer came. The hold may rely on the lease except for its last part, the delay.
-func (le *lease) fill(req driver.Request, delay time.Duration, granted driver.Lease) {
-	grant := granted.Grant()
-	le.granted, le.ttl, le.wanted = granted, req.TTL, grant.Wanted
-	le.nextToken, le.endToken = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
-	if grant.TTL > 0 {
-		le.ttl = grant.TTL
-	}
-	le.ttl -= delay
-	le.extend(grant.Start)
-}
-
 // extend sets the times of a lease that was confirmed at start.
 func (le *lease) extend(start driver.Instant) {
 	le.confirmedAt = start
@@ -92,8 +78,7 @@ func (le *lease) extend(start driver.Instant) {
 
 // keeper renews the leases of all holds, and ends the holds whose leases could not be renewed. It
 // consists of a heap of leases ordered by when they are due, one goroutine that sleeps until
-// then, and a few goroutines that call the driver. The goroutines run only while there are
-// leases. Its fields are guarded by core.mu.
+// then, and a few goroutines that call the driver. The goroutines run only while there are leases.
 type keeper struct {
 	heap      leaseHeap
 	running   bool
@@ -105,48 +90,9 @@ type keeper struct {
 	renewers   int
 }
 
-// install makes a granted lease a hold of l and adds it to the keeper. joined reports that the
-// lease belongs to an existing hold instead.
-func (c *core) install(l *Locker, le *lease, now driver.Instant) (_ *hold, joined bool, _ error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.isClosed:
-		return nil, false, ErrClosed
-	case le.lostErr != nil: // the store ended the lease before its grant arrived here
-		return nil, false, le.lostErr
-	}
-	if h := c.merge(le); h != nil {
-		return h, true, nil
-	}
-	h := le.newHold(l, le.nextToken-1, now)
-	if l.conf.owner != "" {
-		c.ownerHolds[c.ownerHolds.key(h)] = h
-	}
-	c.watermarks.raise(le.name, le.endToken-1)
-	if l.conf.exclusive() && le.queue != nil {
-		le.queue.held = true
-	} else {
-		le.queue = nil
-	}
-	heap.Push(&c.keeper.heap, le)
-	c.schedule(le)
-	return h, false, nil
-}
-
-// newHold returns a new hold, and makes it the current one of the lease.
-func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
-	h := &hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
-	if l.conf.maxHold > 0 {
-		h.until = now.Add(l.conf.maxHold)
-	}
-	le.hold = h
-	return h
-}
-
-// schedule sets when the keeper has to check le, which is in the heap. It wakes the keeper if it
-// would sleep longer than that.
-func (c *core) schedule(le *lease) {
+// scheduleLocked sets when the keeper has to check le, which is in the heap. It wakes the keeper if
+// it would sleep longer than that.
+func (c *core) scheduleLocked(le *lease) {
 	k := &c.keeper
 	le.due = le.hold.deadline()
 	if !le.renewing && le.renewAt.Before(le.due) {
@@ -204,7 +150,7 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	for len(k.heap) > 0 {
 		le := k.heap[0]
 		if le.hold.deadline().Reached(now) {
-			ended = append(ended, c.lose(le, le.expiryError(now)))
+			ended = append(ended, c.loseLocked(le, le.expiryError(now)))
 			continue
 		}
 		if le.renewing || le.renewAt.Left(now) > le.slack {
@@ -212,7 +158,7 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		}
 		le.renewing = true
 		k.renewQueue = append(k.renewQueue, le)
-		c.schedule(le)
+		c.scheduleLocked(le)
 	}
 	for n := len(k.renewQueue); n > 0 && k.renewers < maxRenewers; n -= maxBatch {
 		k.renewers++ // even if others run: they may hang
@@ -241,38 +187,6 @@ func (k *keeper) rebase(now driver.Instant) {
 	heap.Init(&k.heap)
 }
 
-// lose ends the hold of a lease and makes the next waiter the head of the local queue. It is
-// called with core.mu held; the caller runs the result without it.
-func (c *core) lose(le *lease, cause error) ending {
-	c.keeper.remove(le)
-	if le.queue != nil {
-		c.advanceLocked(le.queue)
-	}
-	return le.hold.end(cause)
-}
-
-// handleLost ends the hold of a lease that the store has ended.
-func (c *core) handleLost(le *lease, err error) {
-	if err == nil {
-		err = ErrLost
-	} else if !errors.Is(err, ErrLost) {
-		err = fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	err = &lossError{err, LossRefused}
-	var ended endings
-	c.mu.Lock()
-	le.lostErr = err
-	if le.mergedInto != nil {
-		le = le.mergedInto
-		le.lostErr = err
-	}
-	if le.heapIndex >= 0 {
-		ended = append(ended, c.lose(le, err))
-	}
-	c.mu.Unlock()
-	ended.run()
-}
-
 // renew renews the leases of the renewal queue, batch by batch.
 func (c *core) renew() {
 	for {
@@ -282,6 +196,31 @@ func (c *core) renew() {
 		}
 		c.renewAll(batch, granted, timeout)
 	}
+}
+
+// nextBatch takes a batch from the renewal queue. timeout bounds the call of Renew: half
+// of the time left to the lease that ends first, so that there is time to retry. An
+// empty batch ends the renewer.
+func (c *core) nextBatch() (batch []*lease, granted []driver.Lease, timeout time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k, now := &c.keeper, driver.Now()
+	for len(k.renewQueue) > 0 && len(batch) < maxBatch {
+		le := k.renewQueue[0]
+		k.renewQueue[0], k.renewQueue = nil, k.renewQueue[1:]
+		left := le.deadline.Left(now) / 2
+		if le.heapIndex < 0 || left <= 0 {
+			continue
+		}
+		if len(batch) == 0 || left < timeout {
+			timeout = left
+		}
+		batch, granted = append(batch, le), append(granted, le.granted)
+	}
+	if len(batch) == 0 {
+		k.renewers--
+	}
+	return batch, granted, timeout
 }
 
 // renewAll calls the driver once, with a timeout, for a batch of
@@ -312,31 +251,6 @@ func (c *core) renewAll(batch []*lease, granted []driver.Lease, timeout time.Dur
 	}
 }
 
-// nextBatch takes a batch from the renewal queue. timeout bounds the call of Renew: half
-// of the time left to the lease that ends first, so that there is time to retry. An
-// empty batch ends the renewer.
-func (c *core) nextBatch() (batch []*lease, granted []driver.Lease, timeout time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	k, now := &c.keeper, driver.Now()
-	for len(k.renewQueue) > 0 && len(batch) < maxBatch {
-		le := k.renewQueue[0]
-		k.renewQueue[0], k.renewQueue = nil, k.renewQueue[1:]
-		left := le.deadline.Left(now) / 2
-		if le.heapIndex < 0 || left <= 0 {
-			continue
-		}
-		if len(batch) == 0 || left < timeout {
-			timeout = left
-		}
-		batch, granted = append(batch, le), append(granted, le.granted)
-	}
-	if len(batch) == 0 {
-		k.renewers--
-	}
-	return batch, granted, timeout
-}
-
 // applyRenewal applies the answer for one lease. It returns the call of the Traces, or nil. It
 // never revives a hold: an answer after the deadline is too late, whatever it says.
 func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Duration) (report func()) {
@@ -361,7 +275,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 			le.renewAt = now.Add(max(le.deadline.Left(now)/5, 10*time.Millisecond))
 		}
 		left = max(0, h.deadline().Left(now))
-		c.schedule(le)
+		c.scheduleLocked(le)
 	}
 	ttl := le.ttl // merge may change it
 	c.mu.Unlock()
@@ -372,11 +286,57 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		return nil
 	}
 	return func() {
-		h.locker.conf.traces.renewed.call(RenewedEvent{Event: h.event(), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
+		h.locker.conf.traces.renewed.call(RenewedEvent{Event: eventOf(h), Took: elapsed, TTL: ttl, Margin: margin, Left: left, Err: err})
 	}
 }
 
-// remove removes a lease from the keeper, if it is there. It is called with core.mu held.
+// confirmOwnerHold renews at once the lease that an owner has, after a request of the same owner
+// has failed. Both requests had one lease in the store: if the driver has removed what the failed
+// one got, the lease is gone, and its holder has to learn that before its next renewal is due.
+func (c *core) confirmOwnerHold(owner, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.ownerHolds[ownerKey{owner, name}]
+	if h == nil || h.lease.heapIndex < 0 {
+		return
+	}
+	h.lease.renewAt = driver.Now()
+	c.scheduleLocked(h.lease)
+}
+
+// loseLocked ends the hold of a lease and makes the next waiter the head of the local queue. The
+// caller runs the result without core.mu.
+func (c *core) loseLocked(le *lease, cause error) ending {
+	c.keeper.remove(le)
+	if le.queue != nil {
+		c.advanceLocked(le.queue)
+	}
+	return le.hold.end(cause)
+}
+
+// handleLost ends the hold of a lease that the store has ended.
+func (c *core) handleLost(le *lease, err error) {
+	if err == nil {
+		err = ErrLost
+	} else if !errors.Is(err, ErrLost) {
+		err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	err = &lossError{err, LossRefused}
+	var ended endings
+	c.mu.Lock()
+	le.lostErr = err
+	if le.mergedInto != nil {
+		le = le.mergedInto
+		le.lostErr = err
+	}
+	if le.heapIndex >= 0 {
+		ended = append(ended, c.loseLocked(le, err))
+	}
+	c.mu.Unlock()
+	ended.run()
+}
+
+// remove removes a lease from the keeper, if it is there.
 func (k *keeper) remove(le *lease) {
 	if le.heapIndex < 0 {
 		return

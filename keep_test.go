@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -269,56 +270,66 @@ func TestRenewalsAreBatched(t *testing.T) {
 	})
 }
 
-func TestLateGrantIsNoHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		late := true
-		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
-			l, err := send()
-			if late {
-				time.Sleep(ttl) // the process stood still after the grant
-			}
-			return l, err
-		}
-		locker := open(t, d)
-		_, err := locker.Acquire(t.Context(), "a")
-		wantErr(t, "Acquire whose answer came after the lease", err, snib.ErrLost)
-		late = false
-		release(t, acquire(t, locker, "a")) // nothing was left behind
-	})
-}
-
-func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
-	tests := []struct {
-		name  string
-		grant driver.Lease
-	}{
-		{"Nil", nil},
-		{"Zero", fakeLease{}},
-		{"NoStart", fakeLease{driver.Grant{Token: 1}}},
-		{"NoToken", fakeLease{driver.Grant{Start: driver.Now()}}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			d := &fixedDriver{Driver: memlock.New(), lease: tt.grant}
-			if lock, err := open(t, d).Acquire(t.Context(), "a"); err == nil {
-				t.Errorf("Acquire = %v without an error", lock)
-			}
+// The loss of any lease of an owner ends the hold that its acquisitions share.
+func TestOwnerLoss(t *testing.T) {
+	for _, which := range []string{"first", "second"} {
+		t.Run(which, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				l := open(t, d, snib.Owner("x"))
+				onLost := make(map[string]func(error))
+				var calls atomic.Int64
+				d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+					if calls.Add(1) == 1 {
+						onLost["second"] = req.OnLost
+						time.Sleep(time.Second) // the first request is answered last
+					} else {
+						onLost["first"] = req.OnLost
+					}
+					return send()
+				}
+				got := make(chan *snib.Lock)
+				go func() { got <- acquire(t, l, "a") }()
+				synctest.Wait()
+				locks := []*snib.Lock{acquire(t, l, "a"), <-got}
+				onLost[which](driver.ErrLost)
+				for i, lock := range locks {
+					if !isClosed(lock.Lost()) {
+						t.Errorf("lock %d is not lost", i)
+					}
+				}
+			})
 		})
 	}
 }
 
-type fixedDriver struct {
-	driver.Driver
-	lease driver.Lease
+// A slow Trace neither delays a loss nor prevents renewals.
+func TestSlowTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		trace := &snib.Trace{Renewed: func(snib.RenewedEvent) { time.Sleep(time.Second) }}
+		l := open(t, store.Open(), snib.Tracing(trace))
+		const holds = 300
+		var locks []*snib.Lock
+		for i := range holds {
+			locks = append(locks, acquire(t, l, fmt.Sprint(i)))
+		}
+		broken := locks[holds-1]
+		if err := store.Open().Break(t.Context(), broken.Name(), broken.Owner(), broken.Token()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		<-broken.Context().Done()
+		if got := time.Since(began); got > ttl/3 {
+			t.Errorf("told after %v, want %v at most", got, ttl/3)
+		}
+		time.Sleep(2 * time.Minute)
+		for _, lock := range locks[:holds-1] {
+			if isClosed(lock.Lost()) {
+				t.Fatalf("lost though the store renewed it: %v", context.Cause(lock.Context()))
+			}
+		}
+		wantErr(t, "Close", l.Close(), nil)
+		time.Sleep(time.Hour) // let the Trace finish
+	})
 }
-
-func (d *fixedDriver) Acquire(context.Context, driver.Request) (driver.Lease, error) {
-	return d.lease, nil
-}
-
-type fakeLease struct{ grant driver.Grant }
-
-func (l fakeLease) Grant() driver.Grant         { return l.grant }
-func (fakeLease) Release(context.Context) error { return nil }
-func (fakeLease) Lost() <-chan error            { return nil }

@@ -35,7 +35,7 @@ func TestDeadlineIsAContext(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					std, cancel := context.WithTimeout(t.Context(), timeout)
 					defer cancel()
-					lazy := withLazyTimeout(t.Context(), timeout)
+					lazy := withLazyDeadline(t.Context(), time.Now().Add(timeout))
 					defer lazy.cancel()
 					access(lazy)
 					tt.act(func() { access(lazy) }, func() { cancel(); lazy.cancel() })
@@ -72,12 +72,12 @@ func TestDeadlineIsAContext(t *testing.T) {
 // The deadline and cancel both wake waiters.
 func TestDeadlineWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, d := time.Now(), withLazyTimeout(t.Context(), time.Second)
+		began, d := time.Now(), withLazyDeadline(t.Context(), time.Now().Add(time.Second))
 		<-d.Done()
 		if took := time.Since(began); took != time.Second || !errors.Is(d.Err(), context.DeadlineExceeded) {
 			t.Errorf("woken after %v with %v", took, d.Err())
 		}
-		began, d = time.Now(), withLazyTimeout(t.Context(), time.Hour)
+		began, d = time.Now(), withLazyDeadline(t.Context(), time.Now().Add(time.Hour))
 		time.AfterFunc(time.Second, d.cancel)
 		child, stop := context.WithCancel(d)
 		defer stop()

@@ -1,0 +1,128 @@
+package snib
+
+// This file leads an acquisition through the stages that core lists, and reports it to the Traces.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Acquire waits for the lock and takes it. The context bounds the wait only, not
+// the hold: see [Lock.Context].
+//
+// If Acquire returns an error, the caller holds nothing and has no place in
+// any queue. The error matches:
+//
+//   - [ErrHeld] if [MaxWait] ended the wait
+//   - [ErrNested] if ctx carries a hold on the same name
+//   - [ErrInvalid] if the name can't be used
+//   - [ErrKind] if the name is in use as another kind of lock
+//   - [ErrRegressed] if the fencing token went back
+//   - [ErrClosed] if the Locker is closed
+//   - [ErrLost] if the grant arrived after the lease was over
+//   - [ErrUnavailable] if the store is unavailable
+//   - [context.Cause] of ctx if that ended the wait
+//   - or it is the backend's own error
+//
+// While the store is unavailable, Acquire retries for [driver.RetryTimeout]. While the store has
+// no connection left ([driver.ErrFull]), Acquire retries for as long as the wait may last. If the
+// wait ends while the store is unavailable, the error matches ErrUnavailable and not ErrHeld.
+func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
+	return l.acquire(ctx, name, l.conf.noWait)
+}
+
+// TryAcquire is like Acquire but does not wait. If somebody else holds the lock, it
+// returns [ErrHeld] at once. If the store does not answer within
+// [driver.AnswerTimeout], it returns [ErrUnavailable].
+func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
+	return l.acquire(ctx, name, true)
+}
+
+// acquire acquires a lock, and reports that to the Traces.
+func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	name = l.conf.prefix + name
+	var began time.Time
+	if l.conf.hasTraces {
+		e := Event{Name: name, Backend: l.core.info.Backend}
+		l.conf.traces.waitStarted.call(WaitStartedEvent{Event: e, Context: ctx})
+		began = time.Now()
+	}
+	var lock *Lock
+	h, origin, err := l.acquireHold(ctx, name, noWait)
+	if err == nil {
+		lock = l.newLock(ctx, h)
+	} else {
+		err = l.wrapError("acquire", name, addErrHeld(err))
+	}
+	if l.conf.hasTraces {
+		l.traceWaitEnded(ctx, name, time.Since(began), lock, origin, err)
+	}
+	return lock, err
+}
+
+// traceWaitEnded tells the Traces the result of an acquisition: a lock or an error.
+func (l *Locker) traceWaitEnded(ctx context.Context, name string, waited time.Duration, lock *Lock, origin holdOrigin, err error) {
+	e := Event{Name: name, Backend: l.core.info.Backend}
+	l.conf.traces.waitEnded.call(WaitEndedEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined, Err: err})
+	if lock != nil {
+		e.Token = lock.Token()
+		l.conf.traces.acquired.call(AcquiredEvent{Event: e, Context: ctx, Waited: waited, Local: origin.local, Joined: origin.joined})
+	}
+}
+
+// A holdOrigin says how an acquisition got its hold.
+type holdOrigin struct {
+	local  bool // no request was sent to the store
+	joined bool // it added a lock to an existing hold
+}
+
+// acquireHold leads an acquisition through its stages, up to its hold.
+func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*hold, holdOrigin, error) {
+	h, origin, err := l.resolve(ctx, name)
+	if h != nil || err != nil {
+		return h, origin, err
+	}
+	ctx, cancel := l.waitContext(ctx, noWait)
+	defer cancel()
+	p, h, err := l.enqueue(ctx, name, noWait)
+	if err != nil && h != nil { // it was handed over after the wait had ended
+		l.core.decline(h)
+		h = nil
+	}
+	if h != nil || err != nil {
+		return h, holdOrigin{local: true}, err
+	}
+	le, granted, err := l.request(ctx, name, p.queue, noWait)
+	if err == nil {
+		h, origin.joined, err = l.adopt(ctx, le, granted)
+	}
+	l.core.dequeue(p, err == nil && l.conf.exclusive())
+	return h, origin, err
+}
+
+// waitContext returns a context that bounds the wait by MaxWait.
+func (l *Locker) waitContext(ctx context.Context, noWait bool) (context.Context, context.CancelFunc) {
+	if l.conf.maxWait == 0 || noWait {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, l.conf.maxWait, &waitError{after: l.conf.maxWait})
+}
+
+// A waitError is the cause with which MaxWait ends a wait.
+type waitError struct{ after time.Duration }
+
+func (e *waitError) Error() string { return fmt.Sprintf("waited for %v", e.after) }
+
+// addErrHeld adds ErrHeld to the error of a wait that MaxWait ended,
+// unless the store was unavailable.
+func addErrHeld(err error) error {
+	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHeld) && errors.As(err, new(*waitError)) {
+		return fmt.Errorf("%w: %w", ErrHeld, err)
+	}
+	return err
+}

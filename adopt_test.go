@@ -1,0 +1,140 @@
+package snib_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+func TestLateGrantIsNoHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		late := true
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			l, err := send()
+			if late {
+				time.Sleep(ttl) // the process stood still after the grant
+			}
+			return l, err
+		}
+		locker := open(t, d)
+		_, err := locker.Acquire(t.Context(), "a")
+		wantErr(t, "Acquire whose answer came after the lease", err, snib.ErrLost)
+		late = false
+		release(t, acquire(t, locker, "a")) // nothing was left behind
+	})
+}
+
+func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
+	tests := []struct {
+		name  string
+		grant driver.Lease
+	}{
+		{"Nil", nil},
+		{"Zero", fakeLease{}},
+		{"NoStart", fakeLease{driver.Grant{Token: 1}}},
+		{"NoToken", fakeLease{driver.Grant{Start: driver.Now()}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &fixedDriver{Driver: memlock.New(), lease: tt.grant}
+			if lock, err := open(t, d).Acquire(t.Context(), "a"); err == nil {
+				t.Errorf("Acquire = %v without an error", lock)
+			}
+		})
+	}
+}
+
+type fixedDriver struct {
+	driver.Driver
+	lease driver.Lease
+}
+
+func (d *fixedDriver) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+	return d.lease, nil
+}
+
+type fakeLease struct{ grant driver.Grant }
+
+func (l fakeLease) Grant() driver.Grant         { return l.grant }
+func (fakeLease) Release(context.Context) error { return nil }
+func (fakeLease) Lost() <-chan error            { return nil }
+
+func TestTokenRegression(t *testing.T) {
+	for _, required := range []bool{true, false} {
+		t.Run(fmt.Sprintf("Required=%v", required), func(t *testing.T) {
+			var events []snib.RegressedEvent
+			trace := &snib.Trace{Regressed: func(e snib.RegressedEvent) { events = append(events, e) }}
+			d := newSpy(new(memlock.Store))
+			opts := []snib.Option{snib.Tracing(trace)}
+			if required {
+				opts = append(opts, snib.RequireFencing(snib.FencingClock))
+			}
+			l := open(t, d, opts...)
+			first := acquire(t, l, "a")
+			release(t, first)
+			d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+				l, err := send()
+				return &oldTokenLease{l, first.Token()}, err
+			}
+			lock, err := l.Acquire(t.Context(), "a")
+			if required {
+				wantErr(t, "Acquire with an old token", err, snib.ErrRegressed)
+				d.acquire = nil
+				lock, err = l.TryAcquire(t.Context(), "a")
+				wantErr(t, "TryAcquire after the refused lease was given back", err, nil)
+			}
+			wantErr(t, "Release", lock.Release(), nil)
+			if len(events) != 1 || events[0].Token != first.Token() || events[0].Last != first.Token() {
+				t.Errorf("the trace was told %+v", events)
+			}
+		})
+	}
+}
+
+type oldTokenLease struct {
+	driver.Lease
+	token uint64
+}
+
+func (l *oldTokenLease) Grant() driver.Grant {
+	g := l.Lease.Grant()
+	g.Token = l.token
+	return g
+}
+
+// An acquisition of an owner that gives up does not release what the owner holds.
+func TestOwnerGivesUpOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := newSpy(store)
+		l, other := open(t, d, snib.Owner("x")), open(t, store.Open())
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls atomic.Int64
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if calls.Add(1) == 1 { // the first request is answered last
+				time.Sleep(time.Second)
+				defer cancel()
+			}
+			return send()
+		}
+		first := make(chan error)
+		go func() {
+			_, err := l.Acquire(ctx, "a")
+			first <- err
+		}()
+		synctest.Wait()
+		held := acquire(t, l, "a")
+		wantErr(t, "the one that was given up", <-first, context.Canceled)
+		_, err := other.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire by another", err, snib.ErrHeld)
+		release(t, held)
+	})
+}

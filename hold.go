@@ -1,0 +1,189 @@
+package snib
+
+// This file has the hold, which the stages from adopt to release share, and its end.
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// A hold is the state shared by the Locks of one acquisition. There is more than one Lock if
+// others joined the hold, by Reentrant or Owner.
+type hold struct {
+	locker *Locker
+	lease  *lease
+	token  uint64
+	since  driver.Instant
+	until  driver.Instant // the end set by MaxHold, or zero
+
+	// Guarded by core.mu.
+	lockCount    int           // Locks not yet released
+	cause        error         // nil while the hold lives; then ErrReleased, or matches ErrLost
+	scopes       []*scope      // end with the hold
+	lost         chan struct{} // made on demand; closed after the scopes when the hold is lost
+	lossSignaled bool          // lost is closed, or would be if it had been made
+
+	// prevDone is closed when the contexts of the previous hold of the lease have ended. It is
+	// nil if there is nothing to wait for.
+	prevDone chan struct{}
+
+	// unaccepted reports that the hold was handed to a waiter that has not accepted it yet. If
+	// the waiter gives up, nobody ever had the hold, and no Trace is called.
+	unaccepted bool
+}
+
+// ownerHolds are the living holds whose owner was set by Owner. All acquisitions of one owner
+// share a lease in the store, so within the process they share a hold.
+type ownerHolds map[ownerKey]*hold
+
+// An ownerKey finds the hold of an owner on a name.
+type ownerKey struct{ owner, name string }
+
+func (o ownerHolds) key(h *hold) ownerKey { return ownerKey{h.lease.owner, h.lease.name} }
+
+// remove removes a hold that has ended.
+func (o ownerHolds) remove(h *hold) {
+	if key := o.key(h); o[key] == h {
+		delete(o, key)
+	}
+}
+
+// hasOwnerHold reports whether a living hold of that owner relies on its lease.
+func (c *core) hasOwnerHold(owner, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ownerHolds[ownerKey{owner, name}] != nil
+}
+
+// eventOf returns what the events of a hold have in common.
+func eventOf(h *hold) Event {
+	return Event{Name: h.lease.name, Backend: h.locker.core.info.Backend, Token: h.token}
+}
+
+// deadline returns when the hold ends if no renewal succeeds.
+func (h *hold) deadline() driver.Instant {
+	if d := h.lease.deadline; h.until.IsZero() || d.Before(h.until) {
+		return d
+	}
+	return h.until
+}
+
+// endCause returns why the hold is over, even if the keeper has not noticed yet, or nil.
+func (h *hold) endCause() error {
+	if now := driver.Now(); h.cause == nil && h.deadline().Reached(now) {
+		return h.lease.expiryError(now)
+	}
+	return h.cause
+}
+
+// isLost reports whether the hold ended before Release.
+func (h *hold) isLost() bool {
+	return h.cause != nil && h.cause != ErrReleased //nolint:errorlint // set by leave, never wrapped
+}
+
+// expiryError returns why a lease that has reached its deadline is over.
+func (le *lease) expiryError(now driver.Instant) error {
+	if until := le.hold.until; !until.IsZero() && until.Reached(now) {
+		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, le.hold.locker.conf.maxHold), LossMaxHold}
+	}
+	if le.renewErr != nil {
+		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.renewErr), LossExpired}
+	}
+	return &lossError{fmt.Errorf("%w: its lease was not renewed in time", ErrLost), LossExpired}
+}
+
+// A lossError is the cause of a loss, with its kind for the Traces.
+type lossError struct {
+	error
+	loss Loss
+}
+
+func (e *lossError) Unwrap() error { return e.error }
+
+// lossOf returns the kind of loss of a cause, or "".
+func lossOf(cause error) Loss {
+	if e, ok := errors.AsType[*lossError](cause); ok {
+		return e.loss
+	}
+	return ""
+}
+
+// end marks the hold as ended. The caller runs the result without core.mu.
+func (h *hold) end(cause error) ending {
+	h.cause = cause
+	if h.locker.conf.owner != "" {
+		h.locker.core.ownerHolds.remove(h)
+	}
+	e := ending{hold: h, scopes: h.scopes, cause: cause}
+	h.scopes = nil
+	return e
+}
+
+// An ending is the work left when a hold has ended, which is done without core.mu.
+type ending struct {
+	hold   *hold
+	cause  error // nil while the hold lives; then ErrReleased, or matches ErrLost
+	scopes []*scope
+}
+
+// run ends the contexts first, so that a goroutine woken by Lost finds the cause in them.
+func (e ending) run() {
+	for _, s := range e.scopes {
+		s.cancel(e.cause)
+	}
+	if e.cause == ErrReleased { //nolint:errorlint // set by leave, never wrapped
+		return
+	}
+	h := e.hold
+	h.locker.core.mu.Lock()
+	defer h.locker.core.mu.Unlock()
+	h.lossSignaled = true
+	if h.lost != nil {
+		close(h.lost)
+	}
+	h.releaseAtExpiry()
+}
+
+// endings are those of lost holds.
+type endings []ending
+
+// run ends all contexts before it calls any Trace, and does not wait for the Traces.
+func (es endings) run() {
+	for _, e := range es {
+		e.run()
+	}
+	for _, e := range es {
+		h := e.hold
+		if l := h.locker; len(l.conf.traces.lost) > 0 && !h.unaccepted {
+			go l.conf.traces.lost.call(LostEvent{Event: eventOf(h), Held: driver.Now().Sub(h.since), Loss: lossOf(e.cause), Err: e.cause})
+		}
+	}
+}
+
+// releaseAtExpiry schedules the release of a lost hold's lease for the end of its TTL and
+// LockDelay, if the tenure is a session. Otherwise the lease would live on with the session if
+// nobody calls Release, or if Release skips the store because of a LockDelay. The holder
+// has been told of the loss.
+func (h *hold) releaseAtExpiry() {
+	c, le := h.locker.core, h.lease
+	if c.info.Tenure != driver.TenureSession || c.isClosed {
+		return
+	}
+	end := le.confirmedAt.Add(le.ttl + h.locker.conf.lockDelay)
+	time.AfterFunc(end.Left(driver.Now()), func() { c.releaseLost(h) })
+}
+
+// releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a
+// living hold of the same owner relies on it.
+func (c *core) releaseLost(h *hold) {
+	le := h.lease
+	c.mu.Lock()
+	ended := le.lostErr != nil
+	c.mu.Unlock()
+	if !ended && !c.hasOwnerHold(le.owner, le.name) {
+		_, _ = c.releaseLease(le.granted, h.locker.conf.releaseTimeout)
+	}
+}

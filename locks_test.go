@@ -1,0 +1,107 @@
+package snib_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+func TestAcquireAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l := open(t, store.Open(), snib.Prefix("p/"))
+		ls, err := l.AcquireAll(t.Context(), "b", "a", "b")
+		wantErr(t, "AcquireAll", err, nil)
+		first, _ := ls.Token("a")
+		second, _ := ls.Token("b")
+		if first == 0 || second <= first {
+			t.Errorf("tokens: a %d, b %d", first, second)
+		}
+		for _, other := range []string{"c", "p/a"} {
+			if token, ok := ls.Token(other); ok || token != 0 {
+				t.Errorf("Token(%q) = %d, %v", other, token, ok)
+			}
+		}
+		_, err = l.Acquire(ls.Context(), "a")
+		wantErr(t, "Acquire inside", err, snib.ErrNested)
+		wantErr(t, "Release", ls.Release(), nil)
+		wantErr(t, "cause", context.Cause(ls.Context()), snib.ErrReleased)
+		if isClosed(ls.Lost()) {
+			t.Error("Lost after Release")
+		}
+
+		// AcquireAll acquires all or none.
+		b := acquire(t, l, "b")
+		_, err = l.With(snib.NoWait()).AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll", err, snib.ErrHeld)
+		release(t, acquire(t, l, "a"))
+
+		// MaxWait bounds the wait for all of the locks together.
+		began := time.Now()
+		time.AfterFunc(6*time.Second, func() { release(t, b) })
+		c := acquire(t, l, "c")
+		_, err = l.With(snib.MaxWait(10*time.Second)).AcquireAll(t.Context(), "a", "b", "c")
+		wantErr(t, "AcquireAll", err, snib.ErrHeld)
+		if got := time.Since(began); got != 10*time.Second {
+			t.Errorf("AcquireAll with a MaxWait of 10s took %v", got)
+		}
+		release(t, c)
+		b = acquire(t, l, "b")
+
+		// The loss of a hold ends the wait for the others.
+		broken := make(chan error)
+		go func() {
+			_, err := l.AcquireAll(t.Context(), "a", "b")
+			broken <- err
+		}()
+		synctest.Wait()
+		st, _ := store.Open().Status(t.Context(), "p/a")
+		if err := store.Open().Break(t.Context(), "p/a", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "AcquireAll that lost one", <-broken, snib.ErrLost)
+		release(t, b)
+
+		ls, err = l.AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll", err, nil)
+		st, _ = store.Open().Status(t.Context(), "p/b")
+		if err := store.Open().Break(t.Context(), "p/b", st.Holders[0].Owner, st.Holders[0].Token); err != nil {
+			t.Fatal(err)
+		}
+		<-ls.Lost()
+		<-ls.Context().Done()
+		wantErr(t, "Release", ls.Release(), snib.ErrLost)
+	})
+}
+
+// Names are acquired in sorted order, whatever the order of the arguments.
+func TestAcquireAllOrder(t *testing.T) {
+	d := newSpy(new(memlock.Store))
+	var requested []string
+	d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		requested = append(requested, req.Name)
+		return send()
+	}
+	ls, err := open(t, d).AcquireAll(t.Context(), "c", "a", "b", "a")
+	wantErr(t, "AcquireAll", err, nil)
+	wantErr(t, "Release", ls.Release(), nil)
+	if got, want := strings.Join(requested, " "), "a b c"; got != want {
+		t.Errorf("asked for %s, want %s", got, want)
+	}
+}
+
+// MaxWait may end between two names, when neither of them is waited for.
+func TestAcquireAllEndsBetweenNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &snib.Trace{Acquired: func(snib.AcquiredEvent) { time.Sleep(time.Minute) }}
+		l := open(t, memlock.New(), snib.MaxWait(time.Second), snib.Tracing(slow))
+		_, err := l.AcquireAll(t.Context(), "a", "b")
+		wantErr(t, "AcquireAll whose MaxWait is over after the first name", err, snib.ErrHeld)
+	})
+}

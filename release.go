@@ -1,0 +1,91 @@
+package snib
+
+// Stage 6, release: with its last Lock a hold ends, and its lease goes to the next local waiter or
+// back to the store.
+
+import (
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// leave gives up one Lock of the hold, and with the last one the hold.
+func (c *core) leave(h *hold) error {
+	l, le := h.locker, h.lease
+	c.mu.Lock()
+	confirmed := c.confirmLocked(h)
+	now := driver.Now()
+	var ended endings
+	if h.cause == nil && h.deadline().Reached(now) { // the keeper is about to notice
+		ended = append(ended, c.loseLocked(le, le.expiryError(now)))
+	}
+	h.lockCount--
+	if h.lockCount > 0 {
+		err := h.releaseError()
+		c.mu.Unlock()
+		ended.run()
+		return err
+	}
+	if h.isLost() {
+		err := h.releaseError()
+		c.mu.Unlock()
+		ended.run()
+		// The store may still keep the lock for us. Release it, so that others need not wait
+		// until it lapses, unless a LockDelay asks for that.
+		if l.conf.lockDelay == 0 {
+			c.releaseLost(h)
+		}
+		return err
+	}
+	queued := le.queue.waiterCount()
+	ending := h.end(ErrReleased)
+	var next *hold
+	if confirmed {
+		next = c.handOverLocked(le, now, len(ending.scopes) > 0)
+	}
+	if next == nil {
+		c.keeper.remove(le)
+		le.queue.recordUse(le)
+	}
+	c.mu.Unlock()
+	ending.run()
+	if next != nil && next.prevDone != nil {
+		close(next.prevDone)
+	}
+	return c.completeRelease(h, now, next != nil, queued)
+}
+
+// completeRelease ends what leave began. Unless the lease went on to another hold, it releases
+// the lease in the store and makes the next waiter the head of the queue.
+func (c *core) completeRelease(h *hold, now driver.Instant, local bool, queued int) error {
+	l, le := h.locker, h.lease
+	var err error
+	var sentAt time.Time
+	if !local {
+		if sentAt, err = c.releaseLease(le.granted, l.conf.releaseTimeout); err != nil {
+			err = l.wrapError("release", le.name, err)
+		}
+		if le.queue != nil {
+			c.advance(le.queue)
+		}
+	}
+	if len(l.conf.traces.released) > 0 && !h.unaccepted {
+		l.conf.traces.released.call(ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err})
+	}
+	return err
+}
+
+// releaseError returns the error of releasing a hold that was lost, or nil.
+func (h *hold) releaseError() error {
+	if !h.isLost() {
+		return nil
+	}
+	return h.locker.wrapError("release", h.lease.name, h.cause)
+}
+
+// decline releases a hold that was handed over to a waiter that does not accept it, or hands it
+// over once more.
+func (c *core) decline(h *hold) {
+	awaitPrevious(h)
+	_ = c.leave(h)
+}

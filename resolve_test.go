@@ -1,0 +1,138 @@
+package snib_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/memlock"
+)
+
+func TestNestedIsRefused(t *testing.T) {
+	l := open(t, memlock.New())
+	err := l.Do(t.Context(), "a", func(ctx context.Context, _ *snib.Lock) error {
+		_, err := l.Acquire(ctx, "a")
+		wantErr(t, "Acquire of a lock that the context holds", err, snib.ErrNested)
+		lock, err := l.Acquire(ctx, "b")
+		wantErr(t, "Acquire of another", err, nil)
+		_, err = l.Acquire(lock.Context(), "a")
+		wantErr(t, "Acquire of the outer one", err, snib.ErrNested)
+		return lock.Release()
+	})
+	wantErr(t, "Do", err, nil)
+}
+
+func TestReentrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, memlock.New(), snib.Reentrant())
+		outer := acquire(t, l, "a")
+		inner, err := l.Acquire(outer.Context(), "a")
+		wantErr(t, "Acquire again", err, nil)
+		if inner.Token() != outer.Token() {
+			t.Errorf("token changed from %d to %d", outer.Token(), inner.Token())
+		}
+		innerCtx := inner.Context()
+		release(t, outer) // out of order
+		release(t, outer) // and twice: it counts once
+		wantErr(t, "cause of the outer", context.Cause(outer.Context()), snib.ErrReleased)
+		if innerCtx.Err() != nil {
+			t.Errorf("the inner lock's context ended with the outer's release: %v", context.Cause(innerCtx))
+		}
+		_, err = l.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire while the inner one holds", err, snib.ErrHeld)
+		time.Sleep(3 * ttl) // it is still renewed after the outer release
+		if isClosed(inner.Lost()) {
+			t.Error("lost after the outer's release")
+		}
+		release(t, inner)
+		wantErr(t, "cause of the inner", context.Cause(innerCtx), snib.ErrReleased)
+		release(t, acquire(t, l, "a"))
+	})
+}
+
+func TestReentryChecksTheKind(t *testing.T) {
+	l := open(t, memlock.New(), snib.Reentrant())
+	shared := acquire(t, l.With(snib.Shared()), "a")
+	_, err := l.Acquire(shared.Context(), "a")
+	wantErr(t, "upgrade from shared", err, snib.ErrNested)
+	release(t, shared)
+	alone := acquire(t, l, "a")
+	again, err := l.With(snib.Shared()).Acquire(alone.Context(), "a")
+	wantErr(t, "shared inside exclusive", err, nil)
+	_, err = l.With(snib.Slots(2)).Acquire(alone.Context(), "a")
+	wantErr(t, "slots inside exclusive", err, snib.ErrKind)
+	release(t, again)
+	release(t, alone)
+}
+
+// A Locker ignores carried holds of other Lockers, and holds that have ended.
+func TestCarriedHoldsMustBeOursAndAlive(t *testing.T) {
+	a, b := open(t, memlock.New()), open(t, memlock.New())
+	lock := acquire(t, a, "a")
+	other, err := b.Acquire(lock.Context(), "a")
+	wantErr(t, "Acquire in another store", err, nil)
+	release(t, other)
+	ctx := context.WithoutCancel(lock.Context())
+	release(t, lock)
+	again, err := a.Acquire(ctx, "a")
+	wantErr(t, "Acquire with a hold that has ended", err, nil)
+	release(t, again)
+}
+
+// An owner that acquires again gets the same hold again.
+func TestOwnerIsIdempotent(t *testing.T) {
+	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(snib.FencingClock))
+	one, two := acquire(t, l, "state"), acquire(t, l, "state")
+	if one.Token() != two.Token() || one.Owner() != "terraform-4711" {
+		t.Errorf("tokens %d and %d, owner %q", one.Token(), two.Token(), one.Owner())
+	}
+	release(t, one)
+	wantErr(t, "second Release of one lease", two.Release(), nil)
+}
+
+// All acquisitions of one owner share a hold, which ends with the last of them.
+func TestOwnerSharesOneHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l, other := open(t, store.Open(), snib.Owner("x")), open(t, store.Open())
+		one, two := acquire(t, l, "a"), acquire(t, l, "a")
+		release(t, one)
+		_, err := other.TryAcquire(t.Context(), "a")
+		wantErr(t, "TryAcquire while one of two is held", err, snib.ErrHeld)
+		time.Sleep(2 * ttl)
+		if isClosed(two.Lost()) {
+			t.Errorf("the second was lost with the release of the first: %v", context.Cause(two.Context()))
+		}
+		release(t, two)
+		release(t, acquire(t, other, "a"))
+	})
+}
+
+func TestOwnerChecksKindAndToken(t *testing.T) {
+	store := new(memlock.Store)
+	l, other := open(t, store.Open(), snib.Owner("x")), open(t, store.Open())
+	shared := acquire(t, l.With(snib.Shared()), "a")
+	reader := acquire(t, other.With(snib.Shared()), "a")
+	_, err := l.TryAcquire(t.Context(), "a")
+	wantErr(t, "exclusive, for an owner that shares", err, snib.ErrNested)
+	_, err = open(t, store.Open(), snib.Owner("x")).TryAcquire(t.Context(), "a")
+	wantErr(t, "the same from another process", err, snib.ErrHeld)
+	_, err = l.With(snib.Slots(3)).TryAcquire(t.Context(), "a")
+	wantErr(t, "slots, for an owner that shares", err, snib.ErrKind)
+	release(t, reader)
+	release(t, shared)
+
+	d := newSpy(store)
+	fenced := open(t, d, snib.Owner("y"), snib.RequireFencing(snib.FencingClock))
+	first := acquire(t, fenced, "b")
+	release(t, first)
+	d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+		l, err := send()
+		return &oldTokenLease{l, first.Token() - 1}, err
+	}
+	_, err = fenced.Acquire(t.Context(), "b")
+	wantErr(t, "a token that went back, for an owner", err, snib.ErrRegressed)
+}
