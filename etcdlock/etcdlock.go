@@ -113,7 +113,7 @@ func configure(client *clientv3.Client, opts []Option) (c config, err error) {
 		err = fmt.Errorf("%w client: it is nil", driver.ErrInvalid)
 	}
 	for _, opt := range opts {
-		err = errors.Join(err, opt(&c))
+		err = errors.Join(err, opt.apply(&c))
 	}
 	return c, err
 }

@@ -8,7 +8,14 @@ import (
 )
 
 // An Option configures the driver that [New] returns.
-type Option func(*config) error
+type Option struct{ set func(*config) error }
+
+func (o Option) apply(c *config) error {
+	if o.set == nil {
+		return fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+	}
+	return o.set(c)
+}
 
 // The bounds of [Timeout]. etcd accepts longer timeouts, but nobody wants to wait for them.
 const (
@@ -23,11 +30,11 @@ const (
 //
 // Timeout replaces snib.TTL, which this backend does not use.
 func Timeout(d time.Duration) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if d < minTimeout || d > maxTimeout {
 			return fmt.Errorf("%w Timeout %v: it must be between %v and %v", driver.ErrInvalid, d, minTimeout, maxTimeout)
 		}
 		c.timeout = (d + time.Second - 1).Truncate(time.Second)
 		return nil
-	}
+	}}
 }

@@ -213,14 +213,15 @@ func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
 	nothingLeft(t, node)
 }
 
-// TestLimits checks that limits out of range are rejected, and the default of MaxTTL.
+// TestLimits checks that options that can't be used are rejected, and the default of MaxTTL.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	for _, opt := range []redislock.Option{
-		redislock.MaxTTL(0), redislock.MaxTTL(-time.Second), redislock.MaxTTL(20 * 365 * 24 * time.Hour), redislock.GraceFloor(-1),
+	for _, opts := range [][]redislock.Option{
+		{redislock.MaxTTL(0)}, {redislock.MaxTTL(-time.Second)}, {redislock.MaxTTL(20 * 365 * 24 * time.Hour)}, {redislock.GraceFloor(-1)},
+		{redislock.Single(), redislock.Cluster()}, {{}},
 	} {
-		if d, err := redislock.Open(t.Context(), at(node.Addr()), opt); !errors.Is(err, driver.ErrInvalid) {
+		if d, err := redislock.Open(t.Context(), at(node.Addr()), opts...); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // An Option changes what a driver does. The defaults are right for most programs.
-type Option func(*config)
+type Option struct{ set func(*config) }
 
 type config struct {
 	grace      bool
@@ -18,21 +18,23 @@ type config struct {
 	topology   topology
 }
 
-// A topology is what must be found at an address.
+// A topology is what must be found at an address; 0 is any.
 type topology uint8
 
 const (
-	anyTopology topology = iota
-	single
+	single topology = 1 << iota
 	cluster
 )
 
-func configure(opts []Option) config {
+func configure(opts []Option) (config, error) {
 	conf := config{grace: true, floor: defaultFloor, maxTTL: defaultMaxTTL}
 	for _, o := range opts {
-		o(&conf)
+		if o.set == nil {
+			return conf, fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+		}
+		o.set(&conf)
 	}
-	return conf
+	return conf, conf.check()
 }
 
 const (
@@ -45,13 +47,15 @@ const (
 	sentinelFloor = 20 * time.Second
 )
 
-// check returns an error if a limit is out of range.
+// check returns an error if a limit is out of range, or if options contradict each other.
 func (c *config) check() error {
 	switch {
 	case c.maxTTL < minTTL || c.maxTTL > maxTTL:
 		return fmt.Errorf("%w MaxTTL %v: it must be from %v to %v", driver.ErrInvalid, c.maxTTL, minTTL, maxTTL)
 	case c.floor < 0 || c.floor > maxTTL:
 		return fmt.Errorf("%w GraceFloor %v: it must be from 0 to %v", driver.ErrInvalid, c.floor, maxTTL)
+	case c.topology == single|cluster:
+		return fmt.Errorf("%w topology: there is either one server or a Cluster; give Single or Cluster", driver.ErrInvalid)
 	}
 	return nil
 }
@@ -63,30 +67,30 @@ func (c *config) check() error {
 // as one that has lost its memory.
 //
 // The driver reads INFO for this. All processes that share locks should have the same setting.
-func FailoverGrace(on bool) Option { return func(c *config) { c.grace = on } }
+func FailoverGrace(on bool) Option { return Option{func(c *config) { c.grace = on }} }
 
 // GraceFloor sets the minimum time for which a server grants nothing after a restart or a
 // failover. The default is 30 seconds; behind Sentinel it is at least 20 seconds. Leases no
 // longer than the floor are covered even if the server has forgotten everything, so set it to
 // the longest TTL in use. All processes that share locks should have the same setting.
-func GraceFloor(d time.Duration) Option { return func(c *config) { c.floor = d } }
+func GraceFloor(d time.Duration) Option { return Option{func(c *config) { c.floor = d }} }
 
 // MaxTTL sets the longest TTL that may be requested. The default is an hour. It also bounds the
 // grace period, so that one long lease does not close the store for its whole length after a
 // restart. All processes that share locks should have the same setting: a process with a
 // shorter MaxTTL passes over waiters that request a longer TTL.
-func MaxTTL(d time.Duration) Option { return func(c *config) { c.maxTTL = d } }
+func MaxTTL(d time.Duration) Option { return Option{func(c *config) { c.maxTTL = d }} }
 
 // AllowSplitBrain accepts a master behind Sentinel that writes without a replica. When such a
 // master is cut off, or pauses for a while, the Sentinels choose another one, and both grant
 // the same locks until the old master learns of it. Without this option New and Open reject
 // such a master. The right setting, on all servers, is min-replicas-to-write 1 and a small
 // min-replicas-max-lag.
-func AllowSplitBrain() Option { return func(c *config) { c.splitBrain = true } }
+func AllowSplitBrain() Option { return Option{func(c *config) { c.splitBrain = true }} }
 
 // Single requires one server, alone or behind Sentinel. If the server is a node of a Cluster,
-// Open and New fail.
-func Single() Option { return func(c *config) { c.topology = single } }
+// Open and New fail. They also fail with both Single and [Cluster].
+func Single() Option { return Option{func(c *config) { c.topology |= single }} }
 
 // Cluster requires a Cluster. If there is none, Open and New fail.
-func Cluster() Option { return func(c *config) { c.topology = cluster } }
+func Cluster() Option { return Option{func(c *config) { c.topology |= cluster }} }

@@ -77,7 +77,10 @@ type Driver struct {
 // not the required one, or if the server is older than Redis 6.2. The error matches
 // [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
 func Open(ctx context.Context, o rueidis.ClientOption, opts ...Option) (*Driver, error) {
-	conf := configure(opts)
+	conf, err := configure(opts)
+	if err != nil {
+		return nil, err
+	}
 	o.DisableCache = true
 	o.PipelineMultiplex = -1
 	o.ForceSingleClient = conf.topology == single
@@ -139,18 +142,19 @@ func New(ctx context.Context, client rueidis.Client, opts ...Option) (*Driver, e
 
 // NewConn is [New] for a client other than rueidis. Close closes the Conn.
 func NewConn(ctx context.Context, conn Conn, opts ...Option) (*Driver, error) {
-	return start(ctx, conn, configure(opts))
+	conf, err := configure(opts)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return start(ctx, conn, conf)
 }
 
 func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	if conn.IsSentinel() {
 		conf.floor = max(conf.floor, sentinelFloor)
 	}
-	err := conf.check()
-	var found findings
-	if err == nil {
-		found, err = probe(ctx, conn, conf)
-	}
+	found, err := probe(ctx, conn, conf)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -204,7 +208,10 @@ func (d *Driver) Warnings() []string { return d.warnings }
 
 // Promises returns the Info of a driver with these options on servers whose settings break no
 // promise. It contacts no server.
-func Promises(opts ...Option) driver.Info { return newInfo(configure(opts), findings{}) }
+func Promises(opts ...Option) driver.Info {
+	conf, _ := configure(opts) // Open and New refuse what can't be used
+	return newInfo(conf, findings{})
+}
 
 // newInfo makes the driver's Info.
 func newInfo(conf config, found findings) driver.Info {

@@ -1,7 +1,7 @@
 // Package sqlitelock keeps locks in an SQLite file that the processes of one host
 // share. It needs Linux, and no server.
 //
-//	d, err := sqlitelock.Open("/var/lib/app/locks.db")
+//	d, err := sqlitelock.Open(ctx, "/var/lib/app/locks.db")
 //
 // # Keys
 //

@@ -29,14 +29,14 @@ var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
 // everybody, and read the owner ids with which locks are released. So a mode with a class that
 // may only read or only write is a [driver.ErrInvalid].
 func Mode(mode fs.FileMode) Option {
-	return func(d *Driver) error {
+	return Option{func(d *Driver) error {
 		if mode != readWriteClasses(mode) || mode&0o600 != 0o600 {
 			return fmt.Errorf("%w mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do",
 				driver.ErrInvalid, mode)
 		}
 		d.mode = mode
 		return nil
-	}
+	}}
 }
 
 // readWriteClasses returns the mode without the permissions of classes that may not

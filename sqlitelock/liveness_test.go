@@ -448,6 +448,40 @@ func TestBusyDatabase(t *testing.T) {
 	}
 }
 
+// TestCancelledOpen checks that the context ends the wait of Open for a database that is busy.
+func TestCancelledOpen(t *testing.T) {
+	path := newPath(t)
+	if err := (&Driver{path: path, mode: 0o600}).createEmpty(); err != nil {
+		t.Fatal(err)
+	}
+	other, err := connect(path, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close()
+	if _, err := other.exec(`BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("over")
+	time.AfterFunc(50*time.Millisecond, func() { cancel(over) })
+	if d, err := Open(ctx, path); !errors.Is(err, over) {
+		t.Errorf("Open of a busy database, until the context ends = %v, %v, want the cause", d, err)
+	}
+	if d, err := Open(ctx, path); !errors.Is(err, over) {
+		t.Errorf("Open after the end of the context = %v, %v, want the cause", d, err)
+	}
+}
+
+// TestOptions checks that options that can't be used are refused.
+func TestOptions(t *testing.T) {
+	for _, opt := range []Option{{}, Fencing(driver.FencingNone), Mode(0)} {
+		if d, err := Open(t.Context(), newPath(t), opt); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
+		}
+	}
+}
+
 // TestCancelledInTransaction cancels the context while the grant is being written.
 func TestCancelledInTransaction(t *testing.T) {
 	d := open(t, newPath(t))

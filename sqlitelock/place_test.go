@@ -106,7 +106,7 @@ func TestBadPlace(t *testing.T) {
 // checkRefused checks that Open fails with the error, in one line that contains say.
 func checkRefused(t *testing.T, path string, want error, say string) {
 	t.Helper()
-	d, err := Open(path)
+	d, err := Open(t.Context(), path)
 	if err == nil {
 		d.Close()
 		t.Fatalf("Open = nil, want an error")
@@ -150,7 +150,7 @@ func TestNoPermission(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Chmod(filepath.Dir(dir), 0o700) })
 	var err error
-	asNobody(func() { _, err = Open(filepath.Join(dir, "locks.db")) })
+	asNobody(func() { _, err = Open(t.Context(), filepath.Join(dir, "locks.db")) })
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("Open in a folder that we may not write to = %v, want fs.ErrPermission", err)
 	}
@@ -382,7 +382,7 @@ func TestMode(t *testing.T) {
 		})
 	}
 	for _, mode := range []fs.FileMode{0, 0o400, 0o644, 0o640, 0o620, 0o060, 0o700, 0o1600, fs.ModeSetuid | 0o600} {
-		if d, err := Open(newPath(t), Mode(mode)); !errors.Is(err, driver.ErrInvalid) {
+		if d, err := Open(t.Context(), newPath(t), Mode(mode)); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Open with mode %#o = %v, %v, want ErrInvalid", mode, d, err)
 		}
 	}
@@ -419,7 +419,7 @@ func TestReaderBlocksNobody(t *testing.T) {
 				t.Errorf("to open file%s and to lock a byte of it = %v, want ErrPermission", suffix, err)
 			}
 		}
-		if _, err := Open(path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "belongs to uid 0 ") {
+		if _, err := Open(t.Context(), path); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "belongs to uid 0 ") {
 			t.Errorf("Open by another user = %v, want ErrPermission that tells whose file it is", err)
 		}
 	})
@@ -456,7 +456,7 @@ func TestDeletedInUse(t *testing.T) {
 			if err := os.Remove(path + suffix); err != nil {
 				t.Fatal(err)
 			}
-			next, err := Open(path)
+			next, err := Open(t.Context(), path)
 			if err == nil {
 				defer next.Close()
 				_, err = try(next, request("other"))
@@ -480,7 +480,7 @@ func TestLogReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, path+walSuffix, "")
-	next, err := Open(path)
+	next, err := Open(t.Context(), path)
 	if err == nil {
 		defer next.Close()
 		_, err = try(next, request("other"))

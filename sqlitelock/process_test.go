@@ -26,7 +26,7 @@ type job struct {
 }
 
 func (j job) do(ctx context.Context) error {
-	d, err := Open(j.Path)
+	d, err := Open(ctx, j.Path)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func cpuTime() time.Duration {
 // open opens a driver, which is closed when the test ends.
 func open(t testing.TB, path string, opts ...Option) *Driver {
 	t.Helper()
-	d, err := Open(path, opts...)
+	d, err := Open(t.Context(), path, opts...)
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}

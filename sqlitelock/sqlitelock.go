@@ -43,38 +43,57 @@ type Driver struct {
 }
 
 // An Option changes how [Open] opens a database.
-type Option func(*Driver) error
+type Option struct{ set func(*Driver) error }
+
+func (o Option) apply(d *Driver) error {
+	if o.set == nil {
+		return fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+	}
+	return o.set(d)
+}
 
 // Fencing sets the strength of the fencing tokens. The default is [driver.FencingDurable]: a
 // grant is on the disk before Acquire returns. [driver.FencingClock] saves that time; then a
 // power cut may undo the last grants, and tokens stay ordered across it if the clock is right.
 // Any other strength is a [driver.ErrInvalid].
 func Fencing(strength driver.Fencing) Option {
-	return func(d *Driver) error {
+	return Option{func(d *Driver) error {
 		if strength != driver.FencingDurable && strength != driver.FencingClock {
 			return fmt.Errorf("%w fencing %v: SQLite locks have durable or clock", driver.ErrInvalid, strength)
 		}
 		d.durable = strength == driver.FencingDurable
 		return nil
-	}
+	}}
 }
 
 // Open opens the database at path and creates it if necessary; its folder must exist. The file
-// must be a database of this package on a disk of this host.
+// must be a database of this package on a disk of this host. The context bounds only the call:
+// Open waits while other processes keep the database busy, for at most 10 seconds.
 //
 // The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
 // the process may not read and write there, and [driver.ErrInvalid] if the path can't be
 // used: it is the database of another program or of a newer version, it is on a network
 // file system, or the system is not Linux.
-func Open(path string, opts ...Option) (*Driver, error) {
+func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	d := &Driver{durable: true, mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
-		if err := opt(d); err != nil {
+		if err := opt.apply(d); err != nil {
 			return nil, err
 		}
 	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	d.life, d.cancel = context.WithCancel(context.Background())
-	if err := d.open(path); err != nil {
+	stop := context.AfterFunc(ctx, d.cancel) // ends the waits for a database that is busy
+	err := d.open(path)
+	if !stop() {
+		if err == nil {
+			_ = d.Close() // it has no leases yet
+		}
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
 		d.cancel()
 		return nil, err
 	}

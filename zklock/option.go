@@ -15,7 +15,14 @@ import (
 )
 
 // An Option configures a [Driver].
-type Option func(*config) error
+type Option struct{ set func(*config) error }
+
+func (o Option) apply(c *config) error {
+	if o.set == nil {
+		return fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+	}
+	return o.set(c)
+}
 
 // Root sets the folder of the locks. All processes that are to exclude one another must use
 // the same root. The folder must exist: a misspelled path is refused rather than created.
@@ -24,10 +31,10 @@ type Option func(*config) error
 // A root that is not a valid ZooKeeper path is a [driver.ErrInvalid]. A root that does not
 // exist is a [driver.ErrInvalid] of each acquisition.
 func Root(path string) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		c.root, c.makeRoot = path, false
 		return checkRoot(path)
-	}
+	}}
 }
 
 // Timeout sets the session timeout: the ensemble ends the session after that much silence.
@@ -39,20 +46,20 @@ func Root(path string) Option {
 // The locks of a dead process become free after this time. A process that is cut off learns
 // after 5/12 of it that its locks are lost.
 func Timeout(d time.Duration) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		c.timeout = d
 		return checkRange("session timeout", d, 100*time.Millisecond, 24*time.Hour)
-	}
+	}}
 }
 
 // DialTimeout sets how long a call waits for a connection. After that, the call fails with
 // the reason why there is none. The default is 5 seconds. Less than a millisecond or more
 // than an hour is a [driver.ErrInvalid].
 func DialTimeout(d time.Duration) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		c.dialTimeout = d
 		return checkRange("dial timeout", d, time.Millisecond, time.Hour)
-	}
+	}}
 }
 
 func checkRange(what string, d, least, most time.Duration) error {
@@ -66,49 +73,49 @@ func checkRange(what string, d, least, most time.Duration) error {
 // driver then creates nodes for this user only, unless [ACL] says otherwise. An empty user
 // or password, or a user with a colon, is a [driver.ErrInvalid].
 func Digest(user, password string) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if user == "" || password == "" || strings.Contains(user, ":") {
 			return fmt.Errorf("%w digest: user and password must not be empty, and the user has no colon", driver.ErrInvalid)
 		}
 		c.digest = []byte(user + ":" + password)
 		return nil
-	}
+	}}
 }
 
 // ACL sets the access control list of the nodes that the driver creates. By default
 // everybody may do everything; with [Digest], only that user may. A list without entries is
 // a [driver.ErrInvalid].
 func ACL(acl ...zk.ACL) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if len(acl) == 0 {
 			return fmt.Errorf("%w ACL: it has no entries", driver.ErrInvalid)
 		}
 		c.acl = slices.Clone(acl)
 		return nil
-	}
+	}}
 }
 
 // TLS makes the driver connect to the servers' secure port. Without a ServerName in conf,
 // each server's certificate must be valid for the host name by which the driver addresses
 // it. A nil configuration is a [driver.ErrInvalid].
 func TLS(conf *tls.Config) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if conf == nil {
 			return fmt.Errorf("%w TLS configuration: it is nil", driver.ErrInvalid)
 		}
 		c.tls = conf.Clone()
 		return nil
-	}
+	}}
 }
 
 // KeepSuspended lets holds outlast the loss of a connection if the driver reaches the
 // ensemble again, in the same session, before their deadline. By default they are lost with
 // the connection: until a server confirms the session, nobody knows whether it still lives.
 func KeepSuspended() Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		c.keepSuspended = true
 		return nil
-	}
+	}}
 }
 
 // CuratorReadWrite names exclusive nodes as Curator's InterProcessReadWriteLock does. By
@@ -116,10 +123,10 @@ func KeepSuspended() Option {
 // other's nodes, so clients of Curator use a path with one of them only. Our locks see the
 // nodes of both.
 func CuratorReadWrite() Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		c.curatorReadWrite = true
 		return nil
-	}
+	}}
 }
 
 // A config holds the settings that the options made.
@@ -140,7 +147,7 @@ type config struct {
 func configure(servers []string, opts []Option) (config, error) {
 	c := config{root: defaultRoot, makeRoot: true, timeout: 15 * time.Second, dialTimeout: 5 * time.Second}
 	for _, opt := range opts {
-		if err := opt(&c); err != nil {
+		if err := opt.apply(&c); err != nil {
 			return c, err
 		}
 	}

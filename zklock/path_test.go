@@ -79,7 +79,7 @@ func TestOptions(t *testing.T) {
 	tests := []struct {
 		name    string
 		servers []string
-		opt     Option
+		opts    []Option
 		says    string // "" if the options are valid
 	}{
 		{"Default", []string{"localhost"}, nil, ""},
@@ -88,29 +88,26 @@ func TestOptions(t *testing.T) {
 		{"EmptyServer", []string{""}, nil, "no host"},
 		{"ServerWithUser", []string{"u:zktest-secret@host:1"}, nil, "no host"},
 		{"PortTooGreat", []string{"host:70000"}, nil, "no host"},
-		{"Root", []string{"a"}, Root("/infra/locks"), ""},
-		{"RootOfAll", []string{"a"}, Root("/"), ""},
-		{"RelativeRoot", []string{"a"}, Root("infra"), "does not begin with /"},
-		{"RootEndsWithSlash", []string{"a"}, Root("/infra/"), "empty part"},
-		{"RootUp", []string{"a"}, Root("/a/../b"), ". or .."},
-		{"RootControl", []string{"a"}, Root("/a\x01"), "characters"},
-		{"RootReserved", []string{"a"}, Root("/zookeeper/x"), "ZooKeeper's own"},
-		{"ShortTimeout", []string{"a"}, Timeout(0), "session timeout 0s"},
-		{"LongTimeout", []string{"a"}, Timeout(1 << 62), "session timeout"},
-		{"ShortDial", []string{"a"}, DialTimeout(-1), "dial timeout"},
-		{"NoUser", []string{"a"}, Digest("", "zktest-secret"), "digest"},
-		{"UserWithColon", []string{"a"}, Digest("a:b", "zktest-secret"), "digest"},
-		{"NoPassword", []string{"a"}, Digest("a", ""), "digest"},
-		{"EmptyACL", []string{"a"}, ACL(), "no entries"},
-		{"NilTLS", []string{"a"}, TLS(nil), "nil"},
+		{"Root", []string{"a"}, []Option{Root("/infra/locks")}, ""},
+		{"RootOfAll", []string{"a"}, []Option{Root("/")}, ""},
+		{"RelativeRoot", []string{"a"}, []Option{Root("infra")}, "does not begin with /"},
+		{"RootEndsWithSlash", []string{"a"}, []Option{Root("/infra/")}, "empty part"},
+		{"RootUp", []string{"a"}, []Option{Root("/a/../b")}, ". or .."},
+		{"RootControl", []string{"a"}, []Option{Root("/a\x01")}, "characters"},
+		{"RootReserved", []string{"a"}, []Option{Root("/zookeeper/x")}, "ZooKeeper's own"},
+		{"ShortTimeout", []string{"a"}, []Option{Timeout(0)}, "session timeout 0s"},
+		{"LongTimeout", []string{"a"}, []Option{Timeout(1 << 62)}, "session timeout"},
+		{"ShortDial", []string{"a"}, []Option{DialTimeout(-1)}, "dial timeout"},
+		{"NoUser", []string{"a"}, []Option{Digest("", "zktest-secret")}, "digest"},
+		{"UserWithColon", []string{"a"}, []Option{Digest("a:b", "zktest-secret")}, "digest"},
+		{"NoPassword", []string{"a"}, []Option{Digest("a", "")}, "digest"},
+		{"EmptyACL", []string{"a"}, []Option{ACL()}, "no entries"},
+		{"Zero", []string{"a"}, make([]Option, 1), "the zero Option"},
+		{"NilTLS", []string{"a"}, []Option{TLS(nil)}, "nil"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var opts []Option
-			if tt.opt != nil {
-				opts = append(opts, tt.opt)
-			}
-			d, err := New(tt.servers, opts...)
+			d, err := New(tt.servers, tt.opts...)
 			if tt.says == "" {
 				if err != nil {
 					t.Fatalf("New = %v, want no error", err)

@@ -27,7 +27,7 @@ type sqlStore struct {
 
 // openSQLite opens two files in a folder: one for the account, and one for the locks.
 func openSQLite(ctx context.Context, folder string) (store, error) {
-	locks, err := sqlitelock.Open(filepath.Join(folder, "locks.db"))
+	locks, err := sqlitelock.Open(ctx, filepath.Join(folder, "locks.db"))
 	if err != nil {
 		return nil, err
 	}

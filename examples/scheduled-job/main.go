@@ -56,7 +56,7 @@ func (s schedule) run(ctx context.Context, report func(tick int64, ran bool)) er
 	if s.Every <= 0 || s.Skew < 0 {
 		return fmt.Errorf("every %v, with a skew of %v: want a positive time, and a skew that is not negative", s.Every, s.Skew)
 	}
-	store, err := sqlitelock.Open(s.Locks)
+	store, err := sqlitelock.Open(ctx, s.Locks)
 	if err != nil {
 		return err
 	}

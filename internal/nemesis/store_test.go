@@ -57,9 +57,9 @@ type Store struct {
 func (s Store) open(ctx context.Context) (driver.Driver, error) {
 	switch s.Kind {
 	case "sqlite":
-		return sqlitelock.Open(s.Addrs[0])
+		return sqlitelock.Open(ctx, s.Addrs[0])
 	case "sqlite-clock":
-		return sqlitelock.Open(s.Addrs[0], sqlitelock.Fencing(driver.FencingClock))
+		return sqlitelock.Open(ctx, s.Addrs[0], sqlitelock.Fencing(driver.FencingClock))
 	case "memory":
 		return memlock.New(), nil
 	case "redis", "cluster", "sentinel":

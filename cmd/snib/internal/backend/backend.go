@@ -242,8 +242,8 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 	return location{
 		url:   "sqlite:" + path,
 		empty: errors.Is(err, fs.ErrNotExist),
-		open: func(context.Context) (driver.Driver, error) {
-			d, err := sqlitelock.Open(path, opts...)
+		open: func(ctx context.Context) (driver.Driver, error) {
+			d, err := sqlitelock.Open(ctx, path, opts...)
 			if err != nil {
 				return nil, explainSQLite("sqlite:"+path, err)
 			}
