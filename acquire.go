@@ -26,16 +26,15 @@ import (
 //   - [context.Cause] of ctx if that ended the wait
 //   - or it is the backend's own error
 //
-// While the store is unavailable, Acquire retries for [driver.RetryTimeout]. While the store has
-// no connection left ([driver.ErrFull]), Acquire retries for as long as the wait may last. If the
-// wait ends while the store is unavailable, the error matches ErrUnavailable and not ErrHeld.
+// While the store is unavailable, Acquire retries for one minute. While the store has no connection
+// left ([ErrFull]), Acquire retries for as long as the wait may last. If the wait ends while the
+// store is unavailable, the error matches ErrUnavailable and not ErrHeld.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, l.conf.noWait)
 }
 
-// TryAcquire is like Acquire but does not wait. If somebody else holds the lock, it
-// returns [ErrHeld] at once. If the store does not answer within
-// [driver.AnswerTimeout], it returns [ErrUnavailable].
+// TryAcquire is like Acquire but does not wait. If somebody else holds the lock, it returns
+// [ErrHeld] at once. If the store does not answer within 5 seconds, it returns [ErrUnavailable].
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, true)
 }

@@ -18,6 +18,11 @@ const (
 	// one minute before it returns this error.
 	ErrUnavailable = driver.ErrUnavailable
 
+	// ErrFull means that the server answers, but has no connection left for this process. An error
+	// that matches it matches ErrUnavailable as well. An acquisition that may wait retries for as
+	// long as it may wait.
+	ErrFull = driver.ErrFull
+
 	// ErrLost means that the hold ended before Release: its lease could not be renewed in time,
 	// the store gave the lock away or was told to, [MaxHold] was over, or the Locker was closed.
 	// Somebody else may hold the lock by now.
@@ -51,7 +56,7 @@ const (
 type Error struct {
 	Op      string // "acquire", "release", "new", "with"
 	Name    string // of the lock in the store; "" if the operation is not about one
-	Backend string // as in [driver.Info]
+	Backend string // as in [Info]
 	Err     error
 }
 

@@ -59,7 +59,7 @@ func (l *Lock) Name() string { return l.hold.lease.name }
 // Token returns the fencing token. It is greater than that of every earlier hold of the same
 // name. Send it to the resource with each request, and let the resource refuse a token that is
 // smaller than the greatest it has seen. The token is 0 if, and only if, the backend has none
-// ([driver.FencingNone]). Re-entering does not change it.
+// ([FencingNone]). Re-entering does not change it.
 func (l *Lock) Token() uint64 { return l.hold.token }
 
 // Owner returns the id under which the store knows the holder. Holds that were handed over within

@@ -19,6 +19,15 @@ type Locker struct {
 	err  error // set if conf can't be used
 }
 
+type (
+	// A Driver acquires locks in one store for a [Locker]. Each backend's package makes one with
+	// New or Open; programs only pass it on.
+	Driver = driver.Driver
+
+	// Info says what a backend promises.
+	Info = driver.Info
+)
+
 // core is the state that a Locker shares with all Lockers derived from it by With.
 //
 // A lock goes through these stages. Each has a file of its own, with the types that it owns.
@@ -57,7 +66,7 @@ type core struct {
 // New returns a Locker that acquires locks through d. Closing the Locker closes d.
 //
 // New returns [ErrInvalid] if an option can't be used, or requires more than d promises.
-func New(d driver.Driver, opts ...Option) (*Locker, error) {
+func New(d Driver, opts ...Option) (*Locker, error) {
 	if d == nil {
 		return nil, &Error{Op: "new", Backend: "none", Err: fmt.Errorf("%w driver: it is nil", ErrInvalid)}
 	}
@@ -94,7 +103,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 }
 
 // Info returns what the backend promises.
-func (l *Locker) Info() driver.Info { return l.core.info }
+func (l *Locker) Info() Info { return l.core.info }
 
 // Close ends all holds of the Locker and of the Lockers derived from it, as lost, and closes the
 // driver. Pending and later acquisitions return [ErrClosed].

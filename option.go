@@ -46,6 +46,9 @@ const (
 // hold lives, its lease is renewed every third of the TTL. The default is 30 seconds, or
 // the nearest that the backend supports. A TTL that is not positive, or outside the
 // backend's range, is an [ErrInvalid].
+//
+// Where leases end with a session, the store frees the locks of a dead holder when it ends the
+// session. The driver's option Timeout sets when that is, and TTL does not change it.
 func TTL(d time.Duration) Option {
 	return positiveOption("TTL", d, func(c *config) { c.ttl = d })
 }
@@ -83,7 +86,7 @@ func MinHold(d time.Duration) Option {
 //
 // The store's lease lasts TTL plus d, which must be within the backend's range. Where leases
 // end with a session, LockDelay is an [ErrInvalid], unless the session outlives its client
-// ([driver.Info].SessionTTL) by more than d. There, d is subtracted from the time that the
+// (Info.SessionTTL) by more than d. There, d is subtracted from the time that the
 // hold lasts without a renewal.
 //
 // This is the lock-delay of Burrows, "The Chubby lock service for loosely-coupled distributed

@@ -28,7 +28,7 @@ type Trace struct {
 // An Event says what is common to the events that a [Trace] reports.
 type Event struct {
 	Name    string // of the lock in the store; in a WaitEndedEvent with ErrInvalid, any text
-	Backend string // as in [driver.Info]
+	Backend string // as in [Info]
 	Token   uint64 // the fencing token of the hold; 0 while there is none
 }
 

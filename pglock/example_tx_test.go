@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -18,7 +18,7 @@ func ExampleTx() {
 	closeBooks := func(ctx context.Context, pool *pgxpool.Pool) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			err := pglock.Tx(ctx, tx, "books/2026-11", pglock.TxNoWait())
-			if errors.Is(err, driver.ErrHeld) {
+			if errors.Is(err, snib.ErrHeld) {
 				return nil // another host is on it
 			}
 			if err != nil {
@@ -38,7 +38,7 @@ func ExampleRow() {
 			var status string
 			err := pglock.Row(ctx, tx, 0, "SELECT status FROM orders WHERE id = $1", order).Scan(&status)
 			switch {
-			case errors.Is(err, driver.ErrHeld):
+			case errors.Is(err, snib.ErrHeld):
 				return fmt.Errorf("order %d is being worked on: %w", order, err)
 			case err != nil:
 				return err

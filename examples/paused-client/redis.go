@@ -10,7 +10,6 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisfence"
@@ -26,7 +25,7 @@ const (
 type redisStore struct {
 	client rueidis.Client
 	guard  redisfence.Guard
-	locks  driver.Driver
+	locks  snib.Driver
 }
 
 func openRedis(ctx context.Context, text string) (store, error) {
@@ -52,7 +51,7 @@ func openRedis(ctx context.Context, text string) (store, error) {
 	return &redisStore{client: client, locks: locks, guard: redisfence.Guard{Client: client, Key: markKey}}, nil
 }
 
-func (s *redisStore) Locks() driver.Driver { return s.locks }
+func (s *redisStore) Locks() snib.Driver { return s.locks }
 
 func (s *redisStore) Read(ctx context.Context) (int, error) {
 	balance, err := s.client.Do(ctx, s.client.B().Get().Key(balanceKey).Build()).AsInt64()

@@ -11,7 +11,6 @@ import (
 	_ "github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/pglock"
 	"github.com/sniblock/snib/sqlitelock"
@@ -21,7 +20,7 @@ import (
 type sqlStore struct {
 	db    *sql.DB
 	guard fence.SQL
-	locks driver.Driver
+	locks snib.Driver
 	close func() // closes what locks uses
 }
 
@@ -49,7 +48,7 @@ func openPostgres(ctx context.Context, url string) (store, error) {
 	return openSQL(ctx, "pgx", url, fence.Postgres, locks, pool.Close)
 }
 
-func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, locks driver.Driver, closeLocks func()) (store, error) {
+func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, locks snib.Driver, closeLocks func()) (store, error) {
 	db, err := sql.Open(client, dsn)
 	if err != nil {
 		err = errors.Join(err, locks.Close())
@@ -65,7 +64,7 @@ func openSQL(ctx context.Context, client, dsn string, dialect fence.Dialect, loc
 	return s, nil
 }
 
-func (s *sqlStore) Locks() driver.Driver { return s.locks }
+func (s *sqlStore) Locks() snib.Driver { return s.locks }
 
 // create creates the account unless it exists.
 func (s *sqlStore) create(ctx context.Context) error {

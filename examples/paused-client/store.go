@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
 )
 
 // A location says where a store is.
@@ -14,7 +13,7 @@ type location struct{ Kind, URL string }
 // A store keeps an account, and the locks of its clients.
 type store interface {
 	// Locks returns the driver for the lock.
-	Locks() driver.Driver
+	Locks() snib.Driver
 
 	// Read and Write use the account without a guard.
 	Read(ctx context.Context) (balance int, err error)
