@@ -79,8 +79,9 @@ func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	le.granted, le.wanted = granted, grant.Wanted
 	le.nextToken, le.endToken = grant.Token+1, grant.Token+uint64(max(grant.Tokens, 1))
 	if grant.TTL > 0 {
-		le.ttl = grant.TTL - delay
+		le.ttl = grant.TTL
 	}
+	le.ttl -= delay
 	le.extend(grant.Start)
 }
 

@@ -16,9 +16,9 @@ import (
 // yet, and what the driver granted. q is the queue that the caller is the head of, or nil.
 func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait bool) (*lease, driver.Lease, error) {
 	c := l.core
-	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl, queue: q, heapIndex: -1}
+	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl + l.conf.lockDelay, queue: q, heapIndex: -1}
 	req := driver.Request{
-		Name: name, Owner: le.owner, TTL: l.conf.ttl + l.conf.lockDelay, NoWait: noWait,
+		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait,
 		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
 		Inherit: l.conf.inheritable, OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
 	}

@@ -5,8 +5,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "no revival", pkg: ".",
 		in:    "core.processDue",
-		old:   "ended = append(ended, c.lose(le, le.expiryError(now)))\ncontinue",
-		new:   "if !le.renewing {\nended = append(ended, c.lose(le, le.expiryError(now)))\ncontinue\n}\nbreak",
+		old:   "ended = append(ended, c.loseLocked(le, le.expiryError(now)))\ncontinue",
+		new:   "if !le.renewing {\nended = append(ended, c.loseLocked(le, le.expiryError(now)))\ncontinue\n}\nbreak",
 		tests: "TestRenewalNeverRevives",
 	},
 	{
@@ -53,7 +53,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "late grants", pkg: ".",
-		in:    "Locker.adoptLease",
+		in:    "Locker.checkAndInstall",
 		old:   "if le.deadline.Reached(now) {",
 		new:   "if false {",
 		tests: "TestLateGrantIsNoHold",
@@ -67,14 +67,14 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "contexts end first", pkg: ".",
-		in:    "core.handOver",
+		in:    "core.handOverLocked",
 		old:   "if contextsPending {",
 		new:   "if false {",
 		tests: "TestHandOverAfterContextsEnd",
 	},
 	{
 		guarantee: "confirmed hand-overs", pkg: ".",
-		in:    "core.confirm",
+		in:    "core.confirmLocked",
 		old:   "case now.Sub(le.confirmedAt) < confirmInterval:",
 		new:   "case true:",
 		tests: "TestStaleHandOver",
@@ -88,7 +88,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "tokens increase", pkg: ".",
-		in:    "core.handOver",
+		in:    "core.handOverLocked",
 		old:   "le.nextToken++",
 		new:   "",
 		tests: "TestLocalTokensIncrease",
@@ -131,8 +131,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "the turn is passed on", pkg: ".",
 		in:    "Locker.acquireHold",
-		old:   "if q != nil && (err != nil || !l.conf.exclusive()) {",
-		new:   "if q != nil && !l.conf.exclusive() {",
+		old:   "l.core.dequeue(p, err == nil && l.conf.exclusive())",
+		new:   "l.core.dequeue(p, l.conf.exclusive())",
 		tests: "TestTurnIsPassedOn",
 	},
 	{
@@ -144,7 +144,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "Fair", pkg: ".",
-		in:    "Locker.acquireHold",
+		in:    "Locker.enqueue",
 		old:   "if l.conf.fair || l.conf.owner",
 		new:   "if l.conf.owner",
 		tests: "TestFairAcrossProcesses",
@@ -165,15 +165,15 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "Release", pkg: ".",
-		in:    "core.release",
-		old:   "withLazyTimeout(context.Background(), timeout)",
-		new:   "withLazyTimeout(context.Background(), 0)",
+		in:    "core.releaseLease",
+		old:   "began.Add(timeout)",
+		new:   "began",
 		tests: "TestHoldOutlivesAcquireContext",
 	},
 	{
 		guarantee: "nothing is left", pkg: ".",
-		in:    "Locker.acquireLease",
-		old:   "if err != nil && granted != nil && !c.hasOwnerHold(req.Owner, name) {",
+		in:    "Locker.adopt",
+		old:   "if err != nil && granted != nil && !l.core.hasOwnerHold(le.owner, le.name) {",
 		new:   "if false {",
 		tests: "TestTokenRegression",
 	},
@@ -200,7 +200,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "outages are waited for", pkg: ".",
-		in:    "Locker.requestLease",
+		in:    "Locker.send",
 		old:   "if !shouldRetry || ctx",
 		new:   "if shouldRetry = false; !shouldRetry || ctx",
 		tests: "TestOutage",
@@ -221,9 +221,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "a try is bounded", pkg: ".",
-		in:    "Locker.requestLease",
-		old:   "withLazyTimeout(ctx, driver.AnswerTimeout)",
-		new:   "withLazyTimeout(ctx, time.Hour)",
+		in:    "Locker.send",
+		old:   "time.Now().Add(driver.AnswerTimeout)",
+		new:   "time.Now().Add(time.Hour)",
 		tests: "TestNoAnswer",
 	},
 	{
