@@ -66,6 +66,9 @@ func TestConformanceSevered(t *testing.T) {
 	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
 		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
 	}
+	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
+	}
 	h.Restart = func(*testing.T) {
 		for _, n := range c.nodes {
 			n.Kill()
