@@ -235,7 +235,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 		a.sent = cmd.sent
 	}
 	a.maybeSent = a.maybeSent || !cmd.unsent
-	a.late = a.late || !cmd.unsent && !cmd.abandoned && isUnanswered(err)
+	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
 		if waited := time.Since(start); waited > directTimeout {
@@ -433,11 +433,11 @@ func (b *backoff) next(noWait bool) (time.Duration, bool) {
 	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
 }
 
-// isUnanswered reports whether err, the error of a request, leaves open whether the server has
-// executed it, or will do so.
-func isUnanswered(err error) bool {
+// mayBeServed reports whether err, the error of a request, leaves open whether the server has
+// executed the request, in part or in whole, or will do so.
+func mayBeServed(err error) bool {
 	var reply *ReplyError
-	return err != nil && !errors.As(err, &reply)
+	return err != nil && (!errors.As(err, &reply) || transientCode(reply.Text) == nonLocalKey)
 }
 
 // withdraw removes from the store whatever the attempt has left there: a place in the queue, or
@@ -452,7 +452,7 @@ func (a *attempt) withdraw() {
 		if a.abandoned != nil { // otherwise the withdrawal could overtake the request
 			select {
 			case <-a.abandoned.done:
-				a.late = a.late || isUnanswered(a.abandoned.err)
+				a.late = a.late || mayBeServed(a.abandoned.err)
 			case <-ctx.Done():
 				a.late = true
 			}
@@ -500,8 +500,8 @@ func (a *attempt) withdrawAgain() {
 }
 
 // sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout is
-// over. If the answer is that there is no such hold, but an earlier try went unanswered and may
-// have ended the hold, it returns "!".
+// over. If the answer is that there is no such hold, but an earlier try may have ended the hold, it
+// returns "!".
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
 	var retries backoff
 	for {
@@ -511,8 +511,7 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *comman
 			}
 			return answer, nil
 		}
-		var replyErr *ReplyError
-		cmd.maybeServed = cmd.maybeServed || !errors.As(err, &replyErr)
+		cmd.maybeServed = cmd.maybeServed || mayBeServed(err)
 		pause, retry := retries.next(false)
 		if !isTransient(err) || !retry {
 			return "", err

@@ -1,7 +1,10 @@
 package redislock_test
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -33,16 +36,7 @@ func TestConformance(t *testing.T) {
 // which can be cut.
 func TestConformanceSevered(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
-	h := harness(at(node.Addr()))
-	proxies := make(map[driver.Driver]*livetest.Proxy)
-	h.Open = func(t *testing.T) driver.Driver {
-		p := livetest.NewProxy(t, node.Addr())
-		d := open(t, at(p.Addr()))
-		proxies[d] = p
-		return d
-	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return proxies[d].Sever() }
-	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) { return proxies[d].StallConnected() }
+	h := detoured(at(node.Addr()), node.Addr())
 	h.Restart = func(t *testing.T) {
 		node.Kill()
 		node.Restart()
@@ -54,9 +48,10 @@ func TestConformanceSevered(t *testing.T) {
 func TestConformanceSentinel(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password))
 	used(t, s.Master())
-	h := harness(rueidis.ClientOption{
+	o := rueidis.ClientOption{
 		InitAddress: s.Sentinels(), Password: password, Sentinel: rueidis.SentinelOption{MasterSet: s.MasterName()},
-	})
+	}
+	h := detoured(o, append(s.Addrs(), s.Sentinels()...)...)
 	h.Kill = nil // as on one server
 	drivertest.Run(t, h)
 }
@@ -65,9 +60,32 @@ func TestConformanceCluster(t *testing.T) {
 	c := redistest.Cluster(t, redistest.Password(password))
 	o := rueidis.ClientOption{InitAddress: c.Addrs(), Password: password}
 	usedCluster(t, c, o)
-	h := harness(o)
+	h := detoured(o, c.Addrs()...)
 	h.Kill = nil
 	drivertest.Run(t, h)
+}
+
+// detoured returns a harness in which each driver has its own proxies to the servers at addrs.
+func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
+	h := harness(o)
+	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
+	h.Open = func(t *testing.T) driver.Driver {
+		route, proxies := livetest.Detour(t, addrs...)
+		o := o
+		o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", route(addr))
+		}
+		d := open(t, o)
+		proxiesOf[d] = proxies
+		return d
+	}
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
+	}
+	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
+	}
+	return h
 }
 
 // usedCluster is like used, for all slots of a Cluster.

@@ -82,12 +82,15 @@ var transientCodes = [...]string{
 	"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "BUSY", "MOVED", "ASK", "UNBLOCKED", "NOSCRIPT", "OOM",
 }
 
-// transientTexts are parts of transient errors that have no code of their own: too many
-// connections, and a script whose keys are moving to another node.
-var transientTexts = [...]string{tooManyClients, "non local key"}
+// transientTexts are parts of transient errors that have no code of their own.
+var transientTexts = [...]string{tooManyClients, nonLocalKey}
 
 // tooManyClients is in the error of a server that has reached its maxclients.
 const tooManyClients = "max number of clients reached"
+
+// nonLocalKey is in the error of a script that found a key missing, after it had begun, whose slot
+// is moving to another node. That may be a key that the script has deleted itself.
+const nonLocalKey = "non local key"
 
 // transientCode returns the code of an error reply that is transient, or "". Before Redis 7 the
 // code stands within the text of a script's error.
@@ -135,7 +138,7 @@ func isTransient(err error) bool {
 // keys have moved to another node.
 func isMoving(err error) bool {
 	var replyErr *ReplyError
-	return errors.As(err, &replyErr) && slices.Contains([]string{"TRYAGAIN", "ASK", "non local key"}, transientCode(replyErr.Text))
+	return errors.As(err, &replyErr) && slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey}, transientCode(replyErr.Text))
 }
 
 // asUnavailable makes a transient error match [driver.ErrUnavailable].

@@ -3,13 +3,15 @@ package redislock_test
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
 )
@@ -31,10 +33,7 @@ func TestHalfMovedSlot(t *testing.T) {
 	}
 	slot := c.SlotOf("job")
 	move := c.BeginMove(slot, c.MasterOtherThan(slot))
-	host, port, _ := net.SplitHostPort(move.To.Addr())
-	for _, key := range []string{"snib.m:{" + redislock.TagOf(uint16(slot)) + "}", "{job}2", "snib.r::{job}3"} {
-		move.From.Must("MIGRATE", host, port, key, 0, 5000)
-	}
+	move.Migrate("snib.m:{"+redislock.TagOf(uint16(slot))+"}", "{job}2", "snib.r::{job}3")
 
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -73,4 +72,39 @@ func TestHalfMovedSlot(t *testing.T) {
 		}
 		free(t, next)
 	}
+}
+
+// TestReleaseMeetsMove releases a lock, for which somebody waits, when the move of its slot has
+// begun and no key has been moved. The script begins, and fails when it has deleted the lock's
+// key: the node takes that for a key that may have been moved.
+func TestReleaseMeetsMove(t *testing.T) {
+	t.Parallel()
+	const ttl = 10 * time.Second
+	c := redistest.Cluster(t)
+	o := rueidis.ClientOption{InitAddress: c.Addrs()}
+	d1, d2 := open(t, o, redislock.FailoverGrace(false)), open(t, o, redislock.FailoverGrace(false))
+	held := take(t, d1, request("job", "holder", ttl))
+	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
+	slot := c.SlotOf("job")
+	c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "") // a script begins if it has all its keys
+	move := c.BeginMove(slot, c.MasterOtherThan(slot))
+	released := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
+	defer cancel()
+	go func() { released <- held.Release(ctx) }()
+	livetest.Await(t, "release that has begun", func() error {
+		if keys := c.KeysIn(slot); slices.Contains(keys, "job") {
+			return fmt.Errorf("the keys are %q", keys)
+		}
+		return nil
+	})
+	move.Finish()
+	if err := <-released; err != nil {
+		t.Errorf("Release while its slot moves = %v", err)
+	}
+	next, _ := granted(t, waiter, enough, "who waits")
+	if token(next) <= token(held) {
+		t.Errorf("token %d after %d", token(next), token(held))
+	}
+	free(t, next)
 }

@@ -73,7 +73,7 @@ type command struct {
 	nargs int // number of args
 	ttl   time.Duration
 
-	maybeServed bool // an earlier try went unanswered, and may have been served
+	maybeServed bool // an earlier try failed, but may have been served
 
 	sent      driver.Instant // just before the call
 	answer    string

@@ -66,6 +66,9 @@ func TestConformanceSevered(t *testing.T) {
 	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
 		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
 	}
+	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
+	}
 	h.Restart = func(*testing.T) {
 		for _, n := range c.nodes {
 			n.Kill()
@@ -141,12 +144,16 @@ func open(t testing.TB, servers []rueidis.ClientOption, opts ...redlock.Option) 
 // nodes, stay the same.
 func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies []*livetest.Proxy) {
 	t.Helper()
-	for i, o := range c.servers {
-		p := livetest.NewProxy(t, c.nodes[i].Addr())
-		o.DialCtxFn = func(ctx context.Context, _ string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			return dialer.DialContext(ctx, "tcp", p.Addr())
+	var addrs []string
+	for _, n := range c.nodes {
+		addrs = append(addrs, n.Addr())
+	}
+	route, proxies := livetest.Detour(t, addrs...)
+	for _, o := range c.servers {
+		o.DialCtxFn = func(ctx context.Context, addr string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return dialer.DialContext(ctx, "tcp", route(addr))
 		}
-		servers, proxies = append(servers, o), append(proxies, p)
+		servers = append(servers, o)
 	}
 	return servers, proxies
 }

@@ -467,3 +467,63 @@ func TestDeadConnection(t *testing.T) {
 	<-lost
 	release(t, acquire(t, d, request("x", "p", time.Minute)))
 }
+
+// TestExecutedLate gives up a request that the network holds back until the driver has other
+// connections, and has freed on those what the request may take. Then the nodes execute it. The
+// driver frees the lock again.
+func TestExecutedLate(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	d, deliver := c.giveUp(t, request("job", "o", time.Minute))
+	deliver()
+	// The nodes grant the lock now. On a slow machine it may be free again before that is seen.
+	for began := time.Now(); time.Since(began) < time.Second && len(keysOn(t, c.nodes[0])) == 0; {
+		time.Sleep(time.Millisecond)
+	}
+	awaitNoKeys(t, c.nodes...)
+	release(t, acquire(t, d, request("job", "p", time.Minute)))
+}
+
+// TestTakenOver lets the nodes execute a request that was given up, and its owner asks again. It
+// keeps the lock that it then has, whether or not that is the one of the first request.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	d, deliver := c.giveUp(t, request("job", "o", time.Minute))
+	deliver()
+	for began := time.Now(); time.Since(began) < time.Second && len(keysOn(t, c.nodes[0])) == 0; {
+		time.Sleep(time.Millisecond) // a longer wait would only show less
+	}
+	l := acquire(t, d, request("job", "o", time.Minute))
+	for began := time.Now(); time.Since(began) < driver.AnswerTimeout; {
+		time.Sleep(ttl) // the driver must not free the lock at any time
+		if err := renew(t, d, l); errors.Is(err, driver.ErrLost) {
+			t.Fatalf("Renew %v after the grant = %v", time.Since(began), err)
+		}
+	}
+	release(t, l)
+	awaitNoKeys(t, c.nodes...)
+}
+
+// giveUp returns a driver that has given up a request, and has other connections by now, on which
+// it has freed what the request may take. Deliver lets the nodes execute the request.
+func (c *cluster) giveUp(t *testing.T, req driver.Request) (d *redlock.Driver, deliver func()) {
+	t.Helper()
+	servers, proxies := c.detour(t)
+	d = open(t, servers)
+	release(t, acquire(t, d, request("warm", "o", time.Minute)))
+	deliver = livetest.All(proxies, (*livetest.Proxy).StallConnected)
+	if l, err := d.Acquire(within(t, 100*time.Millisecond), req); err == nil {
+		t.Fatalf("Acquire while nothing gets through = %v", l)
+	}
+	livetest.Await(t, "new connections", func() error {
+		l, err := tryAcquire(t, d, request("another job", "o", time.Minute))
+		if err == nil {
+			err = l.Release(within(t, testTimeout))
+		}
+		return err
+	})
+	return d, deliver
+}

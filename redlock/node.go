@@ -31,8 +31,9 @@ const (
 // A node is one of the N servers, with the one connection to it. The node's goroutine sends all
 // queued commands as one call, and waits for the answer before it sends the next call. Commands
 // are therefore carried out in the order in which they were queued, and a release never
-// overtakes what it releases, also while the node hangs. Nobody else waits for a node: a caller
-// either gets its answer through a [receiver], or is told at once that the node is down.
+// overtakes what it releases, also while the node hangs; after the loss of a connection, releases
+// are repeated. Nobody else waits for a node: a caller either gets its answer through a
+// [receiver], or is told at once that the node is down.
 //
 // A node is down when it has not answered for NodeTimeout, when its connection broke and no new
 // one exists yet, or when too many commands are queued. A node that hangs needs no probe: the
@@ -58,12 +59,18 @@ type node struct {
 	conns  map[*trackedConn]bool // open connections; empty for a user's client
 	queue  []*command
 
-	// retryQueue has the commands that free locks and failed because the node was out of
-	// memory. They are queued again at retryAt.
+	// retryQueue has the commands that free locks and must be sent again, because the node was
+	// out of memory, or because of late. They are queued again at retryAt.
 	retryQueue []*command
 	retryAt    driver.Instant
-	idle       bool           // the goroutine waits for commands
-	busySince  driver.Instant // start of the call under way; zero without one
+
+	// late has the nonces and the owners of requests that were sent on a connection that is lost,
+	// each with the time until which the node may still execute them. Until then, the commands
+	// that free what such a request takes are repeated.
+	late map[string]driver.Instant
+
+	idle      bool           // the goroutine waits for commands
+	busySince driver.Instant // start of the call under way; zero without one
 
 	// downErr is why there is no working connection. It is nil if there is one, or if none
 	// was needed yet.
@@ -106,6 +113,9 @@ func (n *node) sendEvenIfDown(cmd *command) {
 
 // enqueue appends a command to the queue. It is called with n.mu held, and unlocks it.
 func (n *node) enqueue(cmd *command) {
+	if cmd.code == 'g' {
+		n.keep(cmd.args[0])
+	}
 	n.queue = append(n.queue, cmd)
 	wake := n.idle
 	n.idle = false
@@ -315,20 +325,20 @@ func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
 	return r.AsStrSlice()
 }
 
-// deliver hands the answers of a batch to the receivers. A command that failed on the node and
-// frees a lock is retried later.
+// deliver hands the answers of a batch to the receivers. A command that frees a lock is sent again
+// later if it failed on the node, or if the node may execute late what it undoes.
 func (n *node) deliver(batch []*command, answers []string) {
 	n.markAnswered()
 	for i, cmd := range batch {
 		text, refused := strings.CutPrefix(answers[i], errorPrefix)
-		if !refused {
+		if refused {
+			cmd.deliver("", errors.New(printable(text)))
+		} else {
 			cmd.deliver(text, nil)
-			continue
 		}
-		cmd.deliver("", errors.New(printable(text)))
 		if cmd.mustDeliver() {
-			cmd.receiver = nil // the receiver has been told of the error
-			n.retry(cmd)
+			cmd.receiver = nil // the receiver has its answer
+			n.retry(cmd, refused)
 		}
 	}
 }
@@ -341,15 +351,43 @@ func (n *node) markAnswered() {
 	n.downErr = nil
 }
 
-// retry schedules a command that is to be sent again.
-func (n *node) retry(cmd *command) {
+// retry schedules a command that is to be sent again: because it failed, or while the node may
+// execute late what it undoes.
+func (n *node) retry(cmd *command, failed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if until, late := n.late[cmd.args[0]]; late && !failed {
+		cmd.sendBy = until
+	} else if !failed {
+		return
+	}
 	cmd.state = unsent
 	if len(n.retryQueue) == 0 {
 		n.retryAt = driver.Now().Add(maxRetryPause)
 	}
 	n.retryQueue = append(n.retryQueue, cmd)
+}
+
+// markLate records that the node may yet execute a request, although the connection is lost on
+// which it was sent: the network, or a busy server, may hold it back. The commands that free what
+// it takes are sent on another connection, and may be executed before it. It is called with n.mu
+// held.
+func (n *node) markLate(cmd *command) {
+	if n.late == nil {
+		n.late = make(map[string]driver.Instant)
+	}
+	until := driver.Now().Add(driver.AnswerTimeout)
+	n.late[cmd.args[0]] = until // the nonce
+	if owner := cmd.args[5]; cmd.code == 'A' && owner != "" {
+		n.late[owner] = until // the node may record it as a waiter
+	}
+}
+
+// keep forgets that a lock with this nonce is to be freed: its owner has asked for it again, and
+// gets it with the same nonce. It is called with n.mu held.
+func (n *node) keep(nonce string) {
+	delete(n.late, nonce)
+	n.retryQueue = slices.DeleteFunc(n.retryQueue, func(cmd *command) bool { return cmd.args[0] == nonce })
 }
 
 // errorPrefix begins the answer to a request that Redis failed to carry out, usually because it
@@ -359,10 +397,16 @@ const errorPrefix = "x "
 // fail marks the node as broken. It keeps the commands that free locks and fails all others.
 func (n *node) fail(batch []*command, err error) {
 	var again, failed []*command
+	isLost := !isReply(err) // the connection
 	n.mu.Lock()
 	n.busySince = driver.Instant{}
 	n.downErr = sanitize(err)
+	now := driver.Now()
+	maps.DeleteFunc(n.late, func(_ string, until driver.Instant) bool { return until.Reached(now) })
 	for _, cmd := range slices.Concat(batch, n.retryQueue, n.queue) {
+		if isLost && cmd.state == sent && cmd.mayTake() {
+			n.markLate(cmd)
+		}
 		switch {
 		case cmd.mustDeliver():
 			cmd.maybeExecuted = cmd.maybeExecuted || cmd.state == sent
@@ -377,7 +421,7 @@ func (n *node) fail(batch []*command, err error) {
 	}
 	n.queue, n.retryQueue = again, nil
 	n.mu.Unlock()
-	if !isReply(err) {
+	if isLost {
 		n.disconnect(err)
 	}
 	for _, cmd := range failed {
@@ -389,6 +433,11 @@ func (n *node) fail(batch []*command, err error) {
 // not be dropped.
 func (cmd *command) mustDeliver() bool {
 	return cmd.state != canceled && (cmd.code == 'f' || cmd.code == 'b' || cmd.code == 'x' || cmd.code == 'd')
+}
+
+// mayTake reports whether a command may take a lock.
+func (cmd *command) mayTake() bool {
+	return cmd.code == 'a' || cmd.code == 'A' || cmd.code == 'g' || cmd.code == 'e'
 }
 
 // isReply reports whether an error is an answer of the server.

@@ -132,8 +132,8 @@ func nodeOptions(o rueidis.ClientOption) rueidis.ClientOption {
 }
 
 // New returns a driver that uses the caller's clients, which Close leaves open. Otherwise it
-// behaves as [Open]. A client that gives up on a hung server (ConnWriteTimeout) may leave locks
-// there until their TTL ends.
+// behaves as [Open]. If a client gives up on a server that hangs for longer than 5 s after that
+// (ConnWriteTimeout), it may leave locks there until their TTL ends.
 func New(ctx context.Context, members []Node, opts ...Option) (*Driver, error) {
 	nodes := make([]*node, len(members))
 	for i, m := range members {

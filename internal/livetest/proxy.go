@@ -507,6 +507,19 @@ func (l *link) passClose(to *net.TCPConn, err error) {
 	}
 }
 
+// Detour starts a proxy for each of the servers at addrs, for one client. The client gets the
+// servers' own addresses, also from Sentinels and nodes of a Cluster, and asks route for that of
+// the proxy when it connects.
+func Detour(t testing.TB, addrs ...string) (route func(addr string) string, proxies []*Proxy) {
+	t.Helper()
+	routes := make(map[string]string)
+	for _, addr := range addrs {
+		p := NewProxy(t, addr)
+		routes[addr], proxies = p.Addr(), append(proxies, p)
+	}
+	return func(addr string) string { return routes[addr] }, proxies
+}
+
 // All injects a fault into several proxies, such as
 // All(proxies, (*Proxy).Sever), and returns a function that heals all of them.
 func All(proxies []*Proxy, fault func(*Proxy) func()) (heal func()) {

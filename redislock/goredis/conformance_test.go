@@ -1,7 +1,9 @@
 package goredis_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -33,15 +35,9 @@ func TestConformance(t *testing.T) {
 // which can be cut.
 func TestConformanceSevered(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
-	proxies := make(map[driver.Driver]*livetest.Proxy)
-	h := harness(nil)
-	h.Open = func(t *testing.T) driver.Driver {
-		p := livetest.NewProxy(t, node.Addr())
-		d := open(t, dial(t, p.Addr()))
-		proxies[d] = p
-		return d
-	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) { return proxies[d].Sever() }
+	h := detoured(func(t *testing.T, through dialer) *redislock.Driver {
+		return open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr(), Password: password, Dialer: through})))
+	}, node.Addr())
 	h.Restart = func(t *testing.T) {
 		node.Kill()
 		node.Restart()
@@ -54,23 +50,49 @@ func TestConformanceSevered(t *testing.T) {
 func TestConformanceSentinel(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
 	used(t, s.Master())
-	drivertest.Run(t, harness(func(t *testing.T) redis.UniversalClient { return dialSentinel(t, s) }))
+	drivertest.Run(t, detoured(func(t *testing.T, through dialer) *redislock.Driver {
+		return open(t, dialSentinel(t, s, through))
+	}, append(s.Addrs(), s.Sentinels()...)...))
 }
 
 // TestConformanceCluster turns failover-grace off: otherwise each slot of the new Cluster would
 // grant nothing until it is older than the TTL.
 func TestConformanceCluster(t *testing.T) {
 	c := redistest.Cluster(t, redistest.Password(password))
+	drivertest.Run(t, detoured(func(t *testing.T, through dialer) *redislock.Driver {
+		return open(t, dialCluster(t, c, through), redislock.FailoverGrace(false))
+	}, c.Addrs()...))
+}
+
+// A dialer makes the connections of a client. Nil stands for the client's own.
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// detoured returns a harness in which each driver has its own proxies to the servers at addrs.
+func detoured(open func(t *testing.T, through dialer) *redislock.Driver, addrs ...string) drivertest.Harness {
 	h := harness(nil)
-	h.Open = func(t *testing.T) driver.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) }
-	drivertest.Run(t, h)
+	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
+	h.Open = func(t *testing.T) driver.Driver {
+		route, proxies := livetest.Detour(t, addrs...)
+		d := open(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, route(addr))
+		})
+		proxiesOf[d] = proxies
+		return d
+	}
+	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
+	}
+	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
+		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
+	}
+	return h
 }
 
 // TestSentinelNeedsReplicas checks that a master behind Sentinel that writes without a replica
 // is rejected.
 func TestSentinelNeedsReplicas(t *testing.T) {
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
-	if d, err := goredis.New(t.Context(), dialSentinel(t, s)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
+	if d, err := goredis.New(t.Context(), dialSentinel(t, s, nil)); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "min-replicas-to-write") {
 		t.Errorf("New = %v, %v, want ErrInvalid for min-replicas-to-write", d, err)
 	}
 	d, err := goredis.New(t.Context(), dial(t, s.Master().Addr()))
@@ -92,15 +114,15 @@ func dial(t testing.TB, addr string) *redis.Client {
 	return closed(t, redis.NewClient(&redis.Options{Addr: addr, Password: password}))
 }
 
-func dialSentinel(t testing.TB, s *redistest.SentinelSetup) *redis.Client {
+func dialSentinel(t testing.TB, s *redistest.SentinelSetup, through dialer) *redis.Client {
 	return closed(t, redis.NewFailoverClient(&redis.FailoverOptions{
 		MasterName: s.MasterName(), SentinelAddrs: s.Sentinels(), SentinelPassword: password, Password: password,
-		Protocol: 2, ContextTimeoutEnabled: true, PoolSize: 2, PipelinePoolSize: -1, MaxRetries: -1,
+		Protocol: 2, ContextTimeoutEnabled: true, PoolSize: 2, PipelinePoolSize: -1, MaxRetries: -1, Dialer: through,
 	}))
 }
 
-func dialCluster(t testing.TB, c *redistest.ClusterSetup) *redis.ClusterClient {
-	return closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Password: password}))
+func dialCluster(t testing.TB, c *redistest.ClusterSetup, through dialer) *redis.ClusterClient {
+	return closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Password: password, Dialer: through}))
 }
 
 // closed closes a client at the end of the test.

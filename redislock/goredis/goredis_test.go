@@ -55,7 +55,7 @@ func TestNewRefuses(t *testing.T) {
 		},
 		{name: "ClientOfCluster", client: dial(t, cluster.Addrs()[0]), invalid: true, want: "node of a Cluster"},
 		{name: "NoCluster", client: dial(t, single.Addr()), opts: []redislock.Option{redislock.Cluster()}, invalid: true, want: "no node of a Cluster"},
-		{name: "NotSingle", client: dialCluster(t, cluster), opts: []redislock.Option{redislock.Single()}, invalid: true, want: "Cluster"},
+		{name: "NotSingle", client: dialCluster(t, cluster, nil), opts: []redislock.Option{redislock.Single()}, invalid: true, want: "Cluster"},
 		{
 			name:   "WrongPassword",
 			client: closed(t, redis.NewClient(&redis.Options{Addr: single.Addr(), Password: "incorrect-horse"})),
@@ -207,7 +207,7 @@ func TestFailover(t *testing.T) {
 	t.Run("Sentinel", func(t *testing.T) {
 		t.Parallel()
 		s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
-		failover(t, func() *redislock.Driver { return open(t, dialSentinel(t, s), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return open(t, dialSentinel(t, s, nil), redislock.FailoverGrace(false)) },
 			s.WaitForReplicas,
 			func() { s.WaitForFailover(s.KillMaster()) })
 	})
@@ -215,7 +215,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password))
 		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false)) },
 			c.WaitUntilWell,
 			func() { c.WaitForFailover(slot, c.KillMasterOf(slot)) })
 	})
@@ -223,7 +223,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password))
 		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false)) },
 			c.WaitUntilWell,
 			func() { c.Failover(slot) })
 	})
@@ -231,7 +231,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password))
 		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false)) },
 			func() {},
 			func() { c.MoveSlot(slot, c.MasterOtherThan(slot)) })
 	})

@@ -301,6 +301,15 @@ func (c *ClusterSetup) slotOwners(n *Node) (map[int][]*Node, error) {
 	return view, nil
 }
 
+// KeysIn returns up to 100 keys in a slot, without those that have been moved to another master.
+func (c *ClusterSetup) KeysIn(slot int) (keys []string) {
+	c.t.Helper()
+	for _, key := range list(c.MasterOf(slot).Must("CLUSTER", "GETKEYSINSLOT", slot, 100)) {
+		keys = append(keys, fmt.Sprint(key))
+	}
+	return keys
+}
+
 // MoveSlot moves a slot, with its keys, to another master.
 func (c *ClusterSetup) MoveSlot(slot int, to *Node) {
 	c.t.Helper()
@@ -329,18 +338,24 @@ func (c *ClusterSetup) BeginMove(slot int, to *Node) *Move {
 // Keys moves the keys that are in the slot now.
 func (m *Move) Keys() {
 	m.c.t.Helper()
-	for {
-		keys := list(m.From.Must("CLUSTER", "GETKEYSINSLOT", m.slot, 100))
-		if len(keys) == 0 {
-			return
-		}
-		host, port, _ := net.SplitHostPort(m.To.Addr())
-		migrate := []any{"MIGRATE", host, port, "", 0, timeout.Milliseconds()}
-		if m.c.password != "" {
-			migrate = append(migrate, "AUTH", m.c.password)
-		}
-		m.From.Must(append(append(migrate, "KEYS"), keys...)...)
+	for keys := m.c.KeysIn(m.slot); len(keys) > 0; keys = m.c.KeysIn(m.slot) {
+		m.Migrate(keys...)
 	}
+}
+
+// Migrate moves some keys.
+func (m *Move) Migrate(keys ...string) {
+	m.c.t.Helper()
+	host, port, _ := net.SplitHostPort(m.To.Addr())
+	migrate := []any{"MIGRATE", host, port, "", 0, timeout.Milliseconds()}
+	if m.c.password != "" {
+		migrate = append(migrate, "AUTH", m.c.password)
+	}
+	migrate = append(migrate, "KEYS")
+	for _, key := range keys {
+		migrate = append(migrate, key)
+	}
+	m.From.Must(migrate...)
 }
 
 // Finish moves the remaining keys and gives the slot to the new master. It returns

@@ -94,6 +94,9 @@ func newID() string {
 // MasterName returns the name of the master in the Sentinels.
 func (s *SentinelSetup) MasterName() string { return masterName }
 
+// Addrs returns the addresses of the servers.
+func (s *SentinelSetup) Addrs() []string { return addrs(s.nodes) }
+
 // Sentinels returns the addresses of the Sentinels.
 func (s *SentinelSetup) Sentinels() []string { return addrs(s.sentinels) }
 
