@@ -52,6 +52,9 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		a.withdraw(l)
 		return nil, err
 	}
+	if l.file != nil {
+		d.leaseFiles.Store(l.key(), l.file)
+	}
 	return l, nil
 }
 
@@ -64,7 +67,7 @@ func (d *Driver) newAttempt(req driver.Request) (*attempt, error) {
 	switch {
 	case req.Detached:
 		a.mode = modeDetached
-	case req.Inherit:
+	case d.inheritable:
 		a.mode = modeInherit
 	}
 	return a, nil
@@ -222,6 +225,9 @@ func (a *attempt) enqueue(t *tx, v *outcome) (err error) {
 // grant adds a new lease.
 func (a *attempt) grant(t *tx, v *outcome, start driver.Instant) error {
 	block := max(a.req.Tokens, 1)
+	if a.mode == modeInherit { // a child of one hold must not keep the lock for the next
+		block = 1
+	}
 	l := a.newLease(t.tokens(block), block, start)
 	if err := l.lock(t); err != nil {
 		return err

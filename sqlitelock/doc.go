@@ -38,14 +38,13 @@
 // the database, whose name ends in .live, each lease and each waiter keeps a byte of
 // its own locked, and the kernel unlocks it.
 //
-// With Inherit, Grant.File keeps that byte locked. After the process that took the lease has
-// died, the processes that inherited the file keep the lease, also past its TTL, until the last
-// of them has closed the file or is gone. As long as the process lives, even stopped, the TTL
-// ends the lease. Release ends it whoever has the file.
+// With [Inheritable], the file that [Driver.File] returns keeps that byte locked. After the
+// process that took the lease has died, the processes that inherited the file keep the lease,
+// also past its TTL, until the last of them has closed the file or is gone. As long as the
+// process lives, even stopped, the TTL ends the lease. Release ends it whoever has the file.
 //
-// A detached lease does not depend on a process: its TTL, Release or Break ends it. If a
-// request sets both, Detached overrides Inherit, and there is no file. A lease that MinHold
-// keeps after its release outlives the process too.
+// A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
+// no file. A lease that MinHold keeps after its release outlives the process too.
 //
 // A transaction takes less than a millisecond. A process that is stopped in the middle of one
 // blocks all others that use the file until it resumes or is killed. Their calls return soon
@@ -76,6 +75,6 @@
 //
 // # Options
 //
-// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users
-// use a database that Open creates.
+// [Fencing] gives up the durability of tokens for speed. [Mode] lets other users use a database
+// that Open creates. [Inheritable] lets child processes keep a lock.
 package sqlitelock

@@ -48,9 +48,13 @@ func (l *lease) lock(t *tx) (err error) {
 		return t.lock(l.byte)
 	}
 	l.file, err = t.lockNewFile(l.byte)
-	l.grant.File = l.file
 	return err
 }
+
+// A leaseKey is by what the user of a driver knows a lease.
+type leaseKey struct{ name, owner string }
+
+func (l *lease) key() leaseKey { return leaseKey{l.name, l.owner} }
 
 // Grant implements [driver.Lease].
 func (l *lease) Grant() driver.Grant { return l.grant }
@@ -123,6 +127,7 @@ func (l *lease) unlock() {
 		l.d.side.unlock(l.byte)
 		return
 	}
+	l.d.leaseFiles.CompareAndDelete(l.key(), l.file) // an owner that acquired again has another file
 	// Closing would leave the byte locked if a child has the file too.
 	setLock(l.file, lockNone, l.byte, false) //nolint:errcheck // it fails only if the file is closed
 	l.file.Close()                           // nothing was written

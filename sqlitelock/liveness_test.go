@@ -249,7 +249,6 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
 	req := requestTTL("wrapper", ttl)
-	req.Inherit = true
 	wrapper := start(t, "wrap", path, req)
 	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
@@ -281,7 +280,6 @@ func TestInheritStoppedWrapper(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
 	req := requestTTL("wrapper", ttl)
-	req.Inherit = true
 	wrapper := start(t, "wrap", path, req)
 	child := int(wrapper.Number("child"))
 	defer syscall.Kill(child, syscall.SIGKILL)
@@ -292,20 +290,81 @@ func TestInheritStoppedWrapper(t *testing.T) {
 	}
 }
 
+// TestInheritRelease checks that the lease owns its file: it is open while the lease is held, and
+// a release closes it and frees the lock, also while a child has it.
 func TestInheritRelease(t *testing.T) {
-	d := open(t, newPath(t))
+	path := newPath(t)
+	d := open(t, path, Inheritable())
 	req := request("wrapper")
-	req.Inherit = true
+	req.Tokens = 8
 	l := acquire(t, d, req)
-	heir, err := syscall.Dup(int(l.Grant().File.Fd())) // stands for the descriptor of a child
+	if n := l.Grant().Tokens; n > 1 {
+		t.Errorf("the lease has %d tokens; want one, so that it is not handed over", n)
+	}
+	f := d.File(req.Name, req.Owner)
+	if f == nil {
+		t.Fatal("there is no file of the lease")
+	}
+	if other := d.File(req.Name, "another owner"); other != nil {
+		t.Errorf("an owner without a lease has the file %s", other.Name())
+	}
+	heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(heir)
-	got := acquireLater(t, d, request("next"))
+	got := acquireLater(t, open(t, path), request("next"))
 	release(t, l)
 	if _, took := awaitGrant(t, got); took > wakeLimit {
 		t.Errorf("granted %v after Release, want at most %v", took, wakeLimit)
+	}
+	if _, err := f.Stat(); err == nil {
+		t.Error("the file is open after Release")
+	}
+	if f := d.File(req.Name, req.Owner); f != nil {
+		t.Errorf("after Release the driver returns the file %s", f.Name())
+	}
+}
+
+// TestInheritAgain checks that an owner that acquires again has the file of its last lease, also
+// when an earlier one is dropped.
+func TestInheritAgain(t *testing.T) {
+	d := open(t, newPath(t), Inheritable())
+	req := request("wrapper")
+	first := acquire(t, d, req)
+	before := d.File(req.Name, req.Owner)
+	second := acquire(t, d, req)
+	f := d.File(req.Name, req.Owner)
+	if f == nil || f == before {
+		t.Fatalf("after it acquired again, the owner has the file %v, and had %v", f, before)
+	}
+	first.(*lease).drop()
+	if now := d.File(req.Name, req.Owner); now != f {
+		t.Errorf("after the first lease was dropped, the owner has the file %v, want %v", now, f)
+	}
+	release(t, second)
+}
+
+// TestNotInheritable checks that there is a file only on request: a descriptor that nobody asked
+// for would be inherited by nobody knows whom, and keep the lock taken.
+func TestNotInheritable(t *testing.T) {
+	detached := request("detached")
+	detached.Detached = true
+	for _, tt := range []struct {
+		name string
+		d    *Driver
+		req  driver.Request
+	}{
+		{"WithoutOption", open(t, newPath(t)), request("a")},
+		{"Detached", open(t, newPath(t), Inheritable()), detached},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := acquire(t, tt.d, tt.req)
+			if f := tt.d.File(tt.req.Name, tt.req.Owner); f != nil {
+				t.Errorf("File = %s, want nil", f.Name())
+			}
+			release(t, l)
+		})
 	}
 }
 

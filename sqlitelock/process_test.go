@@ -26,7 +26,11 @@ type job struct {
 }
 
 func (j job) do(ctx context.Context) error {
-	d, err := Open(ctx, j.Path)
+	var opts []Option
+	if j.Role == "wrap" {
+		opts = append(opts, Inheritable())
+	}
+	d, err := Open(ctx, j.Path, opts...)
 	if err != nil {
 		return err
 	}
@@ -80,12 +84,11 @@ func (j job) cycle(ctx context.Context, d *Driver) error {
 // wrap acquires a lease, starts a child that inherits its file, and reports the
 // child's process id.
 func (j job) wrap(ctx context.Context, d *Driver) error {
-	l, err := d.Acquire(ctx, j.Req)
-	if err != nil {
+	if _, err := d.Acquire(ctx, j.Req); err != nil {
 		return err
 	}
 	child := exec.Command("sleep", "60")
-	child.ExtraFiles = []*os.File{l.Grant().File}
+	child.ExtraFiles = []*os.File{d.File(j.Req.Name, j.Req.Owner)}
 	if err := child.Start(); err != nil {
 		return err
 	}

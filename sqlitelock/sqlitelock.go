@@ -30,6 +30,9 @@ type Driver struct {
 	durable bool
 	mode    fs.FileMode // of a database that Open creates
 
+	inheritable bool
+	leaseFiles  sync.Map // from leaseKey to *os.File, for leases that can be inherited
+
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
 	ops        chan *op      // to the writer
@@ -64,6 +67,25 @@ func Fencing(strength driver.Fencing) Option {
 		d.durable = strength == driver.FencingDurable
 		return nil
 	}}
+}
+
+// Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
+// returns. A process that is killed can so leave the lock to the children that it protects. It
+// costs an open file for each lease, and a lease is not handed over within the process, because
+// the children of the former hold may still have the file. Detached leases have no file.
+func Inheritable() Option {
+	return Option{func(d *Driver) error { d.inheritable = true; return nil }}
+}
+
+// File returns the file of the lease that this driver has granted to an owner, which are those
+// of [driver.Request], or Name and Owner of a hold of package snib. It keeps the lock taken while
+// a child process inherits it (see [os/exec.Cmd.ExtraFiles]), until the last process that has it
+// is gone. It belongs to the lease, which closes it. File returns nil if there is no such lease,
+// or without [Inheritable].
+func (d *Driver) File(name, owner string) *os.File {
+	file, _ := d.leaseFiles.Load(leaseKey{name, owner})
+	f, _ := file.(*os.File)
+	return f
 }
 
 // Open opens the database at path and creates it if necessary; its folder must exist. The file

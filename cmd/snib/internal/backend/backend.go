@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +44,9 @@ type location struct {
 	url   string // canonical: the same for every way to write it; without secrets
 	empty bool   // nothing was ever created there, so nobody holds anything
 	open  func(context.Context) (driver.Driver, error)
+
+	// openInheritable is open for leases with a file; nil if the store has none.
+	openInheritable func(context.Context) (driver.Driver, error)
 
 	transport *transport // nil if there is no server
 }
@@ -80,11 +84,20 @@ type Store struct {
 // Private reports whether only this process can see the store.
 func (s *Store) Private() bool { return strings.HasPrefix(s.URL, "memory:") }
 
-// Open opens the store at url, or the default store if url is empty. If create is false and the
-// store does not exist, Open does not create it and returns an empty store. If another try may
-// succeed, the error matches [driver.ErrUnavailable]. The store outlives ctx.
-func Open(ctx context.Context, url string, create bool) (*Store, error) {
-	if url == "" && create {
+// A Purpose is what a store is opened for.
+type Purpose uint8
+
+const (
+	Look         Purpose = iota // to look at locks: a store that does not exist is not created
+	Take                        // to take locks
+	TakeForChild                // to take locks that a child process may inherit, see [Store.File]
+)
+
+// Open opens the store at url, or the default store if url is empty. To [Look] at a store that
+// does not exist, it returns an empty one. If another try may succeed, the error matches
+// [driver.ErrUnavailable]. The store outlives ctx.
+func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
+	if url == "" && purpose != Look {
 		if err := makeStateFolder(); err != nil {
 			return nil, err
 		}
@@ -93,10 +106,14 @@ func Open(ctx context.Context, url string, create bool) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if at.empty && !create {
+	if at.empty && purpose == Look {
 		return &Store{Driver: memlock.New(), URL: at.url}, nil
 	}
-	d, err := at.open(ctx)
+	open := at.open
+	if purpose == TakeForChild && at.openInheritable != nil {
+		open = at.openInheritable
+	}
+	d, err := open(ctx)
 	if errors.Is(err, ErrConfig) {
 		return nil, err // it names the problem and the place
 	}
@@ -104,6 +121,14 @@ func Open(ctx context.Context, url string, create bool) (*Store, error) {
 		return nil, markTransient(withURL(at.url, err))
 	}
 	return &Store{d, at.url, at.transport}, nil
+}
+
+// File returns the file of a lease that processes may inherit, or nil if it has none.
+func (s *Store) File(name, owner string) *os.File {
+	if d, ok := s.Driver.(*sqlitelock.Driver); ok {
+		return d.File(name, owner)
+	}
+	return nil
 }
 
 // resolve returns the location of url without opening it.
@@ -239,16 +264,18 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 		return location{}, err
 	}
 	_, err = os.Lstat(path)
-	return location{
-		url:   "sqlite:" + path,
-		empty: errors.Is(err, fs.ErrNotExist),
-		open: func(ctx context.Context) (driver.Driver, error) {
+	openWith := func(opts []sqlitelock.Option) func(context.Context) (driver.Driver, error) {
+		return func(ctx context.Context) (driver.Driver, error) {
 			d, err := sqlitelock.Open(ctx, path, opts...)
 			if err != nil {
 				return nil, explainSQLite("sqlite:"+path, err)
 			}
 			return d, nil
-		},
+		}
+	}
+	return location{
+		url: "sqlite:" + path, empty: errors.Is(err, fs.ErrNotExist),
+		open: openWith(opts), openInheritable: openWith(append(slices.Clip(opts), sqlitelock.Inheritable())),
 	}, nil
 }
 

@@ -38,7 +38,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := Open(t.Context(), tt.url, true)
+			s, err := Open(t.Context(), tt.url, Take)
 			if err == nil {
 				s.Close()
 				t.Fatalf("Open(t.Context(), %q) = nil error", tt.url)
@@ -55,7 +55,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
 	for _, url := range []string{"consul://user:secret@host/0", "user:secret@host/0", "//user:secret@host", "user@secret:1", "secret@host/1:2"} {
-		if _, err := Open(t.Context(), url, true); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err := Open(t.Context(), url, Take); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("Open(t.Context(), %q) = %v, want an error without the password", url, err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestCanonical(t *testing.T) {
 	}
 	var first string
 	for _, path := range []string{dir + "/x.db", "x.db", "./x.db", "link/x.db", dir + "//link/../x.db"} {
-		s, err := Open(t.Context(), "sqlite:"+path, true)
+		s, err := Open(t.Context(), "sqlite:"+path, Take)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestDefaultFile(t *testing.T) {
 func TestLookingMakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", dir)
-	s, err := Open(t.Context(), "", false)
+	s, err := Open(t.Context(), "", Look)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestLookingMakesNothing(t *testing.T) {
 func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
-	s, err := Open(t.Context(), "", true)
+	s, err := Open(t.Context(), "", Take)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestEndlessFile(t *testing.T) {
 	for _, url := range []string{"redis://localhost?password-file=/dev/zero", "rediss://localhost?ca=/dev/zero", "mysql://app@localhost/db?password-file=/dev/zero"} {
 		done := make(chan error, 1)
 		go func() {
-			_, err := Open(t.Context(), url, true)
+			_, err := Open(t.Context(), url, Take)
 			done <- err
 		}()
 		select {

@@ -113,7 +113,7 @@ func TestRedisFails(t *testing.T) {
 	const secret = "correct-horse"
 	for _, k := range []string{"redis://%s127.0.0.1:1", "rediss://%s127.0.0.1:1", "redis+cluster://%s127.0.0.1:1", "redis+sentinel://%s127.0.0.1:1/m"} {
 		text := fmt.Sprintf(k, "me:"+secret+"@")
-		_, err := Open(t.Context(), text, true)
+		_, err := Open(t.Context(), text, Take)
 		if err == nil || errors.Is(err, ErrConfig) || strings.Contains(err.Error(), secret) || !strings.Contains(err.Error(), "connection refused") {
 			t.Errorf("Open(t.Context(), %s) = %v, want a refused connection", text, err)
 		}

@@ -91,7 +91,7 @@ func (acq *acquirer) recentFailure() error {
 // lock, or all of --wait if that is less.
 func (acq *acquirer) connect() (*backend.Store, error) {
 	if acq.noWait {
-		return acq.open(true)
+		return acq.open(backend.TakeForChild)
 	}
 	type result struct {
 		store *backend.Store
@@ -102,7 +102,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	go func() {
 		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
-			s, err := acq.open(true)
+			s, err := acq.open(backend.TakeForChild)
 			// An Outage takes a request that was long under way for one that has waited in
 			// a queue. To open a store is no such request, whatever its dial timeout.
 			if soonest := time.Now().Add(-driver.AnswerTimeout); sentAt.Before(soonest) {

@@ -77,7 +77,7 @@ func (b *benchCommand) run(ctx context.Context) error {
 	var pair [2]*snib.Locker
 	var url string
 	for i := range pair {
-		s, err := b.open(true)
+		s, err := b.open(backend.Take)
 		if err != nil {
 			return err
 		}

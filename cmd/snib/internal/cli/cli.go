@@ -143,19 +143,18 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// open opens the store. If create is false and the store does not exist, open does not create
-// it and returns an empty store.
-func (a *app) open(create bool) (*backend.Store, error) {
+// open opens the store. To look at a store that does not exist, it returns an empty one.
+func (a *app) open(purpose backend.Purpose) (*backend.Store, error) {
 	url := a.url
 	if url == "" {
 		url = os.Getenv(urlVar)
 	}
-	s, err := backend.Open(context.Background(), url, create)
+	s, err := backend.Open(context.Background(), url, purpose)
 	if err != nil {
 		return nil, err
 	}
 	a.verbosef("store %s", s.URL)
-	if create && a.verbose {
+	if purpose != backend.Look && a.verbose {
 		ctx, cancel := briefly()
 		defer cancel()
 		// A grace longer than a minute surprises most people.
@@ -163,7 +162,7 @@ func (a *app) open(create bool) (*backend.Store, error) {
 			a.verbosef("a restart of the store now would withhold all locks for %s", short(grace))
 		}
 	}
-	if create {
+	if purpose != backend.Look {
 		for _, w := range s.Warnings() {
 			a.verbosef("warning: %s", w)
 		}
@@ -173,7 +172,7 @@ func (a *app) open(create bool) (*backend.Store, error) {
 
 // withStore opens the store, without creating it, and calls fn with it.
 func (a *app) withStore(fn func(ctx context.Context, s *backend.Store) error) error {
-	s, err := a.open(false)
+	s, err := a.open(backend.Look)
 	if err != nil {
 		return err
 	}

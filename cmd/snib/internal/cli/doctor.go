@@ -34,7 +34,7 @@ func (a *app) newDoctorCommand() *cobra.Command {
 		if err := a.setStoreURL(args); err != nil {
 			return err
 		}
-		s, err := a.open(true)
+		s, err := a.open(backend.Take)
 		if err != nil {
 			return err
 		}

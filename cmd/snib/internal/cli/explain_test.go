@@ -54,7 +54,7 @@ func TestPromises(t *testing.T) {
 		}
 		seen[i.Backend] = true
 	}
-	s, err := backend.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "locks.db"), true)
+	s, err := backend.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "locks.db"), backend.Take)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (a *app) newRedisCommand() *cobra.Command {
 		if !*yes && !child.IsTerminal(syscall.Stdin) {
 			return usagef("there is no terminal to ask on; give --yes to have the store forget without asking")
 		}
-		s, err := a.open(true)
+		s, err := a.open(backend.Take)
 		if err != nil {
 			return err
 		}

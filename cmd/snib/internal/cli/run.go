@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
 )
@@ -157,7 +158,7 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
 		r.verbosef("this store does not keep --ttl %v: a lock outlives us by what the session's timeout says, which is session-timeout in the URL", r.ttl.value)
 	}
-	return r.runUnderLock(lock, path, append(outer, outerHold{s.URL, r.name, lock.Owner()}))
+	return r.runUnderLock(s, lock, path, append(outer, outerHold{s.URL, r.name, lock.Owner()}))
 }
 
 // newAcquirer returns an acquirer for the lock of the command.
@@ -172,7 +173,7 @@ func (r *runCommand) newAcquirer() *acquirer {
 }
 
 func (r *runCommand) options(acq *acquirer) []snib.Option {
-	opts := append(acq.options(), snib.Inheritable(), snib.Tracing(r.renewals.trace(r.app)))
+	opts := append(acq.options(), snib.Tracing(r.renewals.trace(r.app)))
 	when := func(cond bool, o snib.Option) {
 		if cond {
 			opts = append(opts, o)
@@ -223,9 +224,9 @@ func (r *runCommand) handleTaken(err error) error {
 }
 
 // runUnderLock runs the command while it holds the lock, and then releases the lock.
-func (r *runCommand) runUnderLock(lock *snib.Lock, path string, holds []outerHold) error {
+func (r *runCommand) runUnderLock(s *backend.Store, lock *snib.Lock, path string, holds []outerHold) error {
 	r.verbosef("holding %s, token %d", printable(r.name), lock.Token())
-	g, err := r.start(lock, path, holds)
+	g, err := r.start(s, lock, path, holds)
 	if err != nil {
 		_ = r.release(lock) // it has reported its failure
 		return err
@@ -263,12 +264,12 @@ func (r *runCommand) release(lock *snib.Lock) error {
 	return err
 }
 
-func (r *runCommand) start(lock *snib.Lock, path string, holds []outerHold) (*supervisor, error) {
+func (r *runCommand) start(s *backend.Store, lock *snib.Lock, path string, holds []outerHold) (*supervisor, error) {
 	env, err := r.environ(lock, holds)
 	if err != nil {
 		return nil, err
 	}
-	p := child.Program{Path: path, Args: r.argv, Env: env, Keep: lock.File()}
+	p := child.Program{Path: path, Args: r.argv, Env: env, Keep: s.File(lock.Name(), lock.Owner())}
 	kid, err := child.Start(p)
 	// The shell runs a script that names no interpreter, as with execvp.
 	if errors.Is(err, syscall.ENOEXEC) {
