@@ -32,7 +32,7 @@ const maxTokenBlock = 4096
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. It may not where the store has to know of each hold.
 func (c *config) allowsHandOver() bool {
-	return c.exclusive() && !c.fair && !c.inheritable && c.minHold == 0 && c.owner == ""
+	return c.exclusive() && !c.fair && c.minHold == 0 && c.owner == ""
 }
 
 // canTakeOver reports whether a hold with options c may take over the

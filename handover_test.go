@@ -124,9 +124,7 @@ func TestNoLocalHandOver(t *testing.T) {
 		{"OtherTTL", nil, []snib.Option{snib.TTL(time.Minute)}},
 		{"OtherDelay", nil, []snib.Option{snib.LockDelay(time.Second)}},
 		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
-		{"Inheritable", nil, []snib.Option{snib.Inheritable()}},
 		{"Shared", nil, []snib.Option{snib.Shared()}},
-		{"FromInheritable", []snib.Option{snib.Inheritable()}, nil},
 		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},
 	}
 	for _, tt := range tests {

@@ -4,7 +4,6 @@ package snib
 
 import (
 	"context"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -66,17 +65,6 @@ func (l *Lock) Token() uint64 { return l.hold.token }
 // the process share one id, and the store knows them by the token of the first. Anyone who knows
 // the id can release the lock, so do not log it.
 func (l *Lock) Owner() string { return l.hold.lease.owner }
-
-// File returns a file that keeps the lock taken while a child process inherits it (see
-// [os/exec.Cmd.ExtraFiles]), until the last process that has it is gone. It is nil without
-// [Inheritable], and where the backend does not support it. Do not close it.
-func (l *Lock) File() *os.File {
-	c := l.hold.locker.core
-	c.mu.Lock()
-	granted := l.hold.lease.granted // merge may replace it
-	c.mu.Unlock()
-	return granted.Grant().File
-}
 
 // Validity returns how long the hold may still be relied on if no further renewal
 // succeeds. It is 0 once the hold has ended. It shrinks while renewals fail; use that

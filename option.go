@@ -23,7 +23,6 @@ type config struct {
 	reentrant      bool
 	shared         bool
 	fair           bool
-	inheritable    bool
 	trackLeaks     bool
 	slots          int
 	owner          string // "": a new id for each acquisition
@@ -184,12 +183,6 @@ const (
 // Prefix adds p before every name. A second Prefix is added after the first.
 func Prefix(p string) Option {
 	return newOption(func(c *config) { c.prefix += p })
-}
-
-// Inheritable asks for a hold whose [Lock.File] keeps the lock taken
-// while a child process inherits it.
-func Inheritable() Option {
-	return newOption(func(c *config) { c.inheritable = true })
 }
 
 // TrackLeaks reports holds whose [*Lock] was garbage-collected without Release, through

@@ -20,7 +20,7 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 	req := driver.Request{
 		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait,
 		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
-		Inherit: l.conf.inheritable, OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
+		OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label
 	// Otherwise the death of this process would free the lock without the delay.
