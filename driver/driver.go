@@ -12,7 +12,6 @@ package driver
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -144,9 +143,6 @@ type Request struct {
 	// tokens grants one.
 	Tokens int
 
-	// Inherit asks for Grant.File, where the backend has it.
-	Inherit bool
-
 	// Detached asks for a lease that outlives the process that took it: only its TTL, Release
 	// or Break ends it. A backend that frees the leases of dead processes early MUST NOT do so
 	// with this one. It is [ErrInvalid] where the tenure is a session.
@@ -213,11 +209,6 @@ type Grant struct {
 
 	// Wanted is closed once another process waits for this lock; nil if the backend can't tell.
 	Wanted <-chan struct{}
-
-	// File keeps the lock taken when a child process inherits it, until the last process that
-	// has it is gone. It is nil unless Request.Inherit was set and the backend can do it. It
-	// belongs to the lease, which closes it.
-	File *os.File
 }
 
 // A Renewal is the answer to the renewal of one lease. Its zero value is not a success.

@@ -134,9 +134,9 @@ type Holding struct {
 	// no expiry. This driver never creates such a key. Left is then some long time.
 	Endless bool
 
-	// Inherited means that the process that took the lease is gone, and that processes that
-	// inherited its Grant.File keep the lock taken until the last of them is gone. Left says
-	// nothing then. Heirs are those of these processes that can be seen.
+	// Inherited means that the process that took the lease is gone, and that processes which it
+	// started keep the lock taken until the last of them is gone. Left says nothing then. Heirs
+	// are those of these processes that can be seen.
 	Inherited bool
 	Heirs     []Holder
 }

@@ -3,7 +3,6 @@ package drivertest
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -418,37 +417,6 @@ func (m mutant) shapingGrants(shape func(*lease)) mutant {
 		}
 	}
 	return m
-}
-
-func fileMutants() []mutant {
-	return []mutant{
-		{
-			name: "every lease has a File", fails: []string{"File/OnlyOnRequest"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onGrant = func(l *lease) {
-						if l.grant.File == nil {
-							l.grant.File, _ = os.Open(os.DevNull)
-							w.t.Cleanup(func() { l.grant.File.Close() })
-						}
-					}
-				}
-			},
-		},
-		{
-			name: "Release leaves the File open", fails: []string{"File/EndsWithLease"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						if f := l.grant.File; f != nil {
-							w.t.Cleanup(func() { f.Close() })
-						}
-						return l.Lease.Release(ctx)
-					}
-				}
-			},
-		},
-	}
 }
 
 func answerMutants() []mutant {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ func mutants() []mutant {
 	return slices.Concat(
 		infoMutants(), exclusionMutants(), nameMutants(), tryMutants(), waitMutants(), cancelMutants(), fairMutants(),
 		closeMutants(), leaseMutants(), renewMutants(), releaseMutants(), sessionMutants(), fencingMutants(),
-		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), fileMutants(), answerMutants(),
+		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), answerMutants(),
 		severMutants(), inspectMutants(), breakMutants(), churnMutants(),
 	)
 }
@@ -339,11 +338,6 @@ func (b *brokenDriver) acquireAs(ctx context.Context, req, shaped driver.Request
 	}
 	l.Lease, l.grant, l.grantedAt = inner, inner.Grant(), time.Now()
 	l.waited = l.grantedAt.After(l.requestedAt)
-	if req.Inherit {
-		if l.grant.File, err = os.Open(os.DevNull); err != nil {
-			return nil, err
-		}
-	}
 	if b.onGrant != nil {
 		b.world.mu.Lock()
 		defer b.world.mu.Unlock()
@@ -371,9 +365,6 @@ func (l *lease) Release(ctx context.Context) error {
 
 // release is the sound Release.
 func (l *lease) release(ctx context.Context) error {
-	if l.grant.File != nil {
-		l.grant.File.Close()
-	}
 	if l.Lease == nil {
 		return nil
 	}

@@ -126,7 +126,7 @@ func clauses() []clause {
 		infoClauses(), exclusionClauses(), nameClauses(), tryClauses(),
 		waitClauses(), cancelClauses(), fairClauses(), closeClauses(),
 		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
-		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(), fileClauses(),
+		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(),
 		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), churnClauses(),
 	} {
 		all = append(all, group...)

@@ -508,39 +508,3 @@ func (t *trial) wanted(l driver.Lease) <-chan struct{} {
 
 // canBeFair reports whether the driver supports Request.Fair.
 func (t *trial) canBeFair() bool { return t.info.Fairness != driver.FairNever }
-
-func fileClauses() []clause {
-	return []clause{
-		{
-			name: "File/OnlyOnRequest",
-			why:  "a descriptor that nobody asked for is inherited by nobody knows whom, and keeps the lock taken",
-			run: func(t *trial) {
-				if f := t.acquire(t.open(), t.req("a")).Grant().File; f != nil {
-					t.Errorf("File = %v without Inherit, want nil", f.Name())
-				}
-			},
-		},
-		{
-			name: "File/EndsWithLease",
-			why:  "the lease owns its File: it is open while the lease is held, and closed with the release",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				req := t.req("a")
-				req.Inherit = true
-				l := t.acquire(d1, req)
-				f := l.Grant().File
-				if f == nil {
-					t.skip("Grant.File is nil: the backend can't do it")
-				}
-				if _, err := f.Stat(); err != nil {
-					t.Errorf("Stat of File while the lease is held = %v", err)
-				}
-				t.release(l)
-				if _, err := f.Stat(); err == nil {
-					t.Errorf("File is open after Release")
-				}
-				t.mustBeFree(d2, "after Release, with no child that has the File")
-			},
-		},
-	}
-}
