@@ -30,25 +30,7 @@ type Info struct {
 
 	// Assumptions state what the promises rest on, one sentence each: "fsync is honest".
 	Assumptions []string
-
-	// Faults says what happens to a lock when something goes wrong. A driver states all of
-	// them, or none.
-	Faults Faults
 }
-
-// Faults says, for people who choose a store, what happens to a lock under each kind of fault:
-// a clause on one line, of at most [MaxFault] bytes, in lower case and without a full stop.
-// Empty means that the driver does not say.
-type Faults struct {
-	Pause     string // a holder stops for longer than its lease, and then goes on
-	Crash     string // a holder's process or host dies
-	Failover  string // the store restarts, or another server takes its place
-	Partition string // a holder, or a part of the store, is cut off
-	ClockJump string // a wall clock is set
-}
-
-// MaxFault is the greatest length of a clause of [Faults] in bytes.
-const MaxFault = 200
 
 // Tenure is what ends the grant of a holder that has died.
 type Tenure uint8

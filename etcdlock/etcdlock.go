@@ -71,13 +71,6 @@ func (d *Driver) Info() driver.Info {
 			"the members' clocks run at the rate of the clients'",
 			"nobody else changes or deletes keys under the names of locks",
 		},
-		Faults: driver.Faults{
-			Pause:     "the session ends at its timeout, and the lock goes on; what the holder then writes late, the resource must refuse by token",
-			Crash:     "the lock is free when the session's lease ends",
-			Failover:  "a new leader knows all locks and begins leases anew; without a majority nothing is granted",
-			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
-			ClockJump: "no effect: members count by a clock that nobody sets",
-		},
 	}
 }
 

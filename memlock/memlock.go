@@ -85,13 +85,6 @@ func (d *Driver) Info() driver.Info {
 			"all contenders live in this process",
 			"tokens are ordered across restarts of the process if its wall clock did not go back meanwhile",
 		},
-		Faults: driver.Faults{
-			Pause:     "the whole process stops, and all contenders with it; what its lease outlasted is lost when it goes on",
-			Crash:     "all contenders die with the holder",
-			Failover:  "there is none: the store is the process",
-			Partition: "there is none",
-			ClockJump: "no effect: leases count by a clock that nobody sets",
-		},
 	}
 }
 

@@ -66,13 +66,6 @@ func (s *session) describe(info *driver.Info) {
 		"all clients speak to the same server: GET_LOCK is not replicated",
 		"the end of a connection on the server reaches the client within 90 ms, and the Go driver can tell it (checkConnLiveness, on Unix)",
 	}, info.Assumptions[1:]...)
-	info.Faults = driver.Faults{
-		Pause:     "the server keeps the lock while the connection lives; what is written after its end, the resource must refuse by token",
-		Crash:     "the lock is free when the server notices: of a process at once, of a host when TCP gives up",
-		Failover:  "all locks are free; a holder is told within 10 ms of the end of its connection, or by a ping if it hears nothing of that",
-		Partition: "the server keeps the lock until it notices; the holder is told before, unless its connection is killed meanwhile",
-		ClockJump: "no effect on locks: sessions have no end",
-	}
 }
 
 // key returns the key of the session, by which others see that it lives. It opens a session if

@@ -82,13 +82,6 @@ func (d *Driver) Info() driver.Info {
 			"the server keeps what it has acknowledged: fsync is on, and a standby is promoted only if it has all commits",
 			"nobody else changes or deletes rows of the table",
 		},
-		Faults: driver.Faults{
-			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
-			Crash:     "the lock is free at the end of the lease",
-			Failover:  "a standby that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
-			Partition: "a holder that is cut off is told before its lease ends; a primary that was replaced and does not know goes on granting",
-			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter",
-		},
 	}
 	if d.session != nil {
 		d.session.describe(&info)

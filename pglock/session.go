@@ -56,13 +56,6 @@ func (s *session) describe(info *driver.Info) {
 		"the connection leads to the server itself and not to a pooler in transaction mode",
 		"the server is PostgreSQL 14 or later; before, it is told by TCP only that a host has vanished",
 	}, info.Assumptions[1:]...)
-	info.Faults = driver.Faults{
-		Pause:     "the server keeps the lock while the connection lives; what is written after its end, the resource must refuse by token",
-		Crash:     "the lock is free when the server notices: of a process at once, of a host when TCP gives up",
-		Failover:  "all locks are free, and holders are told when their connection fails or a ping does; holds can overlap until then",
-		Partition: "the server keeps the lock until it notices; the holder is told before",
-		ClockJump: "no effect on locks: sessions have no end",
-	}
 }
 
 // key returns the key of the session. It opens a session if there is none.

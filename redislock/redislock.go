@@ -223,16 +223,6 @@ func newInfo(conf config, found findings) driver.Info {
 			"tokens are ordered across a failover, or a restart that loses memory, if the servers' clocks are right to within half the outage",
 			"nobody else changes or deletes the keys of locks",
 		},
-		Faults: driver.Faults{
-			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
-			Crash:     "the lock is free at the end of the lease",
-			Failover:  "nothing is granted until the leases are over that may be forgotten; one longer than the grace that was not replicated can overlap",
-			Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
-			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter",
-		},
-	}
-	if !conf.grace {
-		info.Faults.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
 	}
 	if conf.grace {
 		info.Assumptions = append(info.Assumptions,

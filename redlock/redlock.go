@@ -237,13 +237,6 @@ func infoFor(p quorum.Params) driver.Info {
 				"or if the floor that the operator gives is right",
 			"nobody else changes or deletes the keys of locks",
 		},
-		Faults: driver.Faults{
-			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
-			Crash:     "the lock is free at the end of the lease",
-			Failover:  "a server that restarted has no vote until it has waited for the longest TTL and has read its counters back from a majority",
-			Partition: "who reaches no majority is told before its lease ends, and gets nothing; the rest goes on",
-			ClockJump: "a server's clock set forward can let holds overlap if its vote decided; tokens stay in order",
-		},
 	}
 }
 

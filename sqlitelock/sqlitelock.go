@@ -212,13 +212,6 @@ func (d *Driver) Info() driver.Info {
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",
 			"the disk keeps what it has acknowledged (fsync is honest)",
 		},
-		Faults: driver.Faults{
-			Pause:     "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token",
-			Crash:     "a dead process is noticed at once; all leases end when the host restarts",
-			Failover:  "there is none: the file is on one host; after a power cut tokens go on from what is on the disk",
-			Partition: "there is none: network file systems are refused",
-			ClockJump: "no effect: leases count by the boot clock",
-		},
 	}
 	if !d.durable {
 		info.Fencing = driver.FencingClock

@@ -59,13 +59,6 @@ func (d *Driver) Info() driver.Info {
 			"a leader that is cut off from the majority steps down within 7/12 of a session's timeout: syncLimit ticks are no more than that",
 			"nobody else deletes or makes nodes below the root other than locks",
 		},
-		Faults: driver.Faults{
-			Pause:     "the session ends at its timeout, and the lock goes on; what the holder then writes late, the resource must refuse by token",
-			Crash:     "the lock is free when the session ends, at its timeout",
-			Failover:  "a new leader knows all sessions and locks; without a majority nothing is granted",
-			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
-			ClockJump: "no effect: servers count by a clock that nobody sets",
-		},
 	}
 }
 

@@ -27,14 +27,6 @@ func infoMutants() []mutant {
 			},
 		},
 		{
-			name: "a fault is passed over in silence", fails: []string{"Info/Faults"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.info = func(i driver.Info) driver.Info { i.Faults.Failover = ""; return i }
-				}
-			},
-		},
-		{
 			name: "the greatest TTL is excluded", fails: []string{"Info/TTLRange"},
 			make: func(w *world) func(*brokenDriver) {
 				return func(b *brokenDriver) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"reflect"
-	"strings"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -32,20 +31,6 @@ func infoClauses() []clause {
 					t.Fatalf("Close = %v", err)
 				}
 				check("after Close")
-			},
-		},
-		{
-			name: "Info/Faults",
-			why:  "who chooses a store reads what becomes of a lock under each fault: a gap there would look like a promise",
-			gate: when(func(i driver.Info, _ Harness) bool { return i.Faults != driver.Faults{} }, "the driver does not say"),
-			run: func(t *trial) {
-				f := reflect.ValueOf(t.info.Faults)
-				for i := range f.NumField() {
-					name, text := f.Type().Field(i).Name, f.Field(i).String()
-					if text == "" || len(text) > driver.MaxFault || strings.Contains(text, "\n") || strings.HasSuffix(text, ".") {
-						t.Errorf("Faults.%s = %q; want a clause on one line, of at most %d bytes, without a full stop", name, text, driver.MaxFault)
-					}
-				}
 			},
 		},
 		{

@@ -49,6 +49,7 @@ type location struct {
 	openInheritable func(context.Context) (driver.Driver, error)
 
 	transport *transport // nil if there is no server
+	graceOff  bool       // a Redis grants locks at once after a restart
 }
 
 // Schemes returns the kinds of stores, in the order in which the help shows them.
@@ -79,6 +80,7 @@ type Store struct {
 	URL string // canonical, without secrets
 
 	transport *transport
+	graceOff  bool
 }
 
 // Private reports whether only this process can see the store.
@@ -120,7 +122,7 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	if err != nil {
 		return nil, markTransient(withURL(at.url, err))
 	}
-	return &Store{d, at.url, at.transport}, nil
+	return &Store{d, at.url, at.transport, at.graceOff}, nil
 }
 
 // File returns the file of a lease that processes may inherit, or nil if it has none.

@@ -21,7 +21,8 @@ func (k urlKind) resolve(rest string) (location, error) {
 	if err != nil {
 		return location{}, err
 	}
-	return location{url: u.String(), open: u.open, transport: u.newTransport("set requirepass, or users with ACL")}, nil
+	t := u.newTransport("set requirepass, or users with ACL")
+	return location{url: u.String(), open: u.open, transport: t, graceOff: u.graceOff}, nil
 }
 
 func (u *redisURL) open(ctx context.Context) (driver.Driver, error) {

@@ -152,30 +152,22 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 
 // A promisesJSON is what a store promises, in snib.doctor/1 and snib.explain/1.
 type promisesJSON struct {
-	Backend     string     `json:"backend"`
-	Tenure      string     `json:"tenure"`
-	Fencing     string     `json:"fencing"`
-	Fairness    string     `json:"fairness"`
-	Shared      bool       `json:"shared"`
-	Slots       bool       `json:"slots"`
-	MinTTL      float64    `json:"min_ttl,omitempty"`
-	MaxTTL      float64    `json:"max_ttl,omitempty"`
-	Assumptions []string   `json:"assumptions"`
-	Faults      faultsJSON `json:"faults"`
+	Backend     string         `json:"backend"`
+	Tenure      string         `json:"tenure"`
+	Fencing     string         `json:"fencing"`
+	Fairness    string         `json:"fairness"`
+	Shared      bool           `json:"shared"`
+	Slots       bool           `json:"slots"`
+	MinTTL      float64        `json:"min_ttl,omitempty"`
+	MaxTTL      float64        `json:"max_ttl,omitempty"`
+	Assumptions []string       `json:"assumptions"`
+	Faults      backend.Faults `json:"faults"`
 }
 
-type faultsJSON struct {
-	Pause     string `json:"pause"`
-	Crash     string `json:"crash"`
-	Failover  string `json:"failover"`
-	Partition string `json:"partition"`
-	ClockJump string `json:"clock_jump"`
-}
-
-func toPromises(i driver.Info) promisesJSON {
+func toPromises(i driver.Info, f backend.Faults) promisesJSON {
 	return promisesJSON{
 		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL), seconds(i.MaxTTL),
-		slices.Concat([]string{}, i.Assumptions), faultsJSON(i.Faults),
+		slices.Concat([]string{}, i.Assumptions), f,
 	}
 }
 
@@ -186,7 +178,7 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 			Store  string `json:"store"`
 			promisesJSON
 			Checks []backend.Finding `json:"checks"`
-		}{"snib.doctor/1", s.URL, toPromises(s.Info()), found})
+		}{"snib.doctor/1", s.URL, toPromises(s.Info(), s.Faults()), found})
 	}
 	var b strings.Builder
 	writeField(&b, "store", printable(s.URL))
@@ -204,17 +196,15 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 			writeField(&b, "rests on", printable(text))
 		}
 	}
-	for _, f := range faults(info.Faults) {
-		writeField(&b, "on "+f.name, f.text)
-	}
+	writeFaults(&b, s.Faults())
 	return a.printf("%s", b.String())
 }
 
-// A fault is one line about what may go wrong.
-type fault struct{ name, text string }
-
-// faults returns the faults that the driver describes.
-func faults(f driver.Faults) []fault {
-	all := []fault{{"pause", f.Pause}, {"crash", f.Crash}, {"failover", f.Failover}, {"partition", f.Partition}, {"clock jump", f.ClockJump}}
-	return slices.DeleteFunc(all, func(f fault) bool { return f.text == "" })
+// writeFaults writes what happens to a lock under each fault.
+func writeFaults(b *strings.Builder, f backend.Faults) {
+	writeField(b, "on pause", f.Pause)
+	writeField(b, "on crash", f.Crash)
+	writeField(b, "on failover", f.Failover)
+	writeField(b, "on partition", f.Partition)
+	writeField(b, "on clock jump", f.ClockJump)
 }

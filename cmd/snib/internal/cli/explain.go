@@ -122,7 +122,7 @@ func (a *app) explain(all []driver.Info, one bool, output string) error {
 			Speeds   []speed        `json:"speeds"`
 		}{"snib.explain/1", nil, tasks(), speeds()}
 		for _, i := range all {
-			doc.Backends = append(doc.Backends, toPromises(i))
+			doc.Backends = append(doc.Backends, toPromises(i, backend.FaultsOf(i.Backend)))
 		}
 		return a.printJSON(doc)
 	case output == "markdown":
@@ -145,9 +145,7 @@ func explainOne(i driver.Info) string {
 	for _, text := range i.Assumptions {
 		writeField(&b, "rests on", text)
 	}
-	for _, f := range faults(i.Faults) {
-		writeField(&b, "on "+f.name, f.text)
-	}
+	writeFaults(&b, backend.FaultsOf(i.Backend))
 	for _, s := range speeds() {
 		if s.Backend == i.Backend {
 			writeField(&b, "measured", s.Figure+": "+s.What)
@@ -255,14 +253,8 @@ func markdown(all []driver.Info) string {
 	b.WriteString("\n### What becomes of a lock when something goes wrong\n\n")
 	rows = [][]string{{"backend", "pause", "crash", "failover", "partition", "clock jump"}}
 	for _, i := range all {
-		f := i.Faults
-		row := []string{i.Backend, f.Pause, f.Crash, f.Failover, f.Partition, f.ClockJump}
-		for j := range row {
-			if row[j] == "" {
-				row[j] = "the driver does not say"
-			}
-		}
-		rows = append(rows, row)
+		f := backend.FaultsOf(i.Backend)
+		rows = append(rows, []string{i.Backend, f.Pause, f.Crash, f.Failover, f.Partition, f.ClockJump})
 	}
 	table(rows)
 	b.WriteString("\n### What the promises rest on\n")

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -62,6 +63,21 @@ func TestPromises(t *testing.T) {
 	for _, i := range backend.Promises() {
 		if i.Backend == "sqlite" && explainOne(i) != explainOne(s.Info()) {
 			t.Errorf("without a file SQLite promises\n%s\nwith one\n%s", explainOne(i), explainOne(s.Info()))
+		}
+	}
+}
+
+// TestFaults checks that each backend says what becomes of a lock under each fault: a gap there
+// would look like a promise.
+func TestFaults(t *testing.T) {
+	const maxLength = 200
+	for _, i := range backend.Promises() {
+		f := reflect.ValueOf(backend.FaultsOf(i.Backend))
+		for j := range f.NumField() {
+			name, text := f.Type().Field(j).Name, f.Field(j).String()
+			if text == "" || len(text) > maxLength || strings.Contains(text, "\n") || strings.HasSuffix(text, ".") {
+				t.Errorf("%s: %s = %q; want a clause on one line, of at most %d bytes, without a full stop", i.Backend, name, text, maxLength)
+			}
 		}
 	}
 }

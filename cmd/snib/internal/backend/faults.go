@@ -1,0 +1,101 @@
+package backend
+
+// Faults says, for people who choose a store, what happens to a lock under each kind of fault: a
+// clause on one line, in lower case and without a full stop.
+type Faults struct {
+	Pause     string `json:"pause"`      // a holder stops for longer than its lease, and then goes on
+	Crash     string `json:"crash"`      // a holder's process or host dies
+	Failover  string `json:"failover"`   // the store restarts, or another server takes its place
+	Partition string `json:"partition"`  // a holder, or a part of the store, is cut off
+	ClockJump string `json:"clock_jump"` // a wall clock is set
+}
+
+// What is the same on several backends.
+const (
+	leaseEnds   = "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token"
+	freeAtEnd   = "the lock is free at the end of the lease"
+	sessionEnds = "the session ends at its timeout, and the lock goes on; what the holder then writes late, the resource must refuse by token"
+	serverClock = "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter"
+	oldPrimary  = "a holder that is cut off is told before its lease ends; a primary that was replaced and does not know goes on granting"
+)
+
+// FaultsOf returns the faults of a backend, by the name in its Info.
+func FaultsOf(name string) Faults {
+	switch name {
+	case "memory":
+		return Faults{
+			Pause:     "the whole process stops, and all contenders with it; what its lease outlasted is lost when it goes on",
+			Crash:     "all contenders die with the holder",
+			Failover:  "there is none: the store is the process",
+			Partition: "there is none",
+			ClockJump: "no effect: leases count by a clock that nobody sets",
+		}
+	case "sqlite":
+		return Faults{
+			Pause:     leaseEnds,
+			Crash:     "a dead process is noticed at once; all leases end when the host restarts",
+			Failover:  "there is none: the file is on one host; after a power cut tokens go on from what is on the disk",
+			Partition: "there is none: network file systems are refused",
+			ClockJump: "no effect: leases count by the boot clock",
+		}
+	case "redis":
+		return Faults{
+			Pause:     leaseEnds,
+			Crash:     freeAtEnd,
+			Failover:  "nothing is granted until the leases are over that may be forgotten; one longer than the grace that was not replicated can overlap",
+			Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
+			ClockJump: serverClock,
+		}
+	case "redlock":
+		return Faults{
+			Pause:     leaseEnds,
+			Crash:     freeAtEnd,
+			Failover:  "a server that restarted has no vote until it has waited for the longest TTL and has read its counters back from a majority",
+			Partition: "who reaches no majority is told before its lease ends, and gets nothing; the rest goes on",
+			ClockJump: "a server's clock set forward can let holds overlap if its vote decided; tokens stay in order",
+		}
+	case "postgres":
+		return Faults{
+			Pause:     leaseEnds,
+			Crash:     freeAtEnd,
+			Failover:  "a standby that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
+			Partition: oldPrimary,
+			ClockJump: serverClock,
+		}
+	case "mysql":
+		return Faults{
+			Pause:     leaseEnds,
+			Crash:     freeAtEnd,
+			Failover:  "a replica that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
+			Partition: oldPrimary,
+			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; set back, it keeps a dead holder's lock " +
+				"until one TTL after somebody asks for it; clients' don't matter",
+		}
+	case "zookeeper":
+		return Faults{
+			Pause:     sessionEnds,
+			Crash:     "the lock is free when the session ends, at its timeout",
+			Failover:  "a new leader knows all sessions and locks; without a majority nothing is granted",
+			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
+			ClockJump: "no effect: servers count by a clock that nobody sets",
+		}
+	case "etcd":
+		return Faults{
+			Pause:     sessionEnds,
+			Crash:     "the lock is free when the session's lease ends",
+			Failover:  "a new leader knows all locks and begins leases anew; without a majority nothing is granted",
+			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
+			ClockJump: "no effect: members count by a clock that nobody sets",
+		}
+	}
+	return Faults{}
+}
+
+// Faults returns the faults of the store, with the options of its URL.
+func (s *Store) Faults() Faults {
+	f := FaultsOf(s.Info().Backend)
+	if s.graceOff {
+		f.Failover = "a lease that was not replicated or saved is forgotten, and holds can overlap: failover-grace is off"
+	}
+	return f
+}
