@@ -1,6 +1,9 @@
 package driver
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Info states what a driver promises. When a Locker is built, the core refuses options that
 // need more than that.
@@ -110,11 +113,7 @@ type Holding struct {
 	Token  uint64
 	Holder Holder
 	Held   time.Duration // since the grant; 0 where the store does not know
-	Left   time.Duration // until the lease ends if it is not renewed
-
-	// Endless means that only Release or Break ends the hold, because its key in the store has
-	// no expiry. This driver never creates such a key. Left is then some long time.
-	Endless bool
+	Left   time.Duration // until the lease ends if it is not renewed, or NoExpiry
 
 	// Inherited means that the process that took the lease is gone, and that processes which it
 	// started keep the lock taken until the last of them is gone. Left says nothing then. Heirs
@@ -122,6 +121,10 @@ type Holding struct {
 	Inherited bool
 	Heirs     []Holder
 }
+
+// NoExpiry is the time left of a hold that only Release or Break ends, because the store has lost
+// its expiry, or another program has written it without one. No driver grants such a hold.
+const NoExpiry time.Duration = math.MaxInt64
 
 // A Waiting is one waiter in a [Status].
 type Waiting struct {

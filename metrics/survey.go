@@ -72,7 +72,7 @@ func (c *Collector) countLocks(ctx context.Context, store driver.Inspector) (map
 		p.holds += len(s.Holders)
 		p.waiters += len(s.Waiters)
 		for _, h := range s.Holders {
-			if h.Endless {
+			if h.Left == driver.NoExpiry {
 				p.endless++
 			}
 		}

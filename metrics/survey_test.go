@@ -45,7 +45,7 @@ func (l *listDriver) List(_ context.Context, _ string, yield func(driver.Status)
 func TestSurvey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCollector(t, metrics.Options{MaxResources: 2})
-		hold, endless := driver.Holding{}, driver.Holding{Endless: true}
+		hold, endless := driver.Holding{}, driver.Holding{Left: driver.NoExpiry}
 		locks := []driver.Status{
 			{Name: "invoices/1", Holders: []driver.Holding{hold}, Waiters: make([]driver.Waiting, 3)},
 			{Name: "invoices/2", Holders: []driver.Holding{endless}},

@@ -25,8 +25,7 @@ type snapshot struct {
 	Requests []string `json:"requests"`
 }
 
-// Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0. A
-// hold without an end is shown as if it lasted another ten years.
+// Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	all, err := d.readStatuses(ctx, []string{name})
 	if err != nil {
@@ -74,7 +73,7 @@ func (s snapshot) status(name string) driver.Status {
 	now, _ := strconv.ParseInt(s.Now, 10, 64)
 	left := time.Duration(s.Left) * time.Millisecond
 	if s.Left == -1 {
-		left = maxTTL
+		left = driver.NoExpiry
 	}
 	slots, isSemaphore := strings.CutPrefix(s.Value, "snib:slots:")
 	switch {
@@ -95,7 +94,6 @@ func (s snapshot) status(name string) driver.Status {
 		} else {
 			st.Holders = []driver.Holding{{Owner: s.Value, Left: left}}
 		}
-		st.Holders[0].Endless = s.Left == -1 // with several holders, each hold has an end of its own
 	}
 
 	for i, text := range s.Requests {

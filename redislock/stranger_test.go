@@ -77,7 +77,7 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("Strangers with a prefix = %q, want 11", got)
 			}
 			st, err := d.Status(t.Context(), "lock:ours")
-			if err != nil || len(st.Holders) != 1 || !st.Holders[0].Endless || st.Holders[0].Token == 0 {
+			if err != nil || len(st.Holders) != 1 || st.Holders[0].Left != driver.NoExpiry || st.Holders[0].Token == 0 {
 				t.Errorf("Status of a hold whose key has lost its end = %+v, %v", st, err)
 			}
 			n := 0

@@ -431,9 +431,9 @@ func inspectMutants() []mutant {
 				st.Holders[i].Held = 0
 			}
 		}),
-		mutateStatus("every hold is shown as endless", "Inspect/Held", func(st *driver.Status) {
+		mutateStatus("every hold is shown without an expiry", "Inspect/Held", func(st *driver.Status) {
 			for i := range st.Holders {
-				st.Holders[i].Endless = true
+				st.Holders[i].Left = driver.NoExpiry
 			}
 		}),
 		mutateStatus("who waits is shown as silent since long ago", "Inspect/Waiters", func(st *driver.Status) {

@@ -209,8 +209,8 @@ func showsHolder(t *trial) {
 	if h.Held < aged/2 || h.Held > most+t.slack() {
 		t.Errorf("Held = %v after %v", h.Held, most)
 	}
-	if h.Endless {
-		t.Errorf("a hold with a lease is shown as Endless: people would free it for a leak")
+	if h.Left == driver.NoExpiry {
+		t.Errorf("a hold with a lease is shown without an expiry: people would free it for a leak")
 	}
 	ttl := leaseLength(l, req)
 	t.eventually("Left that runs down", t.slack(), func() error { // a driver may extend a lease to check it

@@ -210,7 +210,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 	err = s.Strangers(ctx, prefix, func(f backend.Stranger) bool {
 		k := leak{kind: leakForeign, name: f.Key, problem: f.Problem, library: f.Library}
 		if f.Value != "" {
-			k.hold = &driver.Holding{Owner: f.Value, Endless: true}
+			k.hold = &driver.Holding{Owner: f.Value, Left: driver.NoExpiry}
 		}
 		all = append(all, k)
 		return !enough()
@@ -224,7 +224,7 @@ func (l *leaksCommand) leaksOf(st driver.Status) []leak {
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
 		switch {
-		case h.Endless:
+		case h.Left == driver.NoExpiry:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
 		case h.Inherited:
 			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
@@ -271,7 +271,7 @@ func (l *leaksCommand) isGone(h driver.Holder) bool {
 // st was requested when the time later had passed since k was seen.
 func (l *leaksCommand) confirm(k leak, st driver.Status, later time.Duration) (leak, bool) {
 	if k.kind == leakForeign {
-		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Endless && st.Holders[0].Owner == k.hold.Owner
+		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Left == driver.NoExpiry && st.Holders[0].Owner == k.hold.Owner
 	}
 	for _, now := range l.leaksOf(st) {
 		if !k.sameAs(now) {

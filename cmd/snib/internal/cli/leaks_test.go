@@ -29,7 +29,7 @@ func (m changingStore) Break(context.Context, string, string, uint64) error   { 
 // later does not, is no leak.
 func TestLeaksLookTwice(t *testing.T) {
 	held := func(owner string, token uint64) driver.Status {
-		return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: owner, Token: token, Endless: true, Left: time.Hour}}}
+		return driver.Status{Name: "lock", Holders: []driver.Holding{{Owner: owner, Token: token, Left: driver.NoExpiry}}}
 	}
 	queue := func(first string, waited time.Duration) driver.Status {
 		return driver.Status{Name: "lock", Waiters: []driver.Waiting{{Owner: first, Waited: waited}}}

@@ -63,7 +63,7 @@ func toJSON(st driver.Status) lockJSON {
 func toHolder(h driver.Holding) holderJSON {
 	j := holderJSON{
 		Owner: h.Owner, Token: h.Token,
-		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Left: seconds(h.Left),
+		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Left: seconds(min(h.Left, endlessLeft)),
 	}
 	if h.Held != 0 {
 		held := seconds(h.Held)

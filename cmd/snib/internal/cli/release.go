@@ -85,7 +85,7 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 		if err := r.confirmRelease(name, holds); err != nil {
 			return err
 		}
-	case r.force && leaseLeft(holds[0]) == "endless":
+	case r.force && isForeign(holds[0]) && holds[0].Left == driver.NoExpiry:
 		return usagef("%s may be no lock at all: snib did not write it, and it has no end; to delete it give its value as --owner, "+
 			"or leave --yes out", printable(name))
 	}

@@ -103,7 +103,7 @@ func isForeign(h driver.Holding) bool {
 	return h.Token == 0 && h.Held == 0 && h.Holder == driver.Holder{}
 }
 
-// endlessLeft is the time left that drivers report for a hold without an end.
+// endlessLeft is the time left that JSON has for a hold without an end.
 const endlessLeft = 10 * 365 * 24 * time.Hour
 
 // holderName describes the holder of h.
@@ -128,7 +128,7 @@ func heldFor(h driver.Holding) string {
 
 // leaseLeft returns how long a hold lasts if it is not renewed.
 func leaseLeft(h driver.Holding) string {
-	if isForeign(h) && h.Left >= endlessLeft {
+	if h.Left == driver.NoExpiry {
 		return "endless"
 	}
 	return short(h.Left)

@@ -231,7 +231,7 @@ func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	}
 	var all []event
 	for _, h := range ended {
-		if h.Left > passed || h.Endless {
+		if h.Left > passed {
 			all = append(all, one(eventReleased, h))
 		} else {
 			all = append(all, one(eventLost, h))
