@@ -31,9 +31,13 @@ type Info struct {
 	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound.
 	MinTTL, MaxTTL time.Duration
 
-	// Assumptions state what the promises rest on, one sentence each: "fsync is honest".
+	// Assumptions state what the promises rest on, one sentence each: "fsync is honest". What a
+	// driver found out to be otherwise when it was made begins with NotMet.
 	Assumptions []string
 }
+
+// NotMet begins one of [Info]'s Assumptions that does not hold.
+const NotMet = "not met: "
 
 // Tenure is what ends the grant of a holder that has died.
 type Tenure uint8
@@ -132,8 +136,4 @@ type Waiting struct {
 	Shared bool
 	Holder Holder
 	Waited time.Duration // since the request
-
-	// Silent is how long ago the waiter last gave the store a sign of life. Zero means that the
-	// store can't tell.
-	Silent time.Duration
 }

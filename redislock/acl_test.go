@@ -68,10 +68,13 @@ func TestACL(t *testing.T) {
 		short.TTL = time.Second
 		free(t, take(t, d1, short))
 	}
-	if _, err := d1.Servers(t.Context()); err != nil {
+	if _, err := d1.Admin().Servers(t.Context()); err != nil {
 		t.Errorf("Servers = %v", err)
 	}
-	if _, err := d1.Grace(t.Context()); err != nil {
+	if _, err := d1.Admin().Silence(t.Context(), "jobs/silence"); err != nil {
+		t.Errorf("Silence = %v", err)
+	}
+	if _, err := d1.Admin().Grace(t.Context()); err != nil {
 		t.Errorf("Grace = %v", err)
 	}
 	denied := func(d driver.Driver, name string) {

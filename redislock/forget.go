@@ -11,11 +11,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Forget ends the grace period after a restart or a failover on all servers: they are assumed
-// to know all leases. It is for an operator who knows that nobody holds a lock that the servers
-// forgot; otherwise two processes may hold it. In a Cluster it writes to each of the 16,384
-// slots.
-func (d *Driver) Forget(ctx context.Context) error {
+// Forget implements [redisadmin.Admin].
+func (d admin) Forget(ctx context.Context) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
@@ -24,7 +21,7 @@ func (d *Driver) Forget(ctx context.Context) error {
 
 // evalAllSlots runs a script in each slot of a Cluster, or once on a server that is alone, and
 // calls fn with each reply.
-func (d *Driver) evalAllSlots(ctx context.Context, script *Script, fn func(Reply) error) error {
+func (d admin) evalAllSlots(ctx context.Context, script *Script, fn func(Reply) error) error {
 	all := []uint16{0}
 	if d.conn.IsCluster() {
 		for slot := uint16(1); slot < slots; slot++ {
@@ -53,10 +50,8 @@ func (d *Driver) evalAllSlots(ctx context.Context, script *Script, fn func(Reply
 	return nil
 }
 
-// Grace returns how long the store would grant nothing if it restarted now and kept its memory.
-// It is 0 without failover-grace. In a Cluster it is that of the slot with the longest lease, and
-// Grace asks each of the 16,384 slots.
-func (d *Driver) Grace(ctx context.Context) (time.Duration, error) {
+// Grace implements [redisadmin.Admin].
+func (d admin) Grace(ctx context.Context) (time.Duration, error) {
 	switch {
 	case d.ctx.Err() != nil:
 		return 0, driver.ErrClosed

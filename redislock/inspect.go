@@ -18,7 +18,7 @@ type snapshot struct {
 	Left     int64    `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
 	Now      string   `json:"now"`
 	Value    string   `json:"value"`
-	Recorded bool     `json:"recorded"`
+	Recorded bool     `json:"recorded"` // the lock has a record, which may outlive the hold
 	Record   string   `json:"record"`
 	Records  []string `json:"records"`
 	Line     []string `json:"line"`
@@ -34,10 +34,10 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	return all[0].Status, nil
 }
 
-// A lockStatus is the Status of a lock, and what List needs besides.
+// A lockStatus is the Status of a lock, and the snapshot that it was read from.
 type lockStatus struct {
 	driver.Status
-	Recorded bool // the lock has a record, which may outlive the hold
+	snapshot
 }
 
 // readStatuses returns the status of each lock. All of them lie in one slot.
@@ -63,7 +63,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 		if err := json.Unmarshal([]byte(r.Lines[i]), &s); err != nil {
 			return nil, fmt.Errorf("the script's answer for %q: %w", name, err)
 		}
-		all[i] = lockStatus{s.status(name), s.Recorded}
+		all[i] = lockStatus{s.status(name), s}
 	}
 	return all, nil
 }
@@ -97,7 +97,7 @@ func (s snapshot) status(name string) driver.Status {
 	}
 
 	for i, text := range s.Requests {
-		lastSeen, r, ok := parseEntry(text)
+		_, r, ok := parseEntry(text)
 		since, err := strconv.ParseFloat(s.Line[i], 64)
 		if !ok || err != nil {
 			continue
@@ -109,10 +109,25 @@ func (s snapshot) status(name string) driver.Status {
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
 			Owner: r.Owner, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
-			Silent: max(1, micros(now-lastSeen)),
 		})
 	}
 	return st
+}
+
+// Silence implements [redisadmin.Admin].
+func (d admin) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
+	all, err := d.readStatuses(ctx, []string{name})
+	if err != nil {
+		return nil, err
+	}
+	now, _ := strconv.ParseInt(all[0].Now, 10, 64)
+	silence := make(map[string]time.Duration)
+	for _, text := range all[0].Requests {
+		if lastSeen, r, ok := parseEntry(text); ok {
+			silence[r.Owner] = max(0, micros(now-lastSeen))
+		}
+	}
+	return silence, nil
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {

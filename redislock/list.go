@@ -15,7 +15,7 @@ import (
 const scanCount = 500
 
 // List implements [driver.Inspector]. It finds snib's locks. Foreign keys can't be told from
-// other strings; [Driver.Status] shows them, and [Driver.Strangers] lists abandoned ones. List
+// other strings; [Driver.Status] shows them, and [Driver.Admin] finds abandoned ones. List
 // scans the servers step by step, including all other keys that they keep, in the order of
 // their hash tables. A lock whose record or queue is created, deleted or moved between two
 // steps may be missed or shown twice.

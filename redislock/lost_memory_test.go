@@ -110,7 +110,7 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 			d := open(t, at(node.Addr()), redislock.GraceFloor(100*time.Millisecond), redislock.MaxTTL(24*time.Hour))
 			grace := func(want time.Duration, when string) {
 				t.Helper()
-				if got, err := d.Grace(t.Context()); err != nil || got != want {
+				if got, err := d.Admin().Grace(t.Context()); err != nil || got != want {
 					t.Errorf("%s, Grace = %v, %v, want %v", when, got, err, want)
 				}
 			}
@@ -152,7 +152,7 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 			if left := withheld(t, bounded, request("another", "next", time.Second), "with MaxTTL"); left > 10*time.Minute {
 				t.Errorf("the grace lasts %v, with a MaxTTL of 10 min", left)
 			}
-			if err := d.Forget(t.Context()); err != nil {
+			if err := d.Admin().Forget(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			free(t, take(t, d, request("another", "next", time.Second)))
@@ -173,7 +173,7 @@ func TestGraceOfCluster(t *testing.T) {
 	d := open(t, o, redislock.GraceFloor(time.Second), redislock.MaxTTL(24*time.Hour))
 	grace := func(want time.Duration, when string) {
 		t.Helper()
-		if got, err := d.Grace(t.Context()); err != nil || got != want {
+		if got, err := d.Admin().Grace(t.Context()); err != nil || got != want {
 			t.Errorf("%s, Grace = %v, %v, want %v", when, got, err, want)
 		}
 	}
@@ -186,7 +186,7 @@ func TestGraceOfCluster(t *testing.T) {
 	slot := c.SlotOf("job")
 	c.FirstMasterOf(slot).Must("HSET", "snib.m:{"+redislock.TagOf(uint16(slot))+"}", "r", "another server")
 	withheld(t, d, request("job", "next", time.Minute), "by a master that has the memory of another one")
-	if err := d.Forget(t.Context()); err != nil {
+	if err := d.Admin().Forget(t.Context()); err != nil {
 		t.Fatalf("Forget = %v", err)
 	}
 	free(t, take(t, d, request("job", "next", time.Minute)))
@@ -206,7 +206,7 @@ func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := d.Grace(t.Context()); err != nil || got != ttl {
+	if got, err := d.Admin().Grace(t.Context()); err != nil || got != ttl {
 		t.Errorf("Grace = %v, %v, want %v", got, err, ttl)
 	}
 	free(t, l)
@@ -225,7 +225,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
 		}
 	}
-	if got := redislock.Promises().MaxTTL; got != time.Hour {
+	if got := new(redislock.Driver).Info().MaxTTL; got != time.Hour {
 		t.Errorf("MaxTTL is %v by default, want 1 h", got)
 	}
 	d := open(t, at(node.Addr()), redislock.MaxTTL(time.Minute))

@@ -188,22 +188,18 @@ func TestWarnings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t, tt.node(t))
-			got := d.Warnings()
+			var got []string
+			for _, a := range d.Info().Assumptions {
+				if strings.HasPrefix(a, driver.NotMet) {
+					got = append(got, a)
+				}
+			}
 			if len(got) != len(tt.want) {
-				t.Fatalf("Warnings = %q, want %d", got, len(tt.want))
+				t.Fatalf("assumptions that are not met = %q, want %d", got, len(tt.want))
 			}
 			for i, want := range tt.want {
 				if !strings.Contains(got[i], want) {
 					t.Errorf("warning %q, want something about %s", got[i], want)
-				}
-				n := 0
-				for _, a := range d.Info().Assumptions {
-					if strings.Contains(a, got[i]) {
-						n++
-					}
-				}
-				if n != 1 {
-					t.Errorf("the warning stands %d times in the Assumptions: %q", n, d.Info().Assumptions)
 				}
 			}
 		})

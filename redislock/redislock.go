@@ -41,7 +41,6 @@ const sentinelRefreshInterval = 10 * time.Second
 type Driver struct {
 	conn           Conn
 	conf           config
-	warnings       []string
 	info           driver.Info
 	sender         sender
 	extendScript   *Script
@@ -160,7 +159,7 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 		return nil, err
 	}
 	d := &Driver{
-		conn: conn, conf: conf, warnings: found.warnings,
+		conn: conn, conf: conf,
 		extendScript: newScript(extendScript), renewScript: newScript(renewScript), snapshotScript: newScript(snapshotScript), endlessScript: newScript(endlessScript),
 		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
 	}
@@ -198,19 +197,16 @@ func (d *Driver) slot(name string) uint16 {
 	return 0
 }
 
-// Info implements [driver.Driver].
-func (d *Driver) Info() driver.Info { return d.info }
-
-// Warnings describes the settings of the server that break promises, as New found them, such as
-// a policy that evicts keys, or writes that are acknowledged without a replica. Info's
-// Assumptions contain them as well.
-func (d *Driver) Warnings() []string { return d.warnings }
-
-// Promises returns the Info of a driver with these options on servers whose settings break no
-// promise. It contacts no server.
-func Promises(opts ...Option) driver.Info {
-	conf, _ := configure(opts) // Open and New refuse what can't be used
-	return newInfo(conf, findings{})
+// Info implements [driver.Driver]. Its Assumptions name the settings of the servers that break
+// promises, as New found them, such as a policy that evicts keys, or writes that are acknowledged
+// without a replica. The zero Driver has the Info of the default options on servers without such
+// settings.
+func (d *Driver) Info() driver.Info {
+	if d.conn == nil {
+		conf, _ := configure(nil) // the defaults are valid
+		return newInfo(conf, findings{})
+	}
+	return d.info
 }
 
 // newInfo makes the driver's Info.
@@ -233,7 +229,7 @@ func newInfo(conf config, found findings) driver.Info {
 			"no server restarts or is promoted that does not know of all leases: failover-grace is off")
 	}
 	for _, w := range found.warnings {
-		info.Assumptions = append(info.Assumptions, "not met: "+w)
+		info.Assumptions = append(info.Assumptions, driver.NotMet+w)
 	}
 	return info
 }

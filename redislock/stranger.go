@@ -9,34 +9,12 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
-// A Stranger is a key that another lock library left in Redis and that nothing will ever
-// remove.
-type Stranger struct {
-	Key     string
-	Library string // description of the library whose format it is
-	Problem string // a clause: "it has no end"
-
-	// Value is the owner to pass to [Driver.Break], with token 0, to delete the key. It is
-	// empty if the key is not a string; Break does not delete such a key.
-	Value string
-}
-
-// Strangers calls yield for each abandoned key of another lock library that begins with prefix,
-// until yield returns false:
-//
-//   - locks without an end: hashes of Redisson, and strings of SET NX clients in the formats of
-//     redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock, madelson's
-//     DistributedLock, pottery, ShedLock and Spring;
-//   - queues of Redisson's fair lock that are blocked by a waiter whose time is over or unknown.
-//
-// A string counts as a lock if its value has the format of one of those libraries and its key
-// confirms it: the key begins with the library's prefix or contains the word lock, mutex or
-// semaphore, or the caller gave a prefix. Keys that expire are not shown.
-//
-// Strangers writes nothing. It scans the servers step by step, and takes memory for one step.
-func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Stranger) bool) error {
+// Strangers implements [redisadmin.Admin].
+func (d admin) Strangers(ctx context.Context, prefix string, yield func(redisadmin.Stranger) bool) error {
 	return d.scan(ctx, escapeGlob(prefix)+"*", func(m Node, keys []string) (bool, error) {
 		var queues, others []string
 		for _, key := range keys {
@@ -53,7 +31,7 @@ func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Strang
 			if err != nil {
 				return false, err
 			}
-			var s *Stranger
+			var s *redisadmin.Stranger
 			if s, err = blockedQueue(ctx, m, key); s != nil {
 				found = append(found, *s)
 			}
@@ -69,7 +47,7 @@ func (d *Driver) Strangers(ctx context.Context, prefix string, yield func(Strang
 
 // endless returns those of the keys that are locks without an end. AssumeLocks means that the
 // caller has chosen a prefix, and so believes that the keys are locks.
-func (d *Driver) endless(ctx context.Context, keys []string, assumeLocks bool) (found []Stranger, err error) {
+func (d admin) endless(ctx context.Context, keys []string, assumeLocks bool) (found []redisadmin.Stranger, err error) {
 	for batch := range d.batches(keys) {
 		r := d.eval(ctx, Call{Script: d.endlessScript, Keys: batch})[0]
 		if r.Err != nil {
@@ -94,7 +72,7 @@ func (d *Driver) endless(ctx context.Context, keys []string, assumeLocks bool) (
 
 // isOwnLock reports whether the key is that of a snib lock: it may have no end if somebody has
 // removed it.
-func (d *Driver) isOwnLock(ctx context.Context, key string) bool {
+func (d admin) isOwnLock(ctx context.Context, key string) bool {
 	st, err := d.Status(ctx, key)
 	return err == nil && len(st.Holders) > 0 && st.Holders[0].Token != 0
 }
@@ -108,8 +86,8 @@ type endlessKey struct {
 }
 
 // stranger returns the Stranger that a key is, or nil.
-func (e endlessKey) stranger(assumeLock bool) *Stranger {
-	s := &Stranger{Key: e.key, Problem: "it has no end"}
+func (e endlessKey) stranger(assumeLock bool) *redisadmin.Stranger {
+	s := &redisadmin.Stranger{Key: e.key, Problem: "it has no end"}
 	switch e.Type {
 	case "string":
 		s.Library, s.Value = libraryOf(e.key, e.Value, assumeLock), e.Value
@@ -207,7 +185,7 @@ const overdueMin = 10 * time.Second
 // blockedQueue returns a Stranger if the head of a Redisson queue is a waiter that is gone.
 // Redisson clients remove such a waiter when they next try to lock, so one remains for long
 // only if no client tries, or if the clients' clocks differ.
-func blockedQueue(ctx context.Context, m Node, key string) (*Stranger, error) {
+func blockedQueue(ctx context.Context, m Node, key string) (*redisadmin.Stranger, error) {
 	head, err := m.Do(ctx, "LINDEX", key, "0")
 	owner, ok := head.(string)
 	if err != nil || !ok {
@@ -219,7 +197,7 @@ func blockedQueue(ctx context.Context, m Node, key string) (*Stranger, error) {
 	}
 	until, ok := asFloat(score)
 	if !ok {
-		return &Stranger{Key: key, Library: "Redisson, a fair lock", Problem: "the first in the queue has no time until which it waits"}, nil
+		return &redisadmin.Stranger{Key: key, Library: "Redisson, a fair lock", Problem: "the first in the queue has no time until which it waits"}, nil
 	}
 	reply, err := m.Do(ctx, "TIME")
 	now, _ := reply.([]any)
@@ -231,7 +209,7 @@ func blockedQueue(ctx context.Context, m Node, key string) (*Stranger, error) {
 	if !ok || over < overdueMin {
 		return nil, nil //nolint:nilnil // it is not blocked
 	}
-	return &Stranger{
+	return &redisadmin.Stranger{
 		Key: key, Library: "Redisson, a fair lock",
 		Problem: fmt.Sprintf("the first in the queue was to be gone %v ago", over.Round(time.Second)),
 	}, nil

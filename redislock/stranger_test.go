@@ -11,13 +11,14 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
 // strangers returns the keys that Strangers shows.
 func strangers(t *testing.T, d *redislock.Driver, prefix string) []string {
 	t.Helper()
 	var keys []string
-	err := d.Strangers(t.Context(), prefix, func(s redislock.Stranger) bool {
+	err := d.Admin().Strangers(t.Context(), prefix, func(s redisadmin.Stranger) bool {
 		if s.Library == "" || s.Problem == "" {
 			t.Errorf("a stranger of whom nothing is known: %+v", s)
 		}
@@ -81,7 +82,7 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("Status of a hold whose key has lost its end = %+v, %v", st, err)
 			}
 			n := 0
-			err = d.Strangers(t.Context(), "", func(redislock.Stranger) bool { n++; return n < 3 })
+			err = d.Admin().Strangers(t.Context(), "", func(redisadmin.Stranger) bool { n++; return n < 3 })
 			if err != nil || n != 3 {
 				t.Errorf("Strangers called yield %d times and = %v, want 3 calls", n, err)
 			}
@@ -126,7 +127,7 @@ func TestListOnce(t *testing.T) {
 func TestServers(t *testing.T) {
 	t.Parallel()
 	node := redistest.Single(t, "appendonly yes", "appendfsync no")
-	all, err := open(t, at(node.Addr())).Servers(t.Context())
+	all, err := open(t, at(node.Addr())).Admin().Servers(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatalf("Servers = %+v, %v", all, err)
 	}

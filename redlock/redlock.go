@@ -240,8 +240,15 @@ func infoFor(p quorum.Params) driver.Info {
 	}
 }
 
-// Info implements [driver.Driver].
-func (d *Driver) Info() driver.Info { return d.info }
+// Info implements [driver.Driver]. The zero Driver has the Info of five servers and the default
+// options.
+func (d *Driver) Info() driver.Info {
+	if d.nodes == nil {
+		conf, _ := configure(nil) // the defaults are valid
+		return infoFor(quorum.Params{Nodes: 5, MaxTTL: conf.maxTTL})
+	}
+	return d.info
+}
 
 // Close implements [driver.Driver]. It cancels the acquisitions under way and waits up to a
 // second for them to clean up. Within that second it gives the nodes up to NodeTimeout to carry

@@ -26,9 +26,9 @@ type Driver struct {
 	side    *sidecar
 	live    int64 // the sidecar's inode
 	boot    string
-	now     func() int64 // the boot clock
-	durable bool
-	mode    fs.FileMode // of a database that Open creates
+	now     func() int64   // the boot clock
+	fencing driver.Fencing // 0 is the default
+	mode    fs.FileMode    // of a database that Open creates
 
 	inheritable bool
 	leaseFiles  sync.Map // from leaseKey to *os.File, for leases that can be inherited
@@ -64,7 +64,7 @@ func Fencing(strength driver.Fencing) Option {
 		if strength != driver.FencingDurable && strength != driver.FencingClock {
 			return fmt.Errorf("%w fencing %v: SQLite locks have durable or clock", driver.ErrInvalid, strength)
 		}
-		d.durable = strength == driver.FencingDurable
+		d.fencing = strength
 		return nil
 	}}
 }
@@ -97,7 +97,7 @@ func (d *Driver) File(name, owner string) *os.File {
 // used: it is the database of another program or of a newer version, it is on a network
 // file system, or the system is not Linux.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
-	d := &Driver{durable: true, mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
+	d := &Driver{mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
 		if err := opt.apply(d); err != nil {
 			return nil, err
@@ -194,10 +194,7 @@ func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// Promises returns the Info of a driver without options. It opens no file.
-func Promises() driver.Info { return (&Driver{durable: true}).Info() }
-
-// Info implements [driver.Driver].
+// Info implements [driver.Driver]. The zero Driver has the Info of the default options.
 func (d *Driver) Info() driver.Info {
 	info := driver.Info{
 		Backend:  "sqlite",
@@ -213,7 +210,7 @@ func (d *Driver) Info() driver.Info {
 			"the disk keeps what it has acknowledged (fsync is honest)",
 		},
 	}
-	if !d.durable {
+	if d.fencing == driver.FencingClock {
 		info.Fencing = driver.FencingClock
 		info.Assumptions[2] = "the wall clock does not go back across a power cut, which may take back the last grants"
 	}

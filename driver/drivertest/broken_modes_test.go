@@ -436,11 +436,6 @@ func inspectMutants() []mutant {
 				st.Holders[i].Left = driver.NoExpiry
 			}
 		}),
-		mutateStatus("who waits is shown as silent since long ago", "Inspect/Waiters", func(st *driver.Status) {
-			for i, w := range st.Waiters {
-				st.Waiters[i].Silent = w.Waited + time.Minute
-			}
-		}),
 		withGranted("Status shows an expired holder", "Inspect/Expired", func(w *world, b *brokenDriver, used map[string]*lease) {
 			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
 				st, err := b.inner.Status(ctx, name)

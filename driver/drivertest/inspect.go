@@ -243,9 +243,6 @@ func showsWaiters(t *trial) {
 			if i < 0 || w.Holder != waits[i].req.Holder || w.Shared != waits[i].req.Shared {
 				t.Errorf("Status %s shows a waiter %+v that never asked", when, w)
 			}
-			if w.Silent > w.Waited+t.slack() {
-				t.Errorf("Status %s shows a waiter as silent for %v who asked %v ago: people would take it for gone", when, w.Silent, w.Waited)
-			}
 			got = append(got, w.Owner)
 		}
 		if !t.canBeFair() {

@@ -75,6 +75,7 @@ type Driver struct{}`
 		"examples/paused/main.go":       "package main\nimport _ \"github.com/sniblock/snib/redislock/redisfence\"",
 		"internal/arch/doc.go":          "package arch",
 		"internal/guarded/doc.go":       "package guarded",
+		"redislock/redisadmin/a.go":     "package redisadmin",
 		"redislock/rediskit/k.go":       "package rediskit",
 		"redislock/redisfence/f.go":     "package redisfence",
 		"internal/readme/doc.go":        "package readme",

@@ -60,8 +60,9 @@ var rules = []rule{
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	// They are tested with a server here.
-	{"redislock", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
+	{"redislock", []string{"driver", "redislock/redisadmin", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
+	{"redislock/redisadmin", nil, nil, "it says what an operator may ask, and leaves the answers to the driver"},
 	{"redislock/rediskit", nil, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
@@ -73,7 +74,7 @@ var rules = []rule{
 	{"pglock", []string{"driver", "driver/driverkit", "github.com/jackc/pgx/v5/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"zklock", []string{"driver", "driver/driverkit", "github.com/go-zookeeper/zk"}, backendTests,
+	{"zklock/...", []string{"driver", "driver/driverkit", "github.com/go-zookeeper/zk"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"mysqllock", []string{"driver", "driver/driverkit", "github.com/go-sql-driver/mysql"}, backendTests,
@@ -83,7 +84,7 @@ var rules = []rule{
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "mysqllock", "pglock", "redislock", "redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 

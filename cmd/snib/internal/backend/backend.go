@@ -125,6 +125,17 @@ func Open(ctx context.Context, url string, purpose Purpose) (*Store, error) {
 	return &Store{d, at.url, at.transport, at.graceOff}, nil
 }
 
+// Warnings returns the assumptions that the driver has found not to be met.
+func (s *Store) Warnings() []string {
+	var all []string
+	for _, text := range s.Info().Assumptions {
+		if unmet, ok := strings.CutPrefix(text, driver.NotMet); ok {
+			all = append(all, unmet)
+		}
+	}
+	return all
+}
+
 // File returns the file of a lease that processes may inherit, or nil if it has none.
 func (s *Store) File(name, owner string) *os.File {
 	if d, ok := s.Driver.(*sqlitelock.Driver); ok {

@@ -17,8 +17,9 @@ import (
 
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redlock"
-	"github.com/sniblock/snib/zklock"
+	"github.com/sniblock/snib/zklock/zkadmin"
 )
 
 // problems returns the findings that are not Good, as "verdict check". It checks that only
@@ -187,33 +188,33 @@ func TestEtcdDenies(t *testing.T) {
 func TestZooKeeperFindings(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(e *zklock.Ensemble, all []zkServer)
+		change func(e *zkadmin.Ensemble, all []zkServer)
 		want   []string
 	}{
-		{"Sound", func(*zklock.Ensemble, []zkServer) {}, nil},
-		{"Busy", func(_ *zklock.Ensemble, all []zkServer) { all[0].srvr["Outstanding"] = "101" }, []string{"note server a:1"}},
-		{"Down", func(_ *zklock.Ensemble, all []zkServer) { all[0] = zkServer{addr: "a:1", err: errors.New("refused")} },
+		{"Sound", func(*zkadmin.Ensemble, []zkServer) {}, nil},
+		{"Busy", func(_ *zkadmin.Ensemble, all []zkServer) { all[0].srvr["Outstanding"] = "101" }, []string{"note server a:1"}},
+		{"Down", func(_ *zkadmin.Ensemble, all []zkServer) { all[0] = zkServer{addr: "a:1", err: errors.New("refused")} },
 			[]string{"note ensemble", "note server a:1"}},
-		{"SrvrNotAllowed", func(_ *zklock.Ensemble, all []zkServer) { all[0] = zkServer{addr: "a:1", err: errWhitelist} },
+		{"SrvrNotAllowed", func(_ *zkadmin.Ensemble, all []zkServer) { all[0] = zkServer{addr: "a:1", err: errWhitelist} },
 			[]string{"note server a:1"}},
-		{"ConfNotAllowed", func(_ *zklock.Ensemble, all []zkServer) { all[0].conf, all[1].conf, all[2].conf = nil, nil, nil }, []string{"note settings"}},
-		{"TwoEnsembles", func(_ *zklock.Ensemble, all []zkServer) { all[0].srvr["Mode"] = "leader" }, []string{"unmet ensemble"}},
-		{"NotAllNamed", func(e *zklock.Ensemble, _ []zkServer) {
+		{"ConfNotAllowed", func(_ *zkadmin.Ensemble, all []zkServer) { all[0].conf, all[1].conf, all[2].conf = nil, nil, nil }, []string{"note settings"}},
+		{"TwoEnsembles", func(_ *zkadmin.Ensemble, all []zkServer) { all[0].srvr["Mode"] = "leader" }, []string{"unmet ensemble"}},
+		{"NotAllNamed", func(e *zkadmin.Ensemble, _ []zkServer) {
 			e.Members = append(e.Members, "server.4=d:2:3:participant", "server.5=e:2:3:participant")
 		}, []string{"note ensemble"}},
-		{"Even", func(e *zklock.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:participant") }, []string{"note ensemble"}},
-		{"MembersUnknown", func(e *zklock.Ensemble, _ []zkServer) { e.Members = nil }, nil},
-		{"Observer", func(e *zklock.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:observer") }, nil},
-		{"LongSession", func(e *zklock.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
-		{"ShortSession", func(_ *zklock.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
-		{"PatientLeader", func(_ *zklock.Ensemble, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
-		{"Open", func(e *zklock.Ensemble, _ []zkServer) { e.ACL = zk.WorldACL(zk.PermDelete) }, []string{"note access"}},
-		{"Readable", func(e *zklock.Ensemble, _ []zkServer) { e.ACL = append(e.ACL, zk.WorldACL(zk.PermRead)...) }, nil},
-		{"AccessUnknown", func(e *zklock.Ensemble, _ []zkServer) { e.ACL = nil }, []string{"note access"}},
+		{"Even", func(e *zkadmin.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:participant") }, []string{"note ensemble"}},
+		{"MembersUnknown", func(e *zkadmin.Ensemble, _ []zkServer) { e.Members = nil }, nil},
+		{"Observer", func(e *zkadmin.Ensemble, _ []zkServer) { e.Members = append(e.Members, "server.4=d:2:3:observer") }, nil},
+		{"LongSession", func(e *zkadmin.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
+		{"ShortSession", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
+		{"PatientLeader", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
+		{"Open", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = zk.WorldACL(zk.PermDelete) }, []string{"note access"}},
+		{"Readable", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = append(e.ACL, zk.WorldACL(zk.PermRead)...) }, nil},
+		{"AccessUnknown", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = nil }, []string{"note access"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := zklock.Ensemble{
+			e := zkadmin.Ensemble{
 				Asked: 15 * time.Second, Granted: 15 * time.Second, ACL: zk.DigestACL(zk.PermAll, "alice", "horse"),
 				Members: []string{"server.1=a:2:3:participant", "server.2=b:2:3:participant", "server.3=c:2:3:participant"},
 			}
@@ -248,7 +249,7 @@ func TestZooKeeperSizeUnlisted(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if f := ensembleFinding(zklock.Ensemble{}, tt.servers); f.Verdict != tt.verdict || f.Value != tt.want {
+			if f := ensembleFinding(zkadmin.Ensemble{}, tt.servers); f.Verdict != tt.verdict || f.Value != tt.want {
 				t.Errorf("%s: %q, want %s: %q", f.Verdict, f.Value, tt.verdict, tt.want)
 			}
 		})
@@ -278,40 +279,40 @@ func TestNodeFinding(t *testing.T) {
 
 // TestRedlockFindings breaks one thing at a time in the nodes, and checks the findings.
 func TestRedlockFindings(t *testing.T) {
-	state := func(s redlock.NodeState) func([]redlock.NodeStatus, []redislock.Server) {
-		return func(n []redlock.NodeStatus, _ []redislock.Server) { n[0].State = s }
+	state := func(s redlock.NodeState) func([]redlock.NodeStatus, []redisadmin.Server) {
+		return func(n []redlock.NodeStatus, _ []redisadmin.Server) { n[0].State = s }
 	}
-	info := func(name, value string) func([]redlock.NodeStatus, []redislock.Server) {
-		return func(_ []redlock.NodeStatus, s []redislock.Server) { s[0].Info[name] = value }
+	info := func(name, value string) func([]redlock.NodeStatus, []redisadmin.Server) {
+		return func(_ []redlock.NodeStatus, s []redisadmin.Server) { s[0].Info[name] = value }
 	}
 	tests := []struct {
 		name   string
-		change func(nodes []redlock.NodeStatus, said []redislock.Server)
+		change func(nodes []redlock.NodeStatus, said []redisadmin.Server)
 		want   []string
 	}{
-		{"Sound", func([]redlock.NodeStatus, []redislock.Server) {}, nil},
+		{"Sound", func([]redlock.NodeStatus, []redisadmin.Server) {}, nil},
 		{"Unreachable", state(redlock.NodeUnreachable), []string{"note node a:1", "note nodes"}},
 		{"Waiting", state(redlock.NodeWaiting), []string{"note node a:1", "note nodes"}},
 		{"Blank", state(redlock.NodeBlank), []string{"note node a:1", "note nodes"}},
 		{"Refused", state(redlock.NodeRefused), []string{"note nodes", "unmet node a:1"}},
-		{"Counters", func(n []redlock.NodeStatus, _ []redislock.Server) { n[0].Counters = context.DeadlineExceeded }, []string{"unmet node a:1"}},
-		{"NoMajority", func(n []redlock.NodeStatus, _ []redislock.Server) {
+		{"Counters", func(n []redlock.NodeStatus, _ []redisadmin.Server) { n[0].Counters = context.DeadlineExceeded }, []string{"unmet node a:1"}},
+		{"NoMajority", func(n []redlock.NodeStatus, _ []redisadmin.Server) {
 			n[0].State, n[1].State = redlock.NodeWaiting, redlock.NodeWaiting
 		}, []string{"note node a:1", "note node b:1", "unmet nodes"}},
 		{"Twice", info("run_id", "1"), []string{"unmet servers"}},
 		{"Replicas", info("connected_slaves", "1"), []string{"unmet node a:1: replicas"}},
 		{"IsReplica", info("role", "slave"), []string{"unmet node a:1: role"}},
 		{"Evicts", info("maxmemory", "100"), []string{"unmet node a:1: maxmemory-policy"}},
-		{"Clock", func(_ []redlock.NodeStatus, s []redislock.Server) { s[0].Ahead = time.Hour }, []string{"unmet node a:1: clock"}},
-		{"SettingsUnknown", func(_ []redlock.NodeStatus, s []redislock.Server) { s[0].Settings = nil }, nil},
+		{"Clock", func(_ []redlock.NodeStatus, s []redisadmin.Server) { s[0].Ahead = time.Hour }, []string{"unmet node a:1: clock"}},
+		{"SettingsUnknown", func(_ []redlock.NodeStatus, s []redisadmin.Server) { s[0].Settings = nil }, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var nodes []redlock.NodeStatus
-			var servers []redislock.Server
+			var servers []redisadmin.Server
 			for i, addr := range []string{"a:1", "b:1", "c:1"} {
 				nodes = append(nodes, redlock.NodeStatus{Address: addr, State: redlock.NodeAdmitted})
-				servers = append(servers, redislock.Server{
+				servers = append(servers, redisadmin.Server{
 					Info: map[string]string{
 						"redis_version": "7.0.15", "redis_mode": "standalone", "uptime_in_seconds": "9", "run_id": string(rune('0' + i)), "role": "master",
 						"maxmemory": "0", "maxmemory_policy": "allkeys-lru", "connected_slaves": "0",
@@ -320,7 +321,7 @@ func TestRedlockFindings(t *testing.T) {
 				})
 			}
 			tt.change(nodes, servers)
-			wantProblems(t, redlockFindings(nodes, map[string]redislock.Server{"a:1": servers[0], "b:1": servers[1], "c:1": servers[2]}), tt.want)
+			wantProblems(t, redlockFindings(nodes, map[string]redisadmin.Server{"a:1": servers[0], "b:1": servers[1], "c:1": servers[2]}), tt.want)
 		})
 	}
 }

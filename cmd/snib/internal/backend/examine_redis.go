@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
 func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
-	servers, err := d.Servers(ctx)
+	servers, err := d.Admin().Servers(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		all = append(all, found...)
 		ids[s.Info["run_id"]]++
 	}
-	switch grace, err := d.Grace(ctx); {
+	switch grace, err := d.Admin().Grace(ctx); {
 	case err == nil:
 		all = append(all, graceFinding(grace))
 	case errors.As(err, new(*redislock.ReplyError)):
@@ -44,7 +45,7 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 	return all, nil
 }
 
-func redisFindings(s redislock.Server) []Finding {
+func redisFindings(s redisadmin.Server) []Finding {
 	info := s.Info
 	version := "Redis " + info["redis_version"]
 	if v := info["valkey_version"]; v != "" {
@@ -97,7 +98,7 @@ func evictionFinding(info map[string]string) Finding {
 		"set it to noeviction: else locks, and what is known of tokens, may be thrown out")
 }
 
-func persistenceFinding(s redislock.Server) Finding {
+func persistenceFinding(s redisadmin.Server) Finding {
 	aof, known := s.Settings["appendonly"]
 	switch {
 	case !known:
@@ -115,7 +116,7 @@ func persistenceFinding(s redislock.Server) Finding {
 	return Finding{"persistence", Note, text, "a restart forgets who holds what; failover-grace waits until that is over"}
 }
 
-func replicaFindings(s redislock.Server) []Finding {
+func replicaFindings(s redisadmin.Server) []Finding {
 	n, _ := strconv.Atoi(s.Info["connected_slaves"])
 	if n == 0 {
 		return []Finding{{Check: "replicas", Verdict: Good, Value: "none: there is nothing to fail over to"}}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redlock"
 )
 
@@ -29,7 +30,7 @@ func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := make(map[string]redislock.Server)
+	infos := make(map[string]redisadmin.Server)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, o := range servers {
@@ -48,25 +49,25 @@ func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
 }
 
 // queryNode returns what a node reports as a Redis server.
-func queryNode(ctx context.Context, o rueidis.ClientOption) (redislock.Server, error) {
+func queryNode(ctx context.Context, o rueidis.ClientOption) (redisadmin.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	d, err := redislock.Open(ctx, o)
 	if err != nil {
-		return redislock.Server{}, err
+		return redisadmin.Server{}, err
 	}
 	defer d.Close() //nolint:errcheck // we have what we came for
-	servers, err := d.Servers(ctx)
+	servers, err := d.Admin().Servers(ctx)
 	if err != nil {
-		return redislock.Server{}, err
+		return redisadmin.Server{}, err
 	}
 	if len(servers) != 1 {
-		return redislock.Server{}, errors.New("it is no server that is alone")
+		return redisadmin.Server{}, errors.New("it is no server that is alone")
 	}
 	return servers[0], nil
 }
 
-func redlockFindings(nodes []redlock.NodeStatus, infos map[string]redislock.Server) []Finding {
+func redlockFindings(nodes []redlock.NodeStatus, infos map[string]redisadmin.Server) []Finding {
 	admitted := 0
 	var all []Finding
 	runs := map[string][]string{}
@@ -143,7 +144,7 @@ func accessAdvice(err error) string {
 
 // nodeSettingFindings judges the settings of a server as a node: its replicas must not replace
 // it, and the other nodes know what it forgets.
-func nodeSettingFindings(s redislock.Server) []Finding {
+func nodeSettingFindings(s redisadmin.Server) []Finding {
 	var all []Finding
 	for _, f := range redisFindings(s) {
 		switch f.Check {

@@ -18,6 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/zklock"
+	"github.com/sniblock/snib/zklock/zkadmin"
 )
 
 // A zooKeeperStore is a driver that knows its servers by name.
@@ -35,7 +36,7 @@ type zkServer struct {
 }
 
 func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
-	e, err := s.Ensemble(ctx)
+	e, err := s.Admin().Ensemble(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func parseFields(text, between string) map[string]string {
 	return all
 }
 
-func zooKeeperFindings(e zklock.Ensemble, servers []zkServer) []Finding {
+func zooKeeperFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 	all := []Finding{ensembleFinding(e, servers)}
 	for _, s := range servers {
 		all = append(all, s.finding())
@@ -140,7 +141,7 @@ func zooKeeperFindings(e zklock.Ensemble, servers []zkServer) []Finding {
 }
 
 // ensembleFinding says how many servers may fail, and whether they form one ensemble.
-func ensembleFinding(e zklock.Ensemble, servers []zkServer) Finding {
+func ensembleFinding(e zkadmin.Ensemble, servers []zkServer) Finding {
 	members, up, leaders, standalone := 0, 0, 0, false
 	for _, line := range e.Members {
 		if !strings.Contains(line, ":observer") {
@@ -203,14 +204,14 @@ func (s *zkServer) finding() Finding {
 		"its disk is slow, or Java collects garbage: sessions end if that lasts")
 }
 
-func sessionFinding(e zklock.Ensemble) Finding {
+func sessionFinding(e zkadmin.Ensemble) Finding {
 	return newFinding("session timeout", fmt.Sprintf("%v, asked for %v", e.Granted, e.Asked), e.Granted <= e.Asked, Note,
 		"minSessionTimeout makes it longer: the locks of a process that died stay taken for so long")
 }
 
 // tickFindings judges the settings that decide when a session ends, of the
 // servers that report them.
-func tickFindings(e zklock.Ensemble, servers []zkServer) []Finding {
+func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 	var all []Finding
 	for _, s := range servers {
 		tick, minTimeout := s.durationSetting("tickTime", time.Millisecond), s.durationSetting("minSessionTimeout", time.Millisecond)

@@ -21,7 +21,7 @@ import (
 // settings break no promise. It contacts no server: a driver knows its Info without one.
 func Promises() []driver.Info {
 	return []driver.Info{
-		memlock.New().Info(), sqlitelock.Promises(), redislock.Promises(), redlock.Promises(5),
+		memlock.New().Info(), new(sqlitelock.Driver).Info(), new(redislock.Driver).Info(), new(redlock.Driver).Info(),
 		info(pglock.New(new(pgxpool.Pool))), info(mysqllock.New(new(sql.DB))),
 		info(zklock.New([]string{"localhost"})), info(etcdlock.New(new(clientv3.Client))),
 	}

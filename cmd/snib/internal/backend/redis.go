@@ -158,7 +158,7 @@ func (s *Store) Forget(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("%w: %s withholds no locks after a restart; only a Redis does, as in redis://", ErrConfig, s.URL)
 	}
-	if err := d.Forget(ctx); err != nil {
+	if err := d.Admin().Forget(ctx); err != nil {
 		return withURL(s.URL, err)
 	}
 	return nil
@@ -171,7 +171,7 @@ func (s *Store) RestartGrace(ctx context.Context) (time.Duration, error) {
 	if !ok {
 		return 0, nil
 	}
-	return d.Grace(ctx)
+	return d.Admin().Grace(ctx)
 }
 
 // probe returns the name of a lock that nobody else wants. If possible, a Cluster keeps it on
@@ -187,12 +187,4 @@ func probe(name string) string {
 		return all
 	}
 	return text
-}
-
-// Warnings describes the settings of the store that break promises.
-func (s *Store) Warnings() []string {
-	if w, ok := s.Driver.(interface{ Warnings() []string }); ok {
-		return w.Warnings()
-	}
-	return nil
 }

@@ -3,8 +3,10 @@ package backend
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
 // A Stranger is a key that another lock library left in the store and that will never end by
@@ -23,9 +25,23 @@ func (s *Store) Strangers(ctx context.Context, prefix string, yield func(Strange
 	if !ok {
 		return nil
 	}
-	err := d.Strangers(ctx, prefix, func(f redislock.Stranger) bool { return yield(Stranger(f)) })
+	err := d.Admin().Strangers(ctx, prefix, func(f redisadmin.Stranger) bool { return yield(Stranger(f)) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
 	return nil
+}
+
+// Silence returns how long ago each waiter of a lock, by owner, last gave the store a sign of
+// life. It is nil if the store is not Redis.
+func (s *Store) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
+	d, ok := s.Driver.(*redislock.Driver)
+	if !ok {
+		return nil, nil
+	}
+	silence, err := d.Admin().Silence(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.URL, err)
+	}
+	return silence, nil
 }

@@ -192,7 +192,7 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 	info := s.Info()
 	writeField(&b, "fencing", describeFencing(info.Fencing))
 	for _, text := range info.Assumptions {
-		if !strings.HasPrefix(text, unmetPrefix) { // the others are among the findings
+		if !strings.HasPrefix(text, driver.NotMet) { // the others are among the findings
 			writeField(&b, "rests on", printable(text))
 		}
 	}

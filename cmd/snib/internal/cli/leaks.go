@@ -155,7 +155,11 @@ func (l *leaksCommand) find(ctx context.Context, s *backend.Store, prefix string
 		if err != nil {
 			return nil, err
 		}
-		if k, ok := l.confirm(k, st, later); ok {
+		k, ok, err := l.confirm(ctx, s, k, st, later)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
 			found = append(found, k)
 		}
 	}
@@ -199,12 +203,15 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 		l.limitReached = len(all) >= l.limit
 		return l.limitReached
 	}
+	var failed error
 	err = forEachLock(ctx, s, prefix, func(st driver.Status) bool {
 		l.examined++
-		all = append(all, l.leaksOf(st)...)
-		return !enough()
+		var found []leak
+		found, failed = l.leaksOf(ctx, s, st)
+		all = append(all, found...)
+		return failed == nil && !enough()
 	})
-	if err != nil || l.limitReached {
+	if err = cmp.Or(err, failed); err != nil || l.limitReached {
 		return all, err
 	}
 	err = s.Strangers(ctx, prefix, func(f backend.Stranger) bool {
@@ -219,8 +226,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 }
 
 // leaksOf returns the leaks of one lock.
-func (l *leaksCommand) leaksOf(st driver.Status) []leak {
-	var all []leak
+func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.Status) (all []leak, err error) {
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
 		switch {
@@ -237,18 +243,25 @@ func (l *leaksCommand) leaksOf(st driver.Status) []leak {
 		}
 		all = append(all, k)
 	}
-	if k, ok := l.findStuckQueue(st); ok {
+	var silence map[string]time.Duration
+	if len(st.Waiters) > 1 {
+		if silence, err = s.Silence(ctx, st.Name); err != nil {
+			return nil, err
+		}
+	}
+	if k, ok := l.findStuckQueue(st, silence); ok {
 		all = append(all, k)
 	}
-	return all
+	return all, nil
 }
 
-// findStuckQueue reports whether the waiters of a lock wait in vain.
-func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
+// findStuckQueue reports whether the waiters of a lock wait in vain. silence is how long each of
+// them has been silent, by owner, as far as the store knows.
+func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.Duration) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {
 		behind := len(st.Waiters) - 1 - i
-		if behind > 0 && (l.isGone(w.Holder) || w.Silent > silentAfter) {
+		if behind > 0 && (l.isGone(w.Holder) || silence[w.Owner] > silentAfter) {
 			k.waiter = w.Owner
 			k.problem = fmt.Sprintf("%s behind an entry of %s, who is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
@@ -269,16 +282,17 @@ func (l *leaksCommand) isGone(h driver.Holder) bool {
 
 // confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
 // st was requested when the time later had passed since k was seen.
-func (l *leaksCommand) confirm(k leak, st driver.Status, later time.Duration) (leak, bool) {
+func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st driver.Status, later time.Duration) (leak, bool, error) {
 	if k.kind == leakForeign {
-		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Left == driver.NoExpiry && st.Holders[0].Owner == k.hold.Owner
+		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Left == driver.NoExpiry && st.Holders[0].Owner == k.hold.Owner, nil
 	}
-	for _, now := range l.leaksOf(st) {
+	all, err := l.leaksOf(ctx, s, st)
+	for _, now := range all {
 		if !k.sameAs(now) {
 			continue
 		}
 		if k.kind != leakDead {
-			return now, true
+			return now, true, nil
 		}
 		// Somebody may renew it: a process that we can't see, such as one in another container
 		// with the name of this host.
@@ -287,9 +301,9 @@ func (l *leaksCommand) confirm(k leak, st driver.Status, later time.Duration) (l
 			now.maybeAlive = true
 			now.problem += "; if it is at work where we can't see it, it may renew that within " + short(rest)
 		}
-		return now, !renewed
+		return now, !renewed, nil
 	}
-	return k, false
+	return k, false, err
 }
 
 // isRepairable reports whether --fix does something about a leak.

@@ -109,16 +109,13 @@ func writePromises(b *strings.Builder, url string, info driver.Info) {
 	writeField(b, "store", printable(url))
 	writeField(b, "fencing", describeFencing(info.Fencing))
 	for _, text := range info.Assumptions {
-		if unmet, ok := strings.CutPrefix(text, unmetPrefix); ok {
+		if unmet, ok := strings.CutPrefix(text, driver.NotMet); ok {
 			writeField(b, "warning", printable(unmet))
 			continue
 		}
 		writeField(b, "rests on", printable(text))
 	}
 }
-
-// unmetPrefix begins an assumption that the driver knows to be false.
-const unmetPrefix = "not met: "
 
 func writeField(b *strings.Builder, name, value string) { writeTerm(b, name, value, 14) }
 

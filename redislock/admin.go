@@ -8,30 +8,17 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// A Server is what a master reports about itself.
-type Server struct {
-	// Info has the fields of the answer to INFO, by name.
-	Info map[string]string
+// Admin returns what is for people who operate the servers.
+func (d *Driver) Admin() redisadmin.Admin { return admin{d} }
 
-	// Settings are the configuration parameters that locks rely on, by name: appendonly,
-	// appendfsync, save and min-replicas-to-write. A parameter that the user may not read is
-	// missing.
-	Settings map[string]string
+type admin struct{ *Driver }
 
-	// LastToken is the last fencing token that the server has granted. Clock is the server's
-	// time in the unit of tokens, microseconds. Both are 0 in a Cluster, where each slot has
-	// its own tokens, and if the user may not read them.
-	LastToken, Clock uint64
-
-	// Ahead is how far the server's clock is ahead of this host's, to within half of RoundTrip.
-	Ahead, RoundTrip time.Duration
-}
-
-// Servers asks each master for its state and settings, to help people diagnose problems.
-func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
+// Servers implements [redisadmin.Admin].
+func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
@@ -39,14 +26,14 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Server
+	var all []redisadmin.Server
 	for _, m := range masters {
 		reply, err := m.Do(ctx, "INFO")
 		if err != nil {
 			return nil, fmt.Errorf("INFO: %w", err)
 		}
 		text, _ := reply.(string)
-		s := Server{Info: rediskit.ParseInfo(text), Settings: make(map[string]string)}
+		s := redisadmin.Server{Info: rediskit.ParseInfo(text), Settings: make(map[string]string)}
 		for _, name := range []string{"appendonly", "appendfsync", "save", "min-replicas-to-write"} {
 			if value, err := setting(ctx, m, name); err == nil {
 				s.Settings[name] = value
@@ -67,7 +54,7 @@ func (d *Driver) Servers(ctx context.Context) ([]Server, error) {
 
 // lastToken returns the last token that a server has granted, and the server's time in the unit
 // of tokens.
-func (d *Driver) lastToken(ctx context.Context, m Node) (last, clock uint64, err error) {
+func (d admin) lastToken(ctx context.Context, m Node) (last, clock uint64, err error) {
 	now, err := clockOf(ctx, m)
 	if err != nil {
 		return 0, 0, err

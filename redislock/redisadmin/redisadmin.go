@@ -1,0 +1,79 @@
+// Package redisadmin is for people who operate the Redis servers that package redislock keeps
+// locks in. "snib doctor", "snib leaks" and "snib redis forget" are built on it.
+package redisadmin
+
+import (
+	"context"
+	"time"
+)
+
+// An Admin answers questions about the servers of a driver, and carries out what only their
+// operator may decide. The method Admin of a redislock.Driver returns one, which uses the driver's
+// connections. Only package redislock implements Admin, which may get methods.
+type Admin interface {
+	// Servers asks each master for its state and settings.
+	Servers(ctx context.Context) ([]Server, error)
+
+	// Strangers calls yield for each abandoned key of another lock library that begins with
+	// prefix, until yield returns false:
+	//
+	//   - locks without an end: hashes of Redisson, and strings of SET NX clients in the formats
+	//     of redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock, madelson's
+	//     DistributedLock, pottery, ShedLock and Spring;
+	//   - queues of Redisson's fair lock that are blocked by a waiter whose time is over or
+	//     unknown.
+	//
+	// A string counts as a lock if its value has the format of one of those libraries and its
+	// key confirms it: the key begins with the library's prefix or contains the word lock,
+	// mutex or semaphore, or the caller gave a prefix. Keys that expire are not shown.
+	//
+	// Strangers writes nothing. It scans the servers step by step, and takes memory for one
+	// step.
+	Strangers(ctx context.Context, prefix string, yield func(Stranger) bool) error
+
+	// Silence returns how long ago each waiter of a lock, by owner, last gave the server a sign
+	// of life. A living one does so every 5 s.
+	Silence(ctx context.Context, name string) (map[string]time.Duration, error)
+
+	// Grace returns how long the store would grant nothing if it restarted now and kept its
+	// memory. It is 0 without failover-grace. In a Cluster it is that of the slot with the
+	// longest lease, and Grace asks each of the 16,384 slots.
+	Grace(ctx context.Context) (time.Duration, error)
+
+	// Forget ends the grace period after a restart or a failover on all servers: they are
+	// assumed to know all leases. It is for an operator who knows that nobody holds a lock that
+	// the servers forgot; otherwise two processes may hold it. In a Cluster it writes to each
+	// of the 16,384 slots.
+	Forget(ctx context.Context) error
+}
+
+// A Server is what a master reports about itself.
+type Server struct {
+	// Info has the fields of the answer to INFO, by name.
+	Info map[string]string
+
+	// Settings are the configuration parameters that locks rely on, by name: appendonly,
+	// appendfsync, save and min-replicas-to-write. A parameter that the user may not read is
+	// missing.
+	Settings map[string]string
+
+	// LastToken is the last fencing token that the server has granted. Clock is the server's
+	// time in the unit of tokens, microseconds. Both are 0 in a Cluster, where each slot has
+	// its own tokens, and if the user may not read them.
+	LastToken, Clock uint64
+
+	// Ahead is how far the server's clock is ahead of this host's, to within half of RoundTrip.
+	Ahead, RoundTrip time.Duration
+}
+
+// A Stranger is a key that another lock library left in Redis and that nothing will ever
+// remove.
+type Stranger struct {
+	Key     string
+	Library string // description of the library whose format it is
+	Problem string // a clause: "it has no end"
+
+	// Value is the owner to pass to the driver's Break, with token 0, to delete the key. It is
+	// empty if the key is not a string; Break does not delete such a key.
+	Value string
+}
