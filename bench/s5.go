@@ -56,7 +56,7 @@ func openSnibOverNodes(s setup) (*client, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := redlock.Init(ctx, servers); err != nil {
+	if err := redlock.Admin(servers).Init(ctx); err != nil {
 		return nil, err
 	}
 	d, err := redlock.Open(ctx, servers)

@@ -223,7 +223,7 @@ func (r *round) failure() error {
 		return r.d.noMajority(errs)
 	}
 	slices.Sort(left)
-	if e.Left = left[q-1]; e.Left == noExpiry {
+	if e.Left = left[q-1]; e.Left == driver.NoExpiry {
 		e.Left = -1
 	}
 	if most < q {

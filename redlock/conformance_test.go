@@ -106,7 +106,7 @@ func (c *cluster) init(t testing.TB) {
 	t.Helper()
 	livetest.Await(t, "cluster", func() error {
 		// A busy machine may not answer in time.
-		err := redlock.Init(t.Context(), c.servers, c.opts...)
+		err := redlock.Admin(c.servers, c.opts...).Init(t.Context())
 		if err != nil {
 			for _, n := range c.nodes { // some nodes may already belong to the cluster
 				n.Must("FLUSHALL")

@@ -6,9 +6,9 @@
 //	}
 //	d, err := redlock.Open(ctx, servers)
 //
-// N is odd, 3 to 15. Fewer than half of the nodes may fail, hang or forget at a time. [Init]
-// makes new servers a cluster; without it, clients admit new servers after [MaxTTL]. [New]
-// takes the user's own rueidis clients. Redis 6.2 is the oldest supported version.
+// N is odd, 3 to 15. Fewer than half of the nodes may fail, hang or forget at a time. The
+// Init of [Admin] makes new servers a cluster; without it, clients admit new servers after
+// [MaxTTL]. [New] takes the user's own rueidis clients. Redis 6.2 is the oldest supported version.
 //
 // # Keys
 //
@@ -58,7 +58,8 @@
 // There is none: the nodes are not replicas of each other. A node that restarted, with its
 // memory or without, grants nothing until a client has waited for MaxTTL and has then read the
 // counters of a majority. The agent of any driver does that. If a majority has lost its memory,
-// [OnMajorityLoss] sets the policy, and [Recover] lets an operator decide.
+// [OnMajorityLoss] sets the policy, and the Recover of [Admin] lets an
+// operator decide.
 //
 // # Options
 //

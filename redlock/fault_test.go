@@ -16,6 +16,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // Nodes that hang cost neither time nor goroutines, and no key is left on them when
@@ -221,7 +222,7 @@ func TestAdmission(t *testing.T) {
 	if token(next) <= token(old) {
 		t.Errorf("token %d after %d", token(next), token(old))
 	}
-	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 }
 
 // An admitted node has the counters of the others, and not only those that the clock yields.
@@ -237,7 +238,7 @@ func TestAdmissionReadsCounters(t *testing.T) {
 	c.nodes[0].Kill()
 	c.nodes[0].Restart()
 	d := open(t, c.servers, c.opts...)
-	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 	if got := c.nodes[0].Must("HGET", "snib.redlock", "c1667"); got != fmt.Sprint(ahead) {
 		t.Errorf("the counter of x is %v after the admission, want %d as on the others", got, ahead)
 	}
@@ -265,12 +266,12 @@ func TestMajorityForgets(t *testing.T) {
 	if l, err := d.Acquire(within(t, 2*longest), request("x", "b", longest)); err == nil {
 		t.Fatalf("a majority has forgotten, the policy is to refuse, and the token %d was granted", token(l))
 	}
-	c.awaitStates(t, redlock.NodeBlank, redlock.NodeBlank, redlock.NodeAdmitted)
+	c.awaitStates(t, redlockadmin.NodeBlank, redlockadmin.NodeBlank, redlockadmin.NodeAdmitted)
 	floor := last + 1e9
-	if err := redlock.Recover(within(t, testTimeout), c.servers, floor, strict...); err != nil {
+	if err := redlock.Admin(c.servers, strict...).Recover(within(t, testTimeout), floor); err != nil {
 		t.Fatalf("Recover = %v", err)
 	}
-	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 	l := acquire(t, d, request("x", "c", longest))
 	if token(l) <= floor {
 		t.Errorf("token %d, want more than the floor %d", token(l), floor)
@@ -282,7 +283,7 @@ func TestMajorityForgets(t *testing.T) {
 		n.Restart()
 	}
 	lenient := open(t, c.servers, c.opts...)
-	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 	release(t, acquire(t, lenient, request("x", "d", longest)))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // testTimeout limits how long a test waits for what must happen soon.
@@ -110,13 +111,13 @@ func awaitNoKeys(t testing.TB, nodes ...*redistest.Node) {
 }
 
 // states returns the states of the nodes, in the order of c.nodes.
-func (c *cluster) states(t testing.TB) []redlock.NodeState {
+func (c *cluster) states(t testing.TB) []redlockadmin.NodeState {
 	t.Helper()
-	statuses, err := redlock.Examine(within(t, testTimeout), c.servers, c.opts...)
+	statuses, err := redlock.Admin(c.servers, c.opts...).Examine(within(t, testTimeout))
 	if err != nil {
 		t.Fatalf("Examine = %v", err)
 	}
-	states := make([]redlock.NodeState, len(c.nodes))
+	states := make([]redlockadmin.NodeState, len(c.nodes))
 	for i, n := range c.nodes {
 		for _, s := range statuses {
 			if s.Address == n.Addr() {
@@ -128,7 +129,7 @@ func (c *cluster) states(t testing.TB) []redlock.NodeState {
 }
 
 // awaitStates waits until the nodes have the states in want.
-func (c *cluster) awaitStates(t testing.TB, want ...redlock.NodeState) {
+func (c *cluster) awaitStates(t testing.TB, want ...redlockadmin.NodeState) {
 	t.Helper()
 	livetest.Await(t, "state of the nodes", func() error {
 		if got := c.states(t); !slices.Equal(got, want) {
@@ -139,8 +140,8 @@ func (c *cluster) awaitStates(t testing.TB, want ...redlock.NodeState) {
 }
 
 // repeatState returns the same state for each of n nodes.
-func repeatState(n int, state redlock.NodeState) []redlock.NodeState {
-	return slices.Repeat([]redlock.NodeState{state}, n)
+func repeatState(n int, state redlockadmin.NodeState) []redlockadmin.NodeState {
+	return slices.Repeat([]redlockadmin.NodeState{state}, n)
 }
 
 // checkError checks that err matches is and contains the texts.

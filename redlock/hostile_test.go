@@ -11,12 +11,13 @@ import (
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // counterErrors returns what Examine reports of the nodes' counters, in the order of c.nodes.
 func (c *cluster) counterErrors(t *testing.T) []error {
 	t.Helper()
-	statuses, err := redlock.Examine(within(t, testTimeout), c.servers, c.opts...)
+	statuses, err := redlock.Admin(c.servers, c.opts...).Examine(within(t, testTimeout))
 	if err != nil {
 		t.Fatalf("Examine = %v", err)
 	}
@@ -77,7 +78,7 @@ func TestWildCounters(t *testing.T) {
 			c.nodes[1].Must("HSET", "snib.redlock", "c1667", c.nodes[2].Must("HGET", "snib.redlock", "c1667"))
 			c.nodes[0].Must("DEL", "snib.redlock")
 			_, _ = tryAcquire(t, d, request("x", "o", ttl)) // makes the driver notice
-			c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+			c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 			if got := c.counterErrors(t); got[0] != nil {
 				t.Errorf("the operator is told %v of a node that came back", got[0])
 			}
@@ -98,13 +99,13 @@ func TestFloorAheadOfClock(t *testing.T) {
 		n.Must("DEL", "snib.redlock")
 	}
 	floor := uint64(time.Now().Add(1000 * time.Hour).UnixMicro())
-	if err := redlock.Recover(within(t, testTimeout), c.servers, floor, c.opts...); err != nil {
+	if err := redlock.Admin(c.servers, c.opts...).Recover(within(t, testTimeout), floor); err != nil {
 		t.Fatalf("Recover = %v", err)
 	}
 	c.nodes[0].Kill()
 	c.nodes[0].Restart()
 	d := open(t, c.servers, c.opts...)
-	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 	c.nodes[1].Kill()
 	l := acquire(t, d, request("x", "o", ttl))
 	if token(l) <= floor {

@@ -15,6 +15,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // Open rejects bad input with the reason, and returns no driver.
@@ -187,19 +188,19 @@ func TestNew(t *testing.T) {
 // Init is for new servers, and may be called again.
 func TestInit(t *testing.T) {
 	c := start(t, 3)
-	if got := c.states(t); got[0] != redlock.NodeBlank {
+	if got := c.states(t); got[0] != redlockadmin.NodeBlank {
 		t.Errorf("before Init the nodes are %v, want blank", got)
 	}
 	c.init(t)
 	c.init(t)
-	c.awaitStates(t, repeatState(3, redlock.NodeAdmitted)...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 	c.nodes[0].Kill()
-	if err := redlock.Init(t.Context(), c.servers); err == nil || !strings.Contains(err.Error(), "unreachable") {
+	if err := redlock.Admin(c.servers).Init(t.Context()); err == nil || !strings.Contains(err.Error(), "unreachable") {
 		t.Errorf("Init with a node down = %v, want that it is unreachable", err)
 	}
 	c.nodes[0].Restart()
-	checkError(t, "Init with a node that has forgotten", redlock.Init(t.Context(), c.servers), driver.ErrInvalid, "1 have forgotten")
-	c.awaitStates(t, redlock.NodeBlank, redlock.NodeAdmitted, redlock.NodeAdmitted)
-	checkError(t, "Init with another MaxTTL", redlock.Init(t.Context(), c.servers, redlock.MaxTTL(time.Second)), driver.ErrInvalid, "belongs to")
-	checkError(t, "Recover without a floor", redlock.Recover(t.Context(), c.servers, 0), driver.ErrInvalid, "floor")
+	checkError(t, "Init with a node that has forgotten", redlock.Admin(c.servers).Init(t.Context()), driver.ErrInvalid, "1 have forgotten")
+	c.awaitStates(t, redlockadmin.NodeBlank, redlockadmin.NodeAdmitted, redlockadmin.NodeAdmitted)
+	checkError(t, "Init with another MaxTTL", redlock.Admin(c.servers, redlock.MaxTTL(time.Second)).Init(t.Context()), driver.ErrInvalid, "belongs to")
+	checkError(t, "Recover without a floor", redlock.Admin(c.servers).Recover(t.Context(), 0), driver.ErrInvalid, "floor")
 }

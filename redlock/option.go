@@ -54,7 +54,8 @@ const (
 	// half the outage.
 	ByTime LossPolicy = iota
 
-	// Refuse keeps them excluded until [Recover] is called. Nothing is granted meanwhile.
+	// Refuse keeps them excluded until the Recover of [Admin] is called. Nothing is granted
+	// meanwhile.
 	Refuse
 )
 

@@ -169,18 +169,19 @@ func (ans *answer) parse(text string) (counter uint64) {
 	return counter
 }
 
-// noExpiry stands for the remaining time of a key without expiry.
-const noExpiry = 10 * 365 * 24 * time.Hour
+// maxLeft bounds the remaining time of a key with an expiry.
+const maxLeft = 10 * 365 * 24 * time.Hour
 
+// parseMillis returns the remaining time of a key.
 func parseMillis(text string) time.Duration {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil || ms == -1:
-		return noExpiry
+		return driver.NoExpiry
 	case ms < 0:
 		return 0
 	}
-	return time.Duration(min(ms, noExpiry.Milliseconds())) * time.Millisecond
+	return time.Duration(min(ms, maxLeft.Milliseconds())) * time.Millisecond
 }
 
 // apply carries out a step: it sends the raises and reports the verdict. It is called

@@ -28,7 +28,7 @@ func TestRedlockAndRedsync(t *testing.T) {
 		servers = append(servers, rueidis.ClientOption{InitAddress: []string{n.Addr()}})
 		pools = append(pools, redsyncpool.NewPool(dial(t, n.Addr())))
 	}
-	if err := redlock.Init(t.Context(), servers); err != nil {
+	if err := redlock.Admin(servers).Init(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	d, err := redlock.Open(t.Context(), servers)

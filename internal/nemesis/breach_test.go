@@ -218,7 +218,7 @@ var assumptions = []assumption{
 					n.Kill()
 					n.Restart()
 				}
-				if err := redlock.Recover(s.t.Context(), s.Store.nodes(), 1, redlockOptions()...); err != nil {
+				if err := redlock.Admin(s.Store.nodes(), redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
 					s.t.Fatal(err)
 				}
 			})
@@ -497,7 +497,7 @@ func siteOfRedlock(s *site) {
 		n := redistest.Single(t)
 		s.redis, s.Addrs = append(s.redis, n), append(s.Addrs, n.Addr())
 	}
-	if err := redlock.Init(s.t.Context(), s.Store.nodes(), redlockOptions()...); err != nil {
+	if err := redlock.Admin(s.Store.nodes(), redlockOptions()...).Init(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -563,7 +563,7 @@ func breakAttempt(s *site) {
 			n.Kill()
 			n.Restart()
 		}
-		if err := redlock.Recover(s.t.Context(), s.Store.nodes(), 1, redlockOptions()...); err != nil {
+		if err := redlock.Admin(s.Store.nodes(), redlockOptions()...).Recover(s.t.Context(), 1); err != nil {
 			s.t.Error(err)
 			return
 		}

@@ -135,7 +135,7 @@ func redlockNodes(w *world, first testing.TB, conf ...string) (nodes []*redistes
 	}
 	w.Store = Store{Kind: "redlock", Addrs: w.addProxies(addrs...)}
 	w.direct = w.Store
-	if err := redlock.Init(w.t.Context(), w.Store.nodes(), redlockOptions()...); err != nil {
+	if err := redlock.Admin(w.Store.nodes(), redlockOptions()...).Init(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 	return nodes

@@ -18,7 +18,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
-	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 	"github.com/sniblock/snib/zklock/zkadmin"
 )
 
@@ -270,7 +270,7 @@ func TestNodeFinding(t *testing.T) {
 		{context.DeadlineExceeded, "unreachable: ", "start it"},
 	}
 	for _, tt := range tests {
-		f := nodeFinding(redlock.NodeStatus{Address: "a:1", Err: tt.err})
+		f := nodeFinding(redlockadmin.NodeStatus{Address: "a:1", Err: tt.err})
 		if f.Verdict != Note || f.Value != tt.value+tt.err.Error() || !strings.Contains(f.Advice, tt.advice) {
 			t.Errorf("of a node that says %q: %+v, want %q and %q", tt.err, f, tt.value, tt.advice)
 		}
@@ -279,39 +279,39 @@ func TestNodeFinding(t *testing.T) {
 
 // TestRedlockFindings breaks one thing at a time in the nodes, and checks the findings.
 func TestRedlockFindings(t *testing.T) {
-	state := func(s redlock.NodeState) func([]redlock.NodeStatus, []redisadmin.Server) {
-		return func(n []redlock.NodeStatus, _ []redisadmin.Server) { n[0].State = s }
+	state := func(s redlockadmin.NodeState) func([]redlockadmin.NodeStatus, []redisadmin.Server) {
+		return func(n []redlockadmin.NodeStatus, _ []redisadmin.Server) { n[0].State = s }
 	}
-	info := func(name, value string) func([]redlock.NodeStatus, []redisadmin.Server) {
-		return func(_ []redlock.NodeStatus, s []redisadmin.Server) { s[0].Info[name] = value }
+	info := func(name, value string) func([]redlockadmin.NodeStatus, []redisadmin.Server) {
+		return func(_ []redlockadmin.NodeStatus, s []redisadmin.Server) { s[0].Info[name] = value }
 	}
 	tests := []struct {
 		name   string
-		change func(nodes []redlock.NodeStatus, said []redisadmin.Server)
+		change func(nodes []redlockadmin.NodeStatus, said []redisadmin.Server)
 		want   []string
 	}{
-		{"Sound", func([]redlock.NodeStatus, []redisadmin.Server) {}, nil},
-		{"Unreachable", state(redlock.NodeUnreachable), []string{"note node a:1", "note nodes"}},
-		{"Waiting", state(redlock.NodeWaiting), []string{"note node a:1", "note nodes"}},
-		{"Blank", state(redlock.NodeBlank), []string{"note node a:1", "note nodes"}},
-		{"Refused", state(redlock.NodeRefused), []string{"note nodes", "unmet node a:1"}},
-		{"Counters", func(n []redlock.NodeStatus, _ []redisadmin.Server) { n[0].Counters = context.DeadlineExceeded }, []string{"unmet node a:1"}},
-		{"NoMajority", func(n []redlock.NodeStatus, _ []redisadmin.Server) {
-			n[0].State, n[1].State = redlock.NodeWaiting, redlock.NodeWaiting
+		{"Sound", func([]redlockadmin.NodeStatus, []redisadmin.Server) {}, nil},
+		{"Unreachable", state(redlockadmin.NodeUnreachable), []string{"note node a:1", "note nodes"}},
+		{"Waiting", state(redlockadmin.NodeWaiting), []string{"note node a:1", "note nodes"}},
+		{"Blank", state(redlockadmin.NodeBlank), []string{"note node a:1", "note nodes"}},
+		{"Refused", state(redlockadmin.NodeRefused), []string{"note nodes", "unmet node a:1"}},
+		{"Counters", func(n []redlockadmin.NodeStatus, _ []redisadmin.Server) { n[0].Counters = context.DeadlineExceeded }, []string{"unmet node a:1"}},
+		{"NoMajority", func(n []redlockadmin.NodeStatus, _ []redisadmin.Server) {
+			n[0].State, n[1].State = redlockadmin.NodeWaiting, redlockadmin.NodeWaiting
 		}, []string{"note node a:1", "note node b:1", "unmet nodes"}},
 		{"Twice", info("run_id", "1"), []string{"unmet servers"}},
 		{"Replicas", info("connected_slaves", "1"), []string{"unmet node a:1: replicas"}},
 		{"IsReplica", info("role", "slave"), []string{"unmet node a:1: role"}},
 		{"Evicts", info("maxmemory", "100"), []string{"unmet node a:1: maxmemory-policy"}},
-		{"Clock", func(_ []redlock.NodeStatus, s []redisadmin.Server) { s[0].Ahead = time.Hour }, []string{"unmet node a:1: clock"}},
-		{"SettingsUnknown", func(_ []redlock.NodeStatus, s []redisadmin.Server) { s[0].Settings = nil }, nil},
+		{"Clock", func(_ []redlockadmin.NodeStatus, s []redisadmin.Server) { s[0].Ahead = time.Hour }, []string{"unmet node a:1: clock"}},
+		{"SettingsUnknown", func(_ []redlockadmin.NodeStatus, s []redisadmin.Server) { s[0].Settings = nil }, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var nodes []redlock.NodeStatus
+			var nodes []redlockadmin.NodeStatus
 			var servers []redisadmin.Server
 			for i, addr := range []string{"a:1", "b:1", "c:1"} {
-				nodes = append(nodes, redlock.NodeStatus{Address: addr, State: redlock.NodeAdmitted})
+				nodes = append(nodes, redlockadmin.NodeStatus{Address: addr, State: redlockadmin.NodeAdmitted})
 				servers = append(servers, redisadmin.Server{
 					Info: map[string]string{
 						"redis_version": "7.0.15", "redis_mode": "standalone", "uptime_in_seconds": "9", "run_id": string(rune('0' + i)), "role": "master",

@@ -13,6 +13,7 @@ import (
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // A redlockStore is a driver of Redlock that can query its nodes one by one.
@@ -26,7 +27,7 @@ func (s *redlockStore) examine(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := redlock.Examine(ctx, servers, opts...)
+	nodes, err := redlock.Admin(servers, opts...).Examine(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +68,12 @@ func queryNode(ctx context.Context, o rueidis.ClientOption) (redisadmin.Server, 
 	return servers[0], nil
 }
 
-func redlockFindings(nodes []redlock.NodeStatus, infos map[string]redisadmin.Server) []Finding {
+func redlockFindings(nodes []redlockadmin.NodeStatus, infos map[string]redisadmin.Server) []Finding {
 	admitted := 0
 	var all []Finding
 	runs := map[string][]string{}
 	for _, n := range nodes {
-		if n.State == redlock.NodeAdmitted {
+		if n.State == redlockadmin.NodeAdmitted {
 			admitted++
 		}
 		all = append(all, nodeFinding(n))
@@ -103,24 +104,24 @@ func distinctServersFinding(runs map[string][]string) Finding {
 }
 
 // nodeFinding judges the state of a node in the cluster.
-func nodeFinding(n redlock.NodeStatus) Finding {
+func nodeFinding(n redlockadmin.NodeStatus) Finding {
 	f := Finding{Check: "node " + n.Address, Value: n.State.String()}
 	if n.Err != nil {
 		f.Value += ": " + n.Err.Error()
 	}
 	switch n.State {
-	case redlock.NodeAdmitted:
+	case redlockadmin.NodeAdmitted:
 		f.Verdict = Good
 		if n.Counters != nil {
 			f.Verdict, f.Value = Unmet, f.Value+", but "+n.Counters.Error()
 			f.Advice = "a bad client or clock made that, and the node grants no lock whose counter it is: if a majority of the others is well, " +
 				"DEL snib.redlock there, and it takes part again with their counters when max-ttl is over"
 		}
-	case redlock.NodeWaiting:
+	case redlockadmin.NodeWaiting:
 		f.Verdict, f.Advice = Note, "it restarted, and takes part when max-ttl has gone by, if a client runs; snib redlock status tells"
-	case redlock.NodeBlank:
+	case redlockadmin.NodeBlank:
 		f.Verdict, f.Advice = Note, "it lost its memory, and takes part when max-ttl has gone by, if a client runs; snib redlock init is for new nodes only"
-	case redlock.NodeRefused:
+	case redlockadmin.NodeRefused:
 		f.Verdict, f.Advice = Unmet, "all clients and nodes are to have the same list of nodes and the same max-ttl"
 	default:
 		f.Verdict, f.Advice = Note, "start it, or see whether it can be reached from here"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // redlockNodes is the kind of several independent servers of Redis.
@@ -58,9 +59,8 @@ func (u *redisURL) explainNodes(err error) error {
 type Redlock struct {
 	URL string // canonical, without secrets
 
-	url     *redisURL
-	servers []rueidis.ClientOption
-	opts    []redlock.Option
+	url   *redisURL
+	admin redlockadmin.Admin
 }
 
 // Nodes returns the nodes of a URL of Redlock. It contacts none of them.
@@ -78,19 +78,19 @@ func Nodes(url string) (*Redlock, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Redlock{URL: u.String(), url: u, servers: servers, opts: opts}, nil
+		return &Redlock{URL: u.String(), url: u, admin: redlock.Admin(servers, opts...)}, nil
 	}
 	return nil, fmt.Errorf("%w URL: it is not one of Redlock; the form is %s", ErrConfig, redlockNodes.syntax)
 }
 
 // Init makes new servers the nodes of a cluster.
 func (r *Redlock) Init(ctx context.Context) error {
-	return r.explain(redlock.Init(ctx, r.servers, r.opts...))
+	return r.explain(r.admin.Init(ctx))
 }
 
 // Examine returns the state of the nodes.
-func (r *Redlock) Examine(ctx context.Context) ([]redlock.NodeStatus, error) {
-	all, err := redlock.Examine(ctx, r.servers, r.opts...)
+func (r *Redlock) Examine(ctx context.Context) ([]redlockadmin.NodeStatus, error) {
+	all, err := r.admin.Examine(ctx)
 	return all, r.explain(err)
 }
 
@@ -103,7 +103,7 @@ func (r *Redlock) Reach(ctx context.Context) error {
 		if Denied(n.Err) {
 			return r.explain(fmt.Errorf("%s: %w", n.Address, n.Err))
 		}
-		if n.State == redlock.NodeUnreachable {
+		if n.State == redlockadmin.NodeUnreachable {
 			silent = append(silent, fmt.Errorf("%s: %w", n.Address, n.Err))
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Redlock) Reach(ctx context.Context) error {
 
 // Recover admits the nodes that are kept out, with counters that start at floor.
 func (r *Redlock) Recover(ctx context.Context, floor uint64) error {
-	return r.explain(redlock.Recover(ctx, r.servers, floor, r.opts...))
+	return r.explain(r.admin.Recover(ctx, floor))
 }
 
 func (r *Redlock) explain(err error) error {

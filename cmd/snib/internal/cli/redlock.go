@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/redlock"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 func (a *app) newRedlockCommand() *cobra.Command {
@@ -115,7 +115,7 @@ func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock, output st
 			list[i].Error = message(n.Err)
 			denied = denied || backend.Denied(n.Err)
 		}
-		if n.State == redlock.NodeAdmitted {
+		if n.State == redlockadmin.NodeAdmitted {
 			admitted++
 		}
 	}

@@ -10,78 +10,39 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redlock/internal/quorum"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
-// A NodeStatus is the condition of a node.
-type NodeStatus struct {
-	Address string
-
-	// State is NodeAdmitted if the node takes part.
-	State NodeState
-
-	// Err says why the node is unreachable or refused.
-	Err error
-
-	// Counters says which counters of an admitted node can't be right, or is nil. A bad client
-	// or a bad clock made them. The node grants no locks that use these counters. To repair it,
-	// run "DEL snib.redlock" on the node while a majority of the others is well: it takes part
-	// again after MaxTTL, with their counters.
-	Counters error
+// Admin returns what is for people who operate the servers. The options are those of [Open]. It
+// contacts no server.
+func Admin(servers []rueidis.ClientOption, opts ...Option) redlockadmin.Admin {
+	return admin{servers, opts}
 }
 
-// A NodeState says whether a node takes part.
-type NodeState uint8
-
-const (
-	NodeUnreachable NodeState = iota // it does not answer
-	NodeRefused                      // it can't be a node, or belongs to others
-	NodeBlank                        // it remembers nothing: it is new, or has lost its memory
-	NodeWaiting                      // it restarted, and stays excluded for MaxTTL
-	NodeAdmitted                     // it takes part
-)
-
-func (s NodeState) String() string {
-	switch s {
-	case NodeUnreachable:
-		return "unreachable"
-	case NodeRefused:
-		return "refused"
-	case NodeBlank:
-		return "blank"
-	case NodeWaiting:
-		return "waiting"
-	case NodeAdmitted:
-		return "admitted"
-	}
-	return fmt.Sprintf("state %d", uint8(s))
+type admin struct {
+	servers []rueidis.ClientOption
+	opts    []Option
 }
 
-// Examine asks each node for its state, and changes nothing. The result is sorted by address
-// and also reports what is wrong with nodes. The error is about the arguments.
-func Examine(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) ([]NodeStatus, error) {
-	var all []NodeStatus
-	err := withIdleDriver(servers, opts, func(d *Driver) error {
+// Examine implements [redlockadmin.Admin].
+func (a admin) Examine(ctx context.Context) ([]redlockadmin.NodeStatus, error) {
+	var all []redlockadmin.NodeStatus
+	err := a.withIdleDriver(func(d *Driver) error {
 		all = d.examine(ctx)
 		return nil
 	})
 	return all, err
 }
 
-// Init makes N servers the nodes of a cluster, which takes part at once. All must answer. Init
-// is for new servers only: nobody may hold a lock that one of them has forgotten. Without Init,
-// new servers are admitted as if they had restarted, after MaxTTL.
-//
-// Calling Init again does nothing. If some of the servers belong to the cluster and others are
-// blank, the blank ones have lost their memory. Init then returns an error that matches
-// [driver.ErrInvalid], and the clients admit those nodes.
-func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) error {
-	return withIdleDriver(servers, opts, func(d *Driver) error {
+// Init implements [redlockadmin.Admin].
+func (a admin) Init(ctx context.Context) error {
+	return a.withIdleDriver(func(d *Driver) error {
 		blank, known := 0, 0
 		for _, n := range d.examine(ctx) {
 			switch n.State {
-			case NodeBlank:
+			case redlockadmin.NodeBlank:
 				blank++
-			case NodeWaiting, NodeAdmitted:
+			case redlockadmin.NodeWaiting, redlockadmin.NodeAdmitted:
 				known++
 			default:
 				return fmt.Errorf("%s is %v: %w", n.Address, n.State, n.Err)
@@ -107,17 +68,13 @@ func Init(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) e
 	})
 }
 
-// Recover admits the nodes that are excluded, even if a majority has lost its memory and the
-// policy is to [Refuse]. In that case the counters start at floor, which must be at least the
-// greatest token that any resource has seen. Recover returns when all nodes that answer are
-// admitted, which takes at least MaxTTL and 2 %, or with an error when ctx is done. Calling it
-// again starts the wait anew.
-func Recover(ctx context.Context, servers []rueidis.ClientOption, floor uint64, opts ...Option) error {
+// Recover implements [redlockadmin.Admin].
+func (a admin) Recover(ctx context.Context, floor uint64) error {
 	// Tokens increase from floor, and Lua represents integers exactly below 2^53.
 	if floor == 0 || floor >= 1<<52 {
 		return fmt.Errorf("%w floor: %d, want 1 to 2^52-1", driver.ErrInvalid, floor)
 	}
-	return withIdleDriver(servers, opts, func(d *Driver) error {
+	return a.withIdleDriver(func(d *Driver) error {
 		admissions := make([]quorum.Admission, len(d.nodes))
 		for i := range admissions {
 			admissions[i] = d.params.Admission()
@@ -167,8 +124,8 @@ func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
 }
 
 // withIdleDriver calls run with a driver that does nothing in the background but send commands.
-func withIdleDriver(servers []rueidis.ClientOption, opts []Option, run func(d *Driver) error) error {
-	d, err := newDialingDriver(servers, opts)
+func (a admin) withIdleDriver(run func(d *Driver) error) error {
+	d, err := newDialingDriver(a.servers, a.opts)
 	if err != nil {
 		return err
 	}
@@ -181,34 +138,34 @@ func withIdleDriver(servers []rueidis.ClientOption, opts []Option, run func(d *D
 }
 
 // examine asks each node for its state.
-func (d *Driver) examine(ctx context.Context) []NodeStatus {
+func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 	p := d.newPoll(nil)
 	for i := range d.nodes {
 		p.send(i, 's', noLock())
 	}
 	p.close()
 	replies := p.wait(ctx, dialTimeout)
-	all := make([]NodeStatus, len(d.nodes))
+	all := make([]redlockadmin.NodeStatus, len(d.nodes))
 	for i, n := range d.nodes {
 		all[i].Address = n.address
 		if err := errorsOf(replies)[i]; err != nil {
 			all[i].Err = err
 			if errors.Is(err, driver.ErrInvalid) {
-				all[i].State = NodeRefused
+				all[i].State = redlockadmin.NodeRefused
 			}
 			continue
 		}
 		s, err := d.parseStanding(i, replies[i].text)
 		switch {
 		case err != nil:
-			all[i].State, all[i].Err = NodeRefused, err
+			all[i].State, all[i].Err = redlockadmin.NodeRefused, err
 		case s.Cluster == "":
-			all[i].State = NodeBlank
+			all[i].State = redlockadmin.NodeBlank
 		case s.Admitted == s.Run:
-			all[i].State = NodeAdmitted
+			all[i].State = redlockadmin.NodeAdmitted
 			all[i].Counters = d.checkCounters(ctx, i)
 		default:
-			all[i].State = NodeWaiting
+			all[i].State = redlockadmin.NodeWaiting
 		}
 	}
 	return all
