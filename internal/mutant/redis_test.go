@@ -78,7 +78,14 @@ var redisMutants = []mutant{
 		old:   `if cmd.maybeServed && answer == "l" {`,
 		new:   "if false {",
 		tests: "TestLostAnswers/Close",
+	}, {
+		guarantee: "moving slots", pkg: "redislock",
+		in:    "mayBeServed",
+		old:   " || transientCode(reply.Text) == nonLocalKey",
+		new:   "",
+		tests: "TestReleaseMeetsMove",
 	},
+
 	{
 		guarantee: "Acquire returns", pkg: "redislock",
 		in:    "sender.send",

@@ -10,6 +10,13 @@ var redlockMutants = []mutant{
 		tests: "TestSimulate", testsIn: "redlock/internal/quorumtest",
 	},
 	{
+		guarantee: "one holder", pkg: "redlock",
+		in:    "node.enqueue",
+		old:   "if cmd.code == 'g' {",
+		new:   "if false {",
+		tests: "TestTakenOver",
+	},
+	{
 		guarantee: "no revival", pkg: "redlock",
 		file:  "script/serve.lua",
 		old:   "again.\nif not wrong[field] then counter[field], raised[field] = c + 1, true end",
@@ -71,6 +78,13 @@ var redlockMutants = []mutant{
 		old:   "(k == granted || k == unanswered) &&",
 		new:   "k == granted &&",
 		tests: "TestFailedAttemptLeavesNothing",
+	},
+	{
+		guarantee: "late requests", pkg: "redlock",
+		in:    "node.fail",
+		old:   "if isLost && cmd.state == sent && cmd.mayTake() {",
+		new:   "if false {",
+		tests: "TestExecutedLate",
 	},
 	{
 		guarantee: "Acquire returns", pkg: "redlock",
