@@ -23,13 +23,13 @@ func configure(opts []Option) (config, error) {
 	}
 	switch {
 	case conf.maxTTL < minTTL || conf.maxTTL > longestTTL:
-		return conf, fmt.Errorf("%w MaxTTL: %v, want %v to %v", driver.ErrInvalid, conf.maxTTL, minTTL, longestTTL)
+		return conf, driver.Invalidf("MaxTTL: %v, want %v to %v", conf.maxTTL, minTTL, longestTTL)
 	case conf.maxTTL%time.Millisecond != 0:
-		return conf, fmt.Errorf("%w MaxTTL: %v is no whole number of milliseconds", driver.ErrInvalid, conf.maxTTL)
+		return conf, driver.Invalidf("MaxTTL: %v is no whole number of milliseconds", conf.maxTTL)
 	case conf.timeout < time.Millisecond:
-		return conf, fmt.Errorf("%w NodeTimeout: %v, want a millisecond at least", driver.ErrInvalid, conf.timeout)
+		return conf, driver.Invalidf("NodeTimeout: %v, want a millisecond at least", conf.timeout)
 	case conf.loss > Refuse:
-		return conf, fmt.Errorf("%w OnMajorityLoss: there is no policy %d", driver.ErrInvalid, conf.loss)
+		return conf, driver.Invalidf("OnMajorityLoss: there is no policy %d", conf.loss)
 	}
 	return conf, nil
 }
