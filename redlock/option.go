@@ -8,7 +8,7 @@ import (
 )
 
 // An Option configures a driver. The defaults suit most uses.
-type Option func(*config)
+type Option struct{ set func(*config) }
 
 type config struct {
 	maxTTL  time.Duration
@@ -19,7 +19,10 @@ type config struct {
 func configure(opts []Option) (config, error) {
 	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond}
 	for _, o := range opts {
-		o(&conf)
+		if o.set == nil {
+			return conf, driver.Invalidf("option: the zero Option")
+		}
+		o.set(&conf)
 	}
 	switch {
 	case conf.maxTTL < minTTL || conf.maxTTL > longestTTL:
@@ -37,12 +40,12 @@ func configure(opts []Option) (config, error) {
 // MaxTTL sets the longest TTL of any lease. A restarted node stays excluded for that time. All
 // clients of the same nodes must use the same MaxTTL; a client with another one is refused. The
 // default is one minute. Whole milliseconds from 100 ms to 24 h are allowed.
-func MaxTTL(d time.Duration) Option { return func(c *config) { c.maxTTL = d } }
+func MaxTTL(d time.Duration) Option { return Option{func(c *config) { c.maxTTL = d }} }
 
 // NodeTimeout sets how long a node may take to answer before it counts as down. An
 // acquisition waits for missing answers no longer than a quarter of its TTL. The default is
 // 250 ms, the minimum 1 ms.
-func NodeTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+func NodeTimeout(d time.Duration) Option { return Option{func(c *config) { c.timeout = d }} }
 
 // A LossPolicy says what happens to restarted nodes when no majority knows the
 // counters any more.
@@ -71,4 +74,4 @@ func (p LossPolicy) String() string {
 // OnMajorityLoss sets what this client does when a majority of the nodes has lost its
 // memory. The default is [ByTime]. Any client may admit nodes, so all clients should have
 // the same policy.
-func OnMajorityLoss(p LossPolicy) Option { return func(c *config) { c.loss = p } }
+func OnMajorityLoss(p LossPolicy) Option { return Option{func(c *config) { c.loss = p }} }
