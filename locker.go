@@ -68,7 +68,7 @@ type core struct {
 // New returns [ErrInvalid] if an option can't be used, or requires more than d promises.
 func New(d Driver, opts ...Option) (*Locker, error) {
 	if d == nil {
-		return nil, &Error{Op: "new", Backend: "none", Err: fmt.Errorf("%w driver: it is nil", ErrInvalid)}
+		return nil, &Error{Op: "new", Backend: "none", Err: driver.Invalidf("driver: it is nil")}
 	}
 	info := d.Info()
 	conf, err := config{releaseTimeout: defaultReleaseTimeout}.withOptions(info, opts)

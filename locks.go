@@ -3,9 +3,10 @@ package snib
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // Locks are holds on several names, acquired together.
@@ -25,7 +26,7 @@ type Locks struct {
 // for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error) {
 	if len(names) == 0 {
-		return nil, l.wrapError("acquire", "", fmt.Errorf("%w names: there is none", ErrInvalid))
+		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 

@@ -1,7 +1,6 @@
 package snib
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -116,7 +115,7 @@ func Reentrant() Option {
 func Owner(id string) Option {
 	return Option{func(c *config) error {
 		if id == "" || len(id) > driver.MaxName {
-			return fmt.Errorf("%w Owner: it has %d bytes; 1 to %d are allowed", ErrInvalid, len(id), driver.MaxName)
+			return driver.Invalidf("Owner: it has %d bytes; 1 to %d are allowed", len(id), driver.MaxName)
 		}
 		c.owner = id
 		return nil
@@ -142,7 +141,7 @@ func Shared() Option {
 func Slots(n int) Option {
 	return Option{func(c *config) error {
 		if n <= 0 {
-			return fmt.Errorf("%w Slots: %d is not positive", ErrInvalid, n)
+			return driver.Invalidf("Slots: %d is not positive", n)
 		}
 		c.slots = n
 		return nil
@@ -215,7 +214,7 @@ func newOption(set func(*config)) Option {
 func positiveOption(name string, d time.Duration, set func(*config)) Option {
 	return Option{func(c *config) error {
 		if d <= 0 {
-			return fmt.Errorf("%w %s: %v is not positive", ErrInvalid, name, d)
+			return driver.Invalidf("%s: %v is not positive", name, d)
 		}
 		set(c)
 		return nil
@@ -226,7 +225,7 @@ func positiveOption(name string, d time.Duration, set func(*config)) Option {
 func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 	for _, o := range opts {
 		if o.set == nil {
-			return c, fmt.Errorf("%w option: the zero Option", ErrInvalid)
+			return c, driver.Invalidf("option: the zero Option")
 		}
 		if err := o.set(&c); err != nil {
 			return c, err
@@ -245,24 +244,23 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 func (c config) checkAgainst(info driver.Info) error {
 	switch {
 	case c.ttl < info.MinTTL:
-		return fmt.Errorf("%w TTL: %v is shorter than %v, the least of this backend", ErrInvalid, c.ttl, info.MinTTL)
+		return driver.Invalidf("TTL: %v is shorter than %v, the least of this backend", c.ttl, info.MinTTL)
 	case info.MaxTTL > 0 && c.ttl > info.MaxTTL:
-		return fmt.Errorf("%w TTL: %v is longer than %v, the most of this backend", ErrInvalid, c.ttl, info.MaxTTL)
+		return driver.Invalidf("TTL: %v is longer than %v, the most of this backend", c.ttl, info.MaxTTL)
 	case info.MaxTTL > 0 && c.lockDelay > info.MaxTTL-c.ttl:
-		return fmt.Errorf("%w LockDelay: %v and the TTL of %v are more than %v, the most of this backend", ErrInvalid, c.lockDelay, c.ttl, info.MaxTTL)
+		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the most of this backend", c.lockDelay, c.ttl, info.MaxTTL)
 	case c.lockDelay > 0 && info.Tenure == driver.TenureSession && info.SessionTTL <= c.lockDelay:
-		return fmt.Errorf("%w LockDelay: here a lock is free %v after its holder's session has gone silent, which is not longer than %v",
-			ErrInvalid, info.SessionTTL, c.lockDelay)
+		return driver.Invalidf("LockDelay: here a lock is free %v after its holder's session has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.fencing > info.Fencing:
-		return fmt.Errorf("%w RequireFencing: fencing is %v required and %v here", ErrInvalid, c.fencing, info.Fencing)
+		return driver.Invalidf("RequireFencing: fencing is %v required and %v here", c.fencing, info.Fencing)
 	case c.fair && info.Fairness == driver.FairNever:
-		return fmt.Errorf("%w Fair: this backend does not keep the order of arrival", ErrInvalid)
+		return driver.Invalidf("Fair: this backend does not keep the order of arrival")
 	case c.shared && c.slots > 0:
-		return fmt.Errorf("%w Shared with Slots: a name is a read/write lock or a semaphore, not both", ErrInvalid)
+		return driver.Invalidf("Shared with Slots: a name is a read/write lock or a semaphore, not both")
 	case c.shared && !info.Shared:
-		return fmt.Errorf("%w Shared: this backend has no read/write locks", ErrInvalid)
+		return driver.Invalidf("Shared: this backend has no read/write locks")
 	case c.slots > 0 && !info.Slots:
-		return fmt.Errorf("%w Slots: this backend has no semaphores", ErrInvalid)
+		return driver.Invalidf("Slots: this backend has no semaphores")
 	}
 	return nil
 }

@@ -58,9 +58,9 @@ type Runner struct {
 func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 	switch {
 	case locker == nil:
-		return nil, fmt.Errorf("cron: %w Locker: it is nil", snib.ErrInvalid)
+		return nil, fmt.Errorf("cron: %w", driver.Invalidf("Locker: it is nil"))
 	case minHold <= 0:
-		return nil, fmt.Errorf("cron: %w minHold: %v is not positive; half the time between two ticks is right", snib.ErrInvalid, minHold)
+		return nil, fmt.Errorf("cron: %w", driver.Invalidf("minHold: %v is not positive; half the time between two ticks is right", minHold))
 	}
 	return &Runner{locker.With(snib.NoWait(), snib.MinHold(minHold)), minHold}, nil
 }

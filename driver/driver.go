@@ -11,7 +11,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -173,11 +172,11 @@ type Request struct {
 func (r Request) Check() error {
 	switch {
 	case r.TTL <= 0:
-		return fmt.Errorf("%w TTL %v: it must be positive", ErrInvalid, r.TTL)
+		return Invalidf("TTL %v: it must be positive", r.TTL)
 	case r.Slots < 0:
-		return fmt.Errorf("%w number of slots %d: it can't be negative", ErrInvalid, r.Slots)
+		return Invalidf("number of slots %d: it can't be negative", r.Slots)
 	case r.Slots > 0 && r.Shared:
-		return fmt.Errorf("%w request: a semaphore has no read side", ErrInvalid)
+		return Invalidf("request: a semaphore has no read side")
 	}
 	return nil
 }

@@ -1,5 +1,7 @@
 package driver
 
+import "fmt"
+
 // A Sentinel is an error that callers compare with [errors.Is]. It is a constant, so nobody can
 // assign to it.
 type Sentinel string
@@ -27,12 +29,28 @@ const (
 
 	// ErrKind means that the name is in use as a lock of another kind: a semaphore, a semaphore
 	// of another size, or a value that is no lock at all.
-	ErrKind Sentinel = "kind conflict"
+	ErrKind Sentinel = "the lock is of another kind"
 
 	// ErrInvalid means that a name, an option or a setting can't be used. Trying again will not
-	// help.
-	ErrInvalid Sentinel = "invalid"
+	// help. [Invalidf] makes errors that match it.
+	ErrInvalid Sentinel = "invalid argument"
 
 	// ErrClosed means that the driver or the Locker was closed.
-	ErrClosed Sentinel = "closed"
+	ErrClosed Sentinel = "the Locker is closed"
 )
+
+// Invalidf returns an error that matches [ErrInvalid] and says what is invalid, and why:
+//
+//	driver.Invalidf("TTL: %v is not positive", d) // invalid TTL: -1s is not positive
+//
+// The format may contain %w, as in [fmt.Errorf].
+func Invalidf(format string, args ...any) error {
+	return &invalidError{fmt.Errorf(format, args...)}
+}
+
+// An invalidError is an ErrInvalid whose text names what is invalid instead.
+type invalidError struct{ what error }
+
+func (e *invalidError) Error() string { return "invalid " + e.what.Error() }
+
+func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.what} }

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,13 +14,13 @@ const MaxName = 512
 func CheckName(name string) error {
 	switch {
 	case name == "":
-		return fmt.Errorf("%w name: it is empty; a name has 1 to %d bytes", ErrInvalid, MaxName)
+		return Invalidf("name: it is empty; a name has 1 to %d bytes", MaxName)
 	case len(name) > MaxName:
-		return fmt.Errorf("%w name: it has %d bytes; at most %d are allowed", ErrInvalid, len(name), MaxName)
+		return Invalidf("name: it has %d bytes; at most %d are allowed", len(name), MaxName)
 	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%w name %q: it contains a NUL byte", ErrInvalid, name)
+		return Invalidf("name %q: it contains a NUL byte", name)
 	case !utf8.ValidString(name):
-		return fmt.Errorf("%w name %q: it is not valid UTF-8", ErrInvalid, name)
+		return Invalidf("name %q: it is not valid UTF-8", name)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package etcdlock
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -89,8 +88,7 @@ func (d *Driver) Close() error {
 // check returns an error if the driver can't serve req.
 func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
-		return fmt.Errorf("%w request: a lease in a session can't outlive it; use a backend whose leases last by themselves",
-			driver.ErrInvalid)
+		return driver.Invalidf("request: a lease in a session can't outlive it; use a backend whose leases last by themselves")
 	}
 	return req.Check()
 }
@@ -103,7 +101,7 @@ type config struct {
 func configure(client *clientv3.Client, opts []Option) (c config, err error) {
 	c = config{timeout: 15 * time.Second}
 	if client == nil {
-		err = fmt.Errorf("%w client: it is nil", driver.ErrInvalid)
+		err = driver.Invalidf("client: it is nil")
 	}
 	for _, opt := range opts {
 		err = errors.Join(err, opt.apply(&c))

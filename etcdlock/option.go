@@ -1,7 +1,6 @@
 package etcdlock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -12,7 +11,7 @@ type Option struct{ set func(*config) error }
 
 func (o Option) apply(c *config) error {
 	if o.set == nil {
-		return fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+		return driver.Invalidf("option: the zero Option")
 	}
 	return o.set(c)
 }
@@ -32,7 +31,7 @@ const (
 func Timeout(d time.Duration) Option {
 	return Option{func(c *config) error {
 		if d < minTimeout || d > maxTimeout {
-			return fmt.Errorf("%w Timeout %v: it must be between %v and %v", driver.ErrInvalid, d, minTimeout, maxTimeout)
+			return driver.Invalidf("Timeout %v: it must be between %v and %v", d, minTimeout, maxTimeout)
 		}
 		c.timeout = (d + time.Second - 1).Truncate(time.Second)
 		return nil

@@ -127,7 +127,7 @@ func (c Columns) updateStatement(m Mark, key any, values map[string]any) (query 
 			return "", nil, err
 		}
 		if name == token || name == owner || name == c.Key {
-			return "", nil, fmt.Errorf("%w column %q: the guard sets it, or finds the row by it", driver.ErrInvalid, name)
+			return "", nil, driver.Invalidf("column %q: the guard sets it, or finds the row by it", name)
 		}
 		args = append(args, values[name])
 		b.WriteString(name + " = " + c.Dialect.param(len(args)) + ", ")

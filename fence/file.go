@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -64,7 +63,7 @@ func (g File) Open(ctx context.Context, hold Hold) (*FileHandle, error) {
 		return nil, err
 	}
 	marks.checkNew = func() error {
-		return fmt.Errorf("%w: %s is gone or empty, which has the marks of a file", driver.ErrInvalid, marks.path)
+		return driver.Invalidf("file: %s is gone or empty, which has the marks of a file", marks.path)
 	}
 	return &FileHandle{path: path, mode: cmp.Or(g.Mode, 0o644), marks: marks, mark: m}, nil
 }
@@ -77,7 +76,7 @@ func resolve(path string) (string, error) {
 		return resolved, err
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return "", fmt.Errorf("%w path: %s is a symbolic link that leads nowhere", driver.ErrInvalid, path)
+		return "", driver.Invalidf("path: %s is a symbolic link that leads nowhere", path)
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	return filepath.Join(dir, filepath.Base(path)), err
@@ -94,8 +93,8 @@ func (g File) checkNew(path string) error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("%w: %s exists, but not its marks, %s.fence: either somebody removed them, or nobody has guarded the file yet and it is to be adopted",
-		driver.ErrInvalid, path, path)
+	return driver.Invalidf("file: %s exists, but not its marks, %s.fence: either somebody removed them, or nobody has guarded the file yet and it is to be adopted",
+		path, path)
 }
 
 // A FileHandle gives a hold access to a file that it has claimed. Once a later hold has claimed
@@ -150,7 +149,7 @@ func (h *FileHandle) Replace(ctx context.Context, write func(io.Writer) error) (
 		mode := h.mode
 		switch old, err := os.Lstat(h.path); {
 		case err == nil && !old.Mode().IsRegular():
-			return fmt.Errorf("%w: %s is no regular file any more", driver.ErrInvalid, h.path)
+			return driver.Invalidf("file: %s is no regular file any more", h.path)
 		case err == nil:
 			mode = old.Mode().Perm()
 		}
@@ -308,7 +307,7 @@ func (f markFile) isCurrent(file *os.File) (bool, error) {
 		return false, err
 	}
 	if !opened.Mode().IsRegular() {
-		return false, fmt.Errorf("%w: %s is no regular file", driver.ErrInvalid, f.path)
+		return false, driver.Invalidf("file: %s is no regular file", f.path)
 	}
 	current, err := os.Lstat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -333,7 +332,7 @@ func (f markFile) read(file *os.File) (last Mark, slot int, err error) {
 		return last, 1, f.checkEmpty(file)
 	}
 	if last.Lock != f.lock {
-		return last, slot, fmt.Errorf("%w: %s is guarded by the lock %q, not by %q", driver.ErrInvalid, f.path, last.Lock, f.lock)
+		return last, slot, driver.Invalidf("lock: %s is guarded by the lock %q, not by %q", f.path, last.Lock, f.lock)
 	}
 	return last, slot, nil
 }
@@ -348,8 +347,7 @@ func (f markFile) checkEmpty(file *os.File) error {
 	if info.Size() == 0 {
 		return f.checkNew()
 	}
-	return fmt.Errorf("%w: no fencing mark can be read in %s; if the file is one of marks, remove it once no hold is under way",
-		driver.ErrInvalid, f.path)
+	return driver.Invalidf("file: no fencing mark can be read in %s; if the file is one of marks, remove it once no hold is under way", f.path)
 }
 
 func (f markFile) write(file *os.File, slot int, m Mark) error {

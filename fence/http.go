@@ -44,7 +44,7 @@ func (m Mark) Header() string {
 // wrong, and matches [driver.ErrInvalid].
 func ParseHeader(value string) (Mark, error) {
 	bad := func(why string) (Mark, error) {
-		return Mark{}, fmt.Errorf("%w header %s: %s; want NAME;token=NUMBER;owner=DIGITS", driver.ErrInvalid, Header, why)
+		return Mark{}, driver.Invalidf("header %s: %s; want NAME;token=NUMBER;owner=DIGITS", Header, why)
 	}
 	if len(value) > maxHeader {
 		return bad(fmt.Sprintf("it has %d bytes, and at most %d make sense", len(value), maxHeader))

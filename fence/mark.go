@@ -40,11 +40,11 @@ func Of(h Hold) (Mark, error) {
 func (m Mark) Check() error {
 	switch {
 	case m.Token == 0:
-		return fmt.Errorf("%w hold of %q: it has no fencing token; the backend gives none", driver.ErrInvalid, m.Lock)
+		return driver.Invalidf("hold of %q: it has no fencing token; the backend gives none", m.Lock)
 	case m.Token > math.MaxInt64:
-		return fmt.Errorf("%w hold of %q: fencing token %d is above 2^63-1, which databases can't store", driver.ErrInvalid, m.Lock, m.Token)
+		return driver.Invalidf("hold of %q: fencing token %d is above 2^63-1, which databases can't store", m.Lock, m.Token)
 	case len(m.Owner) != ownerDigits || !isHex(m.Owner):
-		return fmt.Errorf("%w mark of %q: the owner has to be %d hexadecimal digits", driver.ErrInvalid, m.Lock, ownerDigits)
+		return driver.Invalidf("mark of %q: the owner has to be %d hexadecimal digits", m.Lock, ownerDigits)
 	}
 	return driver.CheckName(m.Lock)
 }

@@ -29,7 +29,7 @@ func (d Dialect) param(n int) string {
 
 func (d Dialect) check() error {
 	if d < Postgres || d > SQLite {
-		return fmt.Errorf("%w dialect: want fence.Postgres, fence.MySQL or fence.SQLite", driver.ErrInvalid)
+		return driver.Invalidf("dialect: want fence.Postgres, fence.MySQL or fence.SQLite")
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func checkIdentifier(what, name string, qualified bool) error {
 			ok = ok && (c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
 		}
 		if !ok {
-			return fmt.Errorf("%w %s %q: want a-z, 0-9 and _, no digit first, and at most 63 of them", driver.ErrInvalid, what, name)
+			return driver.Invalidf("%s %q: want a-z, 0-9 and _, no digit first, and at most 63 of them", what, name)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
 )
 
 const (
@@ -78,7 +79,7 @@ type Option struct{ set func(*candidate) error }
 func Pause(d time.Duration) Option {
 	return Option{func(c *candidate) error {
 		if d <= 0 || d > maxPause {
-			return fmt.Errorf("leader: %w Pause: %v is not within 1ns and %v", snib.ErrInvalid, d, maxPause)
+			return fmt.Errorf("leader: %w", driver.Invalidf("Pause: %v is not within 1ns and %v", d, maxPause))
 		}
 		c.pause = d
 		return nil
@@ -91,7 +92,7 @@ func Pause(d time.Duration) Option {
 func OnError(f func(error)) Option {
 	return Option{func(c *candidate) error {
 		if f == nil {
-			return fmt.Errorf("leader: %w OnError: the function is nil", snib.ErrInvalid)
+			return fmt.Errorf("leader: %w", driver.Invalidf("OnError: the function is nil"))
 		}
 		c.onError = f
 		return nil
@@ -109,11 +110,11 @@ type candidate struct {
 
 func (c *candidate) configure(opts []Option) error {
 	if c.locker == nil || c.fn == nil {
-		return fmt.Errorf("leader: %w call of Run: it needs a Locker and a function", snib.ErrInvalid)
+		return fmt.Errorf("leader: %w", driver.Invalidf("call of Run: it needs a Locker and a function"))
 	}
 	for _, o := range opts {
 		if o.set == nil {
-			return fmt.Errorf("leader: %w option: the zero Option", snib.ErrInvalid)
+			return fmt.Errorf("leader: %w", driver.Invalidf("option: the zero Option"))
 		}
 		if err := o.set(c); err != nil {
 			return err
@@ -188,7 +189,7 @@ func (c *candidate) wait(ctx context.Context, failed int) bool {
 // log it.
 func Current(ctx context.Context, locker *snib.Locker, name string) (leader snib.Holding, ok bool, err error) {
 	if locker == nil {
-		return leader, false, fmt.Errorf("leader: %w Locker: it is nil", snib.ErrInvalid)
+		return leader, false, fmt.Errorf("leader: %w", driver.Invalidf("Locker: it is nil"))
 	}
 	status, err := locker.Status(ctx, name)
 	switch {

@@ -1,14 +1,12 @@
 package metriclabel
 
 import (
-	"fmt"
 	"hash/maphash"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode/utf8"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 )
 
@@ -87,7 +85,7 @@ func NewClasses[Counts any](classOf func(name string) string, limit int, newCoun
 	}
 	switch {
 	case limit < 0:
-		return nil, fmt.Errorf("%w MaxResources: %d is negative", snib.ErrInvalid, limit)
+		return nil, driver.Invalidf("MaxResources: %d is negative", limit)
 	case limit == 0:
 		limit = DefaultMax
 	}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/metriclabel"
 )
 
@@ -58,7 +59,7 @@ func New(o Options) (*Collector, error) {
 		return nil, fmt.Errorf("metrics: %w", err)
 	}
 	if len(o.Resources) > resources.Most() {
-		return nil, fmt.Errorf("metrics: %w Resources: they are %d, more than MaxResources, %d", snib.ErrInvalid, len(o.Resources), resources.Most())
+		return nil, fmt.Errorf("metrics: %w", driver.Invalidf("Resources: they are %d, more than MaxResources, %d", len(o.Resources), resources.Most()))
 	}
 	for _, class := range o.Resources {
 		resources.Class(class)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/metriclabel"
 )
@@ -36,9 +35,9 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 	inspector, ok := d.(driver.Inspector)
 	switch {
 	case !ok:
-		return fmt.Errorf("metrics: %w driver: %T is no driver.Inspector", snib.ErrInvalid, d)
+		return fmt.Errorf("metrics: %w", driver.Invalidf("driver: %T is no driver.Inspector", d))
 	case every <= 0:
-		return fmt.Errorf("metrics: %w interval: %v is not positive", snib.ErrInvalid, every)
+		return fmt.Errorf("metrics: %w", driver.Invalidf("interval: %v is not positive", every))
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()

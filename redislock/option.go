@@ -1,7 +1,6 @@
 package redislock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -30,7 +29,7 @@ func configure(opts []Option) (config, error) {
 	conf := config{grace: true, floor: defaultFloor, maxTTL: defaultMaxTTL}
 	for _, o := range opts {
 		if o.set == nil {
-			return conf, fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+			return conf, driver.Invalidf("option: the zero Option")
 		}
 		o.set(&conf)
 	}
@@ -51,11 +50,11 @@ const (
 func (c *config) check() error {
 	switch {
 	case c.maxTTL < minTTL || c.maxTTL > maxTTL:
-		return fmt.Errorf("%w MaxTTL %v: it must be from %v to %v", driver.ErrInvalid, c.maxTTL, minTTL, maxTTL)
+		return driver.Invalidf("MaxTTL %v: it must be from %v to %v", c.maxTTL, minTTL, maxTTL)
 	case c.floor < 0 || c.floor > maxTTL:
-		return fmt.Errorf("%w GraceFloor %v: it must be from 0 to %v", driver.ErrInvalid, c.floor, maxTTL)
+		return driver.Invalidf("GraceFloor %v: it must be from 0 to %v", c.floor, maxTTL)
 	case c.topology == single|cluster:
-		return fmt.Errorf("%w topology: there is either one server or a Cluster; give Single or Cluster", driver.ErrInvalid)
+		return driver.Invalidf("topology: there is either one server or a Cluster; give Single or Cluster")
 	}
 	return nil
 }

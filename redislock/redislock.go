@@ -299,10 +299,10 @@ func (e *GraceError) Is(target error) bool { return target == driver.ErrUnavaila
 // marker.
 func checkOwner(owner string) error {
 	if !utf8.ValidString(owner) {
-		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, owner)
+		return driver.Invalidf("owner %q: it is not valid UTF-8", owner)
 	}
 	if strings.HasPrefix(owner, "snib:") {
-		return fmt.Errorf("%w owner %q: in Redis %q at the beginning stands for kinds of locks", driver.ErrInvalid, owner, "snib:")
+		return driver.Invalidf("owner %q: in Redis %q at the beginning stands for kinds of locks", owner, "snib:")
 	}
 	return nil
 }

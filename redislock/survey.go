@@ -56,9 +56,8 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 			return f, err
 		}
 		if conn.IsSentinel() && !conf.splitBrain && info["min_slaves_good_slaves"] == "" {
-			return f, fmt.Errorf("%w server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same "+
-				"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with AllowSplitBrain",
-				driver.ErrInvalid)
+			return f, driver.Invalidf("server: min-replicas-to-write is 0 behind Sentinel, so after a failover two masters may grant the same " +
+				"locks for a while; set it to 1, with a small min-replicas-max-lag, on all servers, or accept that with AllowSplitBrain")
 		}
 		f.sharded = conn.IsCluster() && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
@@ -75,21 +74,20 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 	switch {
 	case info.IsSentinel():
-		return fmt.Errorf("%w server: it is a Sentinel; name the master that it watches", driver.ErrInvalid)
+		return driver.Invalidf("server: it is a Sentinel; name the master that it watches")
 	case !info.AtLeast(6, 2):
-		return fmt.Errorf("%w server: it is Redis %s; 6.2 is the oldest that will do", driver.ErrInvalid, info["redis_version"])
+		return driver.Invalidf("server: it is Redis %s; 6.2 is the oldest that will do", info["redis_version"])
 	// Also one that accepts writes: they are lost with its next resynchronization.
 	case info["role"] == "slave":
-		return fmt.Errorf("%w server: it is a replica of %s:%s; connect to that, or by way of the Sentinels that watch it",
-			driver.ErrInvalid, info["master_host"], info["master_port"])
+		return driver.Invalidf("server: it is a replica of %s:%s; connect to that, or by way of the Sentinels that watch it", info["master_host"], info["master_port"])
 	case info.IsClusterNode() && !isCluster:
-		return fmt.Errorf("%w topology: the server is a node of a Cluster; connect to it as one", driver.ErrInvalid)
+		return driver.Invalidf("topology: the server is a node of a Cluster; connect to it as one")
 	case conf.topology == cluster && !isCluster:
-		return fmt.Errorf("%w topology: the server is no node of a Cluster", driver.ErrInvalid)
+		return driver.Invalidf("topology: the server is no node of a Cluster")
 	case conf.topology == single && isCluster:
-		return fmt.Errorf("%w topology: the client speaks to a Cluster, not to one server", driver.ErrInvalid)
+		return driver.Invalidf("topology: the client speaks to a Cluster, not to one server")
 	case conf.grace && info["run_id"] == "":
-		return fmt.Errorf("%w server: INFO does not tell its run_id, so a restart can't be noticed: turn failover-grace off", driver.ErrInvalid)
+		return driver.Invalidf("server: INFO does not tell its run_id, so a restart can't be noticed: turn failover-grace off")
 	}
 	return nil
 }

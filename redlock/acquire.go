@@ -115,11 +115,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 func (d *Driver) checkRequest(req *driver.Request) error {
 	switch {
 	case !utf8.ValidString(req.Owner):
-		return fmt.Errorf("%w owner %q: it is not valid UTF-8", driver.ErrInvalid, req.Owner)
+		return driver.Invalidf("owner %q: it is not valid UTF-8", req.Owner)
 	case req.Shared, req.Slots > 0, req.Fair:
-		return fmt.Errorf("%w request: Redlock has neither shared locks, nor semaphores, nor an order of arrival", driver.ErrInvalid)
+		return driver.Invalidf("request: Redlock has neither shared locks, nor semaphores, nor an order of arrival")
 	case req.TTL < minTTL || req.TTL > d.params.MaxTTL:
-		return fmt.Errorf("%w TTL: %v, want %v to %v", driver.ErrInvalid, req.TTL, minTTL, d.params.MaxTTL)
+		return driver.Invalidf("TTL: %v, want %v to %v", req.TTL, minTTL, d.params.MaxTTL)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (r *round) failure() error {
 	q := r.d.params.Quorum()
 	switch spare := len(r.d.nodes) - q; {
 	case len(mismatches) > spare:
-		return fmt.Errorf("%w list of nodes or MaxTTL: ours is %s; %s", driver.ErrInvalid, r.d.cluster, strings.Join(mismatches, "; "))
+		return driver.Invalidf("list of nodes or MaxTTL: ours is %s; %s", r.d.cluster, strings.Join(mismatches, "; "))
 	case len(wrongTypes) > spare:
 		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(wrongTypes, "; "))
 	case len(left) < q:

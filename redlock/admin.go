@@ -50,8 +50,7 @@ func (a admin) Init(ctx context.Context) error {
 		}
 		switch {
 		case blank > 0 && known > 0:
-			return fmt.Errorf("%w state: %d of the nodes belong to the cluster already, and %d have forgotten it; the clients admit these",
-				driver.ErrInvalid, known, blank)
+			return driver.Invalidf("state: %d of the nodes belong to the cluster already, and %d have forgotten it; the clients admit these", known, blank)
 		case blank == 0:
 			return nil
 		}
@@ -61,7 +60,7 @@ func (a admin) Init(ctx context.Context) error {
 				return err
 			}
 			if answer != "o" {
-				return fmt.Errorf("%w state: somebody else initialises %s", driver.ErrInvalid, d.nodes[i].address)
+				return driver.Invalidf("state: somebody else initialises %s", d.nodes[i].address)
 			}
 		}
 		return nil
@@ -72,7 +71,7 @@ func (a admin) Init(ctx context.Context) error {
 func (a admin) Recover(ctx context.Context, floor uint64) error {
 	// Tokens increase from floor, and Lua represents integers exactly below 2^53.
 	if floor == 0 || floor >= 1<<52 {
-		return fmt.Errorf("%w floor: %d, want 1 to 2^52-1", driver.ErrInvalid, floor)
+		return driver.Invalidf("floor: %d, want 1 to 2^52-1", floor)
 	}
 	return a.withIdleDriver(func(d *Driver) error {
 		admissions := make([]quorum.Admission, len(d.nodes))

@@ -123,7 +123,7 @@ func unadmittedError(text string) error {
 // mismatchError returns the error of a node that belongs to another cluster, given its answer:
 // its address and its cluster.
 func mismatchError(text string) error {
-	return fmt.Errorf("%w node: it belongs to another list of nodes, as %s", driver.ErrInvalid, quoted(text))
+	return driver.Invalidf("node: it belongs to another list of nodes, as %s", quoted(text))
 }
 
 // quoted makes text from a store safe to print.

@@ -56,6 +56,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"MaxTTLFraction", c.servers, []redlock.Option{redlock.MaxTTL(time.Second + 1)}, "milliseconds"},
 		{"NodeTimeout", c.servers, []redlock.Option{redlock.NodeTimeout(0)}, "NodeTimeout"},
 		{"Policy", c.servers, []redlock.Option{redlock.OnMajorityLoss(7)}, "policy 7"},
+		{"ZeroOption", c.servers, make([]redlock.Option, 1), "the zero Option"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // An Option configures a driver. The defaults suit most uses.
-type Option func(*config)
+type Option struct{ set func(*config) }
 
 type config struct {
 	maxTTL  time.Duration
@@ -19,17 +19,20 @@ type config struct {
 func configure(opts []Option) (config, error) {
 	conf := config{maxTTL: time.Minute, timeout: 250 * time.Millisecond}
 	for _, o := range opts {
-		o(&conf)
+		if o.set == nil {
+			return conf, driver.Invalidf("option: the zero Option")
+		}
+		o.set(&conf)
 	}
 	switch {
 	case conf.maxTTL < minTTL || conf.maxTTL > longestTTL:
-		return conf, fmt.Errorf("%w MaxTTL: %v, want %v to %v", driver.ErrInvalid, conf.maxTTL, minTTL, longestTTL)
+		return conf, driver.Invalidf("MaxTTL: %v, want %v to %v", conf.maxTTL, minTTL, longestTTL)
 	case conf.maxTTL%time.Millisecond != 0:
-		return conf, fmt.Errorf("%w MaxTTL: %v is no whole number of milliseconds", driver.ErrInvalid, conf.maxTTL)
+		return conf, driver.Invalidf("MaxTTL: %v is no whole number of milliseconds", conf.maxTTL)
 	case conf.timeout < time.Millisecond:
-		return conf, fmt.Errorf("%w NodeTimeout: %v, want a millisecond at least", driver.ErrInvalid, conf.timeout)
+		return conf, driver.Invalidf("NodeTimeout: %v, want a millisecond at least", conf.timeout)
 	case conf.loss > Refuse:
-		return conf, fmt.Errorf("%w OnMajorityLoss: there is no policy %d", driver.ErrInvalid, conf.loss)
+		return conf, driver.Invalidf("OnMajorityLoss: there is no policy %d", conf.loss)
 	}
 	return conf, nil
 }
@@ -37,12 +40,12 @@ func configure(opts []Option) (config, error) {
 // MaxTTL sets the longest TTL of any lease. A restarted node stays excluded for that time. All
 // clients of the same nodes must use the same MaxTTL; a client with another one is refused. The
 // default is one minute. Whole milliseconds from 100 ms to 24 h are allowed.
-func MaxTTL(d time.Duration) Option { return func(c *config) { c.maxTTL = d } }
+func MaxTTL(d time.Duration) Option { return Option{func(c *config) { c.maxTTL = d }} }
 
 // NodeTimeout sets how long a node may take to answer before it counts as down. An
 // acquisition waits for missing answers no longer than a quarter of its TTL. The default is
 // 250 ms, the minimum 1 ms.
-func NodeTimeout(d time.Duration) Option { return func(c *config) { c.timeout = d } }
+func NodeTimeout(d time.Duration) Option { return Option{func(c *config) { c.timeout = d }} }
 
 // A LossPolicy says what happens to restarted nodes when no majority knows the
 // counters any more.
@@ -72,4 +75,4 @@ func (p LossPolicy) String() string {
 // OnMajorityLoss sets what this client does when a majority of the nodes has lost its
 // memory. The default is [ByTime]. Any client may admit nodes, so all clients should have
 // the same policy.
-func OnMajorityLoss(p LossPolicy) Option { return func(c *config) { c.loss = p } }
+func OnMajorityLoss(p LossPolicy) Option { return Option{func(c *config) { c.loss = p }} }

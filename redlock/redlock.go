@@ -103,7 +103,7 @@ func newDialingDriver(servers []rueidis.ClientOption, opts []Option) (*Driver, e
 	nodes := make([]*node, len(servers))
 	for i, o := range servers {
 		if len(o.InitAddress) != 1 {
-			return nil, fmt.Errorf("%w options of node %d: they have %d addresses, want one", driver.ErrInvalid, i+1, len(o.InitAddress))
+			return nil, driver.Invalidf("options of node %d: they have %d addresses, want one", i+1, len(o.InitAddress))
 		}
 		n := &node{address: o.InitAddress[0], callCtx: context.Background()}
 		o = nodeOptions(o)
@@ -138,7 +138,7 @@ func New(ctx context.Context, members []Node, opts ...Option) (*Driver, error) {
 	nodes := make([]*node, len(members))
 	for i, m := range members {
 		if m.Client == nil {
-			return nil, fmt.Errorf("%w node %q: it has no client", driver.ErrInvalid, m.Address)
+			return nil, driver.Invalidf("node %q: it has no client", m.Address)
 		}
 		nodes[i] = &node{
 			address: m.Address,
@@ -212,10 +212,10 @@ func encodeCluster(nodes []*node, maxTTL time.Duration) (string, error) {
 	c := cluster{MaxTTL: maxTTL.Milliseconds()}
 	for i, n := range nodes {
 		if _, port, err := net.SplitHostPort(n.address); err != nil || port == "" {
-			return "", fmt.Errorf("%w address %q of a node: want host:port", driver.ErrInvalid, n.address)
+			return "", driver.Invalidf("address %q of a node: want host:port", n.address)
 		}
 		if i > 0 && nodes[i-1].address == n.address {
-			return "", fmt.Errorf("%w list of nodes: %s is in it twice, and would have two votes", driver.ErrInvalid, n.address)
+			return "", driver.Invalidf("list of nodes: %s is in it twice, and would have two votes", n.address)
 		}
 		c.Nodes = append(c.Nodes, n.address)
 	}

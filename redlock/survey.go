@@ -64,17 +64,15 @@ func (d *Driver) handshake(ctx context.Context, n *node, client rueidis.Client) 
 func checkServer(address string, info rediskit.Info) error {
 	switch {
 	case info.IsSentinel():
-		return fmt.Errorf("%w node %s: it is a Sentinel", driver.ErrInvalid, address)
+		return driver.Invalidf("node %s: it is a Sentinel", address)
 	case info.IsClusterNode():
-		return fmt.Errorf("%w node %s: it is a node of a Redis Cluster; Redlock takes servers that have nothing to do with each other",
-			driver.ErrInvalid, address)
+		return driver.Invalidf("node %s: it is a node of a Redis Cluster; Redlock takes servers that have nothing to do with each other", address)
 	case info["role"] != "master":
-		return fmt.Errorf("%w node %s: it is a replica of %s; Redlock takes masters that have nothing to do with each other",
-			driver.ErrInvalid, address, info["master_host"]+":"+info["master_port"])
+		return driver.Invalidf("node %s: it is a replica of %s; Redlock takes masters that have nothing to do with each other", address, info["master_host"]+":"+info["master_port"])
 	case !info.AtLeast(6, 2):
-		return fmt.Errorf("%w node %s: it is Redis %q; 6.2 is the oldest that will do", driver.ErrInvalid, address, info["redis_version"])
+		return driver.Invalidf("node %s: it is Redis %q; 6.2 is the oldest that will do", address, info["redis_version"])
 	case info["run_id"] == "":
-		return fmt.Errorf("%w node %s: INFO does not tell its run_id, so a restart can't be noticed", driver.ErrInvalid, address)
+		return driver.Invalidf("node %s: INFO does not tell its run_id, so a restart can't be noticed", address)
 	}
 	return nil
 }
@@ -86,8 +84,7 @@ func (d *Driver) checkDistinct(n *node, run string) error {
 	d.runIDs[n.index] = ""
 	for i, other := range d.runIDs {
 		if other == run {
-			return fmt.Errorf("%w list of nodes: %s and %s are one server, which would have two votes",
-				driver.ErrInvalid, d.nodes[i].address, n.address)
+			return driver.Invalidf("list of nodes: %s and %s are one server, which would have two votes", d.nodes[i].address, n.address)
 		}
 	}
 	d.runIDs[n.index] = run
@@ -100,10 +97,9 @@ func (d *Driver) checkMembership(n *node, stored, self string) error {
 	case stored == "":
 		return nil
 	case stored != d.cluster:
-		return fmt.Errorf("%w list of nodes or MaxTTL: %s belongs to %s, and here it is %s",
-			driver.ErrInvalid, n.address, formatCluster(stored), formatCluster(d.cluster))
+		return driver.Invalidf("list of nodes or MaxTTL: %s belongs to %s, and here it is %s", n.address, formatCluster(stored), formatCluster(d.cluster))
 	case self != n.address:
-		return fmt.Errorf("%w list of nodes: what answers as %s is %s", driver.ErrInvalid, n.address, quoted(self))
+		return driver.Invalidf("list of nodes: what answers as %s is %s", n.address, quoted(self))
 	}
 	return nil
 }

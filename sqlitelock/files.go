@@ -31,8 +31,7 @@ var suffixes = [...]string{"", walSuffix, shmSuffix, liveSuffix}
 func Mode(mode fs.FileMode) Option {
 	return Option{func(d *Driver) error {
 		if mode != readWriteClasses(mode) || mode&0o600 != 0o600 {
-			return fmt.Errorf("%w mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do",
-				driver.ErrInvalid, mode)
+			return driver.Invalidf("mode %#o: it must let the owner, and may let the group and others, both read and write, as 0600, 0660 and 0666 do", mode)
 		}
 		d.mode = mode
 		return nil
@@ -136,7 +135,7 @@ func (d *Driver) missingFile() string {
 func cantCreate(path string, err error) error {
 	dir := filepath.Dir(path)
 	if _, found := os.Stat(dir); found == nil && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w place: no file can be created in %s; name one on a local disk", driver.ErrInvalid, dir)
+		return driver.Invalidf("place: no file can be created in %s; name one on a local disk", dir)
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func timeShift() (int64, error) {
 	own, err1 := os.Readlink("/proc/self/ns/time")
 	next, err2 := os.Readlink("/proc/self/ns/time_for_children")
 	if err1 != nil || err2 != nil || own != next {
-		return 0, fmt.Errorf("%w clock: the process has left its time namespace without forking", driver.ErrInvalid)
+		return 0, driver.Invalidf("clock: the process has left its time namespace without forking")
 	}
 	return parseTimeShift(string(b))
 }
@@ -116,8 +116,8 @@ func checkFolder(dir string) error {
 		return &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
 	if name := networkFileSystem(uint32(st.Type & math.MaxUint32)); name != "" {
-		return fmt.Errorf("%w place: %s is on %s, where processes of several hosts would not see each other's locks; "+
-			"use a local disk", driver.ErrInvalid, dir, name)
+		return driver.Invalidf("place: %s is on %s, where processes of several hosts would not see each other's locks; "+
+			"use a local disk", dir, name)
 	}
 	return checkAccess(dir, unix.W_OK|unix.X_OK)
 }
@@ -190,10 +190,9 @@ func checkFile(path string) error {
 	case err != nil:
 		return err
 	case fi.IsDir():
-		return fmt.Errorf("%w file: %s is a folder; name a file in it, such as %s",
-			driver.ErrInvalid, path, filepath.Join(path, "locks.db"))
+		return driver.Invalidf("file: %s is a folder; name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
 	case !fi.Mode().IsRegular():
-		return fmt.Errorf("%w file: %s is not a regular file", driver.ErrInvalid, path)
+		return driver.Invalidf("file: %s is not a regular file", path)
 	}
 	err = checkAccess(path, unix.R_OK|unix.W_OK)
 	if errors.Is(err, unix.EACCES) {

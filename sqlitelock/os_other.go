@@ -4,7 +4,6 @@ package sqlitelock
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 
@@ -22,8 +21,7 @@ const noFollow = 0
 
 // Open calls checkFolder first, so the rest is never reached.
 func checkFolder(string) error {
-	return fmt.Errorf("%w platform: SQLite locks need Linux, for its locks on open file descriptions; this is %s",
-		driver.ErrInvalid, runtime.GOOS)
+	return driver.Invalidf("platform: SQLite locks need Linux, for its locks on open file descriptions; this is %s", runtime.GOOS)
 }
 
 func checkFile(string) error                               { return errors.ErrUnsupported }

@@ -83,7 +83,7 @@ func checkPlace(path string) error {
 	case err != nil && !isMissing(err):
 		return err
 	case err != nil || !fi.IsDir():
-		return fmt.Errorf("%w file: %s is not a folder", driver.ErrInvalid, dir)
+		return driver.Invalidf("file: %s is not a folder", dir)
 	}
 	if err := checkFolder(dir); err != nil {
 		return err
@@ -262,11 +262,9 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 	case app == 0 && ver == 0 && tables == 0:
 		return db, false, nil
 	case app != applicationID:
-		err = fmt.Errorf("%w file: %s is an SQLite database of another program; name another file, or none",
-			driver.ErrInvalid, d.path)
+		err = driver.Invalidf("file: %s is an SQLite database of another program; name another file, or none", d.path)
 	default:
-		err = fmt.Errorf("%w file: %s has version %d of our tables, and this program knows version %d; use a newer one",
-			driver.ErrInvalid, d.path, ver, version)
+		err = driver.Invalidf("file: %s has version %d of our tables, and this program knows version %d; use a newer one", d.path, ver, version)
 	}
 	return nil, false, errors.Join(err, db.close())
 }
@@ -303,10 +301,9 @@ func (d *Driver) retry(fn func() error) error {
 func (d *Driver) explain(err error) error {
 	switch resultCode(err) {
 	case codeNotADB:
-		return fmt.Errorf("%w file: %s is not an SQLite database; name another file", driver.ErrInvalid, d.path)
+		return driver.Invalidf("file: %s is not an SQLite database; name another file", d.path)
 	case codeCorrupt:
-		return fmt.Errorf("%w file: %s is damaged (%w); move it away while no process uses it",
-			driver.ErrInvalid, d.path, err)
+		return driver.Invalidf("file: %s is damaged (%w); move it away while no process uses it", d.path, err)
 	case codeReadOnly:
 		return fmt.Errorf("%s can't be written to: %w (%w)", d.path, fs.ErrPermission, err)
 	case codeFull:

@@ -3,7 +3,6 @@ package sqlitelock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,7 +49,7 @@ type Option struct{ set func(*Driver) error }
 
 func (o Option) apply(d *Driver) error {
 	if o.set == nil {
-		return fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+		return driver.Invalidf("option: the zero Option")
 	}
 	return o.set(d)
 }
@@ -62,7 +61,7 @@ func (o Option) apply(d *Driver) error {
 func Fencing(strength driver.Fencing) Option {
 	return Option{func(d *Driver) error {
 		if strength != driver.FencingDurable && strength != driver.FencingClock {
-			return fmt.Errorf("%w fencing %v: SQLite locks have durable or clock", driver.ErrInvalid, strength)
+			return driver.Invalidf("fencing %v: SQLite locks have durable or clock", strength)
 		}
 		d.fencing = strength
 		return nil
@@ -171,7 +170,7 @@ func (d *Driver) start(db conn) (err error) {
 // resolve follows symbolic links: all users of one database must find the same files beside it.
 func resolve(path string) (string, error) {
 	if path == "" {
-		return "", fmt.Errorf("%w file: the path is empty", driver.ErrInvalid)
+		return "", driver.Invalidf("file: the path is empty")
 	}
 	abs, err := filepath.Abs(path)
 	if err != nil {

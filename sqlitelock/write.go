@@ -279,8 +279,7 @@ func (t *tx) begin() error {
 	// Containers may show boot ids of their own. Then the rows are still valid,
 	// whatever the id says.
 	case t.d.side.lockedElsewhere(blockSize, 0):
-		return fmt.Errorf("%w place: %s is in use by processes with another boot id, such as those of another container",
-			driver.ErrInvalid, t.d.path)
+		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container", t.d.path)
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
 	return firstError(
@@ -310,7 +309,7 @@ func readMeta(db conn) (m meta, err error) {
 		found = true
 	})
 	if err == nil && !found {
-		err = fmt.Errorf("%w file: the table meta is empty", driver.ErrInvalid)
+		err = driver.Invalidf("file: the table meta is empty")
 	}
 	return m, err
 }

@@ -91,7 +91,7 @@ func (d *Driver) explain(err error, path string) error {
 		return fmt.Errorf("%w: we may not use %s (%s); its ACL, and that of what is above, must let us create, read, write and delete",
 			err, path, who)
 	case errors.Is(err, zk.ErrInvalidACL):
-		return fmt.Errorf("%w ACL: the server refuses it, as with entries of the scheme auth and no user: %w", driver.ErrInvalid, err)
+		return driver.Invalidf("ACL: the server refuses it, as with entries of the scheme auth and no user: %w", err)
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package zklock
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -19,7 +18,7 @@ type Option struct{ set func(*config) error }
 
 func (o Option) apply(c *config) error {
 	if o.set == nil {
-		return fmt.Errorf("%w option: the zero Option", driver.ErrInvalid)
+		return driver.Invalidf("option: the zero Option")
 	}
 	return o.set(c)
 }
@@ -64,7 +63,7 @@ func DialTimeout(d time.Duration) Option {
 
 func checkRange(what string, d, least, most time.Duration) error {
 	if d < least || d > most {
-		return fmt.Errorf("%w %s %v: it is %v to %v", driver.ErrInvalid, what, d, least, most)
+		return driver.Invalidf("%s %v: it is %v to %v", what, d, least, most)
 	}
 	return nil
 }
@@ -75,7 +74,7 @@ func checkRange(what string, d, least, most time.Duration) error {
 func Digest(user, password string) Option {
 	return Option{func(c *config) error {
 		if user == "" || password == "" || strings.Contains(user, ":") {
-			return fmt.Errorf("%w digest: user and password must not be empty, and the user has no colon", driver.ErrInvalid)
+			return driver.Invalidf("digest: user and password must not be empty, and the user has no colon")
 		}
 		c.digest = []byte(user + ":" + password)
 		return nil
@@ -88,7 +87,7 @@ func Digest(user, password string) Option {
 func ACL(acl ...zk.ACL) Option {
 	return Option{func(c *config) error {
 		if len(acl) == 0 {
-			return fmt.Errorf("%w ACL: it has no entries", driver.ErrInvalid)
+			return driver.Invalidf("ACL: it has no entries")
 		}
 		c.acl = slices.Clone(acl)
 		return nil
@@ -101,7 +100,7 @@ func ACL(acl ...zk.ACL) Option {
 func TLS(conf *tls.Config) Option {
 	return Option{func(c *config) error {
 		if conf == nil {
-			return fmt.Errorf("%w TLS configuration: it is nil", driver.ErrInvalid)
+			return driver.Invalidf("TLS configuration: it is nil")
 		}
 		c.tls = conf.Clone()
 		return nil
@@ -158,7 +157,7 @@ func configure(servers []string, opts []Option) (config, error) {
 		}
 	}
 	if len(servers) == 0 {
-		return c, fmt.Errorf("%w list of servers: it is empty", driver.ErrInvalid)
+		return c, driver.Invalidf("list of servers: it is empty")
 	}
 	for _, server := range servers {
 		addr, err := address(server)
@@ -181,7 +180,7 @@ func address(server string) (string, error) {
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "/@, ") {
 		// The error does not quote the text, which may contain a password.
-		return "", fmt.Errorf("%w server: it is no host, and no host:port", driver.ErrInvalid)
+		return "", driver.Invalidf("server: it is no host, and no host:port")
 	}
 	return net.JoinHostPort(host, port), nil
 }

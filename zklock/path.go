@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -19,7 +18,7 @@ const reserved = "zookeeper"
 // checkRoot returns an error if a path can't be the folder of the locks.
 func checkRoot(path string) error {
 	bad := func(why string) error {
-		return fmt.Errorf("%w root %q: %s; a root is a path such as /infra/locks", driver.ErrInvalid, path, why)
+		return driver.Invalidf("root %q: %s; a root is a path such as /infra/locks", path, why)
 	}
 	if !strings.HasPrefix(path, "/") {
 		return bad("it does not begin with /")
@@ -44,7 +43,7 @@ func checkRoot(path string) error {
 }
 
 func (c *config) missingRootError() error {
-	return fmt.Errorf("%w root: %s does not exist in ZooKeeper; make it, or name another one", driver.ErrInvalid, c.root)
+	return driver.Invalidf("root: %s does not exist in ZooKeeper; make it, or name another one", c.root)
 }
 
 // absentNode is a node name that no lock and no other client uses: names of locks escape a

@@ -98,8 +98,7 @@ func (s *session) authenticate() {
 			return
 		}
 		if most := s.negotiatedTimeout(); most < s.d.conf.timeout {
-			s.terminate(fmt.Errorf("%w session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
-				driver.ErrInvalid, s.d.conf.timeout, most))
+			s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout", s.d.conf.timeout, most))
 			return
 		}
 		var err error

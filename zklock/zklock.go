@@ -1,7 +1,6 @@
 package zklock
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/sniblock/snib/driver"
@@ -80,7 +79,7 @@ func (d *Driver) Close() error {
 // check returns an error if the driver can't serve req.
 func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
-		return fmt.Errorf("%w request: a lock in ZooKeeper can't outlive the process that took it, whose session it hangs on", driver.ErrInvalid)
+		return driver.Invalidf("request: a lock in ZooKeeper can't outlive the process that took it, whose session it hangs on")
 	}
 	return req.Check()
 }

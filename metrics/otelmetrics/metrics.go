@@ -32,7 +32,7 @@ type Options struct {
 // options and a nil p are a [snib.ErrInvalid]; other errors are those of p.
 func Metrics(p metric.MeterProvider, o Options) (*snib.Trace, error) {
 	if p == nil {
-		return nil, fmt.Errorf("otelmetrics: %w MeterProvider: it is nil", snib.ErrInvalid)
+		return nil, fmt.Errorf("otelmetrics: %w: the MeterProvider is nil", snib.ErrInvalid)
 	}
 	classes, err := metriclabel.NewClasses(o.Resource, o.MaxResources, newClass)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 // span, because nothing distinguishes them.
 func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	if p == nil {
-		return nil, fmt.Errorf("otelmetrics: %w TracerProvider: it is nil", snib.ErrInvalid)
+		return nil, fmt.Errorf("otelmetrics: %w: the TracerProvider is nil", snib.ErrInvalid)
 	}
 	s := &spans{tracer: p.Tracer(scope)}
 	return &snib.Trace{

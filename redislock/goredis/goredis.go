@@ -38,7 +38,6 @@ package goredis
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -64,10 +63,10 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Op
 			return nil, err
 		}
 	case *redis.Ring:
-		return nil, fmt.Errorf("%w client: the servers of a Ring know nothing of one another, and a lock would be lost with one of them; "+
-			"use a client of one server, of Sentinel or of a Cluster", driver.ErrInvalid)
+		return nil, driver.Invalidf("client: the servers of a Ring know nothing of one another, and a lock would be lost with one of them; " +
+			"use a client of one server, of Sentinel or of a Cluster")
 	default:
-		return nil, fmt.Errorf("%w client: %T is neither a *redis.Client nor a *redis.ClusterClient", driver.ErrInvalid, client)
+		return nil, driver.Invalidf("client: %T is neither a *redis.Client nor a *redis.ClusterClient", client)
 	}
 	return redislock.NewConn(ctx, c, opts...)
 }
@@ -94,5 +93,5 @@ func checkCluster(ctx context.Context, client *redis.ClusterClient) error {
 	return err
 }
 
-var errNoCluster = fmt.Errorf("%w client: a ClusterClient of servers that are no Cluster would use other keys than clients of one server; "+
-	"use redis.NewClient, or redis.NewFailoverClient with Sentinel", driver.ErrInvalid)
+var errNoCluster = driver.Invalidf("client: a ClusterClient of servers that are no Cluster would use other keys than clients of one server; " +
+	"use redis.NewClient, or redis.NewFailoverClient with Sentinel")

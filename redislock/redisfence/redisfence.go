@@ -19,7 +19,6 @@ import (
 	"context"
 	_ "embed" // for the scripts
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -56,10 +55,10 @@ func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
 // [driver.ErrInvalid].
 func (g Guard) Write(m fence.Mark) (*Handle, error) {
 	if g.Key == "" {
-		return nil, fmt.Errorf("%w key of the mark: it is empty", driver.ErrInvalid)
+		return nil, driver.Invalidf("key of the mark: it is empty")
 	}
 	if _, err := fence.ParseHeader(m.Header()); err != nil {
-		return nil, fmt.Errorf("%w mark: %w", driver.ErrInvalid, err)
+		return nil, driver.Invalidf("mark: %w", err)
 	}
 	return &Handle{guard: g, mark: m}, nil
 }
@@ -108,7 +107,7 @@ func (h *Handle) explain(err error) error {
 	}
 	text := redisErr.Error()
 	if lock, found := strings.CutPrefix(text, "FENCEDBY "); found {
-		return fmt.Errorf("%w: %s is guarded by the lock %q, not by %q", driver.ErrInvalid, h.guard.Key, lock, h.mark.Lock)
+		return driver.Invalidf("lock: %s is guarded by the lock %q, not by %q", h.guard.Key, lock, h.mark.Lock)
 	}
 	rest, found := strings.CutPrefix(text, "FENCED ")
 	number, owner, _ := strings.Cut(rest, " ")

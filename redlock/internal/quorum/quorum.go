@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"fmt"
 	"iter"
 	"math/bits"
 	"time"
@@ -26,14 +25,14 @@ type Params struct {
 func (p Params) Check() error {
 	switch {
 	case p.Nodes < MinNodes:
-		return fmt.Errorf("%w: Redlock needs at least %d nodes, got %d: with fewer, none may fail", driver.ErrInvalid, MinNodes, p.Nodes)
+		return driver.Invalidf("number of nodes: Redlock needs at least %d nodes, got %d: with fewer, none may fail", MinNodes, p.Nodes)
 	case p.Nodes > MaxNodes:
-		return fmt.Errorf("%w: Redlock takes at most %d nodes, got %d", driver.ErrInvalid, MaxNodes, p.Nodes)
+		return driver.Invalidf("number of nodes: Redlock takes at most %d nodes, got %d", MaxNodes, p.Nodes)
 	case p.Nodes%2 == 0:
-		return fmt.Errorf("%w: Redlock needs an odd number of nodes, got %d: as many may fail of %d, and the majority is smaller",
-			driver.ErrInvalid, p.Nodes, p.Nodes-1)
+		return driver.Invalidf("number of nodes: Redlock needs an odd number of nodes, got %d: as many may fail of %d, and the majority is smaller",
+			p.Nodes, p.Nodes-1)
 	case p.MaxTTL <= 0:
-		return fmt.Errorf("%w: the longest TTL is %v, want a positive one", driver.ErrInvalid, p.MaxTTL)
+		return driver.Invalidf("MaxTTL: the longest TTL is %v, want a positive one", p.MaxTTL)
 	}
 	return nil
 }

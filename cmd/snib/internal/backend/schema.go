@@ -1,8 +1,6 @@
 package backend
 
 import (
-	"fmt"
-
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/mysqllock"
 	"github.com/sniblock/snib/pglock"
@@ -20,5 +18,5 @@ func Schema(kind string) (string, error) {
 	case "mysql":
 		return mysqllock.Schema("")
 	}
-	return "", fmt.Errorf("%w: no tables are made in %q; there are postgres and mysql", driver.ErrInvalid, kind)
+	return "", driver.Invalidf("kind: no tables are made in %q; there are postgres and mysql", kind)
 }

@@ -97,7 +97,7 @@ func TestPlainErrors(t *testing.T) {
 		{of("release", "a b", snib.ErrLost), "a b is not held any more"},
 		{of("acquire", "a", fmt.Errorf("%w: no answer within 5s", snib.ErrUnavailable)), "a is not granted: no answer within 5s"},
 		{fmt.Errorf("here: %w", of("acquire", "a", snib.ErrHeld)), "here: a is taken"},
-		{of("new", "", fmt.Errorf("%w Slots: none", snib.ErrInvalid)), "invalid Slots: none"},
+		{of("new", "", driver.Invalidf("Slots: none")), "invalid Slots: none"},
 		{errors.New("snib: x"), "x"},
 		{fmt.Errorf("redis://h/0: %w: %w", snib.ErrUnavailable, context.DeadlineExceeded), "the store does not answer (redis://h/0: context deadline exceeded)"},
 		{fmt.Errorf("redis://h/0: %w", context.DeadlineExceeded), "the store does not answer (redis://h/0: context deadline exceeded)"},
