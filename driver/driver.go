@@ -43,8 +43,11 @@ type Driver interface {
 	// A failure that a later attempt may not see (a refused or reset connection, no answer, too
 	// many connections, a server that starts) matches ErrUnavailable, and [ErrFull] as well if
 	// there are too many connections. If the request may wait, the core retries after such a
-	// failure: for [RetryTimeout], or without a limit after ErrFull. A pooled connection that
-	// turns out to be stale is no failure: the driver uses another one, at once.
+	// failure: for [RetryTimeout], or without a limit after ErrFull. The core can't know when the
+	// store became unavailable to a request that it had answered before, as it does when it queues
+	// one. So the driver itself retries such a request for RetryTimeout, also while it only waits
+	// in the queue. A pooled connection that turns out to be stale is no failure: the driver uses
+	// another one, at once.
 	//
 	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease,
 	// it is granted again with the same token, for the TTL of the new request and with a Start

@@ -112,7 +112,8 @@ func (a *attempt) shouldRetry(err error, began time.Time) bool {
 		return false
 	case !a.unreachableSince.IsZero():
 	case a.wasQueued:
-		a.unreachableSince = time.Now() // the round may have waited in the queue for hours
+		// The round may have waited in the queue for hours. Its session asks all the time.
+		a.unreachableSince = time.Now().Add(-a.s.silence())
 	default:
 		a.unreachableSince = began
 	}

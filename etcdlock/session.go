@@ -118,6 +118,14 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
+// silence returns for how long an answer to a keep-alive has been overdue. It is at most the
+// session's timeout, because a session that is over sends none.
+func (s *session) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return min(max(driver.Now().Sub(s.start)-s.ttl/keepAlivesPerTTL, 0), s.ttl)
+}
+
 // err returns why the session is over, or nil.
 func (s *session) err() error { return context.Cause(s.ctx) }
 

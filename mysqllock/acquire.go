@@ -25,8 +25,11 @@ type attempt struct {
 	ahead   int       // how many were ahead of it in the queue at the last poll
 	arrival uint64    // the order in which the driver's attempts were queued; 0 before
 
+	outageErr error // why the poller has given the server up; guarded likewise
+
 	sent        bool             // the server may know the attempt
 	queued      bool             // the server has queued the attempt
+	served      bool             // the server has answered: it has queued the attempt, or is full
 	interrupted bool             // a request was cut off because the caller's context was done
 	outage      driverkit.Outage // the current outage of the server
 	lastErr     error            // why the last round failed; nil if the server answered it
@@ -112,12 +115,16 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 // runRound sends the request once. While the attempt is queued, the poller and the watcher wake
 // it for the next round.
 func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
+	if err := a.d.registry.outageError(a); err != nil {
+		return nil, 0, err
+	}
 	sentAt := time.Now()
 	l, err := a.request(ctx)
+	a.served = a.served || a.queued || errors.Is(err, driver.ErrFull)
 	switch {
 	case err == nil, l != nil, ctx.Err() != nil, !errors.Is(err, driver.ErrUnavailable):
 		return l, time.Hour, err
-	case !a.queued && !errors.Is(err, driver.ErrFull): // the caller of Acquire retries
+	case !a.served: // the core retries
 		return nil, 0, err
 	}
 	pause, again := a.outage.Again(sentAt, err)

@@ -373,7 +373,7 @@ func (d *Driver) runPoller() {
 	defer timer.Stop()
 	// An attempt has a heartbeat when it is queued.
 	lastPoll, lastHeartbeat, notBefore := time.Time{}, time.Now(), time.Time{}
-	var outage driverkit.Outage
+	var outage, pollOutage driverkit.Outage // a cleanup may fail for a reason of its own
 	for {
 		next, more := d.registry.nextPoll(lastPoll, lastHeartbeat)
 		if !more {
@@ -392,13 +392,36 @@ func (d *Driver) runPoller() {
 		}
 		lastPoll = time.Now()
 		var err error
+		timeout := outage.Timeout(heartbeatTimeout / 2)
 		if lastPoll.Sub(lastHeartbeat) >= heartbeatInterval*9/10 {
-			if err = d.maintain(); err == nil {
+			if err = d.maintain(timeout); err == nil {
 				lastHeartbeat = lastPoll
 			}
 		}
-		notBefore = outage.Rest(lastPoll, cmp.Or(d.pollOnce(), err), heartbeatInterval)
+		pollErr := d.pollOnce(timeout)
+		notBefore = outage.Rest(lastPoll, cmp.Or(pollErr, err), heartbeatInterval)
+		if pollOutage.Rest(lastPoll, pollErr, 0); pollOutage.IsOver() {
+			d.registry.failWaiting(pollErr)
+		}
 	}
+}
+
+// failWaiting ends the attempts that wait: the server has not answered for
+// [driver.RetryTimeout].
+func (w *waiterRegistry) failWaiting(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.waiting {
+		a.outageErr = err
+		a.wake()
+	}
+}
+
+// outageError returns the error with which failWaiting has ended an attempt, or nil.
+func (w *waiterRegistry) outageError(a *attempt) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.outageErr
 }
 
 // nextPoll returns the time of the next poll, and true. If there is nothing to do, it marks the
@@ -429,8 +452,8 @@ func (w *waiterRegistry) nextPoll(lastPoll, lastHeartbeat time.Time) (time.Time,
 }
 
 // maintain sends the heartbeat of the process, and retries pending cleanups.
-func (d *Driver) maintain() error {
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), heartbeatTimeout/2, errNoAnswer)
+func (d *Driver) maintain(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), timeout, errNoAnswer)
 	defer cancel()
 	d.registry.mu.Lock()
 	pending := maps.Clone(d.registry.pendingCleanup)
@@ -461,8 +484,8 @@ func (w *waiterRegistry) setPollError(err error) {
 // pollOnce reads the rows that attempts wait for, and wakes the attempts that can be granted or
 // are no longer queued. An attempt whose row is malformed is woken, too: its next round reports
 // that.
-func (d *Driver) pollOnce() error {
-	ctx, cancel := context.WithTimeoutCause(d.life.Context(), heartbeatTimeout/2, errNoAnswer)
+func (d *Driver) pollOnce(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), timeout, errNoAnswer)
 	defer cancel()
 	w := &d.registry
 	w.mu.Lock()

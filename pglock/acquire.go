@@ -27,9 +27,11 @@ type attempt struct {
 	ahead       int       // how many were ahead of it in the queue at the last poll
 	lastHint    time.Time // when a notification last woke it
 	hintPending bool      // another notification came too soon after that
+	outageErr   error     // why the poller has given the server up
 
 	sent    bool             // the server may know the attempt
 	queued  bool             // the server has queued the attempt
+	served  bool             // the server has answered: it has queued the attempt, or is full
 	late    bool             // the server may still execute a request, which was given up
 	outage  driverkit.Outage // the current outage of the server
 	lastErr error            // why the last round failed; nil if the server answered it
@@ -139,6 +141,9 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 // runRound sends the request once. While the attempt is queued, the poller and the listener wake
 // it for the next round.
 func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
+	if err := a.d.registry.outageError(a); err != nil {
+		return nil, 0, err
+	}
 	sentAt := time.Now()
 	l, err := a.request(ctx)
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
@@ -146,11 +151,9 @@ func (a *attempt) runRound(ctx context.Context) (*lease, time.Duration, error) {
 		return l, time.Hour, err
 	}
 	a.lastErr, a.late = err, true
+	a.served = a.served || a.queued || errors.Is(err, driver.ErrFull)
 	pause, again := a.outage.Again(sentAt, err)
-	switch {
-	case !again, ctx.Err() != nil, a.req.NoWait:
-		return nil, 0, err
-	case !a.queued && !errors.Is(err, driver.ErrFull): // the caller of Acquire retries
+	if !again || ctx.Err() != nil || a.req.NoWait || !a.served { // the core retries if the server has not answered
 		return nil, 0, err
 	}
 	return nil, pause, fmt.Errorf("%w, as far as we know: %v", driver.ErrHeld, err) //nolint:errorlint // Await sleeps, and tries again

@@ -2,11 +2,13 @@ package pglock
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
@@ -237,12 +239,33 @@ func (d *Driver) runPoller() {
 		}
 		lastPoll = time.Now()
 		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= heartbeatInterval*9/10
-		err := d.pollOnce(heartbeatDue)
+		err := d.pollOnce(heartbeatDue, outage.Timeout(heartbeatTimeout/2))
 		if err == nil && heartbeatDue {
 			lastHeartbeat = lastPoll
 		}
 		notBefore = outage.Rest(lastPoll, err, heartbeatInterval)
+		if outage.IsOver() {
+			d.registry.failWaiting(err)
+		}
 	}
+}
+
+// failWaiting ends the attempts that wait: the server has not answered for
+// [driver.RetryTimeout].
+func (w *waiterRegistry) failWaiting(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.waiting {
+		a.outageErr = err
+		a.wake()
+	}
+}
+
+// outageError returns the error with which failWaiting has ended an attempt, or nil.
+func (w *waiterRegistry) outageError(a *attempt) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.outageErr
 }
 
 // nextPoll returns the time of the next poll. If no attempt waits, it marks the poller as
@@ -290,8 +313,8 @@ func (w *waiterRegistry) waitingAttempts() (all map[string]*attempt, names []str
 // pollOnce reads the rows of all names that attempts wait for, and wakes the attempts that can be
 // granted or are no longer queued. An attempt whose row is malformed is woken, too: its next round
 // reports that.
-func (d *Driver) pollOnce(heartbeatDue bool) error {
-	ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout/2)
+func (d *Driver) pollOnce(heartbeatDue bool, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(d.life.Context(), timeout, fmt.Errorf("%w: no answer within %v", driver.ErrUnavailable, timeout))
 	defer cancel()
 	waiting, names := d.registry.waitingAttempts()
 	sql, args := d.sql.read, []any(nil)

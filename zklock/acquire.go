@@ -114,15 +114,10 @@ func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 // from the beginning of the wait. For an attempt that has only begun, the Locker retries.
 func (a *attempt) shouldRetry() bool {
 	if !a.wasQueued || a.req.NoWait {
-		limit := a.d.conf.dialTimeout
-		if limit > driver.AnswerTimeout && !a.req.NoWait {
-			// The Locker would take such an attempt for one that has queued, and retry for ever.
-			limit = max(limit, driver.RetryTimeout)
-		}
-		return time.Since(a.began) < limit
+		return time.Since(a.began) < a.d.conf.dialTimeout
 	}
 	if a.disconnectedSince.IsZero() {
-		a.disconnectedSince = time.Now()
+		a.disconnectedSince = time.Now().Add(-a.s.silence())
 	}
 	return time.Since(a.disconnectedSince) < driver.RetryTimeout
 }

@@ -37,6 +37,7 @@ type session struct {
 	connSeq       int            // number of connections so far; identifies the current one
 	confirmedFrom driver.Instant // leaseTTL counts from here; see leaderContact
 	contact       leaderContact
+	lastAnswer    driver.Instant      // when a server last answered; zero before the first time
 	connErr       error               // of the last try to connect; nil while connected
 	unusable      map[string]struct{} // servers that can't be reached for a permanent reason
 	leases        map[string]*lease   // by path
@@ -264,6 +265,7 @@ func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Inst
 	}
 	s.timeout = timeout
 	s.contact.restart(sent)
+	s.lastAnswer = driver.Now()
 	if s.id == 0 { // later connections have the same id
 		s.id = id
 	}
@@ -479,6 +481,7 @@ func (s *session) recordConfirmation(sent driver.Instant) driver.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := driver.Now()
+	s.lastAnswer = now
 	start := s.contact.leaseStart(sent, s.timeout)
 	s.contact.add(exchange{sent, now}, s.timeout)
 	if s.confirmedFrom.Before(start) {
@@ -491,7 +494,19 @@ func (s *session) recordConfirmation(sent driver.Instant) driver.Instant {
 func (s *session) recordAnswer(sent driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.contact.add(exchange{sent, driver.Now()}, s.timeout)
+	s.lastAnswer = driver.Now()
+	s.contact.add(exchange{sent, s.lastAnswer}, s.timeout)
+}
+
+// silence returns for how long an answer to a ping has been overdue. The library sends one every
+// third of the timeout. silence is at most the timeout, after which the session is over.
+func (s *session) silence() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastAnswer.IsZero() {
+		return 0
+	}
+	return min(max(driver.Now().Sub(s.lastAnswer)-s.timeout/3, 0), s.timeout)
 }
 
 // listChildren lists a folder. A folder that does not exist is empty.

@@ -241,6 +241,46 @@ func TestFirstContact(t *testing.T) {
 	})
 }
 
+// TestHungForEver hangs the server for ever under a run that waits for a holder, and before another
+// run starts. Both end with an error after the same time on all stores.
+func TestHungForEver(t *testing.T) {
+	livetest.Long(t)
+	forEachServer(t, func(t *testing.T, s server, url string) {
+		ready := filepath.Join(t.TempDir(), "ready")
+		start(t, "snib", "run", "-u", url, "name", "--", "hold", ready, ready+" never")
+		await(t, "command", func() bool { return exists(ready) })
+		run := func() *proc { return start(t, "snib", "run", "-q", "-u", url, "name", "--", "true") }
+		queued := run()
+		await(t, "waiter", func() bool {
+			out, _ := snib(t, "show", "-u", url, "name")
+			return strings.Contains(out, "waiting")
+		})
+		s.Hang()
+		defer s.Resume()
+		began := time.Now()
+		first := run()
+		var all sync.WaitGroup
+		for what, p := range map[string]*proc{"queued": queued, "first contact": first} {
+			all.Go(func() {
+				select {
+				case <-p.exited:
+				case <-time.After(2 * driver.RetryTimeout):
+				}
+				took := time.Since(began)
+				if took < driver.RetryTimeout || took > driver.RetryTimeout+2*driver.AnswerTimeout {
+					t.Errorf("%s: it took %v, want %v to %v", what, took, driver.RetryTimeout, driver.RetryTimeout+2*driver.AnswerTimeout)
+				}
+			})
+		}
+		all.Wait()
+		for what, p := range map[string]*proc{"queued": queued, "first contact": first} {
+			if code := p.wait(); code != 69 {
+				t.Errorf("%s: exit code = %d, want 69: %s", what, code, p.out.String())
+			}
+		}
+	})
+}
+
 // TestSlowDial runs a command on servers that accept connections and say nothing, with a dial
 // timeout that is longer than the pauses between requests. It fails after about a minute, as with
 // the default.

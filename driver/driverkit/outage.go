@@ -25,41 +25,65 @@ type Outage struct {
 }
 
 // Again reports whether to retry a request that was sent at sentAt and failed with err, and after
-// which pause. A request is retried while the store is unavailable, for [driver.RetryTimeout]. A
-// store that is only full has answered, so the outage begins anew. Pauses grow and have jitter: a
-// thousand processes that wait for an overloaded store must not keep it overloaded.
+// which pause. A request is retried while the store is unavailable, for [driver.RetryTimeout], and
+// for the last time at the end of it. A store that is only full has answered, so the outage begins
+// anew. Pauses grow and have jitter: a thousand processes that wait for an overloaded store must
+// not keep it overloaded.
+//
+// An outage ends when the store answers; the caller then sets the Outage to its zero value. Again
+// can't tell whether the store has answered a request in between, as it does when it queues one. A
+// driver retries such a request itself, see [driver.Driver].
 func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok bool) {
 	if !errors.Is(err, driver.ErrUnavailable) {
 		return 0, false
 	}
 	took, full, longest := time.Since(sentAt), errors.Is(err, driver.ErrFull), longestPause
-	switch {
-	case o.pause == 0, took > 2*driver.AnswerTimeout: // the store has answered in between
-		*o = Outage{began: sentAt, pause: firstPause / 2}
-	case full:
+	if o.pause == 0 {
+		o.pause = firstPause / 2
+	}
+	if o.began.IsZero() || full {
 		o.began = sentAt
 	}
 	if full || took > driver.AnswerTimeout/2 {
 		longest = longestPauseBusy
 	}
-	if time.Since(o.began) >= driver.RetryTimeout {
+	left := driver.RetryTimeout - time.Since(o.began)
+	if left <= 0 {
 		return 0, false
 	}
 	o.pause = min(2*o.pause, longest)
-	return o.pause/2 + rand.N(o.pause), true
+	return min(o.pause/2+rand.N(o.pause), left), true
+}
+
+// IsOver reports whether the last request of the outage was not to be retried: the store has been
+// unavailable for [driver.RetryTimeout].
+func (o *Outage) IsOver() bool {
+	return !o.began.IsZero() && time.Since(o.began) >= driver.RetryTimeout
+}
+
+// Timeout returns how long a poller waits for the next answer: for shortest while there is no
+// outage, and then longer, because the store may only be slow.
+func (o *Outage) Timeout(shortest time.Duration) time.Duration {
+	if o.began.IsZero() {
+		return shortest
+	}
+	return max(shortest, min(driver.AnswerTimeout, driver.RetryTimeout-time.Since(o.began)))
 }
 
 // Rest returns the time until which a poller must not send another request. Its last
 // request was sent at sentAt, and answered with err. The pauses are those of Again, but at
-// most longest, and they continue as long as the outage lasts. A nil err ends the outage,
-// and Rest returns the zero time.
+// most longest, and they continue as long as the outage lasts. If err does not match
+// [driver.ErrUnavailable], the outage has ended. If it is nil, Rest returns the zero time.
 func (o *Outage) Rest(sentAt time.Time, err error, longest time.Duration) time.Time {
-	if err == nil {
+	pause, ok := o.Again(sentAt, err)
+	switch {
+	case err == nil:
 		*o = Outage{}
 		return time.Time{}
-	}
-	pause, ok := o.Again(sentAt, err)
-	if !ok {
+	case !errors.Is(err, driver.ErrUnavailable):
+		*o = Outage{}
+		pause = longest
+	case !ok:
 		pause = longest
 	}
 	return time.Now().Add(min(pause, longest))

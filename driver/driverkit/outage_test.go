@@ -10,8 +10,8 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// Requests to a store that does not answer are retried for RetryTimeout. Requests to a full one
-// are retried longer, and an answer in between starts the time anew.
+// Requests to a store that does not answer are retried for RetryTimeout, however long each of them
+// takes. Requests to a full one are retried longer.
 func TestOutage(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
@@ -22,10 +22,10 @@ func TestOutage(t *testing.T) {
 		answer     func(after time.Duration) error
 		begin, end time.Duration // retries end between these times
 	}{
-		{"Silent", 0, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 6*time.Second},
-		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 17*time.Second},
+		{"Silent", 0, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout},
+		{"Slow", driver.AnswerTimeout, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + driver.AnswerTimeout},
 		{"Full", 0, func(time.Duration) error { return full }, never, never + 12*time.Second},
-		{"Waited", 20 * time.Second, func(time.Duration) error { return silent }, never, never + 30*time.Second},
+		{"Slower", 20 * time.Second, func(time.Duration) error { return silent }, driver.RetryTimeout, driver.RetryTimeout + 20*time.Second},
 		{"Refused", 0, func(time.Duration) error { return driver.ErrHeld }, 0, 0},
 		{"Ready", 0, func(time.Duration) error { return nil }, 0, 0},
 		{"FullFirst", 0, func(after time.Duration) error {
@@ -121,6 +121,34 @@ func TestRest(t *testing.T) {
 			}
 			if !outage.Rest(time.Now(), nil, longest).IsZero() {
 				t.Error("it rests although the store has answered")
+			}
+		}
+	})
+}
+
+// A poller that gets no answer gives up after RetryTimeout, and not because of an outage that has
+// ended. It waits longer for an answer during an outage.
+func TestOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shortest = time.Second
+		silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
+		var outage driverkit.Outage
+		for _, end := range []error{nil, driver.ErrInvalid, silent} {
+			for began := time.Now(); time.Since(began) < driver.RetryTimeout; {
+				if outage.IsOver() {
+					t.Fatalf("the outage is over after %v", time.Since(began))
+				}
+				sentAt, timeout := time.Now(), outage.Timeout(shortest)
+				if left := driver.RetryTimeout - time.Since(began); timeout > max(shortest, min(driver.AnswerTimeout, left)) {
+					t.Fatalf("timeout %v with %v left", timeout, left)
+				}
+				time.Sleep(timeout)
+				time.Sleep(time.Until(outage.Rest(sentAt, silent, time.Second)))
+			}
+			outage.Rest(time.Now(), end, time.Second)
+			want, wantTimeout := end == silent, shortest //nolint:errorlint // it is the same one
+			if outage.IsOver() != want || outage.Timeout(shortest) != wantTimeout {
+				t.Errorf("after %v: over %v, timeout %v; want %v, %v", end, !want, outage.Timeout(shortest), want, wantTimeout)
 			}
 		}
 	})

@@ -103,11 +103,6 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
 			s, err := acq.open(backend.TakeForChild)
-			// An Outage takes a request that was long under way for one that has waited in
-			// a queue. To open a store is no such request, whatever its dial timeout.
-			if soonest := time.Now().Add(-driver.AnswerTimeout); sentAt.Before(soonest) {
-				sentAt = soonest
-			}
 			pause, again := outage.Again(sentAt, err)
 			if !again {
 				done <- result{s, err}
