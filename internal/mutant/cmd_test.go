@@ -47,8 +47,8 @@ var cmdMutants = []mutant{
 	{
 		guarantee: "leaks are found", pkg: "cmd/snib/internal/cli",
 		in:    "leaksCommand.leaksOf",
-		old:   "case h.Endless:",
-		new:   "case false && h.Endless:",
+		old:   "case h.Left == driver.NoExpiry:",
+		new:   "case false:",
 		tests: "TestLeaksFindsEachKind", testsIn: "cmd/snib",
 	},
 	{

@@ -31,6 +31,13 @@ var sqliteMutants = []mutant{
 		tests: "TestInheritOutlivesWrapper",
 	},
 	{
+		guarantee: "heirs keep one hold", pkg: "sqlitelock",
+		in:    "attempt.grant",
+		old:   "a.mode == modeInherit",
+		new:   "false",
+		tests: "TestInheritRelease",
+	},
+	{
 		guarantee: "Acquire returns", pkg: "sqlitelock",
 		in:    "cancelWait",
 		old:   "cancelWait = driver.CancelTimeout / 4",
