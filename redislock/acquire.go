@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 const (
@@ -95,13 +96,13 @@ func (d *Driver) removeAttempt(a *attempt) {
 	d.mu.Unlock()
 }
 
-// millis is like the function millis, but caches the text of the last TTL: most TTLs are the
+// millis is [rediskit.Millis], but caches the text of the last TTL: most TTLs are the
 // same.
 func (d *Driver) millis(ttl time.Duration) string {
 	if last := d.lastTTL.Load(); last != nil && last.ttl == ttl {
 		return last.text
 	}
-	last := &ttlText{ttl, millis(ttl)}
+	last := &ttlText{ttl, rediskit.Millis(ttl)}
 	d.lastTTL.Store(last)
 	return last.text
 }
@@ -109,12 +110,6 @@ func (d *Driver) millis(ttl time.Duration) string {
 type ttlText struct {
 	ttl  time.Duration
 	text string
-}
-
-// millis returns d in milliseconds, rounded up: the store must not end a lease before its
-// holder does.
-func millis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
 }
 
 // Acquire implements [driver.Driver].
@@ -312,7 +307,7 @@ func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*leas
 	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
 	defer func() { a.d.listener.leave(sub) }()
 	a.enableWake()
-	var retries backoff
+	var retries rediskit.Backoff
 	last := err // the state of the store before the wait ended
 	for {
 		if ctx.Err() != nil {
@@ -371,24 +366,27 @@ func (e *unansweredError) Unwrap() []error { return []error{driver.ErrUnavailabl
 
 // nextPause returns how long to sleep after a round that ended with err, and whether to retry
 // at all.
-func (a *attempt) nextPause(err error, retries *backoff) (pause time.Duration, retry bool) {
+func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Duration, retry bool) {
 	var queued *queuedError
 	var grace *GraceError
 	switch {
 	case errors.As(err, &queued):
-		*retries = backoff{}
+		*retries = rediskit.Backoff{}
 		a.d.contended.add(a.req.Name)
 		return queued.maxSleep(), true
 	case errors.As(err, &grace):
-		*retries = backoff{}
+		*retries = rediskit.Backoff{}
 		return min(grace.Left+time.Millisecond, heartbeatInterval), !a.req.NoWait
 	case errors.Is(err, driver.ErrHeld):
-		*retries = backoff{}
+		*retries = rediskit.Backoff{}
 		return 0, !a.req.NoWait
 	case errors.Is(err, driver.ErrKind) || !isTransient(err):
 		return 0, false
 	}
-	return retries.next(a.req.NoWait)
+	if a.req.NoWait {
+		return retries.Next(noWaitRetryTimeout)
+	}
+	return retries.Next(retryTimeout)
 }
 
 // sleep waits for d, or until a hint arrives. After a hint it waits a little more, and longer
@@ -411,26 +409,6 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 	a.hintedAt, a.hintPause = driver.Now(), min(max(2*a.hintPause, minHintPause), maxHintPause)
-}
-
-// backoff spaces the retries while the server does not answer.
-type backoff struct {
-	since time.Time
-	pause time.Duration
-}
-
-// next returns the pause before the next retry, and whether there should be one.
-func (b *backoff) next(noWait bool) (time.Duration, bool) {
-	if b.pause == 0 {
-		b.since, b.pause = time.Now(), time.Millisecond
-		return 1, true // almost at once: a broken connection is soon replaced
-	}
-	limit := retryTimeout
-	if noWait {
-		limit = noWaitRetryTimeout
-	}
-	b.pause = min(2*b.pause, 500*time.Millisecond)
-	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
 }
 
 // mayBeServed reports whether err, the error of a request, leaves open whether the server has
@@ -503,7 +481,7 @@ func (a *attempt) withdrawAgain() {
 // over. If the answer is that there is no such hold, but an earlier try may have ended the hold, it
 // returns "!".
 func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *command) (answer string, err error) {
-	var retries backoff
+	var retries rediskit.Backoff
 	for {
 		if answer, err = d.sender.sendCopy(ctx, slot, cmd); err == nil {
 			if cmd.maybeServed && answer == "l" {
@@ -512,7 +490,7 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd *comman
 			return answer, nil
 		}
 		cmd.maybeServed = cmd.maybeServed || mayBeServed(err)
-		pause, retry := retries.next(false)
+		pause, retry := retries.Next(retryTimeout)
 		if !isTransient(err) || !retry {
 			return "", err
 		}

@@ -2,9 +2,7 @@ package redislock
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // the digest by which Redis knows a script; nothing rests on its strength
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A Conn is what the driver needs from a Redis client. [New] and [Open] make one from a rueidis
@@ -66,15 +65,7 @@ type Reply struct {
 }
 
 // A Script is Lua that runs in Redis.
-type Script struct {
-	Text string
-	SHA1 string // in hexadecimal, for EVALSHA
-}
-
-func newScript(text string) *Script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
-}
+type Script = rediskit.Script
 
 // transientCodes are the codes of errors by which a server says that it can't serve a call at
 // the moment.

@@ -16,7 +16,7 @@ func (d admin) Forget(ctx context.Context) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
-	return d.evalAllSlots(ctx, d.forgetScript, func(Reply) error { return nil })
+	return d.evalAllSlots(ctx, forgetScript, func(Reply) error { return nil })
 }
 
 // evalAllSlots runs a script in each slot of a Cluster, or once on a server that is alone, and
@@ -59,7 +59,7 @@ func (d admin) Grace(ctx context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	longest := d.conf.floor
-	err := d.evalAllSlots(ctx, d.longestScript, func(r Reply) error {
+	err := d.evalAllSlots(ctx, longestScript, func(r Reply) error {
 		if len(r.Lines) != 1 {
 			return fmt.Errorf("%d lines answer a request for the longest lease, want one", len(r.Lines))
 		}

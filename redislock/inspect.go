@@ -45,7 +45,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
-	c := Call{Script: d.snapshotScript}
+	c := Call{Script: snapshotScript}
 	for _, name := range names {
 		keys := keysOf(name)
 		c.Keys = append(c.Keys, keys[:]...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A lease implements [driver.Lease].
@@ -113,7 +114,7 @@ func (l *lease) Release(ctx context.Context) error {
 // script hands the lock over.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	token := strconv.FormatUint(l.grant.Token, 10)
-	full := command{keys: &l.keys, code: "R", nargs: 3, args: [6]string{l.req.Owner, millis(l.req.MinHold), token}}
+	full := command{keys: &l.keys, code: "R", nargs: 3, args: [6]string{l.req.Owner, rediskit.Millis(l.req.MinHold), token}}
 	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
 		fast := command{keys: &l.keys, code: "r", nargs: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &fast); err != nil || answer != "?" {
@@ -161,10 +162,10 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	replies := d.eval(ctx, calls...)
 	for i, indexes := range indexesByCall {
 		for n, index := range indexes {
-			answers[index] = d.renewalResult(due[index].(*lease), replies[i], n, len(indexes), sent, calls[i].Script == d.renewScript)
+			answers[index] = d.renewalResult(due[index].(*lease), replies[i], n, len(indexes), sent, calls[i].Script == renewScript)
 		}
 		if isMoving(replies[i].Err) {
-			d.renewEach(ctx, calls[i].Script == d.renewScript, due, indexes, answers)
+			d.renewEach(ctx, calls[i].Script == renewScript, due, indexes, answers)
 		}
 	}
 	return answers
@@ -243,21 +244,21 @@ func (l *lease) extend(start driver.Instant, withRecord bool) {
 func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
 	if key.ttl > 0 {
-		args := append(make([]string, 0, 1+len(indexes)), millis(key.ttl))
+		args := append(make([]string, 0, 1+len(indexes)), rediskit.Millis(key.ttl))
 		for _, index := range indexes {
 			l := due[index].(*lease)
 			keys, args = append(keys, l.keys[0]), append(args, l.req.Owner)
 		}
-		return Call{d.extendScript, keys, args}
+		return Call{extendScript, keys, args}
 	}
 	keys = append(keys, d.sender.metaKey(key.slot), d.sender.longLeasesKey(key.slot))
 	args := append(make([]string, 0, 2+4*len(indexes)), d.sender.floor, d.sender.maxTTL)
 	for _, index := range indexes {
 		l := due[index].(*lease)
 		keys = append(keys, l.keys[0], l.keys[1])
-		args = append(args, lockValue(l.req), l.req.Owner, strconv.FormatUint(l.grant.Token, 10), millis(l.req.TTL))
+		args = append(args, lockValue(l.req), l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
 	}
-	return Call{d.renewScript, keys, args}
+	return Call{renewScript, keys, args}
 }
 
 // lockValue returns the value of the lock's key during a hold.

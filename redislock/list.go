@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // scanCount is how many keys a server examines in one step of a scan. It serves no other client
@@ -20,7 +21,7 @@ const scanCount = 500
 // their hash tables. A lock whose record or queue is created, deleted or moved between two
 // steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	return d.scan(ctx, "snib.[rq]:*"+escapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
+	return d.scan(ctx, "snib.[rq]:*"+rediskit.EscapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
 		return d.yieldLocks(ctx, prefix, keys, yield)
 	})
 }
@@ -102,11 +103,6 @@ func (d *Driver) scan(ctx context.Context, pattern string, page func(m Node, key
 		}
 	}
 	return nil
-}
-
-// escapeGlob returns the pattern that matches s literally.
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
 func parseScan(reply any) (cursor string, keys []string, err error) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 const (
@@ -176,11 +178,11 @@ func (l *listener) closeIfIdle(s *subscription) {
 
 // subscribeLoop subscribes, and subscribes again whenever the connection is lost.
 func (l *listener) subscribeLoop(ctx context.Context, s *subscription) {
-	var retries backoff
+	var retries rediskit.Backoff
 	for ctx.Err() == nil {
 		err := l.d.conn.Subscribe(ctx, s.channel, s.sharded,
 			func() {
-				retries = backoff{}
+				retries = rediskit.Backoff{}
 				l.mu.Lock()
 				if !s.isConnected {
 					s.isConnected = true
@@ -198,7 +200,7 @@ func (l *listener) subscribeLoop(ctx context.Context, s *subscription) {
 		close(s.failed)
 		s.failed = make(chan struct{})
 		l.mu.Unlock()
-		pause, _ := retries.next(false)
+		pause, _ := retries.Next(retryTimeout)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():

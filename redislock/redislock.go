@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 var (
@@ -39,17 +40,11 @@ const sentinelRefreshInterval = 10 * time.Second
 // A Driver takes leases in one Redis: a single server, a master behind Sentinel, or a Cluster.
 // It stands for one process and has one place in each lock's queue.
 type Driver struct {
-	conn           Conn
-	conf           config
-	info           driver.Info
-	sender         sender
-	extendScript   *Script
-	renewScript    *Script
-	snapshotScript *Script
-	endlessScript  *Script
-	forgetScript   *Script
-	longestScript  *Script
-	listener       listener
+	conn     Conn
+	conf     config
+	info     driver.Info
+	sender   sender
+	listener listener
 
 	contended nameSet
 	lastTTL   atomic.Pointer[ttlText]
@@ -160,21 +155,19 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	}
 	d := &Driver{
 		conn: conn, conf: conf,
-		extendScript: newScript(extendScript), renewScript: newScript(renewScript), snapshotScript: newScript(snapshotScript), endlessScript: newScript(endlessScript),
 		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.info = newInfo(conf, found)
 	d.sender = sender{
-		conn: conn, fastPath: newScript(fastPathScript), full: newScript(fullScript), queues: make(map[uint16]*slotQueue),
-		floor: noGrace, maxTTL: millis(conf.maxTTL),
+		conn: conn, queues: make(map[uint16]*slotQueue),
+		floor: noGrace, maxTTL: rediskit.Millis(conf.maxTTL),
 	}
 	d.sender.batchPool.New = func() any { return new(batch) }
 	d.sender.commandPool.New = func() any { return new(command) }
 	if conf.grace {
-		d.sender.floor = millis(conf.floor)
+		d.sender.floor = rediskit.Millis(conf.floor)
 	}
-	d.forgetScript, d.longestScript = newScript(forgetScript), newScript(longestScript)
 	d.sender.metaKey, d.sender.longLeasesKey = func(uint16) string { return "snib.m" }, func(uint16) string { return "snib.g" }
 	if conn.IsCluster() {
 		d.sender.metaKey = func(slot uint16) string { return "snib.m:{" + tagOf(slot) + "}" }
@@ -241,17 +234,7 @@ func (d *Driver) Close() error {
 		d.mu.Lock() // so that no Acquire enters in between
 		d.cancel()
 		d.mu.Unlock()
-		idle := make(chan struct{})
-		go func() {
-			d.acquisitions.Wait()
-			close(idle)
-		}()
-		timer := time.NewTimer(time.Second)
-		defer timer.Stop()
-		select {
-		case <-idle:
-		case <-timer.C:
-		}
+		rediskit.WaitUntil(time.Now().Add(time.Second), &d.acquisitions)
 		d.listener.close()
 		d.conn.Close()
 	})
@@ -270,19 +253,7 @@ func (d *Driver) enter() bool {
 }
 
 // A HeldError says how long the present holders' leases last. It matches [driver.ErrHeld].
-type HeldError struct {
-	Left time.Duration // negative if the key has no end, as a foreign client may leave it
-}
-
-func (e *HeldError) Error() string {
-	if e.Left < 0 {
-		return fmt.Sprintf("%v, by a key that never ends", driver.ErrHeld)
-	}
-	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
-}
-
-// Is reports whether target is [driver.ErrHeld].
-func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
+type HeldError = rediskit.HeldError
 
 // A GraceError says that the server restarted or was promoted, and how long it still grants
 // nothing, because it may have forgotten a holder. It matches [driver.ErrUnavailable].

@@ -15,10 +15,10 @@ import (
 var (
 	// fastPathScript acquires free locks and releases exclusive ones, as long as nobody waits
 	// for them, which is the common case. It leaves the other cases to fullScript.
-	fastPathScript = rediskit.JoinScript(scripts, "clock", "fastpath")
+	fastPathScript = rediskit.NewScript(scripts, "clock", "fastpath")
 
 	// fullScript serves any request.
-	fullScript = rediskit.JoinScript(scripts,
+	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
 		"token", "record", "mode", "entry", "hint", "hold", "queue", // of a lock
 		"acquire", "release", "check", "withdraw", "break", // requests
@@ -26,17 +26,17 @@ var (
 
 	// extendScript extends only the locks' keys of exclusive leases, all with the same TTL.
 	// renewScript extends leases of any kind with all that belongs to them.
-	extendScript = rediskit.JoinScript(scripts, "extend")
-	renewScript  = rediskit.JoinScript(scripts, "clock", "limits", "memory", "longlease", "renew")
+	extendScript = rediskit.NewScript(scripts, "extend")
+	renewScript  = rediskit.NewScript(scripts, "clock", "limits", "memory", "longlease", "renew")
 
 	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
-	forgetScript  = rediskit.JoinScript(scripts, "forget")
-	longestScript = rediskit.JoinScript(scripts, "clock", "longest")
+	forgetScript  = rediskit.NewScript(scripts, "forget")
+	longestScript = rediskit.NewScript(scripts, "clock", "longest")
 
 	// snapshotScript reads locks, and endlessScript keys that may be locks of other libraries.
 	// They write nothing.
-	snapshotScript = rediskit.JoinScript(scripts, "snapshot")
-	endlessScript  = rediskit.JoinScript(scripts, "endless")
+	snapshotScript = rediskit.NewScript(scripts, "snapshot")
+	endlessScript  = rediskit.NewScript(scripts, "endless")
 )
 
 //go:embed script/*.lua

@@ -8,7 +8,7 @@ import (
 
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{
-		"fastpath": fastPathScript, "full": fullScript, "extend": extendScript, "renew": renewScript,
-		"forget": forgetScript, "longest": longestScript, "snapshot": snapshotScript, "endless": endlessScript,
+		"fastpath": fastPathScript.Text, "full": fullScript.Text, "extend": extendScript.Text, "renew": renewScript.Text,
+		"forget": forgetScript.Text, "longest": longestScript.Text, "snapshot": snapshotScript.Text, "endless": endlessScript.Text,
 	})
 }

@@ -12,16 +12,16 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A sender sends commands to the scripts. Commands that come while a batch for their slot is in
 // flight gather, and go together in the next batch: the more there are, the less each costs. A
 // release can't overtake the request that it releases, because it is sent after that was answered.
 type sender struct {
-	conn           Conn
-	fastPath, full *Script
-	metaKey        func(slot uint16) string // key of what the store knows about itself
-	longLeasesKey  func(slot uint16) string // key of the leases longer than the floor
+	conn          Conn
+	metaKey       func(slot uint16) string // key of what the store knows about itself
+	longLeasesKey func(slot uint16) string // key of the leases longer than the floor
 
 	// Arguments of the scripts: the floor of the grace period, or noGrace, and the longest TTL.
 	floor, maxTTL string
@@ -317,8 +317,8 @@ func (s *sender) fastPathCall(q *slotQueue, b *batch, releases int, now driver.I
 	for _, cmd := range b.fast {
 		b.args = append(b.args, cmd.args[:cmd.nargs]...)
 	}
-	b.args = append(b.args, millis(longest))
-	return Call{s.fastPath, b.keys[first:], b.args[start:]}
+	b.args = append(b.args, rediskit.Millis(longest))
+	return Call{fastPathScript, b.keys[first:], b.args[start:]}
 }
 
 // noGrace is the argument for the floor of the grace period when there is none.
@@ -336,7 +336,7 @@ func (s *sender) fullCall(slot uint16, b *batch) Call {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
 	}
-	return Call{s.full, b.keys[first:], b.args[start:]}
+	return Call{fullScript, b.keys[first:], b.args[start:]}
 }
 
 // saveServerCheck removes what fastPathScript says about the server from the end of its reply

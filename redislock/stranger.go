@@ -11,11 +11,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/sniblock/snib/redislock/redisadmin"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // Strangers implements [redisadmin.Admin].
 func (d admin) Strangers(ctx context.Context, prefix string, yield func(redisadmin.Stranger) bool) error {
-	return d.scan(ctx, escapeGlob(prefix)+"*", func(m Node, keys []string) (bool, error) {
+	return d.scan(ctx, rediskit.EscapeGlob(prefix)+"*", func(m Node, keys []string) (bool, error) {
 		var queues, others []string
 		for _, key := range keys {
 			switch {
@@ -49,7 +50,7 @@ func (d admin) Strangers(ctx context.Context, prefix string, yield func(redisadm
 // caller has chosen a prefix, and so believes that the keys are locks.
 func (d admin) endless(ctx context.Context, keys []string, assumeLocks bool) (found []redisadmin.Stranger, err error) {
 	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: d.endlessScript, Keys: batch})[0]
+		r := d.eval(ctx, Call{Script: endlessScript, Keys: batch})[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}

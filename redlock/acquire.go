@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -37,23 +38,11 @@ const (
 // A HeldError says that another client has the lock on a majority of the nodes, and for how
 // long at most unless it renews its lease. It matches [driver.ErrHeld].
 type HeldError struct {
-	// Left is the time until a majority of the nodes is free. It is negative if keys have no
-	// expiry, as foreign keys may.
-	Left time.Duration
+	rediskit.HeldError // Left is the time until a majority of the nodes is free
 
 	blocked quorum.Set // the nodes that are not free
 	took    time.Duration
 }
-
-func (e *HeldError) Error() string {
-	if e.Left < 0 {
-		return fmt.Sprintf("%v, by keys that never end", driver.ErrHeld)
-	}
-	return fmt.Sprintf("%v; its lease lasts another %v", driver.ErrHeld, e.Left)
-}
-
-// Is reports whether target is [driver.ErrHeld].
-func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
 
 // A splitError says that nobody is known to have a majority: several clients compete for the
 // lock, or nodes that may know more do not answer. It matches [driver.ErrUnavailable].
@@ -262,7 +251,7 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
-	var outage backoff
+	var outage rediskit.Backoff
 	for ctx.Err() == nil {
 		pause, retry := a.nextPause(err, &outage)
 		if !retry {
@@ -314,7 +303,7 @@ func contention(err error) *HeldError {
 
 // nextPause returns how long to sleep after a round that failed with err, and whether
 // to retry at all.
-func (a *attempt) nextPause(err error, outage *backoff) (pause time.Duration, retry bool) {
+func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Duration, retry bool) {
 	var split *splitError
 	var noMajority *noMajorityError
 	held := contention(err)
@@ -325,20 +314,20 @@ func (a *attempt) nextPause(err error, outage *backoff) (pause time.Duration, re
 		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= splitRetries
 	case held != nil:
 		a.splits = 0
-		*outage = backoff{}
+		*outage = rediskit.Backoff{}
 		return held.maxSleep(), !a.req.NoWait
 	case !errors.Is(err, driver.ErrUnavailable):
 		return 0, false
 	case errors.As(err, &noMajority) && noMajority.keptOut > 0 && !a.req.NoWait:
 		// Retry until the restarted nodes are admitted.
-		_, retry = outage.next(a.d.params.Quarantine() + retryTimeout)
+		_, retry = outage.Next(a.d.params.Quarantine() + retryTimeout)
 		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
 	}
 	limit := retryTimeout
 	if a.req.NoWait {
 		limit = shortRetryTimeout
 	}
-	return outage.next(limit)
+	return outage.Next(limit)
 }
 
 // maxSleep returns how long a waiter may sleep if it receives no message. Messages only
@@ -372,20 +361,4 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 			timer.Reset(rand.N(min(time.Duration(max(waiters-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
 		}
 	}
-}
-
-// A backoff spaces the rounds while there is no majority.
-type backoff struct {
-	since time.Time
-	pause time.Duration
-}
-
-// next returns the pause before the next round, and whether to make one at all. It says no when
-// limit has passed since its first call.
-func (b *backoff) next(limit time.Duration) (time.Duration, bool) {
-	if b.pause == 0 {
-		b.since, b.pause = time.Now(), time.Millisecond
-	}
-	b.pause = min(2*b.pause, 500*time.Millisecond)
-	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
 }

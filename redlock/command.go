@@ -4,9 +4,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // A command is one request to one node. The codes and arguments are described at the scripts.
@@ -73,7 +73,7 @@ func (cmd *command) set(code byte, l *lock, args ...string) {
 }
 
 // script returns the script that implements the command.
-func (cmd *command) script() *script {
+func (cmd *command) script() *rediskit.Script {
 	if strings.IndexByte("aAgrefbxd", cmd.code) >= 0 {
 		return holdScript
 	}
@@ -82,7 +82,7 @@ func (cmd *command) script() *script {
 
 // A scriptCall is a batch of commands for one script, encoded as its keys and arguments.
 type scriptCall struct {
-	script     *script
+	script     *rediskit.Script
 	keys, args []string
 }
 
@@ -113,8 +113,3 @@ var codeStrings = func() string {
 	}
 	return b.String()
 }()
-
-// formatMillis rounds up: a node must not end a lease before its holder does.
-func formatMillis(d time.Duration) string {
-	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
-}

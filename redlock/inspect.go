@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -230,7 +231,7 @@ func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) e
 	conn, release := client.Dedicate() // a long scan must not delay locks
 	defer release()
 	for cursor := uint64(0); ; {
-		b := conn.B().Scan().Cursor(cursor).Match("*" + escapeGlob(prefix) + "*").Count(1000)
+		b := conn.B().Scan().Cursor(cursor).Match("*" + rediskit.EscapeGlob(prefix) + "*").Count(1000)
 		entry, err := conn.Do(ctx, b.Build()).AsScanEntry()
 		if err != nil {
 			return sanitize(err)
@@ -244,11 +245,6 @@ func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) e
 			return nil
 		}
 	}
-}
-
-// escapeGlob returns a glob pattern that matches s literally.
-func escapeGlob(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
 
 // Break implements [driver.Inspector]. The token of a foreign key is 0.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -81,7 +82,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.listener.removeLease(l)
 	keep := "0"
 	if left := l.grant.Start.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
-		keep = formatMillis(left)
+		keep = rediskit.Millis(left)
 	}
 	nodes |= l.round.nodesToFree()
 	verdict, ended, err := l.d.free(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
@@ -200,7 +201,7 @@ func (l *lease) extend(thorough bool) *extension {
 		now := driver.Now()
 		return countVote(&e.tally, node, r, now) == quorum.Won && !thorough || e.tally.Ended(now)
 	})
-	ttl, rest := formatMillis(l.req.TTL), encodeHolder(&l.req)
+	ttl, rest := rediskit.Millis(l.req.TTL), encodeHolder(&l.req)
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
 		e.poll.send(i, 'e', &l.lock, l.round.nonce, ttl, l.lastToken, rest)

@@ -316,10 +316,10 @@ func (n *node) execute(c *scriptCall, batch []*command) ([]string, error) {
 
 // eval makes a call. If the server does not know the script, eval sends its text.
 func (n *node) eval(client rueidis.Client, c *scriptCall) ([]string, error) {
-	b := client.B().Evalsha().Sha1(c.script.sha1).Numkeys(int64(len(c.keys)))
+	b := client.B().Evalsha().Sha1(c.script.SHA1).Numkeys(int64(len(c.keys)))
 	r := client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := client.B().Eval().Script(c.script.text).Numkeys(int64(len(c.keys)))
+		b := client.B().Eval().Script(c.script.Text).Numkeys(int64(len(c.keys)))
 		r = client.Do(n.callCtx, b.Key(c.keys...).Arg(c.args...).Build())
 	}
 	return r.AsStrSlice()

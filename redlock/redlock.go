@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -261,31 +262,16 @@ func (d *Driver) Close() error {
 		d.cancel()
 		d.mu.Unlock()
 		deadline := time.Now().Add(time.Second)
-		waitFor(&d.acquiring, deadline)
+		rediskit.WaitUntil(deadline, &d.acquiring)
 		d.drain(deadline)
 		d.stopSending()
 		for _, n := range d.nodes {
 			n.disconnect(driver.ErrClosed)
 		}
 		d.listener.close()
-		waitFor(&d.background, time.Now().Add(time.Second))
+		rediskit.WaitUntil(time.Now().Add(time.Second), &d.background)
 	})
 	return nil
-}
-
-// waitFor waits for a group until the deadline.
-func waitFor(group *sync.WaitGroup, deadline time.Time) {
-	idle := make(chan struct{})
-	go func() {
-		group.Wait()
-		close(idle)
-	}()
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case <-idle:
-	case <-timer.C:
-	}
 }
 
 // enter registers an acquisition. It returns false if the driver is closed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -64,7 +65,7 @@ const (
 // owner as a waiter.
 func (d *Driver) startRound(req *driver.Request, l *lock, nonce string, enlist bool) *round {
 	r := &round{d: d, req: req, lock: l, nonce: nonce, repeated: nonce != "", ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes))}
-	ttl := formatMillis(req.TTL)
+	ttl := rediskit.Millis(req.TTL)
 	code, args := byte('g'), [6]string{nonce, ttl}
 	n := 2
 	if !r.repeated {

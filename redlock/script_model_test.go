@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/redislock/rediskit"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 	"github.com/sniblock/snib/redlock/internal/quorumtest"
 )
@@ -124,21 +125,21 @@ func (m *twin) request() (line string, r quorumtest.Request) {
 	case 0, 1, 2:
 		r.Op = quorumtest.Ask
 		if r.Tokens = 1 + m.rand.Uint64N(3); r.Tokens > 1 {
-			return fmt.Sprintf("%s%s %d %s %d ", begin("A"), formatMillis(ttl), number, rest, r.Tokens), r
+			return fmt.Sprintf("%s%s %d %s %d ", begin("A"), rediskit.Millis(ttl), number, rest, r.Tokens), r
 		}
-		return fmt.Sprintf("%s%s %d %s", begin("a"), formatMillis(ttl), number, rest), r
+		return fmt.Sprintf("%s%s %d %s", begin("a"), rediskit.Millis(ttl), number, rest), r
 	case 3, 4:
 		r.Op = quorumtest.Raise
 		return begin("r") + strconv.FormatUint(number, 10), r
 	case 5, 6, 7:
 		r.Op = quorumtest.Extend
-		return fmt.Sprintf("%s%s %d %s", begin("e"), formatMillis(ttl), number, rest), r
+		return fmt.Sprintf("%s%s %d %s", begin("e"), rediskit.Millis(ttl), number, rest), r
 	default:
 		r.Op = quorumtest.Free
 		if m.rand.IntN(4) > 0 {
 			r.TTL = 0
 		}
-		return begin("f") + formatMillis(r.TTL), r
+		return begin("f") + rediskit.Millis(r.TTL), r
 	}
 }
 

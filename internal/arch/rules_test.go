@@ -63,7 +63,7 @@ var rules = []rule{
 	{"redislock", []string{"driver", "redislock/redisadmin", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 	{"redislock/redisadmin", nil, nil, "it says what an operator may ask, and leaves the answers to the driver"},
-	{"redislock/rediskit", nil, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
+	{"redislock/rediskit", []string{"driver"}, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
 		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},

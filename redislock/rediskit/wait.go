@@ -1,0 +1,39 @@
+package rediskit
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A Backoff spaces the retries while a store does not answer. The zero value is ready for use.
+type Backoff struct {
+	since time.Time // of the first retry
+	pause time.Duration
+}
+
+// Next returns the pause before the next retry, and whether there should be one at all: no more
+// when limit has passed since the first one.
+func (b *Backoff) Next(limit time.Duration) (pause time.Duration, retry bool) {
+	if b.pause == 0 {
+		b.since, b.pause = time.Now(), time.Millisecond
+		return 1, true // almost at once: a broken connection is soon replaced
+	}
+	b.pause = min(2*b.pause, 500*time.Millisecond)
+	return b.pause/2 + rand.N(b.pause/2), time.Since(b.since) < limit
+}
+
+// WaitUntil waits for a group until the deadline.
+func WaitUntil(deadline time.Time, group *sync.WaitGroup) {
+	idle := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(idle)
+	}()
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
