@@ -23,7 +23,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
-	"github.com/sniblock/snib/redislock/redlock"
+	"github.com/sniblock/snib/redlock"
 )
 
 // An outageStore is a store that can be put out of reach in several ways.
@@ -69,7 +69,7 @@ func startOutageStore(t *testing.T, kind string) outageStore {
 		proxies, s.Addrs = append(proxies, p), append(s.Addrs, p.Addr())
 	}
 	if kind == "redlock" {
-		if err := redlock.Init(t.Context(), s.nodes(), redlockOptions()...); err != nil {
+		if err := redlock.Admin(s.nodes(), redlockOptions()...).Init(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
