@@ -162,7 +162,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 	defer cancel()
 	done := make(chan result, 1)
 	go func() {
-		lock, err := locker.Acquire(ctx, acq.req.Name)
+		lock, err := acq.acquireInTime(ctx, locker)
 		done <- result{lock, err}
 	}()
 	line := &waitLine{acq: acq, store: s}
@@ -189,6 +189,21 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 			}
 		case <-tick.C:
 			line.draw()
+		}
+	}
+}
+
+// maxLateGrants is how many grants may come too late before the TTL is considered too short for
+// the store.
+const maxLateGrants = 10
+
+// acquireInTime acquires the lock. An overloaded store may grant it so late that the lease has
+// ended. As nothing has run yet, a command that waits without a limit then acquires again.
+func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*snib.Lock, error) {
+	for late := 1; ; late++ {
+		lock, err := locker.Acquire(ctx, acq.req.Name)
+		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || late == maxLateGrants || ctx.Err() != nil {
+			return lock, err
 		}
 	}
 }
