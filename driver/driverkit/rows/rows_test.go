@@ -108,8 +108,17 @@ func (tb *table) release(_ context.Context, l *rows.Lease) (bool, error) {
 	return freed, nil
 }
 
-func (tb *table) poll(_ context.Context, names, _ []string, _ bool) (map[string]*rows.State, error) {
+func (tb *table) poll(_ context.Context, names, nonces []string, heartbeat bool) (map[string]*rows.State, error) {
 	found := map[string]*rows.State{}
+	if heartbeat {
+		for _, nonce := range nonces {
+			_, err := tb.enter("Heartbeat", nonce)
+			tb.mu.Unlock()
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, name := range names {
 		s, err := tb.enter("Poll", name)
 		if err == nil {
@@ -289,6 +298,25 @@ func TestPoll(t *testing.T) {
 		}
 		if took := time.Since(began); took > 2*pollInterval {
 			t.Errorf("the waiter got the lock after %v, want at most two polls", took)
+		}
+	})
+}
+
+// Each waiter has a heartbeat every second, also while notifications arrive.
+func TestHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		acquire(t, d, request("a", "1"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+pollInterval)
+		defer cancel()
+		for i := range 10 {
+			go d.Acquire(ctx, request("a", fmt.Sprint("waiter ", i)))
+		}
+		d.Connected()
+		time.Sleep(time.Minute)
+		if got := tb.count("Heartbeat"); got < 580 || got > 610 {
+			t.Errorf("10 waiters had %d heartbeats in a minute, want one each second", got)
 		}
 	})
 }
