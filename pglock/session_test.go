@@ -271,14 +271,7 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
 	lost := proxy.LoseAnswers(1, livetest.ThenClose, "pg_try_advisory_lock($1::bigint)")
-	l := acquire(t, d, request("ends", "a"))
-	<-lost
-	mustBeHeld(t, other, "ends", "of what was granted in a second session")
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew = %v", err)
-	}
-	release(t, l)
-	release(t, acquire(t, other, noWait("ends", "b")))
+	jobtest.EndsWhileGranted(t, d, other, lost)
 }
 
 // givenUpWhileGranted cancels a request after the row has granted a lease, when the advisory lock
