@@ -2,6 +2,7 @@ package jobtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -51,6 +52,22 @@ func rowRequest(name, owner string) driver.Request {
 func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
 	return Acquiring(t, d, req).Get(t)
+}
+
+// tryAcquire calls Acquire without waiting.
+func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
+	t.Helper()
+	req.NoWait = true
+	w := Acquiring(t, d, req)
+	err := w.End(t)
+	return w.Lease, err
+}
+
+func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
+	t.Helper()
+	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.Owner, err)
+	}
 }
 
 func release(t testing.TB, l driver.Lease) {
