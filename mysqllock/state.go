@@ -24,20 +24,22 @@ type (
 // are stored in columns of their own, so that one statement can change them. Waiters have no end
 // of their own, see reapDead.
 func encode(e entry) []byte {
-	nonce := e.Nonce
-	e.Nonce = ""
-	text, err := json.Marshal(object{e, e.Session})
+	o := object{e, e.Session, e.Shared}
+	o.Nonce = ""
+	text, err := json.Marshal(o)
 	if err != nil {
 		panic(err) // all of its fields can be encoded
 	}
-	return slices.Concat([]byte(nonce), []byte(" "), text, []byte("\n"))
+	return slices.Concat([]byte(e.Nonce), []byte(" "), text, []byte("\n"))
 }
 
-// An object is the part of a line that is JSON.
+// An object is the part of a line that is JSON: an entry without its nonce. Its own fields hide
+// those of the entry.
 type object struct {
 	entry
 
 	Session string `json:"session,omitempty"` // the lock that its session holds
+	Shared  bool   `json:"shared,omitempty"`
 }
 
 func encodeEntries(all []entry) []byte {
@@ -57,7 +59,7 @@ func parseEntries(text []byte) ([]entry, error) {
 		if err := json.Unmarshal(text, &o); err != nil {
 			return nil, err
 		}
-		o.entry.Nonce, o.entry.Session = string(nonce), o.Session
+		o.entry.Nonce, o.entry.Session, o.entry.Shared = string(nonce), o.Session, o.Shared
 		all = append(all, o.entry)
 	}
 	return all, nil
@@ -85,7 +87,7 @@ type state struct {
 }
 
 // scanState scans the columns of the statements read and list. If the row is malformed, the state
-// has neither holders nor waiters, and malformed is the reason.
+// has neither holders nor waiters, and Err is the reason.
 func (d *Driver) scanState(rows *sql.Rows) (s state, err error) {
 	var name, called sql.NullString
 	var version, token, slots, since, ends sql.NullInt64
