@@ -83,11 +83,24 @@ func mustBecomeFree(t *testing.T, c ClockTest, req driver.Request, after time.Du
 func releasedBeforeStep(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
 	l := acquire(t, d, rowRequest("released", "a"))
+	reader := rowRequest("released readers", "a")
+	reader.Shared = true
+	first := acquire(t, d, reader)
+	reader.Owner = "b"
+	second := acquire(t, d, reader)
 	w := Waiting(t, other, rowRequest("released", "b"))
 	c.Clock.SetClock(behind)
 	release(t, l)
 	release(t, w.Get(t))
-	release(t, acquire(t, d, rowRequest("released", "c")))
+	release(t, first)
+	release(t, second)
+	for _, name := range []string{"released", "released readers"} {
+		l, err := tryAcquire(t, d, rowRequest(name, "c"))
+		if err != nil {
+			t.Fatalf("Acquire of %q with NoWait = %v", name, err)
+		}
+		release(t, l)
+	}
 }
 
 // keptAfterStep releases a lease after the step: its lock is kept for no longer than MinHold
@@ -165,12 +178,9 @@ func readersAndSlots(t *testing.T, c ClockTest) {
 	slot, reader := rowRequest("slot", "a"), rowRequest("reader", "a")
 	slot.Slots, reader.Shared = 1, true
 	inSlot, reading := acquire(t, d, slot), acquire(t, d, reader)
-	reader.Owner = "another reader"
-	readingToo := acquire(t, d, reader)
 	c.Clock.SetClock(behind)
 	release(t, inSlot)
 	release(t, reading)
-	release(t, readingToo)
 	slot.Owner, reader.Owner, reader.Shared = "b", "b", false
 	release(t, acquire(t, other, slot))
 	release(t, acquire(t, other, reader))

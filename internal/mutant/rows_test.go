@@ -12,8 +12,8 @@ var rowsMutants = []mutant{
 	{
 		guarantee: "strangers count", pkg: "driver/driverkit/rows",
 		in:    "session.isTaken",
-		old:   "key := s.d.backend.LockKey(le.Req.Name)",
-		new:   "key := \"\"",
+		old:   "other.lockKey == le.lockKey",
+		new:   "false",
 		tests: "TestSession/OneKey",
 	},
 	{

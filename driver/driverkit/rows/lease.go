@@ -21,8 +21,9 @@ type Lease struct {
 	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
 
 	// Guarded by session.mu:
-	lockRequested bool // the session has tried the lock, or is about to
-	dropped       bool // the session must not keep the lock
+	lockKey       string // names with the same key share the lock
+	lockRequested bool   // the session has tried the lock, or is about to
+	dropped       bool   // the session must not keep the lock
 
 	releaseMu sync.Mutex // serializes Release
 

@@ -173,7 +173,7 @@ func (s *session) lock(ctx context.Context, key string, le *Lease) (driver.Insta
 		return driver.Instant{}, false, fmt.Errorf("%w: its session ended as it was granted", driver.ErrLost)
 	}
 	s.mu.Lock()
-	le.lockRequested = true
+	le.lockKey, le.lockRequested = s.d.backend.LockKey(le.Req.Name), true
 	s.mu.Unlock()
 	got := false // owned by the call until it is answered: the call goes on without us
 	start, err := l.do(ctx, func(ctx context.Context) (err error) {
@@ -206,9 +206,8 @@ func (s *session) lock(ctx context.Context, key string, le *Lease) (driver.Insta
 // isTaken reports whether the session has a lock with the key of a lease, for another one that it
 // excludes. The caller must hold s.mu.
 func (s *session) isTaken(le *Lease) bool {
-	key := s.d.backend.LockKey(le.Req.Name)
 	for _, other := range s.held {
-		if !(other.sharesLock() && le.sharesLock()) && s.d.backend.LockKey(other.Req.Name) == key {
+		if other.lockKey == le.lockKey && !(other.sharesLock() && le.sharesLock()) {
 			return true
 		}
 	}
