@@ -47,8 +47,8 @@ var rowsMutants = []mutant{
 	{
 		guarantee: "outages are waited for", pkg: "driver/driverkit/rows",
 		in:    "Attempt.runRound",
-		old:   "case !a.Queued && !full:",
-		new:   "case true:",
+		old:   "a.served = a.served || a.Queued || full",
+		new:   "a.served = false",
 		tests: "TestOutageOfWaiter/Short",
 	},
 	{

@@ -241,15 +241,19 @@ func TestRemoveAfterOutage(t *testing.T) {
 	})
 }
 
-// A waiter keeps its place during an outage, for a minute.
+// A waiter keeps its place during an outage, for a minute. During the outage it asks for the lock,
+// or it sleeps behind a holder.
 func TestOutageOfWaiter(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		down time.Duration
-		want error
+		name  string
+		sleep bool
+		down  time.Duration
+		want  error
 	}{
-		{"Short", 50 * time.Second, nil},
-		{"Long", 3 * time.Minute, driver.ErrUnavailable},
+		{"Short", false, 50 * time.Second, nil},
+		{"Long", false, 3 * time.Minute, driver.ErrUnavailable},
+		{"ShortSleep", true, 50 * time.Second, nil},
+		{"LongSleep", true, 3 * time.Minute, driver.ErrUnavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -257,12 +261,23 @@ func TestOutageOfWaiter(t *testing.T) {
 				d := newDriver(t, tb.backend())
 				first := acquire(t, d, request("a", "1"))
 				time.AfterFunc(time.Second, func() {
-					first.Release(context.Background())
-					tb.fail(errDown, "Request")
+					if !tt.sleep {
+						first.Release(context.Background())
+						tb.fail(errDown, "Request")
+						return
+					}
+					tb.fail(errDown, "Request", "Poll")
 				})
-				time.AfterFunc(time.Second+tt.down, func() { tb.fail(nil, "Request") })
+				time.AfterFunc(time.Second+tt.down, func() {
+					tb.fail(nil, "Request", "Poll")
+					first.Release(context.Background()) // if it was not released before
+				})
+				began := time.Now()
 				if _, err := d.Acquire(t.Context(), request("a", "2")); !errors.Is(err, tt.want) {
 					t.Errorf("Acquire during an outage of %v = %v, want %v", tt.down, err, tt.want)
+				}
+				if took := time.Since(began); took < tt.down && took < driver.RetryTimeout || took > driver.RetryTimeout+2*driver.AnswerTimeout {
+					t.Errorf("Acquire during an outage of %v took %v", tt.down, took)
 				}
 				d.Close()
 			})
