@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 // Entries end by the server's clock. If that clock is set back, what a dead process has left in
@@ -23,13 +25,13 @@ type observation struct {
 
 // observe records the holds in states, and since when they have been unchanged. It forgets all
 // others.
-func (w *waiterRegistry) observe(states map[string]*state) {
+func (w *processes) observe(states map[string]*state) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, now := w.observations, time.Now() // after the answer, so after the last renewal
 	w.observations = map[observation]time.Time{}
 	for name, s := range states {
-		for _, h := range slices.Concat(s.holders, s.unchanged) {
+		for _, h := range slices.Concat(s.Holders, s.unchanged) {
 			one := observation{name, h.Token, h.Until}
 			if w.observations[one] = before[one]; w.observations[one].IsZero() {
 				w.observations[one] = now
@@ -42,10 +44,10 @@ func (w *waiterRegistry) observe(states map[string]*state) {
 // clock. They are still in the row because the server's clock was set back. If the holder renews
 // the hold after all, the row's version changes, and the write that takes the lock fails. The
 // caller must hold w.mu.
-func (w *waiterRegistry) expireUnchanged(s *state) {
-	s.holders = slices.DeleteFunc(s.holders, func(h entry) bool {
-		since, seen := w.observations[observation{s.name, h.Token, h.Until}]
-		expired := seen && h.lifetime() > 0 && time.Since(since) > h.lifetime()+heartbeatInterval
+func (w *processes) expireUnchanged(s *state) {
+	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool {
+		since, seen := w.observations[observation{s.Name, h.Token, h.Until}]
+		expired := seen && lifetime(&h) > 0 && time.Since(since) > lifetime(&h)+rows.HeartbeatInterval
 		if expired {
 			s.unchanged = append(s.unchanged, h)
 		}
@@ -55,7 +57,7 @@ func (w *waiterRegistry) expireUnchanged(s *state) {
 
 // lifetime is how long a hold counts if it is not renewed, or 0 if it counts while its session
 // lives, or if its row does not say.
-func (e *entry) lifetime() time.Duration {
+func lifetime(e *entry) time.Duration {
 	switch {
 	case e.Kept:
 		return time.Duration(e.Until-e.Since) * time.Microsecond
@@ -74,51 +76,51 @@ type processRow struct {
 // isLive reports whether the process counts at the server's time now. A process whose row was
 // unchanged for longer than a heartbeat counts is dead: the server's clock was set back.
 func (p processRow) isLive(now int64) bool {
-	return p.ends > now && time.Since(p.since) < heartbeatTimeout+heartbeatInterval
+	return p.ends > now && time.Since(p.since) < rows.HeartbeatTimeout+rows.HeartbeatInterval
 }
 
 // isLate reports whether the process counts for longer at the server's time now than any
 // heartbeat makes it count: the server's clock was set back.
 func (p processRow) isLate(now int64) bool {
-	return p.ends > now+(heartbeatTimeout+heartbeatInterval).Microseconds()
+	return p.ends > now+(rows.HeartbeatTimeout+rows.HeartbeatInterval).Microseconds()
 }
 
 // isLate reports whether the hold h has more than its whole lifetime left: the server's clock was
 // set back after h was granted, renewed or kept.
 func (s *state) isLate(h *entry) bool {
-	return h.lifetime() > 0 && h.Until > s.now+h.lifetime().Microseconds()
+	return lifetime(h) > 0 && h.Until > s.Now+lifetime(h).Microseconds()
 }
 
 // capEnds writes a new end into what is late in the row: a hold then ends one lifetime from now,
-// and a process counts for heartbeatTimeout from now. The caller must have locked the mutex of
+// and a process counts for rows.HeartbeatTimeout from now. The caller must have locked the mutex of
 // the name.
 //
 // capEnds changes only holds that an earlier read, seen, has found: they were renewed before now,
 // so their holders rely on no more than one lifetime from now. The time of a single read may be
 // older than the row that it returns.
 func (d *Driver) capEnds(ctx context.Context, seen *state) error {
-	if names := d.registry.lateProcesses(seen); len(names) > 0 {
+	if names := d.processes.lateProcesses(seen); len(names) > 0 {
 		for chunk := range slices.Chunk(names, batchSizes[len(batchSizes)-1]) {
-			n, timeout := batchSize(len(chunk)), heartbeatTimeout.Microseconds()
+			n, timeout := batchSize(len(chunk)), rows.HeartbeatTimeout.Microseconds()
 			args := append([]any{timeout, timeout}, nameArgs(chunk, n)...)
 			if _, err := d.exec(ctx, expandNames(d.sql.capProcesses, n), args...); err != nil {
 				return err
 			}
 		}
 	}
-	if !slices.ContainsFunc(seen.holders, func(h entry) bool { return seen.isLate(&h) }) {
+	if !slices.ContainsFunc(seen.Holders, func(h entry) bool { return seen.isLate(&h) }) {
 		return nil
 	}
-	return d.changeLocked(ctx, seen.name, func(s *state) (write bool, err error) {
-		for i := range s.holders {
-			h := &s.holders[i]
-			known := slices.ContainsFunc(seen.holders, func(o entry) bool { return o.Token == h.Token && o.Until == h.Until })
+	return d.changeLocked(ctx, seen.Name, func(s *state) (write bool, err error) {
+		for i := range s.Holders {
+			h := &s.Holders[i]
+			known := slices.ContainsFunc(seen.Holders, func(o entry) bool { return o.Token == h.Token && o.Until == h.Until })
 			if !known || !s.isLate(h) {
 				continue
 			}
-			h.Until, write = s.now+h.lifetime().Microseconds(), true
+			h.Until, write = s.Now+lifetime(h).Microseconds(), true
 			if h.Kept {
-				h.Since = s.now // so that its lifetime stays the same
+				h.Since = s.Now // so that its lifetime stays the same
 			}
 		}
 		return write, nil
@@ -126,13 +128,13 @@ func (d *Driver) capEnds(ctx context.Context, seen *state) error {
 }
 
 // lateProcesses returns the names of the rows of late processes that wait in s.
-func (w *waiterRegistry) lateProcesses(s *state) []string {
+func (w *processes) lateProcesses(s *state) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var names []string
-	for _, e := range s.waiters {
-		name := processPrefix + e.process()
-		if w.processes[e.process()].isLate(s.now) && !slices.Contains(names, name) {
+	for _, e := range s.Waiters {
+		name := processPrefix + e.Process()
+		if w.others[e.Process()].isLate(s.Now) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

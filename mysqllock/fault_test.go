@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -173,22 +172,9 @@ func TestProcesses(t *testing.T) {
 	server := mysqltest.Start(t)
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "tokens")
-			req := request(fmt.Sprint("contended ", session), "x")
-			req.TTL = 5 * time.Second // a busy machine does not take longer than that
-			var procs []*livetest.Child
-			for i := range 4 {
-				req.Owner = fmt.Sprint("process ", i, " ")
-				contend := jobtest.Job{Role: "contend", Req: req, Rounds: 40, File: path}
-				procs = append(procs, livetest.StartChild(t, job{Job: contend, DSN: server.DSN(), Session: session}))
-			}
-			time.Sleep(150 * time.Millisecond) // while they contend
-			procs[3].Kill()
-			for _, p := range procs[:3] {
-				p.Expect("done")
-				p.Wait()
-			}
-			jobtest.Rising(t, path, 3*40)
+			jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
+				return livetest.StartChild(t, job{Job: j, DSN: server.DSN(), Session: session})
+			})
 		})
 	}
 }

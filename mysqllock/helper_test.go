@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
@@ -33,6 +35,17 @@ func newSession(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.D
 		t.Fatalf("NewSession = %v", err)
 	}
 	return closeAtEnd(t, d)
+}
+
+// lockTable returns a table of locks.
+func lockTable(t testing.TB, server *mysqltest.Server, name string, open func(*sql.DB) *mysqllock.Driver) jobtest.Table {
+	db := dial(t, server.DSN())
+	return jobtest.Table{
+		Name:   name,
+		Open:   func() jobtest.RowDriver { return open(dial(t, server.DSN())) },
+		Exec:   func(sql string) { t.Helper(); must(t, db, sql) },
+		Number: func(sql string) int64 { t.Helper(); return number(t, db, sql) },
+	}
 }
 
 func closeAtEnd(t testing.TB, d *mysqllock.Driver) *mysqllock.Driver {

@@ -5,164 +5,48 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// A lease is an entry among the holders of a row, as far as the driver knows.
-type lease struct {
-	d     *Driver
-	req   driver.Request
-	nonce string // of the entry
-	grant driver.Grant
-
-	wantedOnce sync.Once
-	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
-
-	dropped bool // the session must not keep the lock; guarded by session.mu
-
-	mu    sync.Mutex
-	ended bool // nothing is left to release
-	err   error
-}
-
-// newLease returns the lease of the entry h, which the request was granted.
-func (a *attempt) newLease(h entry, token uint64, start driver.Instant, othersWait bool) *lease {
-	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: token, Tokens: h.Tokens, Start: start}}
-	if a.d.session != nil {
-		l.grant.TTL = a.d.conf.sessionTimeout
-	}
-	if h.Tell {
-		l.wantedCh = make(chan struct{})
-		l.grant.Wanted = l.wantedCh
-		a.d.registry.addLease(l)
-		if othersWait {
-			l.notifyWanted()
-		}
-	}
-	return l
-}
-
-// Grant implements [driver.Lease].
-func (l *lease) Grant() driver.Grant { return l.grant }
-
-// notifyWanted tells the holder that another process waits.
-func (l *lease) notifyWanted() {
-	if l.wantedCh != nil {
-		l.wantedOnce.Do(func() { close(l.wantedCh) })
-	}
-}
-
-// drop removes the lease from the driver, and its lock from the session. It fails if the session
-// may still have the lock.
-func (l *lease) drop(ctx context.Context) error {
-	l.d.registry.removeLease(l)
-	if s := l.d.session; s != nil {
-		return s.unlock(ctx, l)
-	}
-	return nil
-}
-
-// lose ends the lease because the store or the session has ended it. It calls OnLost unless why
-// is nil.
-func (l *lease) lose(why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return
-	}
-	l.ended, l.err = true, driver.ErrLost
-	if l.req.OnLost != nil && why != nil {
-		l.req.OnLost(why)
-	}
-}
-
-// hasEnded reports whether the lease has ended, as far as the driver knows.
-func (l *lease) hasEnded() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
-}
-
 // isExclusive reports whether the row stores the lease in the columns of an exclusive holder.
-func (l *lease) isExclusive() bool { return !l.req.Shared && l.req.Slots == 0 }
+func isExclusive(l *lease) bool { return !l.Req.Shared && l.Req.Slots == 0 }
 
-// Release implements [driver.Lease]. If it fails because the server is unavailable, the driver
-// retries in the background until it is closed.
-func (l *lease) Release(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return l.err
-	}
-	ctx, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	leave, err := l.d.releasing.enter(ctx)
-	freed := false
+// release ends a lease in its row, or keeps it until MinHold has passed. If that fails because the
+// server is unavailable, the driver retries in the background until it is closed.
+func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
+	leave, err := d.releasing.enter(ctx)
 	if err == nil {
-		freed, err = l.remove(ctx)
+		freed, err = d.removeLease(ctx, l)
 		leave()
 	}
 	if err != nil {
-		l.d.registry.recordCleanup(l.d, l.nonce, l.completeRelease, err)
-		return err // unchanged: the caller may call Release again
+		l.RetryRelease(err)
 	}
-	l.ended = true
-	if !freed {
-		l.err = driver.ErrLost
-	}
-	return l.err
-}
-
-// completeRelease retries a Release that has failed.
-func (l *lease) completeRelease(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return nil
-	}
-	_, err := l.remove(ctx)
-	if err == nil {
-		l.ended = true
-	}
-	return err
-}
-
-// remove removes the session's lock, and the lease from its row. freed reports whether the row
-// had it.
-func (l *lease) remove(ctx context.Context) (freed bool, err error) {
-	if err := l.drop(ctx); err != nil {
-		return false, err
-	}
-	return l.removeFromRow(ctx)
+	return freed, err
 }
 
 // errUnconfirmed means that the lease is gone, but an answer was lost: the driver can't tell
 // whether this release removed the lease or whether it had ended before.
 var errUnconfirmed = fmt.Errorf("%w: the answer to the release was lost", driver.ErrUnavailable)
 
-// removeFromRow removes the lease from its row, or keeps it there until MinHold has passed. freed
-// reports whether the row had it.
-func (l *lease) removeFromRow(ctx context.Context) (freed bool, err error) {
-	least, maybeRemoved := l.req.MinHold.Microseconds(), false
-	if l.isExclusive() {
+func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err error) {
+	least, maybeRemoved := l.Req.MinHold.Microseconds(), false
+	if isExclusive(l) {
 		var res execResult
-		res, err = l.d.exec(ctx, l.d.sql.releaseFast, least, least, least, least, []byte(l.req.Name), int64(l.grant.Token))
+		res, err = d.exec(ctx, d.sql.releaseFast, least, least, least, least, []byte(l.Req.Name), int64(l.Grant().Token))
 		freed, maybeRemoved = res.rows == 1, res.repeated
 	} else {
-		err = l.d.change(ctx, l.req.Name, func(s *state) (bool, error) {
-			h := s.holderByToken(l.grant.Token)
+		err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
+			h := s.HolderByToken(l.Grant().Token)
 			if freed, maybeRemoved = h != nil, s.maybeWritten; !freed {
 				return false, nil
 			}
-			h.Since = min(h.Since, s.now) // as releaseFast does
-			if h.Until, h.Kept = h.Since+least, true; h.Until <= s.now {
-				s.removeHolder(l.grant.Token)
+			h.Since = min(h.Since, s.Now) // as releaseFast does
+			if h.Until, h.Kept = h.Since+least, true; h.Until <= s.Now {
+				s.removeHolder(l.Grant().Token)
 			}
 			s.signalFirst()
 			return true, nil
@@ -171,7 +55,7 @@ func (l *lease) removeFromRow(ctx context.Context) (freed bool, err error) {
 	if err == nil && !freed && maybeRemoved {
 		err = errUnconfirmed
 	}
-	return freed, l.d.rowError(l.req.Name, err)
+	return freed, d.rowError(l.Req.Name, err)
 }
 
 // Renew implements [driver.Driver]. Up to 256 exclusive leases of rows take one statement
@@ -181,7 +65,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(due) == 0 {
 		return answers
 	}
-	err := d.life.Ready(ctx)
+	err := d.rows.Life.Ready(ctx)
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if err == nil {
@@ -193,14 +77,14 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	var exclusive, others []renewal
 	for i, one := range due {
 		r := renewal{one.(*lease), &answers[i]}
-		if r.isExclusive() && d.session == nil {
+		if isExclusive(r.Lease) && !d.rows.HasSession() {
 			exclusive = append(exclusive, r)
 		} else {
 			others = append(others, r)
 		}
 	}
 	answer := func(all []renewal, extend func(context.Context, []renewal) error) {
-		slices.SortFunc(all, func(a, b renewal) int { return cmp.Compare(a.req.Name, b.req.Name) })
+		slices.SortFunc(all, func(a, b renewal) int { return cmp.Compare(a.Req.Name, b.Req.Name) })
 		for chunk := range slices.Chunk(all, batchSizes[len(batchSizes)-1]) {
 			if err == nil {
 				err = extend(inner, chunk)
@@ -219,15 +103,16 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 
 // A renewal is one lease of a call of Renew, and the place of its answer.
 type renewal struct {
-	*lease
+	*rows.Lease
+
 	answer *driver.Renewal
 }
 
 // setAnswer sets the answer. A lease that is not held any more is lost.
 func (r renewal) setAnswer(held bool, start driver.Instant) {
-	if !held || r.hasEnded() {
+	if !held || r.HasEnded() {
 		r.answer.Err = driver.ErrLost
-		r.discard()
+		r.Discard()
 		return
 	}
 	r.answer.Start = start
@@ -236,18 +121,18 @@ func (r renewal) setAnswer(held bool, start driver.Instant) {
 // setAnswerFrom sets the answer by the row's state, which is nil if there is no row. The driver
 // can't tell whether a lease in a malformed row is still held.
 func (r renewal) setAnswerFrom(s *state, start driver.Instant) {
-	if s != nil && s.malformed != nil && !r.hasEnded() {
-		r.answer.Err = s.malformed
+	if s != nil && s.Err != nil && !r.HasEnded() {
+		r.answer.Err = s.Err
 		return
 	}
-	r.setAnswer(s != nil && s.holderByToken(r.grant.Token) != nil, start)
+	r.setAnswer(s != nil && s.HolderByToken(r.Grant().Token) != nil, start)
 }
 
 // extend extends exclusive leases together. A malformed row fails only its own renewal.
 func (d *Driver) extend(ctx context.Context, all []renewal) error {
 	return driverkit.Isolate(all, isMalformed,
 		func(some []renewal) error { return d.extendBatch(ctx, some) },
-		func(r renewal, err error) { r.answer.Err = d.rowError(r.req.Name, err) })
+		func(r renewal, err error) { r.answer.Err = d.rowError(r.Req.Name, err) })
 }
 
 // extendBatch extends exclusive leases, with one statement if all are still held.
@@ -256,9 +141,9 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 	var ttls, tokens, named []any
 	for i := range n {
 		r := all[min(i, len(all)-1)]
-		name := []byte(r.req.Name)
-		ttls = append(ttls, name, r.req.TTL.Microseconds())
-		tokens = append(tokens, name, int64(r.grant.Token))
+		name := []byte(r.Req.Name)
+		ttls = append(ttls, name, r.Req.TTL.Microseconds())
+		tokens = append(tokens, name, int64(r.Grant().Token))
 		named = append(named, name)
 	}
 	start := driver.Now()
@@ -279,23 +164,23 @@ func (d *Driver) extendBatch(ctx context.Context, all []renewal) error {
 		return err
 	}
 	for _, r := range all {
-		r.setAnswerFrom(found[r.req.Name], start)
+		r.setAnswerFrom(found[r.Req.Name], start)
 	}
 	return nil
 }
 
 // extendEach extends leases of sessions together, and other leases one by one.
 func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
-	if d.session != nil {
-		return d.session.confirm(ctx, all)
+	if d.rows.HasSession() {
+		return d.confirm(ctx, all)
 	}
 	for _, r := range all {
 		held := false
 		var start driver.Instant
-		err := d.change(ctx, r.req.Name, func(s *state) (bool, error) {
-			h := s.holderByToken(r.grant.Token)
+		err := d.change(ctx, r.Req.Name, func(s *state) (bool, error) {
+			h := s.HolderByToken(r.Grant().Token)
 			if held, start = h != nil, s.start; held {
-				h.Until = s.now + r.req.TTL.Microseconds()
+				h.Until = s.Now + r.Req.TTL.Microseconds()
 			}
 			return held, nil
 		})
@@ -314,26 +199,7 @@ func (d *Driver) extendEach(ctx context.Context, all []renewal) error {
 func namesOf(all []renewal) []string {
 	names := make([]string, len(all))
 	for i, r := range all {
-		names[i] = r.req.Name
+		names[i] = r.Req.Name
 	}
 	return names
-}
-
-// discard ends a lease that is no longer in the store. It does not call OnLost.
-func (l *lease) discard() {
-	l.lose(nil)
-	l.dropInBackground()
-}
-
-// dropInBackground drops a lost lease in the background.
-func (l *lease) dropInBackground() {
-	l.d.registry.removeLease(l)
-	if l.d.session == nil {
-		return
-	}
-	l.d.life.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), driverkit.CleanupTimeout, errNoAnswer)
-		defer cancel()
-		l.d.cleanUp(ctx, l.nonce, l.drop)
-	})
 }

@@ -2,13 +2,11 @@ package mysqllock_test
 
 import (
 	"database/sql"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -58,72 +56,13 @@ func TestMalformedRow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			table := "malformed_" + strings.ToLower(tt.name)
-			testMalformedRow(t, dial(t, server.DSN()), table, tt.shared, tt.rows, func() *mysqllock.Driver {
-				return tt.open(t, dial(t, server.DSN()), append(tt.opts, mysqllock.Table(table))...)
+			for i, m := range tt.rows {
+				tt.rows[i].MayRenew = m.ListFails
+			}
+			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver {
+				return tt.open(t, db, append(tt.opts, mysqllock.Table(table))...)
 			})
+			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
 		})
-	}
-}
-
-func testMalformedRow(t *testing.T, db *sql.DB, table string, shared bool, rows []jobtest.MalformedRow, open func() *mysqllock.Driver) {
-	holder, first, second := open(), open(), open()
-	good := []string{"a", "m", "z"}
-	names := slices.Clone(good)
-	for _, m := range rows {
-		names = append(names, m.Name)
-	}
-	held, waiting := map[string]driver.Lease{}, map[string]*jobtest.Waiter{}
-	for _, name := range names {
-		req := request(name, "holder")
-		req.Shared = shared
-		held[name] = acquire(t, holder, req)
-		waiting[name] = jobtest.Waiting(t, first, request(name, "first"))
-	}
-	for _, m := range rows {
-		must(t, db, fmt.Sprintf("UPDATE %s SET %s WHERE name = ?", table, m.Change), []byte(m.Name))
-	}
-	behind := map[string]*jobtest.Waiter{}
-	for _, name := range good {
-		behind[name] = jobtest.Waiting(t, second, request(name, "second"))
-	}
-	time.Sleep(4 * time.Second) // longer than a waiter counts without a heartbeat
-
-	for _, m := range rows {
-		if m.WaitFails {
-			jobtest.MustNameRow(t, "the wait", waiting[m.Name].End(t), m.Name, table)
-			_, err := tryAcquire(t, second, request(m.Name, "another"))
-			jobtest.MustNameRow(t, "Acquire", err, m.Name, table)
-		}
-		if m.ListFails {
-			_, err := second.Status(t.Context(), m.Name)
-			jobtest.MustNameRow(t, "Status", err, m.Name, table)
-		}
-	}
-	mustRenewOthers(t, holder, held, rows, table)
-	jobtest.MustListOthers(t, second, names, rows, table)
-	for _, name := range good {
-		release(t, held[name])
-		waiting[name].Get(t)
-		behind[name].Running(t, "before the first waiter released")
-	}
-}
-
-// mustRenewOthers renews all leases in one call. Only those whose rows can't be read may fail.
-func mustRenewOthers(t *testing.T, d *mysqllock.Driver, held map[string]driver.Lease, rows []jobtest.MalformedRow, table string) {
-	t.Helper()
-	var names []string
-	var due []driver.Lease
-	for name, l := range held {
-		names, due = append(names, name), append(due, l)
-	}
-	for i, answer := range d.Renew(t.Context(), due) {
-		switch fails := func(m jobtest.MalformedRow) bool { return m.Name == names[i] && m.RenewFails }; {
-		case slices.ContainsFunc(rows, fails):
-			jobtest.MustNameRow(t, "Renew", answer.Err, names[i], table)
-		case answer.Err != nil && slices.ContainsFunc(rows, func(m jobtest.MalformedRow) bool { return m.Name == names[i] && m.ListFails }):
-			jobtest.MustNameRow(t, "Renew", answer.Err, names[i], table) // it was extended, and then could not be read
-		case answer.Err != nil:
-			t.Errorf("Renew of %q = %.1000v, want nil", names[i], answer.Err)
-		}
 	}
 }

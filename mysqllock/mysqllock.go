@@ -1,17 +1,14 @@
 package mysqllock
 
 import (
-	"crypto/rand"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 var (
@@ -22,21 +19,16 @@ var (
 // A Driver keeps locks as rows of one table. One from [NewSession] takes locks with GET_LOCK as
 // well. It is safe for concurrent use.
 type Driver struct {
-	db     *sql.DB // the user's, who closes it
-	conf   config
-	sql    statements
-	id     string // of this driver, unique over all processes and time
-	serial atomic.Uint64
+	db   *sql.DB // the user's, who closes it
+	conf config
+	sql  statements
 
+	rows                           *rows.Driver
 	store                          storeInfo
 	rowMutexes                     rowMutexes
 	renewing, releasing, acquiring semaphore
-
-	registry waiterRegistry
-	prunes   driverkit.Every
-	session  *session // nil for rows
-
-	life *driverkit.Lifecycle // until Close
+	processes                      processes
+	ended                          endedSet // sessions of other drivers that have ended
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -59,16 +51,22 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDriver(db, c), nil
+	return newDriver(db, c, false), nil
 }
 
-func newDriver(db *sql.DB, c config) *Driver {
-	d := &Driver{db: db, conf: c, life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
-	d.sql = newStatements(c.table)
-	d.registry.init()
+func newDriver(db *sql.DB, c config, session bool) *Driver {
+	d := &Driver{db: db, conf: c, sql: newStatements(c.table)}
+	d.processes.init()
 	d.rowMutexes.init()
-	n := d.conf.connections
-	d.acquiring, d.releasing, d.renewing = make(semaphore, n), make(semaphore, n), make(semaphore, n)
+	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections), make(semaphore, c.connections)
+	backend := rows.Backend{
+		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
+		ReadPage: d.readPage, Break: d.breakLease, Prune: d.prune, Listen: d.watch,
+	}
+	if session {
+		backend.Connect, backend.LockKey = d.connect, c.key
+	}
+	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, SessionTimeout: c.sessionTimeout})
 	return d
 }
 
@@ -88,40 +86,28 @@ func (d *Driver) Info() driver.Info {
 			"nobody else changes or deletes rows of the table",
 		},
 	}
-	if d.session != nil {
-		d.session.describe(&info)
+	if d.rows.HasSession() {
+		describeSession(&info)
 	}
 	return info
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if d.rows.HasSession() && (req.Shared || req.Slots > 0) {
+		return nil, fmt.Errorf("%w request: GET_LOCK has neither a read side nor slots; take a row instead", driver.ErrInvalid)
+	}
+	return d.rows.Acquire(ctx, req)
 }
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL,
 // and those of a session end with the session. The db stays open.
 func (d *Driver) Close() error {
-	first := d.life.End(func() {
-		if d.session != nil {
-			d.session.close()
-		}
-	})
-	if first {
-		d.registry.deleteProcessRow(d)
+	if d.rows.Close() {
+		d.processes.deleteRow(d)
 		go d.store.close() // it waits for the user's work on the connections
 	}
 	return nil
-}
-
-// newNonce returns a unique id for an attempt. It begins with the id of the driver.
-func (d *Driver) newNonce() string { return d.id + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
-
-// checkRequest returns an error if the driver can't serve req.
-func (d *Driver) checkRequest(req driver.Request) error {
-	switch {
-	case d.session == nil: // rows can serve every request
-	case req.Shared || req.Slots > 0:
-		return fmt.Errorf("%w request: GET_LOCK has neither a read side nor slots; take a row instead", driver.ErrInvalid)
-	case req.Detached:
-		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
-	}
-	return req.Check()
 }
 
 // A config is the result of the options.

@@ -28,11 +28,11 @@ func (d *Driver) IsOwner(ctx context.Context, tx *sql.Tx, name string, token uin
 		if s, err = d.readLocked(ctx, tx, name); err != nil {
 			return err
 		}
-		if s.malformed != nil {
-			return s.malformed
+		if s.Err != nil {
+			return s.Err
 		}
 	}
-	for _, h := range s.holders {
+	for _, h := range s.Holders {
 		if !h.Kept && h.Token <= token && token < h.Token+uint64(max(h.Tokens, 1)) {
 			return nil
 		}

@@ -5,24 +5,9 @@ import (
 	"database/sql"
 	"slices"
 	"time"
+
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
-
-const (
-	// pruneAfter is how many rows a driver creates before it prunes.
-	pruneAfter = 4096
-
-	// pruneAge is how long a row must have been unused before it is pruned.
-	pruneAge = time.Hour
-
-	// maxTokenLead is how far a token may be ahead of the server's clock for its lock to be pruned.
-	maxTokenLead = 24 * time.Hour
-)
-
-// countNewRow counts a row that the driver has created, and prunes after every pruneAfter rows.
-func (d *Driver) countNewRow() {
-	// If pruning fails, the next call does it.
-	d.prunes.Note(pruneAfter, d.life, func() { _ = d.prune(d.life.Context(), pruneAge) })
-}
 
 // Prune forgets the locks that nobody holds or waits for, and that have not been used for the
 // given time, which is an hour at least. A driver prunes by itself after every 4096 locks that it
@@ -33,17 +18,11 @@ func (d *Driver) countNewRow() {
 // lock. It keeps a lock whose token is more than a day ahead of the server's clock: noting that
 // token would raise the tokens of all new locks.
 func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
-	if err := d.life.Ready(ctx); err != nil {
-		return err
-	}
-	if err := d.prepare(ctx); err != nil {
-		return err
-	}
-	return d.prune(ctx, max(unused, pruneAge))
+	return d.rows.Prune(ctx, unused)
 }
 
-func (d *Driver) prune(ctx context.Context, age time.Duration) error {
-	old := age.Microseconds()
+func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
+	old := unused.Microseconds()
 	found, err := d.stale(ctx, old)
 	if err != nil {
 		return err
@@ -55,7 +34,7 @@ func (d *Driver) prune(ctx context.Context, age time.Duration) error {
 		}
 	}
 	var highest int64
-	err = d.query(ctx, d.sql.highestToken, []any{old, maxTokenLead.Microseconds()}, func(rows *sql.Rows) error { return rows.Scan(&highest) })
+	err = d.query(ctx, d.sql.highestToken, []any{old, rows.MaxTokenLead.Microseconds()}, func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
 		_, err = d.exec(ctx, d.sql.setFloor, highest, highest)
 	}

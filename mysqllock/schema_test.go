@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -128,79 +127,21 @@ func TestSchema(t *testing.T) {
 
 // Pruned rows never let a token go back.
 func prunes(t *testing.T, server *mysqltest.Server) {
-	db := dial(t, server.DSN())
-	d := newDriver(t, db)
-	l := acquire(t, d, request("old", "a"))
-	ahead := l.Grant().Token + 1_000_000_000 // ahead of the clock
-	release(t, l)
-	held, waited := acquire(t, d, request("held", "a")), acquire(t, d, request("waited", "a"))
-	must(t, db, "UPDATE snib_locks SET token = ?, version = version + 1 WHERE name = 'old'", ahead)
-	age := func() { must(t, db, "UPDATE snib_locks SET used = used - 7200000000 WHERE name > 'a'") }
-	prune := func() {
-		t.Helper()
-		if err := d.Prune(testContext(t), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-	}
-	rows := func() int64 { return number(t, db, "SELECT COUNT(*) FROM snib_locks WHERE name = 'old'") }
-	prune()
-	prune()
-	if rows() != 1 {
-		t.Error("a row was pruned that was used a moment ago")
-	}
-	age()
-	prune() // notes the token
-	if rows() != 1 {
-		t.Error("a row was pruned whose token was not noted")
-	}
-	prune()
-	if rows() != 0 {
-		t.Error("a row was not pruned that was not used for long")
-	}
-	if got := acquire(t, d, request("old", "b")).Grant().Token; got <= ahead {
-		t.Errorf("token %d after %d, which was pruned", got, ahead)
-	}
-	if got := acquire(t, d, request("new", "b")).Grant().Token; got <= ahead {
-		t.Errorf("token %d after %d, which was pruned, of another name", got, ahead)
-	}
-	release(t, held)
-	release(t, waited)
+	jobtest.PruneKeepsTokens(t, lockTable(t, server, "pruned", func(db *sql.DB) *mysqllock.Driver {
+		return newDriver(t, db, mysqllock.Table("pruned"))
+	}))
 }
 
 // pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
 // of these rows may get such tokens.
 func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {
-	db := dial(t, server.DSN())
-	d := newDriver(t, db, mysqllock.Table("forged"))
-	tokens := map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"}
-	for name, token := range tokens {
-		release(t, acquire(t, d, request(name, "a")))
-		must(t, db, "UPDATE forged SET used = used - 7200000000, token = "+token+" WHERE name = ?", []byte(name))
-	}
-	ahead := number(t, db, "SELECT token FROM forged WHERE name = 'ahead'")
-	for range 3 {
-		if err := d.Prune(testContext(t), 0); err != nil {
-			t.Fatalf("Prune = %v", err)
-		}
-	}
-	for name, want := range map[string]int64{"huge": 1, "ahead": 1, "usual": 0} {
-		if got := number(t, db, "SELECT COUNT(*) FROM forged WHERE name = ?", []byte(name)); got != want {
-			t.Errorf("after Prune there are %d rows of %q, want %d", got, name, want)
-		}
-	}
-	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got >= ahead {
-		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
-	}
-	if got := int64(acquire(t, d, request("ahead", "b")).Grant().Token); got <= ahead {
-		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
-	}
-	for _, shared := range []bool{false, true} {
-		req := request("huge", "b")
-		req.Shared = shared
-		_, err := tryAcquire(t, d, req)
-		jobtest.MustNameRow(t, "Acquire", err, "huge", "forged")
-	}
-	must(t, db, "UPDATE forged SET token = 9223372036854775807 WHERE name = ''")
-	_, err := tryAcquire(t, d, request("another", "b"))
+	tb := lockTable(t, server, "forged", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("forged")) })
+	jobtest.PruneIgnoresHugeTokens(t, tb)
+	d, req := tb.Open(), request("huge", "b")
+	req.Shared = true
+	_, err := tryAcquire(t, d, req)
+	jobtest.MustNameRow(t, "Acquire", err, "huge", "forged")
+	tb.Exec("UPDATE forged SET token = 9223372036854775807 WHERE name = ''")
+	_, err = tryAcquire(t, d, request("another", "b"))
 	jobtest.MustNameRow(t, "Acquire", err, "", "forged")
 }

@@ -160,12 +160,5 @@ func sessionEndsWhileGranted(t *testing.T, server *mysqltest.Server) {
 	d := newSession(t, dial(t, mysqltest.DSN(proxy.Addr())), key)
 	other := newSession(t, dial(t, server.DSN()), key)
 	lost := proxy.LoseAnswers(1, livetest.ThenClose, "the key of ends")
-	l := acquire(t, d, request("ends", "a"))
-	<-lost
-	mustBeHeld(t, other, request("ends", "b"))
-	if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew = %v", err)
-	}
-	release(t, l)
-	release(t, acquire(t, other, request("ends", "b")))
+	jobtest.EndsWhileGranted(t, d, other, lost)
 }

@@ -172,7 +172,7 @@ func (d *Driver) Token(ctx context.Context, name string) (token uint64, err erro
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	err = d.inspect(ctx, func(ctx context.Context) error {
+	err = d.rows.Inspect(ctx, func(ctx context.Context) error {
 		out, err := d.exec(ctx, d.sql.nextToken, []byte(name))
 		if token = uint64(out.id); err != nil || out.rows == 1 {
 			return d.rowError(name, err)

@@ -158,39 +158,7 @@ func tableAltered(t *testing.T, server *mysqltest.Server) {
 	must(t, db, "ALTER TABLE snib_locks DROP COLUMN note")
 }
 
-// A holder with a token block is told of other waiters: of those that come, and of those that
-// were there when it was granted.
+// A holder with a token block is told of other waiters.
 func wanted(t *testing.T, server *mysqltest.Server) {
-	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
-	block := func(owner string) driver.Request {
-		req := request("wanted", owner)
-		req.Tokens = 10
-		return req
-	}
-	told := func(what string, l driver.Lease) {
-		t.Helper()
-		select {
-		case <-l.Grant().Wanted:
-		case <-time.After(soonEnough):
-			t.Errorf("%s: not told within %v", what, soonEnough)
-		}
-	}
-	l := acquire(t, d1, block("a"))
-	time.Sleep(200 * time.Millisecond) // nothing happens
-	select {
-	case <-l.Grant().Wanted:
-		t.Error("wanted by nobody")
-	default:
-	}
-	second, third := jobtest.Waiting(t, d2, block("b")), jobtest.Waiting(t, d3, block("c"))
-	told("one that came", l)
-	release(t, l)
-	next := second.Get(t)
-	if g := next.Grant(); g.Tokens != 10 || g.Token < l.Grant().Token+10 {
-		t.Errorf("tokens %d from %d, want 10 from %d or more", g.Tokens, g.Token, l.Grant().Token+10)
-	}
-	told("one that was there", next)
-	release(t, next)
-	last := third.Get(t)
-	release(t, last)
+	jobtest.Wanted(t, func() jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) })
 }

@@ -4,13 +4,19 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 const (
+	// pollInterval is the least time between two polls, and the time between two polls where the
+	// server does not watch for the driver.
+	pollInterval = 100 * time.Millisecond
+
 	// watchDuration is how long the server watches in one statement, approximately.
 	watchDuration = time.Second
 
@@ -21,54 +27,26 @@ const (
 	maxWatchPause = 10 * time.Millisecond
 )
 
-// runWatcher keeps a connection for watching open while it is needed.
-func (d *Driver) runWatcher() {
-	const shortest, longest = 50 * time.Millisecond, 5 * time.Second
-	pause := shortest
-	for {
-		began := time.Now()
-		err := d.watchOnce()
-		if err == nil || d.life.Over() {
-			return
-		}
-		d.registry.setConnected(false)
-		if pause *= 2; time.Since(began) > longest {
-			pause = shortest // the connection was useful
-		}
-		if d.lacksSpareConnection() {
-			pause = longest
-		}
-		select {
-		case <-time.After(min(pause, longest)):
-		case <-d.life.Done():
-			return
-		}
-		if d.registry.stopWatcherIfIdle() {
-			return
-		}
-	}
-}
-
 // lacksSpareConnection reports whether the user's db has no connection to spare for watching.
 func (d *Driver) lacksSpareConnection() bool {
 	most := d.db.Stats().MaxOpenConnections
-	return most == 1 || most == 2 && d.session != nil
+	return most == 1 || most == 2 && d.rows.HasSession()
 }
 
-// watchOnce connects, has the server watch, and handles signals, until there is nothing to watch
+// watch connects, has the server watch, and handles signals, until there is nothing to watch
 // for or the connection fails.
-func (d *Driver) watchOnce() error {
+func (d *Driver) watch() error {
 	if d.lacksSpareConnection() {
-		return sql.ErrConnDone
+		return rows.ErrCantListen
 	}
 	conn, stmt, err := d.connectWatcher()
 	if err != nil {
 		return err
 	}
 	defer hangUp(conn)
-	d.registry.setConnected(true)
+	d.rows.Connected()
 	lastHit, repeats, lastSignal := "", 0, time.Now()
-	for !d.registry.stopWatcherIfIdle() {
+	for !d.rows.StopListening() {
 		pause := min(max(time.Since(lastSignal)/100, minWatchPause), maxWatchPause)
 		hit, err := d.awaitSignal(stmt, pause)
 		if err != nil {
@@ -89,15 +67,36 @@ func (d *Driver) watchOnce() error {
 		}
 		select {
 		case <-time.After(min(time.Duration(repeats)*time.Millisecond, pollInterval)):
-		case <-d.life.Done():
+		case <-d.rows.Life.Done():
 		}
 	}
 	return nil
 }
 
+// onSignal handles a signal to this driver in the row of a name: it wakes the first of the
+// driver's attempts there. If there is none, the signal is for a holder, or has no effect.
+func (d *Driver) onSignal(name string) {
+	woken := d.rows.WakeFirst(name)
+	leases := slices.DeleteFunc(d.rows.LeasesOf(), func(l *lease) bool { return l.Req.Name != name || l.Grant().Wanted == nil })
+	if woken && len(leases) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
+	defer cancel()
+	// If this fails, renewals and the poller find out.
+	_ = d.change(ctx, name, func(s *state) (bool, error) {
+		for _, l := range leases {
+			if s.OthersWait(d.rows.ID) {
+				l.NotifyWanted()
+			}
+		}
+		return s.clearSignal(d.rows.ID) || s.reaped, nil
+	})
+}
+
 // connectWatcher returns a connection that can watch, and the prepared statement.
 func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
-	ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
+	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -113,14 +112,14 @@ func (d *Driver) connectWatcher() (*sql.Conn, *sql.Stmt, error) {
 // awaitSignal runs one statement, and returns the version and the name of a row that signals this
 // driver, or "".
 func (d *Driver) awaitSignal(stmt *sql.Stmt, pause time.Duration) (hit string, err error) {
-	ctx, cancel := context.WithTimeout(d.life.Context(), watchDuration+heartbeatTimeout)
+	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), watchDuration+rows.HeartbeatTimeout)
 	defer cancel()
 	looks := min(max(int(watchDuration/pause), 1), 1000)
-	rows, err := stmt.QueryContext(ctx, []byte(d.id), looks, pause.Seconds())
+	found, err := stmt.QueryContext(ctx, []byte(d.rows.ID), looks, pause.Seconds())
 	if err != nil {
 		return "", err
 	}
-	return hit, forEachRow(rows, func(rows *sql.Rows) error { return rows.Scan(&hit) })
+	return hit, forEachRow(found, func(row *sql.Rows) error { return row.Scan(&hit) })
 }
 
 // dial takes a connection out of the user's pool, and removes the limits that the user's settings
@@ -149,16 +148,4 @@ func (d *Driver) dial(ctx context.Context) (*sql.Conn, error) {
 func hangUp(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 	_ = conn.Close() // it is closed already
-}
-
-// stopWatcherIfIdle marks the watcher as stopped, and returns true, if it has not been needed for
-// idleTimeout.
-func (w *waiterRegistry) stopWatcherIfIdle() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idleSince) < idleTimeout {
-		return false
-	}
-	w.watching, w.connected = false, false
-	return true
 }

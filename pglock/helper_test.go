@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
@@ -51,6 +53,18 @@ func newSession(t testing.TB, pool *pgxpool.Pool, opts ...pglock.Option) *pglock
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// lockTable returns a table of locks. open is newDriver or newSession.
+func lockTable(t testing.TB, server *pgtest.Server, pool *pgxpool.Pool, name string,
+	open func(testing.TB, *pgxpool.Pool, ...pglock.Option) *pglock.Driver,
+) jobtest.Table {
+	return jobtest.Table{
+		Name:   name,
+		Open:   func() jobtest.RowDriver { return open(t, dial(t, server.URL()), pglock.Table(name)) },
+		Exec:   func(sql string) { t.Helper(); must(t, pool, sql) },
+		Number: func(sql string) int64 { t.Helper(); return query[int64](t, pool, sql) },
+	}
 }
 
 // dialWith is dial with a changed configuration.

@@ -2,155 +2,27 @@ package pglock
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// A lease is an entry among the holders of a row, as far as the driver knows.
-type lease struct {
-	d     *Driver
-	req   driver.Request
-	nonce string // of the entry
-	grant driver.Grant
-
-	wantedOnce sync.Once
-	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
-
-	// Guarded by session.mu:
-	lockRequested bool // the session has tried the advisory lock, or is about to
-	dropped       bool // the session must not keep the advisory lock
-
-	releaseMu sync.Mutex // serializes Release
-
-	mu        sync.Mutex
-	granted   bool // Acquire is about to return the lease
-	releasing bool // Release was called: from then on the end is not a loss
-	ended     bool // nothing is left to release
-	err       error
-}
-
-// newLease returns the lease of the entry h, which the request was granted.
-func (a *attempt) newLease(h *entry, start driver.Instant, s state) *lease {
-	l := &lease{d: a.d, req: a.req, nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}
-	if a.d.session != nil {
-		l.grant.TTL = a.d.conf.sessionTimeout
-	}
-	if h.Tell {
-		l.wantedCh = make(chan struct{})
-		l.grant.Wanted = l.wantedCh
-		if s.othersWait(h.Channel) {
-			l.notifyWanted()
-		}
-	}
-	a.d.registry.addLease(l)
-	return l
-}
-
-// Grant implements [driver.Lease].
-func (l *lease) Grant() driver.Grant { return l.grant }
-
-// notifyWanted tells the holder that another process waits.
-func (l *lease) notifyWanted() {
-	if l.wantedCh != nil {
-		l.wantedOnce.Do(func() { close(l.wantedCh) })
-	}
-}
-
-// drop removes a lease from the driver, and its advisory lock from the session. granted is false
-// for a lease that Acquire did not return.
-func (l *lease) drop(ctx context.Context, granted bool) {
-	l.d.registry.removeLease(l)
-	if s := l.d.session; s != nil {
-		s.unlock(ctx, l, granted)
-	}
-}
-
-// markGranted records that Acquire is about to return the lease. From then on it can be lost.
-func (l *lease) markGranted() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.granted = true
-}
-
-// lose ends the lease because the store or the session has ended it. It calls OnLost unless why
-// is nil. It returns false, and does nothing, if the lease was not granted yet.
-func (l *lease) lose(why error) (granted bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.granted || l.ended || l.releasing {
-		return l.granted
-	}
-	l.ended, l.err = true, driver.ErrLost
-	if l.req.OnLost != nil && why != nil {
-		l.req.OnLost(why)
-	}
-	return true
-}
-
-// markBroken ends a lease that is no longer in its row. It returns false, and does nothing, if
-// the lease was not granted yet.
-func (l *lease) markBroken() bool {
-	if !l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost)) {
-		return false
-	}
-	if l.hasEnded() {
-		l.d.registry.removeLease(l)
-		if l.d.session != nil {
-			l.d.life.Go(func() { l.drop(context.Background(), true) })
-		}
-	}
-	return true
-}
-
-// hasEnded reports whether the lease has ended, as far as the driver knows.
-func (l *lease) hasEnded() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
-}
-
-// Release implements [driver.Lease].
-func (l *lease) Release(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	l.releaseMu.Lock()
-	defer l.releaseMu.Unlock()
-	l.mu.Lock()
-	l.releasing = true
-	ended, err := l.ended, l.err
-	l.mu.Unlock()
-	if ended {
-		return err
-	}
-	ctx, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	l.drop(ctx, true)
-	args := []any{l.req.Name, int64(l.grant.Token), l.req.Owner, l.req.MinHold.Microseconds()}
-	freed, err := l.d.execOnce(ctx, l.d.sql.releaseFast, args)
+// release ends a lease in its row, or keeps it until MinHold has passed.
+func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
+	args := []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, l.Req.MinHold.Microseconds()}
+	freed, err = d.execOnce(ctx, d.sql.releaseFast, args)
 	if err == nil && !freed {
-		freed, err = l.d.execOnce(ctx, l.d.sql.release, args)
+		freed, err = d.execOnce(ctx, d.sql.release, args)
 	}
-	if err != nil {
-		if l.d.session != nil {
-			l.d.removeEntryLater(l.req.Name, l.nonce)
-		}
-		return l.d.rowError(l.req.Name, err) // the caller may call Release again
+	if err != nil && d.rows.HasSession() { // it would keep the lock for ever
+		l.RetryRelease(err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	if !freed {
-		l.err = driver.ErrLost
-	}
-	return l.err
+	return freed, d.rowError(l.Req.Name, err)
 }
 
 // Renew implements [driver.Driver].
@@ -159,37 +31,37 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	if len(due) == 0 {
 		return answers
 	}
-	if err := d.life.Ready(ctx); err != nil {
-		return failAll(answers, err)
+	if err := d.rows.Life.Ready(ctx); err != nil {
+		return rows.FailAll(answers, err)
 	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	start := driver.Now()
-	if d.session != nil {
+	if d.rows.HasSession() {
 		var err error
-		if start, err = d.session.ping(inner); err != nil {
-			return failAll(answers, err)
+		if start, err = d.rows.Ping(inner); err != nil {
+			return rows.FailAll(answers, err)
 		}
 	}
-	rows := map[string]renewedRow{}
+	renewed := map[string]renewedRow{}
 	err := driverkit.Isolate(due, isMalformed, func(some []driver.Lease) error {
 		found, err := d.extend(inner, some)
-		maps.Copy(rows, found)
+		maps.Copy(renewed, found)
 		return err
 	}, func(one driver.Lease, err error) {
-		name := one.(*lease).req.Name
-		rows[name] = renewedRow{err: d.rowError(name, err)}
+		name := one.(*lease).Req.Name
+		renewed[name] = renewedRow{err: d.rowError(name, err)}
 	})
 	if err != nil {
-		return failAll(answers, err)
+		return rows.FailAll(answers, err)
 	}
 	for i, one := range due {
 		l := one.(*lease)
-		row := rows[l.req.Name]
+		row := renewed[l.Req.Name]
 		switch {
-		case l.hasEnded(), row.err == nil && !slices.Contains(row.tokens, int64(l.grant.Token)):
+		case l.HasEnded(), row.err == nil && !slices.Contains(row.tokens, int64(l.Grant().Token)):
 			answers[i].Err = driver.ErrLost
-			l.discard()
+			l.Discard()
 			continue
 		case row.err != nil:
 			answers[i].Err = row.err
@@ -197,7 +69,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		}
 		answers[i].Start = start
 		if row.hasWaiters {
-			l.notifyWanted()
+			l.NotifyWanted()
 		}
 	}
 	return answers
@@ -217,12 +89,12 @@ func (d *Driver) extend(ctx context.Context, some []driver.Lease) (map[string]re
 	var tokens, ttls []int64
 	for _, one := range some {
 		l := one.(*lease)
-		names = append(names, l.req.Name)
-		tokens = append(tokens, int64(l.grant.Token))
-		ttls = append(ttls, l.req.TTL.Microseconds())
+		names = append(names, l.Req.Name)
+		tokens = append(tokens, int64(l.Grant().Token))
+		ttls = append(ttls, l.Req.TTL.Microseconds())
 	}
 	sql := d.sql.renew
-	if d.session != nil {
+	if d.rows.HasSession() {
 		sql = d.sql.confirm
 	}
 	found := map[string]renewedRow{}
@@ -237,17 +109,4 @@ func (d *Driver) extend(ctx context.Context, some []driver.Lease) (map[string]re
 		return nil, err // what it found was rolled back
 	}
 	return found, nil
-}
-
-func failAll(answers []driver.Renewal, err error) []driver.Renewal {
-	for i := range answers {
-		answers[i].Err = err
-	}
-	return answers
-}
-
-// discard ends a lease that is no longer in the store. It does not call OnLost.
-func (l *lease) discard() {
-	l.lose(nil)
-	l.drop(context.Background(), true)
 }

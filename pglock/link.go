@@ -5,42 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// A link is the connection of a session. One goroutine owns it and makes the calls of all others.
-// Between the calls it waits for notifications, so it notices at once when the server ends the
-// session. When the connection has been idle for too long, it pings the server.
+// A link is the connection of a session. Between its calls it waits for notifications, so it
+// notices at once when the server ends the session.
 type link struct {
-	*driverkit.SessionConn
-
 	d    *Driver
 	conn *pgx.Conn
 	key  int32  // of the session, which holds its advisory lock
 	pid  uint32 // of the server process
-
-	mu         sync.Mutex
-	calls      []*driverkit.Call
-	cancelWait context.CancelFunc // ends the wait for notifications
 }
 
 // connect opens a session.
-func (d *Driver) connect(ctx context.Context) (*link, error) {
+func (d *Driver) connect(ctx context.Context) (rows.Conn, error) {
 	conn, err := d.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l := &link{SessionConn: driverkit.NewSessionConn(d.conf.sessionTimeout), d: d, conn: conn}
-	if err := l.setUp(ctx); err != nil {
+	if err == nil {
+		l := &link{d: d, conn: conn}
+		if err = l.setUp(ctx); err == nil {
+			return l, nil
+		}
 		hangUp(conn)
-		return nil, err
 	}
-	return l, nil
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, d.explain(err)
 }
 
 // setUp makes a session of a connection. It has the server end the session when it has been
@@ -74,76 +70,48 @@ func (l *link) setUp(ctx context.Context) error {
 	return nil
 }
 
-// do runs fn on the connection, with a context that ends when the session may have ended. It
-// returns a time before the first statement of fn was sent.
-func (l *link) do(ctx context.Context, fn func(context.Context) error) (driver.Instant, error) {
-	c := driverkit.NewCall(ctx, fn)
-	l.mu.Lock()
-	l.calls = append(l.calls, c)
-	if l.cancelWait != nil {
-		l.cancelWait()
-	}
-	l.mu.Unlock()
-	return l.Wait(ctx, c)
+// Key implements [rows.Conn].
+func (l *link) Key() string { return strconv.Itoa(int(l.key)) }
+
+// Idle implements [rows.Conn].
+func (l *link) Idle(ctx context.Context) error { return l.d.receive(ctx, l.conn) }
+
+// IsBroken implements [rows.Conn]. A connection that was cut off while it waited for an answer is
+// of no use any more.
+func (l *link) IsBroken(ctx context.Context, err error) bool {
+	return l.conn.IsClosed() || err != nil && code(err) == "" && ctx.Err() != nil
 }
 
-// serve owns the connection until it ends, and returns the reason.
-func (l *link) serve() error {
-	var err error
-	for err == nil {
-		err = l.step()
-	}
-	if l.d.life.Over() {
-		err = driver.ErrClosed
-	}
-	l.End(err)
-	return err
-}
+// Close implements [rows.Conn].
+func (l *link) Close() { hangUp(l.conn) }
 
-// step makes the next call. If there is none, it waits for a notification, or pings when that is
-// due.
-func (l *link) step() error {
-	l.mu.Lock()
-	if len(l.calls) > 0 {
-		c := l.calls[0]
-		l.calls = l.calls[1:]
-		l.mu.Unlock()
-		return l.run(c)
-	}
-	ctx, cancel := context.WithDeadline(l.Context(), l.Due())
-	defer cancel()
-	l.cancelWait = cancel
-	l.mu.Unlock()
-	n, err := l.conn.WaitForNotification(ctx)
-	switch {
-	case err == nil:
-		l.d.onNotification(n.Payload)
-		return nil
-	case l.Context().Err() != nil:
-		return context.Cause(l.Context())
-	case ctx.Err() == nil || l.conn.IsClosed():
-		return err
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return l.run(driverkit.NewCall(l.Context(), l.ping))
-	}
-	return nil
-}
-
-// run makes a call. It returns an error if the connection can't be used any more: it is closed,
-// or was cut off while it waited for an answer.
-func (l *link) run(c *driverkit.Call) error {
-	return l.Run(c, func(ctx context.Context, err error) bool {
-		return l.conn.IsClosed() || err != nil && code(err) == "" && ctx.Err() != nil
-	})
-}
-
-// ping checks that the connection still leads to the same session.
-func (l *link) ping(ctx context.Context) error {
+// Ping implements [rows.Conn].
+func (l *link) Ping(ctx context.Context) error {
 	var pid uint32
 	err := l.conn.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&pid)
 	if err == nil && pid != l.pid {
 		err = driverkit.UnknownOutcomeError{Err: pooledError{l.pid, pid}}
 	}
 	return err
+}
+
+// Lock implements [rows.Conn].
+func (l *link) Lock(ctx context.Context, le *lease) (bool, error) {
+	return l.call(ctx, "pg_try_advisory_lock", le)
+}
+
+// Unlock implements [rows.Conn].
+func (l *link) Unlock(ctx context.Context, le *lease) error {
+	was, err := l.call(ctx, "pg_advisory_unlock", le)
+	if err == nil && !was {
+		err = errors.New("an advisory lock that we held was not ours any more")
+	}
+	return err
+}
+
+// call calls a function with the advisory lock of a lease.
+func (l *link) call(ctx context.Context, function string, le *lease) (ok bool, err error) {
+	call := l.d.conf.key(le.Req.Name).call(function, le.Req.Shared || le.Req.Slots > 0)
+	err = l.conn.QueryRow(ctx, `SELECT `+call.sql, call.args...).Scan(&ok)
+	return ok, err
 }

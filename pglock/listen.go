@@ -5,11 +5,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
+)
+
+const (
+	// pollInterval is the least time between two polls, and the time between two polls where the
+	// server can't notify the driver.
+	pollInterval = 125 * time.Millisecond
+
+	// listenPingInterval is how often the driver checks the connection on which it listens.
+	listenPingInterval = 5 * time.Second
 )
 
 // A pooledError means that a connection leads to a pooler and not to the server itself.
@@ -18,6 +29,9 @@ type pooledError struct{ announced, actual uint32 }
 func (e pooledError) Error() string {
 	return fmt.Sprintf("a pooler stands before the server: the connection was told to be process %d and is %d", e.announced, e.actual)
 }
+
+// Is reports that a pooler passes no notifications on.
+func (e pooledError) Is(target error) bool { return target == rows.ErrCantListen }
 
 // dial opens a connection outside the pool: as [Listen] says, or as the pool does.
 func (d *Driver) dial(ctx context.Context) (*pgx.Conn, error) {
@@ -44,58 +58,26 @@ func checkDirect(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// runListener keeps a connection for notifications open while it is needed. The pause before it
-// connects again doubles each time. It grows less after a connection that worked: without
-// notifications, a holder learns only at its next renewal that its lease was broken.
-func (d *Driver) runListener() {
-	const shortest, longest, longestAfterUse = 50 * time.Millisecond, 5 * time.Second, 500 * time.Millisecond
-	pause := shortest
-	for {
-		began := time.Now()
-		err := d.listenOnce()
-		if err == nil || d.life.Over() {
-			return
-		}
-		pause *= 2
-		switch wasConnected := d.registry.setConnected(false); {
-		case time.Since(began) > longest:
-			pause = shortest
-		case wasConnected:
-			pause = min(pause, longestAfterUse)
-		}
-		if _, pooled := err.(pooledError); pooled { //nolint:errorlint // checkDirect returns it unwrapped
-			pause = longest
-		}
-		select {
-		case <-time.After(min(pause, longest)):
-		case <-d.life.Done():
-			return
-		}
-		if d.registry.stopListenerIfIdle() {
-			return
-		}
-	}
-}
-
-// listenOnce connects and receives notifications, until the connection is no longer needed or
-// fails.
-func (d *Driver) listenOnce() error {
+// listen connects and receives notifications, until the connection is no longer needed or fails.
+func (d *Driver) listen() error {
 	conn, err := d.connectListener()
 	if err != nil {
 		return err
 	}
 	defer hangUp(conn)
-	d.registry.setConnected(true)
+	d.rows.Connected()
 	d.verifyLeases() // notifications may have been missed before
 	for {
-		err := d.receive(conn, idleTimeout)
+		ctx, cancel := context.WithTimeout(d.rows.Life.Context(), listenPingInterval)
+		err := d.receive(ctx, conn)
+		cancel()
 		if err != nil {
 			return err
 		}
-		if d.registry.stopListenerIfIdle() {
+		if d.rows.StopListening() {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout)
+		ctx, cancel = context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 		err = conn.Ping(ctx) // a dead connection that was not closed receives nothing
 		cancel()
 		if err != nil {
@@ -104,81 +86,102 @@ func (d *Driver) listenOnce() error {
 	}
 }
 
+// A verifier checks leases that may have ended.
+type verifier struct {
+	mu           sync.Mutex
+	unverified   map[string]bool // nonces of leases that may have ended
+	running      bool            // the goroutine of the verifier runs
+	lastVerified time.Time       // when the verifier last sent a request
+}
+
 // verifyLeases has the verifier check whether the leases with these nonces have ended. Without
 // nonces it checks all leases.
 func (d *Driver) verifyLeases(nonces ...string) {
-	w := &d.registry
-	leases := w.leasesOf(nonces...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range leases {
-		w.unverified[l.nonce] = true
+	for _, l := range d.rows.LeasesOf(nonces...) {
+		d.verifier.mark(l.Nonce)
 	}
-	if len(w.unverified) > 0 && !w.verifying {
-		w.verifying = d.life.Go(d.runVerifier)
+	v := &d.verifier
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.unverified) > 0 && !v.running {
+		v.running = d.rows.Life.Go(d.runVerifier)
 	}
+}
+
+// mark marks a lease as unverified.
+func (v *verifier) mark(nonce string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.unverified[nonce] = true
 }
 
 // runVerifier checks the unverified leases until none is left, with one statement for all of them
 // at a time. A lease that can't be verified is checked again after pollInterval.
 func (d *Driver) runVerifier() {
 	for {
-		nonces, wait := d.registry.unverifiedLeases()
-		if len(nonces) == 0 {
+		wait, more := d.verifier.next()
+		if !more {
 			return
 		}
 		select {
 		case <-time.After(wait):
-		case <-d.life.Done():
+		case <-d.rows.Life.Done():
 			return
 		}
 		d.verifyOnce()
 	}
 }
 
-// unverifiedLeases returns the nonces of the leases to be checked, and the time to wait before
-// that.
-func (w *waiterRegistry) unverifiedLeases() (nonces []string, wait time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	maps.DeleteFunc(w.unverified, func(nonce string, _ bool) bool { return w.leases[nonce] == nil })
-	w.verifying = len(w.unverified) > 0
-	return slices.Collect(maps.Keys(w.unverified)), time.Until(w.lastVerified.Add(pollInterval))
+// next returns the time to wait before the next check. If there is nothing to check, it marks the
+// verifier as stopped, and more is false.
+func (v *verifier) next() (wait time.Duration, more bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.running = len(v.unverified) > 0
+	return time.Until(v.lastVerified.Add(pollInterval)), v.running
+}
+
+// take returns the nonces of the unverified leases. A notification from now on marks its lease
+// again.
+func (v *verifier) take() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	nonces := slices.Collect(maps.Keys(v.unverified))
+	clear(v.unverified)
+	v.lastVerified = time.Now()
+	return nonces
 }
 
 // verifyOnce ends the unverified leases that are no longer in their rows, and tells the others if
 // another process waits for them.
 func (d *Driver) verifyOnce() {
-	w := &d.registry
-	w.mu.Lock()
-	w.lastVerified = time.Now()
-	nonces := slices.Collect(maps.Keys(w.unverified))
-	clear(w.unverified) // a notification from now on marks its lease again
-	w.mu.Unlock()
-	leases := w.leasesOf(nonces...)
 	names := map[string]bool{}
+	leases := d.rows.LeasesOf(d.verifier.take()...)
 	for _, l := range leases {
-		names[l.req.Name] = true
+		names[l.Req.Name] = true
 	}
-	ctx, cancel := context.WithTimeout(d.life.Context(), heartbeatTimeout)
+	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 	defer cancel()
-	snapshot, malformed, err := d.readStates(ctx, d.sql.read, slices.Collect(maps.Keys(names)))
+	found, err := d.read(ctx, slices.Collect(maps.Keys(names)))
 	for _, l := range leases {
-		switch s := snapshot[l.req.Name]; {
-		case malformed[l.req.Name] != nil: // the next renewal reports it
-		case err != nil, !s.hasHolder(l.nonce) && !l.markBroken():
-			w.mu.Lock()
-			w.unverified[l.nonce] = true
-			w.mu.Unlock()
-		case s.othersWait(d.channel()):
-			l.notifyWanted()
+		s := found[l.Req.Name]
+		if s == nil {
+			s = &state{}
+		}
+		held := slices.ContainsFunc(s.Holders, func(h entry) bool { return h.Nonce == l.Nonce && !h.Kept })
+		switch {
+		case s.Err != nil: // the next renewal reports it
+		case err != nil, !held && !l.MarkBroken():
+			d.verifier.mark(l.Nonce)
+		case s.OthersWait(d.rows.ID):
+			l.NotifyWanted()
 		}
 	}
 }
 
 // connectListener returns a connection that listens.
 func (d *Driver) connectListener() (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
+	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
 	conn, err := d.dial(ctx)
 	if err != nil {
@@ -194,10 +197,8 @@ func (d *Driver) connectListener() (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// receive handles notifications for the given duration.
-func (d *Driver) receive(conn *pgx.Conn, duration time.Duration) error {
-	ctx, cancel := context.WithTimeout(d.life.Context(), duration)
-	defer cancel()
+// receive handles notifications until ctx is done.
+func (d *Driver) receive(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		switch {
@@ -221,24 +222,14 @@ func (d *Driver) onNotification(payload string) {
 	}
 	switch nonce := payload[1:]; payload[0] {
 	case 'g': // the lock can be granted
-		d.registry.wake(nonce)
+		d.rows.Wake(nonce)
 	case 'w': // another process waits for the lock
-		d.registry.notifyWanted(nonce)
+		for _, l := range d.rows.LeasesOf(nonce) {
+			l.NotifyWanted()
+		}
 	case 'b': // the lease was broken
 		d.verifyLeases(nonce)
 	}
-}
-
-// stopListenerIfIdle marks the listener as stopped, and returns true, if it has not been needed
-// for idleTimeout.
-func (w *waiterRegistry) stopListenerIfIdle() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.waiting)+len(w.leases) > 0 || time.Since(w.idleSince) < idleTimeout {
-		return false
-	}
-	w.listening, w.connected = false, false
-	return true
 }
 
 // hangUp closes a connection, which may be dead already.

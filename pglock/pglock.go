@@ -1,19 +1,16 @@
 package pglock
 
 import (
-	"crypto/rand"
+	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
 var (
@@ -24,18 +21,13 @@ var (
 // A Driver keeps locks as rows of one table. One from [NewSession] takes advisory locks as well.
 // It is safe for concurrent use.
 type Driver struct {
-	pool   *pgxpool.Pool // the user's, who closes it
-	conf   config
-	sql    statements
-	id     string // of this driver, unique over all processes and time
-	serial atomic.Uint64
+	pool *pgxpool.Pool // the user's, who closes it
+	conf config
+	sql  statements
 
+	rows     *rows.Driver
 	store    storeInfo
-	registry waiterRegistry
-	prunes   driverkit.Every
-	session  *session // nil for rows
-
-	life *driverkit.Lifecycle // until Close
+	verifier verifier
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -56,13 +48,22 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDriver(pool, c, liveRow), nil
+	return newDriver(pool, c, false), nil
 }
 
-func newDriver(pool *pgxpool.Pool, c config, live string) *Driver {
-	d := &Driver{pool: pool, conf: c, life: driverkit.NewLifecycle(), id: strings.ToLower(rand.Text()[:16])}
-	d.sql = newStatements(c.table, live)
-	d.registry.init()
+func newDriver(pool *pgxpool.Pool, c config, session bool) *Driver {
+	d := &Driver{pool: pool, conf: c, sql: newStatements(c.table, liveRow)}
+	d.verifier.unverified = map[string]bool{}
+	backend := rows.Backend{
+		Prepare: d.prepare, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read, Poll: d.poll,
+		ReadPage: d.readPage, Break: d.breakLease, Prune: d.prune, Listen: d.listen,
+	}
+	if session {
+		d.sql = newStatements(c.table, liveSession)
+		backend.Listen, backend.Connect = nil, d.connect // the session listens
+		backend.LockKey = func(name string) string { return fmt.Sprint(c.key(name)) }
+	}
+	d.rows = rows.New(backend, rows.Options{PollInterval: pollInterval, SessionTimeout: c.sessionTimeout, TellsBreak: true})
 	return d
 }
 
@@ -83,36 +84,26 @@ func (d *Driver) Info() driver.Info {
 			"nobody else changes or deletes rows of the table",
 		},
 	}
-	if d.session != nil {
-		d.session.describe(&info)
+	if d.rows.HasSession() {
+		describeSession(&info)
 	}
 	return info
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	return d.rows.Acquire(ctx, req)
 }
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL,
 // and those of a session end with the session. The pool stays open.
 func (d *Driver) Close() error {
-	d.life.End(func() {
-		if d.session != nil {
-			d.session.close()
-		}
-	})
+	d.rows.Close()
 	return nil
 }
 
-// newNonce returns a unique id for an attempt. It begins with the id of the driver.
-func (d *Driver) newNonce() string { return d.id + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
-
 // channel is where the server notifies this driver. It needs no quotes in LISTEN.
-func (d *Driver) channel() string { return "snib_" + d.id }
-
-// checkRequest returns an error if the driver can't serve req.
-func (d *Driver) checkRequest(req driver.Request) error {
-	if req.Detached && d.session != nil {
-		return fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
-	}
-	return req.Check()
-}
+func (d *Driver) channel() string { return "snib_" + d.rows.ID }
 
 // A config is the result of the options.
 type config struct {

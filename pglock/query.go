@@ -31,53 +31,19 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 // statement that may have been executed is not repeated, because it would find nothing the second
 // time. While the server has no connection left, execOnce retries for as long as ctx allows.
 func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
-	err = d.retryWhileFull(ctx, func() error {
-		return d.run(ctx, false, sql, args, func(pgx.Rows) error { found = true; return nil })
-	})
-	return found, err
-}
-
-// retryWhileFull repeats run while the server has no connection left.
-func (d *Driver) retryWhileFull(ctx context.Context, run func() error) error {
 	for outage := (driverkit.Outage{}); ; {
 		sentAt := time.Now()
-		err := run()
+		err := d.run(ctx, false, sql, args, func(pgx.Rows) error { found = true; return nil })
 		if !errors.Is(err, driver.ErrFull) {
-			return err
+			return found, err
 		}
 		pause, _ := outage.Again(sentAt, err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return err
+			return found, err
 		}
 	}
-}
-
-// removeEntryLater removes an entry from a row in the background, after a removal that failed, or
-// after an acquisition without an answer. It repeats the removal until the server has answered one
-// and [driverkit.CallTimeout] is over: a busy server may execute what it got on a connection that
-// was given up after what it got on the next one. A lease that stayed in the row would keep the
-// lock for its TTL, or in a session for ever.
-func (d *Driver) removeEntryLater(name, nonce string) {
-	began := time.Now()
-	d.life.Go(func() {
-		ticker := time.NewTicker(heartbeatInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-			case <-d.life.Done():
-				return
-			}
-			ctx, cancel := context.WithTimeout(d.life.Context(), driverkit.CallTimeout)
-			err := d.query(ctx, d.sql.removeEntry, []any{name, nonce}, nil)
-			cancel()
-			if (err == nil || isMalformed(err)) && time.Since(began) > driverkit.CallTimeout {
-				return
-			}
-		}
-	})
 }
 
 func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []any, scan func(pgx.Rows) error) error {

@@ -178,7 +178,6 @@ func TestRows(t *testing.T) {
 		{"CreatedByMany", createdByMany},
 		{"TokenAheadOfClock", tokenAheadOfClock},
 		{"PruneKeepsTokens", pruneKeepsTokens},
-		{"PruneSparesHolders", pruneSparesHolders},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"ManyWaiters", manyWaiters},
 		{"WithdrawnLate", withdrawnLate},
@@ -247,67 +246,13 @@ func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 }
 
 // pruneKeepsTokens prunes a row whose token is greater than the clock.
-func pruneKeepsTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool, pglock.Table("pruned"))
-	release(t, acquire(t, d, request("old", "a")))
-	must(t, pool, "UPDATE pruned SET token = token + 3600000000, used = used - 7200000000 WHERE name = 'old'")
-	last := query[int64](t, pool, "SELECT token FROM pruned WHERE name = 'old'")
-	for i, want := range []int{1, 0} { // first the token is noted, then the row is deleted
-		if err := d.Prune(t.Context(), 0); err != nil {
-			t.Fatalf("Prune = %v", err)
-		}
-		if got := query[int](t, pool, "SELECT count(*) FROM pruned WHERE name = 'old'"); got != want {
-			t.Fatalf("after call %d of Prune there are %d rows, want %d", i+1, got, want)
-		}
-	}
-	if got := int64(acquire(t, d, request("old", "b")).Grant().Token); got <= last {
-		t.Errorf("Token of a lock that was forgotten = %d, want more than %d", got, last)
-	}
-	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got <= 0 {
-		t.Errorf("Token = %d", got)
-	}
+func pruneKeepsTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	jobtest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned", newDriver))
 }
 
-// pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
-// of these rows may get such tokens.
-func pruneIgnoresHugeTokens(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool, pglock.Table("forged"))
-	tokens := map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"}
-	for name, token := range tokens {
-		release(t, acquire(t, d, request(name, "a")))
-		must(t, pool, "UPDATE forged SET used = used - 7200000000, token = "+token+" WHERE name = $1", name)
-	}
-	ahead := query[int64](t, pool, "SELECT token FROM forged WHERE name = 'ahead'")
-	for range 3 {
-		if err := d.Prune(t.Context(), 0); err != nil {
-			t.Fatalf("Prune = %v", err)
-		}
-	}
-	if got := query[string](t, pool, "SELECT string_agg(name, ' ' ORDER BY name) FROM forged WHERE name <> ''"); got != "ahead huge" {
-		t.Errorf("after Prune there are the rows %q, want those of the tokens that are too high", got)
-	}
-	if got := int64(acquire(t, d, request("new", "b")).Grant().Token); got >= ahead {
-		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
-	}
-	if got := int64(acquire(t, d, request("ahead", "b")).Grant().Token); got <= ahead {
-		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
-	}
-	_, err := d.Acquire(t.Context(), noWait("huge", "b"))
-	jobtest.MustNameRow(t, "Acquire", err, "huge", "forged")
-}
-
-// pruneSparesHolders has a holder whose row was last used long ago.
-func pruneSparesHolders(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newDriver(t, pool, pglock.Table("spared"))
-	l := acquire(t, d, request("held", "a"))
-	must(t, pool, "UPDATE spared SET used = used - 7200000000 WHERE name = 'held'")
-	for range 2 {
-		if err := d.Prune(t.Context(), 0); err != nil {
-			t.Fatalf("Prune = %v", err)
-		}
-	}
-	mustBeHeld(t, d, "held", "after Prune")
-	release(t, l)
+// pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock.
+func pruneIgnoresHugeTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	jobtest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged", newDriver))
 }
 
 // manyWaiters has 200 waiters in one process, for locks that another process holds.
@@ -398,24 +343,8 @@ func refusalWritesNothing(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 }
 
 // wanted checks that a holder with a token block is told when another process waits.
-func wanted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	d1, d2 := newDriver(t, pool), newDriver(t, dial(t, server.URL()))
-	req := request("wanted", "a")
-	req.Tokens = 10
-	l := acquire(t, d1, req)
-	select {
-	case <-l.Grant().Wanted:
-		t.Fatalf("Wanted is closed while nobody waits")
-	case <-time.After(50 * time.Millisecond): // there is no waiter
-	}
-	w := jobtest.Waiting(t, d2, request("wanted", "b"))
-	select {
-	case <-l.Grant().Wanted:
-	case <-time.After(soonEnough):
-		t.Errorf("Wanted is not closed %v after another process began to wait", soonEnough)
-	}
-	release(t, l)
-	release(t, w.Get(t))
+func wanted(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
+	jobtest.Wanted(t, func() jobtest.RowDriver { return newDriver(t, dial(t, server.URL())) })
 }
 
 // wantedBeforeListening has the other process wait before the holder's connection for
@@ -645,19 +574,9 @@ func TestProcesses(t *testing.T) {
 	server := pgtest.Start(t)
 	for _, session := range []bool{false, true} {
 		t.Run(fmt.Sprint("Session=", session), func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "guarded")
-			const n, rounds = 3, 30
-			var all []*livetest.Child
-			for i := range n {
-				req := request("contended", fmt.Sprint("process ", i, " round "))
-				contend := jobtest.Job{Role: "contend", Req: req, Rounds: rounds, File: path}
-				all = append(all, livetest.StartChild(t, job{Job: contend, URL: server.URL(), Session: session}))
-			}
-			for _, p := range all {
-				p.Expect("done")
-				p.Wait()
-			}
-			jobtest.Rising(t, path, n*rounds)
+			jobtest.Processes(t, func(j jobtest.Job) *livetest.Child {
+				return livetest.StartChild(t, job{Job: j, URL: server.URL(), Session: session})
+			})
 		})
 	}
 }

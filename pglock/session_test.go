@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ func TestSession(t *testing.T) {
 		{"TellsOfItsEnd", tellsOfItsEnd},
 		{"Stranger", foreignLocker},
 		{"KeysOfOthers", keysOfOthers},
+		{"OneKey", oneKey},
 		{"UnlockedByStranger", unlockedByForeignClient},
 		{"BreakFreesTheKey", breakFreesTheKey},
 		{"DeadSessionIsFree", deadSessionIsFree},
@@ -149,15 +151,37 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	}
 }
 
-// unlockedByForeignClient unlocks the advisory lock without the session's knowledge: the session
-// must not trust itself after that.
+// oneKey checks that names with the same key exclude each other in one session, where the server
+// would grant them.
+func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
+	d := newSession(t, pool, pglock.Keys(func(string) pglock.Key { return pglock.Wide(7) }))
+	l := acquire(t, d, request("one key", "a"))
+	mustBeHeld(t, d, "the same key", "of a name with the same key")
+	release(t, l)
+	shared := request("one key", "a")
+	shared.Shared = true
+	l = acquire(t, d, shared)
+	shared.Name = "the same key"
+	release(t, acquire(t, d, shared))
+	mustBeHeld(t, d, "the same key", "of a name whose key has a reader")
+	release(t, l)
+}
+
+// unlockedByForeignClient has the session unlock an advisory lock that it does not hold: the
+// session must not trust itself after that.
 func unlockedByForeignClient(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	d := newSession(t, named(t, server, "doubt"))
+	var forgotten atomic.Bool
+	d := newSession(t, named(t, server, "doubt"), pglock.Keys(func(name string) pglock.Key {
+		if forgotten.Load() {
+			return pglock.NameKey("another name")
+		}
+		return pglock.NameKey(name)
+	}))
 	l := acquire(t, d, request("doubt", "a"))
 	_, told := jobtest.AcquireTold(t, d, request("doubt too", "a"))
 	const pid = "SELECT pid FROM pg_stat_activity WHERE application_name = 'doubt' AND query LIKE '%advisory%'"
 	before := query[int](t, pool, pid)
-	pglock.Forget(l)
+	forgotten.Store(true)
 	release(t, l)
 	jobtest.AwaitLoss(t, told, time.Second) // a session whose unlock failed must end
 	livetest.Await(t, "end of the connection", func() error {
@@ -247,14 +271,7 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
 	lost := proxy.LoseAnswers(1, livetest.ThenClose, "pg_try_advisory_lock($1::bigint)")
-	l := acquire(t, d, request("ends", "a"))
-	<-lost
-	mustBeHeld(t, other, "ends", "of what was granted in a second session")
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew = %v", err)
-	}
-	release(t, l)
-	release(t, acquire(t, other, noWait("ends", "b")))
+	jobtest.EndsWhileGranted(t, d, other, lost)
 }
 
 // givenUpWhileGranted cancels a request after the row has granted a lease, when the advisory lock

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
@@ -162,15 +161,9 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err
 	}
-	if err := d.life.Ready(ctx); err != nil {
-		return 0, err
-	}
-	inner, cancel := driverkit.Detached(ctx)
-	defer cancel()
-	if err := d.prepare(inner); err != nil {
-		return 0, err
-	}
 	var token int64
-	err := d.query(inner, d.sql.nextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
+	err := d.rows.Inspect(ctx, func(ctx context.Context) error {
+		return d.query(ctx, d.sql.nextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
+	})
 	return uint64(token), d.rowError(name, err)
 }

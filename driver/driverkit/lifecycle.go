@@ -7,6 +7,8 @@
 //   - [Outage] says when to retry while the store is unavailable.
 //   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.
 //   - [Isolate] and [RowError] keep a malformed row from harming other locks.
+//
+// Package driverkit/rows has what drivers share that keep each lock in one row of a database.
 package driverkit
 
 import (

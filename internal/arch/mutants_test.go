@@ -80,6 +80,7 @@ type Driver struct{}`
 		"redislock/redisfence/f.go":     "package redisfence",
 		"internal/readme/doc.go":        "package readme",
 		"internal/jobtest/job.go":       "package jobtest",
+		"driver/driverkit/rows/rows.go": "package rows",
 		"driver/driverkit/lifecycle.go": "package driverkit",
 		"metriclabel/label.go":          "package metriclabel\nimport _ \"github.com/sniblock/snib\"",
 		"metrics/metrics.go":            "package metrics\nimport (_ \"github.com/prometheus/client_golang/prometheus\"; _ \"github.com/sniblock/snib/metriclabel\")",

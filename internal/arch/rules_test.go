@@ -25,6 +25,7 @@ var rules = []rule{
 	{"driver/fault", []string{"driver"}, rootTests, "a wrapper of drivers knows the contract only"},
 	{"driver/drivertest", []string{"driver", "driver/fault"}, rootTests, "the suite knows no backend: it judges all of them by the contract"},
 	{"driver/driverkit", []string{"driver"}, rootTests, "drivers in other modules are built on it, so it knows the contract and the standard library only"},
+	{"driver/driverkit/rows", []string{"driver", "driver/driverkit"}, rootTests, "drivers for databases in other modules are built on it, and bring the clients"},
 	{"memlock", []string{"driver"}, rootTests, "drivers know the contract, not the core"},
 	{"fence", []string{"driver"}, rootTests, "guards stand at the resource, where there may be no lock and no store of locks"},
 	{"leader", []string{".", "driver"}, rootTests, "elections stand on the core, and know of a store what the contract says"},
@@ -71,13 +72,13 @@ var rules = []rule{
 	{"redlock/...", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"pglock", []string{"driver", "driver/driverkit", "github.com/jackc/pgx/v5/..."}, backendTests,
+	{"pglock", []string{"driver", "driver/driverkit/...", "github.com/jackc/pgx/v5/..."}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"zklock/...", []string{"driver", "driver/driverkit", "github.com/go-zookeeper/zk"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"mysqllock", []string{"driver", "driver/driverkit", "github.com/go-sql-driver/mysql"}, backendTests,
+	{"mysqllock", []string{"driver", "driver/driverkit/...", "github.com/go-sql-driver/mysql"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
 	{"etcdlock", []string{"driver", "driver/driverkit", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3/...", "google.golang.org/grpc/..."},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -17,6 +18,9 @@ type MalformedRow struct {
 
 	// Whether a renewal, the list and a waiter report an error for the row.
 	RenewFails, ListFails, WaitFails bool
+
+	// Whether a renewal may report an error, after it has extended the lease.
+	MayRenew bool
 }
 
 // MustNameRow checks that err says which row can't be read.
@@ -56,4 +60,79 @@ func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []Mal
 		t.Errorf("List told of %q, want %q", got, want)
 	}
 	MustNameRow(t, "List", err, missing[0], table)
+}
+
+// MalformedRows has locks that are held and waited for, and changes the rows of some of them.
+// Requests about these locks fail and say why. All other locks are renewed, granted in the order of
+// arrival, and listed. Unless it is nil, broken breaks the lease of "m" through d; told has a
+// channel for the loss of each lease.
+func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, broken func(d RowDriver, m driver.Lease, told map[string]chan error)) {
+	holder, first, second := tb.Open(), tb.Open(), tb.Open()
+	good := []string{"a", "m", "z"}
+	names := slices.Clone(good)
+	for _, m := range rows {
+		names = append(names, m.Name)
+	}
+	held, told, waiting := map[string]driver.Lease{}, map[string]chan error{}, map[string]*Waiter{}
+	for _, name := range names {
+		told[name] = make(chan error, 1)
+		req := rowRequest(name, "holder")
+		req.Shared = shared
+		req.OnLost = func(why error) { told[name] <- why }
+		held[name] = acquire(t, holder, req)
+		waiting[name] = Waiting(t, first, rowRequest(name, "first"))
+	}
+	for _, m := range rows {
+		tb.Exec(fmt.Sprintf("UPDATE %s SET %s WHERE name = '%s'", tb.Name, m.Change, m.Name))
+	}
+	behind := map[string]*Waiter{}
+	for _, name := range good {
+		behind[name] = Waiting(t, second, rowRequest(name, "second"))
+	}
+	time.Sleep(4 * time.Second) // longer than a waiter counts without a heartbeat
+
+	for _, m := range rows {
+		if m.WaitFails {
+			MustNameRow(t, "the wait", waiting[m.Name].End(t), m.Name, tb.Name)
+			_, err := tryAcquire(t, second, rowRequest(m.Name, "another"))
+			MustNameRow(t, "Acquire", err, m.Name, tb.Name)
+		}
+		if m.ListFails {
+			_, err := second.Status(t.Context(), m.Name)
+			MustNameRow(t, "Status", err, m.Name, tb.Name)
+		}
+	}
+	mustRenewOthers(t, holder, held, rows, tb.Name)
+	MustListOthers(t, second, names, rows, tb.Name)
+	if broken != nil {
+		broken(second, held["m"], told)
+		delete(held, "m")
+	}
+	for _, name := range good {
+		if held[name] != nil {
+			release(t, held[name])
+		}
+		waiting[name].Get(t)
+		behind[name].Running(t, "before the first waiter released")
+	}
+}
+
+// mustRenewOthers renews all leases in one call. Only those whose rows can't be read may fail. One
+// whose row is listed as malformed may have been extended before it could not be read.
+func mustRenewOthers(t *testing.T, d driver.Driver, held map[string]driver.Lease, rows []MalformedRow, table string) {
+	t.Helper()
+	var names []string
+	var due []driver.Lease
+	for name, l := range held {
+		names, due = append(names, name), append(due, l)
+	}
+	for i, answer := range d.Renew(t.Context(), due) {
+		at := slices.IndexFunc(rows, func(m MalformedRow) bool { return m.Name == names[i] })
+		switch {
+		case at >= 0 && (rows[at].RenewFails || rows[at].MayRenew && answer.Err != nil):
+			MustNameRow(t, "Renew", answer.Err, names[i], table)
+		case answer.Err != nil:
+			t.Errorf("Renew of %q = %.1000v, want nil", names[i], answer.Err)
+		}
+	}
 }

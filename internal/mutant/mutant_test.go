@@ -25,7 +25,7 @@ type mutant struct {
 	testsIn   string // the folder of these tests, if it is not pkg
 }
 
-var all = slices.Concat(coreMutants, sqliteMutants, redisMutants, redlockMutants, postgresMutants, mysqlMutants,
+var all = slices.Concat(coreMutants, sqliteMutants, redisMutants, redlockMutants, rowsMutants, postgresMutants, mysqlMutants,
 	zookeeperMutants, etcdMutants, helperMutants, cmdMutants, nemesisMutants)
 
 // name returns the guarantee and the package.

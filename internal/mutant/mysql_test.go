@@ -12,7 +12,7 @@ var mysqlMutants = []mutant{
 	{
 		guarantee: "losses are told", pkg: "mysqllock",
 		in:    "link.checkOpen",
-		old:   "return c.ResetSession(l.Context())",
+		old:   "return c.ResetSession(ctx)",
 		new:   "_ = c",
 		tests: "TestSession/TellsWhenServerDies TestSession/TellsBeforeGrant",
 	},
@@ -25,9 +25,9 @@ var mysqlMutants = []mutant{
 	},
 	{
 		guarantee: "releases arrive", pkg: "mysqllock",
-		in:    "lease.Release",
-		old:   "l.d.registry.recordCleanup(l.d, l.nonce, l.completeRelease, err)",
-		new:   "_ = l.completeRelease",
+		in:    "Driver.release",
+		old:   "l.RetryRelease(err)",
+		new:   "_ = l.RetryRelease",
 		tests: "TestHungServer/ReleaseSession",
 	},
 	{

@@ -1,0 +1,240 @@
+package rows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// An Attempt is one call of Acquire. If the session ends before an attempt has its lock in the
+// session, Acquire makes another one, up to three in all.
+type Attempt struct {
+	Req    driver.Request // Tokens is at least 1
+	Entry  Entry          // to be stored; the store may complete it
+	Queued bool           // the store has queued the attempt
+
+	d    *Driver
+	hint chan struct{} // of one: wakes the attempt, which can perhaps be granted now
+
+	// Guarded by registry.mu:
+	checkAt     time.Time // when the row may change without a notification
+	ahead       int       // how many were ahead of it in the queue at the last poll
+	arrival     uint64    // the order in which the driver's attempts were queued; 0 before
+	lastHint    time.Time // when a notification last woke it
+	hintPending bool      // another notification came too soon after that
+	outageErr   error     // why the poller has given the store up
+
+	sent    bool             // the store may know the attempt
+	pending bool             // the store may know the request of this round
+	served  bool             // the store has answered: it has queued the attempt, or is full
+	late    bool             // the store may still execute a request, which was given up
+	outage  driverkit.Outage // the current outage of the store
+	lastErr error            // why the last round failed; nil if the store answered it
+}
+
+// Acquire implements [driver.Driver].
+func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if err := d.Life.Ready(ctx); err != nil {
+		return nil, err
+	}
+	if req.Detached && d.session != nil {
+		return nil, fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
+	}
+	if err := req.Check(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := d.Life.During(ctx)
+	defer cancel()
+	const tries = 3
+	for try := 1; ; try++ {
+		l, err := d.acquireOnce(ctx, req)
+		ended := sessionEndedError{}
+		if err == nil || ctx.Err() != nil || !errors.As(err, &ended) {
+			return l, err
+		}
+		if try == tries {
+			return nil, fmt.Errorf("%w: the session ended %d times while the lock was taken: %v",
+				driver.ErrUnavailable, tries, ended.error) //nolint:errorlint // it may match ErrLost
+		}
+	}
+}
+
+// acquireOnce makes one attempt, and withdraws it if it fails.
+func (d *Driver) acquireOnce(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	req.Tokens = max(req.Tokens, 1)
+	a := &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1)}
+	l, err := a.run(ctx)
+	if err == nil && ctx.Err() == nil {
+		return l, nil
+	}
+	a.withdraw(ctx, l, err)
+	if ctx.Err() != nil {
+		err = a.contextError(ctx, err)
+	}
+	return nil, err
+}
+
+// contextError returns the error of an attempt whose context is done. It also matches
+// ErrUnavailable if the store did not answer the last request.
+func (a *Attempt) contextError(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if !errors.Is(err, driver.ErrUnavailable) {
+		err = a.lastErr
+	}
+	if err == nil && a.Queued {
+		err = a.d.registry.pollError()
+	}
+	switch {
+	case err == nil || errors.Is(cause, driver.ErrClosed):
+		return cause
+	case errors.Is(err, cause):
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func (a *Attempt) run(ctx context.Context) (*Lease, error) {
+	if a.Req.NoWait {
+		l, _, err := a.runRound(ctx)
+		return l, err
+	}
+	a.d.registry.addAttempt(a) // before the first round: from then on it may be notified
+	defer a.d.registry.removeAttempt(a)
+	return driver.Await(ctx, a.hint, a.runRound)
+}
+
+// runRound sends the request once. While the attempt is queued, the poller and notifications wake
+// it for the next round.
+func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
+	if err := a.d.registry.outageError(a); err != nil {
+		return nil, 0, err
+	}
+	sentAt := time.Now()
+	a.pending = false
+	l, err := a.request(ctx)
+	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
+		a.outage, a.lastErr = driverkit.Outage{}, nil
+		return l, time.Hour, err
+	}
+	full := errors.Is(err, driver.ErrFull) // it has not executed the request
+	a.lastErr, a.late = err, a.late || a.pending && !full
+	a.served = a.served || a.Queued || full
+	pause, again := a.outage.Again(sentAt, err)
+	if !again || ctx.Err() != nil || a.Req.NoWait || !a.served { // the core retries if the store has not answered
+		return nil, 0, err
+	}
+	return nil, pause, driver.ErrHeld // Await sleeps and tries again, so the attempt keeps its place
+}
+
+// request sends the request, and takes the lock of the session if there is one. A lease returned
+// with an error was granted by the row, and has to be withdrawn.
+func (a *Attempt) request(ctx context.Context) (*Lease, error) {
+	if s := a.d.session; s != nil { // before any other connection, see YieldSession
+		var err error
+		if a.Entry.Session, err = s.key(ctx); err != nil {
+			return nil, err
+		}
+	}
+	l, err := a.d.backend.Request(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	return l, a.secure(ctx, l)
+}
+
+// withdraw removes the lease or the place in the queue that the attempt may have. It does not
+// depend on the context of Acquire. Once that is done, withdraw returns within
+// [driver.CancelTimeout] and goes on in the background. If the store does not answer, the driver
+// retries until it is closed; then a place in the queue lapses after [HeartbeatTimeout], and a
+// lease after its TTL. If the store may still execute a request, the driver repeats the removal
+// until [driverkit.CallTimeout] is over.
+func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
+	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
+	if !a.sent || a.Req.NoWait && l == nil && refused {
+		return // the store refused the request, or never got it
+	}
+	nonce, done := a.Entry.Nonce, make(chan struct{})
+	a.d.registry.markRemoving(nonce)
+	var lastDue time.Time // when the last removal is due
+	if a.late {
+		lastDue = time.Now().Add(driverkit.CallTimeout)
+	}
+	task := func() {
+		defer close(done)
+		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
+		defer cancel()
+		if l != nil {
+			l.drop(inner, false)
+		}
+		remove := func(ctx context.Context) error {
+			err := a.d.backend.Remove(ctx, a.Req.Name, nonce)
+			if err == nil && time.Now().Before(lastDue) {
+				return errRemoveAgain
+			}
+			return err
+		}
+		a.d.registry.recordCleanup(nonce, remove, remove(inner))
+	}
+	if !a.d.Life.Go(task) {
+		go task()
+	}
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	}
+	left := driver.CancelTimeout * 4 / 5
+	if errors.Is(failed, driver.ErrUnavailable) { // a part of CancelTimeout is over
+		left = (driver.CancelTimeout - driverkit.CancelDelay) / 2
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+}
+
+// errRemoveAgain is the result of a removal that must be repeated: a busy server may execute what
+// it got on a connection that was given up after what it got on the next one. A lease that stayed
+// in the row would keep the lock for its TTL, or in a session for ever.
+var errRemoveAgain = errors.New("a request that was given up may still be executed")
+
+// MarkSent records that the store may know the attempt, and the request of this round, from now on.
+func (a *Attempt) MarkSent() { a.sent, a.pending = true, true }
+
+// Wait records that the store has queued the attempt. The row may change by itself after delay.
+func (a *Attempt) Wait(delay time.Duration) {
+	a.Queued = true
+	a.d.registry.addWaiting(a, delay)
+}
+
+// Grant returns the lease of the entry h, which the request was granted. start is our clock before
+// the request was sent, and othersWait reports whether another process waits.
+func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
+	a.Queued = false
+	l := &Lease{d: a.d, Req: a.Req, Nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}
+	if a.d.session != nil {
+		l.grant.TTL = a.d.opts.SessionTimeout
+	}
+	if h.Tell {
+		l.wantedCh = make(chan struct{})
+		l.grant.Wanted = l.wantedCh
+		if othersWait {
+			l.NotifyWanted()
+		}
+	}
+	a.d.registry.addLease(l)
+	return l
+}
+
+func (a *Attempt) wake() {
+	select {
+	case a.hint <- struct{}{}:
+	default: // it is about to run a round anyway
+	}
+}

@@ -1,0 +1,160 @@
+package rows
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// A Lease is an entry among the holders of a row, as far as the driver knows.
+type Lease struct {
+	Req   driver.Request
+	Nonce string // of the entry
+
+	d     *Driver
+	grant driver.Grant
+
+	wantedOnce sync.Once
+	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
+
+	// Guarded by session.mu:
+	lockKey       string // names with the same key share the lock
+	lockRequested bool   // the session has tried the lock, or is about to
+	dropped       bool   // the session must not keep the lock
+
+	releaseMu sync.Mutex // serializes Release
+
+	mu        sync.Mutex
+	granted   bool // Acquire is about to return the lease
+	releasing bool // Release was called: from then on the end is not a loss
+	ended     bool // nothing is left to release
+	err       error
+}
+
+// Grant implements [driver.Lease].
+func (l *Lease) Grant() driver.Grant { return l.grant }
+
+// NotifyWanted tells the holder that another process waits.
+func (l *Lease) NotifyWanted() {
+	if l.wantedCh != nil {
+		l.wantedOnce.Do(func() { close(l.wantedCh) })
+	}
+}
+
+// drop removes a lease from the driver, and its lock from the session. granted is false for a
+// lease that Acquire did not return.
+func (l *Lease) drop(ctx context.Context, granted bool) {
+	l.d.registry.removeLease(l)
+	if s := l.d.session; s != nil {
+		s.unlock(ctx, l, granted)
+	}
+}
+
+// markGranted records that Acquire is about to return the lease. From then on it can be lost.
+func (l *Lease) markGranted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.granted = true
+}
+
+// lose ends the lease because the store or the session has ended it. It calls OnLost unless why
+// is nil. It returns false, and does nothing, if the lease was not granted yet.
+func (l *Lease) lose(why error) (granted bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.granted || l.ended || l.releasing {
+		return l.granted
+	}
+	l.ended, l.err = true, driver.ErrLost
+	if l.Req.OnLost != nil && why != nil {
+		l.Req.OnLost(why)
+	}
+	return true
+}
+
+// MarkBroken ends a lease that is no longer in its row, and calls OnLost. It returns false, and
+// does nothing, if the lease was not granted yet.
+func (l *Lease) MarkBroken() bool {
+	if !l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost)) {
+		return false
+	}
+	if l.HasEnded() {
+		l.dropInBackground()
+	}
+	return true
+}
+
+// Discard ends a lease that is no longer in its row. It does not call OnLost.
+func (l *Lease) Discard() {
+	l.lose(nil)
+	l.dropInBackground()
+}
+
+// dropInBackground drops a lost lease.
+func (l *Lease) dropInBackground() {
+	l.d.registry.removeLease(l)
+	if l.d.session != nil {
+		l.d.Life.Go(func() { l.drop(context.Background(), true) })
+	}
+}
+
+// HasEnded reports whether the lease has ended, as far as the driver knows.
+func (l *Lease) HasEnded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// Release implements [driver.Lease].
+func (l *Lease) Release(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, cancel := driverkit.Detached(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.releasing = true
+	l.mu.Unlock()
+	return l.release(ctx, false)
+}
+
+// release is Release. With retried, an earlier try may have ended the lease.
+func (l *Lease) release(ctx context.Context, retried bool) error {
+	l.releaseMu.Lock()
+	defer l.releaseMu.Unlock()
+	l.mu.Lock()
+	ended, err := l.ended, l.err
+	l.mu.Unlock()
+	if ended {
+		return err
+	}
+	l.drop(ctx, true)
+	freed, err := l.d.backend.Release(ctx, l)
+	if err != nil {
+		return err // the caller may call Release again
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	if !freed && !retried {
+		l.err = driver.ErrLost
+	}
+	return l.err
+}
+
+// RetryRelease has the driver retry a release in the background, which failed with err, if the
+// store was unavailable.
+func (l *Lease) RetryRelease(err error) {
+	l.d.registry.recordCleanup(l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
+}
+
+// FailAll answers all renewals with an error.
+func FailAll(answers []driver.Renewal, err error) []driver.Renewal {
+	for i := range answers {
+		answers[i] = driver.Renewal{Err: err}
+	}
+	return answers
+}

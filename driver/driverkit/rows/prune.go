@@ -1,0 +1,36 @@
+package rows
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// pruneAfter is how many rows a driver creates before it prunes.
+	pruneAfter = 4096
+
+	// pruneAge is how long a row must have been unused before it is pruned.
+	pruneAge = time.Hour
+
+	// MaxTokenLead is how far a token may be ahead of the server's clock for its lock to be
+	// pruned. Noting a higher one would raise the tokens of all new locks.
+	MaxTokenLead = 24 * time.Hour
+)
+
+// CountNewRow counts a row that the driver has created, and prunes after every 4096 rows.
+func (d *Driver) CountNewRow() {
+	// If pruning fails, the next call does it.
+	d.prunes.Note(pruneAfter, d.Life, func() { _ = d.backend.Prune(d.Life.Context(), pruneAge) })
+}
+
+// Prune forgets the locks that nobody holds or waits for, and that have not been used for the
+// given time, which is an hour at least.
+func (d *Driver) Prune(ctx context.Context, unused time.Duration) error {
+	if err := d.Life.Ready(ctx); err != nil {
+		return err
+	}
+	if err := d.backend.Prepare(ctx); err != nil {
+		return err
+	}
+	return d.backend.Prune(ctx, max(unused, pruneAge))
+}

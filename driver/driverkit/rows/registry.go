@@ -1,0 +1,480 @@
+package rows
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+// ErrCantListen means that notifications can't reach the driver, whatever it does.
+const ErrCantListen driver.Sentinel = "notifications can't reach the driver"
+
+// A registry holds the attempts of a driver that wait in the store, and its leases. It runs a
+// poller while attempts wait or cleanups are pending, and a listener while attempts wait or leases
+// may get notifications.
+type registry struct {
+	d *Driver
+
+	mu       sync.Mutex
+	attempts map[string]*Attempt // by nonce, also before they are queued
+	waiting  map[string]*Attempt // by nonce: those that the store has queued
+	leases   map[string][]*Lease // by nonce: one for each request of its owner
+
+	// The nonces of entries that are being removed, and the removals to be retried.
+	removals       map[string]bool
+	pendingCleanup map[string]func(context.Context) error
+
+	pollErr     error         // why the poller's last request failed, or nil
+	lastArrival uint64        // of the attempt that was queued last
+	polling     bool          // the goroutine of the poller runs
+	pollerWake  chan struct{} // of one: makes the poller compute its next poll again
+	pollNow     bool          // the next poll is due at once
+
+	listeningLeases   int       // how many leases may get notifications
+	listenerScheduled bool      // the listener starts after listenDelay
+	listening         bool      // the goroutine of the listener runs
+	connected         bool      // notifications arrive
+	idleSince         time.Time // since when no notification is needed
+}
+
+func (w *registry) init(d *Driver) {
+	w.d = d
+	w.attempts, w.waiting, w.leases = map[string]*Attempt{}, map[string]*Attempt{}, map[string][]*Lease{}
+	w.removals, w.pendingCleanup = map[string]bool{}, map[string]func(context.Context) error{}
+	w.pollerWake = make(chan struct{}, 1)
+}
+
+// addAttempt registers an attempt, which can be woken from then on.
+func (w *registry) addAttempt(a *Attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attempts[a.Entry.Nonce] = a
+}
+
+func (w *registry) removeAttempt(a *Attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.attempts, a.Entry.Nonce)
+	delete(w.waiting, a.Entry.Nonce)
+	w.noteIdle()
+}
+
+// addWaiting has the poller and the listener watch over an attempt that the store has queued. The
+// row may change by itself after delay.
+func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.attempts[a.Entry.Nonce] != a {
+		return
+	}
+	if a.arrival == 0 {
+		w.lastArrival++
+		a.arrival = w.lastArrival
+	}
+	w.waiting[a.Entry.Nonce] = a
+	a.checkAt = time.Now().Add(delay)
+	w.startPoller()
+	w.startListener()
+}
+
+// needsListener reports whether a lease may get notifications.
+func (l *Lease) needsListener() bool { return l.wantedCh != nil || l.d.opts.TellsBreak }
+
+// addLease registers a lease for notifications that another process waits, and that the lease was
+// broken. For a lease that only needs the latter, the listener starts a little later.
+func (w *registry) addLease(l *Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.leases[l.Nonce] = append(w.leases[l.Nonce], l)
+	if !l.needsListener() {
+		return
+	}
+	w.listeningLeases++
+	switch {
+	case l.wantedCh != nil:
+		w.startListener()
+	case !w.listening && !w.listenerScheduled:
+		w.listenerScheduled = true
+		time.AfterFunc(listenDelay, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.listenerScheduled = false
+			if w.listeningLeases > 0 {
+				w.startListener()
+			}
+		})
+	}
+}
+
+func (w *registry) removeLease(l *Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.leases[l.Nonce]
+	i := slices.Index(all, l)
+	if i < 0 {
+		return
+	}
+	if w.leases[l.Nonce] = slices.Delete(all, i, i+1); len(all) == 1 {
+		delete(w.leases, l.Nonce)
+	}
+	if l.needsListener() {
+		w.listeningLeases--
+		w.noteIdle()
+	}
+}
+
+// HasLeases reports whether the driver has any leases.
+func (d *Driver) HasLeases() bool {
+	d.registry.mu.Lock()
+	defer d.registry.mu.Unlock()
+	return len(d.registry.leases) > 0
+}
+
+// LeasesOf returns the leases with these nonces, or all leases if there are no nonces.
+func (d *Driver) LeasesOf(nonces ...string) (all []*Lease) {
+	w := &d.registry
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(nonces) == 0 {
+		return slices.Concat(slices.Collect(maps.Values(w.leases))...)
+	}
+	for _, nonce := range nonces {
+		all = append(all, w.leases[nonce]...)
+	}
+	return all
+}
+
+// IsAttempt reports whether an attempt of this driver with this nonce waits.
+func (d *Driver) IsAttempt(nonce string) bool {
+	d.registry.mu.Lock()
+	defer d.registry.mu.Unlock()
+	return d.registry.attempts[nonce] != nil
+}
+
+// markRemoving marks the entry of an attempt that is being removed from its row.
+func (w *registry) markRemoving(nonce string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removals[nonce] = true
+}
+
+// IsRemoving reports whether an entry is being removed. Its owner may acquire again in the
+// meantime, and must not get that entry.
+func (d *Driver) IsRemoving(nonce string) bool {
+	d.registry.mu.Lock()
+	defer d.registry.mu.Unlock()
+	return d.registry.removals[nonce]
+}
+
+// recordCleanup records the result err of fn, which removes an entry. If the store was
+// unavailable, or err is errRemoveAgain, the poller retries fn until the driver is closed.
+func (w *registry) recordCleanup(nonce string, fn func(context.Context) error, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
+		delete(w.removals, nonce)
+		delete(w.pendingCleanup, nonce)
+		return
+	}
+	w.pendingCleanup[nonce], w.removals[nonce] = fn, true
+	w.startPoller()
+}
+
+// retryCleanups retries the pending cleanups. It returns an error if the store is unavailable.
+func (w *registry) retryCleanups(timeout time.Duration) (err error) {
+	ctx, cancel := context.WithTimeoutCause(w.d.Life.Context(), timeout, errNoAnswer)
+	defer cancel()
+	w.mu.Lock()
+	pending := maps.Clone(w.pendingCleanup)
+	w.mu.Unlock()
+	for nonce, fn := range pending {
+		failed := fn(ctx)
+		w.recordCleanup(nonce, fn, failed)
+		if errors.Is(failed, driver.ErrUnavailable) {
+			err = failed
+		}
+	}
+	return err
+}
+
+// pollError returns the error of the poller's last request, or nil if the store answered it.
+func (w *registry) pollError() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pollErr
+}
+
+// startPoller starts the poller, or makes it compute its next poll again. The caller must hold
+// w.mu.
+func (w *registry) startPoller() {
+	switch {
+	case w.polling:
+		w.wakePoller()
+	case !w.d.Life.Over():
+		w.polling = w.d.Life.Go(w.runPoller)
+	}
+}
+
+// wakePoller makes the poller compute the time of its next poll again. The caller must hold w.mu.
+func (w *registry) wakePoller() {
+	select {
+	case w.pollerWake <- struct{}{}:
+	default:
+	}
+}
+
+// startListener starts the listener if necessary. The caller must hold w.mu.
+func (w *registry) startListener() {
+	if w.d.backend.Listen != nil && !w.listening && !w.d.Life.Over() {
+		w.listening = w.d.Life.Go(w.runListener)
+	}
+}
+
+// noteIdle notes the time if the listener is no longer needed. The caller must hold w.mu.
+func (w *registry) noteIdle() {
+	if len(w.waiting)+w.listeningLeases == 0 {
+		w.idleSince = time.Now()
+	}
+}
+
+// Wake wakes the attempt with this nonce. Anybody may be able to send notifications, so those
+// that follow one another too fast are left to the poller.
+func (d *Driver) Wake(nonce string) {
+	w := &d.registry
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a, now := w.attempts[nonce], time.Now()
+	switch {
+	case a == nil:
+	case now.Sub(a.lastHint) >= d.opts.PollInterval:
+		a.lastHint = now
+		a.wake()
+	default:
+		a.hintPending = true
+		w.wakePoller()
+	}
+}
+
+// WakeFirst wakes the attempt of this driver that has waited longest for the lock of this name. It
+// returns false if there is none.
+func (d *Driver) WakeFirst(name string) bool {
+	w := &d.registry
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var first *Attempt
+	for _, a := range w.waiting {
+		if a.Req.Name == name && (first == nil || a.arrival < first.arrival) {
+			first = a
+		}
+	}
+	if first == nil {
+		return false
+	}
+	first.wake()
+	return true
+}
+
+// Connected records that notifications arrive, and makes the poller look for what may have been
+// missed.
+func (d *Driver) Connected() { d.registry.setConnected(true) }
+
+// setConnected records whether notifications arrive, and makes the poller look for what may have
+// been missed. It returns whether they arrived before.
+func (w *registry) setConnected(connected bool) (before bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before = w.connected
+	w.connected, w.pollNow = connected, true
+	w.wakePoller()
+	return before
+}
+
+// runListener keeps a connection for notifications open while it is needed. The pause before it
+// connects again doubles each time. It grows less after a connection that worked: without
+// notifications, waiters and holders depend on polls and renewals.
+func (w *registry) runListener() {
+	const shortest, longest, longestAfterUse = 50 * time.Millisecond, 5 * time.Second, 500 * time.Millisecond
+	pause := shortest
+	for {
+		began := time.Now()
+		err := w.d.backend.Listen()
+		if err == nil || w.d.Life.Over() {
+			return
+		}
+		pause *= 2
+		switch wasConnected := w.setConnected(false); {
+		case time.Since(began) > longest:
+			pause = shortest
+		case wasConnected:
+			pause = min(pause, longestAfterUse)
+		}
+		if errors.Is(err, ErrCantListen) {
+			pause = longest
+		}
+		select {
+		case <-time.After(min(pause, longest)):
+		case <-w.d.Life.Done():
+			return
+		}
+		if w.d.StopListening() {
+			return
+		}
+	}
+}
+
+// StopListening marks the listener as stopped, and returns true, if it has not been needed for a
+// while.
+func (d *Driver) StopListening() bool {
+	w := &d.registry
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting)+w.listeningLeases > 0 || time.Since(w.idleSince) < idleTimeout {
+		return false
+	}
+	w.listening, w.connected = false, false
+	return true
+}
+
+// runPoller polls until no attempt waits any more and no cleanup is pending. It keeps the waiters
+// alive in the store, and wakes those that can be granted but were not notified. However many
+// there are, it polls at most once in each interval.
+func (w *registry) runPoller() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	lastHeartbeat := time.Now() // an attempt is alive when it is queued
+	lastPoll, notBefore := time.Time{}, time.Time{}
+	var outage, pollOutage driverkit.Outage // a cleanup may fail for a reason of its own
+	for {
+		next, more := w.nextPoll(lastPoll, lastHeartbeat)
+		if !more {
+			return
+		}
+		if next.Before(notBefore) {
+			next = notBefore
+		}
+		timer.Reset(time.Until(next))
+		select {
+		case <-w.d.Life.Done():
+			return
+		case <-w.pollerWake:
+			continue
+		case <-timer.C:
+		}
+		lastPoll = time.Now()
+		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= HeartbeatInterval*9/10
+		timeout := outage.Timeout(HeartbeatTimeout / 2)
+		pollErr := w.poll(heartbeatDue, timeout)
+		if heartbeatDue && pollErr == nil {
+			lastHeartbeat = lastPoll
+		}
+		err := pollErr
+		if heartbeatDue {
+			err = cmp.Or(err, w.retryCleanups(timeout))
+		}
+		notBefore = outage.Rest(lastPoll, err, HeartbeatInterval)
+		if pollOutage.Rest(lastPoll, pollErr, 0); pollOutage.IsOver() {
+			w.failWaiting(pollErr)
+		}
+	}
+}
+
+// failWaiting ends the attempts that wait: the store has not answered for [driver.RetryTimeout].
+func (w *registry) failWaiting(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.waiting {
+		a.outageErr = err
+		a.wake()
+	}
+}
+
+// outageError returns the error with which failWaiting has ended an attempt, or nil.
+func (w *registry) outageError(a *Attempt) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return a.outageErr
+}
+
+// nextPoll returns the time of the next poll. If there is nothing to do, it marks the poller as
+// stopped, and more is false.
+func (w *registry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, more bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.waiting)+len(w.pendingCleanup) == 0 {
+		w.polling = false
+		return next, false
+	}
+	next = lastHeartbeat.Add(HeartbeatInterval)
+	if w.pollNow {
+		next = lastPoll
+	}
+	interval := w.d.opts.PollInterval
+	for _, a := range w.waiting {
+		if a.checkAt.Before(next) {
+			next = a.checkAt
+		}
+		if due := lastPoll.Add(interval * time.Duration(a.ahead+1)); !w.connected && due.Before(next) {
+			next = due // so many hand-overs come before its own
+		}
+		if again := a.lastHint.Add(interval); a.hintPending && again.Before(next) {
+			next = again
+		}
+	}
+	if least := lastPoll.Add(interval); next.Before(least) {
+		next = least
+	}
+	return next, true
+}
+
+// poll reads the rows of all names that attempts wait for, and wakes the attempts that can be
+// granted or are no longer queued. An attempt whose row is malformed is woken, too: its next round
+// reports that.
+func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(w.d.Life.Context(), timeout, errNoAnswer)
+	defer cancel()
+	waiting, names := w.waitingAttempts()
+	if len(waiting) == 0 {
+		return nil
+	}
+	snapshot, err := w.d.backend.Poll(ctx, names, slices.Collect(maps.Keys(waiting)), heartbeatDue)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pollErr = nil; errors.Is(err, driver.ErrUnavailable) {
+		w.pollErr = err
+	}
+	if err != nil {
+		return err
+	}
+	for nonce, a := range waiting {
+		s := snapshot[a.Req.Name]
+		if s == nil {
+			s = &State{}
+		}
+		place, grantable, delay := s.Position(nonce, false)
+		a.ahead = max(place, 0)
+		if a.checkAt = time.Now().Add(delay); grantable || place < 0 {
+			a.checkAt = time.Now().Add(HeartbeatInterval)
+			a.wake()
+		}
+	}
+	return nil
+}
+
+// waitingAttempts returns the attempts to poll for, and the distinct names of their locks.
+func (w *registry) waitingAttempts() (all map[string]*Attempt, names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pollNow = false
+	distinct := map[string]bool{}
+	for _, a := range w.waiting {
+		distinct[a.Req.Name], a.hintPending = true, false
+	}
+	return maps.Clone(w.waiting), slices.Collect(maps.Keys(distinct))
+}

@@ -1,0 +1,161 @@
+// Package rows has what drivers for SQL databases have in common that keep a lock in one row of a
+// table: the attempts that wait and the poller that watches over them, the leases, and the
+// sessions. It is for authors of drivers, as package driverkit is.
+//
+// A row has a queue, so the waiters of all processes are served in the order of arrival. An
+// [Attempt] that is queued sleeps until a notification of the database or the poller wakes it.
+// The poller also tells the database that the waiters live, and retries removals that failed.
+// Optionally, a lease also needs a lock of the database itself, which belongs to a session: all
+// leases then end with the connection of that session.
+//
+// A driver makes a [Driver] from a [Backend], which has its statements, its notifications and its
+// connections. The backend also decides which request is granted: in one statement, or in Go by
+// means of [State].
+package rows
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
+)
+
+const (
+	// HeartbeatInterval is how often a process tells the store that its waiters live, and polls
+	// the rows that they wait for.
+	HeartbeatInterval = time.Second
+
+	// HeartbeatTimeout is how long a waiter counts without a heartbeat. For that long a dead
+	// waiter can hold up those behind it.
+	HeartbeatTimeout = 3 * time.Second
+
+	// idleTimeout is how long the connection for notifications is kept when it is no longer
+	// needed.
+	idleTimeout = 5 * time.Second
+
+	// listenDelay is how old a lease must be before a connection is opened only to learn that
+	// the lease was broken. Most leases have ended by then.
+	listenDelay = 200 * time.Millisecond
+)
+
+// A Backend is what a driver does in the way of its database. Its functions are called
+// concurrently, and all but LockKey may call the methods of this package. Their errors match
+// [driver.ErrUnavailable] if a retry may succeed.
+type Backend struct {
+	// Prepare makes sure that the table exists and is usable. It remembers a success.
+	Prepare func(context.Context) error
+
+	// Request sends the request of an attempt once. If the store grants it, Request returns what
+	// [Attempt.Grant] returns. If the store has queued the attempt, Request calls
+	// [Attempt.Wait] and returns [driver.ErrHeld]. It calls [Attempt.MarkSent] before the first
+	// statement of which a trace may stay in the store.
+	Request func(context.Context, *Attempt) (*Lease, error)
+
+	// Remove removes what the attempt with this nonce has left in the row of the name: a waiter,
+	// or a lease that was never returned to a caller.
+	Remove func(ctx context.Context, name, nonce string) error
+
+	// Release ends the lease in its row, or keeps it there until Request.MinHold has passed. It
+	// reports whether the row had the lease.
+	Release func(context.Context, *Lease) (freed bool, err error)
+
+	// Read reads rows. Names without a row are missing from the result.
+	Read func(ctx context.Context, names []string) (map[string]*State, error)
+
+	// Poll is Read for the rows that attempts wait for. If a heartbeat is due, it also tells the
+	// store that the waiters with these nonces live.
+	Poll func(ctx context.Context, names, nonces []string, heartbeat bool) (map[string]*State, error)
+
+	// ReadPage reads, in the order of names, the next rows that may have holders or waiters. The
+	// names begin with prefix and are greater than after. At the end it returns no rows.
+	ReadPage func(ctx context.Context, prefix, after string) ([]*State, error)
+
+	// Break frees the hold of the given owner and token, or returns [driver.ErrLost].
+	Break func(ctx context.Context, name, owner string, token uint64) error
+
+	// Prune forgets the locks that were unused for the given time.
+	Prune func(ctx context.Context, unused time.Duration) error
+
+	// Listen connects, calls [Driver.Connected], and then handles notifications until
+	// [Driver.StopListening] returns true or the connection fails. If it can't ever connect, it
+	// returns an error that matches [ErrCantListen]. It is nil if notifications arrive on the
+	// connection of the session.
+	Listen func() error
+
+	// Connect opens the connection of a session, and LockKey returns the key of the lock that
+	// the session takes for a name. They are nil for leases that are rows only.
+	Connect func(context.Context) (Conn, error)
+	LockKey func(name string) string
+}
+
+// Options are the options of a [Driver].
+type Options struct {
+	// PollInterval is the least time between two polls, and the time between two polls while no
+	// notifications arrive.
+	PollInterval time.Duration
+
+	// SessionTimeout is the silence after which the server ends a session. It is used only if
+	// the backend has Connect.
+	SessionTimeout time.Duration
+
+	// TellsBreak means that holders are notified when their leases are broken.
+	TellsBreak bool
+}
+
+// A Driver implements the methods of [driver.Driver] and [driver.Inspector] that are the same for
+// all stores. It is safe for concurrent use.
+type Driver struct {
+	ID   string               // of this driver, unique over all processes and time
+	Life *driverkit.Lifecycle // until Close
+
+	backend  Backend
+	opts     Options
+	serial   atomic.Uint64
+	registry registry
+	prunes   driverkit.Every
+	session  *session // nil for rows
+}
+
+// New returns a driver.
+func New(backend Backend, opts Options) *Driver {
+	d := &Driver{ID: strings.ToLower(rand.Text()[:16]), Life: driverkit.NewLifecycle(), backend: backend, opts: opts}
+	d.registry.init(d)
+	if backend.Connect != nil {
+		d.session = &session{d: d, connectLock: make(chan struct{}, 1), held: map[string]*Lease{}}
+	}
+	return d
+}
+
+// HasSession reports whether the leases belong to a session.
+func (d *Driver) HasSession() bool { return d.session != nil }
+
+// Close ends the driver. Leases of rows that were not released lapse at the end of their TTL, and
+// those of a session end with the session. Close reports whether this was the first call.
+func (d *Driver) Close() (first bool) {
+	return d.Life.End(func() {
+		if d.session != nil {
+			d.session.close()
+		}
+	})
+}
+
+// newNonce returns a unique id for an attempt. It begins with the id of the driver.
+func (d *Driver) newNonce() string { return d.ID + "-" + strconv.FormatUint(d.serial.Add(1), 36) }
+
+// RowTTL is how long a grant counts in the row, in microseconds. In a session a grant counts while
+// the session lives, so RowTTL is a hundred years.
+func (d *Driver) RowTTL(req driver.Request) int64 {
+	if d.session != nil {
+		return (100 * 365 * 24 * time.Hour).Microseconds()
+	}
+	return req.TTL.Microseconds()
+}
+
+// errNoAnswer is the cause of the end of requests that the driver sends in the background.
+var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)

@@ -1,0 +1,576 @@
+package rows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit/rows"
+)
+
+// A table is a store in memory: rows with exclusive holders that don't end by themselves, and
+// their queues.
+type table struct {
+	mu      sync.Mutex
+	rows    map[string]*rows.State
+	last    uint64           // token
+	calls   map[string]int   // by the field of Backend
+	failing map[string]error // what the calls return
+}
+
+func newTable() *table {
+	return &table{rows: map[string]*rows.State{}, calls: map[string]int{}, failing: map[string]error{}}
+}
+
+// fail makes calls return err. A call is named by its field of Backend, or its method of Conn.
+func (tb *table) fail(err error, calls ...string) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	for _, call := range calls {
+		tb.failing[call] = err
+	}
+}
+
+// count returns how often a call was made.
+func (tb *table) count(call string) int {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	return tb.calls[call]
+}
+
+// enter locks the table for a call. It returns the row, and the error that the call is to return.
+func (tb *table) enter(call, name string) (*rows.State, error) {
+	tb.mu.Lock()
+	tb.calls[call]++
+	if tb.rows[name] == nil {
+		tb.rows[name] = &rows.State{Name: name}
+	}
+	return tb.rows[name], tb.failing[call]
+}
+
+func (tb *table) request(_ context.Context, a *rows.Attempt) (*rows.Lease, error) {
+	s, err := tb.enter("Request", a.Req.Name)
+	defer tb.mu.Unlock()
+	a.MarkSent()
+	if err != nil {
+		return nil, err
+	}
+	if h := s.HolderFor(a.Req); h != nil {
+		return a.Grant(*h, driver.Now(), false), nil
+	}
+	place, grantable, delay := s.Position(a.Entry.Nonce, a.Req.Shared)
+	switch {
+	case grantable:
+		s.Waiters = without(s.Waiters, a.Entry.Nonce)
+		tb.last++
+		h := a.Entry
+		h.Token, h.Tokens, h.Until = tb.last, a.Req.Tokens, time.Hour.Microseconds()
+		s.Holders = append(s.Holders, h)
+		return a.Grant(h, driver.Now(), len(s.Waiters) > 0), nil
+	case !a.Req.NoWait:
+		if place < 0 {
+			s.Waiters = append(s.Waiters, a.Entry)
+		}
+		a.Wait(delay)
+	}
+	return nil, driver.ErrHeld
+}
+
+func without(all []rows.Entry, nonce string) []rows.Entry {
+	return slices.DeleteFunc(slices.Clone(all), func(e rows.Entry) bool { return e.Nonce == nonce })
+}
+
+func (tb *table) remove(_ context.Context, name, nonce string) error {
+	s, err := tb.enter("Remove", name)
+	defer tb.mu.Unlock()
+	if err == nil {
+		s.Holders, s.Waiters = without(s.Holders, nonce), without(s.Waiters, nonce)
+	}
+	return err
+}
+
+func (tb *table) release(_ context.Context, l *rows.Lease) (bool, error) {
+	s, err := tb.enter("Release", l.Req.Name)
+	defer tb.mu.Unlock()
+	if err != nil {
+		l.RetryRelease(err)
+		return false, err
+	}
+	freed := s.HolderByToken(l.Grant().Token) != nil
+	s.Holders = without(s.Holders, l.Nonce)
+	return freed, nil
+}
+
+func (tb *table) poll(_ context.Context, names, nonces []string, heartbeat bool) (map[string]*rows.State, error) {
+	found := map[string]*rows.State{}
+	if heartbeat {
+		for _, nonce := range nonces {
+			_, err := tb.enter("Heartbeat", nonce)
+			tb.mu.Unlock()
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range names {
+		s, err := tb.enter("Poll", name)
+		if err == nil {
+			read := *s
+			found[name] = &read
+		}
+		tb.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// entries returns how many holders and waiters the lock "a" has.
+func (tb *table) entries() int {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	s := tb.rows["a"]
+	return len(s.Holders) + len(s.Waiters)
+}
+
+func (tb *table) backend() rows.Backend {
+	return rows.Backend{
+		Prepare: func(context.Context) error { return nil },
+		Request: tb.request, Remove: tb.remove, Release: tb.release, Poll: tb.poll,
+		Read: func(ctx context.Context, names []string) (map[string]*rows.State, error) {
+			return tb.poll(ctx, names, nil, false)
+		},
+	}
+}
+
+const pollInterval = 100 * time.Millisecond
+
+func newDriver(t *testing.T, b rows.Backend) *rows.Driver {
+	d := rows.New(b, rows.Options{PollInterval: pollInterval, SessionTimeout: 15 * time.Second})
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func request(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+}
+
+func noWait(name, owner string) driver.Request {
+	req := request(name, owner)
+	req.NoWait = true
+	return req
+}
+
+func acquire(t *testing.T, d *rows.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	l, err := d.Acquire(t.Context(), req)
+	if err != nil {
+		t.Fatalf("Acquire of %q by %q = %v", req.Name, req.Owner, err)
+	}
+	return l
+}
+
+var errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
+
+// A request without an answer may still be executed, so it is removed again and again.
+func TestRemoveAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want int // removals
+	}{
+		{"NoAnswer", errDown, 6},
+		{"Full", fmt.Errorf("%w: %w", errDown, driver.ErrFull), 1}, // it has refused the request
+		{"Held", driver.ErrHeld, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable()
+				d := newDriver(t, tb.backend())
+				tb.fail(tt.err, "Request")
+				if _, err := d.Acquire(t.Context(), noWait("a", "1")); !errors.Is(err, tt.err) {
+					t.Errorf("Acquire = %v, want %v", err, tt.err)
+				}
+				time.Sleep(time.Minute)
+				if got := tb.count("Remove"); got != tt.want {
+					t.Errorf("the entry was removed %d times, want %d", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// What can't be removed during an outage is removed after it.
+func TestRemoveAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		first := acquire(t, d, request("a", "1"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		time.AfterFunc(9*time.Second, func() {
+			tb.fail(errDown, "Request", "Poll", "Remove", "Release")
+		})
+		_, err := d.Acquire(ctx, request("a", "2"))
+		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire = %v, want ErrUnavailable, because the poller got no answer, and the cause of the context", err)
+		}
+		if err := first.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Release = %v, want ErrUnavailable", err)
+		}
+		if got := tb.entries(); got != 2 {
+			t.Fatalf("the row has %d entries, want 2", got)
+		}
+		time.Sleep(time.Minute)
+		tb.fail(nil, "Request", "Poll", "Remove", "Release")
+		time.Sleep(5 * time.Second)
+		if got := tb.entries(); got != 0 {
+			t.Errorf("the row has %d entries after the outage, want 0", got)
+		}
+		if err := first.Release(t.Context()); err != nil {
+			t.Errorf("Release after the outage = %v, want nil: the driver has released the lease", err)
+		}
+	})
+}
+
+// A waiter keeps its place during an outage, for a minute. During the outage it asks for the lock,
+// or it sleeps behind a holder.
+func TestOutageOfWaiter(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		sleep bool
+		down  time.Duration
+		want  error
+	}{
+		{"Short", false, 50 * time.Second, nil},
+		{"Long", false, 3 * time.Minute, driver.ErrUnavailable},
+		{"ShortSleep", true, 50 * time.Second, nil},
+		{"LongSleep", true, 3 * time.Minute, driver.ErrUnavailable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable()
+				d := newDriver(t, tb.backend())
+				first := acquire(t, d, request("a", "1"))
+				time.AfterFunc(time.Second, func() {
+					if !tt.sleep {
+						first.Release(context.Background())
+						tb.fail(errDown, "Request")
+						return
+					}
+					tb.fail(errDown, "Request", "Poll")
+				})
+				time.AfterFunc(time.Second+tt.down, func() {
+					tb.fail(nil, "Request", "Poll")
+					first.Release(context.Background()) // if it was not released before
+				})
+				began := time.Now()
+				if _, err := d.Acquire(t.Context(), request("a", "2")); !errors.Is(err, tt.want) {
+					t.Errorf("Acquire during an outage of %v = %v, want %v", tt.down, err, tt.want)
+				}
+				if took := time.Since(began); took < tt.down && took < driver.RetryTimeout || took > driver.RetryTimeout+2*driver.AnswerTimeout {
+					t.Errorf("Acquire during an outage of %v took %v", tt.down, took)
+				}
+				d.Close()
+			})
+		})
+	}
+}
+
+// Without notifications, a waiter is granted the lock by polling. A flood of notifications causes
+// no more requests than that.
+func TestPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		first := acquire(t, d, request("a", "1"))
+		granted := make(chan error, 1)
+		go func() {
+			_, err := d.Acquire(t.Context(), request("a", "2"))
+			granted <- err
+		}()
+		synctest.Wait()
+		nonce, before := tb.rows["a"].Waiters[0].Nonce, tb.count("Request")
+		for range 1000 {
+			d.Wake(nonce)
+			time.Sleep(time.Millisecond)
+		}
+		if got := tb.count("Request") - before; got > 11 {
+			t.Errorf("1000 notifications in a second caused %d requests, want at most 11", got)
+		}
+		first.Release(t.Context())
+		began := time.Now()
+		if err := <-granted; err != nil {
+			t.Errorf("Acquire = %v", err)
+		}
+		if took := time.Since(began); took > 2*pollInterval {
+			t.Errorf("the waiter got the lock after %v, want at most two polls", took)
+		}
+	})
+}
+
+// Each waiter has a heartbeat every second, also while notifications arrive.
+func TestHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		acquire(t, d, request("a", "1"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+pollInterval)
+		defer cancel()
+		for i := range 10 {
+			go d.Acquire(ctx, request("a", fmt.Sprint("waiter ", i)))
+		}
+		d.Connected()
+		time.Sleep(time.Minute)
+		if got := tb.count("Heartbeat"); got < 580 || got > 610 {
+			t.Errorf("10 waiters had %d heartbeats in a minute, want one each second", got)
+		}
+	})
+}
+
+// A conn is the connection of a session in memory.
+type conn struct {
+	tb    *table
+	key   string
+	taken atomic.Bool   // by a foreign client
+	hang  chan struct{} // Lock waits for it
+}
+
+func (c *conn) Key() string                { return c.key }
+func (c *conn) Ping(context.Context) error { return c.call("Ping", "") }
+
+func (c *conn) call(name, key string) error {
+	_, err := c.tb.enter(name, key)
+	defer c.tb.mu.Unlock()
+	return err
+}
+
+func (c *conn) Lock(_ context.Context, l *rows.Lease) (bool, error) {
+	if c.hang != nil {
+		<-c.hang
+	}
+	if c.taken.Load() {
+		return false, nil
+	}
+	return true, c.call("Lock", l.Req.Name)
+}
+
+func (c *conn) Unlock(_ context.Context, l *rows.Lease) error { return c.call("Unlock", l.Req.Name) }
+
+func (c *conn) Idle(ctx context.Context) error             { <-ctx.Done(); return nil }
+func (c *conn) IsBroken(_ context.Context, err error) bool { return err != nil }
+func (c *conn) Close()                                     {}
+
+// newSession returns a driver with a session. The names "x..." are one lock.
+func newSession(t *testing.T, tb *table) (*rows.Driver, *[]*conn) {
+	conns := new([]*conn)
+	b := tb.backend()
+	b.Connect = func(context.Context) (rows.Conn, error) {
+		c := &conn{tb: tb, key: fmt.Sprint("session ", len(*conns))}
+		*conns = append(*conns, c)
+		return c, nil
+	}
+	b.LockKey = func(name string) string {
+		if name[0] == 'x' {
+			return "x"
+		}
+		return name
+	}
+	return newDriver(t, b), conns
+}
+
+func TestSession(t *testing.T) {
+	tests := map[string]func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn){
+		"OneKey": func(t *testing.T, _ *table, d *rows.Driver, _ *[]*conn) {
+			l := acquire(t, d, request("x1", "1"))
+			if _, err := d.Acquire(t.Context(), noWait("x2", "2")); !errors.Is(err, driver.ErrHeld) {
+				t.Errorf("Acquire of another name with the same key = %v, want ErrHeld", err)
+			}
+			l.Release(t.Context())
+			acquire(t, d, noWait("x2", "2"))
+		},
+		"Reacquired": func(t *testing.T, tb *table, d *rows.Driver, _ *[]*conn) {
+			acquire(t, d, request("a", "1"))
+			acquire(t, d, request("a", "1"))
+			if got := tb.count("Lock"); got != 1 {
+				t.Errorf("the session took the lock %d times, want once", got)
+			}
+		},
+		"Ends": func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn) {
+			var told atomic.Int32
+			req := request("a", "1")
+			req.OnLost = func(error) { told.Add(1) }
+			l := acquire(t, d, req)
+			acquire(t, d, req)
+			tb.fail(errors.New("the connection is closed"), "Ping")
+			time.Sleep(6 * time.Second) // it pings after a third of its timeout
+			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) || told.Load() != 2 {
+				t.Errorf("Release = %v and %d calls of OnLost, want ErrLost and 2", err, told.Load())
+			}
+			tb.remove(t.Context(), "a", tb.rows["a"].Holders[0].Nonce) // as the row shows that its session has ended
+			tb.fail(nil, "Ping")
+			acquire(t, d, req)
+			if len(*conns) != 2 {
+				t.Errorf("there were %d sessions, want 2", len(*conns))
+			}
+		},
+		"EndsWhileGranted": func(t *testing.T, tb *table, d *rows.Driver, _ *[]*conn) {
+			tb.fail(errors.New("the connection is closed"), "Lock")
+			_, err := d.Acquire(t.Context(), request("a", "1"))
+			if !errors.Is(err, driver.ErrUnavailable) || tb.count("Lock") != 3 {
+				t.Errorf("Acquire = %v after %d tries, want ErrUnavailable after 3", err, tb.count("Lock"))
+			}
+			if got := tb.entries(); got != 0 {
+				t.Errorf("%d entries stay in the row", got)
+			}
+		},
+		// The session gets the lock after its attempt was given up.
+		"GivenUp": func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn) {
+			acquire(t, d, request("b", "1")) // it connects
+			c := (*conns)[0]
+			c.hang = make(chan struct{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := d.Acquire(ctx, request("a", "1")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Acquire = %v, want the cause of the context", err)
+			}
+			close(c.hang)
+			time.Sleep(time.Second)
+			if locks := tb.count("Lock") - tb.count("Unlock"); locks != 1 || tb.entries() != 0 {
+				t.Errorf("there are %d locks and %d entries, want one lock and no entry", locks, tb.entries())
+			}
+		},
+		// A call for which nothing is sent is no sign of life.
+		"NothingSent": func(t *testing.T, tb *table, d *rows.Driver, _ *[]*conn) {
+			acquire(t, d, request("x1", "1"))
+			before := tb.count("Ping")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			d.Acquire(ctx, request("x2", "2"))
+			if got := tb.count("Ping") - before; got < 10 {
+				t.Errorf("the session was pinged %d times in a minute, want 10 times at least", got)
+			}
+		},
+		"Foreign": func(t *testing.T, _ *table, d *rows.Driver, conns *[]*conn) {
+			acquire(t, d, request("b", "1")).Release(t.Context())
+			(*conns)[0].taken.Store(true)
+			time.AfterFunc(time.Minute, func() { (*conns)[0].taken.Store(false) })
+			l, before := acquire(t, d, request("a", "1")), driver.Now()
+			if since := before.Sub(l.Grant().Start); since > 2*pollInterval {
+				t.Errorf("the lease began %v before it was granted", since)
+			}
+		},
+	}
+	for name, run := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable()
+				d, conns := newSession(t, tb)
+				run(t, tb, d, conns)
+				d.Close()
+			})
+		})
+	}
+}
+
+// A listener that fails connects again, after pauses that grow less if the connection worked.
+func TestListener(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		works    bool
+		err      error
+		min, max int32 // connections in a minute
+	}{
+		{"Refused", false, errDown, 15, 20},
+		{"Cut", true, errDown, 100, 130},
+		{"Never", true, rows.ErrCantListen, 12, 13},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var connections atomic.Int32
+				b := newTable().backend()
+				var d *rows.Driver
+				b.Listen = func() error {
+					connections.Add(1)
+					if tt.works {
+						d.Connected()
+					}
+					return tt.err
+				}
+				d = newDriver(t, b)
+				acquire(t, d, request("a", "1"))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				d.Acquire(ctx, request("a", "2"))
+				if n := connections.Load(); n < tt.min || n > tt.max {
+					t.Errorf("the listener connected %d times in a minute, want %d to %d", n, tt.min, tt.max)
+				}
+				time.Sleep(20 * time.Second)
+				before := connections.Load()
+				if time.Sleep(time.Minute); connections.Load() != before {
+					t.Error("the listener goes on although nobody waits")
+				}
+				d.Close()
+			})
+		})
+	}
+}
+
+func TestPosition(t *testing.T) {
+	const now = 1000
+	holder, reader := rows.Entry{Until: now + 5000}, rows.Entry{Shared: true, Until: now + 7000}
+	waiting := func(nonce string, shared bool, until int64) rows.Entry {
+		return rows.Entry{Nonce: nonce, Shared: shared, Until: until}
+	}
+	for _, tt := range []struct {
+		name      string
+		state     rows.State
+		shared    bool // of a newcomer
+		place     int
+		grantable bool
+		delay     time.Duration
+	}{
+		{"Free", rows.State{}, false, -1, true, time.Hour},
+		{"Held", rows.State{Holders: []rows.Entry{holder}}, false, -1, false, 5 * time.Millisecond},
+		{"Reader", rows.State{Holders: []rows.Entry{reader}}, true, -1, true, 7 * time.Millisecond},
+		{"ReaderBehindWriter", rows.State{Holders: []rows.Entry{reader}, Waiters: []rows.Entry{waiting("x", false, 0)}}, true, -1, false, 7 * time.Millisecond},
+		{"First", rows.State{Waiters: []rows.Entry{waiting("n", false, 0)}}, false, 0, true, time.Hour},
+		{"Second", rows.State{Waiters: []rows.Entry{waiting("x", false, now+3000), waiting("n", true, now+1000)}}, false, 1, false, 3 * time.Millisecond},
+		{"Slot", rows.State{Slots: 2, Holders: []rows.Entry{holder}}, false, -1, true, 5 * time.Millisecond},
+		{"NoSlot", rows.State{Slots: 1, Holders: []rows.Entry{holder}, Waiters: []rows.Entry{waiting("n", false, 0)}}, false, 0, false, 5 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.state.Now = now
+			place, grantable, delay := tt.state.Position("n", tt.shared)
+			if place != tt.place || grantable != tt.grantable || delay != tt.delay {
+				t.Errorf("Position = %d, %v, %v, want %d, %v, %v", place, grantable, delay, tt.place, tt.grantable, tt.delay)
+			}
+		})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	one := []rows.Entry{{Owner: "1"}}
+	for _, tt := range []struct {
+		state rows.State
+		slots int
+		want  error
+	}{
+		{rows.State{Holders: one}, 0, driver.ErrHeld},
+		{rows.State{Slots: 3}, 0, driver.ErrHeld},
+		{rows.State{Holders: one}, 2, driver.ErrKind},
+		{rows.State{Slots: 3, Waiters: one}, 2, driver.ErrKind},
+	} {
+		if got := tt.state.Refusal(driver.Request{Slots: tt.slots}); !errors.Is(got, tt.want) {
+			t.Errorf("Refusal of %d slots in %+v = %v, want %v", tt.slots, tt.state, got, tt.want)
+		}
+	}
+}

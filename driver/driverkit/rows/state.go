@@ -1,0 +1,161 @@
+package rows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// An Entry is one holder or waiter in a row. Times are microseconds of the server's clock.
+type Entry struct {
+	Owner   string `json:"owner"`
+	Nonce   string `json:"nonce,omitempty"` // of the attempt that made it, unique
+	Shared  bool   `json:"shared"`          // on the read side
+	Tell    bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
+	Kept    bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
+	Session string `json:"-"`               // the key that its session holds; stored by the driver
+
+	Token  uint64 `json:"token,omitempty"`
+	Tokens int    `json:"tokens,omitempty"`
+	TTL    int64  `json:"ttl,omitempty"`
+	Since  int64  `json:"since,omitempty"`
+	Until  int64  `json:"until,omitempty"` // 0 if the entry has no end of its own
+
+	Host  string `json:"host,omitempty"`
+	PID   int    `json:"pid,omitempty"`
+	Label string `json:"label,omitempty"`
+}
+
+// newEntry returns the entry of a request.
+func newEntry(req driver.Request, nonce string) Entry {
+	h := req.Holder
+	return Entry{
+		Owner: req.Owner, Nonce: nonce, Shared: req.Shared, Tell: req.Tokens > 1,
+		Host: sanitize(h.Host), PID: h.PID, Label: sanitize(h.Label),
+	}
+}
+
+// sanitize replaces what a text column can't store.
+func sanitize(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
+}
+
+// Process returns the id of the driver that made the entry.
+func (e *Entry) Process() string {
+	id, _, _ := strings.Cut(e.Nonce, "-")
+	return id
+}
+
+func (e *Entry) holder() driver.Holder {
+	return driver.Holder{Host: e.Host, PID: e.PID, Label: e.Label}
+}
+
+// A State is a row at the time Now, without the holders that had ended by then. If the row is
+// malformed, the state has neither holders nor waiters.
+type State struct {
+	Name    string
+	Slots   int
+	Holders []Entry
+	Waiters []Entry
+	Now     int64
+	Err     error // why the row can't be used; nil if it is well-formed
+}
+
+// HolderFor returns the entry by which req's owner holds the lock already, or nil.
+func (s *State) HolderFor(req driver.Request) *Entry {
+	for i, h := range s.Holders {
+		if h.Owner == req.Owner && h.Shared == req.Shared && !h.Kept && s.Slots == req.Slots {
+			return &s.Holders[i]
+		}
+	}
+	return nil
+}
+
+// HolderByToken returns the holder with this token, or nil.
+func (s *State) HolderByToken(token uint64) *Entry {
+	for i, h := range s.Holders {
+		if h.Token == token && !h.Kept {
+			return &s.Holders[i]
+		}
+	}
+	return nil
+}
+
+// Fits reports whether the kind of req is allowed for the name at present.
+func (s *State) Fits(req driver.Request) bool {
+	return s.Slots == req.Slots || len(s.Holders)+len(s.Waiters) == 0
+}
+
+// Refusal returns the reason why a request was not granted in this state.
+func (s *State) Refusal(req driver.Request) error {
+	switch {
+	case s.Fits(req):
+		return driver.ErrHeld
+	case s.Slots == 0:
+		return fmt.Errorf("%w: the name is in use as a lock and not as a semaphore", driver.ErrKind)
+	default:
+		return fmt.Errorf("%w: the name is in use as a semaphore of %d slots", driver.ErrKind, s.Slots)
+	}
+}
+
+// Position returns how many waiters are ahead of the one with this nonce, whether that one can be
+// granted, and if not, after which delay the state may change by itself. If there is no such
+// waiter, place is -1, and the rest is for a newcomer at the end of the queue.
+func (s *State) Position(nonce string, shared bool) (place int, grantable bool, delay time.Duration) {
+	ahead, exclusive := len(s.Holders), false
+	firstEnd := s.Now + time.Hour.Microseconds()
+	for _, h := range s.Holders {
+		exclusive = exclusive || !h.Shared
+		firstEnd = min(firstEnd, h.Until)
+	}
+	place = -1
+	for i, w := range s.Waiters {
+		if w.Nonce == nonce {
+			place, shared = i, w.Shared
+			break
+		}
+		ahead++
+		exclusive = exclusive || !w.Shared
+		if w.Until > 0 {
+			firstEnd = min(firstEnd, w.Until)
+		}
+	}
+	grantable = ahead == 0 || shared && !exclusive
+	if s.Slots > 0 {
+		grantable = ahead < s.Slots
+	}
+	return place, grantable, time.Duration(firstEnd-s.Now) * time.Microsecond
+}
+
+// OthersWait reports whether a waiter belongs to another driver than the one with this id.
+func (s *State) OthersWait(id string) bool {
+	return slices.ContainsFunc(s.Waiters, func(w Entry) bool { return w.Process() != id })
+}
+
+// status describes the state for people. It reports at most maxLeft as the remaining time of a
+// holder, because entries of sessions have no end of their own.
+func (s *State) status(maxLeft time.Duration) driver.Status {
+	st := driver.Status{Name: s.Name}
+	if len(s.Holders)+len(s.Waiters) > 0 {
+		st.Slots = s.Slots
+	}
+	if len(s.Waiters) > 0 {
+		st.Shared = s.Waiters[0].Shared
+	}
+	between := func(from, to int64) time.Duration { return time.Duration(max(0, to-from)) * time.Microsecond }
+	for _, h := range s.Holders {
+		st.Shared = h.Shared
+		st.Holders = append(st.Holders, driver.Holding{
+			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: between(h.Since, s.Now), Left: min(maxLeft, between(s.Now, h.Until)),
+		})
+	}
+	for _, w := range s.Waiters {
+		st.Waiters = append(st.Waiters, driver.Waiting{
+			Owner: w.Owner, Shared: w.Shared, Holder: w.holder(), Waited: between(w.Since, s.Now),
+		})
+	}
+	return st
+}

@@ -1,0 +1,349 @@
+package jobtest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// behind is how far the server's clock is set back.
+const behind = -time.Hour
+
+// A ClockTest has a database and its clock.
+type ClockTest struct {
+	Clock *livetest.Shim
+
+	// Open and OpenSession return another driver, with connections of its own.
+	Open, OpenSession func(t *testing.T) RowDriver
+
+	// Hold starts a process that acquires a lock with a driver as Open returns it.
+	Hold func(t *testing.T, req driver.Request) *livetest.Child
+}
+
+// ClockBack sets the clock of the database back: a released lock is free at once, and what dead
+// processes left behind is free soon after somebody asks for it.
+func ClockBack(t *testing.T, c ClockTest) {
+	tests := []struct {
+		name string
+		run  func(*testing.T, ClockTest)
+	}{
+		{"Released", releasedBeforeStep},
+		{"MinHold", keptAfterStep},
+		{"KeptBefore", keptAcrossStep},
+		{"KeptSession", keptSession},
+		{"ReadersAndSlots", readersAndSlots},
+		{"Killed", killedBeforeStep},
+		{"KilledBeforeWait", killedBeforeWait},
+		{"KilledReaderAndSlot", killedReaderAndSlot},
+		{"KilledTried", triedAfterStep},
+		{"Alive", livesAcrossStep},
+		{"DeadWaiter", deadWaiter},
+		{"DeadWaiterSeen", deadWaiterSeen},
+		{"DeadWaiterTried", deadWaiterTried},
+		{"LiveWaiter", liveWaiter},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c.Clock.SetClock(0)
+			tt.run(t, c)
+		})
+	}
+}
+
+// briefRequest returns a request for a short lease.
+func briefRequest(name, owner string) driver.Request {
+	req := rowRequest(name, owner)
+	req.TTL = time.Second
+	return req
+}
+
+// mustBecomeFree tries a lock without waiting until it is granted, and releases it. The lock must
+// stay closed for the given time after the first try. Each try has a driver of its own, as each
+// "snib run --skip" has: no try learns from the ones before it.
+func mustBecomeFree(t *testing.T, c ClockTest, req driver.Request, after time.Duration) {
+	t.Helper()
+	began := time.Now()
+	livetest.Await(t, "lease", func() error {
+		time.Sleep(100 * time.Millisecond) // each driver prepares its statements
+		d := c.Open(t)
+		l, err := tryAcquire(t, d, req)
+		if err != nil {
+			return errors.Join(err, d.Close())
+		}
+		if early := after - time.Since(began); early > 0 {
+			t.Errorf("%q was free %v too early", req.Name, early)
+		}
+		return l.Release(t.Context())
+	})
+}
+
+func releasedBeforeStep(t *testing.T, c ClockTest) {
+	d, other := c.Open(t), c.Open(t)
+	l := acquire(t, d, rowRequest("released", "a"))
+	reader := rowRequest("released readers", "a")
+	reader.Shared = true
+	first := acquire(t, d, reader)
+	reader.Owner = "b"
+	second := acquire(t, d, reader)
+	w := Waiting(t, other, rowRequest("released", "b"))
+	c.Clock.SetClock(behind)
+	release(t, l)
+	release(t, w.Get(t))
+	release(t, first)
+	release(t, second)
+	for _, name := range []string{"released", "released readers"} {
+		l, err := tryAcquire(t, d, rowRequest(name, "c"))
+		if err != nil {
+			t.Fatalf("Acquire of %q with NoWait = %v", name, err)
+		}
+		release(t, l)
+	}
+}
+
+// keptAfterStep releases a lease after the step: its lock is kept for no longer than MinHold
+// after the release.
+func keptAfterStep(t *testing.T, c ClockTest) {
+	d, other := c.Open(t), c.Open(t)
+	req := rowRequest("kept", "a")
+	req.MinHold = 1500 * time.Millisecond
+	l := acquire(t, d, req)
+	c.Clock.SetClock(behind)
+	release(t, l)
+	mustBeHeld(t, other, rowRequest("kept", "b"))
+	release(t, acquire(t, other, rowRequest("kept", "b")))
+}
+
+// keptFor is the MinHold of keptRequests.
+const keptFor = 1500 * time.Millisecond
+
+// keptRequests returns requests of each kind with a short MinHold.
+func keptRequests(owner string) []driver.Request {
+	plain, reader, slot := rowRequest("kept before", owner), rowRequest("kept reader", owner), rowRequest("kept slot", owner)
+	reader.Shared, slot.Slots = true, 1
+	all := []driver.Request{plain, reader, slot}
+	for i := range all {
+		all[i].MinHold = keptFor
+	}
+	return all
+}
+
+// keptAcrossStep releases leases before the step. Their locks are kept for MinHold from the next
+// request, whether it waits or not.
+func keptAcrossStep(t *testing.T, c ClockTest) {
+	d := c.Open(t)
+	for _, waits := range []bool{false, true} {
+		for _, req := range keptRequests("a") {
+			release(t, acquire(t, d, req))
+		}
+		c.Clock.SetClock(behind)
+		for _, req := range keptRequests("b") {
+			req.Shared, req.MinHold = false, 0
+			if waits {
+				release(t, acquire(t, d, req))
+				continue
+			}
+			mustBecomeFree(t, c, req, keptFor)
+		}
+		c.Clock.SetClock(0)
+	}
+}
+
+// keptSession is keptAcrossStep for locks of a session, which have no other end by a clock. The
+// first request waited before the step.
+func keptSession(t *testing.T, c ClockTest) {
+	d, other := c.OpenSession(t), c.OpenSession(t)
+	req := rowRequest("kept session", "a")
+	req.MinHold = time.Second
+	release(t, acquire(t, d, req))
+	w := Waiting(t, other, rowRequest("kept session", "b"))
+	c.Clock.SetClock(behind)
+	release(t, w.Get(t))
+	release(t, acquire(t, d, req))
+	c.Clock.SetClock(2 * behind)
+	mustBeHeld(t, d, rowRequest("kept session", "b"))
+	livetest.Await(t, "lease", func() error {
+		l, err := tryAcquire(t, d, rowRequest("kept session", "b"))
+		if err != nil {
+			return err
+		}
+		return l.Release(t.Context())
+	})
+}
+
+func readersAndSlots(t *testing.T, c ClockTest) {
+	d, other := c.Open(t), c.Open(t)
+	slot, reader := rowRequest("slot", "a"), rowRequest("reader", "a")
+	slot.Slots, reader.Shared = 1, true
+	inSlot, reading := acquire(t, d, slot), acquire(t, d, reader)
+	c.Clock.SetClock(behind)
+	release(t, inSlot)
+	release(t, reading)
+	slot.Owner, reader.Owner, reader.Shared = "b", "b", false
+	release(t, acquire(t, other, slot))
+	release(t, acquire(t, other, reader))
+}
+
+// killedBeforeStep has a waiter, which takes the lock of a killed holder after its TTL by the
+// waiter's own clock.
+func killedBeforeStep(t *testing.T, c ClockTest) {
+	req := rowRequest("killed", "a")
+	req.TTL = 2 * time.Second
+	abandon := Keep(t, c.Open(t), req)
+	w := Waiting(t, c.Open(t), rowRequest("killed", "b"))
+	abandon()
+	began := time.Now()
+	c.Clock.SetClock(behind)
+	next := w.Get(t)
+	t.Logf("granted %v after a holder with a TTL of %v was killed", w.At.Sub(began), req.TTL)
+	// The last renewal was at most a third of the TTL ago.
+	if early := req.TTL/2 - w.At.Sub(began); early > 0 {
+		t.Errorf("granted %v too early", early)
+	}
+	release(t, next)
+}
+
+// killedBeforeWait has a waiter that has not seen the holder alive.
+func killedBeforeWait(t *testing.T, c ClockTest) {
+	req := rowRequest("died", "a")
+	req.TTL = 2 * time.Second
+	Keep(t, c.Open(t), req)()
+	w := Waiting(t, c.Open(t), rowRequest("died", "b"))
+	c.Clock.SetClock(behind)
+	release(t, w.Get(t))
+}
+
+// killedReaderAndSlot is killedBeforeStep for a reader and the holder of a slot.
+func killedReaderAndSlot(t *testing.T, c ClockTest) {
+	slot, reader := briefRequest("killed slot", "a"), briefRequest("killed reader", "a")
+	slot.Slots, reader.Shared = 1, true
+	d := c.Open(t)
+	abandonSlot, abandonReader := Keep(t, d, slot), Keep(t, d, reader)
+	slot.Owner, reader.Owner, reader.Shared = "b", "b", false
+	slot.TTL, reader.TTL = time.Minute, time.Minute
+	inSlot, writes := Waiting(t, c.Open(t), slot), Waiting(t, c.Open(t), reader)
+	abandonSlot()
+	abandonReader()
+	c.Clock.SetClock(behind)
+	release(t, inSlot.Get(t))
+	release(t, writes.Get(t))
+}
+
+// triedAfterStep has no waiter: requests that don't wait are enough to free the locks of killed
+// holders.
+func triedAfterStep(t *testing.T, c ClockTest) {
+	plain, reader, slot := briefRequest("tried", "a"), briefRequest("tried reader", "a"), briefRequest("tried slot", "a")
+	reader.Shared, slot.Slots = true, 1
+	d := c.Open(t)
+	all := []driver.Request{plain, reader, slot}
+	var abandon []func()
+	for _, req := range all {
+		abandon = append(abandon, Keep(t, d, req))
+	}
+	for i := range all {
+		abandon[i]()
+	}
+	c.Clock.SetClock(behind)
+	for _, req := range all {
+		ttl := req.TTL // for so long its holder may still rely on it
+		req.Owner, req.Shared, req.TTL = "b", false, time.Minute
+		mustBecomeFree(t, c, req, ttl)
+	}
+}
+
+// livesAcrossStep has a holder that renews. Nobody takes its lock.
+func livesAcrossStep(t *testing.T, c ClockTest) {
+	d := c.Open(t)
+	req := rowRequest("alive", "a")
+	req.TTL = 2 * time.Second
+	l := acquire(t, d, req)
+	w := Waiting(t, c.Open(t), rowRequest("alive", "b"))
+	c.Clock.SetClock(behind)
+	for range 20 {
+		if r := d.Renew(t.Context(), []driver.Lease{l}); r[0].Err != nil {
+			t.Fatalf("Renew = %v", r[0].Err)
+		}
+		w.Running(t, "while the holder renews")
+		mustBeHeld(t, d, rowRequest("alive", "c"))
+		time.Sleep(req.TTL / 8) // time between renewals
+	}
+	release(t, l)
+	next := w.Get(t)
+	if before, got := l.Grant().Token, next.Grant().Token; got <= before {
+		t.Errorf("Token after the clock went back = %d, want more than %d", got, before)
+	}
+	release(t, next)
+}
+
+// queueAndKill has a process wait for the lock of req, and kills it. Its place in the queue lasts
+// for less than 3 s more.
+func queueAndKill(t *testing.T, c ClockTest, d RowDriver, req driver.Request) {
+	t.Helper()
+	p := c.Hold(t, req)
+	awaitWaiters(t, d, req.Name, 1)
+	p.Kill()
+}
+
+// awaitWaiters waits until n waiters are in the queue for a lock.
+func awaitWaiters(t *testing.T, d RowDriver, name string, n int) {
+	t.Helper()
+	livetest.Await(t, "waiter in the queue", func() error {
+		st, err := d.Status(t.Context(), name)
+		if err == nil && len(st.Waiters) < n {
+			err = errors.New("too few waiters")
+		}
+		return err
+	})
+}
+
+// deadWaiter has a waiter that was killed before the step, and a request that waits after it.
+func deadWaiter(t *testing.T, c ClockTest) {
+	d := c.Open(t)
+	l := acquire(t, d, rowRequest("queued", "a"))
+	queueAndKill(t, c, d, rowRequest("queued", "b"))
+	c.Clock.SetClock(behind)
+	release(t, l)
+	release(t, acquire(t, c.Open(t), rowRequest("queued", "c")))
+}
+
+// deadWaiterSeen has a second waiter, whose process knew the first one when that was killed.
+func deadWaiterSeen(t *testing.T, c ClockTest) {
+	d, other := c.Open(t), c.Open(t)
+	l := acquire(t, d, rowRequest("seen", "a"))
+	p := c.Hold(t, rowRequest("seen", "b"))
+	awaitWaiters(t, d, "seen", 1)
+	w := Waiting(t, other, rowRequest("seen", "c"))
+	p.Kill()
+	c.Clock.SetClock(behind)
+	release(t, l)
+	release(t, w.Get(t))
+}
+
+// deadWaiterTried has only requests that don't wait after the step.
+func deadWaiterTried(t *testing.T, c ClockTest) {
+	d := c.Open(t)
+	l := acquire(t, d, rowRequest("queue tried", "a"))
+	queueAndKill(t, c, d, rowRequest("queue tried", "b"))
+	c.Clock.SetClock(behind)
+	release(t, l)
+	mustBecomeFree(t, c, rowRequest("queue tried", "c"), 0)
+}
+
+// liveWaiter has a waiter that keeps its place across the step, also while others watch its
+// process for longer than heartbeatTimeout.
+func liveWaiter(t *testing.T, c ClockTest) {
+	d := c.Open(t)
+	l := acquire(t, d, rowRequest("waits", "a"))
+	first := Waiting(t, c.Open(t), rowRequest("waits", "b"))
+	second := Waiting(t, c.Open(t), rowRequest("waits", "c"))
+	c.Clock.SetClock(behind)
+	time.Sleep(5 * time.Second) // longer than a process counts that sends no heartbeat
+	mustBeHeld(t, d, rowRequest("waits", "d"))
+	release(t, l)
+	next := first.Get(t)
+	second.Running(t, "while the first has the lock")
+	release(t, next)
+	release(t, second.Get(t))
+}

@@ -1,0 +1,220 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// soonEnough is how long something that happens at once may take on a busy machine.
+const soonEnough = 3 * time.Second
+
+// A RowDriver is a driver that keeps each lock in a row of a database.
+type RowDriver interface {
+	driver.Driver
+	driver.Inspector
+	Prune(ctx context.Context, unused time.Duration) error
+}
+
+// A Table is a table of locks into which tests write. It has the columns name, token and used.
+type Table struct {
+	Name   string
+	Open   func() RowDriver // another driver, with connections of its own
+	Exec   func(sql string)
+	Number func(sql string) int64 // the result of a query
+}
+
+// age makes all locks look unused for two hours.
+func (tb Table) age() {
+	tb.Exec("UPDATE " + tb.Name + " SET used = used - 7200000000 WHERE name > ' '")
+}
+
+// count returns how many rows a lock has.
+func (tb Table) count(name string) int64 {
+	return tb.Number(fmt.Sprintf("SELECT count(*) FROM %s WHERE name = '%s'", tb.Name, name))
+}
+
+// token returns the token in the row of a lock.
+func (tb Table) token(name string) uint64 {
+	return uint64(tb.Number(fmt.Sprintf("SELECT token FROM %s WHERE name = '%s'", tb.Name, name)))
+}
+
+func rowRequest(name, owner string) driver.Request {
+	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
+}
+
+func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	return Acquiring(t, d, req).Get(t)
+}
+
+// tryAcquire calls Acquire without waiting.
+func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
+	t.Helper()
+	req.NoWait = true
+	w := Acquiring(t, d, req)
+	err := w.End(t)
+	return w.Lease, err
+}
+
+func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
+	t.Helper()
+	if _, err := tryAcquire(t, d, req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire with NoWait of %q by %q = %v, want ErrHeld", req.Name, req.Owner, err)
+	}
+}
+
+func release(t testing.TB, l driver.Lease) {
+	t.Helper()
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+// prune prunes several times.
+func prune(t testing.TB, d RowDriver, times int) {
+	t.Helper()
+	for range times {
+		if err := d.Prune(t.Context(), 0); err != nil {
+			t.Fatalf("Prune = %.1000v", err)
+		}
+	}
+}
+
+// PruneKeepsTokens prunes a lock whose token is ahead of the clock, beside one that is held.
+func PruneKeepsTokens(t *testing.T, tb Table) {
+	d := tb.Open()
+	release(t, acquire(t, d, rowRequest("old", "a")))
+	held := acquire(t, d, rowRequest("held", "a"))
+	tb.Exec("UPDATE " + tb.Name + " SET token = token + 3600000000 WHERE name = 'old'")
+	last := tb.token("old")
+	if prune(t, d, 2); tb.count("old") != 1 {
+		t.Error("a row was pruned that was used a moment ago")
+	}
+	tb.age()
+	if prune(t, d, 1); tb.count("old") != 1 {
+		t.Error("a row was pruned whose token was not noted")
+	}
+	if prune(t, d, 1); tb.count("old") != 0 {
+		t.Error("a row was not pruned that was not used for long")
+	}
+	for _, name := range []string{"old", "new"} {
+		if got := acquire(t, d, rowRequest(name, "b")).Grant().Token; got <= last {
+			t.Errorf("Token of the lock %q = %d, want more than %d, which was pruned", name, got, last)
+		}
+	}
+	release(t, held)
+}
+
+// PruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
+// of these rows may get such tokens.
+func PruneIgnoresHugeTokens(t *testing.T, tb Table) {
+	d := tb.Open()
+	for name, token := range map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"} {
+		release(t, acquire(t, d, rowRequest(name, "a")))
+		tb.Exec(fmt.Sprintf("UPDATE %s SET token = %s WHERE name = '%s'", tb.Name, token, name))
+	}
+	tb.age()
+	ahead := tb.token("ahead")
+	prune(t, d, 3)
+	for name, want := range map[string]int64{"huge": 1, "ahead": 1, "usual": 0} {
+		if got := tb.count(name); got != want {
+			t.Errorf("after Prune there are %d rows of %q, want %d", got, name, want)
+		}
+	}
+	if got := acquire(t, d, rowRequest("new", "b")).Grant().Token; got >= ahead {
+		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
+	}
+	if got := acquire(t, d, rowRequest("ahead", "b")).Grant().Token; got <= ahead {
+		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
+	}
+	MustNameRow(t, "Acquire", Acquiring(t, d, rowRequest("huge", "b")).End(t), "huge", tb.Name)
+}
+
+// PruneOthers prunes a lock beside malformed rows.
+func PruneOthers(t *testing.T, tb Table, d RowDriver) {
+	t.Helper()
+	release(t, acquire(t, d, rowRequest("unused", "a")))
+	tb.age()
+	all := func() int64 { return tb.Number("SELECT count(*) FROM " + tb.Name) }
+	before := all()
+	if prune(t, d, 2); all() != before-1 {
+		t.Errorf("Prune deleted %d rows, want the one that nobody has used", before-all())
+	}
+}
+
+// Wanted checks that a holder with a token block is told of other waiters: of those that come, and
+// of those that were there when it was granted. open returns another driver.
+func Wanted(t *testing.T, open func() RowDriver) {
+	block := func(owner string) driver.Request {
+		req := rowRequest("wanted", owner)
+		req.Tokens = 10
+		return req
+	}
+	told := func(what string, l driver.Lease) {
+		t.Helper()
+		select {
+		case <-l.Grant().Wanted:
+		case <-time.After(soonEnough):
+			t.Errorf("%s: not told within %v", what, soonEnough)
+		}
+	}
+	l := acquire(t, open(), block("a"))
+	time.Sleep(200 * time.Millisecond) // nothing happens
+	select {
+	case <-l.Grant().Wanted:
+		t.Error("wanted by nobody")
+	default:
+	}
+	second, third := Waiting(t, open(), block("b")), Waiting(t, open(), block("c"))
+	told("one that came", l)
+	release(t, l)
+	next := second.Get(t)
+	if g := next.Grant(); g.Tokens != 10 || g.Token < l.Grant().Token+10 {
+		t.Errorf("tokens %d from %d, want 10 from %d or more", g.Tokens, g.Token, l.Grant().Token+10)
+	}
+	told("one that was there", next)
+	release(t, next)
+	release(t, third.Get(t))
+}
+
+// Processes lets four processes contend for a lock that guards a file. One of them is killed
+// meanwhile. start starts a process.
+func Processes(t *testing.T, start func(Job) *livetest.Child) {
+	const n, rounds = 4, 40
+	req := rowRequest("contended", "")
+	req.TTL = 5 * time.Second // a busy machine does not take longer than that
+	path := filepath.Join(t.TempDir(), "guarded")
+	var all []*livetest.Child
+	for i := range n {
+		req.Owner = fmt.Sprint("process ", i, " ")
+		all = append(all, start(Job{Role: "contend", Req: req, Rounds: rounds, File: path}))
+	}
+	time.Sleep(150 * time.Millisecond) // while they contend
+	all[n-1].Kill()
+	for _, p := range all[:n-1] {
+		p.Expect("done")
+		p.Wait()
+	}
+	Rising(t, path, (n-1)*rounds)
+}
+
+// EndsWhileGranted acquires with a session that ends, which lost tells, after the row has granted
+// the lease. The same Acquire opens another session.
+func EndsWhileGranted(t *testing.T, d, other driver.Driver, lost <-chan struct{}) {
+	l := acquire(t, d, rowRequest("ends", "a"))
+	<-lost
+	next := Waiting(t, other.(RowDriver), rowRequest("ends", "b"))
+	next.Running(t, "although the lease is held in a second session")
+	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
+	}
+	release(t, l)
+	release(t, next.Get(t))
+}

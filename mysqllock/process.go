@@ -1,0 +1,149 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sniblock/snib/driver/driverkit"
+	"github.com/sniblock/snib/driver/driverkit/rows"
+)
+
+// processPrefix begins the names of rows that stand for processes. No lock has a NUL in its name.
+const processPrefix = "\x00p"
+
+// processes is what the driver knows of the processes that wait: its own heartbeats, and those of
+// others. A waiter counts while its process does.
+type processes struct {
+	mu     sync.Mutex
+	others map[string]processRow // by id
+
+	// Since when the hold in a row has been unchanged.
+	observations map[observation]time.Time
+
+	heartbeatLock chan struct{} // of one: serializes heartbeats
+	lastHeartbeat time.Time     // when this process sent its last heartbeat
+}
+
+func (w *processes) init() {
+	w.others, w.heartbeatLock = map[string]processRow{}, make(chan struct{}, 1)
+}
+
+// poll reads the rows that attempts wait for. If a heartbeat is due, it first says that this
+// process lives.
+func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
+	if heartbeat {
+		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	found, err := d.read(ctx, names)
+	if err == nil {
+		d.processes.observe(found)
+	}
+	return statesOf(found), err
+}
+
+// ensureHeartbeat sends a heartbeat of this process, unless there was one recently.
+func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
+	select {
+	case w.heartbeatLock <- struct{}{}:
+		defer func() { <-w.heartbeatLock }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	w.mu.Lock()
+	recent := time.Since(w.lastHeartbeat) < rows.HeartbeatInterval*9/10
+	w.mu.Unlock()
+	if recent {
+		return nil
+	}
+	sentAt, timeout := time.Now(), rows.HeartbeatTimeout.Microseconds()
+	_, err := d.exec(ctx, d.sql.heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	if err == nil {
+		w.mu.Lock()
+		w.lastHeartbeat = sentAt
+		w.mu.Unlock()
+	}
+	return err
+}
+
+// deleteRow removes the row of this process, which must have no waiters any more.
+func (w *processes) deleteRow(d *Driver) {
+	w.mu.Lock()
+	never := w.lastHeartbeat.IsZero()
+	w.mu.Unlock()
+	if never {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
+	defer cancel()
+	// If this fails, the process soon counts as dead.
+	_, _ = d.exec(ctx, expandNames(d.sql.deleteRows, 1), []byte(processPrefix+d.rows.ID))
+}
+
+// reapDead removes dead entries from states: waiters whose process sends no heartbeats, waiters
+// of this process that the driver does not know, holders that expireUnchanged finds, and holders
+// whose session has ended.
+func (d *Driver) reapDead(ctx context.Context, states map[string]*state) error {
+	if err := d.reapSessions(ctx, states); err != nil {
+		return err
+	}
+	w := &d.processes
+	w.mu.Lock()
+	var unknown []string
+	for _, s := range states {
+		w.expireUnchanged(s)
+		s.reap(func(e entry) bool { return e.Process() == d.rows.ID && !d.rows.IsAttempt(e.Nonce) })
+		for _, e := range s.Waiters {
+			if id := e.Process(); id != d.rows.ID && !w.others[id].isLive(s.Now) && !slices.Contains(unknown, processPrefix+id) {
+				unknown = append(unknown, processPrefix+id)
+			}
+		}
+	}
+	w.mu.Unlock()
+	if len(unknown) == 0 {
+		return nil
+	}
+	live := map[string]int64{}
+	for chunk := range slices.Chunk(unknown, batchSizes[len(batchSizes)-1]) {
+		n := batchSize(len(chunk))
+		err := d.query(ctx, expandNames(d.sql.readLive, n), nameArgs(chunk, n), func(row *sql.Rows) error {
+			var name string
+			var ends int64
+			err := row.Scan(&name, &ends)
+			live[name] = ends
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range unknown {
+		id := name[len(processPrefix):]
+		switch ends := live[name]; ends {
+		case 0:
+			delete(w.others, id)
+		case w.others[id].ends: // no heartbeat since then
+		default:
+			w.others[id] = processRow{ends, time.Now()}
+		}
+	}
+	for _, s := range states {
+		s.reap(func(e entry) bool {
+			return slices.Contains(unknown, processPrefix+e.Process()) && !w.others[e.Process()].isLive(s.Now)
+		})
+	}
+	return nil
+}
+
+// reap removes the waiters that are dead.
+func (s *state) reap(dead func(entry) bool) {
+	before := len(s.Waiters)
+	s.Waiters = slices.DeleteFunc(s.Waiters, dead)
+	s.reaped = s.reaped || len(s.Waiters) < before
+}
