@@ -19,7 +19,7 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl + l.conf.lockDelay, queue: q, heapIndex: -1}
 	req := driver.Request{
 		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait,
-		Fair: l.conf.fair, Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
+		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
 		OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label

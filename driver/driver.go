@@ -124,9 +124,6 @@ type Request struct {
 	// NoWait asks for ErrHeld instead of waiting.
 	NoWait bool
 
-	// Fair asks for strict order of arrival among all waiters of the name, over all processes.
-	Fair bool
-
 	// Shared asks for the read side: many shared leases, or one that is not shared. Waiting for
 	// the write side MUST NOT starve behind a stream of readers.
 	Shared bool

@@ -81,24 +81,20 @@ func (f Fencing) String() string {
 	}
 }
 
-// Fairness says whether waiters are served in the order of their arrival.
+// Fairness says whether the waiters of a name are served in the order of their arrival, over all
+// processes.
 type Fairness uint8
 
 const (
-	FairNever     Fairness = iota // never promised: Request.Fair is refused
-	FairOnRequest                 // if all waiters of the name set Request.Fair
-	FairAlways                    // whether or not a request sets Fair
+	FairNever  Fairness = iota // not promised
+	FairAlways                 // in strict order
 )
 
 func (f Fairness) String() string {
-	switch f {
-	case FairOnRequest:
-		return "on request"
-	case FairAlways:
+	if f == FairAlways {
 		return "always"
-	default:
-		return "never"
 	}
+	return "never"
 }
 
 // A Status is what a store knows of one lock. Times are relative to the moment of the answer,

@@ -656,13 +656,10 @@ func allowBarging(name, fails string, kind func(driver.Request) bool) mutant {
 }
 
 func fairMutants() []mutant {
-	onRequest := func(req driver.Request) bool { return req.Fair && !req.Shared && req.Slots == 0 }
-	always := func(req driver.Request) bool { return !req.Fair && !req.Shared && req.Slots == 0 && !req.NoWait }
+	waits := func(req driver.Request) bool { return !req.Shared && req.Slots == 0 && !req.NoWait }
 	return []mutant{
-		serveLastFirst("the last that asked for fairness is the first", "Fair/Order", onRequest),
-		serveLastFirst("the last that came is the first", "Fair/AlwaysOrder", always),
-		allowBarging("newcomers slip in though all asked for fairness", "Fair/NoBarging", onRequest),
-		allowBarging("newcomers slip in", "Fair/AlwaysNoBarging", always),
+		serveLastFirst("the last that came is the first", "Fair/Order", waits),
+		allowBarging("newcomers slip in", "Fair/NoBarging", waits),
 	}
 }
 

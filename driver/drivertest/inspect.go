@@ -229,7 +229,6 @@ func showsWaiters(t *trial) {
 	var waits []*waiter
 	for i, d := range []driver.Driver{d2, d3, d2} {
 		req := t.req(fmt.Sprint("b", i))
-		req.Fair = t.canBeFair()
 		req.Shared = t.info.Shared && i == 2
 		req.Holder = driver.Holder{Host: "host.example", PID: i + 1, Label: "label"}
 		waits = append(waits, t.startWaiting(d, req))
@@ -245,7 +244,7 @@ func showsWaiters(t *trial) {
 			}
 			got = append(got, w.Owner)
 		}
-		if !t.canBeFair() {
+		if t.info.Fairness == driver.FairNever {
 			slices.Sort(got)
 		}
 		if !slices.Equal(got, want) {

@@ -466,7 +466,6 @@ func wantedClauses() []clause {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
 				second, third := t.tokenBlockReq("b"), t.tokenBlockReq("c")
-				second.Fair, third.Fair = t.canBeFair(), t.canBeFair()
 				w2, w3 := t.startWaiting(d2, second), t.startWaiting(d3, third)
 				t.release(l)
 				timer := time.NewTimer(waitTimeout)
@@ -505,6 +504,3 @@ func (t *trial) wanted(l driver.Lease) <-chan struct{} {
 	}
 	return wanted
 }
-
-// canBeFair reports whether the driver supports Request.Fair.
-func (t *trial) canBeFair() bool { return t.info.Fairness != driver.FairNever }

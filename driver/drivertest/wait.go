@@ -235,50 +235,30 @@ func cancelRacesGrant(t *trial) {
 }
 
 func fairClauses() []clause {
-	onRequest := when(func(i driver.Info, _ Harness) bool { return i.Fairness != driver.FairNever },
-		"the driver is never fair")
-	always := when(func(i driver.Info, _ Harness) bool { return i.Fairness == driver.FairAlways },
-		"the driver is not always fair")
+	fair := when(func(i driver.Info, _ Harness) bool { return i.Fairness == driver.FairAlways }, "the driver is not fair")
 	return []clause{
 		{
 			name: "Fair/Order",
 			why:  "fair means first come, first served, over all processes",
-			gate: onRequest,
-			run:  func(t *trial) { servedInOrder(t, true) },
+			gate: fair,
+			run:  servedInOrder,
 		},
 		{
 			name: "Fair/NoBarging",
 			why:  "a newcomer does not slip in between a release and the waiter that it was meant for",
-			gate: onRequest,
-			run:  func(t *trial) { noBarging(t, true) },
-		},
-		{
-			name: "Fair/AlwaysOrder",
-			why:  "a driver that says it is always fair is so without being asked",
-			gate: always,
-			run:  func(t *trial) { servedInOrder(t, false) },
-		},
-		{
-			name: "Fair/AlwaysNoBarging",
-			why:  "a driver that says it is always fair does not let newcomers slip in, without being asked",
-			gate: always,
-			run:  func(t *trial) { noBarging(t, false) },
+			gate: fair,
+			run:  noBarging,
 		},
 	}
 }
 
-func servedInOrder(t *trial, fair bool) {
+func servedInOrder(t *trial) {
 	drivers := []driver.Driver{t.open(), t.open(), t.open()}
-	newReq := func(owner string) driver.Request {
-		req := t.req(owner)
-		req.Fair = fair
-		return req
-	}
-	l := t.acquire(drivers[0], newReq("holder"))
+	l := t.acquire(drivers[0], t.req("holder"))
 	served := make(chan int, 6)
 	waits := make([]*waiter, cap(served))
 	for i := range waits {
-		waits[i] = t.startWaiting(drivers[i%len(drivers)], newReq(fmt.Sprint("waiter ", i)))
+		waits[i] = t.startWaiting(drivers[i%len(drivers)], t.req(fmt.Sprint("waiter ", i)))
 		t.running.Go(func() { <-waits[i].done; served <- i })
 	}
 	for want := range waits {
@@ -295,19 +275,17 @@ func servedInOrder(t *trial, fair bool) {
 	}
 }
 
-func noBarging(t *trial, fair bool) {
+func noBarging(t *trial) {
 	d1, d2 := t.open(), t.open()
-	holder, first, newcomer := t.req("a"), t.req("b"), t.req("c")
-	holder.Fair, first.Fair, newcomer.Fair = fair, fair, fair
-	l := t.acquire(d1, holder)
-	w := t.startWaiting(d2, first)
+	l := t.acquire(d1, t.req("a"))
+	w := t.startWaiting(d2, t.req("b"))
 	t.release(l)
 	// The newcomer runs in the same goroutine, so that the waiter has had no time to notice the
 	// release. The waiter must have been given the lock nonetheless: the newcomer waits until
 	// its context ends.
 	ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
 	defer cancel()
-	if _, err := d1.Acquire(ctx, newcomer); err == nil {
+	if _, err := d1.Acquire(ctx, t.req("c")); err == nil {
 		t.Fatalf("a newcomer was granted before the waiter that came first")
 	}
 	t.mustBeGranted(w)
