@@ -1,7 +1,6 @@
 package mysqllock
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -31,13 +30,12 @@ func quote(name string) (string, error) {
 	parts := strings.Split(name, ".")
 	for i, part := range parts {
 		if part == "" || len(part) > 64 || strings.ContainsAny(part, "\x00?") || strings.HasSuffix(part, " ") {
-			return "", fmt.Errorf("%w table %q: it is a name of at most 64 bytes, or a database, a dot and a name",
-				driver.ErrInvalid, name)
+			return "", driver.Invalidf("table %q: it is a name of at most 64 bytes, or a database, a dot and a name", name)
 		}
 		parts[i] = "`" + strings.ReplaceAll(part, "`", "``") + "`"
 	}
 	if len(parts) > 2 {
-		return "", fmt.Errorf("%w table %q: there is more than one dot in it", driver.ErrInvalid, name)
+		return "", driver.Invalidf("table %q: there is more than one dot in it", name)
 	}
 	return strings.Join(parts, "."), nil
 }
@@ -49,7 +47,7 @@ func quote(name string) (string, error) {
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < time.Second || d > 24*time.Hour || d%time.Second != 0 {
-			return fmt.Errorf("%w session timeout %v: it is 1 s to a day, in whole seconds", driver.ErrInvalid, d)
+			return driver.Invalidf("session timeout %v: it is 1 s to a day, in whole seconds", d)
 		}
 		c.sessionTimeout, c.sessionOption = d, "Timeout"
 		return nil
@@ -62,7 +60,7 @@ func Timeout(d time.Duration) Option {
 func Keys(key func(name string) string) Option {
 	return func(c *config) error {
 		if key == nil {
-			return fmt.Errorf("%w function for keys: it is nil", driver.ErrInvalid)
+			return driver.Invalidf("function for keys: it is nil")
 		}
 		c.key, c.sessionOption = key, "Keys"
 		return nil
@@ -76,7 +74,7 @@ func Keys(key func(name string) string) Option {
 func Connections(n int) Option {
 	return func(c *config) error {
 		if n < 1 {
-			return fmt.Errorf("%w number of connections %d: it is at least 1", driver.ErrInvalid, n)
+			return driver.Invalidf("number of connections %d: it is at least 1", n)
 		}
 		c.connections = n
 		return nil

@@ -1,7 +1,6 @@
 package pglock
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -21,12 +20,11 @@ func Table(name string) Option {
 		parts := strings.Split(name, ".")
 		for _, part := range parts {
 			if part == "" || len(part) > 63 || strings.ContainsRune(part, 0) {
-				return fmt.Errorf("%w table %q: it is a name of at most 63 bytes, or a schema, a dot and a name",
-					driver.ErrInvalid, name)
+				return driver.Invalidf("table %q: it is a name of at most 63 bytes, or a schema, a dot and a name", name)
 			}
 		}
 		if len(parts) > 2 {
-			return fmt.Errorf("%w table %q: there is more than one dot in it", driver.ErrInvalid, name)
+			return driver.Invalidf("table %q: there is more than one dot in it", name)
 		}
 		c.table = pgx.Identifier(parts)
 		return nil
@@ -43,7 +41,7 @@ func Table(name string) Option {
 func Listen(direct *pgx.ConnConfig) Option {
 	return func(c *config) error {
 		if direct == nil {
-			return fmt.Errorf("%w configuration to listen with: it is nil", driver.ErrInvalid)
+			return driver.Invalidf("configuration to listen with: it is nil")
 		}
 		c.listen = direct.Copy()
 		return nil
@@ -56,7 +54,7 @@ func Listen(direct *pgx.ConnConfig) Option {
 func Timeout(d time.Duration) Option {
 	return func(c *config) error {
 		if d < 100*time.Millisecond || d > 24*time.Hour {
-			return fmt.Errorf("%w session timeout %v: it is 100 ms to a day", driver.ErrInvalid, d)
+			return driver.Invalidf("session timeout %v: it is 100 ms to a day", d)
 		}
 		c.sessionTimeout, c.sessionOption = d.Truncate(time.Millisecond), "Timeout"
 		return nil
@@ -81,7 +79,7 @@ func SessionPooler() Option {
 func Keys(key func(name string) Key) Option {
 	return func(c *config) error {
 		if key == nil {
-			return fmt.Errorf("%w function for keys: it is nil", driver.ErrInvalid)
+			return driver.Invalidf("function for keys: it is nil")
 		}
 		c.key, c.sessionOption = key, "Keys"
 		return nil

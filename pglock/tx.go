@@ -143,8 +143,8 @@ func checkIsolation(ctx context.Context, tx pgx.Tx) error {
 	var level string
 	err := tx.QueryRow(ctx, `SELECT current_setting('transaction_isolation')`).Scan(&level)
 	if err == nil && level == "repeatable read" {
-		return fmt.Errorf("%w transaction: it is REPEATABLE READ, and would not see what the holder before has written; "+
-			"use READ COMMITTED or SERIALIZABLE", driver.ErrInvalid)
+		return driver.Invalidf("transaction: it is REPEATABLE READ, and would not see what the holder before has written; " +
+			"use READ COMMITTED or SERIALIZABLE")
 	}
 	return err
 }

@@ -64,6 +64,9 @@ func (s *session) key(ctx context.Context) (string, error) {
 
 // getLink returns the session's connection. It connects if there is none.
 func (s *session) getLink(ctx context.Context) (*link, error) {
+	if l := s.current(); l != nil {
+		return l, nil
+	}
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	select {
