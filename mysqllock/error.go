@@ -134,7 +134,7 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	case n == optionPrevents, n == readOnlyMode:
 		return fmt.Errorf("%w: the server does not let us write, as a replica or by read_only: %w", driver.ErrUnavailable, err)
 	case n == readOnlySession:
-		return fmt.Errorf("%w session: it does not let us write: %w", driver.ErrInvalid, err)
+		return driver.Invalidf("session: it does not let us write: %w", err)
 	case n == tableAccessDenied:
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)

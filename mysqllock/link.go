@@ -57,8 +57,8 @@ func (l *link) setUp(ctx context.Context) error {
 	}
 	err = l.Ping(ctx)
 	if doubt := (driverkit.UnknownOutcomeError{}); errors.As(err, &doubt) || err == nil && !got {
-		return fmt.Errorf("%w connection: a pooler stands before the server, and each statement may go over another "+
-			"connection; connect past it, or use rows (New)", driver.ErrInvalid)
+		return driver.Invalidf("connection: a pooler stands before the server, and each statement may go over another " +
+			"connection; connect past it, or use rows (New)")
 	}
 	return err
 }

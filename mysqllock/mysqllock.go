@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -46,7 +45,7 @@ type Driver struct {
 func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	c, err := newConfig(db, "snib_locks", opts)
 	if err == nil && c.sessionOption != "" {
-		err = fmt.Errorf("%w option %s: only NewSession uses it", driver.ErrInvalid, c.sessionOption)
+		err = driver.Invalidf("option %s: only NewSession uses it", c.sessionOption)
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +94,7 @@ func (d *Driver) Info() driver.Info {
 // Acquire implements [driver.Driver].
 func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
 	if d.rows.HasSession() && (req.Shared || req.Slots > 0) {
-		return nil, fmt.Errorf("%w request: GET_LOCK has neither a read side nor slots; take a row instead", driver.ErrInvalid)
+		return nil, driver.Invalidf("request: GET_LOCK has neither a read side nor slots; take a row instead")
 	}
 	return d.rows.Acquire(ctx, req)
 }
@@ -123,10 +122,10 @@ type config struct {
 func newConfig(db *sql.DB, table string, opts []Option) (c config, err error) {
 	c = config{table: "`" + table + "`", tableName: table, key: NameKey, sessionTimeout: 15 * time.Second, connections: 8}
 	if db == nil {
-		err = fmt.Errorf("%w db: it is nil", driver.ErrInvalid)
+		err = driver.Invalidf("db: it is nil")
 	}
 	for _, opt := range opts {
-		err = errors.Join(err, opt(&c))
+		err = errors.Join(err, opt.apply(&c))
 	}
 	return c, err
 }

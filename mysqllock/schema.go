@@ -109,15 +109,13 @@ func (d *Driver) examine(ctx context.Context) error {
 	err := d.query(ctx, d.sql.inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
 	case code(err) == unknownColumn:
-		return fmt.Errorf("%w table %s: it is not one of ours (%w); name another with the option Table",
-			driver.ErrInvalid, d.conf.table, err)
+		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table, err)
 	case err != nil:
 		return err
 	case found < 0:
 		return errEmpty
 	case found != version:
-		return fmt.Errorf("%w table %s: it has version %d, and this program knows version %d",
-			driver.ErrInvalid, d.conf.table, found, version)
+		return driver.Invalidf("table %s: it has version %d, and this program knows version %d", d.conf.table, found, version)
 	}
 	return d.checkEngine(ctx)
 }
@@ -129,7 +127,7 @@ func (d *Driver) checkEngine(ctx context.Context) error {
 	err := d.query(ctx, `SELECT engine FROM information_schema.tables WHERE table_schema = COALESCE(NULLIF(?, ''), DATABASE()) AND table_name = ?`,
 		[]any{d.conf.database, d.conf.tableName}, func(rows *sql.Rows) error { return rows.Scan(&engine) })
 	if err == nil && engine != "InnoDB" && engine != "" {
-		err = fmt.Errorf("%w table %s: its engine is %s; it has to be InnoDB", driver.ErrInvalid, d.conf.table, engine)
+		err = driver.Invalidf("table %s: its engine is %s; it has to be InnoDB", d.conf.table, engine)
 	}
 	return err
 }
@@ -139,14 +137,14 @@ func (d *Driver) checkEngine(ctx context.Context) error {
 func usable(name string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(name, "5.5.5-"), "%d.%d", &major, &minor); err != nil {
-		return fmt.Errorf("%w server: its version %q can't be read", driver.ErrInvalid, name)
+		return driver.Invalidf("server: its version %q can't be read", name)
 	}
 	least, product := 507, "MySQL 5.7"
 	if strings.Contains(name, "MariaDB") {
 		least, product = 1002, "MariaDB 10.2"
 	}
 	if major*100+minor < least {
-		return fmt.Errorf("%w server: it is %s, and %s is the oldest that will do", driver.ErrInvalid, name, product)
+		return driver.Invalidf("server: it is %s, and %s is the oldest that will do", name, product)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +31,7 @@ import (
 func NewSession(db *sql.DB, opts ...Option) (*Driver, error) {
 	c, err := newConfig(db, "snib_sessions", opts)
 	if db != nil && db.Stats().MaxOpenConnections == 1 {
-		err = errors.Join(err, fmt.Errorf("%w db: it may open one connection only, and a session needs one to itself", driver.ErrInvalid))
+		err = errors.Join(err, driver.Invalidf("db: it may open one connection only, and a session needs one to itself"))
 	}
 	if err != nil {
 		return nil, err

@@ -115,10 +115,9 @@ func (d *Driver) explain(err error) error {
 	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid):
 		return err
 	case c == readOnly:
-		return fmt.Errorf("%w server: it does not let us write, as a standby or by default_transaction_read_only: %w",
-			driver.ErrInvalid, err)
+		return driver.Invalidf("server: it does not let us write, as a standby or by default_transaction_read_only: %w", err)
 	case c == noDatabase:
-		return fmt.Errorf("%w database: %w", driver.ErrInvalid, err)
+		return driver.Invalidf("database: %w", err)
 	case c == insufficientPrivilege:
 		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)

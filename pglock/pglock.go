@@ -43,7 +43,7 @@ type Driver struct {
 func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
 	c, err := newConfig(pool, "snib_locks", opts)
 	if err == nil && c.sessionOption != "" {
-		err = fmt.Errorf("%w option %s: only NewSession uses it", driver.ErrInvalid, c.sessionOption)
+		err = driver.Invalidf("option %s: only NewSession uses it", c.sessionOption)
 	}
 	if err != nil {
 		return nil, err
@@ -118,10 +118,10 @@ type config struct {
 func newConfig(pool *pgxpool.Pool, table string, opts []Option) (c config, err error) {
 	c = config{table: pgx.Identifier{table}, key: NameKey, sessionTimeout: 15 * time.Second}
 	if pool == nil {
-		err = fmt.Errorf("%w pool: it is nil", driver.ErrInvalid)
+		err = driver.Invalidf("pool: it is nil")
 	}
 	for _, opt := range opts {
-		err = errors.Join(err, opt(&c))
+		err = errors.Join(err, opt.apply(&c))
 	}
 	return c, err
 }

@@ -37,7 +37,7 @@ INSERT INTO {table} VALUES ('', 0, 1, '[]', '[]', 0) ON CONFLICT DO NOTHING;
 // A role that uses locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else.
 func Schema(table string) (string, error) {
 	c := config{}
-	if err := Table(cmp.Or(table, "snib_locks"))(&c); err != nil {
+	if err := Table(cmp.Or(table, "snib_locks")).set(&c); err != nil {
 		return "", err
 	}
 	return render(schema, c.table), nil
@@ -83,18 +83,16 @@ func (d *Driver) examine(ctx context.Context) error {
 	})
 	switch {
 	case code(err) == undefinedColumn || code(err) == undefinedFunction || code(err) == wrongObjectType:
-		return fmt.Errorf("%w table %s: it is not one of ours (%w); name another with the option Table",
-			driver.ErrInvalid, d.conf.table.Sanitize(), err)
+		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table.Sanitize(), err)
 	case err != nil:
 		return err
 	case standby:
-		return fmt.Errorf("%w server: it is a standby, which can't be written to; connect to the primary "+
-			"(target_session_attrs=read-write)", driver.ErrInvalid)
+		return driver.Invalidf("server: it is a standby, which can't be written to; connect to the primary " +
+			"(target_session_attrs=read-write)")
 	case encoding != "UTF8":
-		return fmt.Errorf("%w database: its encoding is %s, and names need UTF8", driver.ErrInvalid, encoding)
+		return driver.Invalidf("database: its encoding is %s, and names need UTF8", encoding)
 	case found != version:
-		return fmt.Errorf("%w table %s: it has version %d, and this program knows version %d",
-			driver.ErrInvalid, d.conf.table.Sanitize(), found, version)
+		return driver.Invalidf("table %s: it has version %d, and this program knows version %d", d.conf.table.Sanitize(), found, version)
 	}
 	return nil
 }

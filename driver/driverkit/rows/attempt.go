@@ -42,7 +42,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return nil, err
 	}
 	if req.Detached && d.session != nil {
-		return nil, fmt.Errorf("%w request: a lease in a session can't outlive it; take a row instead", driver.ErrInvalid)
+		return nil, driver.Invalidf("request: a lease in a session can't outlive it; take a row instead")
 	}
 	if err := req.Check(); err != nil {
 		return nil, err
