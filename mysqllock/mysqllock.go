@@ -125,7 +125,7 @@ func newConfig(db *sql.DB, table string, opts []Option) (c config, err error) {
 		err = driver.Invalidf("db: it is nil")
 	}
 	for _, opt := range opts {
-		err = errors.Join(err, opt(&c))
+		err = errors.Join(err, opt.apply(&c))
 	}
 	return c, err
 }

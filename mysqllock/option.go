@@ -8,13 +8,20 @@ import (
 )
 
 // An Option changes how a driver works.
-type Option func(*config) error
+type Option struct{ set func(*config) error }
+
+func (o Option) apply(c *config) error {
+	if o.set == nil {
+		return driver.Invalidf("option: the zero Option")
+	}
+	return o.set(c)
+}
 
 // Table names the table, after its database and a dot if that is not the database of the
 // connection: "locks", "infra.locks". All processes that are to exclude one another must name the
 // same table. The default is snib_locks, and snib_sessions for [NewSession].
 func Table(name string) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		table, err := quote(name)
 		c.table = table
 		c.database, c.tableName, _ = strings.Cut(name, ".")
@@ -22,7 +29,7 @@ func Table(name string) Option {
 			c.database, c.tableName = "", name
 		}
 		return err
-	}
+	}}
 }
 
 // quote returns the name of a table as it is written in statements.
@@ -45,26 +52,26 @@ func quote(name string) (string, error) {
 // seconds. Less than one second, or more than a day, is a [driver.ErrInvalid]. Only [NewSession]
 // takes it.
 func Timeout(d time.Duration) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if d < time.Second || d > 24*time.Hour || d%time.Second != 0 {
 			return driver.Invalidf("session timeout %v: it is 1 s to a day, in whole seconds", d)
 		}
 		c.sessionTimeout, c.sessionOption = d, "Timeout"
 		return nil
-	}
+	}}
 }
 
 // Keys sets how names become the names that GET_LOCK locks, so that other programs that use the
 // same ones are excluded too: [DotNetKey], or your own function. The default is [NameKey]. Two
 // names with the same key are one lock. Only [NewSession] takes it.
 func Keys(key func(name string) string) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if key == nil {
 			return driver.Invalidf("function for keys: it is nil")
 		}
 		c.key, c.sessionOption = key, "Keys"
 		return nil
-	}
+	}}
 }
 
 // Connections sets how many connections of db the driver uses at once for acquisitions, for
@@ -72,11 +79,11 @@ func Keys(key func(name string) string) Option {
 // more, to watch, to send heartbeats and to hold a session, the driver uses at most 3 n + 3
 // connections. Less than one is a [driver.ErrInvalid].
 func Connections(n int) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if n < 1 {
 			return driver.Invalidf("number of connections %d: it is at least 1", n)
 		}
 		c.connections = n
 		return nil
-	}
+	}}
 }

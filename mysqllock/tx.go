@@ -45,7 +45,10 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 	}
 	c := txConfig{wait: -1}
 	for _, opt := range opts {
-		opt(&c)
+		if opt.set == nil {
+			return driver.Invalidf("option: the zero TxOption")
+		}
+		opt.set(&c)
 	}
 	table, err := quote(cmp.Or(c.table, "snib_locks"))
 	if err != nil {
@@ -66,7 +69,7 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, opts ...TxOption) error {
 }
 
 // A TxOption changes how [Tx] takes a lock.
-type TxOption func(*txConfig)
+type TxOption struct{ set func(*txConfig) }
 
 type txConfig struct {
 	table string
@@ -78,12 +81,12 @@ func TxNoWait() TxOption { return TxWait(0) }
 
 // TxWait limits how long [Tx] waits. The server counts whole seconds, so the limit is rounded up
 // to those. Zero is [TxNoWait].
-func TxWait(d time.Duration) TxOption { return func(c *txConfig) { c.wait = max(d, 0) } }
+func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
 
 // TxTable names the table whose rows [Tx] locks, as [Table] does for leases. The default is
 // snib_locks. The table is created by [Schema], or by the first lease of a [New]; Tx can't create
 // it, because that would end the transaction.
-func TxTable(name string) TxOption { return func(c *txConfig) { c.table = name } }
+func TxTable(name string) TxOption { return TxOption{func(c *txConfig) { c.table = name }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:

@@ -44,6 +44,7 @@ func TestOptionsRefused(t *testing.T) {
 		{"NoConnections", db, false, Connections(0), "at least 1"},
 		{"NoKeys", db, true, Keys(nil), "nil"},
 		{"ShortTimeout", db, true, Timeout(time.Millisecond), "1 s to a day"},
+		{"ZeroOption", db, false, Option{}, "the zero Option"},
 		{"TimeoutOfRows", db, false, Timeout(time.Second), "Timeout: only NewSession"},
 		{"KeysOfRows", db, false, Keys(NameKey), "Keys: only NewSession"},
 	} {

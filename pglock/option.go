@@ -10,13 +10,20 @@ import (
 )
 
 // An Option changes how a driver works.
-type Option func(*config) error
+type Option struct{ set func(*config) error }
+
+func (o Option) apply(c *config) error {
+	if o.set == nil {
+		return driver.Invalidf("option: the zero Option")
+	}
+	return o.set(c)
+}
 
 // Table names the table, after its schema and a dot if it has one: "locks", "infra.locks". All
 // processes that are to exclude one another must name the same table. The default is snib_locks,
 // and snib_sessions for [NewSession], where search_path finds it.
 func Table(name string) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		parts := strings.Split(name, ".")
 		for _, part := range parts {
 			if part == "" || len(part) > 63 || strings.ContainsRune(part, 0) {
@@ -28,7 +35,7 @@ func Table(name string) Option {
 		}
 		c.table = pgx.Identifier(parts)
 		return nil
-	}
+	}}
 }
 
 // Listen says how to connect to the server itself if the pool leads through a pooler in
@@ -39,26 +46,26 @@ func Table(name string) Option {
 // one statement every 125 ms for all waiters of the process, so that a hand-over takes up to that
 // time. A nil configuration is a [driver.ErrInvalid].
 func Listen(direct *pgx.ConnConfig) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if direct == nil {
 			return driver.Invalidf("configuration to listen with: it is nil")
 		}
 		c.listen = direct.Copy()
 		return nil
-	}
+	}}
 }
 
 // Timeout sets how long the session of a holder that died or was cut off must be silent before
 // the server ends it. The default is 15 seconds. Less than 100 ms, or more than a day, is a
 // [driver.ErrInvalid]. Only [NewSession] takes it.
 func Timeout(d time.Duration) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if d < 100*time.Millisecond || d > 24*time.Hour {
 			return driver.Invalidf("session timeout %v: it is 100 ms to a day", d)
 		}
 		c.sessionTimeout, c.sessionOption = d.Truncate(time.Millisecond), "Timeout"
 		return nil
-	}
+	}}
 }
 
 // SessionPooler says that there is a pooler before the server that gives each client its own
@@ -66,10 +73,10 @@ func Timeout(d time.Duration) Option {
 // refuses every pooler, because a lock that is taken through a pooler in transaction mode belongs
 // to whoever uses the connection next. Only [NewSession] takes it.
 func SessionPooler() Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		c.sessionPooler, c.sessionOption = true, "SessionPooler"
 		return nil
-	}
+	}}
 }
 
 // Keys sets how names become advisory locks, so that other programs that use the same keys are
@@ -77,11 +84,11 @@ func SessionPooler() Option {
 // [Pair] keys. The default is [NameKey]. Two names with the same key are one lock. Only
 // [NewSession] takes it; for [Tx] there is [TxKey].
 func Keys(key func(name string) Key) Option {
-	return func(c *config) error {
+	return Option{func(c *config) error {
 		if key == nil {
 			return driver.Invalidf("function for keys: it is nil")
 		}
 		c.key, c.sessionOption = key, "Keys"
 		return nil
-	}
+	}}
 }

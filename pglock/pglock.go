@@ -121,7 +121,7 @@ func newConfig(pool *pgxpool.Pool, table string, opts []Option) (c config, err e
 		err = driver.Invalidf("pool: it is nil")
 	}
 	for _, opt := range opts {
-		err = errors.Join(err, opt(&c))
+		err = errors.Join(err, opt.apply(&c))
 	}
 	return c, err
 }

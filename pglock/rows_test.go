@@ -441,6 +441,7 @@ func TestOptionsRefused(t *testing.T) {
 		{"NoListener", pool, false, pglock.Listen(nil), "nil"},
 		{"NoKeys", pool, true, pglock.Keys(nil), "nil"},
 		{"ShortTimeout", pool, true, pglock.Timeout(time.Millisecond), "100 ms"},
+		{"ZeroOption", pool, false, pglock.Option{}, "the zero Option"},
 		{"TimeoutOfRows", pool, false, pglock.Timeout(time.Second), "Timeout: only NewSession"},
 		{"KeysOfRows", pool, false, pglock.Keys(pglock.NameKey), "Keys: only NewSession"},
 		{"PoolerOfRows", pool, false, pglock.SessionPooler(), "SessionPooler: only NewSession"},

@@ -37,7 +37,7 @@ INSERT INTO {table} VALUES ('', 0, 1, '[]', '[]', 0) ON CONFLICT DO NOTHING;
 // A role that uses locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else.
 func Schema(table string) (string, error) {
 	c := config{}
-	if err := Table(cmp.Or(table, "snib_locks"))(&c); err != nil {
+	if err := Table(cmp.Or(table, "snib_locks")).set(&c); err != nil {
 		return "", err
 	}
 	return render(schema, c.table), nil

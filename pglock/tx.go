@@ -32,7 +32,13 @@ func Tx(ctx context.Context, tx pgx.Tx, name string, opts ...TxOption) error {
 	}
 	c := txConfig{key: NameKey, wait: -1}
 	for _, opt := range opts {
-		opt(&c)
+		if opt.set == nil {
+			return driver.Invalidf("option: the zero TxOption")
+		}
+		opt.set(&c)
+	}
+	if c.key == nil {
+		return driver.Invalidf("function for keys: it is nil")
 	}
 	if err := checkIsolation(ctx, tx); err != nil {
 		return err
@@ -55,7 +61,7 @@ func Tx(ctx context.Context, tx pgx.Tx, name string, opts ...TxOption) error {
 }
 
 // A TxOption changes how [Tx] takes a lock.
-type TxOption func(*txConfig)
+type TxOption struct{ set func(*txConfig) }
 
 type txConfig struct {
 	key    func(string) Key
@@ -68,13 +74,13 @@ func TxNoWait() TxOption { return TxWait(0) }
 
 // TxWait limits how long [Tx] waits. The server measures it in whole milliseconds. Zero is
 // [TxNoWait].
-func TxWait(d time.Duration) TxOption { return func(c *txConfig) { c.wait = max(d, 0) } }
+func TxWait(d time.Duration) TxOption { return TxOption{func(c *txConfig) { c.wait = max(d, 0) }} }
 
 // TxShared takes the read side of the lock: many shared holders at once, or one exclusive one.
-func TxShared() TxOption { return func(c *txConfig) { c.shared = true } }
+func TxShared() TxOption { return TxOption{func(c *txConfig) { c.shared = true }} }
 
 // TxKey sets how the name becomes a key, as [Keys] does for sessions.
-func TxKey(key func(name string) Key) TxOption { return func(c *txConfig) { c.key = key } }
+func TxKey(key func(name string) Key) TxOption { return TxOption{func(c *txConfig) { c.key = key }} }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
 // depending on what was read:

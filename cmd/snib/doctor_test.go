@@ -255,7 +255,7 @@ func TestDoctorZooKeeper(t *testing.T) {
 		leader := e.Leader().Addr()
 		for url, want := range map[string]string{
 			url:                          "2 of 3 servers answer, 2 are a quorum, if the URL names all",
-			"zk://alice:horse@" + leader: "of how many servers is not known: the URL names one, and /zookeeper/config does not tell",
+			"zk://alice:horse@" + leader: "the number of servers is not known: the URL names one, and /zookeeper/config does not say",
 		} {
 			if out, code := snib(t, "doctor", url, "-o", "json"); code != 0 || !strings.Contains(out, want) {
 				t.Errorf("of %s: exit code %d, want %q in %s", url, code, want, out)
@@ -300,7 +300,7 @@ func TestDoctorRedlock(t *testing.T) {
 	})
 	nodes[2].Must("CONFIG", "SET", "requirepass", "donkey")
 	wantFindings(t, url, "note nodes", "note "+node(2))
-	if out, _ := snib(t, "doctor", url, "-o", "json"); !strings.Contains(out, "password is another one") || strings.Contains(out, "donkey") {
+	if out, _ := snib(t, "doctor", url, "-o", "json"); !strings.Contains(out, "its user or password differs") || strings.Contains(out, "donkey") {
 		t.Errorf("of a node with another password: %s", out)
 	}
 	nodes[2].Kill()

@@ -75,12 +75,12 @@ func TestTopSurvivesAnOutage(t *testing.T) {
 	}
 	node.Kill()
 	for output := range prefixes {
-		awaitText(t, filepath.Join(dir, output+".err"), "looking on")
+		awaitText(t, filepath.Join(dir, output+".err"), "still watching")
 	}
 	node.Restart()
 	for output, begin := range prefixes {
 		code, text := tops[output].wait(), read(filepath.Join(dir, output))
-		if code != 0 || strings.Count(text, begin) != 3 || strings.Contains(text, "looking on") {
+		if code != 0 || strings.Count(text, begin) != 3 || strings.Contains(text, "still watching") {
 			t.Errorf("-o %s: exit code %d, want 0 after 3 looks: %s%s", output, code, text, read(filepath.Join(dir, output+".err")))
 		}
 	}
@@ -128,7 +128,7 @@ func TestLeaksComparesBeforeItFrees(t *testing.T) {
 		}
 	}
 	c.press("yes\r")
-	c.awaitScreen(`has\s+changed\s+meanwhile`)
+	c.awaitScreen(`changed\s+in\s+the\s+meantime`)
 	if code := c.wait(); code != 1 {
 		t.Errorf("exit code %d, want 1: %s", code, c.screenText())
 	}

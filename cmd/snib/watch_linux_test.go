@@ -186,11 +186,11 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	}
 	awaitText(t, log, `"deploy"`)
 	node.Kill()
-	awaitText(t, log, "looking on")
+	awaitText(t, log, "still watching")
 	node.Restart()
 	markUsed(t, node)
 	awaitText(t, log, `"released"`) // the server has forgotten everything
-	if n := strings.Count(read(log), "looking on"); n != 1 {
+	if n := strings.Count(read(log), "still watching"); n != 1 {
 		t.Errorf("the outage is told of %d times", n)
 	}
 }

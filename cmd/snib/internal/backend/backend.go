@@ -71,7 +71,7 @@ func Schemes() []Scheme {
 		Scheme{"zks", "zks://HOST:PORT,.../ROOT", "", secureZooKeeper.resolve},
 		Scheme{"etcd", "etcd://HOST:PORT,...", "an etcd cluster; etcds:// is with TLS", etcd.resolve},
 		Scheme{"etcds", "etcds://HOST:PORT,...", "", secureEtcd.resolve},
-		Scheme{"memory", "memory:", "inside this one process: for trying things out, it excludes nobody else", resolveMemory})
+		Scheme{"memory", "memory:", "in the memory of this process, for trials: it excludes no other process", resolveMemory})
 }
 
 // A Store is an open driver and the URL that it came from.
@@ -206,13 +206,13 @@ func DefaultFile() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("%w: there is no default without a home folder (%w); say --url sqlite:PATH", ErrConfig, err)
+		return "", fmt.Errorf("%w: there is no default file without a home folder (%w); give --url sqlite:PATH", ErrConfig, err)
 	}
 	return filepath.Join(home, ".local", "state", "snib", "locks.db"), nil
 }
 
 // makeStateFolder creates the folder of the default file. Only its user may write to it:
-// whoever can write to the folder can replace the file.
+// everybody who can write to the folder can replace the file.
 func makeStateFolder() error {
 	file, err := DefaultFile()
 	if err != nil {
@@ -253,7 +253,7 @@ func resolveSQLite(rest string) (location, error) {
 		switch mode, err := strconv.ParseUint(value, 8, 12); {
 		case pair == "":
 		case name != "mode":
-			return location{}, fmt.Errorf("%w URL: sqlite: it has a parameter that there is not; the form is %s", ErrConfig, sqliteSyntax)
+			return location{}, fmt.Errorf("%w URL: sqlite: it has an unknown parameter; the form is %s", ErrConfig, sqliteSyntax)
 		case err != nil || len(opts) > 0:
 			return location{}, fmt.Errorf("%w URL: sqlite: mode is one octal number, such as 0660; the form is %s", ErrConfig, sqliteSyntax)
 		default:

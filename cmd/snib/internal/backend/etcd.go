@@ -35,9 +35,9 @@ func (k etcdKind) resolve(rest string) (location, error) {
 	case err != nil:
 		return location{}, err
 	case u.root != "":
-		return location{}, k.errorf("it has a path; locks are told apart by their names, such as team/deploy")
+		return location{}, k.errorf("it has a path, which etcd does not use; names such as team/deploy distinguish locks")
 	case u.keepSuspended:
-		return location{}, k.errorf("its parameter suspended is ZooKeeper's")
+		return location{}, k.errorf("its parameter suspended is for ZooKeeper only")
 	}
 	return location{url: u.String(), open: func(ctx context.Context) (driver.Driver, error) { return openEtcd(ctx, u) }, transport: u.newTransport("")}, nil
 }
@@ -115,7 +115,7 @@ func (u *zkURL) endpoints() []string {
 // explainEtcd says in terms of the URL why etcd could not be opened.
 func (u *zkURL) explainEtcd(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return withURL(u.String(), fmt.Errorf("%w: no answer to our login within %v: it hangs, or there is no majority of its members",
+		return withURL(u.String(), fmt.Errorf("%w: no answer to the login within %v: etcd hangs, or has no majority of its members",
 			driver.ErrUnavailable, cmp.Or(u.dialTimeout, defaultDialTimeout)))
 	}
 	return withURL(u.String(), err)

@@ -242,8 +242,8 @@ func TestZooKeeperSizeUnlisted(t *testing.T) {
 		want    string
 	}{
 		{"All", []zkServer{serverInMode("leader"), serverInMode("follower"), serverInMode("follower")}, Good, "3 of 3 servers answer, 2 are a quorum, so that 1 may fail, if the URL names all"},
-		{"OneOfThem", []zkServer{serverInMode("follower")}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
-		{"OneThatMayNotSay", []zkServer{{err: errWhitelist}}, Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell"},
+		{"OneOfThem", []zkServer{serverInMode("follower")}, Note, "the number of servers is not known: the URL names one, and /zookeeper/config does not say"},
+		{"OneThatMayNotSay", []zkServer{{err: errWhitelist}}, Note, "the number of servers is not known: the URL names one, and /zookeeper/config does not say"},
 		{"Alone", []zkServer{serverInMode("standalone")}, Note, "one server"},
 		{"AloneAmongOthers", []zkServer{serverInMode("standalone"), {err: errSilent}}, Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble"},
 	}
@@ -264,9 +264,9 @@ func TestNodeFinding(t *testing.T) {
 		err           error
 		value, advice string
 	}{
-		{&redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"}, "does not let us in: ", "password is another one"},
-		{&redislock.ReplyError{Text: "NOAUTH Authentication required."}, "does not let us in: ", "asks for a password"},
-		{&redislock.ReplyError{Text: "NOPERM this user has no permissions"}, "does not let us in: ", "rights"},
+		{&redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"}, "refuses the login: ", "its user or password differs"},
+		{&redislock.ReplyError{Text: "NOAUTH Authentication required."}, "refuses the login: ", "asks for a password"},
+		{&redislock.ReplyError{Text: "NOPERM this user has no permissions"}, "refuses the login: ", "rights"},
 		{context.DeadlineExceeded, "unreachable: ", "start it"},
 	}
 	for _, tt := range tests {

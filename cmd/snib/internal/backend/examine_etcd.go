@@ -139,7 +139,7 @@ func (c *etcdCluster) findings() []Finding {
 		all = append(all, c.memberFindings(m)...)
 	}
 	return append(all, c.alarmFinding(), c.accessFinding(), Finding{
-		Check: "clock", Verdict: Good, Value: "nothing rests on it: leases count by a clock that nobody sets, and tokens are revisions",
+		Check: "clock", Verdict: Good, Value: "no promise depends on it: leases count by a clock that nobody sets, and tokens are revisions",
 	})
 }
 
@@ -147,7 +147,7 @@ func (c *etcdCluster) findings() []Finding {
 // answers.
 func (c *etcdCluster) unknownFinding(check, how string) Finding {
 	if c.noQuorum {
-		return Finding{check, Note, "not known: no majority answers", how + " tells it when there is one"}
+		return Finding{check, Note, "not known: no majority answers", how + " tells it when there is a majority"}
 	}
 	return Finding{check, Note, "not known: this user may not ask", how + " tells it to root"}
 }
@@ -183,10 +183,10 @@ func (c *etcdCluster) sizeFinding() Finding {
 func quorumFinding(check, noun, verb string, all, up int) Finding {
 	quorum := all/2 + 1
 	value := fmt.Sprintf("%d of %d %ss %s, %d are a quorum", up, all, noun, verb, quorum)
-	missing := "see to those that don't " + verb
+	missing := "repair those that don't " + verb
 	switch {
 	case all == 1:
-		return Finding{check, Note, "one " + noun, "nothing is granted while it is down; three go on when one fails"}
+		return Finding{check, Note, "one " + noun, "nothing is granted while it is down; of three, one may fail"}
 	case up < quorum:
 		return Finding{check, Unmet, value, "nothing is granted: " + missing}
 	case up < all && up == quorum:
@@ -194,7 +194,7 @@ func quorumFinding(check, noun, verb string, all, up int) Finding {
 	case up < all:
 		return Finding{check, Note, value, missing}
 	case all%2 == 0:
-		return Finding{check, Note, value, "an even number bears no more failures than one less, and fails more often"}
+		return Finding{check, Note, value, "an even number tolerates no more failures than one less, and fails more often"}
 	}
 	return Finding{Check: check, Verdict: Good, Value: value + fmt.Sprintf(", so that %d may fail", all-quorum)}
 }
@@ -244,7 +244,7 @@ func (c *etcdCluster) memberFindings(m *etcdserverpb.Member) []Finding {
 		return nil // it is up, and another finding says that its status is denied
 	}
 	if s == nil {
-		return []Finding{{check, Note, "does not answer, at " + strings.Join(m.ClientURLs, " or "), "start it, or see whether it can be reached from here"}}
+		return []Finding{{check, Note, "does not answer, at " + strings.Join(m.ClientURLs, " or "), "start it, or check the network between it and this host"}}
 	}
 	var newest uint64
 	for _, other := range c.statuses {
@@ -256,7 +256,7 @@ func (c *etcdCluster) memberFindings(m *etcdserverpb.Member) []Finding {
 		what += ", learner"
 	}
 	all := []Finding{newFinding(check, fmt.Sprintf("%s, %d entries behind", what, behind), behind <= maxEntriesBehind, Note,
-		"its disk, its processor or the network to it is slow; who asks it waits")}
+		"its disk, its processor or the network to it is slow; requests to it wait")}
 	return append(all, databaseFinding(check, s))
 }
 
@@ -298,6 +298,6 @@ func (c *etcdCluster) accessFinding() Finding {
 	if c.auth == nil {
 		return c.unknownFinding("access", "etcdctl auth status")
 	}
-	text := map[bool]string{true: "users have to log in", false: "anybody who reaches the servers can free each lock"}[c.auth.Enabled]
-	return newFinding("access", text, c.auth.Enabled, Note, "etcdctl auth enable makes users log in; or let only those reach it who may")
+	text := map[bool]string{true: "users have to log in", false: "anybody with access to the servers can free each lock"}[c.auth.Enabled]
+	return newFinding("access", text, c.auth.Enabled, Note, "require a login with etcdctl auth enable, or restrict network access to the servers")
 }

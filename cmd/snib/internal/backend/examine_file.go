@@ -63,13 +63,13 @@ func filePermissions(path string) (Finding, error) {
 			case 0:
 			case class.bits:
 				if class.who == "o" {
-					return Finding{"permissions", Unmet, mode.String() + name, "chmod o-rw: whoever can write to the file can free each lock in it"}, nil
+					return Finding{"permissions", Unmet, mode.String() + name, "chmod o-rw: everybody who can write to the file can free each lock in it"}, nil
 				}
 			case class.bits & 0o222:
-				return Finding{"permissions", Unmet, mode.String() + name, "chmod " + class.who + "-w: who may use the file must read and write it"}, nil
+				return Finding{"permissions", Unmet, mode.String() + name, "chmod " + class.who + "-w: users of the file must be able to read and write it"}, nil
 			default:
 				return Finding{"permissions", Unmet, mode.String() + name, "chmod " + class.who +
-					"-r: who may only read it can block everybody, and sees the owner ids that free locks"}, nil
+					"-r: a user who may only read it can block everybody, and sees the owner ids that free locks"}, nil
 			}
 		}
 		if suffix == "" {
@@ -92,9 +92,9 @@ func folderPermissions(dir string) (Finding, error) {
 	text := fmt.Sprintf("%v, of uid %d", mode, owner)
 	switch {
 	case mode&0o002 != 0 && mode&fs.ModeSticky == 0:
-		return Finding{"folder", Unmet, text, "chmod o-w: whoever can write to the folder can replace the file"}, nil
+		return Finding{"folder", Unmet, text, "chmod o-w: everybody who can write to the folder can replace the file"}, nil
 	case mode&0o002 != 0:
 		return Finding{"folder", Note, text, "use a folder of your own: in this one anybody can create a file before you do"}, nil
 	}
-	return newFinding("folder", text, owner == 0 || owner == os.Geteuid(), Note, "its owner can replace the file: it is to be you, or root"), nil
+	return newFinding("folder", text, owner == 0 || owner == os.Geteuid(), Note, "its owner can replace the file: the owner must be you or root"), nil
 }

@@ -33,9 +33,9 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 	case err == nil:
 		all = append(all, graceFinding(grace))
 	case errors.As(err, new(*redislock.ReplyError)):
-		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "let a user look who may read the keys under snib."})
+		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "run this as a user who may read the keys that begin with snib."})
 	default: // such as a server that has answered before, and now pauses all scripts
-		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "look again when the server serves scripts"})
+		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "run this again when the server runs scripts"})
 	}
 	for id, n := range ids {
 		if n > 1 {
@@ -82,7 +82,7 @@ func tokenFinding(last, clock uint64, remedy string) Finding {
 // graceFinding says for how long a restart would withhold locks.
 func graceFinding(grace time.Duration) Finding {
 	if grace == 0 {
-		return Finding{"grace", Note, "off: a restart or failover may give a lock twice", "turn failover-grace on"}
+		return Finding{"grace", Note, "off: a restart or failover may grant a lock twice", "turn failover-grace on"}
 	}
 	return newFinding("grace", fmt.Sprintf("a restart now would withhold all locks for %v", grace), grace <= 10*time.Minute, Note,
 		"shorter TTLs, or a smaller max-ttl, make it shorter; snib redis forget ends it when nobody holds a lock")
@@ -95,25 +95,25 @@ func evictionFinding(info map[string]string) Finding {
 		text = "without maxmemory nothing is evicted"
 	}
 	return newFinding("maxmemory-policy", text, limit == "0" || limit == "" || policy == "noeviction", Unmet,
-		"set it to noeviction: else locks, and what is known of tokens, may be thrown out")
+		"set it to noeviction: otherwise Redis may evict locks and the last tokens")
 }
 
 func persistenceFinding(s redisadmin.Server) Finding {
 	aof, known := s.Settings["appendonly"]
 	switch {
 	case !known:
-		return Finding{"persistence", Note, "not known: CONFIG GET is not allowed", "allow it to the user who runs this, or ask the server's operator"}
+		return Finding{"persistence", Note, "not known: CONFIG GET is not allowed", "allow it to the user of the URL, or ask the server's operator"}
 	case aof == "yes" && s.Settings["appendfsync"] == "always":
 		return Finding{Check: "persistence", Verdict: Good, Value: "append-only file, fsync always"}
 	case aof == "yes":
 		return Finding{"persistence", Note, "append-only file, fsync " + s.Settings["appendfsync"],
-			"a power cut forgets the last moments; failover-grace waits until what was forgotten is over"}
+			"a power cut loses the last moments; failover-grace waits until the lost leases are over"}
 	}
 	text := "none"
 	if s.Settings["save"] != "" {
 		text = "snapshots only"
 	}
-	return Finding{"persistence", Note, text, "a restart forgets who holds what; failover-grace waits until that is over"}
+	return Finding{"persistence", Note, text, "a restart loses all leases; failover-grace waits until they are over"}
 }
 
 func replicaFindings(s redisadmin.Server) []Finding {
@@ -133,14 +133,14 @@ func replicaFindings(s redisadmin.Server) []Finding {
 	}
 	const maxBehind = 1 << 20
 	all := []Finding{newFinding("replicas", fmt.Sprintf("%d, the last %d bytes behind", n, behind), behind < maxBehind, Note,
-		"what a replica has not heard of is forgotten when it is promoted")}
+		"leases that a replica has not received are lost when it is promoted")}
 	minReplicas, known := s.Settings["min-replicas-to-write"]
 	switch {
 	case !known:
 		all = append(all, Finding{"min-replicas-to-write", Note, "not known: CONFIG GET is not allowed", "1 or more is right"})
 	default:
 		all = append(all, newFinding("min-replicas-to-write", minReplicas, minReplicas != "0", Unmet,
-			"set it to 1: a master that is cut off from its replicas goes on granting locks that they never hear of"))
+			"set it to 1: a master that is cut off from its replicas goes on granting locks that they never receive"))
 	}
 	return all
 }

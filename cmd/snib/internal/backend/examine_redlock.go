@@ -63,7 +63,7 @@ func queryNode(ctx context.Context, o rueidis.ClientOption) (redisadmin.Server, 
 		return redisadmin.Server{}, err
 	}
 	if len(servers) != 1 {
-		return redisadmin.Server{}, errors.New("it is no server that is alone")
+		return redisadmin.Server{}, errors.New("it is not a single server")
 	}
 	return servers[0], nil
 }
@@ -97,7 +97,7 @@ func distinctServersFinding(runs map[string][]string) Finding {
 		if len(addrs) > 1 {
 			slices.Sort(addrs)
 			return Finding{"servers", Unmet, fmt.Sprintf("%s lead to one server, run id %s", strings.Join(addrs, " and "), id),
-				"each node is to be a server of its own: this one votes more than once"}
+				"each node must be a server of its own: this one votes more than once"}
 		}
 	}
 	return Finding{Check: "servers", Verdict: Good, Value: "each node that answers is a server of its own, by its run id"}
@@ -114,19 +114,19 @@ func nodeFinding(n redlockadmin.NodeStatus) Finding {
 		f.Verdict = Good
 		if n.Counters != nil {
 			f.Verdict, f.Value = Unmet, f.Value+", but "+n.Counters.Error()
-			f.Advice = "a bad client or clock made that, and the node grants no lock whose counter it is: if a majority of the others is well, " +
-				"DEL snib.redlock there, and it takes part again with their counters when max-ttl is over"
+			f.Advice = "a faulty client or clock wrote that, and the node does not grant the lock of this counter: if a majority of the other nodes is well, " +
+				"run DEL snib.redlock on the node; it takes part again, with their counters, when max-ttl is over"
 		}
 	case redlockadmin.NodeWaiting:
-		f.Verdict, f.Advice = Note, "it restarted, and takes part when max-ttl has gone by, if a client runs; snib redlock status tells"
+		f.Verdict, f.Advice = Note, "it restarted, and takes part after max-ttl if a client runs; see snib redlock status"
 	case redlockadmin.NodeBlank:
-		f.Verdict, f.Advice = Note, "it lost its memory, and takes part when max-ttl has gone by, if a client runs; snib redlock init is for new nodes only"
+		f.Verdict, f.Advice = Note, "it lost its memory, and takes part after max-ttl if a client runs; snib redlock init is for new nodes only"
 	case redlockadmin.NodeRefused:
-		f.Verdict, f.Advice = Unmet, "all clients and nodes are to have the same list of nodes and the same max-ttl"
+		f.Verdict, f.Advice = Unmet, "all clients and nodes must have the same list of nodes and the same max-ttl"
 	default:
-		f.Verdict, f.Advice = Note, "start it, or see whether it can be reached from here"
+		f.Verdict, f.Advice = Note, "start it, or check the network between it and this host"
 		if Denied(n.Err) {
-			f.Value, f.Advice = "does not let us in: "+n.Err.Error(), accessAdvice(n.Err)
+			f.Value, f.Advice = "refuses the login: "+n.Err.Error(), accessAdvice(n.Err)
 		}
 	}
 	return f
@@ -136,7 +136,7 @@ func nodeFinding(n redlockadmin.NodeStatus) Finding {
 func accessAdvice(err error) string {
 	switch text := err.Error(); {
 	case strings.Contains(text, "WRONGPASS"):
-		return "its user or password is another one than the URL's: all nodes are to have the same"
+		return "its user or password differs from the URL's: all nodes must have the same"
 	case strings.Contains(text, "NOAUTH"):
 		return "it asks for a password, and the URL has none: see password-file"
 	}
@@ -151,11 +151,11 @@ func nodeSettingFindings(s redisadmin.Server) []Finding {
 		switch f.Check {
 		case "persistence":
 			if f.Verdict == Note {
-				f = Finding{Check: f.Check, Verdict: Good, Value: f.Value + "; a node that restarts is kept out until what it forgot is over"}
+				f = Finding{Check: f.Check, Verdict: Good, Value: f.Value + "; a node that restarts is kept out until the leases that it lost are over"}
 			}
 		case "replicas":
 			if s.Info["connected_slaves"] != "0" && s.Info["connected_slaves"] != "" {
-				f.Verdict, f.Advice = Unmet, "take them off: one that is promoted stands for a node whose locks it may not know, though it is kept out as soon as it is noticed"
+				f.Verdict, f.Advice = Unmet, "remove the replicas: a promoted replica takes the place of a node whose locks it may not know, until clients notice it and keep it out"
 			}
 		case "min-replicas-to-write":
 			continue // a node should have no replicas
@@ -167,7 +167,7 @@ func nodeSettingFindings(s redisadmin.Server) []Finding {
 		all = append(all, f)
 	}
 	if s.Info["role"] != "" && s.Info["role"] != "master" {
-		all = append(all, Finding{"role", Unmet, s.Info["role"], "a node is to be a master that has no other"})
+		all = append(all, Finding{"role", Unmet, s.Info["role"], "a node must be a master without a master of its own"})
 	}
 	return all
 }

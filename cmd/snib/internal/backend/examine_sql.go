@@ -37,13 +37,13 @@ func examinePostgres(ctx context.Context, pool *pgxpool.Pool) ([]Finding, error)
 	}
 	all := []Finding{
 		{Check: "version", Verdict: Good, Value: "PostgreSQL " + values[0]},
-		newFinding("fsync", values[1], values[1] == "on", Unmet, "set fsync on: a crash may take back locks and tokens that were granted"),
-		newFinding("full_page_writes", values[2], values[2] == "on", Unmet, "set full_page_writes on: a crash may spoil the table of locks"),
-		newFinding("synchronous_commit", values[3], values[3] != "off", Unmet, "set it to on for this user: a crash may take back the last grants"),
+		newFinding("fsync", values[1], values[1] == "on", Unmet, "set fsync on: a crash may undo locks and tokens that were granted"),
+		newFinding("full_page_writes", values[2], values[2] == "on", Unmet, "set full_page_writes on: a crash may damage the table of locks"),
+		newFinding("synchronous_commit", values[3], values[3] != "off", Unmet, "set it to on for this user: a crash may undo the last grants"),
 		newFinding("role", describeRole(standby, readOnly), !standby && !readOnly, Unmet, "name the primary: locks can't be taken here"),
 		// A pooler reports a process id of its own.
 		newFinding("pooler", describePooler(pid == conn.Conn().PgConn().PID()), pid == conn.Conn().PgConn().PID(), Note,
-			"waiters are told by LISTEN, which a pooler with pool_mode=transaction or statement breaks; connect to the server, or use session"),
+			"waiters are notified by LISTEN, which a pooler with pool_mode=transaction or statement breaks; connect to the server, or use session"),
 	}
 	standbys, err := postgresStandbys(ctx, pool)
 	if err != nil {
@@ -82,7 +82,7 @@ func describePooler(direct bool) string {
 	if direct {
 		return "none"
 	}
-	return "there is one before the server"
+	return "there is one between snib and the server"
 }
 
 // postgresStandbys says whether a standby that may be promoted has all commits.
@@ -98,10 +98,10 @@ func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) 
 	case n == 0:
 		return Finding{Check: "standbys", Verdict: Good, Value: "none"}, nil
 	case known == 0: // everybody may see the rows, but not their contents
-		return Finding{"standbys", Note, fmt.Sprintf("%d, of which nothing may be read", n), "ask as a member of pg_monitor"}, nil
+		return Finding{"standbys", Note, fmt.Sprintf("%d, but this user may not read their state", n), "run this as a member of pg_monitor"}, nil
 	}
 	return newFinding("standbys", fmt.Sprintf("%d, of which %d synchronous, the last %d bytes behind", n, sync, behind), sync > 0, Unmet,
-		"set synchronous_standby_names: one that lacks commits forgets locks and tokens when it is promoted"), nil
+		"set synchronous_standby_names: a standby that lacks commits loses locks and tokens when it is promoted"), nil
 }
 
 // examineMySQL checks the server that the pool connects to.
@@ -115,11 +115,11 @@ func examineMySQL(ctx context.Context, db *sql.DB) ([]Finding, error) {
 	}
 	all := []Finding{
 		{Check: "version", Verdict: Good, Value: version},
-		newFinding("innodb_flush_log_at_trx_commit", flush, flush == "1", Unmet, "set it to 1: a crash may take back the last grants"),
-		newFinding("role", describeRole(false, readOnly), !readOnly, Unmet, "name the server that may be written to: locks can't be taken here"),
+		newFinding("innodb_flush_log_at_trx_commit", flush, flush == "1", Unmet, "set it to 1: a crash may undo the last grants"),
+		newFinding("role", describeRole(false, readOnly), !readOnly, Unmet, "name the server that accepts writes: locks can't be taken here"),
 	}
 	if logs {
-		all = append(all, newFinding("sync_binlog", binlog, binlog == "1", Note, "with 1 no commit is missing in the binary log, and in replicas, after a crash"))
+		all = append(all, newFinding("sync_binlog", binlog, binlog == "1", Note, "with 1, no commit is missing in the binary log, and in replicas, after a crash"))
 	}
 	clock, err := sqlClock(func() (time.Time, error) {
 		var micros int64
@@ -147,7 +147,7 @@ func sqlTokens(query func(name *string, token, clock *int64) error) ([]Finding, 
 		errors.Is(err, pgx.ErrNoRows), errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case isPostgresError(err, "42501"), isMySQLError(err, 1142, 1143):
-		return []Finding{{"last-token", Note, "the table of locks may not be read", "ask as somebody with SELECT on the table"}}, nil
+		return []Finding{{"last-token", Note, "this user may not read the table of locks", "run this as a user with SELECT on the table"}}, nil
 	case err != nil:
 		return nil, err
 	}

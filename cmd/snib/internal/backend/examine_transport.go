@@ -39,7 +39,7 @@ func (t *transport) findings() []Finding {
 	var all []Finding
 	if t.loginAdvice != "" {
 		all = append(all, newFinding("access", t.describeLogin(), t.login || t.isSocket(), Note,
-			"anybody who reaches the server can free each lock: "+t.loginAdvice))
+			"anybody with access to the server can free each lock: "+t.loginAdvice))
 	}
 	all = append(all, t.encryptionFinding())
 	for _, file := range t.secrets {
@@ -57,16 +57,16 @@ func (t *transport) describeLogin() string {
 	case t.isSocket():
 		return "through a socket of this host"
 	}
-	return "the server lets us in without a password"
+	return "the server accepts connections without a password"
 }
 
 func (t *transport) encryptionFinding() Finding {
-	const between = "whoever is between us and the server can read what is sent, and free each lock: "
+	const between = "everybody on the network path can read the traffic, and free each lock: "
 	switch {
 	case t.isLocal():
-		return Finding{Check: "transport", Verdict: Good, Value: "it does not leave this host"}
+		return Finding{Check: "transport", Verdict: Good, Value: "the traffic does not leave this host"}
 	case !t.tls:
-		return Finding{"transport", Note, "what is sent is not encrypted, or need not be", between + "use TLS, or a tunnel"}
+		return Finding{"transport", Note, "the traffic is not encrypted, or need not be", between + "use TLS, or a tunnel"}
 	case t.insecure:
 		return Finding{"transport", Note, "TLS, but the server's certificate is not verified",
 			between + "verify it against the authority that signed it"}
@@ -98,7 +98,7 @@ func secretFinding(file string) (Finding, bool) {
 		return Finding{}, false // another error reports a file that can't be read
 	}
 	return Finding{"secret", Unmet, fmt.Sprintf("%s has mode %#o", file, info.Mode().Perm()),
-		"chmod 600: whoever can read it can log in, and free each lock"}, true
+		"chmod 600: everybody who can read it can log in, and free each lock"}, true
 }
 
 // newTransport returns the transport of a URL.

@@ -136,7 +136,7 @@ func zooKeeperFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 	all = append(all, sessionFinding(e))
 	all = append(all, tickFindings(e, servers)...)
 	return append(all, zooKeeperAccessFinding(e.ACL), Finding{
-		Check: "clock", Verdict: Good, Value: "nothing rests on it: sessions count by clocks that nobody sets, and tokens are transaction ids",
+		Check: "clock", Verdict: Good, Value: "no promise depends on it: sessions count by clocks that nobody sets, and tokens are transaction ids",
 	})
 }
 
@@ -167,8 +167,8 @@ func ensembleFinding(e zkadmin.Ensemble, servers []zkServer) Finding {
 	if !listed {
 		members = len(servers)
 	}
-	const nameAll = "name all of them: they are looked at then, and one that is down keeps nobody out"
-	const nameOne = "name the servers of one ensemble only: locks of different ones know nothing of each other"
+	const nameAll = "name all of them: then all are checked, and clients can connect although one is down"
+	const nameOne = "name the servers of one ensemble only: locks of different ensembles don't exclude each other"
 	switch {
 	case leaders > 1:
 		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", leaders), nameOne}
@@ -177,7 +177,7 @@ func ensembleFinding(e zkadmin.Ensemble, servers []zkServer) Finding {
 	case len(servers) < members:
 		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), nameAll}
 	case !listed && members == 1 && servers[0].srvr["Mode"] != "standalone":
-		return Finding{"ensemble", Note, "of how many servers is not known: the URL names one, and /zookeeper/config does not tell", nameAll}
+		return Finding{"ensemble", Note, "the number of servers is not known: the URL names one, and /zookeeper/config does not say", nameAll}
 	}
 	f := quorumFinding("ensemble", "server", "answer", members, min(up, members))
 	if !listed && members > 1 {
@@ -194,9 +194,9 @@ func (s *zkServer) finding() Finding {
 	check := "server " + s.addr
 	switch {
 	case errors.Is(s.err, errWhitelist):
-		return Finding{check, Note, "version and mode are not known: srvr is " + s.err.Error(), "allow srvr and conf there"}
+		return Finding{check, Note, "version and mode are not known: srvr is " + s.err.Error(), "allow srvr and conf on this server"}
 	case s.err != nil:
-		return Finding{check, Note, "does not serve: " + s.err.Error(), "start it, or see whether it reaches the others"}
+		return Finding{check, Note, "does not serve: " + s.err.Error(), "start it, or check whether it reaches the others"}
 	}
 	version, _, _ := strings.Cut(s.srvr["Zookeeper version"], "-")
 	outstanding, _ := strconv.Atoi(s.srvr["Outstanding"])
@@ -206,7 +206,7 @@ func (s *zkServer) finding() Finding {
 
 func sessionFinding(e zkadmin.Ensemble) Finding {
 	return newFinding("session timeout", fmt.Sprintf("%v, asked for %v", e.Granted, e.Asked), e.Granted <= e.Asked, Note,
-		"minSessionTimeout makes it longer: the locks of a process that died stay taken for so long")
+		"minSessionTimeout makes it longer: the locks of a process that died stay taken for that long")
 }
 
 // tickFindings judges the settings that decide when a session ends, of the
@@ -219,17 +219,17 @@ func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 			continue
 		}
 		all = append(all, newFinding("minSessionTimeout of "+s.addr, fmt.Sprintf("%v, with ticks of %v", minTimeout, tick), minTimeout >= 2*tick, Unmet,
-			"2 ticks are the least: else sessions may end before their clients know"))
+			"2 ticks are the minimum: otherwise sessions may end before their clients know"))
 		// A standalone server has none.
 		if syncLimit := s.durationSetting("syncLimit", tick); syncLimit > 0 {
 			maxSyncLimit := e.Granted * 7 / 12
 			all = append(all, newFinding("syncLimit of "+s.addr, fmt.Sprintf("%v, of a session of %v", syncLimit, e.Granted), syncLimit <= maxSyncLimit, Unmet,
-				fmt.Sprintf("make it %v at most, or sessions longer (session-timeout in the URL): a leader that is cut off may keep a lock that another one gives away", maxSyncLimit)))
+				fmt.Sprintf("make it %v at most, or make sessions longer (session-timeout in the URL): a leader that is cut off may keep a lock that another leader grants", maxSyncLimit)))
 		}
 	}
 	if len(all) == 0 {
 		return []Finding{{"settings", Note, "tickTime, minSessionTimeout and syncLimit are not known: conf is " + errWhitelist.Error(),
-			"allow conf there; syncLimit ticks are to be no more than 7/12 of the session timeout"}}
+			"allow conf there; syncLimit ticks must be no more than 7/12 of the session timeout"}}
 	}
 	return all
 }
@@ -242,7 +242,7 @@ func (s *zkServer) durationSetting(name string, unit time.Duration) time.Duratio
 
 func zooKeeperAccessFinding(acl []zk.ACL) Finding {
 	if acl == nil {
-		return Finding{"access", Note, "not known: this user may not ask", "getAcl tells it to who may"}
+		return Finding{"access", Note, "not known: this user may not ask", "getAcl shows it to a user who may ask"}
 	}
 	var open []string
 	for _, a := range acl {
@@ -251,9 +251,9 @@ func zooKeeperAccessFinding(acl []zk.ACL) Finding {
 		}
 	}
 	slices.Sort(open)
-	text := "those who have taken locks here, by a password"
+	text := "the users who have taken locks here, by password"
 	if len(open) > 0 {
-		text = "anybody who reaches the servers can free each lock"
+		text = "anybody with access to the servers can free each lock"
 	}
-	return newFinding("access", text, len(open) == 0, Note, "give the URL a user and a password, and remove the locks' root once, or let only those reach them who may")
+	return newFinding("access", text, len(open) == 0, Note, "give the URL a user and a password, and remove the root of the locks once, or restrict network access to the servers")
 }

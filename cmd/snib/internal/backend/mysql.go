@@ -30,7 +30,7 @@ func resolveMySQL(rest string) (location, error) {
 	switch {
 	case err != nil:
 		// The error of package url repeats the URL.
-		return location{}, split.errorf("it can't be read; what is special is written %%XX")
+		return location{}, split.errorf("it can't be read; write special characters as %%XX")
 	case u.Host == "":
 		return location{}, fmt.Errorf("%w URL: mysql: needs a host, %s", ErrConfig, example)
 	case strings.Trim(u.Path, "/") == "":
@@ -38,7 +38,7 @@ func resolveMySQL(rest string) (location, error) {
 	}
 	c, err := mysql.ParseDSN("tcp(" + hostPort(u, "3306") + ")/?" + u.RawQuery)
 	if err != nil {
-		return location{}, split.errorf("one of its parameters can't be used; they are those of the Go driver, such as tls=true")
+		return location{}, split.errorf("one of its parameters can't be used; the parameters are those of the Go driver, such as tls=true")
 	}
 	c.User, c.DBName, c.Passwd = u.User.Username(), strings.Trim(u.Path, "/"), split.password
 	if c.Timeout <= 0 {

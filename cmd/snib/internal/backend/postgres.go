@@ -60,7 +60,7 @@ func (u sqlURL) readError(err error) error {
 	if file, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%w URL: %w", ErrConfig, file)
 	}
-	return u.errorf("it can't be read, or one of its parameters or of the PG variables around us can't be used: those of libpq may follow a ?, " +
+	return u.errorf("it can't be read, or one of its parameters or of the PG variables in the environment can't be used: parameters of libpq may follow a ?, " +
 		"such as sslmode=verify-full")
 }
 
@@ -151,10 +151,10 @@ func examinePostgresTable(ctx context.Context, conn *pgxpool.Conn) (Finding, err
 	case code > 0 || !plain:
 		f.Verdict = Unmet
 		f.Value += fmt.Sprintf(", with %d triggers, rules, checks or expressions of others", code)
-		f.Advice = "find out who made them: they run with the rights of whoever takes a lock; make the table in a schema where nobody else may create"
+		f.Advice = "find out who made them: they run with the rights of each user who takes a lock; make the table in a schema where nobody else may create objects"
 	case !trusted:
 		f.Verdict = Note
-		f.Advice = "who owns the table can add a trigger that runs with the rights of whoever takes a lock; let a role own it that nobody logs in as"
+		f.Advice = "the owner of the table can add a trigger that runs with the rights of each user who takes a lock; give the table to a role without login"
 	}
 	return f, nil
 }

@@ -66,19 +66,19 @@ func (u *redisURL) advice(err error) (text string, config bool) {
 	case errors.Is(err, driver.ErrInvalid):
 		return "", true
 	case u.hasMaster && says("No such master"):
-		return "SENTINEL MASTERS tells which there are", true
+		return "SENTINEL MASTERS lists the masters", true
 	case u.hasMaster && isReply && says("unknown command"):
-		return "the port is to be that of a Sentinel, mostly " + sentinelPort, true
+		return "give the port of a Sentinel, usually " + sentinelPort, true
 	case isReply && says("cluster support disabled"):
 		return "did you mean " + u.otherTopology() + "?", true
 	case u.hasMaster && isReply && hasKind(reply.Text, "NOAUTH", "WRONGPASS"):
-		return "it is the Sentinels or the server: see password-file and sentinel-password-file", false
+		return "the answer is from the Sentinels or from the server: see password-file and sentinel-password-file", false
 	case isReply && hasKind(reply.Text, "NOAUTH"):
 		return "see password-file", false
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "name who signed it with ca=FILE, or the name in it with server-name=NAME", true
+		return "give the authority that signed it with ca=FILE, or the name in it with server-name=NAME", true
 	case u.tls && isDisconnect(err):
-		return "it may want a certificate of ours: cert=FILE and key=FILE", false
+		return "the server may require a client certificate: cert=FILE and key=FILE", false
 	case !u.tls && isDisconnect(err):
 		return "with TLS it is " + u.secure().scheme + "://", false
 	}
@@ -156,7 +156,7 @@ func (s *Store) Grace(ctx context.Context, req driver.Request) (left time.Durati
 func (s *Store) Forget(ctx context.Context) error {
 	d, ok := s.Driver.(*redislock.Driver)
 	if !ok {
-		return fmt.Errorf("%w: %s withholds no locks after a restart; only a Redis does, as in redis://", ErrConfig, s.URL)
+		return fmt.Errorf("%w: %s has no grace period; only Redis has one, as in redis://", ErrConfig, s.URL)
 	}
 	if err := d.Admin().Forget(ctx); err != nil {
 		return withURL(s.URL, err)

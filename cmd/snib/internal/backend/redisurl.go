@@ -112,39 +112,39 @@ func (u *redisURL) parameters() []Parameter {
 		return func(value string) error { *field = value; return nil }
 	}
 	return []Parameter{
-		{Syntax: "password-file=FILE", Doc: "the password is its first line",
+		{Syntax: "password-file=FILE", Doc: "a file whose first line is the password",
 			set: text(&u.passwordFile)},
 		{Syntax: "dial-timeout=DURATION", Doc: "how long to try to connect (default 5s)", set: u.setDialTimeout},
-		{Syntax: "client-name=NAME", Doc: "what CLIENT LIST calls us", set: u.setClientName},
+		{Syntax: "client-name=NAME", Doc: "the name of this client in CLIENT LIST", set: u.setClientName},
 		{Syntax: "max-ttl=DURATION", Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)",
 			set: u.setMaxTTL},
-		{Syntax: "failover-grace=on|off", store: true, Doc: "off: after a restart or a failover don't wait until the holds are over " +
-			"that may have been forgotten; a lock can then be given twice (default on)",
+		{Syntax: "failover-grace=on|off", store: true, Doc: "off: grant locks at once after a restart or a failover, and do not wait " +
+			"for the holds that may have been forgotten; a lock can then be granted twice (default on)",
 			set: func(value string) error {
 				on, err := onOff(value)
 				u.graceOff = !on
 				return err
 			}},
-		{Syntax: "grace-floor=DURATION", store: true, Doc: "for how long nothing is granted after a restart or a failover, at the least, the " +
+		{Syntax: "grace-floor=DURATION", store: true, Doc: "the minimum time without grants after a restart or a failover, the " +
 			"same for all clients (default 30s; Sentinel: 20s or more)",
 			set: func(value string) (err error) { u.graceFloor, err = parseDuration(value, 24*time.Hour); return err }},
-		{Syntax: "allow-split-brain=on|off", Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two may grant " +
+		{Syntax: "allow-split-brain=on|off", Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two masters may grant " +
 			"the same lock (default off)", sentinel: true,
 			set: func(value string) (err error) { u.allowSplitBrain, err = onOff(value); return err }},
-		{Syntax: "ca=FILE", Doc: "TLS: trust the authorities in this file, PEM, and not the system's", tls: true,
+		{Syntax: "ca=FILE", Doc: "TLS: a file of trusted authorities, PEM, instead of the system's", tls: true,
 			set: text(&u.ca)},
-		{Syntax: "cert=FILE", Doc: "TLS: our certificate, PEM", tls: true,
+		{Syntax: "cert=FILE", Doc: "TLS: a file with the client's certificate, PEM", tls: true,
 			set: text(&u.cert)},
-		{Syntax: "key=FILE", Doc: "TLS: its key, PEM", tls: true, set: text(&u.key)},
+		{Syntax: "key=FILE", Doc: "TLS: a file with the key of that certificate, PEM", tls: true, set: text(&u.key)},
 		{Syntax: "server-name=NAME", Doc: "TLS: the name in the server's certificate, if it is not the host", tls: true,
 			set: text(&u.serverName)},
-		{Syntax: "insecure=on|off", Doc: "on: TLS with anybody, whatever the certificate (default off)", tls: true,
+		{Syntax: "insecure=on|off", Doc: "on: TLS without a check of the certificate (default off)", tls: true,
 			set: func(value string) (err error) { u.insecure, err = onOff(value); return err }},
-		{Syntax: "sentinel-user=NAME", Doc: "Sentinel: who we are to the Sentinels, where they ask", sentinel: true,
+		{Syntax: "sentinel-user=NAME", Doc: "Sentinel: the user name for the Sentinels", sentinel: true,
 			set: text(&u.sentinelUser)},
-		{Syntax: "sentinel-password=PASSWORD", Doc: "Sentinel: likewise", sentinel: true,
+		{Syntax: "sentinel-password=PASSWORD", Doc: "Sentinel: the password for the Sentinels", sentinel: true,
 			set: text(&u.sentinelPassword)},
-		{Syntax: "sentinel-password-file=FILE", Doc: "Sentinel: likewise, the first line of a file", sentinel: true,
+		{Syntax: "sentinel-password-file=FILE", Doc: "Sentinel: a file whose first line is that password", sentinel: true,
 			set: text(&u.sentinelPasswordFile)},
 	}
 }
@@ -174,7 +174,7 @@ func (u *redisURL) setDialTimeout(value string) (err error) {
 		u.dialTimeout, err = time.Duration(n)*time.Second, nil
 	}
 	if err != nil || u.dialTimeout <= 0 || u.dialTimeout > time.Hour {
-		return fmt.Errorf("it is no duration of up to an hour; give one such as 2s or 500ms")
+		return fmt.Errorf("it is not a duration of up to an hour; give one such as 2s or 500ms")
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (u *redisURL) setDialTimeout(value string) (err error) {
 func (u *redisURL) setClientName(value string) error {
 	for _, r := range value {
 		if r <= ' ' || r > '~' {
-			return fmt.Errorf("it has characters other than ASCII without spaces, which is all that Redis takes")
+			return fmt.Errorf("it must be ASCII without spaces")
 		}
 	}
 	u.clientName = value
@@ -251,7 +251,7 @@ func (u *redisURL) setUser(userinfo string) error {
 	u.user, err1 = url.PathUnescape(user)
 	u.password, err2 = url.PathUnescape(password)
 	if err1 != nil || err2 != nil { // the errors repeat a part of the password
-		return u.errorf("its user or password has a %% that begins no code of a character; %% itself is written %%25")
+		return u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
 	}
 	return nil
 }
@@ -281,11 +281,11 @@ func (u *redisURL) address(text string) (string, error) {
 		literal, err := url.PathUnescape(literal[1:])
 		ip, err2 := netip.ParseAddr(literal)
 		if err != nil || err2 != nil || !ip.Is6() {
-			return "", u.errorf("what stands in the brackets of a host is no IPv6 address")
+			return "", u.errorf("the text in the brackets of a host is not an IPv6 address")
 		}
 		host = ip.String()
 		if port, hasPort = strings.CutPrefix(after, ":"); after != "" && !hasPort {
-			return "", u.errorf("something other than a port follows the brackets of a host")
+			return "", u.errorf("the text after the brackets of a host is not a port")
 		}
 	} else {
 		switch {
@@ -294,7 +294,7 @@ func (u *redisURL) address(text string) (string, error) {
 		case host == "":
 			return "", u.errorf("it has no host, or an empty one")
 		case strings.ContainsFunc(host, notInHost):
-			return "", u.errorf("a host has characters that no host has")
+			return "", u.errorf("a host has invalid characters")
 		}
 		host = strings.ToLower(host)
 	}
@@ -303,7 +303,7 @@ func (u *redisURL) address(text string) (string, error) {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 {
-		return "", u.errorf("a port is no number from 1 to 65535")
+		return "", u.errorf("a port is not a number from 1 to 65535")
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
 }
@@ -317,7 +317,7 @@ func (u *redisURL) setPath(path string) error {
 		name, rest, _ := strings.Cut(path, "/")
 		var err error
 		if u.masterName, err = url.PathUnescape(name); err != nil || u.masterName == "" {
-			return u.errorf("it does not name the master that the Sentinels are to be asked for")
+			return u.errorf("it does not name the master")
 		}
 		path = rest
 	}
@@ -326,7 +326,7 @@ func (u *redisURL) setPath(path string) error {
 	case !u.hasDB && path != "0":
 		return u.errorf("a Cluster has one database, which no path can choose")
 	case err != nil:
-		return u.errorf("what follows the last / is no number of a database")
+		return u.errorf("the text after the last / is not the number of a database")
 	default:
 		u.database = int(n)
 	}
@@ -349,7 +349,7 @@ func (k urlKind) setParameters(query string, find func(name string) (*Parameter,
 		value, err = url.PathUnescape(value)
 		switch {
 		case err != nil:
-			return k.errorf("parameter %s has a %% that begins no code of a character; %% itself is written %%25", name)
+			return k.errorf("parameter %s has a %% that does not begin the code of a character; write %% itself as %%25", name)
 		case value == "":
 			return k.errorf("parameter %s has no value: %s", name, p.Syntax)
 		case seen[name]:
@@ -386,9 +386,9 @@ func (u *redisURL) findParameter(name string) (*Parameter, error) {
 	}
 	// The name is not repeated: it may be part of a password.
 	if len(close) > 0 {
-		return nil, fmt.Errorf("%w URL: it has a parameter that there is not; did you mean %s?", ErrConfig, strings.Join(close, " or "))
+		return nil, fmt.Errorf("%w URL: it has an unknown parameter; did you mean %s?", ErrConfig, strings.Join(close, " or "))
 	}
-	return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w URL: it has an unknown parameter; there are %s", ErrConfig, strings.Join(names, ", "))
 }
 
 // validate reports parameters that contradict one another.
@@ -399,7 +399,7 @@ func (u *redisURL) validate() error {
 	case (u.cert == "") != (u.key == ""):
 		return fmt.Errorf("%w URL: parameters cert and key belong together; give both", ErrConfig)
 	case u.insecure && (u.ca != "" || u.serverName != ""):
-		return fmt.Errorf("%w URL: insecure=on looks at no certificate, so ca and server-name have no meaning; drop it or them", ErrConfig)
+		return fmt.Errorf("%w URL: insecure=on checks no certificate, so ca and server-name have no effect; drop it, or drop them", ErrConfig)
 	}
 	return nil
 }
@@ -474,10 +474,10 @@ func readSecret(text, file string) (string, error) {
 	}
 	line, _, found := strings.Cut(string(content), "\n")
 	if !found && len(content) == maxSecret {
-		return "", fmt.Errorf("%w: the first line of %s is longer than %d bytes, and so no password", ErrConfig, file, maxSecret)
+		return "", fmt.Errorf("%w: the first line of %s is longer than %d bytes, too long for a password", ErrConfig, file, maxSecret)
 	}
 	if line = strings.TrimSuffix(line, "\r"); line == "" {
-		return "", fmt.Errorf("%w: the first line of %s is empty; the password is to stand there", ErrConfig, file)
+		return "", fmt.Errorf("%w: the first line of %s is empty; write the password there", ErrConfig, file)
 	}
 	return line, nil
 }

@@ -80,7 +80,7 @@ func Nodes(url string) (*Redlock, error) {
 		}
 		return &Redlock{URL: u.String(), url: u, admin: redlock.Admin(servers, opts...)}, nil
 	}
-	return nil, fmt.Errorf("%w URL: it is not one of Redlock; the form is %s", ErrConfig, redlockNodes.syntax)
+	return nil, fmt.Errorf("%w URL: it is not a URL of Redlock; the form is %s", ErrConfig, redlockNodes.syntax)
 }
 
 // Init makes new servers the nodes of a cluster.

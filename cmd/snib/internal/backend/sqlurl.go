@@ -34,7 +34,7 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 		u.password, err = url.PathUnescape(password)
 	}
 	if err != nil { // the errors repeat a part of the password
-		return u, u.errorf("its user or password has a %% that begins no code of a character; %% itself is written %%25")
+		return u, u.errorf("its user or password has a %% that does not begin the code of a character; write %% itself as %%25")
 	}
 	query, file, err := u.takeFile(query)
 	switch {

@@ -43,9 +43,9 @@ func ZooKeeperParameters() []Parameter { return new(zkURL).parameters() }
 // parameters returns all parameters. Their set functions store the values in u.
 func (u *zkURL) parameters() []Parameter {
 	all := []Parameter{
-		{Syntax: "session-timeout=DURATION", Doc: "after how much silence the ensemble frees our locks (default 15s)",
+		{Syntax: "session-timeout=DURATION", Doc: "the time after which the ensemble frees the locks of a silent client (default 15s)",
 			set: func(value string) (err error) { u.sessionTimeout, err = parseDuration(value, time.Hour); return err }},
-		{Syntax: "suspended=lost|keep", Doc: "keep: a lock outlasts its connection, if another one carries on the session in time " +
+		{Syntax: "suspended=lost|keep", Doc: "keep: a lock outlasts its connection if another one continues the session in time " +
 			"(default lost)", set: u.setSuspended},
 	}
 	for _, p := range u.redisURL.parameters() { // those that don't depend on Redis
@@ -63,7 +63,7 @@ func parseDuration(text string, max time.Duration) (time.Duration, error) {
 		d, err = time.ParseDuration(text + "s")
 	}
 	if err != nil || d <= 0 || d > max {
-		return 0, fmt.Errorf("it is no duration of up to %v; give one such as 20s", max)
+		return 0, fmt.Errorf("it is not a duration of up to %v; give one such as 20s", max)
 	}
 	return d, nil
 }
@@ -101,7 +101,7 @@ func (k zkKind) parse(rest string) (*zkURL, error) {
 	if path != "" {
 		root, err := url.PathUnescape(path)
 		if err != nil {
-			return nil, k.errorf("its path has a %% that begins no code of a character; %% itself is written %%25")
+			return nil, k.errorf("its path has a %% that does not begin the code of a character; write %% itself as %%25")
 		}
 		u.root = "/" + root
 	}
@@ -125,7 +125,7 @@ func (u *zkURL) findParameter(name string) (*Parameter, error) {
 			names = append(names, p.name())
 		}
 	}
-	return nil, fmt.Errorf("%w URL: it has a parameter that there is not; there are %s", ErrConfig, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w URL: it has an unknown parameter; there are %s", ErrConfig, strings.Join(names, ", "))
 }
 
 func (u *zkURL) validate() error {

@@ -365,7 +365,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	case errors.Is(err, snib.ErrLost): // the answer came too late
 		return failf(exitUnavailable, "%s; is the store too slow for --ttl %v?", message(err), acq.req.TTL)
 	case errors.Is(err, snib.ErrKind):
-		return failf(exitConfig, "%s; choose another name, or ask for the kind that it is", message(err))
+		return failf(exitConfig, "%s; choose another name, or use the kind that it has", message(err))
 	// The name and the flags were checked, so the store can't be used where it is.
 	case errors.Is(err, snib.ErrInvalid):
 		return failf(exitConfig, "%s", message(err))

@@ -44,7 +44,7 @@ func (a *app) newBenchCommand() *cobra.Command {
 	b := &benchCommand{app: a}
 	cmd := &cobra.Command{
 		Use:     "bench [URL]",
-		Short:   "measure a store: cycles a second, hand-overs, percentiles",
+		Short:   "measure a store: cycles per second, hand-overs, percentiles",
 		Example: benchExamples,
 		Long:    benchNotes,
 		Args:    atMostOneArg,
@@ -53,12 +53,12 @@ func (a *app) newBenchCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	b.partDuration = addDuration(cmd, "for", "", "how long each of the three parts takes", 3*time.Second, time.Millisecond)
-	f.IntVar(&b.parallel, "parallel", 16, "how many goroutines lock at a time")
+	b.partDuration = addDuration(cmd, "for", "", "the duration of each of the three parts", 3*time.Second, time.Millisecond)
+	f.IntVar(&b.parallel, "parallel", 16, "the number of goroutines that lock at a time")
 	b.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if b.parallel < 1 || b.parallel > 10_000 {
-			return usagef("--parallel %d: it is to be 1 to 10000", b.parallel)
+			return usagef("--parallel %d: give a number from 1 to 10000", b.parallel)
 		}
 		if err := a.setStoreURL(args); err != nil {
 			return err

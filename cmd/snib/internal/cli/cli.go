@@ -78,7 +78,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		DisableSuggestions: true, // unknownCommand prints its own, on one line
 		Args:               a.unknownCommand,
 	}
-	version := root.Flags().BoolP("version", "V", false, "tell the version of this program")
+	version := root.Flags().BoolP("version", "V", false, "print the version of this program")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *version {
 			return a.version("table")
@@ -98,12 +98,12 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
-		"`URL` of where the locks are (default: $"+urlVar+", or else the SQLite file that -v shows)")
+		"`URL` of the store (default: $"+urlVar+", or else the SQLite file that -v shows)")
 	if err := root.RegisterFlagCompletionFunc("url", completeURL); err != nil {
 		panic(err) // the flag was added just now
 	}
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "say what is done, and where")
-	flags.BoolVarP(&a.quiet, "quiet", "q", false, "say nothing but errors")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "print what snib does, and in which store")
+	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	root.AddCommand(
 		a.newRunCommand(), a.newLsCommand(), a.newShowCommand(), a.newWaitCommand(),
 		a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
@@ -130,7 +130,7 @@ func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 // oneName checks that a command gets one argument, which is a valid lock name.
 func oneName(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usagef("%d arguments were given, it takes one: usage: %s", len(args), usageLine(cmd))
+		return usagef("%d arguments were given, but the command takes one: usage: %s", len(args), usageLine(cmd))
 	}
 	return driver.CheckName(args[0])
 }

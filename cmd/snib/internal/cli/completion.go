@@ -20,7 +20,7 @@ func (a *app) newCompletionCommand() *cobra.Command {
 		ValidArgs: shells,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("which shell? usage: %s", usageLine(cmd))
+				return usagef("no shell was named: usage: %s", usageLine(cmd))
 			}
 			return nil
 		},

@@ -22,7 +22,7 @@ const doctorTimeout = 30 * time.Second
 func (a *app) newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor [URL]",
-		Short:   "examine a store: what it promises here, and which assumption is not met",
+		Short:   "check a store: its promises here, and the assumptions that are not met",
 		Example: doctorExamples,
 		Long:    doctorNotes,
 		Args:    atMostOneArg,
@@ -74,7 +74,7 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	case failed != nil && !hasUnmet(found):
 		return fmt.Errorf("%s: %w", s.URL, failed)
 	case failed != nil: // the findings may explain it
-		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "mend what is found above, and look again"}}
+		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "fix the findings above, and run snib doctor again"}}
 	}
 	found = append(found, trial...)
 	for _, w := range s.Warnings() {
@@ -139,7 +139,7 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 		if s.Info().Fencing > driver.FencingNone && token <= last {
 			return []backend.Finding{{
 				Check: "tokens", Verdict: backend.Unmet, Value: fmt.Sprintf("token %d was granted after %d", token, last),
-				Advice: "report it: it is a bug in snib, or the store forgets",
+				Advice: "report it: this is a bug in snib, or the store loses its memory",
 			}}, nil
 		}
 		last = token

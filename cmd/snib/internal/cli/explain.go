@@ -25,15 +25,15 @@ func tasks() []task {
 		{
 			"deduplicate idempotent work: a cache to fill, a report to send once",
 			"any store at hand, such as one Redis; snib run --skip, or TryAcquire",
-			"efficiency: should two run after all, work is wasted and nothing breaks",
+			"efficiency: if two run nevertheless, work is wasted, but nothing breaks",
 		},
 		{
 			"an ordinary business mutex: one job at a time, one editor of a document",
 			"the store that you run anyway: SQLite on one host, else Redis with failover-grace, or rows in PostgreSQL or MySQL",
-			"two at a time are rare and can be repaired; tokens in what is written tell which came later",
+			"two holders at a time are rare and can be repaired; tokens in the data tell which write came later",
 		},
 		{
-			"money and stock: what is written must never come from a holder who is late",
+			"money and stock: a holder that is late must never write",
 			"rows in the database that keeps the data, RequireFencing(FencingDurable), and a guard of package fence at the data",
 			"a paused holder does not know that its lease is over; only the resource can refuse it, by its token",
 		},
@@ -92,7 +92,7 @@ func (a *app) newExplainCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:       "explain [BACKEND]",
-		Short:     "which lock for what: what each store promises, and what may break it",
+		Short:     "compare the stores: what each promises, and what may break the promise",
 		Example:   explainExamples,
 		Long:      "  BACKEND is " + strings.Join(names[:len(names)-1], ", ") + "\n  or " + names[len(names)-1] + ".\n",
 		ValidArgs: names,
@@ -165,13 +165,13 @@ func explainAll(all []driver.Info) string {
 		writeTerm(&b, "  lock", t.Lock, 9)
 		writeTerm(&b, "  why", t.Why, 9)
 	}
-	b.WriteString("\nWhat stores promise (snib explain BACKEND tells more; snib doctor, what is so)\n\n")
+	b.WriteString("\nWhat stores promise (details: snib explain BACKEND; real state: snib doctor)\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range promiseRows(all) {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	_ = w.Flush() // a strings.Builder does not fail
-	b.WriteString("\nSpeed, as measured (docs/performance.md has the conditions; snib bench, yours)\n\n")
+	b.WriteString("\nMeasured speed (conditions: docs/performance.md; of your store: snib bench)\n\n")
 	for _, s := range speeds() {
 		fmt.Fprintf(&b, "%-10s %-9s %s\n", s.Backend, s.Figure, s.What)
 	}
@@ -190,12 +190,12 @@ func promiseRows(all []driver.Info) [][]string {
 // describeTenure says what ends the hold of a dead holder.
 func describeTenure(i driver.Info) string {
 	if i.Tenure == driver.TenureLease {
-		return "lease: a lock of who has died is free at the end of its TTL, at the latest"
+		return "lease: the lock of a dead holder is free at the end of its TTL at the latest"
 	}
 	if i.SessionTTL > 0 {
-		return fmt.Sprintf("session: the locks of who has died are free when the session ends, after %v at least", i.SessionTTL)
+		return fmt.Sprintf("session: the locks of a dead holder are free when its session ends, after %v at the earliest", i.SessionTTL)
 	}
-	return "session: the locks of who has died are free when the session ends"
+	return "session: the locks of a dead holder are free when its session ends"
 }
 
 func describeModes(i driver.Info) string {
@@ -264,7 +264,7 @@ func markdown(all []driver.Info) string {
 			fmt.Fprintf(&b, "- %s\n", text)
 		}
 	}
-	b.WriteString("\n### Speed, as measured\n\n")
+	b.WriteString("\n### Measured speed\n\n")
 	rows = [][]string{{"backend", "figure", "what"}}
 	for _, s := range speeds() {
 		rows = append(rows, []string{s.Backend, s.Figure, s.What})

@@ -43,7 +43,7 @@ func (a *app) newFenceCommand() *cobra.Command {
 			case dash < 0:
 				return usagef("no -- before the command: %s", fenceUsage)
 			case dash != 1 || args[0] == "":
-				return usagef("%d files were named, it takes one: %s", dash, fenceUsage)
+				return usagef("%d files were named, but the command takes one: %s", dash, fenceUsage)
 			case len(args) == 1:
 				return usagef("no command was given: %s", fenceUsage)
 			}
@@ -101,7 +101,7 @@ func holdFromEnv() (envHold, error) {
 	}
 	var err error
 	if h.token, err = strconv.ParseUint(token, 10, 63); err != nil || h.token == 0 {
-		return h, usagef("SNIB_TOKEN is %q, and no fencing token", token)
+		return h, usagef("SNIB_TOKEN is %q, which is no fencing token", token)
 	}
 	return h, nil
 }

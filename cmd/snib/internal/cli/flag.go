@@ -36,7 +36,7 @@ func (d *duration) Set(text string) error {
 	case v == 0 && d.min > 0:
 		return fmt.Errorf("it is zero; give a duration such as 30s")
 	case v < d.min:
-		return fmt.Errorf("it is shorter than %v, which no process keeps up with; give a duration such as 30s", d.min)
+		return fmt.Errorf("it is shorter than %v, the minimum; give a duration such as 30s", d.min)
 	}
 	d.value, d.set = v, true
 	return nil
@@ -51,7 +51,7 @@ func parseDuration(text string) (time.Duration, error) {
 	}
 	v, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("it is no duration; give one such as 30s, 5m or a number of seconds")
+		return 0, fmt.Errorf("it is not a duration; give one such as 30s, 5m or a number of seconds")
 	}
 	return v, nil
 }
@@ -82,7 +82,7 @@ func (c *choice) Set(text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("it is none of %s", c.Type())
+	return fmt.Errorf("it is not one of %s", c.Type())
 }
 
 // addChoice adds a flag with a few allowed values to cmd. The first is the
@@ -99,7 +99,7 @@ func addChoice(cmd *cobra.Command, name, short, usage string, allowed ...string)
 
 // addOutput adds the flag -o.
 func addOutput(cmd *cobra.Command, allowed ...string) *choice {
-	return addChoice(cmd, "output", "o", "how to print the result", allowed...)
+	return addChoice(cmd, "output", "o", "the format of the result", allowed...)
 }
 
 // addDuration adds a flag for a duration of at least min.

@@ -29,7 +29,7 @@ func outerHolds() ([]outerHold, error) {
 	}
 	var outer []outerHold
 	if err := json.Unmarshal([]byte(text), &outer); err != nil {
-		return nil, failf(exitConfig, "%s is not what snib writes there; unset it", heldVar)
+		return nil, failf(exitConfig, "%s has a value that snib did not write; unset it", heldVar)
 	}
 	return outer, nil
 }

@@ -21,7 +21,7 @@ func usageLine(cmd *cobra.Command) string {
 func (a *app) newHelpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
-		Short: "tell all about the program, or about one command",
+		Short: "print the help of the program, or of one command",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, rest, err := cmd.Root().Find(args)
 			if err != nil || len(rest) > 0 {
@@ -70,7 +70,7 @@ func writeOverview(b *strings.Builder, root *cobra.Command) {
 			writeTerm(&list, "  "+c.Name(), c.Short, 14)
 		}
 	}
-	writeSection(b, "Commands (snib help COMMAND tells more)", list.String())
+	writeSection(b, "Commands (details: snib help COMMAND)", list.String())
 	for _, c := range root.Commands() {
 		if own := formatFlags(ownFlags(c)); own != "" && !c.Hidden {
 			writeSection(b, usageLine(c), own)
@@ -92,7 +92,7 @@ func writeReference(b *strings.Builder) {
 	writeSection(b, "Stores (--url, or $"+urlVar+")", stores.String()+storeNotes)
 	writeSection(b, "Parameters of Redis (redis://HOST/DB?NAME=VALUE&NAME=VALUE)", formatParameters(backend.RedisParameters())+parameterNotes)
 	writeSection(b, "Parameters of ZooKeeper (zk://HOST/ROOT?NAME=VALUE&NAME=VALUE)", formatParameters(backend.ZooKeeperParameters()))
-	writeSection(b, "What the command sees", environmentNotes)
+	writeSection(b, "Environment of the command", environmentNotes)
 	writeSection(b, "Exit codes", exitNotes)
 }
 

@@ -3,11 +3,11 @@ package cli
 // The texts of the help. They are indented by two, fit in 80 columns, and begin with examples.
 
 const rootExamples = `  snib run deploy -- make deploy            one at a time; the others wait
-  snib run --skip nightly -- ./report.sh    in cron: if another is on it, fine
+  snib run --skip nightly -- ./report.sh    in cron: if it is taken, exit 0
   snib run -w 30 deploy -- make deploy      wait at most 30 s, else exit 75
   snib ls                                   who holds what
-  snib show deploy                          all about one lock
-  snib release deploy --force               take it from a holder that hangs
+  snib show deploy                          the details of one lock
+  snib release deploy --force               take it from a hung holder
 `
 
 const runExamples = `  snib run deploy -- make deploy            one at a time; the others wait
@@ -18,39 +18,43 @@ const runExamples = `  snib run deploy -- make deploy            one at a time; 
   snib run deploy -- sh -c 'deploy --fence "$SNIB_TOKEN"'
 `
 
-const runNotes = `  The command is run directly, not by a shell, with our standard input, output
-  and error, in a process group of its own. TERM, HUP, INT, QUIT, USR1, USR2,
-  WINCH and CONT are passed on to that group. After TERM, HUP, INT or QUIT what
-  of the group has not ended is killed when --kill-after is over, counted from
-  the first such signal; further ones are passed on and don't change that. The
-  lock is kept until then. To a program that does something else on HUP or QUIT,
-  send these yourself, or give a long --kill-after. What the command leaves
-  running in the background when it ends by itself is not guarded any more.
+const runNotes = `  snib runs the command directly, not through a shell. The command has snib's
+  standard input, output and error, and a process group of its own.
 
-  Waiting. A store that is out of reach, or that grants nothing because it has
-  restarted, is not a lock that is taken: a run that may wait tries for a minute
-  to reach the store, and says after a second why it waits; --try, --skip and a
-  --wait that runs out exit 69 with the reason.
+  Signals. snib passes TERM, HUP, INT, QUIT, USR1, USR2, WINCH and CONT on to
+  that group. After the first TERM, HUP, INT or QUIT, the group has the time of
+  --kill-after to end; then snib kills the rest of it. Further signals are
+  passed on and don't extend that time. snib keeps the lock until then. If a
+  program uses HUP or QUIT for something else, send the signal to the program
+  itself, or give a long --kill-after. Once the command has ended by itself,
+  the lock no longer guards the processes that it left in the background.
 
-  When the command has ended we do so within 6 s, also if the store hangs. The
-  lock then lapses by itself.
+  Waiting. A store that is out of reach, or that grants nothing after a
+  restart, does not mean that the lock is taken. A run that may wait retries
+  for a minute, and prints the reason after a second. With --try or --skip, or
+  when --wait runs out, it prints the reason and exits 69.
 
-  Loss. While renewals fail, the command gets TERM when only --kill-after of the
-  lease is left (or a third of --ttl, if that is less), and KILL before it ends.
-  When the lock is gone already - released by force, or we were stopped for
-  longer than the lease lasted - the command is killed at once, because another
-  may be running. The exit code is 79. While we are stopped (SIGSTOP) we can't
-  stop the command; SNIB_TOKEN lets the resource refuse what it then does.
+  snib ends at most 6 s after the command, even if the store hangs. The lock
+  then lapses by itself.
 
-  Should we be killed, the command is killed too (Linux). What it has started
-  is not, but in a SQLite store the lock stays taken until the last of that is
-  gone, except for programs that close the descriptors they inherit. In other
-  stores it stays taken for what is left of --ttl.
+  Loss. While renewals fail, the command gets TERM when only --kill-after of
+  the lease is left (or a third of --ttl, if that is less), and KILL before the
+  lease ends. If the lock is already lost, because somebody released it by
+  force, or because snib was stopped for longer than the lease lasted, snib
+  kills the command at once: another command may be running. The exit code is
+  79. While snib is stopped (SIGSTOP), it can't stop the command; with
+  SNIB_TOKEN, the resource can refuse what the command then does.
 
-  Terminal. Ctrl-C reaches the command once, and we wait for it. Ctrl-Z stops
-  the command but not us: we keep the lock, so there is no prompt; another
-  Ctrl-Z lets it go on, Ctrl-C ends it. If it dies of Ctrl-C, so do we ($? is
-  130 either way), and a script or loop around us ends as well.
+  If snib is killed, the command is killed, too (Linux). The processes that the
+  command started are not killed. In a SQLite store, they keep the lock until
+  the last of them has ended, except programs that close the descriptors they
+  inherit. In other stores, the lock stays taken for the rest of --ttl.
+
+  Terminal. Ctrl-C reaches the command once, and snib waits for it. Ctrl-Z
+  stops the command but not snib, which keeps the lock, so there is no prompt.
+  Another Ctrl-Z continues the command, and Ctrl-C ends it. If the command dies
+  of Ctrl-C, so does snib ($? is 130 either way), and a script or a loop around
+  snib ends as well.
 
   Durations are written 30s, 5m, 1h30m; a bare number is seconds.
 `
@@ -59,42 +63,45 @@ const environmentNotes = `  SNIB_NAME     the name of the lock
   SNIB_TOKEN    the fencing token: greater than that of every earlier holder
   SNIB_OWNER    the id of this hold
   SNIB_HELD     all holds around the command, outermost first, as a JSON array
-                of {"store", "name", "owner"}; to run one of them again inside
-                is wrong usage
+                of {"store", "name", "owner"}; to run one of these names again
+                inside is wrong usage
 `
 
-const exitNotes = `  the command's  it ran, and the lock was held throughout; 128+N: signal N
-  1     release: the lock is not held; leaks: there are some; doctor: something
-        is not as it should be
-  64    wrong usage
-  69    the store can't be reached, does not answer, or grants nothing now
-        although nobody is known to hold the lock; --skip does not hide it
-  70    a bug in snib
-  74    the result can't be printed
-  75    somebody holds the lock: --try, or --wait is over (-E changes it);
-        release: the holder changed meanwhile
-  77    not allowed
-  78    bad configuration: the store's URL, its file, what the server is, the
-        kind of the lock, or the store has no such locks (--slots, --shared)
-  79    the lock was lost while the command ran; the command was ended
-  124   --timeout is over
-  126   the command can't be run
-  127   the command was not found
+const exitNotes = `  own  the command's own code: it ran, and the lock was held throughout; 128+N:
+       signal N killed it
+  1    release: the lock is not held; leaks: leaks were found; doctor: a check
+       failed
+  64   wrong usage
+  69   the store can't be reached, does not answer, or grants nothing now
+       although nobody is known to hold the lock; --skip does not hide it
+  70   a bug in snib
+  74   the result can't be printed
+  75   somebody holds the lock, and --try was given or --wait is over (-E
+       changes the code); release: the holder changed in the meantime
+  77   not allowed
+  78   bad configuration: the store's URL, its file, its server, the kind of
+       the lock, or the store has no such locks (--slots, --shared)
+  79   the lock was lost while the command ran, and snib ended the command
+  124  --timeout is over
+  126  the command can't be run
+  127  the command was not found
 `
 
-const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or ~/.local/state/snib/locks.db,
-  or for root /var/lib/snib/locks.db. Only who share a store exclude each other.
+const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or
+  ~/.local/state/snib/locks.db, or for root /var/lib/snib/locks.db. Locks
+  exclude each other only within one store.
 `
 
-const parameterNotes = `  User and password stand in the URL, redis://USER:PASSWORD@HOST, or the
-  password in a file. In a URL characters are percent-encoded: / is %2F, @ is
-  %40, : is %3A, % is %25. A password in --url is overwritten for ps as soon as
-  we start. $SNIB_URL is seen by us, root and the command that snib run starts.
-  Best is a file: password-file.
+const parameterNotes = `  User and password stand in the URL, redis://USER:PASSWORD@HOST. Better, keep
+  the password in a file: password-file. In a URL, special characters are
+  percent-encoded: / is %2F, @ is %40, : is %3A, % is %25. snib overwrites a
+  password in --url as soon as it starts, so that ps does not show it.
+  $SNIB_URL is visible to snib, to root, and to the command that snib run
+  starts.
 `
 
 const lsExamples = `  snib ls                     all locks that are held or waited for
-  snib ls backup/             those whose names start with backup/
+  snib ls backup/             locks whose names start with backup/
   snib ls -o name             for pipes
   snib ls -o json             for programs
 `
@@ -114,129 +121,136 @@ const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
 `
 
 const lockNotes = `  Prefer snib run: it renews the lock, notices a loss, and frees the lock
-  whatever happens. This lock ends after --ttl, whether the script has ended or
-  not. Give SNIB_TOKEN to the resource, so that it can refuse a script that came
-  too late. With --owner, asking again extends the lock by a new --ttl.
+  whatever happens. A lock of snib lock ends after --ttl, even if the script
+  still runs. Give SNIB_TOKEN to the resource, so that it can refuse a script
+  that is too late. With --owner, asking again extends the lock by a new --ttl.
 `
 
 const unlockExamples = `  snib unlock deploy                         by SNIB_OWNER, as snib lock set it
   snib unlock deploy --owner ci-4711
-  echo "$id" | snib unlock deploy --owner -  so that ps never shows it
+  echo "$id" | snib unlock deploy --owner -  ps does not show this owner
 `
 
-const unlockNotes = `  Exit code 79 means that the lock was not this owner's any more: somebody else
-  may have held it meanwhile.
+const unlockNotes = `  Exit code 79 means that this owner did not hold the lock any more: somebody
+  else may have held it in the meantime.
 `
 
-const releaseExamples = `  snib release deploy --force                      asks for the name to be typed
-  snib release deploy --owner 4KZ7Q2... --yes      from this one hold only
+const releaseExamples = `  snib release deploy --force                      asks you to type the name
+  snib release deploy --owner 4KZ7Q2... --yes      frees this one hold only
 `
 
-const releaseNotes = `  It frees exactly the holds that it saw; if the holder changed meanwhile
-  nothing is freed, and the exit code is 75. The former holder is not asked. If
-  it is a snib run it notices within a third of its --ttl, and kills its
-  command; until then that may run beside the next holder's.
+const releaseNotes = `  It frees exactly the holds that it saw. If the holder changed in the
+  meantime, nothing is freed, and the exit code is 75. The former holder is not
+  asked. A snib run notices within a third of its --ttl, and kills its command.
+  Until then, that command may run beside the next holder's.
 `
 
 const fenceExamples = `  snib run counter -- snib fence count.txt -- awk '{print $1 + 1}'
   snib run report -- snib fence report.html -- ./make-report
 `
 
-const fenceNotes = `  The command reads the old contents of FILE (nothing, if there is no FILE) as
-  its input, and what it prints becomes the new contents, at once and whole;
-  unless it fails, and then FILE stays as it was.
+const fenceNotes = `  The command reads the old contents of FILE as its input; without a FILE, the
+  input is empty. Its output replaces the contents at once and as a whole. If
+  the command fails, FILE stays as it was.
 
-  The last token that was seen stands in FILE.fence. Whoever comes with a lesser
-  one is refused, with exit code 79, even if it held the lock when it began: a
-  process that was stopped for longer than its lease lasted can do no harm to
-  FILE any more. The hold is that of the snib run or snib lock around us, as
-  SNIB_NAME, SNIB_TOKEN and SNIB_OWNER have it.
+  FILE.fence contains the highest token that was seen. A hold with a lower
+  token is refused, with exit code 79, even if it held the lock when it began:
+  a process that was stopped for longer than its lease lasted can't harm FILE
+  any more. The hold is that of the snib run or snib lock around this command,
+  from SNIB_NAME, SNIB_TOKEN and SNIB_OWNER.
 
-  A FILE that exists without FILE.fence is refused: perhaps somebody removed
-  that, and an old hold would be let in. If nobody has guarded FILE yet, the
-  first one says --adopt.
+  A FILE that exists without FILE.fence is refused: somebody may have removed
+  FILE.fence, and then an old hold would be let in. If nobody has guarded FILE
+  yet, give --adopt the first time.
 
-  All who write FILE have to do it this way, under the same lock, on one host.
+  All programs that write FILE have to do it this way, under the same lock, on
+  one host.
 `
 
 const redisExamples = `  snib redis forget redis://cache:6379     grant locks again, at once
 `
 
-const redisNotes = `  After a restart or a failover a Redis grants nothing until the holds are over
-  that it may have forgotten; snib doctor tells for how long. forget ends that
-  at once. Nobody may hold a lock then. Who did it is written to standard error.
+const redisNotes = `  After a restart or a failover, a Redis grants nothing until the holds that it
+  may have forgotten are over; snib doctor says for how long. snib redis forget
+  ends that time at once. Use it only when nobody holds a lock. It writes the
+  name of its caller to standard error.
 `
 
-const redlockExamples = `  snib redlock init redlock://a:6379,b:6379,c:6379     new servers, once
-  snib redlock status                                  of $SNIB_URL
+const redlockExamples = `  snib redlock init redlock://a:6379,b:6379,c:6379     admits new servers, once
+  snib redlock status                                  the nodes of $SNIB_URL
   snib redlock recover --floor 1790000000000000        a majority has forgotten
 `
 
 const redlockNotes = `  init lets new servers take part at once. They must be new: nobody may hold a
   lock that one of them has forgotten. Without init, clients let them in when
   max-ttl is over, as they do with a server that restarted.
+
   status exits 69 unless a majority takes part.
-  recover lets servers in whose counters no majority knows, where clients are
-  told to refuse that. It takes max-ttl and 2 %.
+
+  recover lets servers in although no majority knows their counters, where
+  clients are told to refuse that. It takes max-ttl and 2 %.
 `
 
 const schemaExamples = `  snib schema postgres | psql app
   snib schema mysql | mysql app
 `
 
-const schemaNotes = `  It is for those who make tables by migrations. Else they are made when they
+const schemaNotes = `  Use it if migrations make your tables. Otherwise, snib makes them when they
   are first needed.
 `
 
 const countExamples = `  snib count                  all locks
-  snib count jobs/            those whose names start with jobs/
+  snib count jobs/            locks whose names start with jobs/
   snib count -o number        how many are held or waited for
 `
 
-const countNotes = `  It walks through the store step by step, and holds nobody up. What is taken or
-  freed meanwhile is counted or not.
+const countNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
+  freed in the meantime may or may not be counted.
 `
 
 const leaksExamples = `  snib leaks                  exit 1 if there are any
-  snib leaks --held 1h        also what is held for longer than an hour
+  snib leaks --held 1h        also holds that have lasted for an hour
   snib leaks --fix            free them, after asking
   snib leaks -o json          for programs
 `
 
-const leaksNotes = `  endless  a hold without an end: somebody took the end of its key away
-  dead     a hold of a process of this host that is not there any more
-  kept     a hold whose holder is gone, and which processes that it has started
-           keep until they end (SQLite); --fix leaves it alone
+const leaksNotes = `  endless  a hold without an end: somebody removed the expiry of its key
+  dead     a hold of a process of this host that does not exist any more
+  kept     a hold whose holder is gone, but processes that it started keep the
+           lock until they end (SQLite); --fix leaves it alone
   old      a hold that has lasted for longer than --held; --fix leaves it alone
-  stuck    waiters behind an entry of one who is gone, or for what nobody holds
-  foreign  what another lock library left in Redis, and nothing will end
+  stuck    waiters behind the entry of a dead waiter, or for a lock that nobody
+           holds
+  foreign  a key in Redis that another lock library left, and that will never
+           end
 
-  Each is seen twice, a second apart, or it is not reported. Holds of snib lock
-  are meant to outlive their process, and are not dead. Processes are looked for
-  on this host only: run it on each, as a user who may see all of them.
+  A leak is reported only if it was seen twice, a second apart. Holds of snib
+  lock are meant to outlive their process, and are not dead. Processes are
+  looked up on this host only: run it on each host, as a user who may see all
+  processes.
 
-  A process of another container may bear this host's name and live. So a dead
-  hold is watched until it would have been renewed, for a third of what is left
-  of its lease, but for no longer than --settle. --fix leaves alone what was not
-  watched for long enough; snib release --force frees it.
+  A process in another container may have this host's name and be alive. So a
+  dead hold is watched until it would have been renewed, for a third of what is
+  left of its lease, but for no longer than --settle. --fix leaves a hold alone
+  that was not watched for long enough; snib release --force frees it.
 
-  --fix frees exactly what was found: a hold that changed meanwhile is left
-  alone. Keys of other libraries are deleted with --foreign only, after a look
-  at their value, and if they are strings; the others are shown.
+  --fix frees exactly what was found: a hold that changed in the meantime is
+  left alone. Keys of other libraries are deleted with --foreign only, after a
+  check of their value, and only if they are strings; the others are shown.
 `
 
 const watchExamples = `  snib watch                  all locks
-  snib watch jobs/            those whose names start with jobs/
+  snib watch jobs/            locks whose names start with jobs/
   snib watch -x deploy        one lock, ten times a second
   snib watch -o json | jq -c 'select(.event == "lost")'
 `
 
-const watchNotes = `  It looks once a second, or ten times with --exact, and rests for nine times as
-  long as looks take. What begins and ends between two looks is not seen. A
-  hold that was broken by force counts as released. With --waiters, those that
-  wait at the first look are told as waiting, and a waiter that is gone has left
-  if it may have had the lock in the meantime. -o json prints one document a
-  line.
+const watchNotes = `  It reads the store once a second, or ten times with --exact, and then pauses
+  for at least nine times as long as the reading took. It does not see what
+  begins and ends between two readings. A hold that was broken by force counts
+  as released. With --waiters, the waiters of the first reading are reported as
+  waiting, and a waiter that is gone is reported as left if it may have had the
+  lock in the meantime. -o json prints one document per line.
 `
 
 const topExamples = `  snib top                    all locks; q ends it
@@ -245,26 +259,27 @@ const topExamples = `  snib top                    all locks; q ends it
 `
 
 const topNotes = `  The locks with the most waiters come first, then those with the most grants
-  that were seen since the start. It looks once a second, as snib watch does, so
-  there may have been more. The percentiles are of how long those have waited
-  who wait now. Where there is no terminal it prints one look as plain text.
-  -o json prints one document a line for each look, until -n ends it.
+  that were seen since the start. snib top reads the store once a second, as
+  snib watch does, so there may have been more grants. The percentiles say how
+  long the present waiters have waited. Without a terminal, snib top prints one
+  reading as plain text. -o json prints one document per line for each reading,
+  until -n ends it.
 `
 
-const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL; exit 1 if it ails
+const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL
   snib doctor redis://cache.example:6379
   snib doctor -o json         for programs
 `
 
-const doctorNotes = `  ok     what was looked at is as it should be
+const doctorNotes = `  ok     the check found nothing wrong
   note   worth knowing; no promise is broken
-  unmet  what a promise rests on is not the case: the exit code is 1
+  unmet  an assumption of a promise is not met: the exit code is 1
 
   It takes, renews and frees a lock of its own, and makes the store's file or
   table if there is none, as snib run does.
 `
 
-const explainExamples = `  snib explain                which lock for what
+const explainExamples = `  snib explain                which lock fits which task
   snib explain redis          all about one backend
 `
 
@@ -274,16 +289,16 @@ const benchExamples = `  snib bench                  the store of --url or $SNIB
 `
 
 const benchNotes = `  alone      one goroutine takes and frees one lock, again and again
-  own names  --parallel goroutines, a lock each, over one connection
-  hand-over  two connections want one lock: the times are those from the begin
-             of a release to the grant to the other
+  own names  --parallel goroutines, each with its own lock, over one connection
+  hand-over  two connections want one lock: each time is from the begin of a
+             release to the grant to the other
 
   It loads the store for as long as --for says, three times, with locks of its
   own, whose names begin with snib-bench/. Ctrl-C ends it.
 `
 
 const versionExamples = `  snib version
-  snib --version              the same, as is snib -V
+  snib --version              the same, and so does snib -V
 `
 
 const completionExamples = `  source <(snib completion bash)      # with the package bash-completion

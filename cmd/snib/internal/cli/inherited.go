@@ -26,7 +26,7 @@ func describeHeirs(h driver.Holding) string {
 // describeEnd says when a hold ends, for the end of a sentence about it.
 func describeEnd(h driver.Holding) string {
 	if h.Inherited {
-		return "that process is gone, but what it started keeps the lock: " + describeHeirs(h)
+		return "that process is gone, but processes that it started keep the lock: " + describeHeirs(h)
 	}
 	return leaseEnd(h)
 }

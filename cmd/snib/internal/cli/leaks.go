@@ -86,7 +86,7 @@ func (a *app) newLeaksCommand() *cobra.Command {
 	l := &leaksCommand{app: a}
 	cmd := &cobra.Command{
 		Use:               "leaks [PREFIX]",
-		Short:             "find locks that nobody will free, and waiters whom nobody lets in",
+		Short:             "find locks that nobody will free, and waiters that nobody will serve",
 		Example:           leaksExamples,
 		Long:              leaksNotes,
 		Args:              atMostOneArg,
@@ -94,19 +94,19 @@ func (a *app) newLeaksCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	l.held = addDuration(cmd, "held", "", "report what has been held for longer, too (default: don't)", 0, 0)
-	l.settle = addDuration(cmd, "settle", "", "watch for so long at most whether a dead hold is renewed", defaultSettle, minSettle)
-	f.IntVar(&l.limit, "limit", 1000, "stop when `N` were found")
-	f.BoolVar(&l.fix, "fix", false, "free what is found, after asking")
+	l.held = addDuration(cmd, "held", "", "also report holds that have lasted for longer (default: don't)", 0, 0)
+	l.settle = addDuration(cmd, "settle", "", "the longest time for which a dead hold is watched for a renewal", defaultSettle, minSettle)
+	f.IntVar(&l.limit, "limit", 1000, "stop after `N` leaks")
+	f.BoolVar(&l.fix, "fix", false, "free the leaks, after asking")
 	f.BoolVar(&l.foreign, "foreign", false, "with --fix: delete the keys of other libraries, too")
 	f.BoolVarP(&l.yes, "yes", "y", false, "don't ask")
 	l.output = addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		switch {
 		case l.limit < 1:
-			return usagef("--limit %d: it is to be 1 or more", l.limit)
+			return usagef("--limit %d: give a number of at least 1", l.limit)
 		case !l.fix && (l.yes || l.foreign):
-			return usagef("--yes and --foreign go with --fix")
+			return usagef("--yes and --foreign need --fix")
 		case l.fix && !l.yes && !child.IsTerminal(syscall.Stdin):
 			return usagef("there is no terminal to ask on; give --yes to fix leaks without asking")
 		}
@@ -199,7 +199,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 	line := l.newProgressLine()
 	defer line.clear()
 	enough := func() bool {
-		line.show("%s looked at, %d suspect", plural(l.examined, "lock"), len(all))
+		line.show("%s checked, %d suspect", plural(l.examined, "lock"), len(all))
 		l.limitReached = len(all) >= l.limit
 		return l.limitReached
 	}
@@ -263,13 +263,13 @@ func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.
 		behind := len(st.Waiters) - 1 - i
 		if behind > 0 && (l.isGone(w.Holder) || silence[w.Owner] > silentAfter) {
 			k.waiter = w.Owner
-			k.problem = fmt.Sprintf("%s behind an entry of %s, who is gone", plural(behind, "waiter"), describeHolder(w.Holder))
+			k.problem = fmt.Sprintf("%s behind the entry of %s, a waiter that is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
 		}
 	}
 	if len(st.Holders) == 0 && len(st.Waiters) > 0 && st.Waiters[0].Waited > stuckAfter {
 		k.waiter = st.Waiters[0].Owner
-		k.problem = fmt.Sprintf("%s, the first for %s, and nobody holds it", plural(len(st.Waiters), "waiter"), short(st.Waiters[0].Waited))
+		k.problem = fmt.Sprintf("%s, the first for %s, and nobody holds the lock", plural(len(st.Waiters), "waiter"), short(st.Waiters[0].Waited))
 		return k, true
 	}
 	return k, false
@@ -299,7 +299,7 @@ func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st
 		renewed := now.hold.Left > k.hold.Left-later+minSettle/10
 		if rest := renewalDue(*k.hold) - later; rest > 0 {
 			now.maybeAlive = true
-			now.problem += "; if it is at work where we can't see it, it may renew that within " + short(rest)
+			now.problem += "; if it is alive where this process can't see it, it may renew its lease within " + short(rest)
 		}
 		return now, !renewed, nil
 	}
@@ -343,9 +343,9 @@ func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []lea
 		case err == nil:
 			found[i].fixed = true
 		case errors.Is(err, snib.ErrHeld):
-			found[i].problem += "; they are let in when the present hold ends"
+			found[i].problem += "; they are served when the present hold ends"
 		case errors.Is(err, snib.ErrLost):
-			found[i].problem += "; it has changed meanwhile, and was left alone"
+			found[i].problem += "; it changed in the meantime, and was left alone"
 		default:
 			return err
 		}
@@ -373,7 +373,7 @@ func (l *leaksCommand) confirmRepair(found []leak, n int) error {
 			l.messagef("%s: %s: %s", k.kind, truncate(listedName(k.name), nameWidth), printable(k.problem))
 		}
 	}
-	l.messagef("who is not gone after all may still be at work; another can then start beside it")
+	l.messagef("a holder that is not gone after all may still be at work, and another can then start beside it")
 	fmt.Fprintf(l.err, "type yes to free %s: ", plural(n, "lock"))
 	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil || strings.TrimSpace(text) != "yes" {
@@ -461,7 +461,7 @@ func (l *leaksCommand) report(s *backend.Store, found []leak) error {
 	}
 	switch {
 	case l.limitReached:
-		l.infof("%d were found, and there may be more: see --limit", len(found))
+		l.infof("%d leaks were found, and there may be more: see --limit", len(found))
 	case len(found) == 0:
 		l.infof("no leak among %s in %s", plural(l.examined, "lock"), printable(s.URL))
 	}

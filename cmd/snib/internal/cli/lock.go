@@ -50,7 +50,7 @@ func (a *app) newLockCommand() *cobra.Command {
 	l.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&l.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
 	f.StringVar(&l.owner, "owner", "",
-		"who takes it, any `ID`, or - for one line of standard input; the same one gets the same lock again (default: a new random id)")
+		"any `ID` for the owner, or - for one line of standard input; the same owner gets the same lock again (default: a new random id)")
 	l.output = addOutput(cmd, "shell", "json", "table", "name")
 	return cmd
 }
@@ -166,9 +166,9 @@ func (l *lockCommand) newAcquirer(name string) *acquirer {
 func checkTTL(info driver.Info, ttl time.Duration) error {
 	switch {
 	case ttl < info.MinTTL:
-		return usagef("--ttl %v is shorter than %v, the least of this store", ttl, info.MinTTL)
+		return usagef("--ttl %v is shorter than %v, the minimum of this store", ttl, info.MinTTL)
 	case info.MaxTTL > 0 && ttl > info.MaxTTL:
-		return usagef("--ttl %v is longer than %v, the most of this store", ttl, info.MaxTTL)
+		return usagef("--ttl %v is longer than %v, the maximum of this store", ttl, info.MaxTTL)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (a *app) newUnlockCommand() *cobra.Command {
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 	}
-	owner := cmd.Flags().String("owner", "", "who took it: the `ID` that snib lock printed, or - for one line of standard input (default: $"+ownerVar+")")
+	owner := cmd.Flags().String("owner", "", "the `ID` of the owner, as snib lock printed it, or - for one line of standard input (default: $"+ownerVar+")")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		who, err := readOwner(*owner)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 func (a *app) newRedisCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "redis forget [URL]",
-		Short:     "look after a Redis that restarted",
+		Short:     "let a Redis that restarted grant locks again",
 		Example:   redisExamples,
 		Long:      redisNotes,
 		ValidArgs: []string{"forget"},
@@ -29,7 +29,7 @@ func (a *app) newRedisCommand() *cobra.Command {
 				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
 			}
 			if !slices.Contains(cmd.ValidArgs, args[0]) {
-				return usagef("there is no redis %q; usage: %s", args[0], usageLine(cmd))
+				return usagef("there is no command redis %q; usage: %s", args[0], usageLine(cmd))
 			}
 			return nil
 		},
@@ -40,7 +40,7 @@ func (a *app) newRedisCommand() *cobra.Command {
 			return err
 		}
 		if !*yes && !child.IsTerminal(syscall.Stdin) {
-			return usagef("there is no terminal to ask on; give --yes to have the store forget without asking")
+			return usagef("there is no terminal to ask on; give --yes to end the grace period without asking")
 		}
 		s, err := a.open(backend.Take)
 		if err != nil {
@@ -63,8 +63,8 @@ func (a *app) newRedisCommand() *cobra.Command {
 
 // confirmForget asks the user to type yes.
 func (a *app) confirmForget(s *backend.Store) error {
-	a.infof("who holds a lock that %s has forgotten may still be at work; another can then start beside it", s.URL)
-	fmt.Fprint(a.err, "type yes if nobody does: ")
+	a.infof("a holder that %s has forgotten may still be at work, and another can then start beside it", s.URL)
+	fmt.Fprint(a.err, "type yes if nobody holds a lock: ")
 	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
 	if err != nil || strings.TrimSpace(text) != "yes" {
 		return usagef("that is not yes: nothing was done")

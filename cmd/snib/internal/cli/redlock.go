@@ -17,7 +17,7 @@ import (
 func (a *app) newRedlockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:       "redlock init|status|recover [URL]",
-		Short:     "look after the nodes of Redlock",
+		Short:     "manage the nodes of Redlock",
 		Example:   redlockExamples,
 		Long:      redlockNotes,
 		ValidArgs: []string{"init", "status", "recover"},
@@ -26,7 +26,7 @@ func (a *app) newRedlockCommand() *cobra.Command {
 				return usagef("%d arguments were given: usage: %s", len(args), usageLine(cmd))
 			}
 			if !slices.Contains(cmd.ValidArgs, args[0]) {
-				return usagef("there is no redlock %q; usage: %s", args[0], usageLine(cmd))
+				return usagef("there is no command redlock %q; usage: %s", args[0], usageLine(cmd))
 			}
 			return nil
 		},

@@ -43,15 +43,15 @@ func (a *app) newReleaseCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, as shown by snib show, or - for one line of standard input")
-	f.BoolVar(&r.force, "force", false, "take it from whoever holds it")
+	f.BoolVar(&r.force, "force", false, "take it from any holder")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
 	r.output = addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if r.force == (r.owner != "") {
-			return usagef("from whom? give --owner ID, or --force for whoever holds it")
+			return usagef("no holder was named: give --owner ID, or --force for any holder")
 		}
 		if r.owner == "-" && !r.yes {
-			return usagef("--owner - reads standard input, on which there is then nobody to ask; give --yes")
+			return usagef("--owner - reads standard input, so snib can't ask there; give --yes")
 		}
 		var err error
 		if r.owner, err = readOwner(r.owner); err != nil {
@@ -86,8 +86,8 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 			return err
 		}
 	case r.force && isForeign(holds[0]) && holds[0].Left == driver.NoExpiry:
-		return usagef("%s may be no lock at all: snib did not write it, and it has no end; to delete it give its value as --owner, "+
-			"or leave --yes out", printable(name))
+		return usagef("%s may not be a lock: snib did not write it, and it has no end; to delete it, give its value as --owner, "+
+			"or omit --yes", printable(name))
 	}
 	var broken []driver.Holding
 	for _, h := range holds {
@@ -124,7 +124,7 @@ func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) err
 	for _, h := range holds {
 		r.messagef("%s is %s, and %s", printable(name), heldBy(h), describeEnd(h))
 		if isForeign(h) {
-			r.messagef("to release it is to delete it from the store, be it a lock or not")
+			r.messagef("snib did not write it: to release it means to delete it from the store, whether it is a lock or not")
 		}
 	}
 	r.messagef("the holder may still be at work; another can then start beside it")

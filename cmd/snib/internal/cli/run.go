@@ -62,9 +62,9 @@ func (a *app) newRunCommand() *cobra.Command {
 	f.BoolVar(&r.skip, "skip", false, "if somebody holds the lock, exit 0 and say nothing (for cron); doesn't wait without -w")
 	f.IntVarP(&r.busyCode, "busy-exit-code", "E", exitBusy, "exit code `N` when the lock is taken")
 	f.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
-	f.IntVar(&r.slots, "slots", 0, "let `N` hold it at once; all must give the same number")
-	f.BoolVar(&r.fair, "fair", false, "serve all who wait with --fair strictly in order of arrival")
-	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives us if we die or hang (not in etcd and ZooKeeper: see -v)", defaultTTL, minTTL)
+	f.IntVar(&r.slots, "slots", 0, "a semaphore: `N` callers hold the lock at once; all must give the same number")
+	f.BoolVar(&r.fair, "fair", false, "serve all waiters with --fair strictly in order of arrival")
+	r.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives snib if it dies or hangs (not in etcd and ZooKeeper: see -v)", defaultTTL, minTTL)
 	r.minHold = addDuration(cmd, "min-hold", "", "keep the lock taken for this long, also if the command is faster", 0, 1)
 	r.maxHold = addDuration(cmd, "max-hold", "", "give the lock up after this long: end the command and exit 79", 0, 1)
 	r.timeout = addDuration(cmd, "timeout", "", "end the command after this long and exit 124", 0, 1)
@@ -108,7 +108,7 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 	case r.skip && given("busy-exit-code"):
 		return usagef("--skip and --busy-exit-code exclude each other: --skip means exit code 0")
 	case r.maxHold.set && r.minHold.value > r.maxHold.value:
-		return usagef("--min-hold %v is longer than --max-hold %v: the lock would be given up before it may be", r.minHold.value, r.maxHold.value)
+		return usagef("--min-hold %v is longer than --max-hold %v: the hold would have to end before it may", r.minHold.value, r.maxHold.value)
 	case r.verbose && r.quiet:
 		return usagef("--verbose and --quiet exclude each other: give one of them")
 	}
@@ -156,7 +156,7 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 		return r.handleTaken(acq.explainRefusal(err, s))
 	}
 	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
-		r.verbosef("this store does not keep --ttl %v: a lock outlives us by what the session's timeout says, which is session-timeout in the URL", r.ttl.value)
+		r.verbosef("this store does not use --ttl %v: a lock outlives snib by the timeout of the session, which session-timeout in the URL sets", r.ttl.value)
 	}
 	return r.runUnderLock(s, lock, path, append(outer, outerHold{s.URL, r.name, lock.Owner()}))
 }

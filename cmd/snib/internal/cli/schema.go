@@ -17,7 +17,7 @@ func (a *app) newSchemaCommand() *cobra.Command {
 		ValidArgs: backend.Schemas(),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("%d arguments were given, it takes one: usage: %s", len(args), usageLine(cmd))
+				return usagef("%d arguments were given, but the command takes one: usage: %s", len(args), usageLine(cmd))
 			}
 			return nil
 		},

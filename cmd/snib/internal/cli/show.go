@@ -15,7 +15,7 @@ import (
 func (a *app) newShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "show NAME",
-		Short:             "tell all about one lock: holder, lease, token, queue, and what it rests on",
+		Short:             "print all about one lock: holder, lease, token, queue, and the promises of the store",
 		Example:           showExamples,
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
@@ -65,7 +65,7 @@ func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration,
 	for _, h := range st.Holders {
 		writeHolder(&b, h)
 		if h.Inherited {
-			writeField(&b, "  kept by", describeHeirs(h)+": the holder is gone, and these keep the lock until they end")
+			writeField(&b, "  kept by", describeHeirs(h)+": the holder is gone, and these processes keep the lock until they end")
 		} else {
 			writeField(&b, "  lease left", leaseLeft(h))
 		}
@@ -136,7 +136,7 @@ func describeFencing(f driver.Fencing) string {
 	case driver.FencingDurable:
 		return "durable: tokens grow as long as the store keeps what it has acknowledged"
 	case driver.FencingClock:
-		return "clock: tokens grow while the store remembers; after that it takes right clocks"
+		return "clock: tokens grow while the store remembers, and across a loss of its memory if clocks are right"
 	}
 	return "none: tokens say nothing here"
 }

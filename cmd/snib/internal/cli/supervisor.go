@@ -299,7 +299,7 @@ func (g *supervisor) killRemaining() {
 	}
 	g.child.Signal(syscall.SIGKILL)
 	if !g.child.Vanish(g.run.killAfter.value + time.Second) {
-		g.run.messagef("warning: the system can't kill all that %s started", printable(g.run.argv[0]))
+		g.run.messagef("warning: the system can't kill all processes that %s started", printable(g.run.argv[0]))
 	}
 }
 

@@ -44,7 +44,7 @@ func (a *app) newTopCommand() *cobra.Command {
 	t.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if t.frameLimit < 1 && cmd.Flags().Changed("looks") {
-			return usagef("--looks %d: it is to be 1 or more", t.frameLimit)
+			return usagef("--looks %d: give a number of at least 1", t.frameLimit)
 		}
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
 			t.url = s.URL
@@ -255,7 +255,7 @@ func (t *topCommand) runInteractive(ctx context.Context, s *backend.Store, prefi
 		return failed
 	}
 	if err != nil && !errors.Is(err, tea.ErrInterrupted) {
-		return failf(exitOutput, "the terminal can't be drawn on: %w", err)
+		return failf(exitOutput, "can't draw on the terminal: %w", err)
 	}
 	return nil
 }

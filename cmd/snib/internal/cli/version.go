@@ -10,7 +10,7 @@ import (
 func (a *app) newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "tell the version of this program",
+		Short:   "print the version of this program",
 		Example: versionExamples,
 		Args:    noArgs,
 	}

@@ -72,8 +72,8 @@ func (a *app) newWatchCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.BoolVarP(&w.exact, "exact", "x", false, "only the lock of that name; looks ten times a second")
-	f.BoolVar(&w.waiters, "waiters", false, "those who begin and cease to wait, too")
+	f.BoolVarP(&w.exact, "exact", "x", false, "only the lock of that name, read ten times a second")
+	f.BoolVar(&w.waiters, "waiters", false, "also the waiters that come and go")
 	w.runFor = addDuration(cmd, "for", "", "end after this long (default: never)", 0, 0)
 	w.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -156,7 +156,7 @@ type observer struct {
 }
 
 // reportOutage reports an outage during which the observer goes on.
-func (a *app) reportOutage(err error) { a.infof("%s; looking on", message(err)) }
+func (a *app) reportOutage(err error) { a.infof("%s; still watching", message(err)) }
 
 // run takes snapshots until ctx is done. It tolerates outages of up to retryTimeout, but not
 // before the first snapshot.
