@@ -131,6 +131,13 @@ func TestLapse(t *testing.T) {
 	jobtest.Lapse(t, func() driver.Driver { return newSession(t, dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
 }
 
+// TestHandOverWindow measures for how long a broken lease is still handed over in its process.
+func TestHandOverWindow(t *testing.T) {
+	livetest.Long(t)
+	server := pgtest.Start(t)
+	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return newDriver(t, dial(t, server.URL())) })
+}
+
 // TestStaleHandOver has the server end a lease while goroutines of one process queue for the
 // lock.
 func TestStaleHandOver(t *testing.T) {

@@ -40,6 +40,13 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
+// TestHandOverWindow measures for how long a broken lease is still handed over in its process.
+func TestHandOverWindow(t *testing.T) {
+	livetest.Long(t)
+	node := used(t, redistest.Single(t))
+	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return open(t, at(node.Addr())) })
+}
+
 // TestStaleHandOverCluster is TestStaleHandOver in a Cluster, where holders and waiters are
 // told on different channels.
 func TestStaleHandOverCluster(t *testing.T) {

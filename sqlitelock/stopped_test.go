@@ -136,6 +136,13 @@ func TestStoppedAtWork(t *testing.T) {
 	}
 }
 
+// TestHandOverWindow measures for how long a broken lease is still handed over in its process.
+func TestHandOverWindow(t *testing.T) {
+	livetest.Long(t)
+	path := newPath(t)
+	jobtest.HandOverWindow(t, func(t *testing.T) driver.Driver { return open(t, path) })
+}
+
 func TestStaleHandOver(t *testing.T) {
 	path := newPath(t)
 	jobtest.StaleHandOver(t, func() driver.Driver { return open(t, path) }, func(name, owner string, token uint64) {

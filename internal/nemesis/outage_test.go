@@ -167,7 +167,7 @@ func testOutageBound(t *testing.T, s outageStore, begin func() (end func())) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer lock.Release() // the store may be out of reach
+	defer lock.Release()
 	idle := locker(s.open(t.Context()))
 	if err := idle.Do(ctx, "idle", func(context.Context, *snib.Lock) error { return nil }); err != nil {
 		t.Fatal(err)
