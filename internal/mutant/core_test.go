@@ -208,8 +208,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "outages are waited for", pkg: "driver/driverkit",
 		in:    "Outage.Again",
-		old:   "time.Since(o.began) >= driver.RetryTimeout",
-		new:   "time.Since(o.began) < 0",
+		old:   "if left <= 0 {",
+		new:   "if false {",
 		tests: "TestOutage", testsIn: ".",
 	},
 	{
