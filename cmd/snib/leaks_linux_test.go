@@ -308,7 +308,8 @@ func TestLeaksLeavesTheLivingAlone(t *testing.T) {
 	<-done
 }
 
-// busyDuration returns how long TestLeaksOnABusyStore runs at least. SNIB_BUSY=60 makes it a minute.
+// busyDuration returns how long TestLeaksOnABusyStore runs at least. SNIB_BUSY=60 makes it a
+// minute.
 func busyDuration(t *testing.T) time.Duration {
 	n, err := strconv.Atoi(os.Getenv("SNIB_BUSY"))
 	if err != nil {
