@@ -30,8 +30,8 @@ SETUPS ?=
 FAULTS ?=
 SCENARIOS ?= all
 
-# Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
-TESTFLAGS ?= -p 4 -parallel 4
+# Tests wait for servers and clocks more than they compute: six packages at a time, and four tests of each, keep two processors busy.
+TESTFLAGS ?= -p 6 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./zklock ./etcdlock ./redlock ./redislock ./pglock work
 
@@ -53,6 +53,11 @@ test: deps ## all that must pass before a commit: vet, and all tests with the ra
 	awk '/^=== / {at = $$3; next} /^ +[a-z_]+[.]go:[0-9]+: / {last[at] = $$0} \
 		/^ *--- SKIP/ {why = last[$$3]; sub(/^ +[^ ]+ /, "", why); names[why] = names[why] "\n  " $$3} \
 		END {for (why in names) print "skipped, because " why ":" names[why]}' "$$log"; \
+	echo "where the time went:"; \
+	awk '/^--- PASS/ {took[$$3] = substr($$4, 2) + 0} \
+		/^ok[ \t]/ {sub(/^github.com\/sniblock\//, "", $$2); printf "package %6.1f s  %s\n", $$3, $$2; \
+			for (test in took) printf "test    %6.1f s  %s, %s\n", took[test], test, $$2; delete took}' "$$log" | \
+		sort -k1,1 -k2,2nr | awk 'seen[$$1]++ < 10'; \
 	grep -E '^ok\s' "$$log" | tail -1
 
 lint: lint-deps ## golangci-lint, built from source the first time, and luacheck

@@ -27,8 +27,10 @@ func TestConformance(t *testing.T) {
 	}))
 }
 
-// TestConformanceCluster has three members; each driver knows all of them.
+// TestConformanceCluster has three members; each driver knows all of them. TestConformanceFailed
+// has three, too, and one of them fails.
 func TestConformanceCluster(t *testing.T) {
+	livetest.Long(t)
 	cluster := etcdtest.Cluster(t, 3)
 	drivertest.Run(t, harness(cluster.Members, func(*testing.T) {
 		for _, m := range cluster.Members {

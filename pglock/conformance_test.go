@@ -24,6 +24,7 @@ func TestConformance(t *testing.T) {
 // TestConformancePooled has PgBouncer in transaction mode between the pools and the server. The
 // driver finds out by itself how to send its statements, and listens past the pooler.
 func TestConformancePooled(t *testing.T) {
+	livetest.Long(t)
 	server := pgtest.Start(t)
 	pooler := pgtest.Pool(t, server, "transaction")
 	h := harness(server, false, func(t *testing.T, addr string) driver.Driver {

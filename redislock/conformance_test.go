@@ -27,14 +27,9 @@ const floor = 2 * time.Second
 
 const password = "correct-horse"
 
+// TestConformance runs the suite on drivers that each have their own path to the server, which
+// can be cut.
 func TestConformance(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
-	drivertest.Run(t, harness(at(node.Addr())))
-}
-
-// TestConformanceSevered runs the suite on drivers that each have their own path to the server,
-// which can be cut.
-func TestConformanceSevered(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	h := detoured(at(node.Addr()), node.Addr())
 	h.Restart = func(t *testing.T) {
@@ -45,7 +40,9 @@ func TestConformanceSevered(t *testing.T) {
 	drivertest.Run(t, h)
 }
 
+// TestConformanceSentinel has a master that Sentinels watch. The requests are those of one server.
 func TestConformanceSentinel(t *testing.T) {
+	livetest.Long(t)
 	s := redistest.Sentinel(t, redistest.Password(password))
 	used(t, s.Master())
 	o := rueidis.ClientOption{

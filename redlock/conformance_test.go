@@ -23,35 +23,9 @@ const ttl = 300 * time.Millisecond
 
 const password = "correct-horse"
 
+// TestConformance runs the suite with a set of proxies for each driver, which can be cut. The
+// servers keep nothing, so restarting all of them loses all memory.
 func TestConformance(t *testing.T) {
-	c := start(t, 5)
-	c.init(t)
-	drivertest.Run(t, c.harness())
-}
-
-// TestConformanceHung runs the suite while two of five nodes hang.
-func TestConformanceHung(t *testing.T) {
-	c := start(t, 5)
-	// The timeout is short because each driver has to detect the hung nodes.
-	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond))
-	c.init(t)
-	c.nodes[1].Hang()
-	c.nodes[3].Hang()
-	drivertest.Run(t, c.harness())
-}
-
-// TestConformanceKilled runs the suite with two of five nodes killed.
-func TestConformanceKilled(t *testing.T) {
-	c := start(t, 5)
-	c.init(t)
-	c.nodes[0].Kill()
-	c.nodes[4].Kill()
-	drivertest.Run(t, c.harness())
-}
-
-// TestConformanceSevered runs the suite with a set of proxies for each driver, which can be
-// cut. The servers keep nothing, so restarting all of them loses all memory.
-func TestConformanceSevered(t *testing.T) {
 	c := start(t, 5)
 	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
 	c.init(t)
@@ -76,6 +50,27 @@ func TestConformanceSevered(t *testing.T) {
 		}
 	}
 	drivertest.Run(t, h)
+}
+
+// TestConformanceHung runs the suite while two of five nodes hang.
+func TestConformanceHung(t *testing.T) {
+	c := start(t, 5)
+	// The timeout is short because each driver has to detect the hung nodes.
+	c.opts = append(c.opts, redlock.NodeTimeout(150*time.Millisecond))
+	c.init(t)
+	c.nodes[1].Hang()
+	c.nodes[3].Hang()
+	drivertest.Run(t, c.harness())
+}
+
+// TestConformanceKilled runs the suite with two of five nodes killed.
+func TestConformanceKilled(t *testing.T) {
+	livetest.Long(t)
+	c := start(t, 5)
+	c.init(t)
+	c.nodes[0].Kill()
+	c.nodes[4].Kill()
+	drivertest.Run(t, c.harness())
 }
 
 // A cluster is N servers, and how drivers connect to them.

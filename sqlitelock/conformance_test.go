@@ -12,13 +12,9 @@ import (
 	"github.com/sniblock/snib/driver/fault"
 )
 
+// TestConformance runs the suite on drivers that can be cut off from their file, as a hanging disk
+// would do.
 func TestConformance(t *testing.T) {
-	drivertest.Run(t, harness(filepath.Join(t.TempDir(), "locks.db")))
-}
-
-// TestConformanceSevered runs the suite on drivers that can be cut off from their
-// file, as a hanging disk would do.
-func TestConformanceSevered(t *testing.T) {
 	h := harness(filepath.Join(t.TempDir(), "locks.db"))
 	open := h.Open
 	h.Open = func(t *testing.T) driver.Driver { return fault.Wrap(open(t), fault.Plan{}) }

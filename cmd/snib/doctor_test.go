@@ -73,6 +73,7 @@ func wantNoLock(t *testing.T, url string, want int, lines ...string) {
 
 // TestDoctorPostgres examines sound servers, and others.
 func TestDoctorPostgres(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	sound := pgtest.Start(t)
 	wantFindings(t, sound.URL())
@@ -100,6 +101,7 @@ func TestDoctorPostgres(t *testing.T) {
 
 // TestDoctorMySQL examines sound servers, and others.
 func TestDoctorMySQL(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	sound := mysqltest.Start(t)
 	wantFindings(t, mysqlURL(sound.Addr()))
@@ -132,6 +134,7 @@ func TestDoctorReplicas(t *testing.T) {
 // TestDoctorNoLock checks that the failure to take a lock has its own exit
 // codes, whatever else is found.
 func TestDoctorNoLock(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	node := redistest.Single(t)
 	markUsed(t, node)
@@ -144,6 +147,7 @@ func TestDoctorNoLock(t *testing.T) {
 
 // TestDoctorEtcd examines a sound cluster, one that lacks a member, and a server that is full.
 func TestDoctorEtcd(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	cluster := etcdtest.Cluster(t, 3)
 	down := cluster.Follower()
@@ -217,6 +221,7 @@ func TestDoctorEtcd(t *testing.T) {
 
 // TestDoctorZooKeeper examines a sound ensemble, and others.
 func TestDoctorZooKeeper(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	const allowed = "4lw.commands.whitelist=srvr,conf"
 	super := zk.DigestACL(zk.PermAll, "super", "user") // the user with all permissions
@@ -275,6 +280,7 @@ func TestDoctorZooKeeper(t *testing.T) {
 
 // TestDoctorRedlock examines sound nodes, and others.
 func TestDoctorRedlock(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	url, nodes := startRedlock(t, 3, redistest.Password(password))
 	node := func(i int) string { return "node " + nodes[i].Addr() }

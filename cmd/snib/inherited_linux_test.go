@@ -38,6 +38,7 @@ func startOrphans(t *testing.T, name string) []int {
 // TestLeaksKeepsWhatOrphansKeep checks that the lock stays taken while processes of a killed
 // holder live on: leaks and show name them, and --fix frees nothing.
 func TestLeaksKeepsWhatOrphansKeep(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	orphans := startOrphans(t, "kept")
 	wantLeaks(t, "while orphans keep the lock", nil, "kept kept")
@@ -119,7 +120,7 @@ func TestHeirsThatCannotBeSeen(t *testing.T) {
 	cmd := exec.Command(bin, "show", "kept")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	cmd.Env = append(os.Environ(), "SNIB_URL=sqlite:"+dir+"/snib/locks.db")
+	cmd.Env = append(environ(t), "SNIB_URL=sqlite:"+dir+"/snib/locks.db")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(out)), " "), "a process that can't be seen") {
 		t.Errorf("show by a user who may not look into the orphans = %v: %s", err, out)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
@@ -84,6 +84,7 @@ func countWaiters(t *testing.T, name string) int {
 // TestLeaksFindsEachKind plants a leak of each kind beside healthy holds and
 // waiters, and fixes them.
 func TestLeaksFindsEachKind(t *testing.T) {
+	t.Parallel()
 	node, _ := redisStore(t)
 	_, stop := startHolder(t, "healthy")
 	defer stop()
@@ -251,13 +252,14 @@ func plantQueue(node *redistest.Node, name string, waited, silent time.Duration)
 // TestLeaksInDatabases checks that the hold of a killed process is found and freed while its
 // lease lasts, and that a healthy hold is left alone.
 func TestLeaksInDatabases(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]func(t *testing.T) string{
 		"PostgreSQL": func(t *testing.T) string { return pgtest.Start(t).URL() },
 		"MySQL":      func(t *testing.T) string { return mysqlURL(mysqltest.Start(t).Addr()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			newStore(t)
-			t.Setenv("SNIB_URL", url(t))
+			setenv(t, "SNIB_URL", url(t))
 			_, stop := startHolder(t, "healthy")
 			defer stop()
 			startWaiter(t, "healthy")
@@ -279,6 +281,7 @@ func TestLeaksInDatabases(t *testing.T) {
 // TestLeaksLeavesTheLivingAlone checks that a hold that somebody renews is no leak, even if
 // its process can't be found.
 func TestLeaksLeavesTheLivingAlone(t *testing.T) {
+	t.Parallel()
 	node, _ := redisStore(t)
 	exited := start(t, "true")
 	exited.wait()
@@ -305,11 +308,12 @@ func TestLeaksLeavesTheLivingAlone(t *testing.T) {
 	<-done
 }
 
-// busyDuration returns how long TestLeaksOnABusyStore runs. SNIB_BUSY=60 makes it a minute.
+// busyDuration returns how long TestLeaksOnABusyStore runs at least. SNIB_BUSY=60 makes it a
+// minute.
 func busyDuration(t *testing.T) time.Duration {
 	n, err := strconv.Atoi(os.Getenv("SNIB_BUSY"))
 	if err != nil {
-		return 5 * time.Second
+		return 0
 	}
 	t.Logf("for %d s", n)
 	return time.Duration(n) * time.Second
@@ -318,6 +322,7 @@ func busyDuration(t *testing.T) time.Duration {
 // TestLeaksOnABusyStore looks for leaks while locks change hands all the time, and
 // processes begin and end.
 func TestLeaksOnABusyStore(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T){
 		"SQLite": func(t *testing.T) { newStore(t) },
 		"Redis":  func(t *testing.T) { redisStore(t) },
@@ -331,7 +336,7 @@ func TestLeaksOnABusyStore(t *testing.T) {
 				crowd = append(crowd, start(t, "sh", "-c", script, "sh", enough, strconv.Itoa(i%2)))
 			}
 			rounds := 0
-			for end := time.Now().Add(busyDuration(t)); time.Now().Before(end); rounds++ {
+			for end := time.Now().Add(busyDuration(t)); rounds < 5 || time.Now().Before(end); rounds++ {
 				wantLeaks(t, "on a healthy store", nil)
 			}
 			if err := os.WriteFile(enough, nil, 0o600); err != nil {
@@ -361,8 +366,12 @@ func manyLocks(t *testing.T) int {
 }
 
 // TestManyLocks counts so many locks, and looks for leaks among them, that a request for all at
-// once would block the server, and a client that kept all of them would need too much memory.
+// once would block the server, and a client that kept all of them would need too much memory. In
+// redislock, TestListAmongMany checks that a list does not block the server.
 func TestManyLocks(t *testing.T) {
+	if os.Getenv(locksVar) == "" {
+		livetest.Long(t)
+	}
 	node, _ := redisStore(t)
 	fill(t, node, 2000)
 	small := measure(t, "count", "-o", "number")
@@ -433,7 +442,7 @@ type usage struct {
 
 func measure(t *testing.T, args ...string) usage {
 	t.Helper()
-	cmd := exec.Command("snib", args...)
+	cmd := command(t, append([]string{"snib"}, args...)...)
 	began := time.Now()
 	out, _ := cmd.Output() // leaks exits with 1
 	u := usage{out: string(out), took: time.Since(began)}

@@ -103,11 +103,15 @@ const testTimeout = 20 * time.Second
 func poll(ok func() bool) bool { return pollFor(testTimeout, ok) }
 
 func pollFor(limit time.Duration, ok func() bool) bool {
+	return pollEvery(2*time.Millisecond, limit, ok)
+}
+
+func pollEvery(pause, limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); !ok(); {
 		if time.Now().After(end) {
 			return false
 		}
-		time.Sleep(2 * time.Millisecond) // polls what no other process announces
+		time.Sleep(pause) // polls what no other process announces
 	}
 	return true
 }
@@ -186,7 +190,7 @@ func sigs() {
 func pollCommand() {
 	pattern := regexp.MustCompile(os.Args[1])
 	var out []byte
-	ok := poll(func() bool {
+	ok := pollEvery(50*time.Millisecond, testTimeout, func() bool { // to begin a process costs as much
 		out, _ = exec.Command(os.Args[2], os.Args[3:]...).CombinedOutput()
 		return pattern.Match(out)
 	})

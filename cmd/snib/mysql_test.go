@@ -1,7 +1,9 @@
 package main
 
 import (
+	"database/sql"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -9,13 +11,25 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-// TestMySQLScripts runs common scripts on MariaDB, and the script about it.
+// TestMySQLScripts runs common scripts on MariaDB, each in a database of its own, and the script
+// about it.
 func TestMySQLScripts(t *testing.T) {
 	t.Parallel()
-	for _, name := range kindScripts {
-		runOnStore(t, []string{name}, mysqlURL(mysqltest.Start(t).Addr()))
-	}
 	s := mysqltest.Start(t)
+	db, err := sql.Open("mysql", s.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for _, name := range kindScripts {
+		if _, err := db.ExecContext(t.Context(), "CREATE DATABASE `"+name+"`"); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runOnStore(t, []string{name}, strings.TrimSuffix(mysqlURL(s.Addr()), mysqltest.Database)+name)
+		})
+	}
 	t.Run("mysql", func(t *testing.T) {
 		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "mysql", "mysql.txtar")}},
 			"SNIB_URL="+mysqlURL(s.Addr()), "ADDR="+s.Addr(), "USER="+mysqltest.User)

@@ -13,13 +13,25 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestPostgresScripts runs the common scripts on PostgreSQL, and the script about it.
+// TestPostgresScripts runs the common scripts on PostgreSQL, each in a database of its own, and the
+// script about it.
 func TestPostgresScripts(t *testing.T) {
 	t.Parallel()
-	for _, name := range commonScripts {
-		runOnStore(t, []string{name}, pgtest.Start(t).URL())
-	}
 	s := pgtest.Start(t)
+	pool, err := pgxpool.New(t.Context(), s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, name := range commonScripts {
+		if _, err := pool.Exec(t.Context(), "CREATE DATABASE "+name); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runOnStore(t, []string{name}, strings.Replace(s.URL(), "/postgres?", "/"+name+"?", 1))
+		})
+	}
 	t.Run("postgres", func(t *testing.T) {
 		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "postgres", "postgres.txtar")}},
 			"SNIB_URL="+s.URL(), "ADDR="+s.Addr())
@@ -29,9 +41,10 @@ func TestPostgresScripts(t *testing.T) {
 // TestPostgresHangs hangs the server under a command. snib must end the command before the
 // lease ends, and itself soon after.
 func TestPostgresHangs(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	server := pgtest.Start(t)
-	t.Setenv("SNIB_URL", server.URL())
+	setenv(t, "SNIB_URL", server.URL())
 	p := start(t, "snib", "run", "--ttl", "2s", "deploy", "--", "sh", "-c", "echo held; exec sleep 60")
 	p.awaitOutput("held")
 	server.Hang()
@@ -49,8 +62,9 @@ func TestPostgresHangs(t *testing.T) {
 
 // TestPostgresCrowd starts more commands than the server has connections. All must get the lock.
 func TestPostgresCrowd(t *testing.T) {
+	t.Parallel()
 	dir := newStore(t)
-	t.Setenv("SNIB_URL", pgtest.Start(t, "max_connections=12").URL())
+	setenv(t, "SNIB_URL", pgtest.Start(t, "max_connections=12").URL())
 	const commands = 30
 	file := filepath.Join(dir, "count")
 	var all []*proc
@@ -69,9 +83,10 @@ func TestPostgresCrowd(t *testing.T) {
 
 // TestPostgresDoctorTable examines a table that another role created first, with a trigger on it.
 func TestPostgresDoctorTable(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	server := pgtest.Start(t)
-	t.Setenv("SNIB_URL", server.URL())
+	setenv(t, "SNIB_URL", server.URL())
 	if out, code := snib(t, "doctor"); code != 0 || !strings.Contains(out, "not made yet") {
 		t.Errorf("doctor before there is a table = %d\n%s", code, out)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,11 +45,45 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// environments has what setenv has set, by the name of the test.
+var environments sync.Map
+
+// setenv sets a variable for the commands that t and its subtests start. Tests that use t.Setenv
+// could not run in parallel.
+func setenv(t *testing.T, name, value string) {
+	t.Helper()
+	env, _ := environments.Load(t.Name())
+	list, _ := env.([]string)
+	environments.Store(t.Name(), append(slices.Clip(list), name+"="+value))
+	t.Cleanup(func() { environments.Delete(t.Name()) })
+}
+
+// environ returns the environment of the commands that t starts. What a subtest sets counts before
+// what its test sets.
+func environ(t *testing.T) []string {
+	env := os.Environ()
+	for i, c := range t.Name() + "/" {
+		if c == '/' {
+			list, _ := environments.Load(t.Name()[:i])
+			own, _ := list.([]string)
+			env = append(env, own...)
+		}
+	}
+	return env
+}
+
+// command returns a command with the environment of t.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = environ(t)
+	return cmd
+}
+
 // start runs a command without a terminal.
 func start(t *testing.T, args ...string) *proc {
 	t.Helper()
 	restoreSignals()
-	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
+	p := &proc{Cmd: command(t, args...), t: t, exited: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.out, &p.out
 	// Without a session of its own it would lend the terminal on which the tests run.
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -117,9 +152,9 @@ func snib(t *testing.T, args ...string) (out string, code int) {
 func newStore(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	t.Setenv("XDG_STATE_HOME", dir)
-	t.Setenv("SNIB_URL", "")
-	t.Setenv("SNIB_HELD", "")
+	setenv(t, "XDG_STATE_HOME", dir)
+	setenv(t, "SNIB_URL", "")
+	setenv(t, "SNIB_HELD", "")
 	return dir
 }
 
@@ -202,7 +237,8 @@ func checkJournal(t *testing.T, all []journalLine) {
 }
 
 func TestNoIncrementIsLost(t *testing.T) {
-	const procs, runs = 8, 50
+	t.Parallel()
+	const procs, runs = 8, 15
 	file := filepath.Join(newStore(t), "counter")
 	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
 		t.Fatal(err)
@@ -211,7 +247,7 @@ func TestNoIncrementIsLost(t *testing.T) {
 	for range procs {
 		all.Go(func() {
 			for range runs {
-				out, err := exec.Command("snib", "run", "counter", "--", "increment", file).CombinedOutput()
+				out, err := command(t, "snib", "run", "counter", "--", "increment", file).CombinedOutput()
 				if err != nil || len(out) > 0 {
 					t.Errorf("snib run: %v: %s", err, out)
 					return
@@ -249,7 +285,7 @@ func newCrowd(t *testing.T, n int) *crowd {
 }
 
 func (c *crowd) contend(t *testing.T, i int) {
-	cmd := exec.Command("snib", "run", "--ttl", "1h", "name", "--", "journal", c.log, "10m")
+	cmd := command(t, "snib", "run", "--ttl", "1h", "name", "--", "journal", c.log, "10m")
 	c.mu.Lock()
 	if err := cmd.Start(); err != nil {
 		t.Error(err)
@@ -287,6 +323,7 @@ func (c *crowd) holder(t *testing.T) (child journalLine, wrapper int) {
 // TestKilledRuns kills random snib runs, holders and waiters. The child must die with its snib
 // run, and the next holder must come soon.
 func TestKilledRuns(t *testing.T) {
+	t.Parallel()
 	c := newCrowd(t, 4)
 	var killed int
 	for killed < 25 && !t.Failed() {
@@ -325,6 +362,7 @@ func TestKilledRuns(t *testing.T) {
 // TestHeirsKeepTheLock kills a snib run whose child has started a process. That process lives
 // on, and the lock must stay taken, past its TTL, until it ends.
 func TestHeirsKeepTheLock(t *testing.T) {
+	t.Parallel()
 	dir := newStore(t)
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit")
@@ -344,6 +382,7 @@ func TestHeirsKeepTheLock(t *testing.T) {
 // TestStoppedTree stops a snib run and its child until somebody else has the lock. When the
 // snib run continues, it must notice that before it continues the child, and kill the child.
 func TestStoppedTree(t *testing.T) {
+	t.Parallel()
 	dir := newStore(t)
 	log, done, finished := filepath.Join(dir, "journal"), filepath.Join(dir, "done"), filepath.Join(dir, "over")
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "journal", log, "10m", done)
@@ -380,6 +419,7 @@ func TestStoppedTree(t *testing.T) {
 // TestStoppedWrapper stops snib run alone. Its child can't know, and must be killed
 // when snib run continues.
 func TestStoppedWrapper(t *testing.T) {
+	t.Parallel()
 	dir := newStore(t)
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "hold", ready, stop)
@@ -395,6 +435,7 @@ func TestStoppedWrapper(t *testing.T) {
 }
 
 func TestLoss(t *testing.T) {
+	t.Parallel()
 	force := func(t *testing.T, _ string) {
 		if out, code := snib(t, "release", "name", "--force", "--yes"); code != 0 {
 			t.Fatalf("snib release exits %d: %s", code, out)
@@ -484,6 +525,7 @@ func TestIgnoredSignals(t *testing.T) {
 // TestStoppedCommand checks that a stopped command keeps its lock past its TTL, without a
 // terminal too.
 func TestStoppedCommand(t *testing.T) {
+	t.Parallel()
 	newStore(t)
 	p := start(t, "snib", "run", "--ttl", "1s", "name", "--", "sh", "-c", "kill -STOP $$; exit 3")
 	p.awaitOutput("the command was stopped")
@@ -513,6 +555,7 @@ func heldFor(t *testing.T, name string) time.Duration {
 // TestWindsDownUnderTheLock ends a command whose child takes a while to end. The lock
 // must not be free before.
 func TestWindsDownUnderTheLock(t *testing.T) {
+	t.Parallel()
 	dir := newStore(t)
 	log := filepath.Join(dir, "log")
 	script := filepath.Join(dir, "slow")

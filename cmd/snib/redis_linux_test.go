@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,13 +19,14 @@ import (
 func redisStore(t *testing.T) (node *redistest.Node, dir string) {
 	t.Helper()
 	node, dir = markUsed(t, redistest.Single(t)), newStore(t)
-	t.Setenv("SNIB_URL", "redis://"+node.Addr())
+	setenv(t, "SNIB_URL", "redis://"+node.Addr())
 	return node, dir
 }
 
 // TestRedisGone kills the server, or hangs it, under a run. The command and snib must end
 // before the end of the lease that the server may still remember.
 func TestRedisGone(t *testing.T) {
+	t.Parallel()
 	const ttl = 2 * time.Second
 	tests := []struct {
 		name    string
@@ -82,8 +82,9 @@ func modTime(t *testing.T, file string) time.Time {
 // TestRedisComesBack kills a server that keeps its data on disk. The run must go on if
 // the server is back in time.
 func TestRedisComesBack(t *testing.T) {
+	t.Parallel()
 	node, dir := markUsed(t, redistest.Single(t, "appendonly yes", "appendfsync always")), newStore(t)
-	t.Setenv("SNIB_URL", "redis://"+node.Addr())
+	setenv(t, "SNIB_URL", "redis://"+node.Addr())
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "9s", "name", "--", "hold", ready, stop)
 	await(t, "command", func() bool { return exists(ready) })
@@ -102,9 +103,10 @@ func TestRedisComesBack(t *testing.T) {
 // TestSentinelFailover kills the master under a run. The run must go on with the new master,
 // which must grant nothing else while it may not know all holds.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	s, dir := redistest.Sentinel(t), newStore(t)
 	markUsed(t, s.Master())
-	t.Setenv("SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+"?allow-split-brain=on&grace-floor=1s")
+	setenv(t, "SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+"?allow-split-brain=on&grace-floor=1s")
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "10s", "name", "--", "hold", ready, stop)
 	await(t, "command", func() bool { return exists(ready) })
@@ -140,6 +142,7 @@ func TestSentinelFailover(t *testing.T) {
 }
 
 func TestRedisNoIncrementIsLost(t *testing.T) {
+	t.Parallel()
 	const procs, runs = 8, 15
 	_, dir := redisStore(t)
 	file := filepath.Join(dir, "counter")
@@ -150,7 +153,7 @@ func TestRedisNoIncrementIsLost(t *testing.T) {
 	for range procs {
 		all.Go(func() {
 			for range runs {
-				if out, err := exec.Command("snib", "run", "counter", "--", "increment", file).CombinedOutput(); err != nil || len(out) > 0 {
+				if out, err := command(t, "snib", "run", "counter", "--", "increment", file).CombinedOutput(); err != nil || len(out) > 0 {
 					t.Errorf("snib run: %v: %s", err, out)
 					return
 				}
@@ -165,6 +168,7 @@ func TestRedisNoIncrementIsLost(t *testing.T) {
 
 // TestRedisOrder checks that waiters are served in the order of arrival.
 func TestRedisOrder(t *testing.T) {
+	t.Parallel()
 	_, dir := redisStore(t)
 	log, ready, stop := filepath.Join(dir, "log"), filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	holder := start(t, "snib", "run", "name", "--", "hold", ready, stop)
@@ -243,6 +247,7 @@ func TestHiddenOwner(t *testing.T) {
 // TestWaitsBehindNobody checks that a waiter learns the reason if it waits
 // although nobody holds the lock.
 func TestWaitsBehindNobody(t *testing.T) {
+	t.Parallel()
 	node := redistest.Single(t)
 	newStore(t)
 	c := startOnTerminal(t, "snib", "run", "-u", "redis://"+node.Addr(), "--ttl", "50s", "name", "--", "true")
@@ -264,6 +269,7 @@ func TestWaitsBehindNobody(t *testing.T) {
 // TestGoneWhileWaiting checks that a wait that ends while the store does not answer does not
 // report that the lock is taken: --skip would then be silent.
 func TestGoneWhileWaiting(t *testing.T) {
+	t.Parallel()
 	node, dir := redisStore(t)
 	ready := filepath.Join(dir, "ready")
 	start(t, "snib", "run", "name", "--", "hold", ready, filepath.Join(dir, "stop"))

@@ -32,19 +32,23 @@ func TestRedisScripts(t *testing.T) {
 	t.Parallel()
 	const safe = "min-replicas-to-write 1" // without it there is a warning
 	t.Run("Single", func(t *testing.T) {
+		t.Parallel()
 		node := redistest.Single(t)
 		runOnStore(t, commonScripts, "redis://"+node.Addr(), node)
 	})
 	t.Run("TLS", func(t *testing.T) {
+		t.Parallel()
 		node := redistest.Single(t, redistest.TLS, redistest.Password(password))
 		runOnStore(t, kindScripts, "rediss://:"+encoded+"@"+node.Addr()+"?ca="+authorityFile(node), node)
 	})
 	t.Run("Sentinel", func(t *testing.T) {
+		t.Parallel()
 		s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword("horse/stable"), safe)
 		runOnStore(t, kindScripts, "redis+sentinel://:"+encoded+"@"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+
 			"?sentinel-password=horse%2Fstable", s.Master())
 	})
 	t.Run("Cluster", func(t *testing.T) {
+		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password), safe)
 		// Without grace, because what a server knows of itself is in one slot.
 		runOnStore(t, kindScripts, "redis+cluster://:"+encoded+"@"+strings.Join(c.Addrs()[:2], ",")+"?failover-grace=off", c.Nodes()[:3]...)
@@ -68,6 +72,7 @@ func TestRedis(t *testing.T) {
 	for _, script := range scripts {
 		// The script begins when this function returns.
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
 			node := markUsed(t, redistest.Single(t))
 			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 				"redis": func(ts *testscript.TestScript, _ bool, args []string) { sendRedis(ts, node, args) },

@@ -23,6 +23,7 @@ func startRedlock(t *testing.T, n int, conf ...string) (url string, nodes []*red
 
 // TestRedlockScripts runs the common scripts that need no shared locks.
 func TestRedlockScripts(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"run", "lock", "nested", "completion"} {
 		// Each script has its own servers: a lock that one leaves taken would
 		// not be free for the next.
@@ -40,6 +41,7 @@ func TestRedlockScripts(t *testing.T) {
 // TestRedlock runs the scripts about Redlock. Each has five servers of its own in its
 // environment. The commands down and up stop and start some of them.
 func TestRedlock(t *testing.T) {
+	t.Parallel()
 	scripts, err := filepath.Glob(filepath.Join("testdata", "redlock", "*.txtar"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts: %v, %v", scripts, err)

@@ -29,6 +29,7 @@ import (
 // TestKillAfter signals a run whose command ignores signals. The command must be killed after
 // --kill-after, counted from the first signal.
 func TestKillAfter(t *testing.T) {
+	t.Parallel()
 	const grace = 2 * time.Second
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
 		t.Run(s.String(), func(t *testing.T) {
@@ -131,6 +132,7 @@ func startServer(t *testing.T, kind string, settings ...string) (s server, url s
 // TestHungStore hangs the server under a run whose command then ends. The run must end soon
 // after, with the command's exit code.
 func TestHungStore(t *testing.T) {
+	t.Parallel()
 	forEachServer(t, func(t *testing.T, s server, url string) {
 		dir := t.TempDir()
 		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
@@ -158,6 +160,7 @@ func TestHungStore(t *testing.T) {
 // down or hung. They end soon, and say why. Nobody is known to hold the lock, so the lock is not
 // busy, and --skip is not silent.
 func TestUnavailable(t *testing.T) {
+	t.Parallel()
 	ways := [][]string{
 		{"ls"}, {"show", "name"}, {"count"}, {"leaks"}, {"wait", "name"}, {"wait", "-w", "1", "name"}, {"release", "name", "--owner", "me", "--yes"},
 		{"release", "name", "--force", "--yes"}, {"run", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"},
@@ -203,6 +206,7 @@ func outlives(url string) bool {
 // TestFirstContact starts runs while the server hangs or is down. They must say so, even without a
 // terminal, and get the lock when it is back.
 func TestFirstContact(t *testing.T) {
+	t.Parallel()
 	forEachServer(t, func(t *testing.T, s server, url string) {
 		if strings.HasPrefix(url, "redis:") {
 			url += "?failover-grace=off" // otherwise the new server would grant nothing for a while
@@ -338,7 +342,7 @@ func TestHerd(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			newStore(t)
 			_, url := startServer(t, kind, connections)
-			t.Setenv("SNIB_URL", url)
+			setenv(t, "SNIB_URL", url)
 			herd(t, 40)
 		})
 	}
@@ -358,7 +362,7 @@ func TestGreatHerd(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			newStore(t)
 			_, url := startServer(t, kind, connections)
-			t.Setenv("SNIB_URL", url)
+			setenv(t, "SNIB_URL", url)
 			herd(t, n)
 		})
 	}
@@ -367,6 +371,7 @@ func TestGreatHerd(t *testing.T) {
 // TestNoPasswordAnywhere runs all commands that show their store on a store whose URL contains
 // a password, correctly encoded or not.
 func TestNoPasswordAnywhere(t *testing.T) {
+	t.Parallel()
 	const first, second = "qzq1971", "wvw1872"
 	addr, db := pgtest.Start(t).Addr(), "/postgres?sslmode=disable"
 	if out, code := snib(t, "run", "-u", "postgres://postgres@"+addr+db, "name", "--", "true"); code != 0 {
@@ -381,7 +386,7 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	}
 	try := func(url string, refused bool) {
 		t.Helper()
-		t.Setenv("SNIB_URL", url)
+		setenv(t, "SNIB_URL", url)
 		for _, args := range commands {
 			out, code := snib(t, args...)
 			if strings.Contains(out, first) || strings.Contains(out, second) {
@@ -429,7 +434,7 @@ func TestHostileServer(t *testing.T) {
 		}
 	}()
 	newStore(t)
-	t.Setenv("SNIB_URL", "redis://"+l.Addr().String())
+	setenv(t, "SNIB_URL", "redis://"+l.Addr().String())
 	for _, args := range [][]string{
 		{"run", "-v", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"}, {"ls"}, {"show", "name"}, {"lock", "-n", "name", "--ttl", "1m"}, {"doctor"},
 		{"release", "name", "--force", "--yes"},

@@ -23,7 +23,7 @@ func TestTwoUsers(t *testing.T) {
 	as := func(uid uint32, args ...string) *exec.Cmd {
 		cmd := exec.Command("sh", append([]string{"-c", `umask 077; exec "$@"`, "sh", bin}, args...)...)
 		cmd.Dir = "/"
-		cmd.Env = append(os.Environ(), "XDG_STATE_HOME=/nonexistent")
+		cmd.Env = append(environ(t), "XDG_STATE_HOME=/nonexistent")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: []uint32{group}}}
 		return cmd
 	}
@@ -71,7 +71,7 @@ func TestStateFolder(t *testing.T) {
 	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o770)); err != nil {
 		t.Fatal(err)
 	}
-	checkFailure(t, exec.Command("snib", "run", "deploy", "--", "true"), 78, "has mode 0770", "chmod 700")
+	checkFailure(t, command(t, "snib", "run", "deploy", "--", "true"), 78, "has mode 0770", "chmod 700")
 	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +84,5 @@ func TestStateFolder(t *testing.T) {
 	if err := os.Chown(folder, 65534, -1); err != nil {
 		t.Fatal(err)
 	}
-	checkFailure(t, exec.Command("snib", "run", "deploy", "--", "true"), 78, "belongs to uid 65534")
+	checkFailure(t, command(t, "snib", "run", "deploy", "--", "true"), 78, "belongs to uid 65534")
 }

@@ -40,7 +40,7 @@ func TestNotAllowed(t *testing.T) {
 	bin := filepath.Join(dir, "snib")
 	copyProgram(t, bin)
 	run := func(url string) *exec.Cmd {
-		cmd := exec.Command(bin, "run", "-u", url, "name", "--", "true")
+		cmd := command(t, bin, "run", "-u", url, "name", "--", "true")
 		cmd.Dir = "/"
 		if os.Geteuid() == 0 { // root is never refused
 			const nobody = 65534
@@ -70,7 +70,7 @@ func TestNotAllowed(t *testing.T) {
 	})
 	t.Run("StateFolder", func(t *testing.T) {
 		cmd := run("")
-		cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+sealed)
+		cmd.Env = append(environ(t), "XDG_STATE_HOME="+sealed)
 		checkFailure(t, cmd, 77, sealed)
 	})
 }
@@ -122,7 +122,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	run := func(name string) *exec.Cmd {
-		return exec.Command("snib", "run", "-w", "0", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
+		return command(t, "snib", "run", "-w", "0", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
 	}
 	fill()
 	checkFailure(t, run("name"), 69, "no space left on device")
@@ -139,9 +139,7 @@ func TestFullDisk(t *testing.T) {
 
 // TestProgram builds the program as it is released, and checks its size and what makes it big.
 func TestProgram(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
+	livetest.Long(t) // it compiles the program and all that it needs with settings of its own
 	bin := filepath.Join(t.TempDir(), "snib")
 	out, err := exec.Command("go", "build", "-tags=grpcnotrace", "-trimpath", "-ldflags=-s -w -dumpdep", "-o", bin, ".").CombinedOutput()
 	if err != nil {

@@ -49,7 +49,7 @@ func startOnTerminal(t *testing.T, args ...string) *console {
 	}
 	defer tty.Close()
 	restoreSignals()
-	p := &proc{Cmd: exec.Command(args[0], args[1:]...), t: t, exited: make(chan struct{})}
+	p := &proc{Cmd: command(t, args...), t: t, exited: make(chan struct{})}
 	p.Stdin, p.Stdout, p.Stderr = tty, tty, tty
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := p.Start(); err != nil {

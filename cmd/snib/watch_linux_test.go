@@ -70,6 +70,7 @@ func wantEvents(t *testing.T, all []watchEvent, kinds ...string) {
 // TestWatch follows a lock through its life, on stores that end the lease of a dead
 // holder in different ways.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T){
 		"SQLite": func(t *testing.T) { newStore(t) },
 		"Redis":  func(t *testing.T) { redisStore(t) },
@@ -100,6 +101,7 @@ func TestWatch(t *testing.T) {
 // TestWatchWaiters checks that a waiter that gave up is told from one that may have had the
 // lock between two snapshots, and that those that wait already are listed.
 func TestWatchWaiters(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T){
 		"SQLite": func(t *testing.T) { newStore(t) },
 		"Redis":  func(t *testing.T) { redisStore(t) },
@@ -155,6 +157,7 @@ func wantHandOver(t *testing.T, store string, all []watchEvent, from uint64, to 
 
 // TestWatchPrefix watches all locks whose names have the prefix, and no others.
 func TestWatchPrefix(t *testing.T) {
+	t.Parallel()
 	redisStore(t)
 	if out, code := snib(t, "lock", "jobs/first", "--ttl", "10m"); code != 0 {
 		t.Fatal(out)
@@ -178,6 +181,7 @@ func TestWatchPrefix(t *testing.T) {
 // TestWatchSurvivesAnOutage checks that a short outage of the store is reported,
 // and that the watch goes on.
 func TestWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
 	node, dir := redisStore(t)
 	log := filepath.Join(dir, "log")
 	start(t, "sh", "-c", `exec snib watch -x deploy -o json >"$0" 2>&1`, log)

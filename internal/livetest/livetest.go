@@ -95,14 +95,19 @@ func Long(t testing.TB) {
 // Patience is the timeout for actions of servers that take milliseconds on an idle machine.
 const Patience = 20 * time.Second
 
-// pollInterval is the time between two checks of a condition.
-const pollInterval = 2 * time.Millisecond
+// startTimeout is how long a server may take to start. That is seconds on an idle machine: a JVM,
+// a database that recovers.
+const startTimeout = 2 * time.Minute
+
+// pollInterval is the time between two checks of a condition. A check may cost the server a
+// connection, or a process.
+const pollInterval = 5 * time.Millisecond
 
 // Await calls try until it returns nil. If that takes longer than [Patience], t fails with
 // try's last error; what describes what Await waits for.
 func Await(t testing.TB, what string, try func() error) {
 	t.Helper()
-	if err := poll(nil, try); err != nil {
+	if err := poll(Patience, nil, try); err != nil {
 		t.Fatalf("no %s within %v: %v", what, Patience, err)
 	}
 }
@@ -130,10 +135,10 @@ func Lateness() (stop func() time.Duration) {
 	}
 }
 
-// poll calls try until it returns nil, until [Patience] is over, or until stop is
-// closed. It returns try's last error.
-func poll(stop <-chan struct{}, try func() error) error {
-	timeout := time.NewTimer(Patience)
+// poll calls try until it returns nil, until limit is over, or until stop is closed. It
+// returns try's last error.
+func poll(limit time.Duration, stop <-chan struct{}, try func() error) error {
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	ticks := time.NewTicker(pollInterval)
 	defer ticks.Stop()

@@ -167,7 +167,7 @@ func (p *Process) startReady() error {
 		return err
 	}
 	p.run = r
-	err = poll(r.ended, func() error { return p.c.Ready(p.addr) })
+	err = poll(startTimeout, r.ended, func() error { return p.c.Ready(p.addr) })
 	if r.running() && err == nil {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (p *Process) startReady() error {
 	wrote := p.output()[before:]
 	switch {
 	case r.running():
-		why = fmt.Errorf("not ready after %v: %w", Patience, err)
+		why = fmt.Errorf("not ready after %v: %w", startTimeout, err)
 		r.kill()
 	case bytes.Contains(bytes.ToLower(wrote), []byte("address already in use")):
 		// The text of strerror.

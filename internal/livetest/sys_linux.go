@@ -28,7 +28,7 @@ func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
 
 // hang stops the process and its descendants, and waits until they are stopped.
 func hang(pid int) error {
-	return poll(nil, func() error {
+	return poll(Patience, nil, func() error {
 		var last error
 		for _, pid := range processTree(pid) {
 			if !isStopped(pid) {

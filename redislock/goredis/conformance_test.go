@@ -24,20 +24,14 @@ const ttl = 300 * time.Millisecond
 
 const password = "correct-horse"
 
+// TestConformance runs the suite on drivers that each have their own path to the server, which
+// can be cut.
 func TestConformance(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
-	h := harness(func(t *testing.T) redis.UniversalClient { return dial(t, node.Addr()) })
-	h.Kill = func(t *testing.T, req driver.Request) func() { return hold(t, node.Addr(), req) }
-	drivertest.Run(t, h)
-}
-
-// TestConformanceSevered runs the suite on drivers that each have their own path to the server,
-// which can be cut.
-func TestConformanceSevered(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password)))
 	h := detoured(func(t *testing.T, through dialer) *redislock.Driver {
 		return open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr(), Password: password, Dialer: through})))
 	}, node.Addr())
+	h.Kill = func(t *testing.T, req driver.Request) func() { return hold(t, node.Addr(), req) }
 	h.Restart = func(t *testing.T) {
 		node.Kill()
 		node.Restart()
@@ -48,6 +42,7 @@ func TestConformanceSevered(t *testing.T) {
 
 // TestConformanceSentinel also tests clients whose settings are not the defaults.
 func TestConformanceSentinel(t *testing.T) {
+	livetest.Long(t)
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
 	used(t, s.Master())
 	drivertest.Run(t, detoured(func(t *testing.T, through dialer) *redislock.Driver {
@@ -69,7 +64,7 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // detoured returns a harness in which each driver has its own proxies to the servers at addrs.
 func detoured(open func(t *testing.T, through dialer) *redislock.Driver, addrs ...string) drivertest.Harness {
-	h := harness(nil)
+	h := drivertest.Harness{TTL: ttl, Secret: password}
 	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
 	h.Open = func(t *testing.T) driver.Driver {
 		route, proxies := livetest.Detour(t, addrs...)
@@ -100,14 +95,6 @@ func TestSentinelNeedsReplicas(t *testing.T) {
 		t.Fatalf("New on the master itself = %v", err)
 	}
 	d.Close()
-}
-
-func harness(connect func(t *testing.T) redis.UniversalClient) drivertest.Harness {
-	return drivertest.Harness{
-		Open:   func(t *testing.T) driver.Driver { return open(t, connect(t)) },
-		TTL:    ttl,
-		Secret: password,
-	}
 }
 
 func dial(t testing.TB, addr string) *redis.Client {
