@@ -207,6 +207,8 @@ const leaksNotes = `  endless  a hold without an end: somebody took the end of i
   dead     a hold of a process of this host that is not there any more
   kept     a hold whose holder is gone, and which processes that it has started
            keep until they end (SQLite); --fix leaves it alone
+  distant  a hold that ends in ten years or later; --fix leaves it alone, and
+           snib release --force frees it
   old      a hold that has lasted for longer than --held; --fix leaves it alone
   stuck    waiters behind an entry of one who is gone, or for what nobody holds
   foreign  what another lock library left in Redis, and nothing will end
