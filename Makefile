@@ -96,10 +96,10 @@ simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
 model: deps ## check the model of Redlock with Spin
 	docs/models/check.sh
 
-ATTACKS := ACL|Flood|Foreign(Channel|MarkFile)|Forged|HiddenOwner|Hostile|Links|LongBody|Malformed|Marks(AreGone|AreReplaced)|Modes|NoPa(rtOf|ssword)|Permissions|Planted|PostgresDoctorTable|ReaderBlocks|Redirect|ReleasedLeasesDoNotCount|Roles|Slow(Body|Handlers)|StateFolder|TransportFindings|TwoUsers|Wild
+ATTACKS := ACL|DistantEnd|Flood|Foreign(Channel|MarkFile)|Forged|HiddenOwner|Hostile|Links|LongBody|Malformed|Marks(AreGone|AreReplaced)|Modes|NoPa(rtOf|ssword)|Permissions|Planted|PostgresDoctorTable|ReaderBlocks|Redirect|ReleasedLeasesDoNotCount|Roles|Slow(Body|Handlers)|StateFolder|TransportFindings|TwoUsers|Wild
 
 attack: deps ## attack running stores, guards and the command as strangers with little access would
-	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./redlock/... ./pglock ./mysqllock ./zklock ./cmd/snib/... | \
+	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./redlock/... ./pglock ./mysqllock ./zklock ./etcdlock ./cmd/snib/... | \
 		grep -E '^(--- |ok|FAIL|panic)'
 
 chaos: deps ## a minute of killed and stopped servers under Redlock

@@ -60,11 +60,11 @@ func (w *processes) expireUnchanged(s *state) {
 func lifetime(e *entry) time.Duration {
 	switch {
 	case e.Kept:
-		return time.Duration(e.Until-e.Since) * time.Microsecond
+		return rows.Between(e.Since, e.Until)
 	case e.Session != "":
 		return 0
 	}
-	return time.Duration(e.TTL) * time.Microsecond
+	return rows.Between(0, e.TTL)
 }
 
 // A processRow is what the driver knows of another process. Each heartbeat changes ends.

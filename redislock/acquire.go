@@ -270,11 +270,17 @@ func kindName(req driver.Request) string {
 }
 
 func parseMillis(s string) time.Duration {
-	ms, err := strconv.ParseInt(s, 10, 64)
+	ms, err := strconv.ParseFloat(s, 64) // Lua writes 9e+15
 	if err != nil {
 		return 0
 	}
-	return time.Duration(min(ms, maxTTL.Milliseconds())) * time.Millisecond
+	return fromMillis(ms)
+}
+
+// fromMillis returns a time in milliseconds, and at most maxTTL: anybody who may write to the store
+// can set any expiry.
+func fromMillis(ms float64) time.Duration {
+	return time.Duration(min(ms, float64(maxTTL.Milliseconds()))) * time.Millisecond
 }
 
 // A queuedError is the answer to a request that has a place in the queue.

@@ -15,7 +15,7 @@ import (
 // A snapshot is what the snapshot script reports about one lock.
 type snapshot struct {
 	Type     string   `json:"type"`
-	Left     int64    `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
+	Left     float64  `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
 	Now      string   `json:"now"`
 	Value    string   `json:"value"`
 	Recorded bool     `json:"recorded"` // the lock has a record, which may outlive the hold
@@ -71,7 +71,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 func (s snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	now, _ := strconv.ParseInt(s.Now, 10, 64)
-	left := time.Duration(s.Left) * time.Millisecond
+	left := fromMillis(s.Left)
 	if s.Left == -1 {
 		left = driver.NoExpiry
 	}

@@ -99,4 +99,9 @@ func (r request) holder() driver.Holder {
 	return driver.Holder{Host: r.Host, PID: r.PID, Label: r.Label}
 }
 
-func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+// micros returns a time in microseconds, and at most a hundred years: anybody who may write to the
+// store can write any number.
+func micros(us int64) time.Duration {
+	const most = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(us, most.Microseconds())) * time.Microsecond
+}

@@ -17,10 +17,10 @@ import (
 
 // A nodeSnapshot is what one node knows of a lock.
 type nodeSnapshot struct {
-	Kind  string `json:"kind"` // the Redis type of the key
-	Value string `json:"value"`
-	Left  int64  `json:"left"` // milliseconds; -1 for a key without expiry
-	Now   string `json:"now"`  // microseconds
+	Kind  string      `json:"kind"` // the Redis type of the key
+	Value string      `json:"value"`
+	Left  json.Number `json:"left"` // milliseconds; -1 for a key without expiry
+	Now   string      `json:"now"`  // microseconds
 
 	// Line has the waiters. An entry has two times of 16 digits each, in microseconds, when the
 	// waiter was last and first seen; then its holder as JSON.
@@ -96,7 +96,7 @@ func (s *snapshot) leases() map[string]*leaseVotes {
 		}
 		h.votes++
 		h.tokens[v.token]++
-		h.left = append(h.left, parseMillis(strconv.FormatInt(a.Left, 10)))
+		h.left = append(h.left, parseMillis(a.Left.String()))
 		if now, err := strconv.ParseInt(a.Now, 10, 64); err == nil && v.ours {
 			h.age = max(h.age, micros(now-v.holder.Since))
 		}
@@ -104,7 +104,12 @@ func (s *snapshot) leases() map[string]*leaseVotes {
 	return all
 }
 
-func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+// micros returns a time in microseconds, and at most a hundred years: anybody who may write to the
+// store can write any number.
+func micros(us int64) time.Duration {
+	const most = 100 * 365 * 24 * time.Hour
+	return time.Duration(min(us, most.Microseconds())) * time.Microsecond
+}
 
 // holder returns the lease that a majority has, or nil. It assumes that nodes without an answer
 // have the lease too, if most of the others do.

@@ -175,14 +175,14 @@ const maxLeft = 10 * 365 * 24 * time.Hour
 
 // parseMillis returns the remaining time of a key.
 func parseMillis(text string) time.Duration {
-	ms, err := strconv.ParseInt(text, 10, 64)
+	ms, err := strconv.ParseFloat(text, 64) // Lua writes 9e+15
 	switch {
 	case err != nil || ms == -1:
 		return driver.NoExpiry
 	case ms < 0:
 		return 0
 	}
-	return time.Duration(min(ms, maxLeft.Milliseconds())) * time.Millisecond
+	return time.Duration(min(ms, float64(maxLeft.Milliseconds()))) * time.Millisecond
 }
 
 // apply carries out a step: it sends the raises and reports the verdict. It is called

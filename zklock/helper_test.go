@@ -84,7 +84,18 @@ type discardLogger struct{}
 
 func (discardLogger) Printf(string, ...any) {}
 
+// newTree returns a client with the rights of the drivers' user.
 func newTree(t testing.TB, server string) tree {
+	t.Helper()
+	tr := newStranger(t, server)
+	if err := tr.AddAuth("digest", []byte("snib:"+secret)); err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// newStranger returns a client without a user.
+func newStranger(t testing.TB, server string) tree {
 	t.Helper()
 	conn, events, err := zk.Connect([]string{server}, 20*time.Second, zk.WithLogger(discardLogger{}))
 	if err != nil {
@@ -95,9 +106,6 @@ func newTree(t testing.TB, server string) tree {
 		if e.State == zk.StateHasSession {
 			break
 		}
-	}
-	if err := conn.AddAuth("digest", []byte("snib:"+secret)); err != nil {
-		t.Fatal(err)
 	}
 	return tree{conn, t}
 }

@@ -45,8 +45,12 @@ func decode(data []byte) info {
 		text, _, _ := strings.Cut(printable(string(data)), "\x00")
 		return info{Host: text[:min(len(text), 64)]}
 	}
+	i.Kept = min(i.Kept, maxKept)
 	return i
 }
+
+// maxKept is the longest time that counts of those that nodes say, because times are added to it.
+const maxKept = 100 * 365 * 24 * time.Hour
 
 // Ping connects, if there is no session. It returns an error if the ensemble can't be reached,
 // or a [driver.ErrInvalid] if the options are wrong, such as a root that does not exist.

@@ -145,16 +145,15 @@ func (s *State) status(maxLeft time.Duration) driver.Status {
 	if len(s.Waiters) > 0 {
 		st.Shared = s.Waiters[0].Shared
 	}
-	between := func(from, to int64) time.Duration { return time.Duration(max(0, to-from)) * time.Microsecond }
 	for _, h := range s.Holders {
 		st.Shared = h.Shared
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: between(h.Since, s.Now), Left: min(maxLeft, between(s.Now, h.Until)),
+			Owner: h.Owner, Token: h.Token, Holder: h.holder(), Held: Between(h.Since, s.Now), Left: min(maxLeft, Between(s.Now, h.Until)),
 		})
 	}
 	for _, w := range s.Waiters {
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			Owner: w.Owner, Shared: w.Shared, Holder: w.holder(), Waited: between(w.Since, s.Now),
+			Owner: w.Owner, Shared: w.Shared, Holder: w.holder(), Waited: Between(w.Since, s.Now),
 		})
 	}
 	return st

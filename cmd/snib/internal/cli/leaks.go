@@ -26,6 +26,7 @@ const (
 	leakEndless = "endless" // a hold without an end
 	leakDead    = "dead"    // a hold whose process, on this host, is gone
 	leakKept    = "kept"    // a hold whose process is gone, but which an heir keeps
+	leakDistant = "distant" // a hold with an absurd end
 	leakOld     = "old"     // a hold that has lasted for longer than --held
 	leakStuck   = "stuck"   // waiters that nobody serves
 	leakForeign = "foreign" // what another lock library left behind
@@ -236,6 +237,8 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
 		case h.Holder.Label != lockLabel && l.isGone(h.Holder):
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
+		case h.Left >= endlessLeft:
+			k.kind, k.problem = leakDistant, heldBy(h)+"; "+leaseEnd(h)+", which nobody can have meant"
 		case l.held.value > 0 && h.Held > l.held.value:
 			k.kind, k.problem = leakOld, heldBy(h)
 		default:
@@ -309,7 +312,7 @@ func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st
 // isRepairable reports whether --fix does something about a leak.
 func (l *leaksCommand) isRepairable(k leak) bool {
 	switch k.kind {
-	case leakOld, leakKept:
+	case leakOld, leakKept, leakDistant:
 		return false // a living process may be at work
 	case leakDead:
 		return !k.maybeAlive

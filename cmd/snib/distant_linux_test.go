@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-zookeeper/zk"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+)
+
+// distantMicros is the end of the year 9999 in microseconds.
+const distantMicros = "253402300799000000"
+
+// writeDistantEnd makes the lock name, in the store of a server of [startServer], end in the far
+// future, as somebody can who may write to the store. A lock of snib has it where possible.
+func writeDistantEnd(t *testing.T, s server, url, name string) {
+	t.Helper()
+	if outlives(url) {
+		if out, code := snib(t, "lock", "-u", url, "-n", "--ttl", "1m", name); code != 0 {
+			t.Fatalf("lock: %d, %s", code, out)
+		}
+	}
+	exec := func(driver, dsn, statement string) {
+		t.Helper()
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		res, err := db.ExecContext(t.Context(), statement)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := res.RowsAffected(); err != nil || n != 1 {
+			t.Fatalf("%s: %d rows, %v", statement, n, err)
+		}
+	}
+	switch s := s.(type) {
+	case *redistest.Node:
+		s.Must("PEXPIRE", name, "9000000000000000")
+	case group:
+		for _, node := range s {
+			node.(*redistest.Node).Must("PEXPIRE", name, "9000000000000000")
+		}
+	case *pgtest.Server:
+		exec("pgx", s.URL(), `UPDATE snib_locks SET holders = jsonb_set(jsonb_set(holders, '{0,until}', '`+distantMicros+`'), '{0,ttl}', '`+
+			distantMicros+`') WHERE name = '`+name+`'`)
+	case *mysqltest.Server:
+		exec("mysql", s.DSN(), `UPDATE snib_locks SET ends = `+distantMicros+`, holder = REPLACE(holder, '"ttl":60000000', '"ttl":`+
+			distantMicros+`') WHERE name = '`+name+`'`)
+	case *etcdtest.Server:
+		lease := strings.Fields(s.Ctl("lease", "grant", "3153600000"))[1] // 100 years
+		s.Ctl("put", "--lease="+lease, name+"/"+lease, "")
+	case *zktest.Server:
+		conn, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		// The longest MinHold that fits, of a hold that was released.
+		node := "/snib/" + name + "/_k_00000000-0000-4000-8000-000000000000-lock-"
+		if _, err := conn.Create(node, []byte(`{"owner":"x","kept":9223372036854775807}`), zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Fatalf("no way to write to %T", s)
+	}
+}
+
+// TestDistantEnd writes an absurd end of a lock into each kind of store. The lock is held, and
+// people are told that its end is absurd. Other locks are free. When it was released by force, the
+// next waiter gets it at once.
+func TestDistantEnd(t *testing.T) {
+	forEachServer(t, func(t *testing.T, s server, url string) {
+		run := func(want int, args ...string) string {
+			t.Helper()
+			out, code := snib(t, append([]string{args[0], "-u", url}, args[1:]...)...)
+			if code != want || strings.Contains(out, "panic") {
+				t.Errorf("%v: exit code %d, want %d: %s", args, code, want, out)
+			}
+			return out
+		}
+		run(0, "run", "name", "--", "true") // creates what the store needs
+		writeDistantEnd(t, s, url, "name")
+		negative := regexp.MustCompile(`-[0-9]+[dhms]`) // duration
+		check := func(when string) {
+			t.Helper()
+			run(75, "run", "-n", "name", "--", "true")
+			run(0, "run", "-n", "other", "--", "true")
+			for _, args := range [][]string{{"ls"}, {"show", "name"}, {"leaks"}} {
+				want := 0
+				if args[0] == "leaks" {
+					want = 1
+				}
+				out := run(want, args...)
+				if !strings.Contains(out, "name") || negative.MatchString(out) || strings.Contains(out, " 0ms") {
+					t.Errorf("%s, %v says %s", when, args, out)
+				}
+				if args[0] == "leaks" && !strings.Contains(out, "distant") {
+					t.Errorf("%s, leaks says %s, want that the end is distant", when, out)
+				}
+			}
+		}
+		check("alone")
+		waiter := start(t, "snib", "run", "-u", url, "name", "--", "true")
+		await(t, "waiter", func() bool {
+			out, _ := snib(t, "show", "-u", url, "name")
+			return strings.Contains(out, "waiting")
+		})
+		check("with a waiter")
+		select {
+		case <-waiter.exited:
+			t.Errorf("the waiter ended: %s", waiter.out.String())
+		default:
+		}
+		run(0, "release", "--force", "--yes", "name")
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		select {
+		case <-waiter.exited:
+			if code := waiter.ProcessState.ExitCode(); code != 0 {
+				t.Errorf("the waiter: exit code %d: %s", code, waiter.out.String())
+			}
+		case <-ctx.Done():
+			t.Error("the waiter did not get the lock")
+		}
+	})
+}
