@@ -25,7 +25,7 @@ type registry struct {
 	mu       sync.Mutex
 	attempts map[string]*Attempt // by nonce, also before they are queued
 	waiting  map[string]*Attempt // by nonce: those that the store has queued
-	leases   map[string][]*Lease // by nonce: one for each request of its owner
+	leases   map[string][]*Lease // by nonce: one for each request of its owner, see addLease
 
 	// The nonces of entries that are being removed, and the removals to be retried.
 	removals       map[string]bool
@@ -87,9 +87,13 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 // needsListener reports whether a lease may get notifications.
 func (l *Lease) needsListener() bool { return l.wantedCh != nil || l.d.opts.TellsBreak }
 
-// addLease registers a lease for notifications that another process waits, and that the lease was
-// broken. For a lease that only needs the latter, the listener starts a little later.
+// addLease registers a lease for the end of its session, and for notifications that another
+// process waits, and that the lease was broken. For a lease that only needs the latter, the
+// listener starts a little later.
 func (w *registry) addLease(l *Lease) {
+	if w.d.session == nil && !l.needsListener() {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leases[l.Nonce] = append(w.leases[l.Nonce], l)
@@ -130,14 +134,16 @@ func (w *registry) removeLease(l *Lease) {
 	}
 }
 
-// HasLeases reports whether the driver has any leases.
+// HasLeases reports whether the driver has any leases that belong to a session or may get
+// notifications.
 func (d *Driver) HasLeases() bool {
 	d.registry.mu.Lock()
 	defer d.registry.mu.Unlock()
 	return len(d.registry.leases) > 0
 }
 
-// LeasesOf returns the leases with these nonces, or all leases if there are no nonces.
+// LeasesOf returns the leases with these nonces, or all leases if there are no nonces. It leaves
+// out leases that neither belong to a session nor may get notifications.
 func (d *Driver) LeasesOf(nonces ...string) (all []*Lease) {
 	w := &d.registry
 	w.mu.Lock()
