@@ -43,7 +43,7 @@ func (l *Locker) checkAndInstall(ctx context.Context, le *lease, granted driver.
 	}
 	now := driver.Now()
 	if le.deadline.Reached(now) {
-		return nil, false, fmt.Errorf("%w: the grant came %v after it was asked for, with a TTL of %v",
+		return nil, false, fmt.Errorf("%w: the grant came %v after its request, with a TTL of %v",
 			ErrLost, now.Sub(grant.Start), le.ttl)
 	}
 	return l.install(le, now)

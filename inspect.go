@@ -78,7 +78,7 @@ func (l *Locker) inspect(op, name string, f func(in driver.Inspector, name strin
 	if l.err != nil {
 		return l.err
 	}
-	err := fmt.Errorf("%w: the driver is no driver.Inspector", errors.ErrUnsupported)
+	err := fmt.Errorf("%w: the driver does not implement driver.Inspector", errors.ErrUnsupported)
 	if in, ok := l.core.driver.(driver.Inspector); ok {
 		err = f(in, name)
 	}

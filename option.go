@@ -244,15 +244,15 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 func (c config) checkAgainst(info driver.Info) error {
 	switch {
 	case c.ttl < info.MinTTL:
-		return driver.Invalidf("TTL: %v is shorter than %v, the least of this backend", c.ttl, info.MinTTL)
+		return driver.Invalidf("TTL: %v is shorter than %v, the minimum of this backend", c.ttl, info.MinTTL)
 	case info.MaxTTL > 0 && c.ttl > info.MaxTTL:
-		return driver.Invalidf("TTL: %v is longer than %v, the most of this backend", c.ttl, info.MaxTTL)
+		return driver.Invalidf("TTL: %v is longer than %v, the maximum of this backend", c.ttl, info.MaxTTL)
 	case info.MaxTTL > 0 && c.lockDelay > info.MaxTTL-c.ttl:
-		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the most of this backend", c.lockDelay, c.ttl, info.MaxTTL)
+		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the maximum of this backend", c.lockDelay, c.ttl, info.MaxTTL)
 	case c.lockDelay > 0 && info.Tenure == driver.TenureSession && info.SessionTTL <= c.lockDelay:
-		return driver.Invalidf("LockDelay: here a lock is free %v after its holder's session has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
+		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
 	case c.fencing > info.Fencing:
-		return driver.Invalidf("RequireFencing: fencing is %v required and %v here", c.fencing, info.Fencing)
+		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, info.Fencing)
 	case c.fair && info.Fairness == driver.FairNever:
 		return driver.Invalidf("Fair: this backend does not keep the order of arrival")
 	case c.shared && c.slots > 0:

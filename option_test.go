@@ -39,7 +39,7 @@ func TestInvalid(t *testing.T) {
 		{"NoSlots", snib.Slots(2), "no semaphores"},
 		{"Shared", snib.Shared(), "no read/write locks"},
 		{"Fair", snib.Fair(), "order of arrival"},
-		{"Fencing", snib.RequireFencing(snib.FencingClock), "clock required and none here"},
+		{"Fencing", snib.RequireFencing(snib.FencingClock), "clock is required, and this backend has none"},
 		{"Zero", snib.Option{}, "zero Option"},
 	}
 	for _, tt := range tests {

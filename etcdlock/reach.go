@@ -65,7 +65,7 @@ func (d *Driver) ping(ctx context.Context, timeout time.Duration) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case inner.Err() != nil && strings.Contains(err.Error(), "ready"):
-		return d.noAnswerError(fmt.Sprintf("it accepts connections and answers nobody within %v", timeout))
+		return d.noAnswerError(fmt.Sprintf("it accepts connections, but did not answer within %v", timeout))
 	case inner.Err() != nil:
 		return d.noAnswerError(fmt.Sprintf("no answer within %v", timeout))
 	}
@@ -87,7 +87,7 @@ func (d *Driver) diagnoseNoAnswer(ctx context.Context) error {
 			return r
 		}
 	}
-	return d.noAnswerError(fmt.Sprintf("no answer within %v: it hangs, or there is no majority of its members", callTimeout))
+	return d.noAnswerError(fmt.Sprintf("no answer within %v: etcd hangs, or has no majority of its members", callTimeout))
 }
 
 // unreachableError explains why there is no connection. err is the error of a call that was not
@@ -113,9 +113,9 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 	case strings.Contains(r.reason, "tls: ") || strings.Contains(r.reason, "x509: "):
 		r.permanent = true
 	case strings.Contains(r.reason, "handshake failed") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, false) }):
-		r.reason, r.permanent = "it speaks no TLS, and we do: "+r.reason, true
+		r.reason, r.permanent = "the server does not use TLS, and the client does: "+r.reason, true
 	case strings.Contains(r.reason, "server preface") && d.everyEndpoint(func(host string, _ bool) bool { return speaks(ctx, host, true) }):
-		r.reason, r.permanent = "it wants TLS, and we don't speak it: "+r.reason, true
+		r.reason, r.permanent = "the server requires TLS, and the client does not use it: "+r.reason, true
 	case strings.Contains(r.reason, "http2: "):
 		r.reason, r.permanent = "another service listens there: "+r.reason, true
 	}

@@ -46,11 +46,11 @@ func TestUnreachable(t *testing.T) {
 	}{
 		{name: "NoSuchHost", endpoint: "http://nosuch.invalid:2379", says: "no such host"},
 		{name: "Refused", endpoint: "http://127.0.0.1:1", says: "refused", passes: true},
-		{name: "TLSToPlain", endpoint: "https://" + plain.Addr(), says: "it speaks no TLS"},
-		{name: "PlainToTLS", endpoint: "http://" + secure.Addr(), says: "it wants TLS"},
+		{name: "TLSToPlain", endpoint: "https://" + plain.Addr(), says: "the server does not use TLS"},
+		{name: "PlainToTLS", endpoint: "http://" + secure.Addr(), says: "the server requires TLS"},
 		{name: "Untrusted", endpoint: "https://" + secure.Addr(), says: "certificate"},
 		{name: "NoEtcd", endpoint: "http://" + other.Addr().String(), says: "another service"},
-		{name: "Hung", endpoint: "http://" + hung.Addr(), says: "answers nobody", passes: true, slow: true},
+		{name: "Hung", endpoint: "http://" + hung.Addr(), says: "did not answer within", passes: true, slow: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

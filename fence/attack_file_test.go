@@ -103,7 +103,7 @@ func TestLinks(t *testing.T) {
 	if data, err := h.Read(ctx); err == nil {
 		t.Errorf("Read through a link that came later = %q", data)
 	}
-	mustBeInvalid(t, "Write over a link that came later", h.Write(ctx, []byte("x")), "no regular file")
+	mustBeInvalid(t, "Write over a link that came later", h.Write(ctx, []byte("x")), "not a regular file")
 	folder := filepath.Join(dir, "folder")
 	if err := os.Symlink(dir, folder); err != nil {
 		t.Fatal(err)

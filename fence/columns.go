@@ -127,7 +127,7 @@ func (c Columns) updateStatement(m Mark, key any, values map[string]any) (query 
 			return "", nil, err
 		}
 		if name == token || name == owner || name == c.Key {
-			return "", nil, driver.Invalidf("column %q: the guard sets it, or finds the row by it", name)
+			return "", nil, driver.Invalidf("column %q: the guard sets this column, or finds the row by it", name)
 		}
 		args = append(args, values[name])
 		b.WriteString(name + " = " + c.Dialect.param(len(args)) + ", ")
@@ -160,7 +160,7 @@ func (c Columns) Verdict(ctx context.Context, q Querier, m Mark, key any) error 
 		return err
 	}
 	if err = m.After(last); err == nil && last != m {
-		return fmt.Errorf("%w in %s when it was to be changed, but now there is one", ErrNoRow, c.Table)
+		return fmt.Errorf("%w in %s at the time of the change, but now there is one", ErrNoRow, c.Table)
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func (g File) Open(ctx context.Context, hold Hold) (*FileHandle, error) {
 		return nil, err
 	}
 	marks.checkNew = func() error {
-		return driver.Invalidf("file: %s is gone or empty, which has the marks of a file", marks.path)
+		return driver.Invalidf("file: %s, which contains the marks of a file, is gone or empty", marks.path)
 	}
 	return &FileHandle{path: path, mode: cmp.Or(g.Mode, 0o644), marks: marks, mark: m}, nil
 }
@@ -93,7 +93,7 @@ func (g File) checkNew(path string) error {
 	case err != nil:
 		return err
 	}
-	return driver.Invalidf("file: %s exists, but not its marks, %s.fence: either somebody removed them, or nobody has guarded the file yet and it is to be adopted",
+	return driver.Invalidf("file: %s exists, but not its marks, %s.fence: either somebody removed them, or the file was never guarded and must be adopted",
 		path, path)
 }
 
@@ -149,7 +149,7 @@ func (h *FileHandle) Replace(ctx context.Context, write func(io.Writer) error) (
 		mode := h.mode
 		switch old, err := os.Lstat(h.path); {
 		case err == nil && !old.Mode().IsRegular():
-			return driver.Invalidf("file: %s is no regular file any more", h.path)
+			return driver.Invalidf("file: %s is not a regular file any more", h.path)
 		case err == nil:
 			mode = old.Mode().Perm()
 		}
@@ -307,7 +307,7 @@ func (f markFile) isCurrent(file *os.File) (bool, error) {
 		return false, err
 	}
 	if !opened.Mode().IsRegular() {
-		return false, driver.Invalidf("file: %s is no regular file", f.path)
+		return false, driver.Invalidf("file: %s is not a regular file", f.path)
 	}
 	current, err := os.Lstat(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -347,7 +347,7 @@ func (f markFile) checkEmpty(file *os.File) error {
 	if info.Size() == 0 {
 		return f.checkNew()
 	}
-	return driver.Invalidf("file: no fencing mark can be read in %s; if the file is one of marks, remove it once no hold is under way", f.path)
+	return driver.Invalidf("file: no fencing mark can be read in %s; if it is a file of marks, remove it when nobody holds the lock", f.path)
 }
 
 func (f markFile) write(file *os.File, slot int, m Mark) error {

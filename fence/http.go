@@ -47,7 +47,7 @@ func ParseHeader(value string) (Mark, error) {
 		return Mark{}, driver.Invalidf("header %s: %s; want NAME;token=NUMBER;owner=DIGITS", Header, why)
 	}
 	if len(value) > maxHeader {
-		return bad(fmt.Sprintf("it has %d bytes, and at most %d make sense", len(value), maxHeader))
+		return bad(fmt.Sprintf("it has %d bytes; at most %d are allowed", len(value), maxHeader))
 	}
 	name, rest, found := strings.Cut(value, ";token=")
 	if !found {
@@ -59,7 +59,7 @@ func ParseHeader(value string) (Mark, error) {
 	}
 	token, err := strconv.ParseUint(number, 10, 63)
 	if err != nil {
-		return bad("the token is no number from 1 to 2^63-1")
+		return bad("the token is not a number from 1 to 2^63-1")
 	}
 	lock, err := url.QueryUnescape(name)
 	if err != nil {
@@ -70,7 +70,7 @@ func ParseHeader(value string) (Mark, error) {
 		return bad(err.Error())
 	}
 	if m.Header() != value {
-		return bad("there is another way to write the same, and only that one is right: " + m.Header())
+		return bad("only one way to write this value is allowed: " + m.Header())
 	}
 	return m, nil
 }
@@ -129,7 +129,7 @@ func CheckResponse(h Hold, r *http.Response) error {
 	}
 	highest, err := strconv.ParseUint(r.Header.Get(HeaderHighest), 10, 63)
 	if err != nil {
-		return fmt.Errorf("the answer's header %s is %q, and no number", HeaderHighest, r.Header.Get(HeaderHighest))
+		return fmt.Errorf("the header %s of the response is %q, which is not a number", HeaderHighest, r.Header.Get(HeaderHighest))
 	}
 	return &RefusedError{Mark: m, Last: Mark{Lock: m.Lock, Token: highest}}
 }
@@ -247,7 +247,7 @@ func (s Server) readMark(r *http.Request) (Mark, int, error) {
 		return Mark{}, http.StatusPreconditionRequired, fmt.Errorf("header %s is missing: this resource is guarded by a lock", Header)
 	case 1:
 	default:
-		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s stands %d times; want it once", Header, len(values))
+		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s occurs %d times; want it once", Header, len(values))
 	}
 	m, err := ParseHeader(values[0])
 	if err != nil {
@@ -264,7 +264,7 @@ func (s Server) readMark(r *http.Request) (Mark, int, error) {
 		s.warn(r, m, "the mark is about another lock", "guard", want)
 		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s is about another lock than the one that guards this resource", Header)
 	case m.Token > most:
-		s.warn(r, m, "the token is too great", "most", most)
+		s.warn(r, m, "the token is too large", "most", most)
 		return Mark{}, http.StatusBadRequest, fmt.Errorf("header %s has a token that no hold can have", Header)
 	}
 	return m, 0, nil
@@ -329,7 +329,7 @@ func (s Server) refuse(w http.ResponseWriter, r *http.Request, m Mark, err error
 		w.Header().Set(HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
 		http.Error(w, refused.reason(), http.StatusConflict)
 	case errors.Is(err, errTimeout), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		http.Error(w, "another request is let in", http.StatusServiceUnavailable)
+		http.Error(w, "another request is being served", http.StatusServiceUnavailable)
 	default:
 		// The text of err may be confidential.
 		http.Error(w, "the guard of the resource failed", http.StatusInternalServerError)

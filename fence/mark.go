@@ -40,7 +40,7 @@ func Of(h Hold) (Mark, error) {
 func (m Mark) Check() error {
 	switch {
 	case m.Token == 0:
-		return driver.Invalidf("hold of %q: it has no fencing token; the backend gives none", m.Lock)
+		return driver.Invalidf("hold of %q: it has no fencing token, because the backend has none", m.Lock)
 	case m.Token > math.MaxInt64:
 		return driver.Invalidf("hold of %q: fencing token %d is above 2^63-1, which databases can't store", m.Lock, m.Token)
 	case len(m.Owner) != ownerDigits || !isHex(m.Owner):
@@ -115,7 +115,7 @@ func (e *RefusedError) reason() string {
 	if e.isConflict() {
 		return fmt.Sprintf("token %d: %v: the store of the lock has broken its promise", e.Mark.Token, ErrConflict)
 	}
-	return fmt.Sprintf("%v: %d, and %d has been here", ErrStale, e.Mark.Token, e.Last.Token)
+	return fmt.Sprintf("%v: %d, after %d", ErrStale, e.Mark.Token, e.Last.Token)
 }
 
 // Is reports whether target is the reason: [ErrStale] or [ErrConflict].

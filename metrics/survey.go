@@ -35,7 +35,7 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 	inspector, ok := d.(driver.Inspector)
 	switch {
 	case !ok:
-		return fmt.Errorf("metrics: %w", driver.Invalidf("driver: %T is no driver.Inspector", d))
+		return fmt.Errorf("metrics: %w", driver.Invalidf("driver: %T does not implement driver.Inspector", d))
 	case every <= 0:
 		return fmt.Errorf("metrics: %w", driver.Invalidf("interval: %v is not positive", every))
 	}

@@ -132,11 +132,11 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	case errors.Is(err, driver.ErrUnavailable):
 		return err
 	case n == optionPrevents, n == readOnlyMode:
-		return fmt.Errorf("%w: the server does not let us write, as a replica or by read_only: %w", driver.ErrUnavailable, err)
+		return fmt.Errorf("%w: the server accepts no writes, as a replica or by read_only: %w", driver.ErrUnavailable, err)
 	case n == readOnlySession:
-		return driver.Invalidf("session: it does not let us write: %w", err)
+		return driver.Invalidf("session: it accepts no writes: %w", err)
 	case n == tableAccessDenied:
-		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
+		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
 	case n == noSuchTable:
 		d.store.ready.Store(false) // the table was dropped: the next round creates it again

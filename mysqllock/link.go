@@ -57,7 +57,7 @@ func (l *link) setUp(ctx context.Context) error {
 	}
 	err = l.Ping(ctx)
 	if doubt := (driverkit.UnknownOutcomeError{}); errors.As(err, &doubt) || err == nil && !got {
-		return driver.Invalidf("connection: a pooler stands before the server, and each statement may go over another " +
+		return driver.Invalidf("connection: a pooler stands between this client and the server, and each statement may go over another " +
 			"connection; connect past it, or use rows (New)")
 	}
 	return err
@@ -122,7 +122,7 @@ func (l *link) Ping(ctx context.Context) error {
 	var ours sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`, l.key).Scan(&ours)
 	if err == nil && !ours.Bool {
-		err = driverkit.UnknownOutcomeError{Err: errors.New("the session is another than it was")}
+		err = driverkit.UnknownOutcomeError{Err: errors.New("the connection belongs to another session now")}
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (l *link) Unlock(ctx context.Context, le *lease) error {
 	var answer sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT RELEASE_LOCK(?)`, l.d.conf.key(le.Req.Name)).Scan(&answer)
 	if err == nil && !answer.Bool {
-		err = errors.New("a lock that we held was not ours any more")
+		err = errors.New("a lock of this session was gone")
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	case found < 0:
 		return errEmpty
 	case found != version:
-		return driver.Invalidf("table %s: it has version %d, and this program knows version %d", d.conf.table, found, version)
+		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found, version)
 	}
 	return d.checkEngine(ctx)
 }
@@ -144,7 +144,7 @@ func usable(name string) error {
 		least, product = 1002, "MariaDB 10.2"
 	}
 	if major*100+minor < least {
-		return driver.Invalidf("server: it is %s, and %s is the oldest that will do", name, product)
+		return driver.Invalidf("server: it is %s, and %s is the oldest supported version", name, product)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (d *Driver) create(ctx context.Context) error {
 		}
 		_, err := d.exec(ctx, statement)
 		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied, optionPrevents, readOnlyMode, readOnlySession}, code(err)) {
-			return fmt.Errorf("the table %s is not there, and we may not create it: %w; somebody who may has to run:\n%s",
+			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
 				d.conf.table, err, text)
 		}
 		if err != nil {

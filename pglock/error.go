@@ -115,11 +115,11 @@ func (d *Driver) explain(err error) error {
 	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, driver.ErrInvalid):
 		return err
 	case c == readOnly:
-		return driver.Invalidf("server: it does not let us write, as a standby or by default_transaction_read_only: %w", err)
+		return driver.Invalidf("server: it accepts no writes, as a standby or by default_transaction_read_only: %w", err)
 	case c == noDatabase:
 		return driver.Invalidf("database: %w", err)
 	case c == insufficientPrivilege:
-		return fmt.Errorf("we may not use the table %s: %w; somebody who may has to run: "+
+		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
 	case c == undefinedTable:
 		d.store.ready.Store(false) // the table was dropped: the next round creates it again

@@ -104,7 +104,7 @@ func (l *link) Lock(ctx context.Context, le *lease) (bool, error) {
 func (l *link) Unlock(ctx context.Context, le *lease) error {
 	was, err := l.call(ctx, "pg_advisory_unlock", le)
 	if err == nil && !was {
-		err = errors.New("an advisory lock that we held was not ours any more")
+		err = errors.New("an advisory lock of this session was gone")
 	}
 	return err
 }

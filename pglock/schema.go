@@ -92,7 +92,7 @@ func (d *Driver) examine(ctx context.Context) error {
 	case encoding != "UTF8":
 		return driver.Invalidf("database: its encoding is %s, and names need UTF8", encoding)
 	case found != version:
-		return driver.Invalidf("table %s: it has version %d, and this program knows version %d", d.conf.table.Sanitize(), found, version)
+		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table.Sanitize(), found, version)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (d *Driver) create(ctx context.Context) error {
 		return err
 	})
 	if c := code(err); c == insufficientPrivilege || c == readOnly {
-		return fmt.Errorf("the table %s is not there, and we may not create it: %w; somebody who may has to run:\n%s",
+		return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right has to run:\n%s",
 			d.conf.table.Sanitize(), err, sql)
 	}
 	if err != nil && ctx.Err() != nil {

@@ -149,7 +149,7 @@ func checkIsolation(ctx context.Context, tx pgx.Tx) error {
 	var level string
 	err := tx.QueryRow(ctx, `SELECT current_setting('transaction_isolation')`).Scan(&level)
 	if err == nil && level == "repeatable read" {
-		return driver.Invalidf("transaction: it is REPEATABLE READ, and would not see what the holder before has written; " +
+		return driver.Invalidf("transaction: it is REPEATABLE READ, and would not see what the previous holder has written; " +
 			"use READ COMMITTED or SERIALIZABLE")
 	}
 	return err

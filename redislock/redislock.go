@@ -273,7 +273,7 @@ func checkOwner(owner string) error {
 		return driver.Invalidf("owner %q: it is not valid UTF-8", owner)
 	}
 	if strings.HasPrefix(owner, "snib:") {
-		return driver.Invalidf("owner %q: in Redis %q at the beginning stands for kinds of locks", owner, "snib:")
+		return driver.Invalidf("owner %q: in Redis, an owner must not begin with %q, which marks kinds of locks", owner, "snib:")
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func explain(err error, o rueidis.ClientOption) error {
 	var timeout net.Error
 	switch {
 	case strings.Contains(err.Error(), "unknown message type"):
-		return fmt.Errorf("what answers is not Redis: %w", err)
+		return fmt.Errorf("the server is not Redis: %w", err)
 	case rueidis.IsRedisNil(err) || strings.Contains(err.Error(), "No such master"):
 		return fmt.Errorf("the Sentinels know no master %q: %w", o.Sentinel.MasterSet, asReplyError(err))
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
@@ -173,7 +173,7 @@ func explain(err error, o rueidis.ClientOption) error {
 		}
 		return fmt.Errorf("no answer within %v: %w", exceededTimeout(err, o), err)
 	case o.TLSConfig == nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)):
-		return fmt.Errorf("the server hung up; does it want TLS? %w", err)
+		return fmt.Errorf("the server closed the connection; does it require TLS? %w", err)
 	}
 	return asReplyError(err)
 }

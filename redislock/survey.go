@@ -76,18 +76,18 @@ func checkServer(info rediskit.Info, isCluster bool, conf config) error {
 	case info.IsSentinel():
 		return driver.Invalidf("server: it is a Sentinel; name the master that it watches")
 	case !info.AtLeast(6, 2):
-		return driver.Invalidf("server: it is Redis %s; 6.2 is the oldest that will do", info["redis_version"])
+		return driver.Invalidf("server: it is Redis %s; 6.2 is the oldest supported version", info["redis_version"])
 	// Also one that accepts writes: they are lost with its next resynchronization.
 	case info["role"] == "slave":
-		return driver.Invalidf("server: it is a replica of %s:%s; connect to that, or by way of the Sentinels that watch it", info["master_host"], info["master_port"])
+		return driver.Invalidf("server: it is a replica of %s:%s; connect to that server, or through the Sentinels that watch it", info["master_host"], info["master_port"])
 	case info.IsClusterNode() && !isCluster:
-		return driver.Invalidf("topology: the server is a node of a Cluster; connect to it as one")
+		return driver.Invalidf("topology: the server is a node of a Cluster; connect to it as to a Cluster")
 	case conf.topology == cluster && !isCluster:
 		return driver.Invalidf("topology: the server is no node of a Cluster")
 	case conf.topology == single && isCluster:
 		return driver.Invalidf("topology: the client speaks to a Cluster, not to one server")
 	case conf.grace && info["run_id"] == "":
-		return driver.Invalidf("server: INFO does not tell its run_id, so a restart can't be noticed: turn failover-grace off")
+		return driver.Invalidf("server: INFO does not show its run_id, so a restart can't be noticed: turn failover-grace off")
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func warnings(ctx context.Context, m Node, info rediskit.Info) []string {
 	var all []string
 	policy := info["maxmemory_policy"]
 	if policy != "" && policy != "noeviction" && info["maxmemory"] != "0" {
-		all = append(all, fmt.Sprintf("maxmemory-policy is %s: Redis may evict locks and what it knows of tokens; noeviction is right", policy))
+		all = append(all, fmt.Sprintf("maxmemory-policy is %s: Redis may evict locks and the last tokens; set it to noeviction", policy))
 	}
 	replicas, _ := strconv.Atoi(info["connected_slaves"])
 	if replicas == 0 {
@@ -108,7 +108,7 @@ func warnings(ctx context.Context, m Node, info rediskit.Info) []string {
 	case err != nil:
 		all = append(all, fmt.Sprintf("min-replicas-to-write can't be read (%v)", err))
 	case n == "0":
-		all = append(all, "min-replicas-to-write is 0 with replicas: a master cut off from them goes on granting locks that they never hear of")
+		all = append(all, "min-replicas-to-write is 0 with replicas: a master that is cut off from them goes on granting locks that they never receive")
 	}
 	return all
 }

@@ -55,9 +55,9 @@ type splitError struct {
 
 func (e *splitError) Error() string {
 	if e.contended {
-		return fmt.Sprintf("%v: several fight for the lock, and nobody has a majority", driver.ErrUnavailable)
+		return fmt.Sprintf("%v: several clients compete for the lock, and none has a majority", driver.ErrUnavailable)
 	}
-	return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are somebody's, and %d do not answer",
+	return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are taken, and %d do not answer",
 		driver.ErrUnavailable, e.known, e.nodes, e.silent)
 }
 

@@ -50,7 +50,7 @@ func (a admin) Init(ctx context.Context) error {
 		}
 		switch {
 		case blank > 0 && known > 0:
-			return driver.Invalidf("state: %d of the nodes belong to the cluster already, and %d have forgotten it; the clients admit these", known, blank)
+			return driver.Invalidf("state: %d of the nodes belong to the cluster already, and %d have forgotten it; clients admit those by themselves", known, blank)
 		case blank == 0:
 			return nil
 		}
@@ -60,7 +60,7 @@ func (a admin) Init(ctx context.Context) error {
 				return err
 			}
 			if answer != "o" {
-				return driver.Invalidf("state: somebody else initialises %s", d.nodes[i].address)
+				return driver.Invalidf("state: another client initializes %s", d.nodes[i].address)
 			}
 		}
 		return nil
@@ -88,7 +88,7 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 			case <-timer.C:
 			case <-ctx.Done():
 				timer.Stop()
-				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v in one go: %w", d.params.Quarantine(), context.Cause(ctx))
+				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w", d.params.Quarantine(), context.Cause(ctx))
 				return errors.Join(why, err)
 			}
 		}

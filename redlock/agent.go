@@ -109,7 +109,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 // loss policy says.
 func (g *agent) counterFloor() (least uint64, operator bool, err error) {
 	if g.d.conf.loss == Refuse {
-		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and somebody must say where they go on (recover)", errNoMajority)
+		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and the operator must give the floor from which they continue (recover)", errNoMajority)
 	}
 	return driver.NextToken(0, time.Now()), false, nil
 }
@@ -255,7 +255,7 @@ const floorStripe = stripes
 func parseCounters(text string) (counts bool, c quorum.Counters, err error) {
 	fields := strings.Fields(text)
 	if len(fields)%2 != 1 || fields[0] != "0" && fields[0] != "1" {
-		return false, nil, fmt.Errorf("the script told of counters %.100q", text)
+		return false, nil, fmt.Errorf("the script returned the counters %.100q", text)
 	}
 	c = make(quorum.Counters, stripes+1)
 	for i := 1; i+1 < len(fields); i += 2 {
@@ -267,7 +267,7 @@ func parseCounters(text string) (counts bool, c quorum.Counters, err error) {
 			return false, nil, fmt.Errorf("the counter c%d is no number: %s", stripe, quoted(fields[i+1]))
 		}
 		if c[stripe] > maxToken {
-			return false, nil, fmt.Errorf("the counter c%d is too great: %d", stripe, c[stripe])
+			return false, nil, fmt.Errorf("the counter c%d is too large: %d", stripe, c[stripe])
 		}
 	}
 	return fields[0] == "1", c, nil

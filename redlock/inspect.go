@@ -276,5 +276,5 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	case err != nil:
 		return err
 	}
-	return errors.New("some nodes have freed the lock, but no majority: ask again")
+	return errors.New("some nodes have freed the lock, but not a majority: try again")
 }

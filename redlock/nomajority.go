@@ -17,8 +17,8 @@ import (
 // These errors say why a node that answers takes no part.
 const (
 	errBlank   driver.Sentinel = "it is new, or has lost its memory"
-	errWaiting driver.Sentinel = "it restarted, and is kept out until no lease is left that it may have forgotten"
-	errNotOurs driver.Sentinel = "the lock's key there is not ours"
+	errWaiting driver.Sentinel = "it restarted, and is kept out until the leases that it may have forgotten are over"
+	errNotOurs driver.Sentinel = "the key of the lock there belongs to another owner"
 )
 
 // A noMajorityError says that too few nodes take part in a request. It matches errNoMajority.
@@ -89,7 +89,7 @@ func (d *Driver) remedy(keptOut, blank int) string {
 	if blank == 0 {
 		return ": " + wait
 	}
-	return ": if they are new, run snib redlock init; else " + wait
+	return ": if they are new, run snib redlock init; otherwise, " + wait
 }
 
 // reasonsOf returns, by node, why the nodes did not do what they were asked, and nil for
@@ -177,7 +177,7 @@ func printable(text string) string {
 	quoted := quoted(strings.TrimSpace(text))
 	text = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 	if strings.HasPrefix(text, "OOM") {
-		return "its memory is full: raise its maxmemory, or delete what it keeps beside locks (" + text + ")"
+		return "its memory is full: raise its maxmemory, or delete keys that are not locks (" + text + ")"
 	}
 	return text
 }

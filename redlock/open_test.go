@@ -51,7 +51,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"ClusterNode", append(blank.servers[:2:2], at(member)), nil, "Redis Cluster"},
 		{"OtherList", with(at(extra)), nil, "belongs to ["},
 		{"OtherMaxTTL", c.servers, []redlock.Option{redlock.MaxTTL(30 * time.Second)}, "MaxTTL of 1m0s, and here it is"},
-		{"Swapped", swapped, nil, "what answers as"},
+		{"Swapped", swapped, nil, "the server at"},
 		{"MaxTTL", c.servers, []redlock.Option{redlock.MaxTTL(0)}, "want 100ms to 24h"},
 		{"MaxTTLFraction", c.servers, []redlock.Option{redlock.MaxTTL(time.Second + 1)}, "milliseconds"},
 		{"NodeTimeout", c.servers, []redlock.Option{redlock.NodeTimeout(0)}, "NodeTimeout"},

@@ -28,9 +28,9 @@ func configure(opts []Option) (config, error) {
 	case conf.maxTTL < minTTL || conf.maxTTL > longestTTL:
 		return conf, driver.Invalidf("MaxTTL: %v, want %v to %v", conf.maxTTL, minTTL, longestTTL)
 	case conf.maxTTL%time.Millisecond != 0:
-		return conf, driver.Invalidf("MaxTTL: %v is no whole number of milliseconds", conf.maxTTL)
+		return conf, driver.Invalidf("MaxTTL: %v is not a whole number of milliseconds", conf.maxTTL)
 	case conf.timeout < time.Millisecond:
-		return conf, driver.Invalidf("NodeTimeout: %v, want a millisecond at least", conf.timeout)
+		return conf, driver.Invalidf("NodeTimeout: %v, want at least a millisecond", conf.timeout)
 	case conf.loss > Refuse:
 		return conf, driver.Invalidf("OnMajorityLoss: there is no policy %d", conf.loss)
 	}

@@ -66,13 +66,13 @@ func checkServer(address string, info rediskit.Info) error {
 	case info.IsSentinel():
 		return driver.Invalidf("node %s: it is a Sentinel", address)
 	case info.IsClusterNode():
-		return driver.Invalidf("node %s: it is a node of a Redis Cluster; Redlock takes servers that have nothing to do with each other", address)
+		return driver.Invalidf("node %s: it is a node of a Redis Cluster; Redlock needs independent servers", address)
 	case info["role"] != "master":
-		return driver.Invalidf("node %s: it is a replica of %s; Redlock takes masters that have nothing to do with each other", address, info["master_host"]+":"+info["master_port"])
+		return driver.Invalidf("node %s: it is a replica of %s; Redlock needs independent masters", address, info["master_host"]+":"+info["master_port"])
 	case !info.AtLeast(6, 2):
-		return driver.Invalidf("node %s: it is Redis %q; 6.2 is the oldest that will do", address, info["redis_version"])
+		return driver.Invalidf("node %s: it is Redis %q; 6.2 is the oldest supported version", address, info["redis_version"])
 	case info["run_id"] == "":
-		return driver.Invalidf("node %s: INFO does not tell its run_id, so a restart can't be noticed", address)
+		return driver.Invalidf("node %s: INFO does not show its run_id, so a restart can't be noticed", address)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (d *Driver) checkMembership(n *node, stored, self string) error {
 	case stored != d.cluster:
 		return driver.Invalidf("list of nodes or MaxTTL: %s belongs to %s, and here it is %s", n.address, formatCluster(stored), formatCluster(d.cluster))
 	case self != n.address:
-		return driver.Invalidf("list of nodes: what answers as %s is %s", n.address, quoted(self))
+		return driver.Invalidf("list of nodes: the server at %s is %s", n.address, quoted(self))
 	}
 	return nil
 }

@@ -148,10 +148,10 @@ func (a *attempt) send(ctx context.Context, o *op) error {
 func (d *Driver) describeWriter() string {
 	for _, h := range lockedBy(d.side.lockingProcesses(), writerByte) {
 		if h.PID != os.Getpid() {
-			return fmt.Sprintf("pid %d (%s) writes to %s, and does not go on; is it stopped?", h.PID, h.Label, d.path)
+			return fmt.Sprintf("pid %d (%s) writes to %s, and makes no progress; is it stopped?", h.PID, h.Label, d.path)
 		}
 	}
-	return fmt.Sprintf("another process, or the disk, holds up who writes to %s", d.path)
+	return fmt.Sprintf("another process, or the disk, delays the process that writes to %s", d.path)
 }
 
 func (a *attempt) unwatch() {

@@ -116,7 +116,7 @@ func checkFolder(dir string) error {
 		return &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
 	if name := networkFileSystem(uint32(st.Type & math.MaxUint32)); name != "" {
-		return driver.Invalidf("place: %s is on %s, where processes of several hosts would not see each other's locks; "+
+		return driver.Invalidf("place: %s is on %s, where processes of different hosts do not see each other's locks; "+
 			"use a local disk", dir, name)
 	}
 	return checkAccess(dir, unix.W_OK|unix.X_OK)
@@ -196,8 +196,8 @@ func checkFile(path string) error {
 	}
 	err = checkAccess(path, unix.R_OK|unix.W_OK)
 	if errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and all those beside "+
-			"it, with that group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())
+		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and all files beside "+
+			"it, with this group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())
 	}
 	return err
 }

@@ -264,7 +264,7 @@ func (d *Driver) check() (_ conn, ready bool, err error) {
 	case app != applicationID:
 		err = driver.Invalidf("file: %s is an SQLite database of another program; name another file, or none", d.path)
 	default:
-		err = driver.Invalidf("file: %s has version %d of our tables, and this program knows version %d; use a newer one", d.path, ver, version)
+		err = driver.Invalidf("file: %s has version %d of the tables, and this program supports version %d; use a newer program", d.path, ver, version)
 	}
 	return nil, false, errors.Join(err, db.close())
 }

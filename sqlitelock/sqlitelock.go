@@ -61,7 +61,7 @@ func (o Option) apply(d *Driver) error {
 func Fencing(strength driver.Fencing) Option {
 	return Option{func(d *Driver) error {
 		if strength != driver.FencingDurable && strength != driver.FencingClock {
-			return driver.Invalidf("fencing %v: SQLite locks have durable or clock", strength)
+			return driver.Invalidf("fencing %v: SQLite locks support durable and clock", strength)
 		}
 		d.fencing = strength
 		return nil

@@ -25,7 +25,7 @@ const (
 	errSessionOver driver.Sentinel = "the session is over"
 
 	// errNodeGone means that our own node no longer exists.
-	errNodeGone driver.Sentinel = "our node is gone"
+	errNodeGone driver.Sentinel = "the node of this session is gone"
 )
 
 // classify wraps an error of the client library in one of ours, if it is about the
@@ -88,10 +88,10 @@ func (d *Driver) explain(err error, path string) error {
 	case errors.Is(err, errDisconnected), errors.Is(err, errNoAnswer), errors.Is(err, zk.ErrSessionExpired):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("%w: we may not use %s (%s); its ACL, and that of what is above, must let us create, read, write and delete",
+		return fmt.Errorf("%w: this client may not use %s (%s); its ACL, and those of the nodes above it, must allow it to create, read, write and delete",
 			err, path, who)
 	case errors.Is(err, zk.ErrInvalidACL):
-		return driver.Invalidf("ACL: the server refuses it, as with entries of the scheme auth and no user: %w", err)
+		return driver.Invalidf("ACL: the server refuses it, for example because it has entries of the scheme auth and there is no user: %w", err)
 	}
 	return err
 }

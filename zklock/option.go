@@ -180,7 +180,7 @@ func address(server string) (string, error) {
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || host == "" || strings.ContainsAny(host, "/@, ") {
 		// The error does not quote the text, which may contain a password.
-		return "", driver.Invalidf("server: it is no host, and no host:port")
+		return "", driver.Invalidf("server: it is neither a host nor host:port")
 	}
 	return net.JoinHostPort(host, port), nil
 }

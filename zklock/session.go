@@ -111,7 +111,7 @@ func (s *session) authenticate() {
 			close(s.authenticated)
 			return
 		case !errors.Is(err, errDisconnected):
-			s.terminate(fmt.Errorf("%w: we can't say who we are: %w", errSessionOver, err))
+			s.terminate(fmt.Errorf("%w: the login failed: %w", errSessionOver, err))
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (s *session) recordConnError(addr string, err error) {
 	hopeless := s.id == 0 && len(s.unusable) == len(s.d.conf.servers)
 	s.mu.Unlock()
 	if hopeless {
-		s.terminate(fmt.Errorf("no way to ZooKeeper: %w", err))
+		s.terminate(fmt.Errorf("ZooKeeper can't be reached: %w", err))
 	}
 }
 

@@ -79,7 +79,7 @@ func (d *Driver) Close() error {
 // check returns an error if the driver can't serve req.
 func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
-		return driver.Invalidf("request: a lock in ZooKeeper can't outlive the process that took it, whose session it hangs on")
+		return driver.Invalidf("request: a lock in ZooKeeper ends with the session of the process that took it")
 	}
 	return req.Check()
 }

@@ -76,7 +76,7 @@ func (s *SessionConn) Run(c *Call, broken func(context.Context, error) bool) err
 	}
 	c.done <- err
 	if errors.As(err, new(UnknownOutcomeError)) || broken(ctx, err) {
-		return fmt.Errorf("the connection is of no use any more: %w", err)
+		return fmt.Errorf("the connection can't be used any more: %w", err)
 	}
 	return nil
 }

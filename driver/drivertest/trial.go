@@ -370,7 +370,7 @@ func (t *trial) inspector(d driver.Driver) driver.Inspector {
 	t.Helper()
 	in, ok := d.(driver.Inspector)
 	if !ok {
-		t.Fatalf("%T is no driver.Inspector; every driver is", d)
+		t.Fatalf("%T does not implement driver.Inspector; every driver is", d)
 	}
 	return in
 }

@@ -24,7 +24,7 @@ func FaultsOf(name string) Faults {
 	switch name {
 	case "memory":
 		return Faults{
-			Pause:     "the whole process stops, and all contenders with it; what its lease outlasted is lost when it goes on",
+			Pause:     "the whole process stops, and all contenders with it; a hold whose lease ended in the meantime is lost when it goes on",
 			Crash:     "all contenders die with the holder",
 			Failover:  "there is none: the store is the process",
 			Partition: "there is none",
@@ -42,7 +42,7 @@ func FaultsOf(name string) Faults {
 		return Faults{
 			Pause:     leaseEnds,
 			Crash:     freeAtEnd,
-			Failover:  "nothing is granted until the leases are over that may be forgotten; one longer than the grace that was not replicated can overlap",
+			Failover:  "nothing is granted until the leases that may be forgotten are over; a lease that is longer than the grace period and was not replicated can overlap",
 			Partition: "a holder that is cut off is told before its lease ends; a master that is cut off goes on granting, unless min-replicas-to-write",
 			ClockJump: serverClock,
 		}
@@ -51,14 +51,14 @@ func FaultsOf(name string) Faults {
 			Pause:     leaseEnds,
 			Crash:     freeAtEnd,
 			Failover:  "a server that restarted has no vote until it has waited for the longest TTL and has read its counters back from a majority",
-			Partition: "who reaches no majority is told before its lease ends, and gets nothing; the rest goes on",
+			Partition: "a holder without a majority is told before its lease ends; clients with a majority go on",
 			ClockJump: "a server's clock set forward can let holds overlap if its vote decided; tokens stay in order",
 		}
 	case "postgres":
 		return Faults{
 			Pause:     leaseEnds,
 			Crash:     freeAtEnd,
-			Failover:  "a standby that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
+			Failover:  "a standby that has all commits goes on with leases and tokens; a standby that lags has lost some, and holds can overlap",
 			Partition: oldPrimary,
 			ClockJump: serverClock,
 		}
@@ -66,9 +66,9 @@ func FaultsOf(name string) Faults {
 		return Faults{
 			Pause:     leaseEnds,
 			Crash:     freeAtEnd,
-			Failover:  "a replica that has all commits goes on with leases and tokens; one that lags has forgotten some, and holds can overlap",
+			Failover:  "a replica that has all commits goes on with leases and tokens; a replica that lags has lost some, and holds can overlap",
 			Partition: oldPrimary,
-			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; set back, it keeps a dead holder's lock " +
+			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; set back, it keeps the lock of a dead holder " +
 				"until one TTL after somebody asks for it; clients' don't matter",
 		}
 	case "zookeeper":
@@ -76,7 +76,7 @@ func FaultsOf(name string) Faults {
 			Pause:     sessionEnds,
 			Crash:     "the lock is free when the session ends, at its timeout",
 			Failover:  "a new leader knows all sessions and locks; without a majority nothing is granted",
-			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
+			Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
 			ClockJump: "no effect: servers count by a clock that nobody sets",
 		}
 	case "etcd":
@@ -84,7 +84,7 @@ func FaultsOf(name string) Faults {
 			Pause:     sessionEnds,
 			Crash:     "the lock is free when the session's lease ends",
 			Failover:  "a new leader knows all locks and begins leases anew; without a majority nothing is granted",
-			Partition: "who is cut off from the majority is told before its session ends, and grants nothing; the rest goes on",
+			Partition: "a holder that is cut off from the majority is told before its session ends; servers without a majority grant nothing, and the others go on",
 			ClockJump: "no effect: members count by a clock that nobody sets",
 		}
 	}
