@@ -27,9 +27,10 @@ func TestRetryTimeout(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := &attempt{wasQueued: tt.queued}
 				began := time.Now()
 				time.Sleep(tt.round)
+				// The session was answered just before the failure.
+				a := &attempt{wasQueued: tt.queued, s: &session{ttl: time.Minute, start: driver.Now()}}
 				a.shouldRetry(down, began)
 				began = time.Now()
 				time.Sleep(tt.outage)
@@ -38,5 +39,22 @@ func TestRetryTimeout(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSilence checks since when a session has got no answer: since the first keep-alive after the
+// last answer, and no longer than the session lasts.
+func TestSilence(t *testing.T) {
+	const ttl = 15 * time.Second
+	for _, tt := range []struct{ answered, least, most time.Duration }{
+		{0, 0, 0},
+		{ttl / keepAlivesPerTTL, 0, time.Second},
+		{ttl, ttl - ttl/keepAlivesPerTTL, ttl},
+		{time.Hour, ttl, ttl}, // the machine has slept
+	} {
+		s := &session{ttl: ttl, start: driver.Now().Add(-tt.answered)}
+		if got := s.silence(); got < tt.least || got > tt.most {
+			t.Errorf("silence, %v after the last answer = %v, want %v to %v", tt.answered, got, tt.least, tt.most)
+		}
 	}
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // TestRoles runs the commands by which docs/backends/etcdlock.md limits a program to the locks of
-// a prefix. A user with that role can do everything with these locks, and nothing with others. Users
-// with less can do what the table on the page says, and no more.
+// a prefix. A user with that role can do everything with these locks, and nothing with others.
+// Users with less can do what the table on the page says, and no more.
 func TestRoles(t *testing.T) {
 	const password = "a secret of the role"
 	server := etcdtest.Start(t)

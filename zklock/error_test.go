@@ -84,15 +84,15 @@ func TestRetryTimeout(t *testing.T) {
 		{"QueuedNoWait", 4 * time.Second, true, true, 5 * time.Second, false},
 		{"NotQueued", 4 * time.Second, false, false, 3 * time.Second, true},
 		{"NotQueuedLonger", 4 * time.Second, false, false, 5 * time.Second, false},
-		{"SlowDial", 11 * time.Second, false, false, driver.RetryTimeout - time.Second, true},
-		{"SlowDialLonger", 11 * time.Second, false, false, driver.RetryTimeout + time.Second, false},
+		{"SlowDial", 11 * time.Second, false, false, 10 * time.Second, true},
+		{"SlowDialLonger", 11 * time.Second, false, false, 12 * time.Second, false}, // the core retries
 		{"SlowDialNoWait", 11 * time.Second, false, true, 12 * time.Second, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &Driver{conf: config{dialTimeout: tt.dial}}
-				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, wasQueued: tt.queued, began: time.Now()}
+				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, s: new(session), wasQueued: tt.queued, began: time.Now()}
 				a.shouldRetry()
 				time.Sleep(tt.outage)
 				if got := a.shouldRetry(); got != tt.want {

@@ -214,3 +214,23 @@ func TestHearingForgets(t *testing.T) {
 		t.Errorf("%d exchanges are remembered", len(h.unreported))
 	}
 }
+
+// TestSilence checks since when a session has got no answer: since the first ping after the last
+// answer, and no longer than the session lasts.
+func TestSilence(t *testing.T) {
+	const timeout = 15 * time.Second
+	for _, tt := range []struct{ answered, least, most time.Duration }{
+		{0, 0, 0},
+		{timeout / 3, 0, time.Second},
+		{timeout, timeout * 2 / 3, timeout},
+		{time.Hour, timeout, timeout}, // the machine has slept
+	} {
+		s := &session{timeout: timeout, lastAnswer: driver.Now().Add(-tt.answered)}
+		if got := s.silence(); got < tt.least || got > tt.most {
+			t.Errorf("silence, %v after the last answer = %v, want %v to %v", tt.answered, got, tt.least, tt.most)
+		}
+	}
+	if got := new(session).silence(); got != 0 {
+		t.Errorf("silence of a session without an answer = %v, want 0", got)
+	}
+}

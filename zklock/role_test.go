@@ -47,8 +47,9 @@ func createRoot(t *testing.T, tr tree, password string) {
 	}
 }
 
-// TestRoles creates the root as docs/backends/zklock.md says. The user of the page can do everything
-// with locks. Others can do what their rights allow by the table on the page, and no more.
+// TestRoles creates the root as docs/backends/zklock.md says. The user of the page can do
+// everything with locks. Others can do what their rights allow by the table on the page, and no
+// more.
 func TestRoles(t *testing.T) {
 	server := zktest.Single(t)
 	single := []string{server.Addr()}

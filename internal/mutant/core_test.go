@@ -240,4 +240,11 @@ var coreMutants = []mutant{
 		new:   "return err",
 		tests: "TestForeignContextError",
 	},
+	{
+		guarantee: "outages end waits", pkg: "driver/driverkit",
+		in:    "Outage.IsOver",
+		old:   "time.Since(o.began) >= driver.RetryTimeout",
+		new:   "false",
+		tests: "TestOver",
+	},
 }

@@ -58,4 +58,11 @@ var etcdMutants = []mutant{
 		new:   `"the members' clocks run at the rate of the clients'", "nobody pulls the plug",`,
 		tests: "TestAssumptionsStated", testsIn: "internal/nemesis",
 	},
+	{
+		guarantee: "outages end waits", pkg: "etcdlock",
+		in:    "session.silence",
+		old:   "return min(max(driver.Now().Sub(s.start)-s.ttl/keepAlivesPerTTL, 0), s.ttl)",
+		new:   "return 0",
+		tests: "TestSilence",
+	},
 }

@@ -170,4 +170,11 @@ var redisMutants = []mutant{
 		new:   "scanCount = 1000000",
 		tests: "TestListAmongMany",
 	},
+	{
+		guarantee: "absurd times", pkg: "redislock",
+		in:    "snapshot.status",
+		old:   "left := fromMillis(s.Left)",
+		new:   "left := time.Duration(int32(s.Left)) * time.Millisecond",
+		tests: "TestDistantEnd", testsIn: "cmd/snib",
+	},
 }

@@ -58,4 +58,18 @@ var rowsMutants = []mutant{
 		new:   "tries = 1",
 		tests: "TestSession/EndsWhileGranted",
 	},
+	{
+		guarantee: "outages end waits", pkg: "driver/driverkit/rows",
+		in:    "registry.failWaiting",
+		old:   "a.outageErr = err",
+		new:   "_ = err",
+		tests: "TestOutageOfWaiter/LongSleep",
+	},
+	{
+		guarantee: "absurd times", pkg: "driver/driverkit/rows",
+		in:    "Between",
+		old:   "d > most.Microseconds()",
+		new:   "false",
+		tests: "TestBetween",
+	},
 }

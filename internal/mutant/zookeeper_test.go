@@ -58,4 +58,18 @@ var zookeeperMutants = []mutant{
 		new:   "errors.Is(err, errNodeGone):",
 		tests: "TestExpiredWhileWaiting",
 	},
+	{
+		guarantee: "outages end waits", pkg: "zklock",
+		in:    "session.silence",
+		old:   "return min(max(driver.Now().Sub(s.lastAnswer)-s.timeout/3, 0), s.timeout)",
+		new:   "return 0",
+		tests: "TestSilence",
+	},
+	{
+		guarantee: "absurd times", pkg: "zklock",
+		in:    "decode",
+		old:   "i.Kept = min(i.Kept, maxKept)",
+		new:   "",
+		tests: "TestDistantEnd", testsIn: "cmd/snib",
+	},
 }
