@@ -106,7 +106,7 @@ func (d *Driver) checkRequest(req *driver.Request) error {
 	case !utf8.ValidString(req.Owner):
 		return driver.Invalidf("owner %q: it is not valid UTF-8", req.Owner)
 	case req.Shared, req.Slots > 0:
-		return driver.Invalidf("request: Redlock has neither shared locks nor semaphores")
+		return driver.Invalidf("request: Redlock supports neither shared locks nor semaphores")
 	case req.TTL < minTTL || req.TTL > d.params.MaxTTL:
 		return driver.Invalidf("TTL: %v, want %v to %v", req.TTL, minTTL, d.params.MaxTTL)
 	}
