@@ -64,7 +64,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "ClusterOnSingle", o: addr(plain.Addr()), opts: []redislock.Option{redislock.Cluster()}, want: []string{"no node of a Cluster"}},
 		{name: "SingleOnCluster", o: with(addr(lonely.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), opts: []redislock.Option{redislock.Single()}, want: []string{"node of a Cluster"}},
 		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
-		{name: "PlainToTLS", o: addr(secure.Addr()), want: []string{"does it want TLS", "broken pipe"}},
+		{name: "PlainToTLS", o: addr(secure.Addr()), want: []string{"does it require TLS", "broken pipe"}},
 		{name: "UntrustedTLS", o: with(addr(secure.Addr()), func(o *rueidis.ClientOption) {
 			o.TLSConfig = &tls.Config{ServerName: "localhost", MinVersion: tls.VersionTLS12}
 		}), want: []string{"certificate"}},

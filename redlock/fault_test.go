@@ -304,7 +304,7 @@ func TestSplitVote(t *testing.T) {
 	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 60000)
 	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 60000)
 	_, err = tryAcquire(t, d, request("x", "o", ttl))
-	checkError(t, "Acquire while two fight for ever", err, driver.ErrUnavailable, "several fight")
+	checkError(t, "Acquire while two fight for ever", err, driver.ErrUnavailable, "several clients compete")
 	if got := len(keysOn(t, c.nodes[2])); got != 0 {
 		t.Errorf("%d keys are left on the third node", got)
 	}

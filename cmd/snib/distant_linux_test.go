@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -70,7 +71,14 @@ func writeDistantEnd(t *testing.T, s server, url, name string) {
 		defer conn.Close()
 		// The longest MinHold that fits, of a hold that was released.
 		node := "/snib/" + name + "/_k_00000000-0000-4000-8000-000000000000-lock-"
-		if _, err := conn.Create(node, []byte(`{"owner":"x","kept":9223372036854775807}`), zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
+		data, acl := []byte(`{"owner":"x","kept":9223372036854775807}`), zk.WorldACL(zk.PermAll)
+		_, err = conn.Create(node, data, zk.FlagSequence, acl)
+		for errors.Is(err, zk.ErrNoNode) { // the server has removed the empty folder of the lock
+			if _, err = conn.Create("/snib/"+name, nil, zk.FlagPersistent, acl); err == nil || errors.Is(err, zk.ErrNodeExists) {
+				_, err = conn.Create(node, data, zk.FlagSequence, acl)
+			}
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	default:
