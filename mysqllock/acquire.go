@@ -60,7 +60,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt) (*lease, error) {
 	defer cancel()
 	err = d.changeLocked(ctx, req.Name, func(s *state) (write bool, err error) {
 		snapshot = *s
-		if h = s.HolderFor(req); h != nil && d.rows.IsRemoving(h.Nonce) {
+		if h = s.HolderFor(req); h != nil && slices.Contains(a.Removing(), h.Nonce) {
 			s.removeHolder(h.Token) // it is released, but the server has not confirmed that
 			h = nil
 		}

@@ -56,7 +56,7 @@ func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, e
 		return s, false, err
 	}
 	args := []any{req.Name, a.Entry.Nonce, req.Slots, d.rows.RowTTL(req), req.Tokens, string(encoded),
-		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds()}
+		req.Owner, req.Shared, !req.NoWait, rows.HeartbeatTimeout.Microseconds(), a.Removing()}
 	answered := false
 	scan := func(row pgx.Rows) error {
 		var holders, waiters string

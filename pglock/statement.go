@@ -47,7 +47,10 @@ const (
 
 // decide computes the new state of the row l for a request: $1 name, $2 nonce, $3 slots, $4 TTL,
 // $5 tokens, $6 the entry for holders or waiters, $7 owner, $8 shared, $9 whether to wait, $10
-// how long a waiter counts. Times are in microseconds.
+// how long a waiter counts, $11 the nonces of entries that this process is removing. Times are in
+// microseconds. Its owner does not get such an entry again: the removal, which may come late, would
+// end its lease. An entry that the owner gets from another process takes the nonce of the request,
+// so that the other process can't remove it with its own attempt.
 const decide = `
 SELECT v.granted, v.mine, v.fits, w.place,
 	CASE WHEN v.granted THEN v.token + $5::bigint - 1 ELSE l.token END AS token,
@@ -62,11 +65,14 @@ SELECT v.granted, v.mine, v.fits, w.place,
 FROM (SELECT {clock} AS now) c
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, coalesce(bool_or(NOT (e->>'shared')::bool), false) AS alone, coalesce(bool_or(x.mine), false) AS mine,
-		coalesce(jsonb_agg(CASE WHEN x.mine THEN e || ($6::jsonb - 'nonce') || jsonb_build_object('until', c.now + $4::bigint, 'ttl', $4::bigint)
+		coalesce(jsonb_agg(CASE WHEN x.mine
+				THEN e || CASE split_part(e->>'nonce', '-', 1) WHEN split_part($2::text, '-', 1) THEN $6::jsonb - 'nonce' ELSE $6::jsonb END ||
+				jsonb_build_object('until', c.now + $4::bigint, 'ttl', $4::bigint)
 			ELSE {capped} END ORDER BY i), '[]') AS live
 	FROM (SELECT e, i, e->>'owner' = $7::text AND (e->>'shared')::bool = $8::bool AND l.slots = $3::int AND NOT e ? 'kept'
 			AND e->'session' IS NOT DISTINCT FROM $6::jsonb->'session' AS mine
-		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i) WHERE {live}) x) h
+		FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i)
+		WHERE {live} AND (e->>'owner' = $7::text AND NOT e ? 'kept' AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE) x) h
 CROSS JOIN LATERAL (
 	SELECT max(place) AS place, count(*) FILTER (WHERE i IS DISTINCT FROM place) AS n,
 		count(*) FILTER (WHERE place IS NULL OR i < place) AS ahead,

@@ -3,6 +3,34 @@ package mutant
 // rowsMutants are the mutants of what the drivers for SQL databases share.
 var rowsMutants = []mutant{
 	{
+		guarantee: "removals spare others", pkg: "driver/driverkit/rows",
+		in:    "Attempt.Removing",
+		old:   "if name == a.Req.Name {",
+		new:   "if false {",
+		tests: "TestAcquireDuringRemoval/NoAnswer",
+	},
+	{
+		guarantee: "removals spare others", pkg: "pglock",
+		in:    "decide",
+		old:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT TRUE",
+		new:   "AND e->>'nonce' = ANY ($11::text[])) IS NOT NULL",
+		tests: "TestAcquireDuringRemoval",
+	},
+	{
+		guarantee: "heartbeats go on", pkg: "driver/driverkit/rows",
+		in:    "registry.runPoller",
+		old:   "lastPoll = time.Now()",
+		new:   "w.retryCleanups(HeartbeatTimeout / 2)\nlastPoll = time.Now()",
+		tests: "TestHungRemovalDelaysNoHeartbeat",
+	},
+	{
+		guarantee: "an outage is not a holder", pkg: "driver/driverkit/rows",
+		in:    "registry.nextPoll",
+		old:   "w.polling, w.pollErr = false, nil",
+		new:   "w.polling = false",
+		tests: "TestPastOutage",
+	},
+	{
 		guarantee: "wild tokens", pkg: "driver/driverkit/rows",
 		in:    "MaxTokenLead",
 		old:   "MaxTokenLead = 24 * time.Hour",
@@ -40,8 +68,8 @@ var rowsMutants = []mutant{
 	{
 		guarantee: "releases arrive", pkg: "driver/driverkit/rows",
 		in:    "registry.recordCleanup",
-		old:   "w.pendingCleanup[nonce], w.removals[nonce] = fn, true",
-		new:   "w.removals[nonce] = true",
+		old:   "w.pendingCleanup[nonce], w.removals[nonce] = fn, name",
+		new:   "w.removals[nonce] = name",
 		tests: "TestRemoveAfterOutage",
 	},
 	{

@@ -50,8 +50,11 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	ctx, cancel := d.Life.During(ctx)
 	defer cancel()
 	const tries = 3
+	served := false
 	for try := 1; ; try++ {
-		l, err := d.acquireOnce(ctx, req)
+		a := d.newAttempt(req, served)
+		l, err := a.acquire(ctx)
+		served = a.served
 		ended := sessionEndedError{}
 		if err == nil || ctx.Err() != nil || !errors.As(err, &ended) {
 			return l, err
@@ -63,10 +66,15 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 }
 
-// acquireOnce makes one attempt, and withdraws it if it fails.
-func (d *Driver) acquireOnce(ctx context.Context, req driver.Request) (driver.Lease, error) {
+// newAttempt returns an attempt. served reports whether the store has answered an earlier one for
+// the same request.
+func (d *Driver) newAttempt(req driver.Request, served bool) *Attempt {
 	req.Tokens = max(req.Tokens, 1)
-	a := &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1)}
+	return &Attempt{d: d, Req: req, Entry: newEntry(req, d.newNonce()), hint: make(chan struct{}, 1), served: served}
+}
+
+// acquire runs the attempt, and withdraws it if it fails.
+func (a *Attempt) acquire(ctx context.Context) (driver.Lease, error) {
 	l, err := a.run(ctx)
 	if err == nil && ctx.Err() == nil {
 		return l, nil
@@ -118,6 +126,7 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	l, err := a.request(ctx)
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
 		a.outage, a.lastErr = driverkit.Outage{}, nil
+		a.served = a.served || a.Queued || l != nil
 		return l, time.Hour, err
 	}
 	full := errors.Is(err, driver.ErrFull) // it has not executed the request
@@ -158,7 +167,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	a.d.registry.markRemoving(nonce)
+	a.d.registry.markRemoving(a.Req.Name, nonce)
 	var lastDue time.Time // when the last removal is due
 	if a.late {
 		lastDue = time.Now().Add(driverkit.CallTimeout)
@@ -177,7 +186,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 			}
 			return err
 		}
-		a.d.registry.recordCleanup(nonce, remove, remove(inner))
+		a.d.registry.recordCleanup(a.Req.Name, nonce, remove, remove(inner))
 	}
 	if !a.d.Life.Go(task) {
 		go task()

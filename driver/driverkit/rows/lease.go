@@ -148,7 +148,7 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 // RetryRelease has the driver retry a release in the background, which failed with err, if the
 // store was unavailable.
 func (l *Lease) RetryRelease(err error) {
-	l.d.registry.recordCleanup(l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
+	l.d.registry.recordCleanup(l.Req.Name, l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 }
 
 // FailAll answers all renewals with an error.

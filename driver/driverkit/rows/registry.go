@@ -1,7 +1,6 @@
 package rows
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -17,8 +16,8 @@ import (
 const ErrCantListen driver.Sentinel = "notifications can't reach the driver"
 
 // A registry holds the attempts of a driver that wait in the store, and its leases. It runs a
-// poller while attempts wait or cleanups are pending, and a listener while attempts wait or leases
-// may get notifications.
+// poller while attempts wait, a cleaner while cleanups are pending, and a listener while attempts
+// wait or leases may get notifications.
 type registry struct {
 	d *Driver
 
@@ -27,9 +26,10 @@ type registry struct {
 	waiting  map[string]*Attempt // by nonce: those that the store has queued
 	leases   map[string][]*Lease // by nonce: one for each request of its owner, see addLease
 
-	// The nonces of entries that are being removed, and the removals to be retried.
-	removals       map[string]bool
+	// The entries that are being removed, and the removals to be retried, by nonce.
+	removals       map[string]string // the names of the locks
 	pendingCleanup map[string]func(context.Context) error
+	cleaning       bool // the goroutine of the cleaner runs
 
 	pollErr     error         // why the poller's last request failed, or nil
 	lastArrival uint64        // of the attempt that was queued last
@@ -47,7 +47,7 @@ type registry struct {
 func (w *registry) init(d *Driver) {
 	w.d = d
 	w.attempts, w.waiting, w.leases = map[string]*Attempt{}, map[string]*Attempt{}, map[string][]*Lease{}
-	w.removals, w.pendingCleanup = map[string]bool{}, map[string]func(context.Context) error{}
+	w.removals, w.pendingCleanup = map[string]string{}, map[string]func(context.Context) error{}
 	w.pollerWake = make(chan struct{}, 1)
 }
 
@@ -164,24 +164,33 @@ func (d *Driver) IsAttempt(nonce string) bool {
 	return d.registry.attempts[nonce] != nil
 }
 
-// markRemoving marks the entry of an attempt that is being removed from its row.
-func (w *registry) markRemoving(nonce string) {
+// markRemoving marks an entry that is being removed from the row of a name.
+func (w *registry) markRemoving(name, nonce string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.removals[nonce] = true
+	w.removals[nonce] = name
 }
 
-// IsRemoving reports whether an entry is being removed. Its owner may acquire again in the
-// meantime, and must not get that entry.
-func (d *Driver) IsRemoving(nonce string) bool {
-	d.registry.mu.Lock()
-	defer d.registry.mu.Unlock()
-	return d.registry.removals[nonce]
+// Removing returns the nonces of the entries that the driver is removing from the row. Their owner
+// may acquire again in the meantime, and must not get one of these entries: it would lose the lock
+// without notice. Backend.Request removes them instead.
+func (a *Attempt) Removing() []string {
+	w := &a.d.registry
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	nonces := []string{} // not nil: that would be NULL in a statement
+	for nonce, name := range w.removals {
+		if name == a.Req.Name {
+			nonces = append(nonces, nonce)
+		}
+	}
+	return nonces
 }
 
-// recordCleanup records the result err of fn, which removes an entry. If the store was
-// unavailable, or err is errRemoveAgain, the poller retries fn until the driver is closed.
-func (w *registry) recordCleanup(nonce string, fn func(context.Context) error, err error) {
+// recordCleanup records the result err of fn, which removes an entry from the row of a name. If
+// the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the driver is
+// closed.
+func (w *registry) recordCleanup(name, nonce string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
@@ -189,8 +198,40 @@ func (w *registry) recordCleanup(nonce string, fn func(context.Context) error, e
 		delete(w.pendingCleanup, nonce)
 		return
 	}
-	w.pendingCleanup[nonce], w.removals[nonce] = fn, true
-	w.startPoller()
+	w.pendingCleanup[nonce], w.removals[nonce] = fn, name
+	if !w.cleaning && !w.d.Life.Over() {
+		w.cleaning = w.d.Life.Go(w.runCleaner)
+	}
+}
+
+// runCleaner retries the pending cleanups until there are none. It has a goroutine of its own: one
+// row that another transaction has locked must not delay the heartbeats of waiters.
+func (w *registry) runCleaner() {
+	var outage driverkit.Outage
+	for next := time.Now().Add(HeartbeatInterval); ; {
+		select {
+		case <-w.d.Life.Done():
+			return
+		case <-time.After(time.Until(next)):
+		}
+		began := time.Now()
+		err := w.retryCleanups(outage.Timeout(HeartbeatTimeout / 2))
+		next = began.Add(HeartbeatInterval)
+		if rest := outage.Rest(began, err, HeartbeatInterval); rest.After(next) {
+			next = rest
+		}
+		if w.isClean() {
+			return
+		}
+	}
+}
+
+// isClean reports whether no cleanup is pending, and then marks the cleaner as stopped.
+func (w *registry) isClean() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cleaning = len(w.pendingCleanup) > 0
+	return !w.cleaning
 }
 
 // retryCleanups retries the pending cleanups. It returns an error if the store is unavailable.
@@ -198,11 +239,11 @@ func (w *registry) retryCleanups(timeout time.Duration) (err error) {
 	ctx, cancel := context.WithTimeoutCause(w.d.Life.Context(), timeout, errNoAnswer)
 	defer cancel()
 	w.mu.Lock()
-	pending := maps.Clone(w.pendingCleanup)
+	pending, names := maps.Clone(w.pendingCleanup), maps.Clone(w.removals)
 	w.mu.Unlock()
 	for nonce, fn := range pending {
 		failed := fn(ctx)
-		w.recordCleanup(nonce, fn, failed)
+		w.recordCleanup(names[nonce], nonce, fn, failed)
 		if errors.Is(failed, driver.ErrUnavailable) {
 			err = failed
 		}
@@ -348,15 +389,15 @@ func (d *Driver) StopListening() bool {
 	return true
 }
 
-// runPoller polls until no attempt waits any more and no cleanup is pending. It keeps the waiters
-// alive in the store, and wakes those that can be granted but were not notified. However many
-// there are, it polls at most once in each interval.
+// runPoller polls until no attempt waits any more. It keeps the waiters alive in the store, and
+// wakes those that can be granted but were not notified. However many there are, it polls at most
+// once in each interval.
 func (w *registry) runPoller() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	lastHeartbeat := time.Now() // an attempt is alive when it is queued
 	lastPoll, notBefore := time.Time{}, time.Time{}
-	var outage, pollOutage driverkit.Outage // a cleanup may fail for a reason of its own
+	var outage driverkit.Outage
 	for {
 		next, more := w.nextPoll(lastPoll, lastHeartbeat)
 		if !more {
@@ -375,18 +416,12 @@ func (w *registry) runPoller() {
 		}
 		lastPoll = time.Now()
 		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= HeartbeatInterval*9/10
-		timeout := outage.Timeout(HeartbeatTimeout / 2)
-		pollErr := w.poll(heartbeatDue, timeout)
-		if heartbeatDue && pollErr == nil {
+		err := w.poll(heartbeatDue, outage.Timeout(HeartbeatTimeout/2))
+		if heartbeatDue && err == nil {
 			lastHeartbeat = lastPoll
 		}
-		err := pollErr
-		if heartbeatDue {
-			err = cmp.Or(err, w.retryCleanups(timeout))
-		}
-		notBefore = outage.Rest(lastPoll, err, HeartbeatInterval)
-		if pollOutage.Rest(lastPoll, pollErr, 0); pollOutage.IsOver() {
-			w.failWaiting(pollErr)
+		if notBefore = outage.Rest(lastPoll, err, HeartbeatInterval); outage.IsOver() {
+			w.failWaiting(err)
 		}
 	}
 }
@@ -413,8 +448,8 @@ func (w *registry) outageError(a *Attempt) error {
 func (w *registry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting)+len(w.pendingCleanup) == 0 {
-		w.polling = false
+	if len(w.waiting) == 0 {
+		w.polling, w.pollErr = false, nil // what it says of the store gets old
 		return next, false
 	}
 	next = lastHeartbeat.Add(HeartbeatInterval)
@@ -447,7 +482,7 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 	defer cancel()
 	waiting, names := w.waitingAttempts()
 	if len(waiting) == 0 {
-		return nil
+		return nil // the last one has given up just now
 	}
 	snapshot, err := w.d.backend.Poll(ctx, names, slices.Collect(maps.Keys(waiting)), heartbeatDue)
 	w.mu.Lock()

@@ -54,7 +54,8 @@ type Backend struct {
 	// Request sends the request of an attempt once. If the store grants it, Request returns what
 	// [Attempt.Grant] returns. If the store has queued the attempt, Request calls
 	// [Attempt.Wait] and returns [driver.ErrHeld]. It calls [Attempt.MarkSent] before the first
-	// statement of which a trace may stay in the store.
+	// statement of which a trace may stay in the store. An entry in [Attempt.Removing] is not
+	// granted to its owner again.
 	Request func(context.Context, *Attempt) (*Lease, error)
 
 	// Remove removes what the attempt with this nonce has left in the row of the name: a waiter,

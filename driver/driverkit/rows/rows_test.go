@@ -23,6 +23,7 @@ type table struct {
 	last    uint64           // token
 	calls   map[string]int   // by the field of Backend
 	failing map[string]error // what the calls return
+	late    bool             // the next request is executed, and its answer is lost
 }
 
 func newTable() *table {
@@ -62,6 +63,9 @@ func (tb *table) request(_ context.Context, a *rows.Attempt) (*rows.Lease, error
 	if err != nil {
 		return nil, err
 	}
+	for _, nonce := range a.Removing() {
+		s.Holders = without(s.Holders, nonce)
+	}
 	if h := s.HolderFor(a.Req); h != nil {
 		return a.Grant(*h, driver.Now(), false), nil
 	}
@@ -73,6 +77,10 @@ func (tb *table) request(_ context.Context, a *rows.Attempt) (*rows.Lease, error
 		h := a.Entry
 		h.Token, h.Tokens, h.Until = tb.last, a.Req.Tokens, time.Hour.Microseconds()
 		s.Holders = append(s.Holders, h)
+		if tb.late {
+			tb.late = false
+			return nil, errDown
+		}
 		return a.Grant(h, driver.Now(), len(s.Waiters) > 0), nil
 	case !a.Req.NoWait:
 		if place < 0 {
@@ -241,6 +249,109 @@ func TestRemoveAfterOutage(t *testing.T) {
 	})
 }
 
+// An owner that acquires again, while what its last attempt has left is being removed, does not get
+// that: the removal would end its new lease.
+func TestAcquireDuringRemoval(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		leave func(*testing.T, *table, *rows.Driver) // a lease of the owner that is being removed
+	}{
+		{"NoAnswer", func(t *testing.T, tb *table, d *rows.Driver) {
+			tb.late = true
+			tb.fail(errDown, "Remove")
+			if _, err := d.Acquire(t.Context(), noWait("a", "1")); !errors.Is(err, driver.ErrUnavailable) {
+				t.Fatalf("Acquire without an answer = %v", err)
+			}
+			tb.fail(nil, "Remove")
+		}},
+		{"NoRelease", func(t *testing.T, tb *table, d *rows.Driver) {
+			l := acquire(t, d, request("a", "1"))
+			tb.fail(errDown, "Release")
+			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+				t.Fatalf("Release without an answer = %v", err)
+			}
+			tb.fail(nil, "Release")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tb := newTable()
+				d := newDriver(t, tb.backend())
+				tt.leave(t, tb, d)
+				if got := tb.entries(); got != 1 {
+					t.Fatalf("the row has %d entries, want 1 that is being removed", got)
+				}
+				acquire(t, d, request("a", "1"))
+				for range 10 {
+					time.Sleep(time.Second)
+					if _, err := d.Acquire(t.Context(), noWait("a", "2")); !errors.Is(err, driver.ErrHeld) {
+						t.Fatalf("Acquire of another owner = %v, want ErrHeld", err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A removal that hangs, because another transaction has locked the row, delays no heartbeats.
+func TestHungRemovalDelaysNoHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable().backend()
+		remove, poll := b.Remove, b.Poll
+		b.Remove = func(ctx context.Context, name, nonce string) error {
+			if name == "locked" {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}
+			return remove(ctx, name, nonce)
+		}
+		var last time.Time
+		b.Poll = func(ctx context.Context, names, nonces []string, heartbeat bool) (map[string]*rows.State, error) {
+			if heartbeat {
+				if gap := time.Since(last); !last.IsZero() && gap > rows.HeartbeatTimeout/2 {
+					t.Errorf("no heartbeat for %v", gap)
+				}
+				last = time.Now()
+			}
+			return poll(ctx, names, nonces, heartbeat)
+		}
+		d := newDriver(t, b)
+		acquire(t, d, request("a", "1"))
+		acquire(t, d, request("locked", "1"))
+		short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		go d.Acquire(short, request("locked", "2"))
+		long, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d.Acquire(long, request("a", "2"))
+		if time.Since(last) > rows.HeartbeatTimeout {
+			t.Errorf("the last heartbeat is %v old", time.Since(last))
+		}
+	})
+}
+
+// A waiter is not told of an outage that is over.
+func TestPastOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		acquire(t, d, request("a", "1"))
+		time.AfterFunc(5*time.Second, func() { tb.fail(errDown, "Request", "Poll") })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := d.Acquire(ctx, request("a", "2")); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire during the outage = %v, want ErrUnavailable", err)
+		}
+		tb.fail(nil, "Request", "Poll")
+		time.Sleep(time.Minute)
+		ctx, cancel = context.WithTimeout(t.Context(), pollInterval/2)
+		defer cancel()
+		if _, err := d.Acquire(ctx, request("a", "3")); errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire after the outage = %v, want only the end of its context", err)
+		}
+	})
+}
+
 // A waiter keeps its place during an outage, for a minute. During the outage it asks for the lock,
 // or it sleeps behind a holder.
 func TestOutageOfWaiter(t *testing.T) {
@@ -342,6 +453,8 @@ type conn struct {
 	key   string
 	taken atomic.Bool   // by a foreign client
 	hang  chan struct{} // Lock waits for it
+
+	beforeLock func() // is called by Lock
 }
 
 func (c *conn) Key() string                { return c.key }
@@ -356,6 +469,9 @@ func (c *conn) call(name, key string) error {
 func (c *conn) Lock(_ context.Context, l *rows.Lease) (bool, error) {
 	if c.hang != nil {
 		<-c.hang
+	}
+	if c.beforeLock != nil {
+		c.beforeLock()
 	}
 	if c.taken.Load() {
 		return false, nil
@@ -430,6 +546,27 @@ func TestSession(t *testing.T) {
 			}
 			if got := tb.entries(); got != 0 {
 				t.Errorf("%d entries stay in the row", got)
+			}
+		},
+		// The server fails when the row of a waiter was granted. The store has served the waiter,
+		// so it waits for the end of the outage, however long it has been queued.
+		"OutageWhileGranted": func(t *testing.T, tb *table, d *rows.Driver, conns *[]*conn) {
+			first := acquire(t, d, request("a", "1"))
+			got := make(chan error, 1)
+			go func() {
+				_, err := d.Acquire(t.Context(), request("a", "2"))
+				got <- err
+			}()
+			time.Sleep(2 * driver.RetryTimeout)
+			(*conns)[0].beforeLock = func() {
+				tb.fail(errDown, "Request", "Poll", "Remove", "Lock")
+				time.AfterFunc(driver.RetryTimeout/2, func() { tb.fail(nil, "Request", "Poll", "Remove", "Lock") })
+			}
+			if err := first.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-got; err != nil {
+				t.Errorf("Acquire = %v", err)
 			}
 		},
 		// The session gets the lock after its attempt was given up.

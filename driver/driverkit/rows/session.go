@@ -147,7 +147,7 @@ func (a *Attempt) secure(ctx context.Context, le *Lease) error {
 	for first := true; ; first = false {
 		start, got, err := s.lock(ctx, a.Entry.Session, le)
 		switch {
-		case err != nil && ctx.Err() != nil, errors.Is(err, driver.ErrUnavailable):
+		case err != nil && ctx.Err() != nil:
 			return err
 		case err != nil:
 			return sessionEndedError{err}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -32,12 +33,13 @@ func briefly() (context.Context, context.CancelFunc) {
 type acquirer struct {
 	*app
 	// The request: all fields that decide whether the store grants it, and our owner.
-	req    driver.Request
-	wait   *duration // the longest wait, if set
-	noWait bool
+	req        driver.Request
+	fixedOwner bool      // the user chose the owner
+	wait       *duration // the longest wait, if set
+	noWait     bool
 
-	mu       sync.Mutex
-	lastErr  error // of the last attempt to reach the store
+	mu       sync.Mutex // guards req.Owner, too
+	lastErr  error      // of the last attempt to reach the store
 	failedAt time.Time
 }
 
@@ -198,13 +200,18 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 const maxLateGrants = 10
 
 // acquireInTime acquires the lock. An overloaded store may grant it so late that the lease has
-// ended. As nothing has run yet, a command that waits without a limit then acquires again.
+// ended. As nothing has run yet, a command that waits without a limit then acquires again. It does
+// so as another owner: the release of the late lease may be executed even later.
 func (acq *acquirer) acquireInTime(ctx context.Context, locker *snib.Locker) (*snib.Lock, error) {
 	for late := 1; ; late++ {
 		lock, err := locker.Acquire(ctx, acq.req.Name)
-		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || late == maxLateGrants || ctx.Err() != nil {
+		if !errors.Is(err, snib.ErrLost) || acq.noWait || acq.wait.set || acq.fixedOwner || late == maxLateGrants || ctx.Err() != nil {
 			return lock, err
 		}
+		acq.mu.Lock()
+		acq.req.Owner = rand.Text()
+		locker = locker.With(snib.Owner(acq.req.Owner))
+		acq.mu.Unlock()
 	}
 }
 
@@ -341,6 +348,8 @@ func withheldText(left time.Duration) string {
 
 // ahead returns the number of waiters that are served before us.
 func (l *waitLine) ahead(st driver.Status) int {
+	l.acq.mu.Lock()
+	defer l.acq.mu.Unlock()
 	for i, other := range st.Waiters {
 		if other.Owner == l.acq.req.Owner {
 			return i

@@ -69,10 +69,12 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if len(l.owner) > driver.MaxName {
 		return usagef("--owner has %d bytes; at most %d are allowed", len(l.owner), driver.MaxName)
 	}
-	if l.owner == "" {
+	chosen := l.owner != ""
+	if !chosen {
 		l.owner = rand.Text()
 	}
 	acq := l.newAcquirer(name)
+	acq.fixedOwner = chosen
 	s, err := acq.connect()
 	if err != nil {
 		return err
