@@ -20,7 +20,7 @@ import (
 type table struct {
 	mu      sync.Mutex
 	rows    map[string]*rows.State
-	last    uint64           // token
+	last    uint64           // the last token
 	calls   map[string]int   // by the field of Backend
 	failing map[string]error // what the calls return
 }
@@ -180,7 +180,8 @@ func acquire(t *testing.T, d *rows.Driver, req driver.Request) driver.Lease {
 
 var errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
 
-// A request without an answer may still be executed, so it is removed again and again.
+// TestRemoveAgain checks that the driver repeats the removal of a request that got no answer,
+// because the store may still execute it.
 func TestRemoveAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -208,7 +209,8 @@ func TestRemoveAgain(t *testing.T) {
 	}
 }
 
-// What can't be removed during an outage is removed after it.
+// TestRemoveAfterOutage checks that entries that can't be removed during an outage are removed
+// after it.
 func TestRemoveAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -241,8 +243,8 @@ func TestRemoveAfterOutage(t *testing.T) {
 	})
 }
 
-// A waiter keeps its place during an outage, for a minute. During the outage it asks for the lock,
-// or it sleeps behind a holder.
+// TestOutageOfWaiter checks that a waiter keeps its place during an outage of up to a minute. The
+// waiter sends requests during the outage, or it sleeps behind a holder.
 func TestOutageOfWaiter(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -285,8 +287,8 @@ func TestOutageOfWaiter(t *testing.T) {
 	}
 }
 
-// Without notifications, a waiter is granted the lock by polling. A flood of notifications causes
-// no more requests than that.
+// TestPoll checks that a waiter gets the lock by polling if there are no notifications, and that a
+// flood of notifications causes no more requests than polling does.
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -317,7 +319,8 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// Each waiter has a heartbeat every second, also while notifications arrive.
+// TestHeartbeats checks that each waiter has a heartbeat every second, also while notifications
+// arrive.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -369,7 +372,7 @@ func (c *conn) Idle(ctx context.Context) error             { <-ctx.Done(); retur
 func (c *conn) IsBroken(_ context.Context, err error) bool { return err != nil }
 func (c *conn) Close()                                     {}
 
-// newSession returns a driver with a session. The names "x..." are one lock.
+// newSession returns a driver with a session. All names that begin with x have the same key.
 func newSession(t *testing.T, tb *table) (*rows.Driver, *[]*conn) {
 	conns := new([]*conn)
 	b := tb.backend()
@@ -415,7 +418,7 @@ func TestSession(t *testing.T) {
 			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) || told.Load() != 2 {
 				t.Errorf("Release = %v and %d calls of OnLost, want ErrLost and 2", err, told.Load())
 			}
-			tb.remove(t.Context(), "a", tb.rows["a"].Holders[0].Nonce) // as the row shows that its session has ended
+			tb.remove(t.Context(), "a", tb.rows["a"].Holders[0].Nonce) // as a driver does for a session that has ended
 			tb.fail(nil, "Ping")
 			acquire(t, d, req)
 			if len(*conns) != 2 {
@@ -481,7 +484,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A listener that fails connects again, after pauses that grow less if the connection worked.
+// TestListener checks that a listener that fails connects again, and that the pauses are shorter if
+// the last connection worked.
 func TestListener(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -533,7 +537,7 @@ func TestPosition(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		state     rows.State
-		shared    bool // of a newcomer
+		shared    bool // of a new waiter
 		place     int
 		grantable bool
 		delay     time.Duration
