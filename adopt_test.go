@@ -65,7 +65,6 @@ type fakeLease struct{ grant driver.Grant }
 
 func (l fakeLease) Grant() driver.Grant         { return l.grant }
 func (fakeLease) Release(context.Context) error { return nil }
-func (fakeLease) Lost() <-chan error            { return nil }
 
 func TestTokenRegression(t *testing.T) {
 	for _, required := range []bool{true, false} {
