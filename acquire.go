@@ -1,6 +1,6 @@
 package snib
 
-// This file leads an acquisition through the stages that core lists, and reports it to the Traces.
+// This file takes an acquisition through the stages that core lists, and reports it to the Traces.
 
 import (
 	"context"
@@ -80,7 +80,7 @@ type holdOrigin struct {
 	joined bool // it added a lock to an existing hold
 }
 
-// acquireHold leads an acquisition through its stages, up to its hold.
+// acquireHold takes an acquisition through stages 1 to 4, up to its hold.
 func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*hold, holdOrigin, error) {
 	h, origin, err := l.resolve(ctx, name)
 	if h != nil || err != nil {

@@ -72,8 +72,8 @@ func (l *Locker) reportRegression(name string, token, last uint64) error {
 	return fmt.Errorf("%w: the store granted %d after %d", ErrRegressed, token, last)
 }
 
-// fill sets what the driver granted. The times count from when the driver sent the request, not
-// from when the answer came. The hold may not rely on the last part of the driver's TTL, the delay.
+// fill stores what the driver granted. The times count from when the driver sent the request, not
+// from when the answer came. The hold must not rely on the last part of the driver's TTL, delay.
 func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	grant := granted.Grant()
 	le.granted, le.wanted = granted, grant.Wanted
@@ -146,8 +146,8 @@ func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
 // watermarks are the greatest tokens seen, by name.
 type watermarks map[string]uint64
 
-// maxWatermarks bounds the memory of watermarks. At this size, each new name
-// replaces an arbitrary other one.
+// maxWatermarks bounds the number of watermarks. At this size, each new name replaces an arbitrary
+// other name.
 const maxWatermarks = 1 << 14
 
 func (w watermarks) raise(name string, token uint64) {

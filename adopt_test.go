@@ -20,19 +20,19 @@ func TestLateGrantIsNoHold(t *testing.T) {
 		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
 			l, err := send()
 			if late {
-				time.Sleep(ttl) // the process stood still after the grant
+				time.Sleep(ttl) // the process was stopped after the grant
 			}
 			return l, err
 		}
 		locker := open(t, d)
 		_, err := locker.Acquire(t.Context(), "a")
-		wantErr(t, "Acquire whose answer came after the lease", err, snib.ErrLost)
+		wantErr(t, "Acquire whose grant came after the end of the lease", err, snib.ErrLost)
 		late = false
 		release(t, acquire(t, locker, "a")) // nothing was left behind
 	})
 }
 
-func TestGrantWithoutSubstanceIsNoHold(t *testing.T) {
+func TestInvalidGrantIsNoHold(t *testing.T) {
 	tests := []struct {
 		name  string
 		grant driver.Lease
@@ -65,7 +65,6 @@ type fakeLease struct{ grant driver.Grant }
 
 func (l fakeLease) Grant() driver.Grant         { return l.grant }
 func (fakeLease) Release(context.Context) error { return nil }
-func (fakeLease) Lost() <-chan error            { return nil }
 
 func TestTokenRegression(t *testing.T) {
 	for _, required := range []bool{true, false} {
@@ -110,8 +109,9 @@ func (l *oldTokenLease) Grant() driver.Grant {
 	return g
 }
 
-// An acquisition of an owner that gives up does not release what the owner holds.
-func TestOwnerGivesUpOne(t *testing.T) {
+// TestCancelKeepsOwnersHold checks that a cancelled acquisition does not release the hold that the
+// same owner got by another acquisition.
+func TestCancelKeepsOwnersHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
 		d := newSpy(store)
@@ -132,7 +132,7 @@ func TestOwnerGivesUpOne(t *testing.T) {
 		}()
 		synctest.Wait()
 		held := acquire(t, l, "a")
-		wantErr(t, "the one that was given up", <-first, context.Canceled)
+		wantErr(t, "the cancelled Acquire", <-first, context.Canceled)
 		_, err := other.TryAcquire(t.Context(), "a")
 		wantErr(t, "TryAcquire by another", err, snib.ErrHeld)
 		release(t, held)

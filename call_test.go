@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A timeoutContext behaves like a context of context.WithTimeout, whenever it is used.
-func TestDeadlineIsAContext(t *testing.T) {
+// TestLazyDeadline checks that withLazyDeadline returns a context that behaves like one of
+// context.WithTimeout, at whatever time its methods are first called.
+func TestLazyDeadline(t *testing.T) {
 	const timeout = time.Second
 	type key struct{}
 	accesses := map[string]func(context.Context){
@@ -69,8 +70,8 @@ func TestDeadlineIsAContext(t *testing.T) {
 	}
 }
 
-// The deadline and cancel both wake waiters.
-func TestDeadlineWakes(t *testing.T) {
+// TestLazyDeadlineWakes checks that the deadline and cancel both end a wait for Done.
+func TestLazyDeadlineWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, d := time.Now(), withLazyDeadline(t.Context(), time.Now().Add(time.Second))
 		<-d.Done()

@@ -13,8 +13,8 @@ import (
 type localRun struct {
 	handOvers int // so far, or since contendedSince if that is set
 
-	// contendedSince is when a waiter outside this queue was first noticed or, where the backend
-	// can't tell, assumed. It is zero before.
+	// contendedSince is when a waiter outside this queue was first noticed. Where the backend does
+	// not report waiters, one is assumed. The time is zero before.
 	contendedSince driver.Instant
 }
 
@@ -30,7 +30,7 @@ const (
 const maxTokenBlock = 4096
 
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
-// the process. It may not where the store has to know of each hold.
+// the process. That is false for options with which the store has to know each hold.
 func (c *config) allowsHandOver() bool {
 	return c.exclusive() && !c.fair && c.minHold == 0 && c.owner == ""
 }
@@ -71,9 +71,9 @@ func (q *nameQueue) recordUse(le *lease) {
 	}
 }
 
-// confirmInterval is how long ago the store may have confirmed a lease that is handed over within
-// this process. If the store ended the lease in the meantime, and another process had the lock,
-// then for this long the next local hold gets a smaller token than the other process had. A
+// confirmInterval bounds the age of the last confirmation of a lease that is handed over within
+// this process. The store may have ended the lease since then, and granted the lock to another
+// process. In that case the next local hold gets a smaller token than the other process had, and a
 // resource that checks tokens refuses it.
 const confirmInterval = 10 * time.Millisecond
 

@@ -14,20 +14,20 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The clocks of store and holder may differ in rate by one part in drift. The margin allows for
-// the rest: the scheduler, and the time until the end of a context reaches those who wait for it.
+// The clocks of store and holder may differ in rate by one part in drift. The margin allows for all
+// else: the scheduler, and the time until goroutines notice that their context has ended.
 const (
 	drift  = 100
 	margin = 2 * time.Millisecond
 )
 
 const (
-	// maxSleep bounds the keeper's sleep while there are holds. Go's timers stand still while the
-	// machine sleeps, so after a sleep a loss may be noticed this late.
+	// maxSleep bounds the keeper's sleep while there are holds. Go's timers stop while the machine
+	// is suspended, so a loss may be noticed this long after the machine has resumed.
 	maxSleep = 250 * time.Millisecond
 
-	// maxBatch is the number of leases in one call of Renew: enough to make round trips cheap,
-	// and few enough not to hold a store up.
+	// maxBatch is the number of leases in one call of Renew: enough to make round trips cheap, and
+	// few enough not to delay a store's other clients.
 	maxBatch = 128
 
 	// maxRenewers is the number of concurrent calls of Renew. If part of the store hangs, the
@@ -59,7 +59,7 @@ type lease struct {
 
 	deadline   driver.Instant // when the hold ends if no renewal succeeds
 	renewAt    driver.Instant
-	slack      time.Duration  // how much before renewAt it may be renewed, for fuller batches
+	slack      time.Duration  // how long before renewAt it may be renewed, for fuller batches
 	due        driver.Instant // when the keeper has to check the lease next
 	renewing   bool
 	renewErr   error  // error of the last renewal, or nil
@@ -172,8 +172,8 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	return ended, k.wakeAt, true
 }
 
-// rebase recomputes all times after the wall clock has run ahead of the monotonic clock, by which
-// the heap is ordered. Afterwards both clocks agree about them.
+// rebase recomputes all times after the wall clock has run ahead of the monotonic clock. The heap
+// is ordered by the monotonic clock. Afterwards both clocks agree about the times.
 func (k *keeper) rebase(now driver.Instant) {
 	recompute := func(i *driver.Instant) { *i = now.Add(i.Left(now)) }
 	for _, le := range k.heap {
@@ -290,9 +290,9 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 	}
 }
 
-// confirmOwnerHold renews at once the lease that an owner has, after a request of the same owner
-// has failed. Both requests had one lease in the store: if the driver has removed what the failed
-// one got, the lease is gone, and its holder has to learn that before its next renewal is due.
+// confirmOwnerHold renews the lease of an owner's hold at once, after another request of that owner
+// has failed. Both requests had one lease in the store. If the driver has removed that lease, as
+// the cleanup of the failed request, the holder has to learn that before its next renewal is due.
 func (c *core) confirmOwnerHold(owner, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

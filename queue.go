@@ -17,8 +17,9 @@ type place struct {
 }
 
 // enqueue waits until this goroutine may send a request to the store, or gets a hold that another
-// goroutine hands over. Without a hold or an error, the caller must call dequeue with the place.
-// A hold beside an error was handed over when the wait had ended, and the caller must decline it.
+// goroutine hands over. If it returns neither a hold nor an error, the caller must call dequeue
+// with the place. If it returns both, the hold was handed over after the wait had ended, and the
+// caller must decline it.
 func (l *Locker) enqueue(ctx context.Context, name string, noWait bool) (place, *hold, error) {
 	c := l.core
 	if l.conf.fair || l.conf.owner != "" {
@@ -31,8 +32,8 @@ func (l *Locker) enqueue(ctx context.Context, name string, noWait bool) (place, 
 	return place{name: name, queue: q}, h, err
 }
 
-// dequeue ends the request of the acquisition at p. With staysHead it stays at the head of the
-// queue until its hold ends.
+// dequeue ends the request of the acquisition at p. If staysHead is true, the acquisition stays at
+// the head of the queue until its hold ends.
 func (c *core) dequeue(p place, staysHead bool) {
 	if p.queue != nil && !staysHead {
 		c.advance(p.queue)
@@ -44,7 +45,8 @@ func (c *core) dequeue(p place, staysHead bool) {
 
 // waitInQueue waits until this goroutine becomes the head of the local queue, or gets a hold that
 // another goroutine hands over. If the queue, hold and error are all nil, the caller sends its
-// request without being the head: it must not wait here, and it is not known who holds the lock.
+// request without being the head: it must not wait for its turn, and no goroutine of this process
+// is known to hold the lock.
 func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait bool) (*nameQueue, *hold, error) {
 	c.mu.Lock()
 	q := c.queues[name]
@@ -129,8 +131,8 @@ func (c *core) abandonWait(q *nameQueue, w *waiter) *hold {
 	}
 }
 
-// withOutage adds to err, the error of a wait that has ended, why the
-// store is unavailable, if it is.
+// withOutage returns err, the error of a wait that has ended. If the store is unavailable, it adds
+// the reason.
 func (c *core) withOutage(q *nameQueue, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +142,7 @@ func (c *core) withOutage(q *nameQueue, err error) error {
 	return fmt.Errorf("%w: %w", q.outage, err)
 }
 
-// setOutage records for the waiters in q whether the store is unavailable to the head.
+// setOutage records for the waiters in q why the store is unavailable, or nil; q may be nil.
 func (c *core) setOutage(q *nameQueue, err error) {
 	if q == nil {
 		return
@@ -159,7 +161,7 @@ func (c *core) countStoreWaiter(name string, n int) {
 	}
 }
 
-// advance makes the first waiter the head of q.
+// advance makes the first waiter the head of q, or deletes q if there is none.
 func (c *core) advance(q *nameQueue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,9 +181,9 @@ func (c *core) advanceLocked(q *nameQueue) {
 }
 
 // A nameQueue is the queue of this process's goroutines for one name. Only the goroutine at its
-// head sends requests to the store. The head is not in the list of waiters. Acquisitions that are
-// Fair or have an Owner bypass the queue, and so do those that must not wait, if it has a head. A
-// nameQueue exists as long as it has a head.
+// head sends requests to the store. The head is not in the list of waiters. A nameQueue exists as
+// long as it has a head. Acquisitions that are Fair or have an Owner bypass the queue. So do
+// acquisitions that must not wait, if the queue exists.
 //
 // An exclusive hold stays at the head until it ends. Then the lease, with its
 // next token, is handed over to the first waiter, or the first waiter becomes the
@@ -189,7 +191,7 @@ func (c *core) advanceLocked(q *nameQueue) {
 type nameQueue struct {
 	name        string
 	waiters     waiterList
-	freeList    *waiter // list of waiters to reuse; each got its hold here
+	freeList    *waiter // list of waiters to reuse; each has accepted a hold
 	held        bool    // an exclusive hold of this process is at the head
 	tokenDemand int     // tokens that the last lease used, doubled if it used all
 	contended   bool    // the last run was bounded because of other waiters in the store

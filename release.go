@@ -1,7 +1,7 @@
 package snib
 
-// Stage 6, release: with its last Lock a hold ends, and its lease goes to the next local waiter or
-// back to the store.
+// Stage 6, release: a hold ends when its last Lock is released. Its lease goes to the next local
+// waiter or back to the store.
 
 import (
 	"time"
@@ -9,7 +9,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// leave gives up one Lock of the hold, and with the last one the hold.
+// leave releases one Lock of the hold. The release of the last Lock ends the hold.
 func (c *core) leave(h *hold) error {
 	l, le := h.locker, h.lease
 	c.mu.Lock()
@@ -55,8 +55,9 @@ func (c *core) leave(h *hold) error {
 	return c.completeRelease(h, now, next != nil, queued)
 }
 
-// completeRelease ends what leave began. Unless the lease went on to another hold, it releases
-// the lease in the store and makes the next waiter the head of the queue.
+// completeRelease completes the release of h. If local is true, the lease has been handed over to
+// another hold. Otherwise completeRelease releases the lease in the store, and makes the next
+// waiter the head of the queue.
 func (c *core) completeRelease(h *hold, now driver.Instant, local bool, queued int) error {
 	l, le := h.locker, h.lease
 	var err error

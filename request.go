@@ -1,6 +1,6 @@
 package snib
 
-// Stage 3, request: the driver acquires the lease, once the goroutine may ask the store for it.
+// Stage 3, request: the driver acquires the lease from the store.
 
 import (
 	"context"

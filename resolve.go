@@ -9,8 +9,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// resolve checks the request, and returns the hold that it joins. The hold is nil if there is none,
-// and the acquisition has to go on.
+// resolve checks the request, and returns the hold that it joins. If hold and error are nil, there
+// is no such hold, and the acquisition goes on to stage 2.
 func (l *Locker) resolve(ctx context.Context, name string) (*hold, holdOrigin, error) {
 	if ctx.Err() != nil {
 		return nil, holdOrigin{}, context.Cause(ctx)

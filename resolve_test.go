@@ -68,7 +68,8 @@ func TestReentryChecksTheKind(t *testing.T) {
 	release(t, alone)
 }
 
-// A Locker ignores carried holds of other Lockers, and holds that have ended.
+// TestCarriedHoldsMustBeOursAndAlive checks that a Locker ignores carried holds of other Lockers,
+// and holds that have ended.
 func TestCarriedHoldsMustBeOursAndAlive(t *testing.T) {
 	a, b := open(t, memlock.New()), open(t, memlock.New())
 	lock := acquire(t, a, "a")
@@ -82,7 +83,7 @@ func TestCarriedHoldsMustBeOursAndAlive(t *testing.T) {
 	release(t, again)
 }
 
-// An owner that acquires again gets the same hold again.
+// TestOwnerIsIdempotent checks that an owner that acquires again gets the same hold again.
 func TestOwnerIsIdempotent(t *testing.T) {
 	l := open(t, memlock.New(), snib.Owner("terraform-4711"), snib.RequireFencing(snib.FencingClock))
 	one, two := acquire(t, l, "state"), acquire(t, l, "state")
@@ -93,7 +94,8 @@ func TestOwnerIsIdempotent(t *testing.T) {
 	wantErr(t, "second Release of one lease", two.Release(), nil)
 }
 
-// All acquisitions of one owner share a hold, which ends with the last of them.
+// TestOwnerSharesOneHold checks that all acquisitions of one owner share a hold, which ends with
+// the last of them.
 func TestOwnerSharesOneHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)

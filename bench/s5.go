@@ -11,10 +11,10 @@ import (
 	"github.com/sniblock/snib/redlock"
 )
 
-// majority is S5: Redlock over five nodes, some of which fail. It measures the cost of a
-// majority, and whether nodes that don't answer cost time, goroutines, or locks that stay
-// behind. One or two nodes are killed or hung after the warm-up. Hung nodes are resumed at the
-// end of the window, before the libraries are closed.
+// majority is S5: Redlock over five nodes. It measures the cost of a majority, and whether nodes
+// that don't answer delay callers, or leave goroutines or locks behind. In some variants, one or
+// two nodes are killed or hung after the warm-up. Hung nodes are resumed at the end of the window,
+// before the libraries are closed.
 func majority() scenario {
 	one, many := load{Goroutines: 1, Keys: 1}, load{Goroutines: 64, Keys: 1}
 	clean := []target{{column: "keys left", op: "≤", bound: 0}, {column: "errors", op: "≤", bound: 0}}
@@ -131,8 +131,8 @@ func sumCounters(ctx context.Context, servers []*server) (sum counters, err erro
 	return sum, nil
 }
 
-// countKeysLeft returns how many keys of locks are left on servers. It does not
-// count snib's own hash.
+// countKeysLeft returns how many keys of locks are left on servers. It does not count the hash in
+// which snib keeps its counters.
 func countKeysLeft(ctx context.Context, servers []*server) (left int64, err error) {
 	for _, s := range servers {
 		keys, err := s.control.DBSize(ctx).Result()

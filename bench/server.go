@@ -24,7 +24,7 @@ type server struct {
 	version string
 	cmd     *exec.Cmd
 	dir     string
-	control *redis.Client // with one connection, which sends nothing by itself
+	control *redis.Client // one connection; it sends no commands of its own
 }
 
 func startServer(ctx context.Context) (*server, error) {
@@ -98,7 +98,7 @@ func (s *server) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// stall stops the server for the given time.
+// stall stops the server's process for the given time.
 func (s *server) stall(d time.Duration) error {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *server) stall(d time.Duration) error {
 	return s.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// counters are the counters of a server since its start.
+// counters contains what a server has counted since its start.
 type counters struct {
 	Commands int64 // executed, including those in scripts
 	Reads    int64 // from sockets
@@ -138,8 +138,9 @@ func (s *server) counters(ctx context.Context) (counters, error) {
 	return c, nil
 }
 
-// since returns the counters between two readings, without the readings themselves: the first
-// reading adds a command, which the server counts after its answer, and the second one a read.
+// since returns what the server counted between two readings. It leaves out the readings
+// themselves: the server counts the command of the first one after the answer, and the socket
+// read of the second one before it.
 func (c counters) since(before counters) counters {
 	return counters{
 		Commands: c.Commands - before.Commands - 1,

@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// childAttributes returns the attributes of a server's process: a Ctrl-C does not reach it
-// before this process. If this process is killed, the server stays.
+// childAttributes returns the attributes of a server's process. A Ctrl-C reaches only this process,
+// which stops the server at its end. If this process is killed, the server goes on.
 func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -69,7 +69,8 @@ type result struct {
 	Mallocs, Bytes uint64        // allocated
 	Took           time.Duration // to get all of load.Locks
 	Hung           int           // the acquisitions that were repeated after hangTimeout
-	// The peak number without the worker's own; only with Locks or nodes.
+	// Goroutines is the peak number, without the worker's own. It is measured only with Locks or
+	// Nodes.
 	Goroutines int
 	RSS        int64 // at the end of the window
 }
@@ -98,7 +99,7 @@ type hold struct {
 	Released int64 // Release returned
 }
 
-// A worker is the worker process, which is measured.
+// A worker is the state of the process that is measured.
 type worker struct {
 	job
 	in     *json.Decoder
@@ -199,7 +200,7 @@ func (w *worker) acquireFirst() error {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return fmt.Errorf("the first lock was not to be had: %w", err)
+	return fmt.Errorf("the first lock could not be acquired: %w", err)
 }
 
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(lowest, highest, digits) }
@@ -379,7 +380,8 @@ func (w *worker) holdLocks(ownGoroutines int) (*result, error) {
 	var hung atomic.Int64
 	began := time.Now()
 	failed := inParallel(callers, func(i int, c caller) error {
-		for range 10 {
+		const tries = 10
+		for range tries {
 			attempt, giveUp := context.WithCancel(ctx)
 			timer := time.AfterFunc(hangTimeout, giveUp)
 			err := c.acquire(attempt, w.Prefix+strconv.Itoa(i))
@@ -391,11 +393,11 @@ func (w *worker) holdLocks(ownGoroutines int) (*result, error) {
 			}
 			hung.Add(1)
 		}
-		return errors.New("it hangs again and again")
+		return fmt.Errorf("it hung %d times", tries)
 	})
 	res.Took, res.Hung = time.Since(began), int(hung.Load())
 	if failed.N > 0 {
-		return nil, fmt.Errorf("%d of %d locks were not to be had: %s", failed.N, w.Locks, failed.Any)
+		return nil, fmt.Errorf("%d of %d locks could not be acquired: %s", failed.N, w.Locks, failed.Any)
 	}
 
 	renewing, stop := context.WithCancel(ctx)

@@ -19,8 +19,8 @@ const interval = time.Minute
 
 var errJob = errors.New("the job failed")
 
-// host returns what another host has: a Runner with its own Locker on the same store, and its
-// connection to the store, which a test can cut.
+// host sets up another host. It returns a Runner with its own Locker on the same store, and the
+// host's connection to the store, which a test can cut.
 func host(t *testing.T, s *memlock.Store) (*cron.Runner, *fault.Driver) {
 	t.Helper()
 	return hostWith(t, s, interval/2)
@@ -41,15 +41,15 @@ func hostWith(t *testing.T, s *memlock.Store, minHold time.Duration) (*cron.Runn
 	return r, d
 }
 
-// Three hosts whose clocks differ run each tick once, as long as they differ by less than
-// minHold, which is half the interval.
+// TestOncePerTick checks that three hosts run the job of each tick once if their clocks differ by
+// less than minHold, which is half the interval.
 func TestOncePerTick(t *testing.T) {
 	const ticks = 60
 	tests := []struct {
 		name string
 		skew time.Duration // from one host to the next
 		job  time.Duration
-		same bool // the three are goroutines of one host
+		same bool // three goroutines of one host run the ticks
 		runs int  // of all ticks
 	}{
 		{name: "NoSkew", job: time.Millisecond, runs: ticks},
@@ -109,8 +109,8 @@ func TestOncePerTick(t *testing.T) {
 	}
 }
 
-// Take excludes other hosts in the same way, for minHold from the grant.
-// Release does not shorten that.
+// TestTake checks that Take excludes other hosts for minHold from the grant, and that Release does
+// not shorten that time.
 func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)
@@ -139,8 +139,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// Run and Take do not wait for a store that hangs until the tick is long
-// over. No host runs the tick then.
+// TestLate checks that Run and Take give up soon on a store that hangs, and that they don't run the
+// job of a tick long after the tick.
 func TestLate(t *testing.T) {
 	methods := []struct {
 		name string
@@ -184,7 +184,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// Run reports whether it ran the job, and returns the job's error.
+// TestRun checks that Run reports whether it ran the job, and returns the job's error.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(memlock.Store)

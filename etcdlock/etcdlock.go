@@ -37,7 +37,7 @@ type Driver struct {
 //
 // The client belongs to the caller: the driver never closes it, and must be closed before it.
 // Set the client's DialKeepAliveTime and DialKeepAliveTimeout, so that it leaves a member that
-// hangs; without them every third call may go there in vain.
+// hangs. Without them, every third call may go to that member, and get no answer.
 //
 // New does not contact the server. An option that is invalid is a [driver.ErrInvalid].
 func New(client *clientv3.Client, opts ...Option) (*Driver, error) {

@@ -108,17 +108,18 @@ func TestRoles(t *testing.T) {
 		})
 	}
 
-	// What users with less can see, and can't do.
+	// A user who may only read sees the lock. Neither this user nor one without permissions can take
+	// or free it.
 	st, err := viewer.Status(t.Context(), "team/job")
 	if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
-		t.Errorf("Status for who may read = %+v, %v; want a holder and a waiter", st, err)
+		t.Errorf("Status by a user who may read = %+v, %v; want a holder and a waiter", st, err)
 	}
 	_, err = guest.Status(t.Context(), "team/job")
-	mustDeny("Status for who may nothing", err)
+	mustDeny("Status by a user without permissions", err)
 	for what, weak := range map[string]*etcdlock.Driver{"read": viewer, "nothing": guest} {
 		_, err := weak.Acquire(t.Context(), request("team/free", "x"))
-		mustDeny("Acquire for who may "+what, err)
-		mustDeny("Break for who may "+what, weak.Break(t.Context(), "team/job", "a", l.Grant().Token))
+		mustDeny("Acquire by a user who may "+what, err)
+		mustDeny("Break by a user who may "+what, weak.Break(t.Context(), "team/job", "a", l.Grant().Token))
 	}
 	_, err = d.Acquire(t.Context(), request("elsewhere", "a"))
 	mustDeny("Acquire outside the prefix", err)
@@ -126,20 +127,20 @@ func TestRoles(t *testing.T) {
 	session := leaseIn(t, holderKeys[0])
 	for what, weak := range map[string]*clientv3.Client{"read": viewerClient, "nothing": guestClient} {
 		_, err := weak.Revoke(t.Context(), session)
-		mustDeny("Revoke of the holder's session for who may "+what, err)
+		mustDeny("Revoke of the holder's session by a user who may "+what, err)
 		_, err = weak.Delete(t.Context(), holderKeys[0])
-		mustDeny("Delete of the holder's key for who may "+what, err)
+		mustDeny("Delete of the holder's key by a user who may "+what, err)
 		_, err = weak.Put(t.Context(), "team/job/block", "")
-		mustDeny("Put of a key for who may "+what, err)
+		mustDeny("Put of a key by a user who may "+what, err)
 		granted, err := weak.Grant(t.Context(), 60)
 		if err != nil {
-			t.Errorf("Grant of a lease for who may %s = %v; the page says that a login is enough", what, err)
+			t.Errorf("Grant of a lease by a user who may %s = %v; the page says that a login is enough", what, err)
 			continue
 		}
 		_, err = weak.Put(t.Context(), "team/free/block", "", clientv3.WithLease(granted.ID))
-		mustDeny("Put of a key with a lease for who may "+what, err)
+		mustDeny("Put of a key with a lease by a user who may "+what, err)
 		_, err = weak.KeepAliveOnce(t.Context(), session)
-		mustDeny("KeepAliveOnce of the holder's session for who may "+what, err)
+		mustDeny("KeepAliveOnce of the holder's session by a user who may "+what, err)
 	}
 	checkHeld(t, member, "team/job", "after all of that")
 	w.Running(t, "after all of that")

@@ -20,8 +20,8 @@ const (
 	drift  = 100
 	margin = 2 * time.Millisecond
 
-	// maxSleep bounds the sleep of monitorDeadline: Go's timers stand still while the machine
-	// sleeps.
+	// maxSleep bounds the sleep of monitorDeadline: Go's timers stop while the machine is
+	// suspended.
 	maxSleep = 250 * time.Millisecond
 
 	// keepAlivesPerTTL is how many keep-alives are sent in the time that the session lasts

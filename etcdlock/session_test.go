@@ -185,8 +185,8 @@ func TestMinHoldOutlivesProcess(t *testing.T) {
 	}
 }
 
-// TestShownSince checks since when Status shows a lock as held. If the lock was waited for,
-// that is known once it was renewed.
+// TestShownSince checks since when Status shows a lock as held. If the holder had to wait, that is
+// known after the first renewal.
 func TestShownSince(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	d, other := open(t, client), open(t, client)
@@ -210,14 +210,14 @@ func TestShownSince(t *testing.T) {
 		return st.Holders[0].Held
 	}
 	if h := held(); h != 0 {
-		t.Errorf("Held = %v before the first renewal of a hold that was waited for, want 0: it is not known", h)
+		t.Errorf("Held = %v after a wait and before the first renewal, want 0: it is not known", h)
 	}
 	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
 		t.Fatalf("Renew = %v", err)
 	}
 	// It is not the time since it began to wait.
 	if h := held(); h <= 0 || h > time.Since(released)+50*time.Millisecond {
-		t.Errorf("Held = %v, %v after the release of who held it before", h, time.Since(released))
+		t.Errorf("Held = %v, %v after the release of the previous hold", h, time.Since(released))
 	}
 	if err := d.Renew(t.Context(), []driver.Lease{got})[0].Err; err != nil {
 		t.Errorf("Renew after that was noted = %v", err)
@@ -225,7 +225,7 @@ func TestShownSince(t *testing.T) {
 	release(t, got)
 }
 
-// TestRenewTwice renews two handles on one lease at once, whose grant is not recorded yet, and
+// TestRenewTwice renews, in one call, two handles on a lease whose grant is not recorded yet, and
 // another lease.
 func TestRenewTwice(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
@@ -247,7 +247,7 @@ func TestRenewTwice(t *testing.T) {
 	}
 }
 
-// TestTimeout checks what etcd makes of the option.
+// TestTimeout checks the TTL that follows from the option: whole seconds, and 2 s at least.
 func TestTimeout(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
 	for asked, want := range map[time.Duration]time.Duration{

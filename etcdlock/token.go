@@ -8,7 +8,7 @@ import (
 
 // A token is the create revision of a key, followed by placeBits bits: the index in the block
 // of tokens that the hold has reserved. So the tokens of a hold lie between those of the keys
-// before and after it, whoever has put those.
+// before and after it, even if other programs have put these keys.
 const placeBits = 16
 
 // maxBlock is how many tokens a hold can reserve.

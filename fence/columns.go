@@ -13,8 +13,7 @@ import (
 )
 
 // Columns guards rows by two columns of the rows themselves, instead of a separate table. It is
-// for tables of which each row is guarded by a lock of its own. Each row remembers its own last
-// mark.
+// for tables in which a separate lock guards each row. Each row remembers its own last mark.
 //
 // One statement covers one row. For transactions over several rows use [SQL].
 type Columns struct {

@@ -7,7 +7,7 @@
 //
 //	lock, err := locker.Acquire(ctx, "account/42")
 //	…
-//	h, err := guard.Open(ctx, lock) // from here on the resource refuses whoever held the lock before
+//	h, err := guard.Open(ctx, lock) // from here on the resource refuses all earlier holds
 //	…
 //	err = h.Do(ctx, func(ctx context.Context) error { … }) // read, and write
 //

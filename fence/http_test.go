@@ -14,8 +14,8 @@ import (
 	"github.com/sniblock/snib/fence"
 )
 
-// newCountingServer starts a server for what the lock "account/42" guards, and records the
-// marks of the requests that get through.
+// newCountingServer starts a server for a resource that the lock "account/42" guards, and records
+// the marks of the requests that get through.
 func newCountingServer(t *testing.T, log *slog.Logger) (url string, served *[]fence.Mark) {
 	t.Helper()
 	served = new([]fence.Mark)
@@ -72,7 +72,8 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// A request without exactly one valid header is not let through, and the answer says why.
+// TestServerRefuses checks that a request without exactly one valid header is not let through, and
+// that the answer says why.
 func TestServerRefuses(t *testing.T) {
 	url, served := newCountingServer(t, nil)
 	good := mark(t, 7, "a").Header()
@@ -126,7 +127,8 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// A guard that fails lets nobody through, and does not tell the client why.
+// TestServerGuardFails checks that a guard that fails lets nobody through, and does not tell the
+// client why.
 func TestServerGuardFails(t *testing.T) {
 	var log strings.Builder
 	s := fence.Server{Guard: brokenGuard{}, Lock: func(*http.Request) string { return "account/42" }, Log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -145,7 +147,8 @@ func (brokenGuard) Do(context.Context, fence.Mark, func(context.Context) error) 
 	return errors.New("the disk is full")
 }
 
-// A value that is accepted is exactly the header of its mark.
+// FuzzParseHeader checks that ParseHeader accepts a value only if it is exactly the header of the
+// mark that it returns.
 func FuzzParseHeader(f *testing.F) {
 	f.Add(mark(f, 7, "a").Header())
 	f.Add("a;token=1;owner=00000000000000000000000000000000")

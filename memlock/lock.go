@@ -90,8 +90,8 @@ func (k *lock) signalWanted() {
 }
 
 // armTimer arms the timer that grants the lock when a lease expires, as long as somebody waits.
-// The timeout is bounded, because Go's timers stand still while the machine sleeps, but the
-// clock of the leases does not.
+// The timeout is bounded, because Go's timers stop while the machine is suspended, but the clock of
+// the leases does not.
 func (k *lock) armTimer(s *Store, now driver.Instant) {
 	if len(k.queue) == 0 || len(k.holders) == 0 {
 		if k.timer != nil {

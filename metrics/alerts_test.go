@@ -68,7 +68,7 @@ func TestAlertRulesAreTested(t *testing.T) {
 			write(t, filepath.Join(dir, "alerts.yml"), strings.Replace(rules, change.old, change.new, 1))
 			write(t, filepath.Join(dir, "alerts_test.yml"), tests)
 			if out, err := promtool(t, "", "check", "rules", filepath.Join(dir, "alerts.yml")); err != nil {
-				t.Fatalf("the changed rules are none: %v\n%s", err, out)
+				t.Fatalf("the changed rules are invalid: %v\n%s", err, out)
 			}
 			if out, err := promtool(t, "", "test", "rules", filepath.Join(dir, "alerts_test.yml")); err == nil {
 				t.Errorf("%q instead of %q, and no test of the rules failed:\n%s", change.new, change.old, out)

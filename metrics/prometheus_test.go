@@ -182,7 +182,7 @@ func TestOnPrometheus(t *testing.T) {
 			expressions++
 			expr := fill.Replace(target.Expr)
 			if strings.Contains(expr, "$") {
-				t.Errorf("panel %q has a variable that is none: %s", p.Title, expr)
+				t.Errorf("panel %q has an unknown variable: %s", p.Title, expr)
 			}
 			if n, err := s.query(expr); err != nil || n == 0 {
 				t.Errorf("panel %q: %s has %d results, error %v", p.Title, expr, n, err)

@@ -70,11 +70,11 @@ func TestMillionNames(t *testing.T) {
 	got := read(t, c)
 	resources := resourcesOf(got)
 	if len(resources) != limit+1 || !resources[metrics.Other] {
-		t.Errorf("%d names are %d resources (with %q: %v), want %d and %q", names, len(resources), metrics.Other, resources[metrics.Other], limit, metrics.Other)
+		t.Errorf("%d names make %d resources (with %q: %v), want %d and %q", names, len(resources), metrics.Other, resources[metrics.Other], limit, metrics.Other)
 	}
 	const each = 70 // 3 histograms of at most 14 series, 12 of causes and reasons, and a few
 	if len(got) > (limit+2)*each {
-		t.Errorf("%d names are %d series, want at most %d", names, len(got), (limit+2)*each)
+		t.Errorf("%d names make %d series, want at most %d", names, len(got), (limit+2)*each)
 	}
 	got.check(t, scrape{
 		`distributed_lock_wait_seconds_count{resource="other"}`: names - limit,

@@ -15,8 +15,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
-// kill -9 of the server repeats no token and issues no smaller one, whatever else the server does
-// at that moment. A lease that it has acknowledged goes on.
+// TestServerKilled kills the server with SIGKILL, at different moments. The server must not issue a
+// token again, or a smaller one. A lease that it has acknowledged must go on.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -68,7 +68,8 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// A waiter survives a restart of the server, and the loss of its connections.
+// waiterOutlives checks that a waiter survives a restart of the server, and the loss of its
+// connections.
 func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 	admin := dial(t, server.DSN())
 	for _, tt := range []struct {
@@ -125,8 +126,8 @@ func killAll(t *testing.T, db *sql.DB) {
 	}
 }
 
-// If a connection is cut while a lease is acquired, held or released, the lock is free after the
-// TTL at the latest, and is never granted twice.
+// cutInEachState cuts connections while a lease is acquired, held or released. The lock must be
+// free after the TTL at the latest, and must never be granted twice.
 func cutInEachState(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	d, other := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr()))), newDriver(t, dial(t, server.DSN()))
@@ -165,8 +166,8 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// Four processes contend for a lock, and one of them is killed meanwhile. No two of them ever
-// hold it at once, and their tokens rise.
+// TestProcesses has four processes contend for a lock, and kills one of them meanwhile. No two of
+// them may ever hold the lock at once, and their tokens must rise.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -179,7 +180,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// A waiter that was killed is skipped soon after its process counts as dead.
+// killedWaiter checks that a waiter that was killed is skipped soon after its process counts as
+// dead.
 func killedWaiter(t *testing.T, server *mysqltest.Server) {
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("queue", "holder"))
@@ -203,7 +205,7 @@ func killedWaiter(t *testing.T, server *mysqltest.Server) {
 	t.Logf("granted %v after the first in the queue was killed", took)
 }
 
-// A live waiter keeps its place, however long it waits.
+// keepsItsPlace checks that a live waiter keeps its place, however long it waits.
 func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
 	d1, d2, d3 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
 	l := acquire(t, d1, request("place", "holder"))
@@ -225,7 +227,8 @@ func keepsItsPlace(t *testing.T, server *mysqltest.Server) {
 	release(t, next)
 }
 
-// A withdrawal that failed is repeated when the server can be reached again.
+// withdrawnLater checks that the driver repeats a withdrawal that failed, when the server can be
+// reached again.
 func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
@@ -259,8 +262,8 @@ func withdrawnLater(t *testing.T, server *mysqltest.Server) {
 	}
 }
 
-// A server that has no connection left can't process a withdrawal. The driver retries less and
-// less often.
+// withdrawnFromFull checks that the driver retries a withdrawal less and less often while the
+// server has no connection left for it.
 func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
 	// most is the greatest number of calls in two seconds. Without growing pauses there would be
 	// forty.
@@ -310,8 +313,8 @@ func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
 	release(t, l)
 }
 
-// A lease counts from before its request was sent, even if the answer is slow: the server's lease
-// is running already.
+// slowAnswer checks that a lease counts from before its request was sent, even if the answer is
+// slow: the server's lease is running already.
 func slowAnswer(t *testing.T, server *mysqltest.Server) {
 	const late = 200 * time.Millisecond
 	proxy := livetest.NewProxy(t, server.Addr())

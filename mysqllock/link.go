@@ -27,7 +27,7 @@ var errClosed = errors.New("the server, or something on the way to it, has close
 type link struct {
 	d    *Driver
 	conn *sql.Conn
-	key  string // of the session, which holds it with GET_LOCK
+	key  string // the session holds it with GET_LOCK, which shows that the session lives
 }
 
 // connect opens a session.
@@ -44,8 +44,8 @@ func (d *Driver) connect(ctx context.Context) (rows.Conn, error) {
 	return l, nil
 }
 
-// setUp makes a session of a connection. It has the server end the session when it has been
-// silent for too long, and locks a name by which other sessions see that this one lives.
+// setUp makes a session of a connection. It has the server end the session after too long a
+// silence, and locks the key by which other sessions see that this one lives.
 func (l *link) setUp(ctx context.Context) error {
 	limit := fmt.Sprintf(`SET SESSION wait_timeout = %d`, l.d.conf.sessionTimeout/time.Second)
 	if _, err := l.conn.ExecContext(ctx, limit); err != nil {
@@ -66,8 +66,7 @@ func (l *link) setUp(ctx context.Context) error {
 // Key implements [rows.Conn].
 func (l *link) Key() string { return l.key }
 
-// Idle implements [rows.Conn]. When the connection has been silent for so long that it pings, it
-// also checks the rows of the session's leases.
+// Idle implements [rows.Conn]. When a ping is due, it also checks the rows of the session's leases.
 func (l *link) Idle(ctx context.Context) error {
 	if !l.d.rows.HasLeases() {
 		<-ctx.Done()
@@ -110,8 +109,8 @@ func (l *link) checkOpen(ctx context.Context) error {
 	return nil
 }
 
-// IsBroken implements [rows.Conn]. Any error means that the connection can't be used any more that
-// does not come from the server.
+// IsBroken implements [rows.Conn]. After an error that does not come from the server, the
+// connection can't be used any more.
 func (l *link) IsBroken(_ context.Context, err error) bool { return err != nil && code(err) == 0 }
 
 // Close implements [rows.Conn].
@@ -132,8 +131,8 @@ func (l *link) Lock(ctx context.Context, le *lease) (bool, error) {
 	return l.getLock(ctx, l.d.conf.key(le.Req.Name))
 }
 
-// getLock tries GET_LOCK, which returns 1, 0 if the lock is taken, or NULL if something went
-// wrong.
+// getLock tries GET_LOCK. The server answers 1 if it has granted the lock, 0 if the lock is taken,
+// or NULL after an error.
 func (l *link) getLock(ctx context.Context, key string) (got bool, err error) {
 	var answer sql.NullBool
 	err = l.conn.QueryRowContext(ctx, `SELECT GET_LOCK(?, 0)`, key).Scan(&answer)
@@ -143,8 +142,8 @@ func (l *link) getLock(ctx context.Context, key string) (got bool, err error) {
 	return answer.Bool, err
 }
 
-// Unlock implements [rows.Conn]. RELEASE_LOCK returns 1, 0 if another session has the lock, or NULL
-// if nobody has it.
+// Unlock implements [rows.Conn]. To RELEASE_LOCK, the server answers 1 if it has released the lock,
+// 0 if another session has it, or NULL if nobody has it.
 func (l *link) Unlock(ctx context.Context, le *lease) error {
 	var answer sql.NullBool
 	err := l.conn.QueryRowContext(ctx, `SELECT RELEASE_LOCK(?)`, l.d.conf.key(le.Req.Name)).Scan(&answer)

@@ -14,16 +14,16 @@ import (
 // processPrefix begins the names of rows that stand for processes. No lock has a NUL in its name.
 const processPrefix = "\x00p"
 
-// processes is what the driver knows of the processes that wait: its own heartbeats, and those of
-// others. A waiter counts while its process does.
+// processes records the heartbeats of the processes that wait: of this one, and of the others. A
+// waiter is alive as long as its process is.
 type processes struct {
 	mu     sync.Mutex
 	others map[string]processRow // by id
 
-	// Since when the hold in a row has been unchanged.
+	// observations has since when the hold in a row has been unchanged.
 	observations map[observation]time.Time
 
-	heartbeatLock chan struct{} // of one: serializes heartbeats
+	heartbeatLock chan struct{} // capacity 1: serializes heartbeats
 	lastHeartbeat time.Time     // when this process sent its last heartbeat
 }
 
@@ -31,8 +31,8 @@ func (w *processes) init() {
 	w.others, w.heartbeatLock = map[string]processRow{}, make(chan struct{}, 1)
 }
 
-// poll reads the rows that attempts wait for. If a heartbeat is due, it first says that this
-// process lives.
+// poll reads the rows that attempts wait for. If a heartbeat of this process is due, it sends that
+// first.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
 	if heartbeat {
 		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {

@@ -21,7 +21,7 @@ import (
 // writes it through other connections of db, which stays the caller's, and must be allowed to
 // open at least two.
 //
-// Each acquisition refuses a pooler that shares connections with a [driver.ErrInvalid]. All
+// Through a pooler that shares connections, each acquisition fails with a [driver.ErrInvalid]. All
 // clients must use the same server, because GET_LOCK excludes only on one server. The driver does
 // not detect that different clients use different servers, as in a Galera cluster behind a load
 // balancer.
@@ -92,7 +92,7 @@ func (d *Driver) checkRows(ctx context.Context) {
 }
 
 // takeoverDelay is how long another process waits before it takes a lock whose session has ended.
-// In that time the end of the connection reaches the former holder, which is told first.
+// In that time the former holder learns that its connection has ended.
 const takeoverDelay = 10 * closeCheckInterval
 
 // reapSessions removes the holders whose session has ended from states.

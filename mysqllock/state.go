@@ -75,8 +75,8 @@ type state struct {
 	exists  bool // the table has the row
 	version int64
 	token   uint64 // the last one that was issued
-	// Former holders that have not ended by the server's clock, but were not renewed for a whole
-	// TTL by our clock.
+	// unchanged has former holders that have not ended by the server's clock, but were not renewed
+	// for a whole TTL by our clock.
 	unchanged    []entry
 	signaled     string // the driver whose waiter should run a round; column called
 	reaped       bool   // dead waiters were removed, so it differs from the row
@@ -232,8 +232,8 @@ func (l *rowMutexes) lock(ctx context.Context, name string) (unlock func(), err 
 	return l[crc32.ChecksumIEEE([]byte(name))%uint32(len(l))].enter(ctx)
 }
 
-// change reads a row, lets fn change its state, and writes the state if fn says so. If the row
-// was changed in between, it repeats all of that.
+// change reads a row, lets fn change its state, and writes the state if fn returns true. If another
+// client changed the row in between, change starts over.
 func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write bool, err error)) error {
 	unlock, err := d.rowMutexes.lock(ctx, name)
 	if err != nil {

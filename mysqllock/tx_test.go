@@ -84,7 +84,7 @@ func TestTx(t *testing.T) {
 		}
 		var status string
 		if err := db.QueryRow("SELECT status FROM jobs WHERE id = 1").Scan(&status); err != nil || status != "mine" {
-			t.Errorf("what the transaction wrote before ErrHeld is %q, %v", status, err)
+			t.Errorf("the status that the transaction wrote before ErrHeld is %q, %v", status, err)
 		}
 		must(t, db, "UPDATE jobs SET status = 'new'")
 	})
@@ -107,7 +107,7 @@ func TestTx(t *testing.T) {
 		}
 		var status string // read by an ordinary SELECT in a REPEATABLE READ transaction
 		if err := tx2.QueryRow("SELECT status FROM jobs WHERE id = 1").Scan(&status); err != nil || status != "done" {
-			t.Errorf("status after the wait = %q, %v; want what the holder before wrote", status, err)
+			t.Errorf("status after the wait = %q, %v; want the status that the previous holder wrote", status, err)
 		}
 		must(t, db, "UPDATE jobs SET status = 'new'")
 	})

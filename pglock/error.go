@@ -17,7 +17,7 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// Error codes that the driver tells apart (PostgreSQL, Appendix A).
+// Error codes that the driver distinguishes (PostgreSQL, Appendix A).
 const (
 	protocolViolation     = "08P01" // PgBouncer's own errors
 	readOnly              = "25006"
@@ -84,8 +84,8 @@ type parseError struct{ error }
 
 func (e parseError) Unwrap() error { return e.error }
 
-// isMalformed reports whether the server or the driver could not read or compute with what is in
-// a row.
+// isMalformed reports whether a row has a value that the server or the driver can't read, or can't
+// compute with.
 func isMalformed(err error) bool {
 	return strings.HasPrefix(code(err), "22") || // data exceptions
 		errors.As(err, new(parseError)) || errors.As(err, new(pgx.ScanArgError))
@@ -100,7 +100,8 @@ func (d *Driver) rowError(name string, err error) error {
 	return &driverkit.RowError{Name: name, Table: d.conf.table.Sanitize(), Err: err}
 }
 
-// isOutOfConnections reports whether the server, or a pooler before it, has no connection left.
+// isOutOfConnections reports whether the server, or a pooler in front of it, has no connection
+// left.
 func isOutOfConnections(err error) bool {
 	var refused *pgconn.PgError
 	return errors.As(err, &refused) && (refused.Code == tooManyConnections ||
@@ -125,7 +126,7 @@ func (d *Driver) explain(err error) error {
 		d.store.ready.Store(false) // the table was dropped: the next round creates it again
 	case isOutOfConnections(err):
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
-	case errors.Is(err, context.DeadlineExceeded): // of pgx, for a new connection; the callers' live
+	case errors.Is(err, context.DeadlineExceeded): // pgx's own, for a new connection; the caller's has not passed
 		return fmt.Errorf("%w: %s", driver.ErrUnavailable, strings.TrimSuffix(err.Error(), ": "+context.DeadlineExceeded.Error()))
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)

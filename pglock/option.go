@@ -71,7 +71,7 @@ func Timeout(d time.Duration) Option {
 // SessionPooler says that there is a pooler before the server that gives each client its own
 // connection for as long as the client stays ("session" mode). Without this option [NewSession]
 // refuses every pooler, because a lock that is taken through a pooler in transaction mode belongs
-// to whoever uses the connection next. Only [NewSession] takes it.
+// to the next client that uses the connection. Only [NewSession] takes this option.
 func SessionPooler() Option {
 	return Option{func(c *config) error {
 		c.sessionPooler, c.sessionOption = true, "SessionPooler"

@@ -17,8 +17,8 @@ import (
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 )
 
-// TestStaleConnections has the server end all connections of a pool, which only notices when it
-// uses them: none of the driver's calls may fail because of that.
+// TestStaleConnections has the server end all connections of a pool. The pool notices that only
+// when it uses them, but no call of the driver may fail because of that.
 func TestStaleConnections(t *testing.T) {
 	const conns = 4
 	server := pgtest.Start(t)
@@ -116,7 +116,7 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// TestUnavailable tells transient errors from permanent ones.
+// TestUnavailable checks that transient errors, and no permanent ones, match ErrUnavailable.
 func TestUnavailable(t *testing.T) {
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
@@ -180,7 +180,7 @@ func TestCrowd(t *testing.T) {
 					d := kind.open(t, pool)
 					defer d.Close()
 					l, err := d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
-					// The machine may be busy.
+					// The machine may be too busy for answers in time.
 					for errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrFull) && ctx.Err() == nil {
 						l, err = d.Acquire(ctx, request("crowded", fmt.Sprint(i)))
 					}

@@ -24,7 +24,7 @@ WHERE l.name = $1 AND {live} AND NOT e ? 'kept'
 //
 // Nobody else gets the lock before tx ends. The lease can't be renewed before that either: if tx
 // takes longer than the rest of the lease, the lock is lost when tx ends, but tx is valid
-// nevertheless. IsOwner does not tell apart the holds that are handed over from one goroutine to
+// nevertheless. IsOwner does not distinguish the holds that are handed over from one goroutine to
 // the next within a process. In a transaction that is REPEATABLE READ or SERIALIZABLE, call
 // IsOwner before the first read; if the lock's row has changed since then, IsOwner returns the
 // server's error 40001.

@@ -340,8 +340,8 @@ func (a *attempt) wait(ctx context.Context, sub *subscription, err error) (*leas
 }
 
 // waitError returns the error of an acquisition whose context is done. If the store was
-// unavailable, the error says so as well. Err is that of the last round, and may only say that
-// the context is done; then last, the error of the round before it, counts.
+// unavailable, the error also says that. err is the error of the last round. If it says only that
+// the context is done, waitError uses last, the error of the round before it.
 func waitError(ctx context.Context, err, last error) error {
 	cause := context.Cause(ctx)
 	var unanswered *unansweredError

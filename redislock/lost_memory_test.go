@@ -16,8 +16,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// TestStaleHandOver ends a hold in the store, in ways of which the server tells its holder (Break)
-// and in ways of which nobody does, and checks that the hold is not handed over within its process.
+// TestStaleHandOver ends a hold in the store, and checks that the hold is not handed over within
+// its process. Only in the case Break does the server tell the holder.
 func TestStaleHandOver(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*redistest.Node, string){
@@ -40,7 +40,7 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverWindow measures for how long a broken lease is still handed over in its process.
+// TestHandOverWindow measures how long a broken lease is still handed over within its process.
 func TestHandOverWindow(t *testing.T) {
 	livetest.Long(t)
 	node := used(t, redistest.Single(t))
@@ -106,8 +106,8 @@ func TestShortTTLDoesNotDecide(t *testing.T) {
 }
 
 // TestReleasedLeasesDoNotCount acquires a long lease and releases it. After the next restart
-// nobody waits for that lease. For a long lease that still lives everybody waits, but no longer
-// than MaxTTL, until somebody calls Forget.
+// nobody waits for that lease. If a long lease still lives, everybody waits until somebody calls
+// Forget, but no longer than MaxTTL.
 func TestReleasedLeasesDoNotCount(t *testing.T) {
 	t.Parallel()
 	for _, mode := range modes {
@@ -126,7 +126,7 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 				node.Kill()
 				node.Restart()
 			}
-			again := func() { // so that the next call finds a connection
+			awaitServer := func() { // so that the next call finds a connection
 				livetest.Await(t, "answer of the server", func() error { _, err := d.Status(t.Context(), "job"); return err })
 			}
 			grace(100*time.Millisecond, "before the first lease")
@@ -141,7 +141,7 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 			free(t, take(t, d, mode.as(request("job", "next", 200*time.Millisecond))))
 			nothingLeft(t, node)
 
-			// Otherwise a request for as much would have a grace period of a minute.
+			// Otherwise a request for such a long lease would have a grace period of a minute.
 			used(t, node)
 			broken := take(t, d, mode.as(request("job", "broken", 20*time.Hour)))
 			if err := d.Break(t.Context(), "job", "broken", token(broken)); err != nil {
@@ -151,7 +151,7 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 
 			take(t, d, mode.as(request("job", "lives", 20*time.Hour)))
 			restart()
-			again()
+			awaitServer()
 			if left := withheld(t, d, request("another", "next", time.Second), "with a long lease"); left < 19*time.Hour {
 				t.Errorf("a lease of 20 h lives, and the grace lasts %v", left)
 			}
@@ -207,7 +207,7 @@ func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	l := take(t, d, request("job", "holder", ttl))
-	// As often as a keeper may.
+	// Renew as often as a keeper may.
 	for end := time.Now().Add(ttl + ttl/2); time.Now().Before(end); time.Sleep(ttl / 6) {
 		if err := renew(t, d, l); err != nil {
 			t.Fatal(err)
@@ -241,8 +241,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMalformedQueue puts entries into a queue that snib never writes. None of them keeps
-// anybody from the lock.
+// TestMalformedQueue adds entries to a queue that snib itself never writes. No entry keeps anybody
+// from the lock.
 func TestMalformedQueue(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
@@ -284,12 +284,12 @@ func TestMalformedQueue(t *testing.T) {
 			t.Errorf("%s: Renew = %v", what, err)
 		}
 		free(t, l)
-		next, took := granted(t, waiter, enough, what+": who waits behind it")
+		next, took := granted(t, waiter, enough, what+": the waiter behind it")
 		if took > soonEnough {
 			t.Errorf("%s: granted %v after the release", what, took)
 		}
 		free(t, next)
-		// With nobody else in the queue, the entry holds up nobody either.
+		// The entry delays nobody if it is alone in the queue, either.
 		node.Must("ZADD", "snib.q:{"+name+"}", 1, "evil")
 		node.Must("HSET", "snib.w:{"+name+"}", "evil", e)
 		free(t, take(t, d2, request(name, "next", time.Minute)))
@@ -324,7 +324,7 @@ func TestWildToken(t *testing.T) {
 		d := open(t, at(node.Addr()))
 		l := take(t, d, request("job", "holder", time.Minute))
 		node.Must("HSET", "snib.m", "t", wild)
-		free(t, l) // what is held can be released
+		free(t, l) // a hold can still be released
 		for _, mode := range modes {
 			req := mode.as(request(mode.name, "holder", time.Minute))
 			req.NoWait = true

@@ -19,8 +19,8 @@ type request struct {
 	Mode    string `json:"mode"` // x, s, or the number of a semaphore's slots
 	TTL     int64  `json:"ttl"`  // milliseconds
 	Tokens  int    `json:"tokens"`
-	Channel string `json:"channel"` // where the waiter is told; if it has a hash tag, by SPUBLISH
-	Process string `json:"process"` // where the holder is told, if not on Channel
+	Channel string `json:"channel"` // for messages to the waiter; by SPUBLISH if it has a hash tag
+	Process string `json:"process"` // for messages to the holder, if they don't go to Channel
 	Blind   bool   `json:"blind"`   // the reply to PUBLISH does not tell whether anybody listens
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`

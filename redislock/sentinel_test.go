@@ -34,8 +34,8 @@ func TestSentinelNeedsReplicas(t *testing.T) {
 }
 
 // TestOldMasterComesBackEmpty kills a master, and restarts it when another one has been chosen.
-// A client that connects to its address finds a master until the Sentinels demote it. Here the
-// Sentinels are stopped: the old master grants nothing.
+// Until the Sentinels demote it, a client that connects to its address finds a master. Here the
+// Sentinels are stopped. The old master must grant nothing.
 func TestOldMasterComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	const ttl = 15 * time.Second
@@ -45,7 +45,7 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 	d := open(t, bySentinel(s))
 	old := s.KillMaster()
 	master := used(t, s.WaitForFailover(old))
-	l, _ := granted(t, begin(t, d, request("job", "at the new master", ttl)), time.Minute, "who asks the new master")
+	l, _ := granted(t, begin(t, d, request("job", "at the new master", ttl)), time.Minute, "the request to the new master")
 	for _, sentinel := range s.SentinelNodes() {
 		sentinel.Hang()
 	}
@@ -64,15 +64,15 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 	nothingLeft(t, master)
 }
 
-// TestSentinelFloor asks for no grace period at all behind Sentinel. It is 20 s all the same,
-// so that a master which was replaced, and comes back without its memory, grants nothing before
+// TestSentinelFloor opens a driver without a grace period behind Sentinel. The grace period must be
+// 20 s all the same: a replaced master that comes back without its memory must grant nothing before
 // the Sentinels have demoted it.
 func TestSentinelFloor(t *testing.T) {
 	t.Parallel()
 	const least = 20 * time.Second // as the backend's documentation says
 	tests := []struct {
 		name  string
-		begin func(*redistest.SentinelSetup) // makes a server one that may have forgotten leases
+		begin func(*redistest.SentinelSetup) // ends with a master that may have forgotten leases
 	}{
 		{"Promoted", func(s *redistest.SentinelSetup) {
 			old := s.Master()

@@ -52,10 +52,10 @@ func (g *agent) wakeLoop() {
 func (g *agent) suspect(node int) {
 	n := g.d.nodes[node]
 	n.mu.Lock()
-	was := n.suspected
+	wasSuspected := n.suspected
 	n.suspected = true
 	n.mu.Unlock()
-	if !was {
+	if !wasSuspected {
 		g.wakeLoop()
 	}
 }
@@ -77,7 +77,8 @@ func (g *agent) run() {
 	}
 }
 
-// checkNodes takes the next step for each node. It returns when to check again, if more is set.
+// checkNodes takes the next step for each node. If more is true, the agent has to check again after
+// pause.
 func (g *agent) checkNodes() (pause time.Duration, more bool) {
 	pause = time.Hour
 	for i, n := range g.d.nodes {
@@ -97,7 +98,7 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 			}
 			pause, more = min(pause, next), true
 		}
-		if busy { // perhaps for long: a caller has waited in vain
+		if busy { // perhaps for long: a call got no answer in time
 			g.probe(n)
 			pause, more = min(pause, probeInterval), true
 		}
@@ -105,8 +106,8 @@ func (g *agent) checkNodes() (pause time.Duration, more bool) {
 	return pause, more
 }
 
-// counterFloor returns the floor for counters that no majority knows any more, as the
-// loss policy says.
+// counterFloor returns the floor for counters that no majority knows any more, according to the
+// loss policy.
 func (g *agent) counterFloor() (least uint64, operator bool, err error) {
 	if g.d.conf.loss == Refuse {
 		return 0, false, fmt.Errorf("%w: a majority of the nodes has forgotten its counters, and the operator must give the floor from which they continue (recover)", errNoMajority)
@@ -213,7 +214,7 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 func (d *Driver) readCountersAndAdmit(
 	ctx context.Context, a *quorum.Admission, i int, floor floorFunc,
 ) (next time.Duration, admitted bool, err error) {
-	reading := d.params.Reading(i, stripes+1) // and the floor
+	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
 	for node, r := range d.pollAll(ctx, 'c', noLock()) {
 		if r.err != nil || !r.answered {

@@ -467,7 +467,7 @@ func (w *watcher) readMonitor(conn io.Reader, ready func()) {
 	}
 }
 
-// A line that was cut off when the server was killed counts for nothing.
+// TestWatcherCutOff checks that a line that was cut off when the server was killed is ignored.
 func TestWatcherCutOff(t *testing.T) {
 	for _, line := range []string{`"SET" "` + chaosLock + `" "nonce owner" "PX" "1"`, `"DEL" "` + chaosLock + `"`} {
 		for n := range len(line) + 1 {

@@ -44,7 +44,7 @@ type lease struct {
 
 func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64) *lease {
 	extendedOn := quorum.Set(0)
-	if r.repeated { // where else it is, only its earlier round knows
+	if r.repeated { // only its earlier round knows where else the lease is
 		extendedOn = 1<<len(d.nodes) - 1
 	}
 	tokens := tokenCount(&req)

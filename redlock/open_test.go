@@ -18,7 +18,7 @@ import (
 	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
-// Open rejects bad input with the reason, and returns no driver.
+// TestOpenRefuses checks that Open refuses invalid input, and gives the reason.
 func TestOpenRefuses(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
@@ -83,7 +83,8 @@ func redirected(o rueidis.ClientOption, to *redistest.Node) rueidis.ClientOption
 	return o
 }
 
-// Without a majority, Open fails. Its error says which nodes do not answer, and why.
+// TestOpenWithoutMajority checks that Open fails without a majority. The error says which nodes do
+// not answer, and why.
 func TestOpenWithoutMajority(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
@@ -122,18 +123,19 @@ func TestOpenWithoutMajority(t *testing.T) {
 	if _, err := redlock.Open(t.Context(), wrong); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("Open with a wrong password = %v, want WRONGPASS", err)
 	} else if errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("Open with a wrong password = %v, which no wait helps", err)
+		t.Errorf("Open with a wrong password = %v, which matches ErrUnavailable, although waiting does not help", err)
 	}
 }
 
-// A node that is down when the driver is opened is checked when it comes back.
+// TestLateNodeIsChecked checks that a driver examines a node that was down when the driver was
+// opened, as soon as the node is back.
 func TestLateNodeIsChecked(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
 	servers, proxies := c.detour(t)
 	c.nodes[2].Kill()
 	d := open(t, servers)
-	// Lead nowhere: the driver must not meet the node before it belongs to another cluster.
+	// The driver must not reach the node before the node belongs to another cluster.
 	proxies[2].Redirect("127.0.0.1:1")
 	c.nodes[2].Restart()
 	c.nodes[2].Must("HSET", "snib.redlock", "cluster", `{"maxTTL":1,"nodes":["x:1"]}`, "self", "x:1")
@@ -152,7 +154,7 @@ func TestLateNodeIsChecked(t *testing.T) {
 	})
 }
 
-// New uses the caller's clients, and Close leaves them open.
+// TestNew checks that New uses the caller's clients, and that Close leaves them open.
 func TestNew(t *testing.T) {
 	c := start(t, 3)
 	c.init(t)
@@ -186,7 +188,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// Init is for new servers, and may be called again.
+// TestInit checks that Init may be called again, and refuses nodes that are unreachable, have
+// forgotten, or belong to another cluster.
 func TestInit(t *testing.T) {
 	c := start(t, 3)
 	if got := c.states(t); got[0] != redlockadmin.NodeBlank {

@@ -41,7 +41,7 @@ func TestScriptAgainstModel(t *testing.T) {
 	}
 	t.Logf("%d requests about locks, of which %d were done, and %d about admissions", m.requests, m.done, m.admissions)
 	if m.done < m.requests/10 || m.done > m.requests*9/10 || m.admissions < calls/20 {
-		t.Error("that is too one-sided to show anything")
+		t.Error("too few requests were done, too few were refused, or too few were about admissions")
 	}
 }
 
@@ -150,7 +150,7 @@ func (m *twin) advance(d time.Duration) {
 	for _, name := range m.names {
 		switch left, _ := m.server.Must("PTTL", name).(int64); {
 		case left == -1:
-			m.t.Errorf("the key %q has no end", name)
+			m.t.Errorf("the key %q has no expiry", name)
 		case left >= 0 && left <= d.Milliseconds():
 			m.server.Must("DEL", name)
 		case left >= 0:
@@ -202,7 +202,7 @@ func (m *twin) compareAdmission() {
 func (m *twin) compareStanding(s standing, want quorum.Standing) {
 	m.notef("look: %+v", want)
 	if got := (quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}); got != want {
-		m.t.Errorf("the node stands %+v, and the model %+v", got, want)
+		m.t.Errorf("the standing of the node is %+v, and of the model %+v", got, want)
 	}
 }
 

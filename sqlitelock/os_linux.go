@@ -122,8 +122,8 @@ func checkFolder(dir string) error {
 	return checkAccess(dir, unix.W_OK|unix.X_OK)
 }
 
-// checkAccess returns an error that matches fs.ErrPermission if the process may not
-// use the file as mode says.
+// checkAccess returns an error that matches fs.ErrPermission if the process does not have the
+// access to the file that mode names.
 func checkAccess(path string, mode uint32) error {
 	switch err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS); err {
 	case nil:

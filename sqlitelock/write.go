@@ -13,9 +13,9 @@ import (
 // An op is one request to the writer. The writer runs all ops that are waiting in one
 // transaction, so that they share its cost.
 type op struct {
-	// run does the work. An error rolls back the whole transaction, after which run may
-	// be called again. A result that is not a database error, such as that a lock is
-	// held, is for run to store elsewhere.
+	// run does the work. An error rolls back the whole transaction, after which run may be called
+	// again. If the result is not a database error, such as driver.ErrHeld, run stores it
+	// elsewhere and returns nil.
 	run func(*tx) error
 
 	// revert undoes the committed work if the caller has left. It is nil if the
@@ -91,7 +91,7 @@ func (o *op) abandon(cause error) error {
 // runWriter is the goroutine that writes to the database until the driver is closed.
 func (d *Driver) runWriter(db conn) {
 	defer close(d.writerDone)
-	defer db.close() //nolint:errcheck // what was committed is safe, the rest goes with the process's bytes
+	defer db.close() //nolint:errcheck // committed data is safe, and leases end with the process's locks on bytes
 	w := &writer{d: d, db: db}
 	for {
 		select {
@@ -124,7 +124,7 @@ type writer struct {
 	db      conn
 	durable bool // whether synchronous is FULL
 
-	// The byte that is locked as long as the driver is open, 0 until the first lease.
+	// process is the byte that is locked as long as the driver is open, 0 until the first lease.
 	process           int64
 	nextByte, endByte int64 // the bytes that this driver may still take
 }

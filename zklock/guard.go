@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// maxSleep bounds the sleep of monitorLeases: Go's timers stand still while the machine
-	// sleeps.
+	// maxSleep bounds the sleep of monitorLeases: Go's timers stop while the machine is suspended.
 	maxSleep = 250 * time.Millisecond
 
 	// minSleep is the least time that monitorLeases sleeps. It is also the age at which a
@@ -75,7 +74,7 @@ func (s *session) checkLeases(now driver.Instant) leaseCheck {
 	paused := !s.lastCheck.IsZero() && now.Sub(s.lastCheck) > s.leaseTTLLocked()
 	s.lastCheck = now
 	for _, l := range s.leases {
-		if l.expires.IsZero() && paused { // whoever would have renewed it has given up
+		if l.expires.IsZero() && paused { // after such a pause its hold is over, and nobody renews it
 			l.expires = s.validUntil(l.start)
 		}
 		left, age := s.leaseLeft(l, now), now.Sub(l.start)

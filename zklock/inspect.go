@@ -49,7 +49,7 @@ func decode(data []byte) info {
 	return i
 }
 
-// maxKept is the longest time that counts of those that nodes say, because times are added to it.
+// maxKept limits the times that are read from nodes, because other times are added to them.
 const maxKept = 100 * 365 * 24 * time.Hour
 
 // Ping connects, if there is no session. It returns an error if the ensemble can't be reached,
@@ -83,9 +83,9 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	return st, d.explain(err, d.conf.folder(name))
 }
 
-// List implements [driver.Inspector]. It reads one lock after the other, so it may miss what
-// changes meanwhile. If it may not read some locks, it lists all others and then returns
-// [zk.ErrNoAuth] for the first of those.
+// List implements [driver.Inspector]. It reads one lock after the other, so it may miss changes
+// that are made meanwhile. If it may not read some locks, it lists all others, and then returns
+// [zk.ErrNoAuth] for the first lock that it may not read.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {

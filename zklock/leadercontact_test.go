@@ -44,7 +44,7 @@ func TestHearing(t *testing.T) {
 				got := h.leaseStart(at(request), timeout)
 				h.add(exchange{at(request), at(request + 0.1)}, timeout)
 				if want := at(tt.want[i]); got != want {
-					t.Errorf("what was asked at %v s counts from %v, want %v s", request, got.Sub(zero), tt.want[i])
+					t.Errorf("the request at %v s counts from %v, want %v s", request, got.Sub(zero), tt.want[i])
 				}
 			}
 		})
@@ -114,7 +114,7 @@ func TestHearingHolds(t *testing.T) {
 			start := h.leaseStart(e.sent, timeout)
 			h.add(e, timeout)
 			if ends := start.Add(leaseTTL(timeout)).Sub(zero); ends > before+timeout {
-				t.Fatalf("seed %d: what was said at %v counts until %v, and the leader ends the session at %v", seed, said, ends, before+timeout)
+				t.Fatalf("seed %d: a message at %v gives a lease until %v, and the leader ends the session at %v", seed, said, ends, before+timeout)
 			}
 			if start == e.sent {
 				full++

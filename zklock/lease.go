@@ -111,12 +111,12 @@ func (d *Driver) reacquire(ctx context.Context, req driver.Request) (*handle, er
 	l := d.leases[leaseKey{req.Name, req.Owner}]
 	d.leasesMu.Unlock()
 	if l == nil {
-		return nil, nil //nolint:nilnil // nobody
+		return nil, nil //nolint:nilnil // there is no lease
 	}
 	start, err := l.s.renew(ctx, []*lease{l})
 	switch {
 	case errors.Is(err, errSessionOver), err == nil && l.ended():
-		return nil, nil //nolint:nilnil // no longer
+		return nil, nil //nolint:nilnil // the lease has ended
 	case err != nil:
 		return nil, err
 	}
@@ -155,8 +155,8 @@ func (l *lease) end(to state) bool {
 	return true
 }
 
-// lose ends the lease because the store, or our clock, said so. If its node still exists, it
-// keeps others out until due, and no longer than its deletion takes then.
+// lose ends the lease, after the store has ended it or its time is over by our clock. If its node
+// still exists, it keeps others out until due. Then the sweeper deletes it.
 func (l *lease) lose(why error, due driver.Instant) {
 	if !l.end(lost) {
 		return
@@ -243,7 +243,7 @@ func (l *lease) release(ctx context.Context) error {
 const maxLastSole = 1 << 14
 
 // lastSolePos returns the position of our last node in a folder, if it was alone there and is
-// deleted; else zero.
+// deleted. Otherwise it returns zero.
 func (s *session) lastSolePos(folder string) position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,9 +273,9 @@ func (l *lease) lostBeforeRelease(err error) error {
 	return fmt.Errorf("%w: %w", driver.ErrLost, err)
 }
 
-// notifyNextWaiter changes the node's data, to tell the first waiter of a semaphore, which may
-// watch this node, that it is the first now. Later arrivals see that themselves. If the change
-// gets lost, that waiter notices after recheckAfter.
+// notifyNextWaiter tells the first waiter of a semaphore that it is the first now. That waiter may
+// watch this node, so notifyNextWaiter changes the node's data. Waiters that arrive later see that
+// they are first. If the change gets lost, the waiter notices after recheckAfter.
 func (l *lease) notifyNextWaiter(data []byte) {
 	startCall(l.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(l.path, data, -1) })
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A hostProvider gives the client library one server after the other, by the names in the
-// options. The library's own provider would resolve them once and for all, and TLS could not
-// compare them with certificates.
+// A hostProvider gives the client library the servers in turn, by their names in the options. The
+// library's own provider would resolve the names only once, and TLS could not compare the
+// addresses with certificates.
 type hostProvider struct {
 	all  []string
 	done <-chan struct{} // closed when the session is over
@@ -113,9 +113,9 @@ func (s *session) connect(network, addr string) (net.Conn, error) {
 // serverTimeout is how long one server may keep us from the next while the session lives.
 func (s *session) serverTimeout() time.Duration { return min(s.d.conf.dialTimeout, s.d.conf.timeout/4) }
 
-// A monitoredConn is a connection to a server. It limits the time of the handshake and reads its
-// result: the client library would wait for a server that hangs several times as long as a
-// session lasts, and does not tell what it has negotiated. It also records which of the
+// A monitoredConn is a connection to a server. It limits the time of the handshake: the client
+// library would wait for a hung server several times as long as a session lasts. It reads the
+// result of the handshake, which the library does not report. It also records which of the
 // library's pings are answered, for [leaderContact].
 type monitoredConn struct {
 	net.Conn
@@ -127,8 +127,8 @@ type monitoredConn struct {
 	mu                sync.Mutex
 	handshakeDeadline time.Time        // for the server to begin a session; zero once it has
 	head              []byte           // of the server's packet that is being read
-	remaining         int              // bytes of that packet behind its head
-	pings             []driver.Instant // when the unanswered ones were sent, or just before
+	remaining         int              // bytes of that packet after its head
+	pings             []driver.Instant // when each unanswered ping was sent, or just before
 }
 
 // The heads of the server's packets, which begin with the length of what follows. The handshake
@@ -220,8 +220,8 @@ func (c *monitoredConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// expectCreate returns a channel that is closed when the creation of a node was sent. The
-// server answers later requests in view of that node.
+// expectCreate returns a channel that is closed when the creation of a node has been sent. The
+// server executes requests in order, so those that are sent later find that node.
 func (s *session) expectCreate(path string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +230,7 @@ func (s *session) expectCreate(path string) <-chan struct{} {
 	return sent
 }
 
-// createSent records that the creation of a node was sent, or will not be.
+// createSent records that the creation of a node has been sent, or will never be sent.
 func (s *session) createSent(path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,7 @@ func TestIsOwner(t *testing.T) {
 	release(t, first)
 	acquire(t, other, request("a", "two"))
 	if err := write(check); !errors.Is(err, zk.ErrNoNode) {
-		t.Errorf("multi of the hold before = %v, want ErrNoNode", err)
+		t.Errorf("multi of the earlier hold = %v, want ErrNoNode", err)
 	}
 	_, stat, err := conn.Get("/account")
 	if err != nil || stat.Version != 1 {

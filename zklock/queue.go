@@ -147,7 +147,7 @@ type verdict struct {
 }
 
 // judge decides whether a contender holds the lock, given the contenders that came before it.
-// Those behind do not matter.
+// Contenders behind it do not matter.
 //
 // A lock and a semaphore, or semaphores of different sizes, can't share a name. The first in
 // the queue decides, and contenders of another kind leave when they notice. Until they have

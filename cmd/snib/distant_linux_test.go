@@ -23,8 +23,8 @@ import (
 // distantMicros is the end of the year 9999 in microseconds.
 const distantMicros = "253402300799000000"
 
-// writeDistantEnd makes the lock name, in the store of a server of [startServer], end in the far
-// future, as somebody can who may write to the store. A lock of snib has it where possible.
+// writeDistantEnd writes an end in the far future for a lock into the store of s, as anybody with
+// write access can. Where a lock outlives its process, the end is that of a lock of snib.
 func writeDistantEnd(t *testing.T, s server, url, name string) {
 	t.Helper()
 	if outlives(url) {
@@ -69,7 +69,7 @@ func writeDistantEnd(t *testing.T, s server, url, name string) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		// The longest MinHold that fits, of a hold that was released.
+		// A released hold with the longest MinHold that fits.
 		node := "/snib/" + name + "/_k_00000000-0000-4000-8000-000000000000-lock-"
 		data, acl := []byte(`{"owner":"x","kept":9223372036854775807}`), zk.WorldACL(zk.PermAll)
 		_, err = conn.Create(node, data, zk.FlagSequence, acl)
@@ -87,8 +87,8 @@ func writeDistantEnd(t *testing.T, s server, url, name string) {
 }
 
 // TestDistantEnd writes an absurd end of a lock into each kind of store. The lock is held, and
-// people are told that its end is absurd. Other locks are free. When it was released by force, the
-// next waiter gets it at once.
+// people are told that its end is absurd. Other locks are free. After a release by force, the next
+// waiter gets the lock at once.
 func TestDistantEnd(t *testing.T) {
 	forEachServer(t, func(t *testing.T, s server, url string) {
 		run := func(want int, args ...string) string {

@@ -71,7 +71,7 @@ func wantNoLock(t *testing.T, url string, want int, lines ...string) {
 	}
 }
 
-// TestDoctorPostgres examines sound servers, and others.
+// TestDoctorPostgres examines sound servers, and servers that break a promise.
 func TestDoctorPostgres(t *testing.T) {
 	t.Parallel()
 	newStore(t)
@@ -99,7 +99,7 @@ func TestDoctorPostgres(t *testing.T) {
 	})
 }
 
-// TestDoctorMySQL examines sound servers, and others.
+// TestDoctorMySQL examines sound servers, and servers that break a promise.
 func TestDoctorMySQL(t *testing.T) {
 	t.Parallel()
 	newStore(t)
@@ -171,7 +171,7 @@ func TestDoctorEtcd(t *testing.T) {
 		wantNoLock(t, "etcd://"+strings.Join(cluster.Addrs(), ","), 69, lines...)
 	})
 
-	t.Run("Rights", func(t *testing.T) { // a user that may lock, and nothing else
+	t.Run("Rights", func(t *testing.T) { // a user who may only lock
 		s := etcdtest.Start(t)
 		s.Ctl("role", "add", "locks")
 		s.Ctl("role", "grant-permission", "locks", "--prefix=true", "readwrite", "")
@@ -219,7 +219,7 @@ func TestDoctorEtcd(t *testing.T) {
 	})
 }
 
-// TestDoctorZooKeeper examines a sound ensemble, and others.
+// TestDoctorZooKeeper examines a sound ensemble, and ensembles that lack something.
 func TestDoctorZooKeeper(t *testing.T) {
 	t.Parallel()
 	newStore(t)
@@ -278,7 +278,7 @@ func TestDoctorZooKeeper(t *testing.T) {
 	})
 }
 
-// TestDoctorRedlock examines sound nodes, and others.
+// TestDoctorRedlock examines sound nodes, and nodes that lack something.
 func TestDoctorRedlock(t *testing.T) {
 	t.Parallel()
 	newStore(t)

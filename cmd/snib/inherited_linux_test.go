@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// startOrphans starts a snib run whose command leaves two processes behind, kills it, and
-// returns the pids of these two when it is dead.
-func startOrphans(t *testing.T, name string) []int {
+// startHeirs starts a snib run whose command starts two processes, and kills snib run and the
+// command. It returns the pids of the two processes, which live on.
+func startHeirs(t *testing.T, name string) []int {
 	t.Helper()
 	pids := t.TempDir() + "/pids"
 	script := `sleep 300 >/dev/null 2>&1 & echo $! >"$0.new"; sleep 300 >/dev/null 2>&1 & echo $! >>"$0.new"; mv "$0.new" "$0"; wait`
 	p := start(t, "snib", "run", name, "--ttl", "30", "--", "sh", "-c", script, pids)
-	await(t, "orphans to be", func() bool { return exists(pids) })
+	await(t, "heirs", func() bool { return exists(pids) })
 	var all []int
 	for _, text := range strings.Fields(read(pids)) {
 		pid, err := strconv.Atoi(text)
@@ -35,40 +35,40 @@ func startOrphans(t *testing.T, name string) []int {
 	return all
 }
 
-// TestLeaksKeepsWhatOrphansKeep checks that the lock stays taken while processes of a killed
-// holder live on: leaks and show name them, and --fix frees nothing.
-func TestLeaksKeepsWhatOrphansKeep(t *testing.T) {
+// TestLeaksKeepsWhatHeirsKeep checks that the lock stays taken while processes of a killed holder
+// live on: leaks and show name them, and --fix frees nothing.
+func TestLeaksKeepsWhatHeirsKeep(t *testing.T) {
 	t.Parallel()
 	newStore(t)
-	orphans := startOrphans(t, "kept")
-	wantLeaks(t, "while orphans keep the lock", nil, "kept kept")
+	heirs := startHeirs(t, "kept")
+	wantLeaks(t, "while heirs keep the lock", nil, "kept kept")
 	for _, args := range [][]string{{"leaks"}, {"show", "kept"}} {
 		out, _ := snib(t, args...)
-		for _, pid := range orphans {
+		for _, pid := range heirs {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), fmt.Sprintf("pid %d (sleep)", pid)) {
 				t.Errorf("snib %v does not name %d: %s", args, pid, out)
 			}
 		}
 		if strings.Contains(out, "lease ends") || strings.Contains(out, "lease left") {
-			t.Errorf("snib %v tells of the end of the lease, which ends nothing: %s", args, out)
+			t.Errorf("snib %v shows the end of the lease, although the heirs keep the lock after it: %s", args, out)
 		}
 	}
-	wantHeirs(t, orphans)
+	wantHeirs(t, heirs)
 	if out, code := snib(t, "leaks", "--fix", "--yes"); code != 1 || strings.Contains(out, "freed") {
 		t.Errorf("snib leaks --fix: exit code %d: %s", code, out)
 	}
 	if out, code := snib(t, "run", "-w", "1", "kept", "--", "true"); code != 75 {
-		t.Errorf("while orphans of the killed holder live, a run ends with %d: %s", code, out)
+		t.Errorf("exit code %d while heirs of the killed holder live, want 75: %s", code, out)
 	}
-	for _, pid := range orphans {
+	for _, pid := range heirs {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if out, code := snib(t, "run", "-w", "20", "kept", "--", "true"); code != 0 {
-		t.Errorf("after the end of the orphans, a run ends with %d: %s", code, out)
+		t.Errorf("exit code %d after the end of the heirs, want 0: %s", code, out)
 	}
-	wantLeaks(t, "after the end of the orphans", nil)
+	wantLeaks(t, "after the end of the heirs", nil)
 }
 
 // wantHeirs checks the heirs of a hold in JSON.
@@ -91,10 +91,10 @@ func wantHeirs(t *testing.T, want []int) {
 	}
 	for _, h := range []holder{shown.Holders[0], leaks.Leaks[0].Holder} {
 		var got []int
-		for _, k := range h.Heirs {
-			got = append(got, k.PID)
-			if k.Label != "sleep" {
-				t.Errorf("heir %+v, want a sleep", k)
+		for _, heir := range h.Heirs {
+			got = append(got, heir.PID)
+			if heir.Label != "sleep" {
+				t.Errorf("heir %+v, want a sleep", heir)
 			}
 		}
 		slices.Sort(got)
@@ -104,13 +104,13 @@ func wantHeirs(t *testing.T, want []int) {
 	}
 }
 
-// TestHeirsThatCannotBeSeen checks that processes that we can't inspect are mentioned.
-func TestHeirsThatCannotBeSeen(t *testing.T) {
+// TestInvisibleHeirs checks that heirs are mentioned that this user can't inspect.
+func TestInvisibleHeirs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
 	dir := newStore(t)
-	startOrphans(t, "kept")
+	startHeirs(t, "kept")
 	bin := filepath.Join(t.TempDir(), "snib")
 	copyProgram(t, bin)
 	open := func(path string, _ os.FileInfo, err error) error { return errors.Join(err, os.Chmod(path, 0o777)) }
@@ -123,6 +123,6 @@ func TestHeirsThatCannotBeSeen(t *testing.T) {
 	cmd.Env = append(environ(t), "SNIB_URL=sqlite:"+dir+"/snib/locks.db")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(string(out)), " "), "a process that can't be seen") {
-		t.Errorf("show by a user who may not look into the orphans = %v: %s", err, out)
+		t.Errorf("show by a user who may not inspect the heirs = %v: %s", err, out)
 	}
 }

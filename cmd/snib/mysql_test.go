@@ -12,7 +12,7 @@ import (
 )
 
 // TestMySQLScripts runs common scripts on MariaDB, each in a database of its own, and the script
-// about it.
+// for mysql:// URLs.
 func TestMySQLScripts(t *testing.T) {
 	t.Parallel()
 	s := mysqltest.Start(t)

@@ -48,7 +48,7 @@ func TestKillAfter(t *testing.T) {
 			}
 			var a, b int
 			if _, err := fmt.Sscanf(strings.ReplaceAll(read(log), s.String()+"\n", ""), "ready %d\nready %d", &a, &b); err != nil || !isDead(a) || !isDead(b) {
-				t.Errorf("%d or %d are still there, or %v", a, b, err)
+				t.Errorf("the processes %d and %d are not both dead, or the log is malformed: %v", a, b, err)
 			}
 			if out, code := snib(t, "run", "-n", "name", "--", "true"); code != 0 {
 				t.Errorf("the next run exits %d: %s", code, out)
@@ -184,7 +184,7 @@ func TestUnavailable(t *testing.T) {
 					cmd := exec.CommandContext(ctx, "snib", slices.Insert(slices.Clone(args), 1, "-u", url)...)
 					out := checkFailure(t, cmd, 69)
 					if strings.Contains(out, "context canceled") || strings.Contains(out, "context deadline exceeded") {
-						t.Errorf("%v says %q, which is no cause", args, out)
+						t.Errorf("%v says %q, which names no cause", args, out)
 					}
 				})
 			}
@@ -410,7 +410,8 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	}
 }
 
-// TestHostileServer uses a server whose answers try to upset a terminal.
+// TestHostileServer checks that control characters in the answers of a server do not reach the
+// terminal.
 func TestHostileServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package driverkit has what drivers of different stores do in the same way. It is for authors of
+// Package driverkit has the common parts of drivers for different stores. It is for authors of
 // drivers; programs that use locks do not need it.
 //
 //   - [Lifecycle] runs the goroutines of a driver until the driver is closed.
@@ -8,7 +8,8 @@
 //   - [RateLimit] and [Every] keep polling and maintenance cheap for the store.
 //   - [Isolate] and [RowError] keep a malformed row from harming other locks.
 //
-// Package driverkit/rows has what drivers share that keep each lock in one row of a database.
+// Package driverkit/rows has the common parts of drivers that keep each lock in one row of a
+// database.
 package driverkit
 
 import (

@@ -548,8 +548,8 @@ func (t *trial) keepUp(d driver.Driver, l driver.Lease) {
 }
 
 // noteLoss returns an OnLost for req that also notes the loss. A case that fails prints the
-// losses, because a grant that should not be is none too many if another holder was told that it
-// holds no more.
+// losses: an unexpected grant is not wrong if another holder was told before that it had lost the
+// lock.
 func (t *trial) noteLoss(req driver.Request) func(error) {
 	return func(err error) {
 		t.lossesMu.Lock()

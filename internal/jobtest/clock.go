@@ -23,8 +23,8 @@ type ClockTest struct {
 	Hold func(t *testing.T, req driver.Request) *livetest.Child
 }
 
-// ClockBack sets the clock of the database back: a released lock is free at once, and what dead
-// processes left behind is free soon after somebody asks for it.
+// ClockBack sets the clock of the database back. A released lock must be free at once, and the
+// locks and places of dead processes must be free soon after the next request for the lock.
 func ClockBack(t *testing.T, c ClockTest) {
 	tests := []struct {
 		name string
@@ -247,7 +247,7 @@ func triedAfterStep(t *testing.T, c ClockTest) {
 	}
 	c.Clock.SetClock(behind)
 	for _, req := range all {
-		ttl := req.TTL // for so long its holder may still rely on it
+		ttl := req.TTL // its holder may still rely on the lease for this long
 		req.Owner, req.Shared, req.TTL = "b", false, time.Minute
 		mustBecomeFree(t, c, req, ttl)
 	}
@@ -339,7 +339,7 @@ func liveWaiter(t *testing.T, c ClockTest) {
 	first := Waiting(t, c.Open(t), rowRequest("waits", "b"))
 	second := Waiting(t, c.Open(t), rowRequest("waits", "c"))
 	c.Clock.SetClock(behind)
-	time.Sleep(5 * time.Second) // longer than a process counts that sends no heartbeat
+	time.Sleep(5 * time.Second) // longer than a process without heartbeats counts as alive
 	mustBeHeld(t, d, rowRequest("waits", "d"))
 	release(t, l)
 	next := first.Get(t)

@@ -40,8 +40,8 @@ func MustNameRow(t *testing.T, what string, err error, name, table string) {
 	}
 }
 
-// MustListOthers lists all locks but those whose rows can't be read. The error names the first of
-// these.
+// MustListOthers checks that List lists all locks whose rows can be read, and that its error names
+// the first of the others.
 func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []MalformedRow, table string) {
 	t.Helper()
 	var want, got, missing []string
@@ -57,15 +57,15 @@ func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []Mal
 		return true
 	})
 	if !slices.Equal(got, want) {
-		t.Errorf("List told of %q, want %q", got, want)
+		t.Errorf("List = %q, want %q", got, want)
 	}
 	MustNameRow(t, "List", err, missing[0], table)
 }
 
-// MalformedRows has locks that are held and waited for, and changes the rows of some of them.
-// Requests about these locks fail and say why. All other locks are renewed, granted in the order of
-// arrival, and listed. Unless it is nil, broken breaks the lease of "m" through d; told has a
-// channel for the loss of each lease.
+// MalformedRows acquires locks, queues waiters for them, and makes the rows of some locks
+// malformed. Requests about these locks must fail and say why. All other locks must be renewed,
+// granted in the order of arrival, and listed. Unless it is nil, broken breaks the lease of "m"
+// through d; told has a channel for the loss of each lease.
 func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, broken func(d RowDriver, m driver.Lease, told map[string]chan error)) {
 	holder, first, second := tb.Open(), tb.Open(), tb.Open()
 	good := []string{"a", "m", "z"}
@@ -89,7 +89,7 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, bro
 	for _, name := range good {
 		behind[name] = Waiting(t, second, rowRequest(name, "second"))
 	}
-	time.Sleep(4 * time.Second) // longer than a waiter counts without a heartbeat
+	time.Sleep(4 * time.Second) // longer than a waiter keeps its place without a heartbeat
 
 	for _, m := range rows {
 		if m.WaitFails {
@@ -117,8 +117,8 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, bro
 	}
 }
 
-// mustRenewOthers renews all leases in one call. Only those whose rows can't be read may fail. One
-// whose row is listed as malformed may have been extended before it could not be read.
+// mustRenewOthers renews all leases in one call. Renewals must fail with RenewFails, may fail with
+// MayRenew, and must succeed for all other leases.
 func mustRenewOthers(t *testing.T, d driver.Driver, held map[string]driver.Lease, rows []MalformedRow, table string) {
 	t.Helper()
 	var names []string

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -51,8 +50,8 @@ func AcquireDuringRemoval(t *testing.T, proxy *livetest.Proxy, d, other interfac
 	if err != nil {
 		t.Fatal(err)
 	}
-	// d repeats the removal for CallTimeout.
-	for began := time.Now(); time.Since(began) < driverkit.CallTimeout+time.Second; time.Sleep(50 * time.Millisecond) {
+	// d repeats the removal for AnswerTimeout.
+	for began := time.Now(); time.Since(began) < driver.AnswerTimeout+time.Second; time.Sleep(50 * time.Millisecond) {
 		if _, err := try(t.Context(), other, "other", true); !errors.Is(err, driver.ErrHeld) {
 			t.Fatalf("Acquire of another owner %v later = %v, want ErrHeld", time.Since(began), err)
 		}

@@ -56,7 +56,7 @@ func resume(pid int) error {
 // kill kills the process and its descendants. It stops the process first, so that it starts no
 // more children and does not reap dead ones: their ids are not reused.
 func kill(pid int) {
-	_ = hang(pid) // what can't be stopped can still be killed
+	_ = hang(pid) // a process that can't be stopped can still be killed
 	for _, pid := range processTree(pid) {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // fails if it is gone already
 	}

@@ -15,7 +15,7 @@ import (
 const broken = "driver/drivertest"
 
 // TestGuarantees checks that docs/guarantees.md and the list of mutants agree: each guarantee has
-// the tests and the packages of its mutants, and no mutant breaks anything else.
+// the tests and the packages of its mutants, and each mutant breaks a guarantee of the page.
 func TestGuarantees(t *testing.T) {
 	s := newSource()
 	page, err := os.ReadFile(filepath.Join(s.root, "docs", "guarantees.md"))
@@ -107,8 +107,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// literals returns what may be the name of a test in the Go files of dir: each string in quotes,
-// and each function, as "func F".
+// literals returns the possible names of tests in the Go files of dir: each string in quotes, and
+// each test function, as "func TestX".
 func literals(t *testing.T, dir string) map[string]bool {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil || len(files) == 0 {
@@ -129,7 +129,7 @@ func literals(t *testing.T, dir string) map[string]bool {
 
 var literal = regexp.MustCompile(`(?m)^(func Test\w+)|"([^"\n]+)"`)
 
-// quoted returns what stands in backquotes.
+// quoted returns the texts in backquotes.
 func quoted(s string) []string {
 	var found []string
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(s, -1) {

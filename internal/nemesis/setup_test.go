@@ -12,15 +12,18 @@ type setup struct {
 	about string
 	start func(*world) // starts servers, sets the world's stores, and adds faults
 	rows  []row
-	// The time that its page allows, beyond TTL + 5 s, until all workers make
-	// progress after the heal.
+
+	// settleTime is the time that its page allows after the heal, beyond TTL + 5 s, until all
+	// workers make progress.
 	settleTime time.Duration
-	// How long, by its page, it shows waiters that died if nobody requests the lock any more.
+
+	// deadWaiterTime is how long, according to its page, the store shows dead waiters of a lock
+	// that nobody requests any more.
 	deadWaiterTime time.Duration
 }
 
-// sentinelGrace is how long a master behind Sentinel grants nothing after it was
-// promoted or restarted, and some time more.
+// sentinelGrace is how long a master behind Sentinel grants nothing after it was promoted or
+// restarted, with a reserve.
 const sentinelGrace = 25 * time.Second
 
 // redisQueue is how long Redis keeps a lock's queue after the last request for a place in it. A

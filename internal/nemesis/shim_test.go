@@ -28,7 +28,7 @@ const (
 // of a run, so that its consequences show.
 func (w *world) addClockStep(s *livetest.Shim, way direction) {
 	w.lastFault = string(way)
-	// The entries of a dead or lost holder last as long as the step by that clock.
+	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
 	w.exclusive = true
 	w.addFault(string(way), func(time.Duration) {
 		d := time.Minute // longer than all bounds
@@ -76,8 +76,8 @@ func (w *world) keepRunning(s crashableServer) {
 	}()
 }
 
-// addFsyncFault adds the fault that fsync fails on a server's disk. The server has to give up
-// then, and is restarted with a healthy disk.
+// addFsyncFault adds the fault that fsync fails on a server's disk. The server has to end then. The
+// fault restarts it with a healthy disk.
 func (w *world) addFsyncFault(s *livetest.Shim, server crashableServer) {
 	w.addFault("fsync", func(duration time.Duration) {
 		w.logFault("fsync", "", func() {

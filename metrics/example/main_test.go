@@ -59,7 +59,7 @@ func TestProvisioning(t *testing.T) {
 	}
 	for _, m := range mounts {
 		if _, err := os.Stat(string(m[1])); err != nil {
-			t.Errorf("compose.yaml mounts what is not there: %v", err)
+			t.Errorf("compose.yaml mounts a file that does not exist: %v", err)
 		}
 	}
 	if found, err := filepath.Glob("../grafana/*.json"); err != nil || len(found) != 1 {

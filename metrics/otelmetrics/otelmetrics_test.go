@@ -163,7 +163,7 @@ func check(t *testing.T, got, want map[string]float64) {
 	t.Helper()
 	for _, series := range slices.Sorted(maps.Keys(want)) {
 		if n, ok := got[series]; !ok || n != want[series] {
-			t.Errorf("%s = %v (there: %v), want %v", series, n, ok, want[series])
+			t.Errorf("%s = %v (exists: %v), want %v", series, n, ok, want[series])
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestMillionNames(t *testing.T) {
 	}
 	got := read()
 	if len(got) != limit+2 { // plus the resource "other" and the overflows
-		t.Errorf("a million names are %d series, want %d", len(got), limit+2)
+		t.Errorf("a million names make %d series, want %d", len(got), limit+2)
 	}
 	check(t, got, map[string]float64{
 		"distributed_lock_waiting{resource=other}":    1_000_000 - limit,
@@ -230,7 +230,7 @@ func newRecordingTrace(t *testing.T) (*tracetest.SpanRecorder, *sdktrace.TracerP
 	return recorder, provider, trace
 }
 
-// describe returns, for each ended span, what the tests compare.
+// describe returns those parts of each ended span that the tests compare.
 func describe(spans []sdktrace.ReadOnlySpan) (all []string) {
 	for _, s := range spans {
 		text := fmt.Sprintf("%s %v %v", s.Name(), s.EndTime().Sub(s.StartTime()), s.Status().Code)

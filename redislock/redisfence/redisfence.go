@@ -88,8 +88,8 @@ func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (
 	return answer, h.explain(err)
 }
 
-// The scripts are Lua that runs in Redis. admitScript comes before each other script, of which
-// claimScript and doScript are ours. It lets the hold in, or answers with an error.
+// The scripts are Lua that runs in Redis. admitScript comes first in each request. It lets the hold
+// in, or answers with an error. After it comes claimScript, doScript, or a script of the caller.
 var (
 	//go:embed script/admit.lua
 	admitScript string

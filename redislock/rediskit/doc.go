@@ -1,5 +1,5 @@
-// Package rediskit has what snib's Redis drivers, [redislock] and [redlock], do in the same way. It
-// is for authors of drivers; programs that use locks do not need it.
+// Package rediskit has the common parts of snib's Redis drivers, [redislock] and [redlock]. It is
+// for authors of drivers; programs that use locks do not need it.
 //
 //   - [Script] is Lua that Redis runs, joined from files.
 //   - [Info] is the answer to INFO.

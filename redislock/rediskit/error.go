@@ -9,7 +9,7 @@ import (
 
 // A HeldError says how long the present holders' leases last. It matches [driver.ErrHeld].
 type HeldError struct {
-	Left time.Duration // negative if a key has no end, as a foreign client may leave it
+	Left time.Duration // negative if a key has no expiry, which a foreign client may have made
 }
 
 func (e *HeldError) Error() string {

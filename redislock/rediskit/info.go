@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An Info has the fields of all sections of the answer to INFO, by name.
+// An Info maps the name of each field in the answer to INFO, in whatever section, to its value.
 type Info map[string]string
 
 // ParseInfo parses the answer to INFO.

@@ -14,8 +14,7 @@ type Script struct {
 	SHA1 string // in hexadecimal, for EVALSHA
 }
 
-// NewScript joins the files script/NAME.lua of fsys to a script. It panics if one of them is
-// missing, which the first run of any test shows.
+// NewScript joins the files script/NAME.lua of fsys into a script. It panics if a file is missing.
 func NewScript(fsys fs.FS, names ...string) *Script {
 	var text strings.Builder
 	for _, name := range names {

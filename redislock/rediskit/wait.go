@@ -12,8 +12,8 @@ type Backoff struct {
 	pause time.Duration
 }
 
-// Next returns the pause before the next retry, and whether there should be one at all: no more
-// when limit has passed since the first one.
+// Next returns the pause before the next retry. retry is false when limit has passed since the
+// first retry.
 func (b *Backoff) Next(limit time.Duration) (pause time.Duration, retry bool) {
 	if b.pause == 0 {
 		b.since, b.pause = time.Now(), time.Millisecond

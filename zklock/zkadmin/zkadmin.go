@@ -1,5 +1,5 @@
-// Package zkadmin is for people who operate a ZooKeeper ensemble that package zklock keeps locks
-// in. "snib doctor" is built on it.
+// Package zkadmin is for people who operate a ZooKeeper ensemble in which package zklock keeps
+// locks. "snib doctor" is built on it.
 package zkadmin
 
 import (

@@ -10,23 +10,23 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// An Attempt is one call of Acquire. If the session ends before an attempt has its lock in the
-// session, Acquire makes another one, up to three in all.
+// An Attempt is one try of Acquire to get the lock. If the session ends before an attempt has its
+// lock in the session, Acquire makes another attempt, up to three in all.
 type Attempt struct {
 	Req    driver.Request // Tokens is at least 1
 	Entry  Entry          // to be stored; the store may complete it
 	Queued bool           // the store has queued the attempt
 
 	d    *Driver
-	hint chan struct{} // of one: wakes the attempt, which can perhaps be granted now
+	hint chan struct{} // capacity 1: wakes the attempt, which can perhaps be granted now
 
 	// Guarded by registry.mu:
 	checkAt     time.Time // when the row may change without a notification
-	ahead       int       // how many were ahead of it in the queue at the last poll
+	ahead       int       // waiters before it in the queue at the last poll
 	arrival     uint64    // the order in which the driver's attempts were queued; 0 before
 	lastHint    time.Time // when a notification last woke it
 	hintPending bool      // another notification came too soon after that
-	outageErr   error     // why the poller has given the store up
+	outageErr   error     // why the poller has ended the attempt, or nil
 
 	sent    bool             // the store may know the attempt
 	pending bool             // the store may know the request of this round
@@ -139,8 +139,8 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	return nil, pause, driver.ErrHeld // Await sleeps and tries again, so the attempt keeps its place
 }
 
-// request sends the request, and takes the lock of the session if there is one. A lease returned
-// with an error was granted by the row, and has to be withdrawn.
+// request sends the request, and takes the session's lock if there is a session. If it returns both
+// a lease and an error, the row has granted the lease, and the caller has to withdraw it.
 func (a *Attempt) request(ctx context.Context) (*Lease, error) {
 	if s := a.d.session; s != nil { // before any other connection, see YieldSession
 		var err error
@@ -155,12 +155,12 @@ func (a *Attempt) request(ctx context.Context) (*Lease, error) {
 	return l, a.secure(ctx, l)
 }
 
-// withdraw removes the lease or the place in the queue that the attempt may have. It does not
-// depend on the context of Acquire. Once that is done, withdraw returns within
-// [driver.CancelTimeout] and goes on in the background. If the store does not answer, the driver
-// retries until it is closed; then a place in the queue lapses after [HeartbeatTimeout], and a
-// lease after its TTL. If the store may still execute a request, the driver repeats the removal
-// until [driverkit.CallTimeout] is over.
+// withdraw removes the lease or the place in the queue that the attempt may have. The end of ctx,
+// the context of Acquire, does not stop the removal: withdraw then returns within
+// [driver.CancelTimeout], and the removal goes on in the background. If the store does not answer,
+// the driver retries until it is closed. After that, a place in the queue lapses after
+// [HeartbeatTimeout], and a lease after its TTL. If the store may still execute a request, the
+// driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
 	if !a.sent || a.Req.NoWait && l == nil && refused {
@@ -168,7 +168,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
 	a.d.registry.markRemoving(a.Req.Name, nonce)
-	var lastDue time.Time // when the last removal is due
+	var lastDue time.Time // the last removal is not before this time
 	if a.late {
 		lastDue = time.Now().Add(driverkit.CallTimeout)
 	}
@@ -197,7 +197,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	case <-ctx.Done():
 	}
 	left := driver.CancelTimeout * 4 / 5
-	if errors.Is(failed, driver.ErrUnavailable) { // a part of CancelTimeout is over
+	if errors.Is(failed, driver.ErrUnavailable) { // the request has used a part of CancelTimeout
 		left = (driver.CancelTimeout - driverkit.CancelDelay) / 2
 	}
 	timer := time.NewTimer(left)
@@ -208,12 +208,12 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	}
 }
 
-// errRemoveAgain is the result of a removal that must be repeated: a busy server may execute what
-// it got on a connection that was given up after what it got on the next one. A lease that stayed
+// errRemoveAgain is the result of a removal that must be repeated: a busy server may execute the
+// removal first, and then the request that it got on an abandoned connection. A lease that stayed
 // in the row would keep the lock for its TTL, or in a session for ever.
 var errRemoveAgain = errors.New("a request that was given up may still be executed")
 
-// MarkSent records that the store may know the attempt, and the request of this round, from now on.
+// MarkSent records that from now on the store may know the attempt, and the request of this round.
 func (a *Attempt) MarkSent() { a.sent, a.pending = true, true }
 
 // Wait records that the store has queued the attempt. The row may change by itself after delay.
@@ -222,8 +222,8 @@ func (a *Attempt) Wait(delay time.Duration) {
 	a.d.registry.addWaiting(a, delay)
 }
 
-// Grant returns the lease of the entry h, which the request was granted. start is our clock before
-// the request was sent, and othersWait reports whether another process waits.
+// Grant returns the lease for h, the entry with which the store has granted the request. start is
+// a time of our clock before the request was sent. othersWait says whether another process waits.
 func (a *Attempt) Grant(h Entry, start driver.Instant, othersWait bool) *Lease {
 	a.Queued = false
 	l := &Lease{d: a.d, Req: a.Req, Nonce: h.Nonce, grant: driver.Grant{Token: h.Token, Tokens: h.Tokens, Start: start}}

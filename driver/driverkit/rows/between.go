@@ -2,9 +2,9 @@ package rows
 
 import "time"
 
-// Between returns the time from one moment to another, both in microseconds as they are in a row.
-// Anybody who may write to the table can put any number there: Between returns 0 if to is not
-// after from, and at most a hundred years, to which other times can be added.
+// Between returns the time from one moment in a row to another, both in microseconds. Anybody who
+// may write to the table can put any number there. So Between returns 0 if to is not after from,
+// and at most a hundred years, to which times can be added without an overflow.
 func Between(from, to int64) time.Duration {
 	const most = 100 * 365 * 24 * time.Hour
 	switch d := to - from; {

@@ -25,7 +25,7 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 
 // List implements [driver.Inspector]. It reads page by page, so that a slow yield blocks nobody.
 // It may or may not see changes that are made meanwhile. If some rows are malformed, List lists
-// all others and then returns a [driverkit.RowError] for the first of those.
+// all other rows, and then returns a [driverkit.RowError] for the first malformed one.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	var firstMalformed error
 	for after := ""; ; {
@@ -48,8 +48,8 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 }
 
-// maxLeft is the longest remaining time that is reported of a lease. In a session it is what
-// every lease has left at least: the session pings after a third of its timeout.
+// maxLeft is the longest remaining time that is reported for a lease. In a session, every lease has
+// at least this time left: the session pings after a third of its timeout.
 func (d *Driver) maxLeft() time.Duration {
 	if d.session != nil {
 		return d.opts.SessionTimeout * 2 / 3

@@ -21,7 +21,7 @@ type Lease struct {
 	wantedCh   chan struct{} // Grant.Wanted; nil if the lease does not report waiters
 
 	// Guarded by session.mu:
-	lockKey       string // names with the same key share the lock
+	lockKey       string // the key of the session's lock; several names may have the same key
 	lockRequested bool   // the session has tried the lock, or is about to
 	dropped       bool   // the session must not keep the lock
 
@@ -44,7 +44,7 @@ func (l *Lease) NotifyWanted() {
 	}
 }
 
-// drop removes a lease from the driver, and its lock from the session. granted is false for a
+// drop removes a lease from the registry, and its lock from the session. granted is false for a
 // lease that Acquire did not return.
 func (l *Lease) drop(ctx context.Context, granted bool) {
 	l.d.registry.removeLease(l)
@@ -121,7 +121,8 @@ func (l *Lease) Release(ctx context.Context) error {
 	return l.release(ctx, false)
 }
 
-// release is Release. With retried, an earlier try may have ended the lease.
+// release releases the lease in the session and in the store. If retried is true, an earlier try
+// may have ended the lease, and a lease that is missing from the store is not a loss.
 func (l *Lease) release(ctx context.Context, retried bool) error {
 	l.releaseMu.Lock()
 	defer l.releaseMu.Unlock()
@@ -145,8 +146,8 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	return l.err
 }
 
-// RetryRelease has the driver retry a release in the background, which failed with err, if the
-// store was unavailable.
+// RetryRelease has the driver retry a release that failed with err. It does so in the background,
+// and only if err says that the store was unavailable.
 func (l *Lease) RetryRelease(err error) {
 	l.d.registry.recordCleanup(l.Req.Name, l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 }

@@ -12,14 +12,14 @@ const (
 	// pruneAge is how long a row must have been unused before it is pruned.
 	pruneAge = time.Hour
 
-	// MaxTokenLead is how far a token may be ahead of the server's clock for its lock to be
-	// pruned. Noting a higher one would raise the tokens of all new locks.
+	// MaxTokenLead is how far a token may be ahead of the server's clock. A row with a higher token
+	// is not pruned: the floor would rise to that token, and so would the tokens of all new locks.
 	MaxTokenLead = 24 * time.Hour
 )
 
 // CountNewRow counts a row that the driver has created, and prunes after every 4096 rows.
 func (d *Driver) CountNewRow() {
-	// If pruning fails, the next call does it.
+	// If pruning fails, the next call tries again.
 	d.prunes.Note(pruneAfter, d.Life, func() { _ = d.backend.Prune(d.Life.Context(), pruneAge) })
 }
 

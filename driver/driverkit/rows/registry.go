@@ -34,7 +34,7 @@ type registry struct {
 	pollErr     error         // why the poller's last request failed, or nil
 	lastArrival uint64        // of the attempt that was queued last
 	polling     bool          // the goroutine of the poller runs
-	pollerWake  chan struct{} // of one: makes the poller compute its next poll again
+	pollerWake  chan struct{} // capacity 1: makes the poller compute its next poll again
 	pollNow     bool          // the next poll is due at once
 
 	listeningLeases   int       // how many leases may get notifications
@@ -87,9 +87,9 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 // needsListener reports whether a lease may get notifications.
 func (l *Lease) needsListener() bool { return l.wantedCh != nil || l.d.opts.TellsBreak }
 
-// addLease registers a lease for the end of its session, and for notifications that another
-// process waits, and that the lease was broken. For a lease that only needs the latter, the
-// listener starts a little later.
+// addLease registers a lease, so that its holder learns of the end of its session, of another
+// process that waits, and of a Break. For a lease that needs notifications only of a Break, the
+// listener starts after listenDelay.
 func (w *registry) addLease(l *Lease) {
 	if w.d.session == nil && !l.needsListener() {
 		return
@@ -142,8 +142,8 @@ func (d *Driver) HasLeases() bool {
 	return len(d.registry.leases) > 0
 }
 
-// LeasesOf returns the leases with these nonces, or all leases if there are no nonces. It leaves
-// out leases that neither belong to a session nor may get notifications.
+// LeasesOf returns the leases with these nonces, or all leases if no nonces are given. It omits
+// leases that neither belong to a session nor may get notifications.
 func (d *Driver) LeasesOf(nonces ...string) (all []*Lease) {
 	w := &d.registry
 	w.mu.Lock()
@@ -291,8 +291,8 @@ func (w *registry) noteIdle() {
 	}
 }
 
-// Wake wakes the attempt with this nonce. Anybody may be able to send notifications, so those
-// that follow one another too fast are left to the poller.
+// Wake wakes the attempt with this nonce, after a notification. Anybody may be able to send
+// notifications. If they follow one another too fast, Wake leaves the attempt to the poller.
 func (d *Driver) Wake(nonce string) {
 	w := &d.registry
 	w.mu.Lock()
@@ -328,12 +328,12 @@ func (d *Driver) WakeFirst(name string) bool {
 	return true
 }
 
-// Connected records that notifications arrive, and makes the poller look for what may have been
-// missed.
+// Connected records that notifications arrive, and makes the poller look for changes whose
+// notifications were missed.
 func (d *Driver) Connected() { d.registry.setConnected(true) }
 
-// setConnected records whether notifications arrive, and makes the poller look for what may have
-// been missed. It returns whether they arrived before.
+// setConnected records whether notifications arrive, and makes the poller look for changes whose
+// notifications were missed. It returns whether notifications arrived before.
 func (w *registry) setConnected(connected bool) (before bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -344,8 +344,8 @@ func (w *registry) setConnected(connected bool) (before bool) {
 }
 
 // runListener keeps a connection for notifications open while it is needed. The pause before it
-// connects again doubles each time. It grows less after a connection that worked: without
-// notifications, waiters and holders depend on polls and renewals.
+// connects again doubles each time, up to 5 s. If the last connection worked, the pause is at most
+// half a second: without notifications, waiters and holders depend on polls and renewals.
 func (w *registry) runListener() {
 	const shortest, longest, longestAfterUse = 50 * time.Millisecond, 5 * time.Second, 500 * time.Millisecond
 	pause := shortest
@@ -390,8 +390,8 @@ func (d *Driver) StopListening() bool {
 }
 
 // runPoller polls until no attempt waits any more. It keeps the waiters alive in the store, and
-// wakes those that can be granted but were not notified. However many there are, it polls at most
-// once in each interval.
+// wakes the attempts that can be granted but were not notified. However many attempts wait, it
+// polls at most once in each interval.
 func (w *registry) runPoller() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -462,7 +462,7 @@ func (w *registry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, 
 			next = a.checkAt
 		}
 		if due := lastPoll.Add(interval * time.Duration(a.ahead+1)); !w.connected && due.Before(next) {
-			next = due // so many hand-overs come before its own
+			next = due // its turn comes after ahead+1 hand-overs at the earliest
 		}
 		if again := a.lastHint.Add(interval); a.hintPending && again.Before(next) {
 			next = again
@@ -475,8 +475,8 @@ func (w *registry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, 
 }
 
 // poll reads the rows of all names that attempts wait for, and wakes the attempts that can be
-// granted or are no longer queued. An attempt whose row is malformed is woken, too: its next round
-// reports that.
+// granted or are no longer queued. It also wakes an attempt whose row is malformed: the next round
+// returns the error.
 func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(w.d.Life.Context(), timeout, errNoAnswer)
 	defer cancel()

@@ -1,11 +1,11 @@
-// Package rows has what drivers for SQL databases have in common that keep a lock in one row of a
-// table: the attempts that wait and the poller that watches over them, the leases, and the
-// sessions. It is for authors of drivers, as package driverkit is.
+// Package rows has the common parts of drivers for SQL databases that keep a lock in one row of a
+// table: the attempts that wait, the poller that watches over them, the leases, and the sessions.
+// It is for authors of drivers, as package driverkit is.
 //
 // A row has a queue, so the waiters of all processes are served in the order of arrival. An
 // [Attempt] that is queued sleeps until a notification of the database or the poller wakes it.
 // The poller also tells the database that the waiters live, and retries removals that failed.
-// Optionally, a lease also needs a lock of the database itself, which belongs to a session: all
+// Optionally, a lease also needs a lock of the database itself. That lock belongs to a session: all
 // leases then end with the connection of that session.
 //
 // A driver makes a [Driver] from a [Backend], which has its statements, its notifications and its
@@ -31,8 +31,8 @@ const (
 	// the rows that they wait for.
 	HeartbeatInterval = time.Second
 
-	// HeartbeatTimeout is how long a waiter counts without a heartbeat. For that long a dead
-	// waiter can hold up those behind it.
+	// HeartbeatTimeout is how long a waiter keeps its place without a heartbeat. For that long a
+	// dead waiter can delay the waiters behind it.
 	HeartbeatTimeout = 3 * time.Second
 
 	// idleTimeout is how long the connection for notifications is kept when it is no longer
@@ -44,7 +44,7 @@ const (
 	listenDelay = 200 * time.Millisecond
 )
 
-// A Backend is what a driver does in the way of its database. Its functions are called
+// A Backend has the functions of a driver that depend on its database. They are called
 // concurrently, and all but LockKey may call the methods of this package. Their errors match
 // [driver.ErrUnavailable] if a retry may succeed.
 type Backend struct {
@@ -54,7 +54,7 @@ type Backend struct {
 	// Request sends the request of an attempt once. If the store grants it, Request returns what
 	// [Attempt.Grant] returns. If the store has queued the attempt, Request calls
 	// [Attempt.Wait] and returns [driver.ErrHeld]. It calls [Attempt.MarkSent] before the first
-	// statement of which a trace may stay in the store. An entry in [Attempt.Removing] is not
+	// statement that may leave a trace in the store. An entry in [Attempt.Removing] is not
 	// granted to its owner again.
 	Request func(context.Context, *Attempt) (*Lease, error)
 
@@ -158,5 +158,5 @@ func (d *Driver) RowTTL(req driver.Request) int64 {
 	return req.TTL.Microseconds()
 }
 
-// errNoAnswer is the cause of the end of requests that the driver sends in the background.
+// errNoAnswer is the cause with which the timeout of a request in the background ends it.
 var errNoAnswer = fmt.Errorf("%w: it does not answer", driver.ErrUnavailable)

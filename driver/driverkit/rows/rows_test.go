@@ -20,7 +20,7 @@ import (
 type table struct {
 	mu      sync.Mutex
 	rows    map[string]*rows.State
-	last    uint64           // token
+	last    uint64           // the last token
 	calls   map[string]int   // by the field of Backend
 	failing map[string]error // what the calls return
 	late    bool             // the next request is executed, and its answer is lost
@@ -188,7 +188,8 @@ func acquire(t *testing.T, d *rows.Driver, req driver.Request) driver.Lease {
 
 var errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
 
-// A request without an answer may still be executed, so it is removed again and again.
+// TestRemoveAgain checks that the driver repeats the removal of a request that got no answer,
+// because the store may still execute it.
 func TestRemoveAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -216,7 +217,8 @@ func TestRemoveAgain(t *testing.T) {
 	}
 }
 
-// What can't be removed during an outage is removed after it.
+// TestRemoveAfterOutage checks that entries that can't be removed during an outage are removed
+// after it.
 func TestRemoveAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -249,8 +251,8 @@ func TestRemoveAfterOutage(t *testing.T) {
 	})
 }
 
-// An owner that acquires again, while what its last attempt has left is being removed, does not get
-// that: the removal would end its new lease.
+// TestAcquireDuringRemoval acquires again for an owner while the driver removes a lease that the
+// owner's last attempt has left. The owner gets another lease, because the removal ends the old one.
 func TestAcquireDuringRemoval(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -293,7 +295,8 @@ func TestAcquireDuringRemoval(t *testing.T) {
 	}
 }
 
-// A removal that hangs, because another transaction has locked the row, delays no heartbeats.
+// TestHungRemovalDelaysNoHeartbeat has another transaction lock a row, so that a removal hangs.
+// Waiters for another lock keep their places.
 func TestHungRemovalDelaysNoHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable().backend()
@@ -330,7 +333,7 @@ func TestHungRemovalDelaysNoHeartbeat(t *testing.T) {
 	})
 }
 
-// A waiter is not told of an outage that is over.
+// TestPastOutage checks that the error of a waiter does not report an outage that is over.
 func TestPastOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -352,8 +355,8 @@ func TestPastOutage(t *testing.T) {
 	})
 }
 
-// A waiter keeps its place during an outage, for a minute. During the outage it asks for the lock,
-// or it sleeps behind a holder.
+// TestOutageOfWaiter checks that a waiter keeps its place during an outage of up to a minute. The
+// waiter sends requests during the outage, or it sleeps behind a holder.
 func TestOutageOfWaiter(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -396,8 +399,8 @@ func TestOutageOfWaiter(t *testing.T) {
 	}
 }
 
-// Without notifications, a waiter is granted the lock by polling. A flood of notifications causes
-// no more requests than that.
+// TestPoll checks that a waiter gets the lock by polling if there are no notifications, and that a
+// flood of notifications causes no more requests than polling does.
 func TestPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -428,7 +431,8 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// Each waiter has a heartbeat every second, also while notifications arrive.
+// TestHeartbeats checks that each waiter has a heartbeat every second, also while notifications
+// arrive.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tb := newTable()
@@ -485,7 +489,7 @@ func (c *conn) Idle(ctx context.Context) error             { <-ctx.Done(); retur
 func (c *conn) IsBroken(_ context.Context, err error) bool { return err != nil }
 func (c *conn) Close()                                     {}
 
-// newSession returns a driver with a session. The names "x..." are one lock.
+// newSession returns a driver with a session. All names that begin with x have the same key.
 func newSession(t *testing.T, tb *table) (*rows.Driver, *[]*conn) {
 	conns := new([]*conn)
 	b := tb.backend()
@@ -531,7 +535,7 @@ func TestSession(t *testing.T) {
 			if err := l.Release(t.Context()); !errors.Is(err, driver.ErrLost) || told.Load() != 2 {
 				t.Errorf("Release = %v and %d calls of OnLost, want ErrLost and 2", err, told.Load())
 			}
-			tb.remove(t.Context(), "a", tb.rows["a"].Holders[0].Nonce) // as the row shows that its session has ended
+			tb.remove(t.Context(), "a", tb.rows["a"].Holders[0].Nonce) // as a driver does for a session that has ended
 			tb.fail(nil, "Ping")
 			acquire(t, d, req)
 			if len(*conns) != 2 {
@@ -618,7 +622,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A listener that fails connects again, after pauses that grow less if the connection worked.
+// TestListener checks that a listener that fails connects again, and that the pauses are shorter if
+// the last connection worked.
 func TestListener(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -670,7 +675,7 @@ func TestPosition(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		state     rows.State
-		shared    bool // of a newcomer
+		shared    bool // of a new waiter
 		place     int
 		grantable bool
 		delay     time.Duration

@@ -43,13 +43,13 @@ type Conn interface {
 // A session manages the connection that has the locks, and the leases that depend on it.
 type session struct {
 	d           *Driver
-	connectLock chan struct{} // of one: serializes connecting
+	connectLock chan struct{} // capacity 1: serializes connecting
 
 	mu   sync.Mutex
-	link *link // nil if there is no connection
-	held map[string]*Lease
+	link *link             // nil if there is no connection
+	held map[string]*Lease // the leases whose locks the session has, by nonce
 
-	// Spaces out the tries for locks that foreign clients hold.
+	// retryPace spaces out the tries for locks that foreign clients hold.
 	retryPace driverkit.RateLimit
 }
 
@@ -134,10 +134,10 @@ type sessionEndedError struct{ error }
 
 func (e sessionEndedError) Unwrap() error { return e.error }
 
-// secure takes the session's lock of a lease that the row has granted. Only a foreign client can
-// still hold it, or a former holder that has not yet learned that its lease was broken. Neither
-// notifies anybody when it is done, so secure tries again and again, with at least one poll
-// interval between two tries of this driver.
+// secure takes the session's lock for a lease that the row has granted. The lock can still be held
+// by a foreign client, or by a former holder that has not yet learned that its lease was broken.
+// Neither notifies anybody when it is done, so secure polls, with at least one poll interval
+// between two tries of this driver.
 func (a *Attempt) secure(ctx context.Context, le *Lease) error {
 	s := a.d.session
 	if s == nil {
@@ -165,8 +165,9 @@ func (a *Attempt) secure(ctx context.Context, le *Lease) error {
 	}
 }
 
-// lock tries the lock of a lease in the session with the given key. The server would grant a
-// session a lock that it already has, so lock checks for names with the same key.
+// lock tries to take the lock of a lease in the session with the given key. The server would grant
+// a session a lock that it already has, so lock first checks whether the session has it for another
+// name with the same LockKey.
 func (s *session) lock(ctx context.Context, key string, le *Lease) (driver.Instant, bool, error) {
 	l, err := s.getLink(ctx)
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *session) lock(ctx context.Context, key string, le *Lease) (driver.Insta
 		dropped, reacquired, taken := le.dropped, s.held[le.Nonce] != nil, s.isTaken(le)
 		s.mu.Unlock()
 		switch {
-		case dropped, taken && !reacquired: // if it was dropped, nobody waits for the lock any more
+		case dropped, taken && !reacquired: // if it was dropped, its attempt was given up
 			return errNotSent
 		case reacquired: // its owner acquires again
 			err = l.conn.Ping(ctx)
@@ -206,8 +207,8 @@ func (s *session) lock(ctx context.Context, key string, le *Lease) (driver.Insta
 	return start, err == nil && got, err
 }
 
-// isTaken reports whether the session has a lock with the key of a lease, for another one that it
-// excludes. The caller must hold s.mu.
+// isTaken reports whether the session has the lock with the key of le for another lease that
+// excludes le. The caller must hold s.mu.
 func (s *session) isTaken(le *Lease) bool {
 	for _, other := range s.held {
 		if other.lockKey == le.lockKey && !(other.sharesLock() && le.sharesLock()) {
@@ -220,10 +221,10 @@ func (s *session) isTaken(le *Lease) bool {
 // sharesLock reports whether a lease takes the read side of the session's lock.
 func (l *Lease) sharesLock() bool { return l.Req.Shared || l.Req.Slots > 0 }
 
-// unlock releases the lock of a lease if the session has it or is about to get it. A lease that
-// was never granted does not release the lock that its owner has through an earlier lease. If the
-// answer leaves any doubt, unlock ends the connection with all its locks: it is better that they
-// are lost, and their holders told, than that nobody holds them.
+// unlock releases the lock of a lease if the session has it or is about to get it. For a lease that
+// was never granted, it leaves the lock that the owner has through an earlier lease. If it is not
+// certain that the server released the lock, unlock ends the connection with all its locks: it is
+// better to lose them, and to tell their holders, than to keep a lock taken that nobody holds.
 func (s *session) unlock(ctx context.Context, le *Lease, granted bool) {
 	isOurs := func() bool { // requires s.mu
 		have := s.held[le.Nonce]
@@ -267,7 +268,7 @@ func (d *Driver) Ping(ctx context.Context) (driver.Instant, error) {
 	return l.do(ctx, l.conn.Ping)
 }
 
-// YieldSession ends the session if there is one that nobody uses.
+// YieldSession ends the session if there is one and nobody uses it.
 func (d *Driver) YieldSession(why error) {
 	d.registry.mu.Lock()
 	idle := len(d.registry.waiting)+len(d.registry.leases) == 0

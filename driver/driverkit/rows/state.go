@@ -16,7 +16,7 @@ type Entry struct {
 	Shared  bool   `json:"shared"`          // on the read side
 	Tell    bool   `json:"tell,omitempty"`  // the holder wants to know when another process waits
 	Kept    bool   `json:"kept,omitempty"`  // released, but kept until MinHold has passed
-	Session string `json:"-"`               // the key that its session holds; stored by the driver
+	Session string `json:"-"`               // Conn.Key of its session; stored by the driver
 
 	Token  uint64 `json:"token,omitempty"`
 	Tokens int    `json:"tokens,omitempty"`
@@ -38,7 +38,7 @@ func newEntry(req driver.Request, nonce string) Entry {
 	}
 }
 
-// sanitize replaces what a text column can't store.
+// sanitize replaces bytes that a text column can't store.
 func sanitize(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd")
 }
@@ -64,7 +64,7 @@ type State struct {
 	Err     error // why the row can't be used; nil if it is well-formed
 }
 
-// HolderFor returns the entry by which req's owner holds the lock already, or nil.
+// HolderFor returns the entry with which the owner of req already holds the lock, or nil.
 func (s *State) HolderFor(req driver.Request) *Entry {
 	for i, h := range s.Holders {
 		if h.Owner == req.Owner && h.Shared == req.Shared && !h.Kept && s.Slots == req.Slots {
@@ -101,9 +101,9 @@ func (s *State) Refusal(req driver.Request) error {
 	}
 }
 
-// Position returns how many waiters are ahead of the one with this nonce, whether that one can be
-// granted, and if not, after which delay the state may change by itself. If there is no such
-// waiter, place is -1, and the rest is for a newcomer at the end of the queue.
+// Position returns how many waiters are ahead of the one with this nonce, whether that waiter can
+// be granted the lock, and if not, after which delay the state may change by itself. If there is no
+// such waiter, place is -1, and the other results are for a new waiter at the end of the queue.
 func (s *State) Position(nonce string, shared bool) (place int, grantable bool, delay time.Duration) {
 	ahead, exclusive := len(s.Holders), false
 	firstEnd := s.Now + time.Hour.Microseconds()

@@ -32,8 +32,8 @@ type Request struct {
 	Name  int    // the number of the lock
 	Nonce uint64 // identifies the attempt; never 0
 
-	// TTL is, for Ask and Extend, that of the lease. For Free it is how long the key stays
-	// taken after the release.
+	// TTL is the TTL of the lease in Ask and Extend. In Free it is how long the key stays taken
+	// after the release.
 	TTL time.Duration
 
 	Hint     uint64 // Ask: the least token wanted
@@ -143,8 +143,7 @@ func (n *Node) Restart(run string, now time.Duration, m memory) {
 	n.run, n.started, n.memory = run, now, m.clone()
 }
 
-// Init admits the node, as an operator does who knows that there is nothing it could
-// have forgotten.
+// Init admits the node, as an operator does who knows that the node can't have forgotten anything.
 func (n *Node) Init() { n.memory.admitted = n.run }
 
 // Admitted reports whether the node votes.

@@ -13,9 +13,10 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// Denied reports whether a server refused us for lack of a login or of permission.
+// Denied reports whether a server refused a request because its user has no valid login, or no
+// permission.
 func Denied(err error) bool {
-	// The codes are about who we are, and what we may do.
+	// The codes are about authentication and permissions.
 	if isPostgresError(err, "28") || isPostgresError(err, "42501") || isMySQLError(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) {
 		return true
 	}
@@ -27,8 +28,8 @@ func Denied(err error) bool {
 		(hasKind(reply.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(reply.Text, "The user executing the script can't"))
 }
 
-// Answered reports whether err is the answer of a store, as opposed to a failure to reach it or
-// silence. An answer that says only that the store can't serve now counts as silence.
+// Answered reports whether err is an answer of the store. It is false if the store could not be
+// reached, did not answer, or answered only that it can't serve requests now.
 func Answered(err error) bool {
 	var etcd rpctypes.EtcdError
 	switch {

@@ -47,7 +47,7 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("Open(t.Context(), %q) = %v, want ErrConfig with %q", tt.url, err, tt.want)
 			}
 			if n := strings.Count(err.Error(), foreign); n > 1 {
-				t.Errorf("the path stands %d times in %q", n, err)
+				t.Errorf("the path occurs %d times in %q, want once", n, err)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestDefaultFile(t *testing.T) {
 	if got, err := DefaultFile(); got != "/state/snib/locks.db" || err != nil {
 		t.Errorf("DefaultFile = %s, %v, want /state/snib/locks.db", got, err)
 	}
-	t.Setenv("XDG_STATE_HOME", "relative") // invalid, says the XDG specification
+	t.Setenv("XDG_STATE_HOME", "relative") // invalid by the XDG specification
 	t.Setenv("HOME", "/home/me")
 	want := "/home/me/.local/state/snib/locks.db"
 	if os.Geteuid() == 0 {
@@ -100,9 +100,9 @@ func TestDefaultFile(t *testing.T) {
 	}
 }
 
-// TestLookingMakesNothing checks that a store that does not exist is empty until
-// somebody takes a lock in it.
-func TestLookingMakesNothing(t *testing.T) {
+// TestLookCreatesNothing checks that a store that does not exist is shown as empty, and is not
+// created until somebody takes a lock in it.
+func TestLookCreatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", dir)
 	s, err := Open(t.Context(), "", Look)
@@ -118,8 +118,8 @@ func TestLookingMakesNothing(t *testing.T) {
 	}
 }
 
-// TestStateFolder checks that only its user may write to the folder, because whoever can write
-// to the file can free each lock.
+// TestStateFolder checks that only the user may write to the folder: anybody who can write to the
+// file can free any lock.
 func TestStateFolder(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
@@ -235,7 +235,8 @@ func TestDatabasePasswordFile(t *testing.T) {
 	}
 }
 
-// A file without an end, such as a device, is no password and no list of authorities.
+// TestEndlessFile checks that a file without an end, such as a device, is refused as a password
+// and as a list of certificate authorities.
 func TestEndlessFile(t *testing.T) {
 	for _, url := range []string{"redis://localhost?password-file=/dev/zero", "rediss://localhost?ca=/dev/zero", "mysql://app@localhost/db?password-file=/dev/zero"} {
 		done := make(chan error, 1)

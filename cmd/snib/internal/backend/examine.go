@@ -32,11 +32,13 @@ func (f Finding) Tells(warning string) bool {
 	return strings.HasPrefix(warning, f.Check[strings.LastIndex(f.Check, " ")+1:]+" ")
 }
 
-// RunsForeignCode reports whether taking a lock would run code of somebody else with our rights.
+// RunsForeignCode reports whether taking a lock would run somebody else's code with our
+// permissions.
 func (f Finding) RunsForeignCode() bool { return f.Check == "table" && f.Verdict == Unmet }
 
-// Examine checks what the promises of a store rest on: its version, settings and clock. It
-// returns an error if the store does not answer. Missing permission to read something is a finding.
+// Examine checks what the promises of a store depend on: its version, settings and clock. It
+// returns an error if the store does not answer. If it lacks the permission to read something,
+// that is a finding.
 func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	var all []Finding
 	var err error

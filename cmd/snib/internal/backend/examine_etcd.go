@@ -77,7 +77,7 @@ func fetchMembersLocally(ctx context.Context, client *clientv3.Client) (list *cl
 // queryMembers queries the status of all members at the same time, at the addresses that they
 // advertise and at ours: behind a proxy some advertised addresses lead nowhere. If our addresses
 // use TLS, it skips addresses without TLS: the client would send its credentials there
-// unencrypted, so whoever can make a member advertise such an address would get our token.
+// unencrypted, so anybody who can make a member advertise such an address would get our token.
 func (c *etcdCluster) queryMembers(ctx context.Context, endpoints []string, status func(ctx context.Context, address string) (*clientv3.StatusResponse, error)) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
@@ -179,7 +179,8 @@ func (c *etcdCluster) sizeFinding() Finding {
 	return quorumFinding("members", "member", "answer", voters, up)
 }
 
-// quorumFinding judges a cluster with all members, of which up do what they should.
+// quorumFinding judges a cluster. all is the number of its members, and up is the number of the
+// members that do what they should.
 func quorumFinding(check, noun, verb string, all, up int) Finding {
 	quorum := all/2 + 1
 	value := fmt.Sprintf("%d of %d %ss %s, %d are a quorum", up, all, noun, verb, quorum)

@@ -10,13 +10,13 @@ type Faults struct {
 	ClockJump string `json:"clock_jump"` // a wall clock is set
 }
 
-// What is the same on several backends.
+// The faults that are the same on several backends.
 const (
-	leaseEnds   = "the lock goes on at the end of the lease; what the holder then writes late, the resource must refuse by token"
+	leaseEnds   = "others get the lock at the end of the lease; the resource must refuse the holder's late writes by their token"
 	freeAtEnd   = "the lock is free at the end of the lease"
-	sessionEnds = "the session ends at its timeout, and the lock goes on; what the holder then writes late, the resource must refuse by token"
-	serverClock = "the server's clock set forward ends leases early, and holds can overlap; those of clients don't matter"
-	oldPrimary  = "a holder that is cut off is told before its lease ends; a primary that was replaced and does not know goes on granting"
+	sessionEnds = "the session ends at its timeout, and others get the lock; the resource must refuse the holder's late writes by their token"
+	serverClock = "if the server's clock is set forward, leases end early, and holds can overlap; the clocks of clients don't matter"
+	oldPrimary  = "a holder that is cut off is told before its lease ends; a primary that does not know that it was replaced goes on granting"
 )
 
 // FaultsOf returns the faults of a backend, by the name in its Info.
@@ -34,7 +34,7 @@ func FaultsOf(name string) Faults {
 		return Faults{
 			Pause:     leaseEnds,
 			Crash:     "a dead process is noticed at once; all leases end when the host restarts",
-			Failover:  "there is none: the file is on one host; after a power cut tokens go on from what is on the disk",
+			Failover:  "there is none: the file is on one host; after a power cut tokens continue from the last one on the disk",
 			Partition: "there is none: network file systems are refused",
 			ClockJump: "no effect: leases count by the boot clock",
 		}
@@ -52,7 +52,7 @@ func FaultsOf(name string) Faults {
 			Crash:     freeAtEnd,
 			Failover:  "a server that restarted has no vote until it has waited for the longest TTL and has read its counters back from a majority",
 			Partition: "a holder without a majority is told before its lease ends; clients with a majority go on",
-			ClockJump: "a server's clock set forward can let holds overlap if its vote decided; tokens stay in order",
+			ClockJump: "if a server's clock is set forward, holds for which its vote decided can overlap; tokens stay in order",
 		}
 	case "postgres":
 		return Faults{
@@ -68,8 +68,8 @@ func FaultsOf(name string) Faults {
 			Crash:     freeAtEnd,
 			Failover:  "a replica that has all commits goes on with leases and tokens; a replica that lags has lost some, and holds can overlap",
 			Partition: oldPrimary,
-			ClockJump: "the server's clock set forward ends leases early, and holds can overlap; set back, it keeps the lock of a dead holder " +
-				"until one TTL after somebody asks for it; clients' don't matter",
+			ClockJump: "if the server's clock is set forward, leases end early, and holds can overlap; if it is set back, the lock of a dead holder stays taken " +
+				"until one TTL after the next request for it; the clocks of clients don't matter",
 		}
 	case "zookeeper":
 		return Faults{

@@ -82,7 +82,7 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 	return mySQLDriver{d, db}, nil
 }
 
-// isMySQLError reports whether err is an error of the server with one of these numbers.
+// isMySQLError reports whether err is the server's error with one of these numbers.
 func isMySQLError(err error, numbers ...uint16) bool {
 	var e *mysql.MySQLError
 	if !errors.As(err, &e) {

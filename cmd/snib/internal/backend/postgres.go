@@ -71,8 +71,8 @@ func openPostgres(ctx context.Context, url string, c *pgxpool.Config) (driver.Dr
 	if err != nil {
 		return nil, err
 	}
-	// Report at once what can't be right. The driver handles a server that is unreachable
-	// or has no connection left.
+	// Report permanent errors at once. The driver handles a server that is unreachable or has no
+	// connection left.
 	if err := pool.Ping(ctx); err != nil && !mayRecover(err) {
 		pool.Close()
 		if isPostgresError(err, "3D000") { // no such database
@@ -123,9 +123,9 @@ func (d postgresDriver) Close() error {
 	return err
 }
 
-// examinePostgresTable checks that the table of locks is as snib creates it, and
-// who owns it: whoever created it, or owns it, can run code with the rights of
-// everybody who takes a lock in it.
+// examinePostgresTable checks that the table of locks is as snib creates it, and who owns it. The
+// creator and the owner of a table can run code with the permissions of everybody who takes a lock
+// in it.
 func examinePostgresTable(ctx context.Context, conn *pgxpool.Conn) (Finding, error) {
 	f := Finding{Check: "table", Verdict: Good}
 	var owner string

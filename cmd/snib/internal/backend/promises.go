@@ -17,8 +17,8 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// Promises returns what each backend promises by its driver's defaults, on servers whose
-// settings break no promise. It contacts no server: a driver knows its Info without one.
+// Promises returns what each backend promises with the default options of its driver, on servers
+// whose settings break no promise. It contacts no server: a driver knows its Info without one.
 func Promises() []driver.Info {
 	return []driver.Info{
 		memlock.New().Info(), new(sqlitelock.Driver).Info(), new(redislock.Driver).Info(), new(redlock.Driver).Info(),
@@ -27,5 +27,5 @@ func Promises() []driver.Info {
 	}
 }
 
-// info returns the Info of a driver with options that are valid.
+// info returns the Info of a new driver. The error is nil, because the options are valid.
 func info(d driver.Driver, _ error) driver.Info { return d.Info() }

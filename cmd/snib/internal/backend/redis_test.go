@@ -77,10 +77,10 @@ func TestRedisURL(t *testing.T) {
 			t.Errorf("options of %s = %+v, %v", tt.url, o, err)
 		}
 		if u.String() != tt.canonical {
-			t.Errorf("%s is written %s, want %s", tt.url, u, tt.canonical)
+			t.Errorf("the canonical form of %s is %s, want %s", tt.url, u, tt.canonical)
 		}
 		if again, err := parseRedis(tt.canonical); err != nil || again.String() != tt.canonical {
-			t.Errorf("%s is written %v the second time, %v", tt.canonical, again, err)
+			t.Errorf("the canonical form of %s is %v, %v, want the same", tt.canonical, again, err)
 		}
 	}
 }
@@ -99,11 +99,11 @@ func TestPasswordFile(t *testing.T) {
 		}
 		o, _, err := u.options()
 		if err != nil || o.Username != "me" || o.Password != want || o.Sentinel.Password != want {
-			t.Errorf("of %q the passwords are %q and %q, %v; want %q", content, o.Password, o.Sentinel.Password, err, want)
+			t.Errorf("with the file %q, the passwords are %q and %q, %v; want %q", content, o.Password, o.Sentinel.Password, err, want)
 		}
 	}
 	if u, err := parseRedis("redis://:pass@h?password-file=" + file); err == nil {
-		t.Errorf("%v has a password and a file for it, and is taken", u)
+		t.Errorf("%v has a password and a file for it, and is accepted", u)
 	}
 }
 
@@ -131,22 +131,22 @@ func FuzzRedisURL(f *testing.F) {
 		u, err := parseRedis(scheme + "://" + before + secret + after + "@" + rest)
 		if err != nil {
 			if strings.Contains(err.Error(), secret) {
-				t.Errorf("the error has the password: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 			return
 		}
 		text := u.String()
 		if strings.Contains(text, secret) {
-			t.Errorf("%s has the password", text)
+			t.Errorf("%s contains the password", text)
 		}
 		if again, err := parseRedis(text); err != nil || again.String() != text {
-			t.Errorf("%s is written %v the second time, %v", text, again, err)
+			t.Errorf("the canonical form of %s is %v, %v, want the same", text, again, err)
 		}
 	})
 }
 
-// TestProbe checks that the lock that Grace acquires is another one, on the same server of a
-// Cluster.
+// TestProbe checks that the lock that Grace acquires has a new name, and is in the same slot of a
+// Cluster as the given one if a tag can achieve that.
 func TestProbe(t *testing.T) {
 	for name, tag := range map[string]string{
 		"a": "{a}", "a{b}c": "{b}", "{}a": "", "a{b": "", "a}b": "", "a{{b}}": "", strings.Repeat("x", 512): "", "jobs/ü": "{jobs/ü}",

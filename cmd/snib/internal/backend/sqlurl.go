@@ -11,7 +11,7 @@ import (
 type sqlURL struct {
 	urlKind // for its errors
 
-	rest        string // what follows the scheme, without the password and password-file
+	rest        string // the part after the scheme, without the password and password-file
 	password    string
 	hasPassword bool
 	secretFiles []string // that contain the password or a key
@@ -20,8 +20,8 @@ type sqlURL struct {
 // sqlSyntax is the form of the URL of a database, after its scheme.
 const sqlSyntax = "://USER:PASSWORD@HOST:PORT/DATABASE"
 
-// splitSQL parses what follows the scheme and its colon. It refuses a password with a / or ?
-// that is not encoded: a part of it would end up in other parts of the URL, which are shown.
+// splitSQL parses the part of a URL after the scheme and its colon. It refuses a password with a /
+// or ? that is not encoded: a part of it would end up in other parts of the URL, which are shown.
 func splitSQL(scheme, rest string) (u sqlURL, err error) {
 	u.urlKind = urlKind{scheme: scheme, syntax: scheme + sqlSyntax}
 	userinfo, hosts, path, query, err := u.split(rest)
@@ -29,8 +29,8 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 		return u, err
 	}
 	user, password, hasPassword := strings.Cut(userinfo, ":")
-	var user2 string
-	if user2, err = url.PathUnescape(user); err == nil {
+	var decodedUser string
+	if decodedUser, err = url.PathUnescape(user); err == nil {
 		u.password, err = url.PathUnescape(password)
 	}
 	if err != nil { // the errors repeat a part of the password
@@ -51,7 +51,7 @@ func splitSQL(scheme, rest string) (u sqlURL, err error) {
 	u.hasPassword = hasPassword || file != ""
 	u.rest = "//"
 	if userinfo != "" {
-		u.rest += url.User(user2).String() + "@"
+		u.rest += url.User(decodedUser).String() + "@"
 	}
 	u.rest += hosts + "/" + path
 	if query != "" {
@@ -88,8 +88,8 @@ func (u sqlURL) parameter(name string) string {
 	return values.Get(name)
 }
 
-// canonicalSQL returns the URL of a database without secrets, and without what does
-// not identify the database.
+// canonicalSQL returns the URL of a database, with only those parts that identify the database,
+// and without secrets.
 func canonicalSQL(scheme, user, addr, database string) string {
 	return scheme + "://" + url.User(user).String() + "@" + addr + "/" + url.PathEscape(database)
 }

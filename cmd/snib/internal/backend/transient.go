@@ -14,7 +14,7 @@ import (
 	snib "github.com/sniblock/snib/driver"
 )
 
-// A transientError is a failure to open a store that another try may not meet. It matches
+// A transientError is a failure to open a store, after which a retry may succeed. It matches
 // [snib.ErrUnavailable], and [snib.ErrFull] if the store has no connection left.
 type transientError struct{ error }
 

@@ -26,8 +26,8 @@ func (silentStore) List(context.Context, string, func(driver.Status) bool) error
 
 func (silentStore) Break(context.Context, string, string, uint64) error { return nil }
 
-// TestReason checks what a wait without a terminal is said to be for, some time after a request
-// has failed. A store that is known to serve needs no message.
+// TestReason checks the reason that is printed for a wait without a terminal, some time after a
+// request has failed. If the store is known to serve, no message is needed.
 func TestReason(t *testing.T) {
 	if onTerminal() {
 		t.Skip("there is a terminal")

@@ -15,10 +15,10 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// hostile is what a store may say to upset a terminal, a log, or its reader.
+// hostile is a text with which a store may attack a terminal, a log, or its reader.
 const hostile = "ERR \x1b]0;owned\x07 \x1b]52;c;cm0gLXJm\x07 \x9b2J \u009b2J \u202eekaf\u2066 \r\x1b[2K\nsnib: all is well\x00\x7f\b\v\f \xff\xfe \u200b"
 
-// TestHostileErrors checks that the words of a store reach the terminal as one line of graphic
+// TestHostileErrors checks that text from a store reaches the terminal as one line of graphic
 // characters, on every path.
 func TestHostileErrors(t *testing.T) {
 	err := &snib.Error{Op: "acquire", Name: "na\x1bme", Backend: "redis", Err: fmt.Errorf("%w: %s", snib.ErrUnavailable, hostile)}
@@ -57,7 +57,7 @@ func TestHostileErrors(t *testing.T) {
 			}
 		}
 		if !bytes.Contains([]byte(text), []byte(`\x1b]0;owned`)) {
-			t.Errorf("%s: %q does not tell what the store said", name, text)
+			t.Errorf("%s: %q lacks the text of the store", name, text)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestCloseSoon(t *testing.T) {
 		began, hung := time.Now(), make(chan struct{})
 		closeSoon(closer(func() { <-hung }))
 		if took := time.Since(began); took != feedbackInterval {
-			t.Errorf("closeSoon of what hangs took %v, want %v", took, feedbackInterval)
+			t.Errorf("closeSoon of a Close that hangs took %v, want %v", took, feedbackInterval)
 		}
 		close(hung)
 		began = time.Now()
@@ -109,8 +109,8 @@ func TestPlainErrors(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsNotBusy checks that an error that means that nobody is known to hold the
-// lock leads to exit code 69, also with --skip.
+// TestUnavailableIsNotBusy checks that the exit code is 69 if the lock is not granted and no holder
+// is known, also with --skip.
 func TestUnavailableIsNotBusy(t *testing.T) {
 	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
 		acq := &acquirer{app: &app{}, wait: &duration{set: true}, req: driver.Request{Name: "x"}}

@@ -258,8 +258,8 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 	return all, nil
 }
 
-// findStuckQueue reports whether the waiters of a lock wait in vain. silence is how long each of
-// them has been silent, by owner, as far as the store knows.
+// findStuckQueue reports whether the waiters of a lock will never get it. silence is how long each
+// waiter has been silent, by owner, as far as the store knows.
 func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.Duration) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {

@@ -106,8 +106,8 @@ func TestMarshal(t *testing.T) {
 	}
 }
 
-// TestMarshalTerminal checks that JSON escapes what can upset a terminal, and
-// that a reader gets it back.
+// TestMarshalTerminal checks that JSON escapes the characters that a terminal may interpret, and
+// that a reader gets them back.
 func TestMarshalTerminal(t *testing.T) {
 	const name = "a\u009b31m\x7f\u202eb\x1b[0m\U000e0001ä😀"
 	for _, indent := range []string{"", "  "} {
