@@ -252,7 +252,7 @@ func TestRemoveAfterOutage(t *testing.T) {
 }
 
 // TestAcquireDuringRemoval acquires again for an owner while the driver removes a lease that the
-// owner's last attempt has left. The owner gets another lease, because the removal ends the old one.
+// owner's last attempt has left. The owner gets another lease: the removal ends the old one.
 func TestAcquireDuringRemoval(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
