@@ -26,9 +26,11 @@ import (
 //   - [context.Cause] of ctx if that ended the wait
 //   - or it is the backend's own error
 //
-// While the store is unavailable, Acquire retries for one minute. While the store has no connection
-// left ([ErrFull]), Acquire retries for as long as the wait may last. If the wait ends while the
-// store is unavailable, the error matches ErrUnavailable and not ErrHeld.
+// While the store is unavailable, Acquire retries for one minute, also if other goroutines wait for
+// the same name. The minute begins with the outage, or with the call of Acquire if that is later.
+// While the store has no connection left ([ErrFull]), Acquire retries for as long as the wait may
+// last. If the wait ends while the store is unavailable, the error matches ErrUnavailable and not
+// ErrHeld.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
 	return l.acquire(ctx, name, l.conf.noWait)
 }

@@ -6,6 +6,9 @@ package snib
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"github.com/sniblock/snib/driver/driverkit"
 )
 
 // A place is where an acquisition is while it sends its request: at the head of a nameQueue or
@@ -136,20 +139,21 @@ func (c *core) abandonWait(q *nameQueue, w *waiter) *hold {
 func (c *core) withOutage(q *nameQueue, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q.outage == nil {
+	if q.outageErr == nil {
 		return err
 	}
-	return fmt.Errorf("%w: %w", q.outage, err)
+	return fmt.Errorf("%w: %w", q.outageErr, err)
 }
 
-// setOutage records for the waiters in q why the store is unavailable, or nil; q may be nil.
-func (c *core) setOutage(q *nameQueue, err error) {
-	if q == nil {
+// setOutageErr records for the waiters in q why the store is unavailable to the head, which calls
+// it. A nil err means that it is not, or that the head is asking. q may be nil.
+func (c *core) setOutageErr(q *nameQueue, err error) {
+	if q == nil || err == nil && q.outageErr == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q.outage = err
+	q.outageErr = err
 }
 
 // countStoreWaiter adds n to the acquisitions that wait in the store, outside the local queue.
@@ -177,6 +181,7 @@ func (c *core) advanceLocked(q *nameQueue) {
 		return
 	}
 	q.waiters.remove(w)
+	q.outage.CountFrom(w.began) // those behind w began later still
 	w.ready <- nil
 }
 
@@ -196,13 +201,20 @@ type nameQueue struct {
 	tokenDemand int     // tokens that the last lease used, doubled if it used all
 	contended   bool    // the last run was bounded because of other waiters in the store
 
-	// outage is why the store was unavailable at the last request of the head, or nil.
-	outage error
+	// outage is the current outage, as the heads have seen it: each continues that of the one
+	// before. It counts from the time at which the head began to wait, if that is later. Only the
+	// head uses it, without mu, and advanceLocked between two heads.
+	outage driverkit.Outage
+
+	// outageErr is why the store was unavailable at the last request of a head, or nil. Only the
+	// head changes it, so the head reads it without mu.
+	outageErr error
 }
 
 // A waiter is a goroutine in a nameQueue.
 type waiter struct {
 	locker *Locker
+	began  time.Time // when it queued
 
 	// ready has capacity 1. It receives a hold that was handed over, or nil when the waiter
 	// becomes the head. Close closes it.
@@ -246,9 +258,11 @@ func (ws *waiterList) remove(w *waiter) {
 func (q *nameQueue) newWaiter(l *Locker) *waiter {
 	w := q.freeList
 	if w == nil {
-		return &waiter{locker: l, ready: make(chan *hold, 1)}
+		w = &waiter{ready: make(chan *hold, 1)}
+	} else {
+		q.freeList = w.next
 	}
-	q.freeList, w.locker = w.next, l
+	w.locker, w.began = l, time.Now()
 	return w
 }
 

@@ -191,6 +191,145 @@ func TestOutageBehindAnother(t *testing.T) {
 	})
 }
 
+// An outage lasts a minute for all goroutines that queue for a name, and not a minute for each. One
+// that queues during the outage has a minute of its own.
+func TestOutageOfQueue(t *testing.T) {
+	const minute = driver.RetryTimeout
+	tests := []struct {
+		name  string
+		takes time.Duration   // duration of each request
+		begin []time.Duration // when the acquisitions begin
+	}{
+		{"Together", 0, make([]time.Duration, 100)},
+		{"Slow", driver.AnswerTimeout, make([]time.Duration, 100)},
+		{"Later", 0, []time.Duration{0, 10 * time.Second, 40 * time.Second, 50 * time.Second}},
+		{"Chain", 0, []time.Duration{0, minute - time.Nanosecond, 2*minute - 2}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				d.acquire = func(context.Context, driver.Request, func() (driver.Lease, error)) (driver.Lease, error) {
+					time.Sleep(tt.takes)
+					return nil, errDown
+				}
+				l := open(t, d)
+				var wg sync.WaitGroup
+				for _, begin := range tt.begin {
+					wg.Go(func() {
+						time.Sleep(begin)
+						began := time.Now()
+						_, err := l.Acquire(t.Context(), "a")
+						if !errors.Is(err, snib.ErrUnavailable) {
+							t.Errorf("Acquire = %v, want ErrUnavailable", err)
+						}
+						if took := time.Since(began); took < minute || took > minute+tt.takes {
+							t.Errorf("Acquire that began at %v took %v, want %v to %v", begin, took, minute, minute+tt.takes)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// An outage that is over takes nothing from the minute of those that wait during the next one.
+func TestOutageOfQueueEnds(t *testing.T) {
+	const minute = driver.RetryTimeout
+	type step struct {
+		takes time.Duration // if negative, the head is cancelled after this time
+		err   error         // nil: as memlock answers
+	}
+	refused := errors.New("refused")
+	tests := []struct {
+		name  string
+		steps []step        // of the requests; later ones fail at once with errDown
+		fails time.Duration // when the last of three acquisitions fails
+	}{
+		{"Never", nil, minute},
+		{"Granted", []step{{50 * time.Second, errDown}, {0, nil}}, 2*minute - 10*time.Second},
+		{"Refused", []step{{50 * time.Second, errDown}, {0, refused}}, 2*minute - 10*time.Second},
+		{"Cancelled", []step{{0, errDown}, {-time.Hour, nil}}, time.Hour + minute},
+		{"CancelledWhileUnavailable", []step{{0, errDown}, {-time.Hour, errDown}}, time.Hour + minute},
+		{"CancelledSoon", []step{{0, errDown}, {-4 * time.Second, errDown}}, minute},
+		{"CancelledAtTheEnd", []step{{minute - time.Second, errDown}, {-2 * time.Second, errDown}}, minute},
+		{"Queued", []step{{time.Hour, errDown}, {time.Second, errDown}}, time.Hour + time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				d := newSpy(new(memlock.Store))
+				steps := tt.steps
+				d.acquire = func(ctx context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+					if len(steps) == 0 {
+						return nil, errDown
+					}
+					s := steps[0]
+					steps = steps[1:]
+					time.Sleep(s.takes.Abs())
+					if s.takes < 0 {
+						cancel()
+						return nil, errors.Join(s.err, context.Cause(ctx))
+					}
+					if s.err != nil {
+						return nil, s.err
+					}
+					return send()
+				}
+				l := open(t, d)
+				var wg sync.WaitGroup
+				for i := range 3 {
+					ctx := ctx
+					if i > 0 {
+						ctx = t.Context()
+					}
+					wg.Go(func() {
+						lock, err := l.Acquire(ctx, "a")
+						if err == nil {
+							lock.Release()
+						}
+						if took := time.Since(began); i == 2 && (took < tt.fails || took > tt.fails+2*time.Second) {
+							t.Errorf("the last Acquire = %v after %v, want about %v", err, took, tt.fails)
+						}
+						if i == 2 && (!errors.Is(err, snib.ErrUnavailable) || errors.Is(err, context.Canceled)) {
+							t.Errorf("the last Acquire = %v, want ErrUnavailable alone", err)
+						}
+					})
+					synctest.Wait()
+				}
+				wg.Wait()
+			})
+		})
+	}
+}
+
+// A goroutine that queues behind a holder gets ErrHeld, although the store was unavailable to a
+// goroutine that has given up since.
+func TestHeldAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		calls := 0
+		d.acquire = func(_ context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if calls++; calls == 1 {
+				return nil, errDown
+			}
+			return send()
+		}
+		l := open(t, d)
+		soon := l.With(snib.MaxWait(time.Millisecond)) // ends during the first pause
+		go func() { _, _ = soon.Acquire(t.Context(), "a") }()
+		synctest.Wait()
+		held := acquire(t, l, "a")
+		_, err := soon.Acquire(t.Context(), "a")
+		wantErr(t, "Acquire", err, snib.ErrHeld)
+		release(t, held)
+	})
+}
+
 // Goroutines that queue one after the other reuse a waiter, but not its options.
 func TestWaiterIsUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -46,8 +47,10 @@ func (l *Locker) newOwner() string {
 	return l.core.owner + strconv.FormatUint(l.core.serial.Add(1), 36)
 }
 
-// send calls the driver. While the store is unavailable it retries, if the request may wait, and
-// records the outage for the waiters behind it in q.
+// send calls the driver. While the store is unavailable it retries, if the request may wait. The
+// head of q continues the outage of the heads before it: if that has lasted for RetryTimeout, send
+// returns its error without a request, because each request may take seconds to fail. An acquisition
+// outside of a queue has an outage of its own.
 func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (driver.Lease, error) {
 	if req.NoWait {
 		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
@@ -55,15 +58,36 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 		granted, err := l.core.driver.Acquire(bounded, req)
 		return granted, callerError(ctx, err)
 	}
-	for outage := (driverkit.Outage{}); ; {
+	var own driverkit.Outage
+	outage := &own
+	if q != nil {
+		outage = &q.outage
+		if q.outageErr != nil && outage.IsOver() {
+			return nil, q.outageErr
+		}
+	}
+	for {
+		l.core.setOutageErr(q, nil)
 		sentAt := time.Now()
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = callerError(ctx, err)
-		pause, shouldRetry := outage.Again(sentAt, err)
-		if !shouldRetry || ctx.Err() != nil {
+		// The store has answered, or may have: a request that took long may have been queued there.
+		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil && time.Since(sentAt) > driver.AnswerTimeout {
+			*outage = driverkit.Outage{}
 			return granted, err
 		}
-		l.core.setOutage(q, err)
+		pause, shouldRetry := outage.Again(sentAt, err)
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		// A request that took longer than the minute was queued by the store, so it does not
+		// tell how long the outage lasts. The next head sends a request of its own.
+		if shouldRetry || time.Since(sentAt) < driver.RetryTimeout {
+			l.core.setOutageErr(q, err)
+		}
+		if !shouldRetry {
+			return nil, err
+		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -71,6 +95,5 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 			timer.Stop()
 			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
-		l.core.setOutage(q, nil)
 	}
 }

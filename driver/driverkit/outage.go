@@ -55,6 +55,14 @@ func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok boo
 	return min(o.pause/2+rand.N(o.pause), left), true
 }
 
+// CountFrom makes an outage that began before t count from t. A waiter that began to wait at t, and
+// continues the retries of another one, so has [driver.RetryTimeout] of its own.
+func (o *Outage) CountFrom(t time.Time) {
+	if !o.began.IsZero() && o.began.Before(t) {
+		o.began = t
+	}
+}
+
 // IsOver reports whether the last request of the outage was not to be retried: the store has been
 // unavailable for [driver.RetryTimeout].
 func (o *Outage) IsOver() bool {

@@ -154,6 +154,42 @@ func TestOver(t *testing.T) {
 	})
 }
 
+// An outage counts from a later time for a waiter that began to wait then. An outage that has not
+// begun does not begin by that.
+func TestCountFrom(t *testing.T) {
+	tests := []struct {
+		name string
+		from []time.Duration // since the outage began
+		over time.Duration
+	}{
+		{"Earlier", []time.Duration{-time.Hour}, driver.RetryTimeout},
+		{"Later", []time.Duration{10 * time.Second}, driver.RetryTimeout + 10*time.Second},
+		{"LaterThenEarlier", []time.Duration{10 * time.Second, 0}, driver.RetryTimeout + 10*time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var outage driverkit.Outage
+				outage.CountFrom(began.Add(-time.Hour))
+				if outage.IsOver() {
+					t.Error("an outage that has not begun is over")
+				}
+				fail(&outage, driver.ErrUnavailable, 0)
+				for _, from := range tt.from {
+					outage.CountFrom(began.Add(from))
+				}
+				for !outage.IsOver() {
+					time.Sleep(time.Second)
+				}
+				if got := time.Since(began); got != tt.over {
+					t.Errorf("counted from %v, the outage is over after %v, want %v", tt.from, got, tt.over)
+				}
+			})
+		})
+	}
+}
+
 // fail makes a request that fails, and returns the result of Again.
 func fail(o *driverkit.Outage, err error, takes time.Duration) (time.Duration, bool) {
 	asked := time.Now()

@@ -241,6 +241,13 @@ var coreMutants = []mutant{
 		tests: "TestForeignContextError",
 	},
 	{
+		guarantee: "outages end waits", pkg: ".",
+		in:    "Locker.send",
+		old:   "outage = &q.outage",
+		new:   "",
+		tests: "TestOutageOfQueue",
+	},
+	{
 		guarantee: "outages end waits", pkg: "driver/driverkit",
 		in:    "Outage.IsOver",
 		old:   "time.Since(o.began) >= driver.RetryTimeout",
