@@ -201,8 +201,8 @@ var coreMutants = []mutant{
 	{
 		guarantee: "outages are waited for", pkg: ".",
 		in:    "Locker.send",
-		old:   "if !shouldRetry || ctx",
-		new:   "if shouldRetry = false; !shouldRetry || ctx",
+		old:   "if !shouldRetry {\nreturn nil, err",
+		new:   "if true {\nreturn nil, err",
 		tests: "TestOutage",
 	},
 	{
