@@ -49,8 +49,8 @@ func (l *Locker) newOwner() string {
 
 // send calls the driver. While the store is unavailable it retries, if the request may wait. The
 // head of q continues the outage of the heads before it: if that has lasted for RetryTimeout, send
-// returns its error without a request, because each request may take seconds to fail. An acquisition
-// outside of a queue has an outage of its own.
+// returns its error without a request, because each request may take seconds to fail. If q is nil,
+// the outage begins with this acquisition.
 func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (driver.Lease, error) {
 	if req.NoWait {
 		bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
