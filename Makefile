@@ -30,8 +30,8 @@ SETUPS ?=
 FAULTS ?=
 SCENARIOS ?= all
 
-# Tests wait for servers and clocks more than they compute: six packages at a time, and four tests of each, keep two processors busy.
-TESTFLAGS ?= -p 6 -parallel 4
+# Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
+TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS := ./cmd/snib ./zklock ./etcdlock ./redlock ./redislock ./pglock work
 

@@ -68,8 +68,8 @@ func FaultsOf(name string) Faults {
 			Crash:     freeAtEnd,
 			Failover:  "a replica that has all commits goes on with leases and tokens; a replica that lags has lost some, and holds can overlap",
 			Partition: oldPrimary,
-			ClockJump: "if the server's clock is set forward, leases end early, and holds can overlap; if it is set back, the lock of a dead holder stays taken " +
-				"until one TTL after the next request for it; the clocks of clients don't matter",
+			ClockJump: "server's clock set forward: leases end early, and holds can overlap; set back: a dead holder keeps the lock until one TTL after " +
+				"the next request for it; the clocks of clients don't matter",
 		}
 	case "zookeeper":
 		return Faults{
