@@ -213,7 +213,7 @@ func TestAdmission(t *testing.T) {
 	c.nodes[1].Kill() // node 2 has the lease; with node 0 it would be a majority
 	_, err := tryAcquire(t, d, request("x", "b", longest))
 	checkError(t, "Acquire with a node that has forgotten the lease", err, driver.ErrUnavailable,
-		"1 of 3 nodes take part", c.nodes[0].Addr()+": it is new, or has lost its memory", c.nodes[1].Addr()+": ", "within 5s")
+		"of 3 nodes take part, which is no majority", c.nodes[0].Addr()+": it is new, or has lost its memory", c.nodes[1].Addr()+": ", "within 5s")
 	c.nodes[1].Restart()
 	next := acquire(t, d, request("x", "b", longest))
 	if took := next.Grant().Start.Sub(restarted); took < longest {
