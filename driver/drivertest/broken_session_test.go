@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -115,22 +117,24 @@ func (s *session) Renew(ctx context.Context, due []driver.Lease) []driver.Renewa
 }
 
 func (s *session) Close() error {
-	if s.end() {
-		for l := range s.leases {
-			_ = l.Lease.Release(context.Background())
-		}
+	for _, l := range s.end() {
+		_ = l.Lease.Release(context.Background())
 	}
 	return s.Driver.Close()
 }
 
-// end stops the heartbeat, and reports whether the store could be told.
-func (s *session) end() bool {
+// end stops the heartbeat, and returns the leases whose end the store can be told. It is a copy,
+// because a call of Acquire that gives up may remove its lease at the same time.
+func (s *session) end() []*sessionLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	reachable := !s.ended && !s.severed
 	s.ended = true
 	s.heartbeatTimer.Stop()
-	return reachable
+	if !reachable {
+		return nil
+	}
+	return slices.Collect(maps.Keys(s.leases))
 }
 
 func (s *session) kill() { s.end() }
