@@ -44,7 +44,7 @@ func (g Guard) Open(ctx context.Context, h fence.Hold) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = handle.Eval(ctx, claimScript, nil, nil); err != nil {
+	if _, err = handle.run(ctx, claim, nil, nil); err != nil {
 		return nil, err
 	}
 	return handle, nil
@@ -73,14 +73,19 @@ type Handle struct {
 // Do runs a command whose first argument is its only key, such as GET, HSET or INCRBY. A nil
 // answer is not an error.
 func (h *Handle) Do(ctx context.Context, command, key string, args ...string) (rueidis.RedisMessage, error) {
-	return h.Eval(ctx, doScript, []string{key}, append([]string{command}, args...))
+	return h.run(ctx, do, []string{key}, append([]string{command}, args...))
 }
 
 // Eval runs the caller's Lua script, which gets keys and args as KEYS and ARGV. A nil answer is
 // not an error.
 func (h *Handle) Eval(ctx context.Context, script string, keys, args []string) (rueidis.RedisMessage, error) {
+	return h.run(ctx, rueidis.NewLuaScript(admitScript+script), keys, args)
+}
+
+// run runs a script that begins with admitScript.
+func (h *Handle) run(ctx context.Context, script *rueidis.Lua, keys, args []string) (rueidis.RedisMessage, error) {
 	m := h.mark
-	answer, err := rueidis.NewLuaScript(admitScript+script).Exec(ctx, h.guard.Client, append([]string{h.guard.Key}, keys...),
+	answer, err := script.Exec(ctx, h.guard.Client, append([]string{h.guard.Key}, keys...),
 		append([]string{m.Lock, strconv.FormatUint(m.Token, 10), m.Owner}, args...)).ToMessage()
 	if rueidis.IsRedisNil(err) {
 		err = nil
@@ -97,6 +102,9 @@ var (
 	claimScript string
 	//go:embed script/do.lua
 	doScript string
+
+	claim = rueidis.NewLuaScript(admitScript + claimScript)
+	do    = rueidis.NewLuaScript(admitScript + doScript)
 )
 
 // explain turns an error of admitScript into the error that it stands for.
