@@ -35,7 +35,7 @@ var rules = []rule{
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
-	{"internal/jobtest", []string{".", "driver", "internal/livetest"}, rootTests,
+	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
 	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
 		"github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
