@@ -43,7 +43,7 @@ help: ## list the targets
 test: deps ## all that must pass before a commit: vet, and all tests with the race detector
 	@# Vet sees each module by its own go.mod, as its users do.
 	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet ./...) || exit; done
-	@# Nothing is skipped silently: what was, and why, stands at the end. What failed is shown whole.
+	@# Nothing is skipped silently: the end lists the skipped tests, with the reasons. Failures are shown whole.
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	echo go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS); \
 	if ! go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS) 2>&1 | tee "$$log" | { grep --line-buffered -E '^(ok|FAIL|panic:)\s' || :; }; then \
