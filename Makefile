@@ -13,7 +13,7 @@ export GOWORK := $(CURDIR)/go.work
 # How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose tests start servers, and which share of them to run;
 # how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults
 # (none: all); what a benchmark's name matches, and which scenarios are compared with other libraries: such
-# as S1,S4, or all.
+# as uncontended,hand-over, or all.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -43,7 +43,7 @@ help: ## list the targets
 test: deps ## all that must pass before a commit: vet, and all tests with the race detector
 	@# Vet sees each module by its own go.mod, as its users do.
 	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet ./...) || exit; done
-	@# Nothing is skipped silently: what was, and why, stands at the end. What failed is shown whole.
+	@# Nothing is skipped silently: the end lists the skipped tests, with the reasons. Failures are shown whole.
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	echo go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS); \
 	if ! go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS) 2>&1 | tee "$$log" | { grep --line-buffered -E '^(ok|FAIL|panic:)\s' || :; }; then \

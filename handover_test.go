@@ -49,66 +49,53 @@ func TestLocalTokensIncrease(t *testing.T) {
 	})
 }
 
-// While another process waits, a local run is bounded.
-func TestLocalRunEndsForOtherProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		a, b := open(t, store.Open()), open(t, store.Open())
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		var holds atomic.Int64
-		for range 4 {
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					lock := acquire(t, a, "a")
-					holds.Add(1)
-					time.Sleep(time.Millisecond)
-					release(t, lock)
+// A local run ends for waiters that wait in the store: those of another process, and those whose
+// options keep them out of the local queue.
+func TestLocalRunEnds(t *testing.T) {
+	tests := []struct {
+		name         string
+		otherProcess bool
+		opts         []snib.Option
+	}{
+		{name: "OtherProcess", otherProcess: true},
+		{name: "Owner", opts: []snib.Option{snib.Owner("x")}},
+		{name: "Fair", opts: []snib.Option{snib.Fair()}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(memlock.Store)
+				here := open(t, store.Open())
+				outside := here.With(tt.opts...)
+				if tt.otherProcess {
+					outside = open(t, store.Open())
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				var holds atomic.Int64
+				for range 4 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							lock := acquire(t, here, "a")
+							holds.Add(1)
+							time.Sleep(time.Millisecond)
+							release(t, lock)
+						}
+					})
+				}
+				time.Sleep(time.Second)
+				before := holds.Load()
+				lock := acquire(t, outside, "a")
+				if n := holds.Load() - before; n > 10 { // those of 5 ms, and those already begun
+					t.Errorf("the lock was granted after %d more holds of the local run", n)
+				}
+				release(t, lock)
+				cancel()
+				wg.Wait()
+				if before < 500 {
+					t.Errorf("only %d holds in a second of 1 ms holds", before)
 				}
 			})
-		}
-		time.Sleep(time.Second)
-		before := holds.Load()
-		lock := acquire(t, b, "a")
-		if n := holds.Load() - before; n > 10 { // those of 5 ms, and those already begun
-			t.Errorf("another process got the lock after %d more holds here", n)
-		}
-		release(t, lock)
-		cancel()
-		wg.Wait()
-		if before < 500 {
-			t.Errorf("only %d holds in a second of 1 ms holds", before)
-		}
-	})
-}
-
-// A local run ends for waiters that wait in the store, outside the local queue.
-func TestLocalRunEndsForThoseOutside(t *testing.T) {
-	for _, opt := range []snib.Option{snib.Owner("x"), snib.Fair()} {
-		synctest.Test(t, func(t *testing.T) {
-			l := open(t, memlock.New())
-			ctx, cancel := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			var holds atomic.Int64
-			for range 4 {
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						lock := acquire(t, l, "a")
-						holds.Add(1)
-						time.Sleep(time.Millisecond)
-						release(t, lock)
-					}
-				})
-			}
-			time.Sleep(time.Second)
-			before := holds.Load()
-			lock := acquire(t, l.With(opt), "a")
-			if n := holds.Load() - before; n > 10 {
-				t.Errorf("%d holds went past", n)
-			}
-			release(t, lock)
-			cancel()
-			wg.Wait()
 		})
 	}
 }

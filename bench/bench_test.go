@@ -81,14 +81,8 @@ func (c *forgetfulCaller) release() error {
 // process, so that the race detector covers them.
 func newHarness(t *testing.T) *harness {
 	t.Helper()
-	livetest.Binary(t, "redis", "redis-server")
-	s, err := startServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.stop)
 	return &harness{
-		server: s, peers: allPeers(), reps: 1, window: 60 * time.Millisecond, warmup: 20 * time.Millisecond,
+		t: t, server: startServer(t), peers: allPeers(), reps: 1, window: 60 * time.Millisecond, warmup: 20 * time.Millisecond,
 		spawn: spawnHere, progress: io.Discard, clock: newClock(),
 	}
 }
@@ -418,7 +412,7 @@ func TestProgram(t *testing.T) {
 		return out.String(), err
 	}
 	profiles := t.TempDir()
-	text, err := run("-scenario", "S1", "-peers", "floor,snib-memory", "-window", "200ms", "-reps", "2", "-o", "json", "-cpuprofile", profiles)
+	text, err := run("-scenario", "uncontended", "-peers", "floor,snib-memory", "-window", "200ms", "-reps", "2", "-o", "json", "-cpuprofile", profiles)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -447,7 +441,7 @@ func TestProgram(t *testing.T) {
 	if files, _ := os.ReadDir(profiles); len(files) != 4 { // of the first repetition
 		t.Errorf("%d profiles, want 4", len(files))
 	}
-	for _, args := range [][]string{{"-scenario", "S9"}, {"-peers", "nobody"}, {"-o", "yaml"}, {"-reps", "0"}, {"S1"}} {
+	for _, args := range [][]string{{"-scenario", "none"}, {"-peers", "nobody"}, {"-o", "yaml"}, {"-reps", "0"}, {"uncontended"}} {
 		if _, err := run(args...); err == nil {
 			t.Errorf("bench %q = no error", args)
 		}

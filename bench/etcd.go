@@ -1,15 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"strings"
+	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -17,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/etcdlock"
-	"github.com/sniblock/snib/internal/livetest/etcdtest/etcdbin"
+	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
 // etcd compares the Mutex of etcd's own client with our lock on its own etcd server, which
@@ -52,56 +46,10 @@ func etcd() scenario {
 // etcdScheme is the prefix of the address of an etcd server in a setup.
 const etcdScheme = "etcd://"
 
-// startEtcd starts a server that is built from etcd's modules, and returns when it answers.
-func startEtcd(ctx context.Context) (addr string, stop func(), err error) {
-	program, err := etcdbin.Path("etcd")
-	if err != nil {
-		return "", nil, err
-	}
-	dir, err := os.MkdirTemp("", "snib-bench-")
-	if err != nil {
-		return "", nil, err
-	}
-	port, err1 := freePort()
-	peer, err2 := freePort()
-	if err := errors.Join(err1, err2); err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	addr = net.JoinHostPort("127.0.0.1", port)
-	own := "http://127.0.0.1:" + peer
-	cmd := exec.Command(program, "--name", "bench", "--data-dir", dir, "--log-level", "error",
-		"--listen-client-urls", "http://"+addr, "--advertise-client-urls", "http://"+addr,
-		"--listen-peer-urls", own, "--initial-advertise-peer-urls", own, "--initial-cluster", "bench="+own)
-	cmd.SysProcAttr = childAttributes()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		return "", nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	stop = func() {
-		_ = cmd.Process.Kill() // its data is deleted anyway
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}
-	if err := awaitEtcd(ctx, addr); err != nil {
-		stop()
-		return "", nil, fmt.Errorf("the etcd server did not start: %w\n%s", cmp.Or(ctx.Err(), err), out.Bytes())
-	}
-	return etcdScheme + addr, stop, nil
-}
-
-// awaitEtcd waits until a server answers.
-func awaitEtcd(ctx context.Context, addr string) error {
-	client, err := dialEtcd(addr)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	for err = errors.New("not asked"); err != nil && ctx.Err() == nil; {
-		_, err = client.Get(ctx, "is anybody there?")
-	}
-	return errors.Join(err, client.Close())
+func startEtcd(t testing.TB) (addr string, stop func()) {
+	t.Helper()
+	s := etcdtest.Start(t)
+	return etcdScheme + s.Addr(), s.Kill
 }
 
 func dialEtcd(addr string) (*clientv3.Client, error) {

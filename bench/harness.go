@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -30,7 +31,7 @@ type scenario struct {
 
 	// server starts a server other than Redis, for snib and the peers that name the
 	// scenario. It may be nil.
-	server func(context.Context) (addr string, stop func(), err error)
+	server func(testing.TB) (addr string, stop func())
 }
 
 // A variant is a load and its conditions, which all peers run one after the other.
@@ -63,6 +64,7 @@ type run struct {
 
 // A harness runs workers against its server.
 type harness struct {
+	t            testing.TB // starts servers
 	server       *server
 	peers        []peer
 	reps         int
@@ -134,10 +136,7 @@ func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table,
 	h.scenarioAddr = ""
 	if s.server != nil {
 		var stop func()
-		var err error
-		if h.scenarioAddr, stop, err = s.server(ctx); err != nil {
-			return nil, err
-		}
+		h.scenarioAddr, stop = s.server(h.t)
 		defer stop()
 	}
 	for rep := range h.reps {
@@ -172,13 +171,13 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 	h.runNumber++
 	servers := []*server{h.server}
 	if v.nodes > 0 {
-		if servers, r.err = startServers(ctx, v.nodes); r.err != nil {
-			return r
+		servers = startServers(h.t, v.nodes)
+		for _, s := range servers {
+			defer s.stop()
 		}
-		defer stopServers(servers)
 	}
 	j := job{
-		load: v.load, Peer: p.name, Addr: cmp.Or(h.scenarioAddr, h.server.addr), Window: r.window, Warmup: h.warmup,
+		load: v.load, Peer: p.name, Addr: cmp.Or(h.scenarioAddr, h.server.Addr()), Window: r.window, Warmup: h.warmup,
 		Prefix: fmt.Sprintf("bench/%s/%d/", s.name, h.runNumber),
 	}
 	if v.nodes > 0 {
@@ -229,9 +228,7 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 			return err
 		}
 	}
-	if err := breakServers(servers, v.killed, v.hung); err != nil {
-		return err
-	}
+	breakServers(servers, v.killed, v.hung)
 	whole := servers[v.killed+v.hung:]
 	before, err := sumCounters(ctx, whole)
 	if err != nil {
@@ -247,9 +244,9 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	}
 	if v.stall > 0 {
 		h.clock.sleepUntil(begin + int64(r.window/4))
-		if err := h.server.stall(v.stall); err != nil {
-			return err
-		}
+		h.server.Hang()
+		time.Sleep(v.stall)
+		h.server.Resume()
 	}
 	h.clock.sleepUntil(begin + int64(r.window))
 	after, err := sumCounters(ctx, whole)
@@ -258,8 +255,8 @@ func (h *harness) observe(ctx context.Context, v *variant, r *run, procs []*proc
 	}
 	used, foreign, passed := cpuTime()-own, busyTime()-busy, time.Since(began)
 	r.server = after.since(before)
-	if err := resumeServers(servers[v.killed : v.killed+v.hung]); err != nil {
-		return err
+	for _, s := range servers[v.killed : v.killed+v.hung] {
+		s.Resume()
 	}
 	for _, proc := range procs {
 		if err := proc.send(start{}); err != nil {

@@ -9,7 +9,7 @@
 // success. Commands are those that Redis executed, including those in scripts. Reads are
 // Redis's reads from its sockets, which count round trips and pipelining correctly.
 //
-// Each scenario is in its own file, with the question that it answers: s1.go and so on.
+// The scenarios say what they measure. Those of Redis are in scenarios.go.
 package main
 
 import (
@@ -25,7 +25,10 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 func main() {
@@ -90,24 +93,22 @@ func runProgram(ctx context.Context, args []string, out, progress io.Writer) err
 			return err
 		}
 	}
-	var err error
-	if h.server, err = startServer(ctx); err != nil {
-		return err
-	}
-	defer h.server.stop()
-	s.begin(h.describe())
-	for _, scenario := range chosen {
-		for _, v := range scenario.variants {
-			t, err := h.measure(ctx, &scenario, &v)
-			if err != nil {
-				return err
-			}
-			if err := s.put(t); err != nil {
-				return err
+	return livetest.Outside(func(t testing.TB) error {
+		h.t, h.server = t, startServer(t)
+		s.begin(h.describe())
+		for _, scenario := range chosen {
+			for _, v := range scenario.variants {
+				tab, err := h.measure(ctx, &scenario, &v)
+				if err != nil {
+					return err
+				}
+				if err := s.put(tab); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // selectByName returns the elements of all whose names are in the comma-separated list, in the
@@ -136,7 +137,7 @@ func joinNames[T any](all []T, name func(T) string) string {
 // describe describes the machine and the versions that are measured.
 func (h *harness) describe() string {
 	text := fmt.Sprintf("%s, %d cores, %s/%s, %s, Redis %s on the same machine",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), h.server.version)
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), h.server.Info("server")["redis_version"])
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return text + "."

@@ -79,22 +79,22 @@ type caller interface {
 
 // allPeers returns the peers of all scenarios.
 func allPeers() []peer {
-	one := []string{"S1", "S2", "S3", "S4", "S6", "S7", "S8"} // the scenarios with one server
+	one := []string{"uncontended", "own-keys", "one-key", "hand-over", "held-locks", "many-waiters", "stall"} // the scenarios with one server
 	return []peer{
 		{name: snibRow, role: ours, open: openSnib},
-		{name: "snib-memory", role: ours, only: []string{"S1", "S2", "S3"}, open: openMemory},
+		{name: "snib-memory", role: ours, only: []string{"uncontended", "own-keys", "one-key"}, open: openMemory},
 		{name: "redsync", open: openRedsync},
 		{name: "redsync-rueidis", open: openRedsyncRueidis},
-		{name: "redsync-ff", only: []string{"S5"}, open: withFailFast(openRedsync)},
-		{name: "redsync-rueidis-ff", only: []string{"S5"}, open: withFailFast(openRedsyncRueidis)},
+		{name: "redsync-ff", only: []string{"redlock"}, open: withFailFast(openRedsync)},
+		{name: "redsync-rueidis-ff", only: []string{"redlock"}, open: withFailFast(openRedsyncRueidis)},
 		{name: "bsm-redislock", only: one, open: openBsm},
 		{name: "rueidislock", only: one, open: openRueidislock(0)},
 		{name: "rueidislock-m1", only: one, open: openRueidislock(1)},
 		// Only scenarios without waiting.
-		{name: "floor", role: floor, only: []string{"S1", "S2", "S6", "S8"}, open: openFloor},
+		{name: "floor", role: floor, only: []string{"uncontended", "own-keys", "held-locks", "stall"}, open: openFloor},
 		{name: "go-zookeeper", only: []string{"zookeeper"}, open: openGoZooKeeper},
 		{name: "etcd-mutex", only: []string{"etcd"}, open: openEtcdMutex},
-		{name: "blpop", role: floor, only: []string{"S4"}, open: openBlpop},
+		{name: "blpop", role: floor, only: []string{"hand-over"}, open: openBlpop},
 	}
 }
 

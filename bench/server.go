@@ -2,109 +2,62 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"net"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
+	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// A server is our own Redis server, on a free port of the loopback interface. It
-// keeps nothing on disk.
+// A server is our own Redis server. It keeps nothing on disk.
 type server struct {
-	addr    string
-	version string
-	cmd     *exec.Cmd
-	dir     string
+	*redistest.Node
 	control *redis.Client // one connection; it sends no commands of its own
 }
 
-func startServer(ctx context.Context) (*server, error) {
-	exe, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, fmt.Errorf("a Redis server is needed (Debian: apt install redis-server): %w", err)
-	}
-	var s *server
-	for range 3 { // another process may take the port before the server does
-		if s, err = tryServer(ctx, exe); err == nil {
-			return s, nil
-		}
-	}
-	return nil, err
+func startServer(t testing.TB) *server {
+	t.Helper()
+	s := &server{Node: redistest.Single(t)}
+	s.control = redis.NewClient(&redis.Options{Addr: s.Addr(), PoolSize: 1, MaxRetries: -1})
+	t.Cleanup(s.stop)
+	return s
 }
 
-func tryServer(ctx context.Context, exe string) (*server, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
+// startServers starts n independent servers.
+func startServers(t testing.TB, n int) (servers []*server) {
+	t.Helper()
+	for range n {
+		servers = append(servers, startServer(t))
 	}
-	dir, err := os.MkdirTemp("", "snib-bench-")
-	if err != nil {
-		return nil, err
-	}
-	s := &server{addr: net.JoinHostPort("127.0.0.1", port), dir: dir}
-	s.cmd = exec.Command(exe, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
-	s.cmd.SysProcAttr = childAttributes()
-	s.control = redis.NewClient(&redis.Options{Addr: s.addr, PoolSize: 1, MaxRetries: -1})
-	if err := s.cmd.Start(); err != nil {
-		return nil, cmp.Or(err, os.RemoveAll(dir))
-	}
-	if err := s.awaitReady(ctx); err != nil {
-		s.stop()
-		return nil, err
-	}
-	return s, nil
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
-}
-
-// awaitReady waits until the server answers. It fails if another server has the port.
-func (s *server) awaitReady(ctx context.Context) error {
-	var err error
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-		var text string
-		if text, err = s.control.Info(ctx, "server").Result(); err != nil {
-			continue
-		}
-		info := parseInfo(text)
-		if info["process_id"] != strconv.Itoa(s.cmd.Process.Pid) {
-			return errors.New("another server has the port")
-		}
-		s.version = info["redis_version"]
-		return nil
-	}
-	return fmt.Errorf("the Redis server did not start: %w", cmp.Or(err, ctx.Err()))
+	return servers
 }
 
 func (s *server) stop() {
 	_ = s.control.Close()
-	_ = s.cmd.Process.Kill() // it has nothing to save
-	_ = s.cmd.Wait()
-	_ = os.RemoveAll(s.dir)
+	s.Kill() // it has nothing to save
 }
 
-// stall stops the server's process for the given time.
-func (s *server) stall(d time.Duration) error {
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return err
+func addresses(servers []*server) (all []string) {
+	for _, s := range servers {
+		all = append(all, s.Addr())
 	}
-	time.Sleep(d)
-	return s.cmd.Process.Signal(syscall.SIGCONT)
+	return all
+}
+
+// breakServers kills the first servers and hangs the next ones.
+func breakServers(servers []*server, killed, hung int) {
+	for i, s := range servers[:killed+hung] {
+		if i < killed {
+			s.Kill()
+		} else {
+			s.Hang()
+		}
+	}
 }
 
 // counters contains what a server has counted since its start.
@@ -148,6 +101,38 @@ func (c counters) since(before counters) counters {
 		CPU:      c.CPU - before.CPU,
 		Keys:     c.Keys,
 	}
+}
+
+// sumCounters returns the sums of the counters of several servers.
+func sumCounters(ctx context.Context, servers []*server) (sum counters, err error) {
+	for _, s := range servers {
+		c, err := s.counters(ctx)
+		if err != nil {
+			return sum, err
+		}
+		sum.Commands += c.Commands
+		sum.Reads += c.Reads
+		sum.CPU += c.CPU
+		sum.Keys += c.Keys
+	}
+	return sum, nil
+}
+
+// countKeysLeft returns how many keys of locks are left on servers. It does not count the hash in
+// which snib keeps its counters.
+func countKeysLeft(ctx context.Context, servers []*server) (left int64, err error) {
+	for _, s := range servers {
+		keys, err := s.control.DBSize(ctx).Result()
+		if err != nil {
+			return left, err
+		}
+		own, err := s.control.Exists(ctx, "snib.redlock").Result()
+		if err != nil {
+			return left, err
+		}
+		left += keys - own
+	}
+	return left, nil
 }
 
 func parseInfo(text string) map[string]string {

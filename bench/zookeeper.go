@@ -1,21 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
 )
 
@@ -48,67 +41,13 @@ func zookeeper() scenario {
 // zkScheme is the prefix of the address of a ZooKeeper server in a setup.
 const zkScheme = "zk://"
 
-// startZooKeeper starts a server from Debian's packages, and returns when it answers.
-func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
-	dir, err := os.MkdirTemp("", "snib-bench-")
-	if err != nil {
-		return "", nil, err
+func startZooKeeper(t testing.TB) (addr string, stop func()) {
+	t.Helper()
+	s := zktest.Single(t, zktest.Production)
+	if err := warmUp(s.Addr()); err != nil {
+		t.Fatalf("warm ZooKeeper up: %v", err)
 	}
-	port, err := freePort()
-	if err != nil {
-		return "", nil, err
-	}
-	addr = net.JoinHostPort("127.0.0.1", port)
-	conf := filepath.Join(dir, "zoo.cfg")
-	text := fmt.Sprintf("tickTime=2000\ndataDir=%s\nclientPort=%s\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n", dir, port)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		return "", nil, err
-	}
-	cmd := exec.Command("java", "-Xmx256m", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar",
-		"org.apache.zookeeper.server.quorum.QuorumPeerMain", conf)
-	cmd.SysProcAttr = childAttributes()
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		return "", nil, errors.Join(fmt.Errorf("a ZooKeeper server is needed (Debian: apt install zookeeper): %w", err), os.RemoveAll(dir))
-	}
-	stop = func() {
-		_ = cmd.Process.Kill() // its data is deleted anyway
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-		if err = checkServing(addr); err != nil {
-			continue
-		}
-		if err = warmUp(addr); err != nil {
-			break
-		}
-		return zkScheme + addr, stop, nil
-	}
-	stop()
-	return "", nil, fmt.Errorf("the ZooKeeper server did not start: %w\n%s", cmp.Or(ctx.Err(), err), out.Bytes())
-}
-
-// checkServing returns an error if the server does not serve yet. A server listens before it
-// serves, and go-zookeeper would then wait minutes for its answer.
-func checkServing(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // it was only asked
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "srvr"); err != nil {
-		return err
-	}
-	answer, err := io.ReadAll(conn)
-	if err == nil && !bytes.Contains(answer, []byte("Mode: ")) {
-		err = fmt.Errorf("it does not serve yet: %q", answer)
-	}
-	return err
+	return zkScheme + s.Addr(), s.Kill
 }
 
 // warmUp lets the server's virtual machine compile its code, which would otherwise

@@ -31,8 +31,9 @@ type Info struct {
 	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound.
 	MinTTL, MaxTTL time.Duration
 
-	// Assumptions state what the promises rest on, one sentence each: "fsync is honest". What a
-	// driver found out to be otherwise when it was made begins with NotMet.
+	// Assumptions lists the conditions of the promises, one sentence each: "fsync is honest". If
+	// the driver found, when it was made, that a condition does not hold, the sentence begins with
+	// NotMet.
 	Assumptions []string
 }
 

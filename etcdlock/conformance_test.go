@@ -10,6 +10,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -53,7 +54,7 @@ func TestConformanceLogin(t *testing.T) {
 // harness returns a harness for drivers on servers. Each driver reaches them through its own
 // proxies.
 func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Harness {
-	proxies := map[driver.Driver][]*livetest.Proxy{}
+	paths := jobtest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			var addrs []string
@@ -63,14 +64,12 @@ func harness(servers []*etcdtest.Server, restart func(*testing.T)) drivertest.Ha
 				addrs, own = append(addrs, proxy.Addr()), append(own, proxy)
 			}
 			d := newDriver(t, dial(t, servers[0], addrs...), etcdlock.Timeout(timeout))
-			proxies[d] = own
+			paths[d] = own
 			return d
 		},
 		TTL:   200 * time.Millisecond,
-		Sever: func(_ *testing.T, d driver.Driver) func() { return livetest.All(proxies[d], (*livetest.Proxy).Sever) },
-		Stall: func(_ *testing.T, d driver.Driver) func() {
-			return livetest.All(proxies[d], (*livetest.Proxy).StallConnected)
-		},
+		Sever: paths.Sever,
+		Stall: paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
 			return startHolder(t, servers[0], req).Kill
 		},

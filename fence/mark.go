@@ -87,8 +87,8 @@ func (m Mark) Key(sequence uint64) string {
 
 // The reasons why a resource refuses a hold.
 const (
-	// ErrStale means that a later hold has been there. Whatever was computed under the lock is
-	// out of date, and must be thrown away.
+	// ErrStale means that a later hold has been there. All results that were computed under the
+	// lock are out of date, and must be thrown away.
 	ErrStale driver.Sentinel = "stale fencing token"
 
 	// ErrConflict means that another hold has been there with the same token. That never

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
@@ -119,18 +118,5 @@ func BenchmarkContended(b *testing.B) {
 			return nil
 		})
 	})
-	b.Run("rows", func(b *testing.B) {
-		locker, err := snib.New(newDriver(b, dial(b, server.DSN())))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer locker.Close()
-		jobtest.Contended(b, func(ctx context.Context) error {
-			lock, err := locker.Acquire(ctx, "contended")
-			if err != nil {
-				return err
-			}
-			return lock.Release()
-		})
-	})
+	b.Run("rows", func(b *testing.B) { jobtest.ContendedBy(b, newDriver(b, dial(b, server.DSN()))) })
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -31,18 +32,18 @@ func TestConformanceSession(t *testing.T) {
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
 func harness(server *mysqltest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
-	proxies := map[driver.Driver]*livetest.Proxy{}
+	paths := jobtest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
 			d := open(t, proxy.Addr())
-			proxies[d] = proxy
+			paths[d] = []*livetest.Proxy{proxy}
 			return d
 		},
 		TTL:    200 * time.Millisecond,
 		Secret: mysqltest.Password,
-		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
-		Stall:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].StallConnected() },
+		Sever:  paths.Sever,
+		Stall:  paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
 			p := hold(t, server.DSN(), session, req)
 			p.Expect("held")

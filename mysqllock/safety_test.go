@@ -399,10 +399,10 @@ func TestPermissions(t *testing.T) {
 	l := acquire(t, d, request("seen", "a"))
 	reader := newDriver(t, reading)
 	if st, err := reader.Status(testContext(t), "seen"); err != nil || len(st.Holders) != 1 {
-		t.Errorf("Status for who may only read = %+v, %v", st, err)
+		t.Errorf("Status for a user who may only read = %+v, %v", st, err)
 	}
 	if _, err := tryAcquire(t, reader, request("mine", "a")); err == nil || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("Acquire by who may only read = %v, want an error that stays", err)
+		t.Errorf("Acquire by a user who may only read = %v, want an error that stays", err)
 	}
 	tx, err := reading.BeginTx(testContext(t), nil)
 	if err != nil {

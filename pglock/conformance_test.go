@@ -9,6 +9,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
@@ -48,18 +49,18 @@ func TestConformanceSession(t *testing.T) {
 // harness returns the harness for drivers on a server. Each driver connects through its own
 // proxy.
 func harness(server *pgtest.Server, session bool, open func(*testing.T, string) driver.Driver) drivertest.Harness {
-	proxies := map[driver.Driver]*livetest.Proxy{}
+	paths := jobtest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
 			d := open(t, proxy.Addr())
-			proxies[d] = proxy
+			paths[d] = []*livetest.Proxy{proxy}
 			return d
 		},
 		TTL:    200 * time.Millisecond,
 		Secret: pgtest.Password,
-		Sever:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].Sever() },
-		Stall:  func(_ *testing.T, d driver.Driver) func() { return proxies[d].StallConnected() },
+		Sever:  paths.Sever,
+		Stall:  paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
 			p := hold(t, server.URL(), session, req)
 			p.Expect("held")

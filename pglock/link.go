@@ -46,7 +46,7 @@ func (l *link) setUp(ctx context.Context) error {
 	var pooled pooledError
 	if errors.As(err, &pooled) && !l.d.conf.sessionPooler {
 		return driver.Invalidf("connection: %w; locks of a session that go through a pooler in transaction mode belong to "+
-			"whoever gets its connection next; connect past it with the option Listen, or use rows (New)", err)
+			"the client that gets its connection next; connect past it with the option Listen, or use rows (New)", err)
 	}
 	if err != nil && !errors.As(err, &pooled) {
 		return err

@@ -42,19 +42,19 @@ func TestRoles(t *testing.T) {
 	named := newDriver(t, as(t, server, "app"), pglock.Table("snib.snib_locks"))
 	w := jobtest.Waiting(t, named, request("a", "b"))
 	if st, err := viewer.Status(t.Context(), "a"); err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
-		t.Errorf("Status for who may look = %+v, %v; want a holder and a waiter", st, err)
+		t.Errorf("Status for a role that may look = %+v, %v; want a holder and a waiter", st, err)
 	}
 	for what, err := range map[string]error{
 		"Break":   viewer.Break(t.Context(), "a", "a", l.Grant().Token),
 		"Acquire": func() error { _, err := viewer.Acquire(t.Context(), noWait("b", "c")); return err }(),
 	} {
 		if err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "GRANT") {
-			t.Errorf("%s for who may only look = %v, want the right that is missing", what, err)
+			t.Errorf("%s for a role that may only look = %v, want the right that is missing", what, err)
 		}
 	}
 	guest := newDriver(t, as(t, server, "guest"), pglock.Table("snib.snib_locks"))
 	if _, err := guest.Acquire(t.Context(), noWait("b", "c")); err == nil || errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("Acquire for who may do nothing = %v, want the right that is missing", err)
+		t.Errorf("Acquire for a role that may do nothing = %v, want the right that is missing", err)
 	}
 	if err := named.Break(t.Context(), "a", "a", l.Grant().Token); err != nil {
 		t.Errorf("Break = %v", err)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -64,8 +63,8 @@ func TestConformanceCluster(t *testing.T) {
 
 // detoured returns a harness in which each driver has its own proxies to the servers at addrs.
 func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
-	h := harness(o)
-	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
+	h, paths := harness(o), jobtest.Paths{}
+	h.Sever, h.Stall = paths.Sever, paths.Stall
 	h.Open = func(t *testing.T) driver.Driver {
 		route, proxies := livetest.Detour(t, addrs...)
 		o := o
@@ -73,14 +72,8 @@ func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
 			return dialer.DialContext(ctx, "tcp", route(addr))
 		}
 		d := open(t, o)
-		proxiesOf[d] = proxies
+		paths[d] = proxies
 		return d
-	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
-		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
-	}
-	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
-		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
 	}
 	return h
 }
@@ -98,7 +91,7 @@ func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption
 	for slot := range uint16(1 << 14) {
 		master := c.FirstMasterOf(int(slot))
 		if ids[master] == "" {
-			ids[master] = runID(master)
+			ids[master] = master.RunID()
 		}
 		commands = append(commands, client.B().Hset().Key("snib.m:{"+redislock.TagOf(slot)+"}").FieldValue().
 			FieldValue("r", ids[master]).FieldValue("c", "0").FieldValue("x", "0").Build())
@@ -114,15 +107,7 @@ func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption
 // nothing until it is older than the TTL.
 func used(t testing.TB, n *redistest.Node) *redistest.Node {
 	t.Helper()
-	n.Must("HSET", "snib.m", "r", runID(n), "c", 0, "x", 0)
-	return n
-}
-
-func runID(n *redistest.Node) string {
-	info, _ := n.Must("INFO", "server").(string)
-	_, rest, _ := strings.Cut(info, "run_id:")
-	id, _, _ := strings.Cut(rest, "\r\n")
-	return id
+	return n.Used()
 }
 
 func harness(o rueidis.ClientOption) drivertest.Harness {
@@ -158,10 +143,5 @@ func hold(t *testing.T, o rueidis.ClientOption, req driver.Request) (kill func()
 	t.Helper()
 	p := livetest.NewProxy(t, o.InitAddress[0])
 	o.InitAddress = []string{p.Addr()}
-	abandon := jobtest.Keep(t, open(t, o), req)
-	return func() {
-		p.Cut()
-		p.Sever()
-		abandon()
-	}
+	return jobtest.KeepThrough(t, []*livetest.Proxy{p}, open(t, o), req)
 }

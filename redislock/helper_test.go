@@ -209,13 +209,7 @@ func pending(t testing.TB, done <-chan result, who, when string) {
 // info returns one field of INFO.
 func info(t testing.TB, n *redistest.Node, section, field string) string {
 	t.Helper()
-	text, _ := n.Must("INFO", section).(string)
-	for line := range strings.Lines(text) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && key == field {
-			return value
-		}
-	}
-	return ""
+	return n.Info(section)[field]
 }
 
 // commands returns how often each command was called, including those that scripts called.

@@ -29,19 +29,13 @@ func TestConformance(t *testing.T) {
 	c := start(t, 5)
 	c.opts = append(c.opts, redlock.MaxTTL(4*time.Second))
 	c.init(t)
-	h := c.harness()
-	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
+	h, paths := c.harness(), jobtest.Paths{}
+	h.Sever, h.Stall = paths.Sever, paths.Stall
 	h.Open = func(t *testing.T) driver.Driver {
 		servers, proxies := c.detour(t)
 		d := open(t, servers, c.opts...)
-		proxiesOf[d] = proxies
+		paths[d] = proxies
 		return d
-	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
-		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
-	}
-	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
-		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
 	}
 	h.Restart = func(*testing.T) {
 		for _, n := range c.nodes {
@@ -158,12 +152,5 @@ func (c *cluster) detour(t testing.TB) (servers []rueidis.ClientOption, proxies 
 func (c *cluster) holdUntilKilled(t *testing.T, req driver.Request) (kill func()) {
 	t.Helper()
 	servers, proxies := c.detour(t)
-	abandon := jobtest.Keep(t, open(t, servers, c.opts...), req)
-	return func() {
-		for _, p := range proxies {
-			p.Cut()
-		}
-		livetest.All(proxies, (*livetest.Proxy).Sever)
-		abandon()
-	}
+	return jobtest.KeepThrough(t, proxies, open(t, servers, c.opts...), req)
 }

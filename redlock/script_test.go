@@ -329,8 +329,8 @@ func TestMarkOfAnotherRun(t *testing.T) {
 	}
 }
 
-// Whatever fails, no key passes to another attempt without a greater counter. A node that can't
-// raise the counter grants nothing.
+// No failure passes a key to another attempt without a greater counter. A node that can't raise
+// the counter grants nothing.
 func TestNoGrantWithoutCounter(t *testing.T) {
 	_, field := stripeOf("x")
 	for name, fail := range map[string]func(*redistest.Node){
@@ -402,7 +402,7 @@ func TestWireFormat(t *testing.T) {
 	}
 	waits, _ := b.server.Must("HGET", "snib.rw:x", "you").(string)
 	if len(waits) < 32 || waits[:16] != waits[16:32] || waits[32:] != "{{}" {
-		t.Errorf("who waits = %q, want two times of 16 digits and what it said of itself", waits)
+		t.Errorf("the waiter is %q, want two times of 16 digits and its description of itself", waits)
 	}
 	vectors := []struct {
 		name, key, waiting, field string

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
@@ -73,20 +72,7 @@ func BenchmarkProcesses(b *testing.B) {
 }
 
 // BenchmarkContended has 64 goroutines of one process contend for one lock.
-func BenchmarkContended(b *testing.B) {
-	locker, err := snib.New(open(b, newPath(b)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer locker.Close()
-	jobtest.Contended(b, func(ctx context.Context) error {
-		lock, err := locker.Acquire(ctx, "contended")
-		if err != nil {
-			return err
-		}
-		return lock.Release()
-	})
-}
+func BenchmarkContended(b *testing.B) { jobtest.ContendedBy(b, open(b, newPath(b))) }
 
 // BenchmarkHandOver measures from a release to the grant in another driver.
 func BenchmarkHandOver(b *testing.B) {

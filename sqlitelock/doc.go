@@ -41,7 +41,8 @@
 // With [Inheritable], the file that [Driver.File] returns keeps that byte locked. After the
 // process that took the lease has died, the processes that inherited the file keep the lease,
 // also past its TTL, until the last of them has closed the file or is gone. As long as the
-// process lives, even stopped, the TTL ends the lease. Release ends it whoever has the file.
+// process lives, even stopped, the TTL ends the lease. Release ends it even if others have the
+// file open.
 //
 // A detached lease does not depend on a process: its TTL, Release or Break ends it, and it has
 // no file. A lease that MinHold keeps after its release outlives the process too.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 	"github.com/sniblock/snib/zklock"
@@ -59,7 +60,7 @@ func TestConformanceEnsemble(t *testing.T) {
 // harness returns a harness for drivers on servers. Each driver reaches them through its own
 // proxies.
 func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
-	ways := map[driver.Driver][]*livetest.Proxy{}
+	paths := jobtest.Paths{}
 	return drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			var proxies []*livetest.Proxy
@@ -69,17 +70,15 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 				proxies, addrs = append(proxies, p), append(addrs, p.Addr())
 			}
 			d := openDriver(t, addrs, options(opts...)...)
-			ways[d] = proxies
+			paths[d] = proxies
 			return d
 		},
 		// The ensemble keeps a session for 7/12 of its timeout longer than we rely on it, and a
 		// tick.
 		Slack:  timeout,
 		Secret: secret,
-		Sever:  func(_ *testing.T, d driver.Driver) func() { return livetest.All(ways[d], (*livetest.Proxy).Sever) },
-		Stall: func(_ *testing.T, d driver.Driver) func() {
-			return livetest.All(ways[d], (*livetest.Proxy).StallConnected)
-		},
+		Sever:  paths.Sever,
+		Stall:  paths.Stall,
 		Kill: func(t *testing.T, req driver.Request) func() {
 			c := startHolder(t, servers, req)
 			c.Expect("held")

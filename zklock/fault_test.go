@@ -226,7 +226,7 @@ func TestExpiredBetweenEventAndLook(t *testing.T) {
 	release(t, next)
 	l := waiting.Get(t)
 	if l.Grant().Token <= next.Grant().Token {
-		t.Errorf("Token = %d, want more than the %d of who came in between", l.Grant().Token, next.Grant().Token)
+		t.Errorf("Token = %d, want more than the %d of the hold in between", l.Grant().Token, next.Grant().Token)
 	}
 	release(t, l)
 }

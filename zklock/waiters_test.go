@@ -468,8 +468,8 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 	running.Wait()
 }
 
-// TestTokenIsCzxid checks that the token is the Czxid of the node, whoever comes and goes in
-// between.
+// TestTokenIsCzxid checks that the token is the Czxid of the node, whichever clients come and go
+// in between.
 func TestTokenIsCzxid(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())

@@ -123,7 +123,7 @@ func TestDoctorMySQL(t *testing.T) {
 func TestDoctorReplicas(t *testing.T) {
 	newStore(t)
 	s := redistest.Sentinel(t)
-	markUsed(t, s.Master())
+	s.Master().Used()
 	url := "redis+sentinel://" + strings.Join(s.Sentinels(), ",") + "/" + s.MasterName()
 	if out, code := snib(t, "doctor", url); code != 78 || !strings.Contains(out, "min-replicas-to-write is 0 behind Sentinel") {
 		t.Errorf("doctor of a master that would grant without replicas = %d, want 78 and the reason\n%s", code, out)
@@ -137,7 +137,7 @@ func TestDoctorNoLock(t *testing.T) {
 	t.Parallel()
 	newStore(t)
 	node := redistest.Single(t)
-	markUsed(t, node)
+	node.Used()
 	node.Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	node.Must("ACL", "SETUSER", "eve", "on", ">horse", "~hers:*", "&*", "+@all")
 	wantNoLock(t, "redis://eve:horse@"+node.Addr(), 77, "unmet +maxmemory-policy: ", "unmet +lock: .*NOPERM", "snib: redis://.*NOPERM")

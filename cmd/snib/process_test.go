@@ -58,8 +58,8 @@ func setenv(t *testing.T, name, value string) {
 	t.Cleanup(func() { environments.Delete(t.Name()) })
 }
 
-// environ returns the environment of the commands that t starts. What a subtest sets counts before
-// what its test sets.
+// environ returns the environment of the commands that t starts. The variables of a subtest
+// override those of its test.
 func environ(t *testing.T) []string {
 	env := os.Environ()
 	for i, c := range t.Name() + "/" {

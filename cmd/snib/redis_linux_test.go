@@ -18,7 +18,7 @@ import (
 // redisStore gives the test its own Redis, and a folder.
 func redisStore(t *testing.T) (node *redistest.Node, dir string) {
 	t.Helper()
-	node, dir = markUsed(t, redistest.Single(t)), newStore(t)
+	node, dir = redistest.Single(t).Used(), newStore(t)
 	setenv(t, "SNIB_URL", "redis://"+node.Addr())
 	return node, dir
 }
@@ -83,7 +83,7 @@ func modTime(t *testing.T, file string) time.Time {
 // the server is back in time.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
-	node, dir := markUsed(t, redistest.Single(t, "appendonly yes", "appendfsync always")), newStore(t)
+	node, dir := redistest.Single(t, "appendonly yes", "appendfsync always").Used(), newStore(t)
 	setenv(t, "SNIB_URL", "redis://"+node.Addr())
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "9s", "name", "--", "hold", ready, stop)
@@ -105,7 +105,7 @@ func TestRedisComesBack(t *testing.T) {
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	s, dir := redistest.Sentinel(t), newStore(t)
-	markUsed(t, s.Master())
+	s.Master().Used()
 	setenv(t, "SNIB_URL", "redis+sentinel://"+strings.Join(s.Sentinels(), ",")+"/"+s.MasterName()+"?allow-split-brain=on&grace-floor=1s")
 	ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
 	p := start(t, "snib", "run", "-v", "--ttl", "10s", "name", "--", "hold", ready, stop)
@@ -199,7 +199,7 @@ func TestRedisOrder(t *testing.T) {
 // TestHiddenPassword checks that ps does not show a password that was given in --url,
 // in any form of the flag.
 func TestHiddenPassword(t *testing.T) {
-	node := markUsed(t, redistest.Single(t, redistest.Password(password)))
+	node := redistest.Single(t, redistest.Password(password)).Used()
 	url := "redis://:" + encoded + "@" + node.Addr()
 	for i, args := range [][]string{{"-u", url}, {"--url", url}, {"--url=" + url}, {"-u" + url}, {"-vu", url}} {
 		dir := newStore(t)

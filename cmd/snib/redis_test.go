@@ -62,10 +62,10 @@ func TestRedis(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("scripts: %v, %v", scripts, err)
 	}
-	lossy := markUsed(t, redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru"))
-	secure := markUsed(t, redistest.Single(t, redistest.TLS, redistest.Password(password)))
-	secret := markUsed(t, redistest.Single(t, redistest.Password(password),
-		fmt.Sprintf("user alice on >%s ~* &* +@all -info", password), fmt.Sprintf("user bob on >%s ~* &* +@all -evalsha", password)))
+	lossy := redistest.Single(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru").Used()
+	secure := redistest.Single(t, redistest.TLS, redistest.Password(password)).Used()
+	secret := redistest.Single(t, redistest.Password(password),
+		fmt.Sprintf("user alice on >%s ~* &* +@all -info", password), fmt.Sprintf("user bob on >%s ~* &* +@all -evalsha", password)).Used()
 	sentinel := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password), "min-replicas-to-write 1")
 	hung := redistest.Single(t)
 	hung.Hang()
@@ -73,7 +73,7 @@ func TestRedis(t *testing.T) {
 		// The script begins when this function returns.
 		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			node := markUsed(t, redistest.Single(t))
+			node := redistest.Single(t).Used()
 			p := testscript.Params{Files: []string{script}, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 				"redis": func(ts *testscript.TestScript, _ bool, args []string) { sendRedis(ts, node, args) },
 			}}
@@ -141,7 +141,7 @@ func runOnStore(t *testing.T, scripts []string, url string, masters ...*redistes
 			livetest.Await(t, "empty store", func() error { _, err := m.Do("FLUSHALL"); return err })
 		}
 		if len(masters) == 1 {
-			markUsed(t, masters[0])
+			masters[0].Used()
 		}
 		t.Run(name, func(t *testing.T) { // the script begins when this function returns
 			runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "script", name+".txtar")}}, "SNIB_URL="+url)
@@ -154,17 +154,6 @@ func runOnStore(t *testing.T, scripts []string, url string, masters ...*redistes
 			}
 		}
 	}
-}
-
-// markUsed makes a server look as if it had kept locks for a long time. Otherwise it would
-// grant nothing until it has been up for longer than the TTL.
-func markUsed(t *testing.T, n *redistest.Node) *redistest.Node {
-	t.Helper()
-	info, _ := n.Must("INFO", "server").(string)
-	_, rest, _ := strings.Cut(info, "run_id:")
-	id, _, _ := strings.Cut(rest, "\r\n")
-	n.Must("HSET", "snib.m", "r", id, "c", 0, "x", 0)
-	return n
 }
 
 // authorityFile returns the file of the authority that signed a server's certificate.

@@ -101,7 +101,7 @@ func startServer(t *testing.T, kind string, settings ...string) (s server, url s
 	t.Helper()
 	switch kind {
 	case "redis":
-		n := markUsed(t, redistest.Single(t, settings...))
+		n := redistest.Single(t, settings...).Used()
 		return n, "redis://" + n.Addr()
 	case "redlock":
 		url, nodes := startRedlock(t, 3, redistest.Password(password))

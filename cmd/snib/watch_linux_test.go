@@ -192,7 +192,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	node.Kill()
 	awaitText(t, log, "still watching")
 	node.Restart()
-	markUsed(t, node)
+	node.Used()
 	awaitText(t, log, `"released"`) // the server has forgotten everything
 	if n := strings.Count(read(log), "still watching"); n != 1 {
 		t.Errorf("the outage is told of %d times", n)

@@ -1,6 +1,6 @@
 /*
  * Fenced Redlock: tokens, mutual exclusion, and the admission of nodes that forget. docs/redlock-proof.md says what this shows, and
- * "make model" runs it. It is independent of the code in Go, on purpose: whoever misreads the protocol would have to do so twice.
+ * "make model" runs it. It is independent of the code in Go, on purpose: somebody who misreads the protocol would have to do so twice.
  *
  * Attempts are numbered in the order in which they begin. A request may reach a node at any time after it was sent, or never, and may reach
  * it again. An answer may reach the attempt at any later time, or never.
@@ -17,7 +17,7 @@
  * With one of these the protocol is wrong, and a check must fail:
  *
  *   MAXREPLY    a token is the greatest of the replies
- *   NOOWNER     a counter is raised whoever has the key
+ *   NOOWNER     a counter is raised for a key of any attempt
  *   NOCOUNTER   a counter is set to the target although it is higher
  *   RETAKEBLIND a lapsed key is taken again although the counter has passed the token
  *   VOTEATONCE  a node that restarted votes at once

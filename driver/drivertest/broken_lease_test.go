@@ -294,7 +294,7 @@ func renewMutants() []mutant {
 
 func releaseMutants() []mutant {
 	return []mutant{
-		mutateRelease("a late release frees whoever holds", "Release/LateIsHarmless", func(ctx context.Context, l *lease) error {
+		mutateRelease("a late release frees all holders", "Release/LateIsHarmless", func(ctx context.Context, l *lease) error {
 			if l.released.Load() == 0 && l.ended() {
 				l.breakOthers()
 			}
@@ -313,7 +313,7 @@ func releaseMutants() []mutant {
 			return l.release(ctx)
 		}),
 		{
-			name: "a second release frees whoever holds", fails: []string{"Release/TwiceIsHarmless", "Answer/ReleaseLost"},
+			name: "a second release frees all holders", fails: []string{"Release/TwiceIsHarmless", "Answer/ReleaseLost"},
 			whySeveral: "a release whose answer was lost is said twice",
 			make: func(*world) func(*brokenDriver) {
 				return func(b *brokenDriver) {

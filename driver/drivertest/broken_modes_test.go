@@ -223,7 +223,7 @@ func slotsMutants() []mutant {
 				}
 			},
 		},
-		mutateAcquire("who waits for a slot is not woken", "Slots/WaiterIsServed",
+		mutateAcquire("a waiter for a slot is not woken", "Slots/WaiterIsServed",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				before := w.status(req.Name)
 				l, err := b.acquire(ctx, req)
@@ -240,7 +240,7 @@ func slotsMutants() []mutant {
 				}
 				return req
 			}),
-		mutateRequest("the size of a semaphore is that of who came first", "Slots/OtherSize",
+		mutateRequest("the first holder sets the size of a semaphore", "Slots/OtherSize",
 			func(w *world, req driver.Request) driver.Request {
 				if st := w.status(req.Name); st.Slots > 0 && req.Slots > 0 {
 					req.Slots = st.Slots
@@ -358,8 +358,8 @@ func wantedMutants() []mutant {
 			close(wanted)
 			l.grant.Wanted = wanted
 		}),
-		hideWanted("who comes later is not told of", "Wanted/OtherProcess", false),
-		hideWanted("who waited before is not told of", "Wanted/AlreadyWaiting", true),
+		hideWanted("a later waiter is not told of", "Wanted/OtherProcess", false),
+		hideWanted("an earlier waiter is not told of", "Wanted/AlreadyWaiting", true),
 	}
 }
 
@@ -597,7 +597,7 @@ func breakMutants() []mutant {
 
 func churnMutants() []mutant {
 	// admitFortieth returns a mutant that admits the fortieth request of a kind for a name, and
-	// all later ones, whoever holds the lock.
+	// all later ones, although others hold the lock.
 	admitFortieth := func(name, fails string, kind func(driver.Request) bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},

@@ -125,7 +125,7 @@ func exclusionClauses() []clause {
 		},
 		{
 			name: "Exclusion/SameOwnerFreshTTL",
-			why:  "who asks again for what it holds gets a fresh TTL; a lease that ends by its first one ends early",
+			why:  "an owner that acquires again gets a fresh TTL; a lease that ends by its first one ends early",
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()

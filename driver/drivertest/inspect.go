@@ -35,7 +35,7 @@ func inspectClauses() []clause {
 		},
 		{
 			name: "Inspect/Expired",
-			why:  "who holds a lease that has ended holds nothing: shown as the holder it sends people the wrong way",
+			why:  "the owner of a lease that has ended holds nothing: if it is shown as the holder, people look in the wrong place",
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()

@@ -307,7 +307,7 @@ func releaseClauses() []clause {
 	return []clause{
 		{
 			name: "Release/LateIsHarmless",
-			why:  "a release that comes late must not free the lock of whoever holds it now",
+			why:  "a release that comes late must not free the lock of its present holder",
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()

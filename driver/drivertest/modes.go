@@ -216,7 +216,7 @@ func slotsClauses() []clause {
 		},
 		{
 			name: "Slots/WaiterIsServed",
-			why:  "a slot that is released goes to who waits for one",
+			why:  "a slot that is released goes to a waiter",
 			gate: slots(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
@@ -461,7 +461,7 @@ func wantedClauses() []clause {
 		},
 		{
 			name: "Wanted/AlreadyWaiting",
-			why:  "who is granted with others behind it is told of them too: they came before, and will not come again",
+			why:  "a holder that is granted the lock with waiters behind it is told of them too: they came before, and will not come again",
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))

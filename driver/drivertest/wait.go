@@ -348,7 +348,7 @@ func closeClauses() []clause {
 		},
 		{
 			name: "Close/Twice",
-			why:  "Close may be called more than once: by a defer, and by whoever shuts down first",
+			why:  "Close may be called more than once: by a defer, and by the goroutine that shuts the program down",
 			run: func(t *trial) {
 				d := t.open()
 				t.release(t.acquire(d, t.req("a")))

@@ -31,11 +31,11 @@ var rules = []rule{
 	{"leader", []string{".", "driver"}, rootTests, "elections stand on the core, and know of a store what the contract says"},
 	{"cron", []string{".", "driver"}, rootTests, "it stands on the core; schedulers have adapters in modules of their own"},
 	{"cron/gocrondist", []string{".", "cron", "driver", "leader", "github.com/go-co-op/gocron/v2"}, []string{"driver/...", "memlock"},
-		"it fits a scheduler to the core: who does not use that one inherits nothing of it"},
+		"it fits a scheduler to the core: users of others inherit nothing of it"},
 	{"internal/arch", nil, nil, "the rules run before anything else builds"},
 	{"internal/mutant", nil, nil, "it runs go test on changed copies of files; it links nothing of what it judges"},
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
-	{"internal/jobtest", []string{".", "driver", "internal/livetest"}, rootTests,
+	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
 	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
 		"github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
@@ -50,7 +50,7 @@ var rules = []rule{
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
 		[]string{"driver/...", "memlock", "internal/livetest", "github.com/prometheus/client_model/go"},
-		"who counts with Prometheus inherits its client, and nobody else does"},
+		"programs that count with Prometheus inherit its client, and no others do"},
 	{"metrics/otelmetrics", []string{".", "metriclabel", "go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"},
 		[]string{"driver", "memlock", "go.opentelemetry.io/otel/sdk/..."},
 		"it knows the API of OpenTelemetry and not its SDK, which is the program's choice"},
@@ -67,7 +67,7 @@ var rules = []rule{
 	{"redislock/rediskit", []string{"driver"}, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
-		"it lends a backend a client that the backend does not know: who does not use that client inherits nothing of it"},
+		"it lends a backend a client that the backend does not know: users of others inherit nothing of it"},
 
 	{"redlock/...", []string{"driver", "redislock/rediskit", "github.com/redis/rueidis"}, backendTests,
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
@@ -94,9 +94,9 @@ var rules = []rule{
 		[]string{"internal/livetest/..."},
 		"programs show what users write: they import what users may, and nobody imports them"},
 
-	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/etcdtest/etcdbin", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
+	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/...", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
 		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"},
-		[]string{"internal/livetest"},
+		nil,
 		"it links each library that it compares, so nobody else does"},
 }
 

@@ -76,11 +76,7 @@ func run(t *testing.T, connect func(t *testing.T, addr string) foreignLocker) {
 // newFixture starts a server that looks as if it had kept locks for a long time: otherwise it
 // would grant nothing until it is older than the TTL.
 func newFixture(t *testing.T) fixture {
-	n := redistest.Single(t)
-	info, _ := n.Must("INFO", "server").(string)
-	_, rest, _ := strings.Cut(info, "run_id:")
-	id, _, _ := strings.Cut(rest, "\r\n")
-	n.Must("HSET", "snib.m", "r", id, "c", 0, "x", 0)
+	n := redistest.Single(t).Used()
 	return fixture{server: n, raw: dial(t, n.Addr())}
 }
 

@@ -64,6 +64,18 @@ func Contended(b *testing.B, cycle func(context.Context) error) {
 
 const goroutines = 64
 
+// ContendedBy is [Contended] for a lock of a driver.
+func ContendedBy(b *testing.B, d driver.Driver) {
+	l := locker(b, d)
+	Contended(b, func(ctx context.Context) error {
+		lock, err := l.Acquire(ctx, "contended")
+		if err != nil {
+			return err
+		}
+		return lock.Release()
+	})
+}
+
 // A Hold is one hold of a process. Its times are in nanoseconds of the wall clock, which all
 // processes of the machine share.
 type Hold struct {

@@ -120,7 +120,7 @@ func acquireQueued(ctx context.Context, t *testing.T, l *snib.Locker) (first acq
 	return acquisition{}, nil
 }
 
-func locker(t *testing.T, d driver.Driver) *snib.Locker {
+func locker(t testing.TB, d driver.Driver) *snib.Locker {
 	t.Helper()
 	l, err := snib.New(d)
 	if err != nil {

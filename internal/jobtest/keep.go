@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // Keep acquires a lock and renews it, as a holder does, until abandon is called. Then the lease
@@ -35,4 +36,31 @@ func Keep(t testing.TB, d driver.Driver, req driver.Request) (abandon func()) {
 	abandon = func() { cancel(); <-done }
 	t.Cleanup(abandon)
 	return abandon
+}
+
+// KeepThrough is Keep for a driver that reaches its store through proxies of its own. kill cuts
+// them, too, so that the store sees what it sees of a killed process.
+func KeepThrough(t testing.TB, proxies []*livetest.Proxy, d driver.Driver, req driver.Request) (kill func()) {
+	t.Helper()
+	abandon := Keep(t, d, req)
+	return func() {
+		for _, p := range proxies {
+			p.Cut()
+			p.Sever()
+		}
+		abandon()
+	}
+}
+
+// Paths has the proxies through which each driver of a conformance test reaches its store.
+type Paths map[driver.Driver][]*livetest.Proxy
+
+// Sever is the function of the same name in the suite's harness.
+func (p Paths) Sever(_ *testing.T, d driver.Driver) (heal func()) {
+	return livetest.All(p[d], (*livetest.Proxy).Sever)
+}
+
+// Stall is the function of the same name in the suite's harness.
+func (p Paths) Stall(_ *testing.T, d driver.Driver) (deliver func()) {
+	return livetest.All(p[d], (*livetest.Proxy).StallConnected)
 }

@@ -140,7 +140,7 @@ var coreMutants = []mutant{
 		in:    "lease.canHandOver",
 		old:   "return le.run.handOvers < maxRunHandOvers && now.Sub(le.run.contendedSince) < maxRunTime",
 		new:   "return true",
-		tests: "TestLocalRunEndsForOtherProcess",
+		tests: "TestLocalRunEnds/OtherProcess",
 	},
 	{
 		guarantee: "Fair", pkg: ".",

@@ -27,7 +27,7 @@ const password = "correct-horse"
 // TestConformance runs the suite on drivers that each have their own path to the server, which
 // can be cut.
 func TestConformance(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
+	node := redistest.Single(t, redistest.Password(password)).Used()
 	h := detoured(func(t *testing.T, through dialer) *redislock.Driver {
 		return open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr(), Password: password, Dialer: through})))
 	}, node.Addr())
@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 	h.Restart = func(t *testing.T) {
 		node.Kill()
 		node.Restart()
-		used(t, node)
+		node.Used()
 	}
 	drivertest.Run(t, h)
 }
@@ -44,18 +44,16 @@ func TestConformance(t *testing.T) {
 func TestConformanceSentinel(t *testing.T) {
 	livetest.Long(t)
 	s := redistest.Sentinel(t, redistest.Password(password), redistest.SentinelPassword(password))
-	used(t, s.Master())
+	s.Master().Used()
 	drivertest.Run(t, detoured(func(t *testing.T, through dialer) *redislock.Driver {
 		return open(t, dialSentinel(t, s, through))
 	}, append(s.Addrs(), s.Sentinels()...)...))
 }
 
-// TestConformanceCluster turns failover-grace off: otherwise each slot of the new Cluster would
-// grant nothing until it is older than the TTL.
 func TestConformanceCluster(t *testing.T) {
 	c := redistest.Cluster(t, redistest.Password(password))
 	drivertest.Run(t, detoured(func(t *testing.T, through dialer) *redislock.Driver {
-		return open(t, dialCluster(t, c, through), redislock.FailoverGrace(false))
+		return openInCluster(t, c, through)
 	}, c.Addrs()...))
 }
 
@@ -64,21 +62,15 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // detoured returns a harness in which each driver has its own proxies to the servers at addrs.
 func detoured(open func(t *testing.T, through dialer) *redislock.Driver, addrs ...string) drivertest.Harness {
-	h := drivertest.Harness{TTL: ttl, Secret: password}
-	proxiesOf := make(map[driver.Driver][]*livetest.Proxy)
+	paths := jobtest.Paths{}
+	h := drivertest.Harness{TTL: ttl, Secret: password, Sever: paths.Sever, Stall: paths.Stall}
 	h.Open = func(t *testing.T) driver.Driver {
 		route, proxies := livetest.Detour(t, addrs...)
 		d := open(t, func(ctx context.Context, network, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, route(addr))
 		})
-		proxiesOf[d] = proxies
+		paths[d] = proxies
 		return d
-	}
-	h.Sever = func(_ *testing.T, d driver.Driver) (heal func()) {
-		return livetest.All(proxiesOf[d], (*livetest.Proxy).Sever)
-	}
-	h.Stall = func(_ *testing.T, d driver.Driver) (deliver func()) {
-		return livetest.All(proxiesOf[d], (*livetest.Proxy).StallConnected)
 	}
 	return h
 }
@@ -112,6 +104,13 @@ func dialCluster(t testing.TB, c *redistest.ClusterSetup, through dialer) *redis
 	return closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Password: password, Dialer: through}))
 }
 
+// openInCluster opens a driver with failover-grace off. Otherwise each slot of a new Cluster would
+// grant nothing until it is older than the TTL.
+func openInCluster(t testing.TB, c *redistest.ClusterSetup, through dialer) *redislock.Driver {
+	t.Helper()
+	return open(t, dialCluster(t, c, through), redislock.FailoverGrace(false))
+}
+
 // closed closes a client at the end of the test.
 func closed[C redis.UniversalClient](t testing.TB, client C) C {
 	t.Cleanup(func() { client.Close() })
@@ -132,26 +131,10 @@ func open(t testing.TB, client redis.UniversalClient, opts ...redislock.Option) 
 	return d
 }
 
-// used makes a server look as if it had kept locks for a long time. Otherwise it would grant
-// nothing until it is older than the TTL.
-func used(t testing.TB, n *redistest.Node) *redistest.Node {
-	t.Helper()
-	info, _ := n.Must("INFO", "server").(string)
-	_, rest, _ := strings.Cut(info, "run_id:")
-	id, _, _ := strings.Cut(rest, "\r\n")
-	n.Must("HSET", "snib.m", "r", id, "c", 0, "x", 0)
-	return n
-}
-
 // hold acquires and renews through connections that kill cuts, leaving what a killed process
 // leaves.
 func hold(t *testing.T, addr string, req driver.Request) (kill func()) {
 	t.Helper()
 	p := livetest.NewProxy(t, addr)
-	abandon := jobtest.Keep(t, open(t, dial(t, p.Addr())), req)
-	return func() {
-		p.Cut()
-		p.Sever()
-		abandon()
-	}
+	return jobtest.KeepThrough(t, []*livetest.Proxy{p}, open(t, dial(t, p.Addr())), req)
 }

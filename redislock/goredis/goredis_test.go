@@ -106,7 +106,7 @@ func TestNewRefuses(t *testing.T) {
 
 // TestClientStaysOpen checks that closing the driver leaves the user's client open.
 func TestClientStaysOpen(t *testing.T) {
-	client := dial(t, used(t, redistest.Single(t, redistest.Password(password))).Addr())
+	client := dial(t, redistest.Single(t, redistest.Password(password)).Used().Addr())
 	d := open(t, client)
 	l, err := d.Acquire(t.Context(), request("lock", "a"))
 	if err != nil {
@@ -130,7 +130,7 @@ func request(name, owner string) driver.Request {
 // TestCancelledOnTheWay cancels acquisitions before the server has got their requests, while
 // the pool has spare connections that are faster.
 func TestCancelledOnTheWay(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
+	node := redistest.Single(t, redistest.Password(password)).Used()
 	p := livetest.NewProxy(t, node.Addr())
 	client := closed(t, redis.NewClient(&redis.Options{Addr: p.Addr(), Password: password, MinIdleConns: 3}))
 	d := open(t, client)
@@ -160,7 +160,7 @@ func TestCancelledOnTheWay(t *testing.T) {
 
 // TestLostAnswers loses the answer to each kind of request.
 func TestLostAnswers(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
+	node := redistest.Single(t, redistest.Password(password)).Used()
 	p := livetest.NewProxy(t, node.Addr())
 	d := open(t, dial(t, p.Addr()))
 	for _, ending := range []struct {
@@ -215,7 +215,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password))
 		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return openInCluster(t, c, nil) },
 			c.WaitUntilWell,
 			func() { c.WaitForFailover(slot, c.KillMasterOf(slot)) })
 	})
@@ -223,7 +223,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password))
 		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return openInCluster(t, c, nil) },
 			c.WaitUntilWell,
 			func() { c.Failover(slot) })
 	})
@@ -231,7 +231,7 @@ func TestFailover(t *testing.T) {
 		t.Parallel()
 		c := redistest.Cluster(t, redistest.Password(password))
 		slot := c.SlotOf("lock")
-		failover(t, func() *redislock.Driver { return open(t, dialCluster(t, c, nil), redislock.FailoverGrace(false)) },
+		failover(t, func() *redislock.Driver { return openInCluster(t, c, nil) },
 			func() {},
 			func() { c.MoveSlot(slot, c.MasterOtherThan(slot)) })
 	})

@@ -7,7 +7,8 @@
 //	cluster.Leader().Kill()
 //
 // A server has its own data folder, which survives [livetest.Process.Restart] and is removed
-// with the test. Package etcdbin builds the programs.
+// with the test. The programs are built from their Go modules, in the versions in servers.mod, and
+// kept in the user's cache folder.
 package etcdtest
 
 import (
@@ -26,7 +27,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
-	"github.com/sniblock/snib/internal/livetest/etcdtest/etcdbin"
 )
 
 // Password is the password of the user root after [Server.RequireLogin]. Tests look
@@ -46,18 +46,6 @@ type Server struct {
 	etcdctl      string // path of the program
 	secure       bool   // clients use TLS
 	login        bool   // clients must log in
-}
-
-// program returns the path of one of the programs. If they can't be built, it looks for an
-// installed one. If there is none, it skips t, or fails it if SNIB_REQUIRE names etcd.
-func program(t testing.TB, name string) string {
-	t.Helper()
-	path, err := etcdbin.Path(name)
-	if err != nil {
-		t.Logf("%v", err)
-		return livetest.Binary(t, "etcd", name)
-	}
-	return path
 }
 
 // Start starts an etcd server with the given flags in addition to its defaults, such

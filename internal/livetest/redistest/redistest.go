@@ -238,6 +238,30 @@ func (n *Node) URL() string {
 // node does not use TLS.
 func (n *Node) TLS() *tls.Config { return n.tls.Clone() }
 
+// Info returns the fields of a section of INFO.
+func (n *Node) Info(section string) map[string]string {
+	n.t.Helper()
+	fields, err := n.info("INFO", section)
+	if err != nil {
+		n.t.Fatalf("INFO at %s: %v", n.Addr(), err)
+	}
+	return fields
+}
+
+// RunID returns the id of the server's run, which changes when it restarts.
+func (n *Node) RunID() string {
+	n.t.Helper()
+	return n.Info("server")["run_id"]
+}
+
+// Used makes the server look as if it had kept locks of redislock for a long time. Otherwise the
+// driver would get no lock before the server is older than the TTL.
+func (n *Node) Used() *Node {
+	n.t.Helper()
+	n.Must("HSET", "snib.m", "r", n.RunID(), "c", 0, "x", 0)
+	return n
+}
+
 // info returns the fields of a section of INFO, or of CLUSTER INFO.
 func (n *Node) info(command ...any) (map[string]string, error) {
 	answer, err := n.Do(command...)

@@ -50,6 +50,10 @@ type Server struct {
 // TLS is a line of configuration that makes a server listen on a second port, see [Server.Secure].
 const TLS = "zktest-tls"
 
+// Production is a line of configuration that makes a server run as it does in production: it waits
+// for the disk, and has no options for a quick start.
+const Production = "zktest-production"
+
 // Secure returns the TLS address of a server with [TLS], and the configuration for clients.
 func (s *Server) Secure() (addr string, conf *tls.Config) { return s.secure, s.tls.Clone() }
 
@@ -133,7 +137,7 @@ func start(t testing.TB, n int, through func(server int, addr string) string, co
 			peers = slices.Clone(reach)
 			peers[i] = own[i]
 		}
-		lines := slices.Concat(peers, slices.DeleteFunc(slices.Clone(conf), func(line string) bool { return line == TLS }))
+		lines := slices.Concat(peers, slices.DeleteFunc(slices.Clone(conf), func(line string) bool { return line == TLS || line == Production }))
 		if slices.Contains(conf, TLS) {
 			lines = append(lines, s.secureLines(t)...)
 		}
@@ -141,7 +145,7 @@ func start(t testing.TB, n int, through func(server int, addr string) string, co
 			Name: name, Path: java, Dir: dir, Ready: ready, Port: livetest.FreePort(t),
 			Args: func(port int) []string {
 				file := write(t, dir, "zoo.cfg", fmt.Sprintf(config, Tick.Milliseconds(), dir, port)+strings.Join(lines, "\n")+"\n")
-				return append(options(), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
+				return append(options(slices.Contains(conf, Production)), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
 			},
 		}
 	}
@@ -166,13 +170,15 @@ admin.enableServer=false
 `
 
 // options returns the options of the virtual machine.
-func options() []string {
-	return []string{
-		"-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", strings.Join(jars[:], ":"),
+func options(production bool) []string {
+	all := []string{"-cp", strings.Join(jars[:], ":"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"}
+	if production {
+		return append(all, "-Xmx256m")
+	}
+	return append(all, "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 		"-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", "-Dzookeeper.cnxTimeout=500",
 		"-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
-		"-Dznode.container.checkIntervalMs=500", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-	}
+		"-Dznode.container.checkIntervalMs=500")
 }
 
 // Java returns the path of java. It skips t if Java or ZooKeeper is not installed, or

@@ -12,7 +12,7 @@ import (
 // A Fact is a kind of violation.
 type Fact string
 
-// What can be violated.
+// The facts that a history can violate.
 const (
 	Exclusion Fact = "exclusion" // a lock has too many holders, each within its validity
 	// A new holder got the lock when the validity of the former holder was over,

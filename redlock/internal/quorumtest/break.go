@@ -9,12 +9,12 @@ const Sound Break = ""
 
 // These breaks concern the nodes.
 const (
-	RaiseAnyone  Break = "a counter is raised whoever has the key"
+	RaiseAnyone  Break = "a counter is raised for a key of any attempt"
 	RaiseDown    Break = "a counter is set to the target although it is higher"
 	VoteAtOnce   Break = "a node that restarted votes at once"
 	RetakeBlind  Break = "a lapsed key is taken again although the counter has passed the token"
-	ExtendAnyone Break = "a lease is extended whoever has the key"
-	FreeAnyone   Break = "a key is freed whoever has it"
+	ExtendAnyone Break = "a lease is extended for a key of any attempt"
+	FreeAnyone   Break = "a key of any attempt is freed"
 )
 
 // These breaks concern the agents.

@@ -1,4 +1,4 @@
-package etcdbin
+package etcdtest
 
 import (
 	"os"

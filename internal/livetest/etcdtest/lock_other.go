@@ -1,6 +1,6 @@
 //go:build !linux
 
-package etcdbin
+package etcdtest
 
 import "errors"
 

@@ -1,0 +1,123 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// HalfMovedSlot stops the move of a slot half-way: some keys of its locks are on one node, and
+// some on the other. Holds go on, and locks that are released meanwhile are free when the move is
+// over, after a grace period of up to ttl. The drivers stand for two processes.
+func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1, d2 driver.Driver) {
+	request := func(name, owner string) driver.Request {
+		return driver.Request{Name: name, Owner: owner, TTL: ttl}
+	}
+	names := []string{"job", "{job}2", "{job}3"}
+	var held []driver.Lease
+	for _, name := range names {
+		held = append(held, Acquiring(t, d1, request(name, "holder of "+name)).Get(t))
+	}
+	slot := c.SlotOf("job")
+	move := c.BeginMove(slot, c.MasterOtherThan(slot))
+	move.Migrate("snib.m:"+tagOf(t, c, slot), "{job}2", "snib.r::{job}3")
+
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		for i, r := range d1.Renew(ctx, held) {
+			if r.Err != nil {
+				t.Errorf("Renew of %s while its slot is half-way = %v", names[i], r.Err)
+			}
+		}
+		cancel()
+	}
+	hurried := request("job", "hurried")
+	hurried.NoWait = true
+	if l, err := d2.Acquire(t.Context(), hurried); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Acquire with NoWait while the slot is half-way = %v, %v, want ErrUnavailable", l, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	released := make(chan error, len(held))
+	for _, l := range held {
+		go func() { released <- l.Release(ctx) }()
+	}
+	time.Sleep(300 * time.Millisecond) // in which the releases meet the move
+	move.Finish()
+	for range held {
+		if err := <-released; err != nil {
+			t.Errorf("Release while the slot is half-way = %v", err)
+		}
+	}
+	for i, name := range names {
+		ctx, cancel := context.WithTimeout(t.Context(), ttl+livetest.Patience)
+		next, err := d2.Acquire(ctx, request(name, "next"))
+		if err != nil {
+			t.Fatalf("Acquire(%q) after the move = %v", name, err)
+		}
+		mustFollow(ctx, t, held[i], next)
+		cancel()
+	}
+}
+
+// ReleaseMeetsMove releases a lock, for which somebody waits, when the move of its slot has begun
+// and no key has been moved. The script begins, and fails when it has deleted the lock's key: the
+// node takes that for a key that may have been moved. The drivers stand for two processes.
+func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d1 driver.Driver, d2 interface {
+	driver.Driver
+	driver.Inspector
+},
+) {
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	held := Acquiring(t, d1, driver.Request{Name: "job", Owner: "holder", TTL: ttl}).Get(t)
+	waiter := Waiting(t, d2, driver.Request{Name: "job", Owner: "waiter", TTL: ttl})
+	slot := c.SlotOf("job")
+	c.MasterOf(slot).Must("SET", "snib.g:"+tagOf(t, c, slot), "") // a script begins if it has all its keys
+	move := c.BeginMove(slot, c.MasterOtherThan(slot))
+	released := make(chan error, 1)
+	go func() { released <- held.Release(ctx) }()
+	livetest.Await(t, "release that has begun", func() error {
+		if keys := c.KeysIn(slot); slices.Contains(keys, "job") {
+			return fmt.Errorf("the keys are %q", keys)
+		}
+		return nil
+	})
+	move.Finish()
+	if err := <-released; err != nil {
+		t.Errorf("Release while its slot moves = %v", err)
+	}
+	mustFollow(ctx, t, held, waiter.Get(t))
+}
+
+// tagOf returns the hash tag that redislock uses for a slot, which it has used before.
+func tagOf(t *testing.T, c *redistest.ClusterSetup, slot int) string {
+	t.Helper()
+	keys := c.KeysIn(slot)
+	for _, key := range keys {
+		if tag, ok := strings.CutPrefix(key, "snib.m:"); ok {
+			return tag
+		}
+	}
+	t.Fatalf("slot %d has only the keys %q", slot, keys)
+	return ""
+}
+
+// mustFollow checks that the lease next has a greater token than the last one, and releases it.
+func mustFollow(ctx context.Context, t *testing.T, last, next driver.Lease) {
+	t.Helper()
+	if got, before := next.Grant().Token, last.Grant().Token; got <= before {
+		t.Errorf("token %d after %d", got, before)
+	}
+	if err := next.Release(ctx); err != nil {
+		t.Errorf("Release of the next lease = %v", err)
+	}
+}

@@ -1,0 +1,66 @@
+package jobtest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// IsOwner checks which tokens of the lock "a" belong to its hold. isOwner asks in a transaction of
+// its own.
+func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint64) error) {
+	req := rowRequest("a", "one")
+	req.Tokens = 10
+	first := acquire(t, d, req)
+	token := first.Grant().Token
+	for _, tt := range []struct {
+		name  string
+		token uint64
+		want  error
+	}{
+		{"a", token, nil}, {"a", token + 9, nil}, {"a", token - 1, driver.ErrLost}, {"a", token + 10, driver.ErrLost},
+		{"A", token, driver.ErrLost}, {"b", token, driver.ErrLost},
+	} {
+		if err := isOwner(tt.name, tt.token); !errors.Is(err, tt.want) {
+			t.Errorf("IsOwner of %q with the first token%+d = %v, want %v", tt.name, int64(tt.token-token), err, tt.want)
+		}
+	}
+	release(t, first)
+	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("IsOwner after Release = %v, want ErrLost", err)
+	}
+	next := acquire(t, d, rowRequest("a", "two"))
+	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("IsOwner of the hold before = %v, want ErrLost", err)
+	}
+	if err := isOwner("a", next.Grant().Token); err != nil {
+		t.Errorf("IsOwner of the next hold = %v", err)
+	}
+}
+
+// IsOwnerKeepsTheLock checks a hold of the lock "a" in a transaction. Nobody else gets the lock
+// before end has ended the transaction, although the lease ends meanwhile. isOwner asks in the
+// transaction.
+func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver, isOwner func(token uint64) error, end func() error) {
+	req := rowRequest("a", "one")
+	req.TTL = time.Second
+	token := acquire(t, d, req).Grant().Token
+	if err := isOwner(token); err != nil {
+		t.Fatalf("IsOwner = %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // longer than the lease
+	defer cancel()
+	if _, err := other.Acquire(ctx, rowRequest("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)
+	}
+	if err := isOwner(token); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("IsOwner after the end of the lease = %v, want ErrLost", err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, other, rowRequest("a", "two"))
+}
