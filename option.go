@@ -46,7 +46,8 @@ const (
 // backend's range, is an [ErrInvalid].
 //
 // Where leases end with a session, the store frees the locks of a dead holder when it ends the
-// session. The driver's option Timeout sets when that is, and TTL does not change it.
+// session. The driver's option Timeout sets when that is. A TTL that is shorter than the session
+// lasts (Info.SessionTTL) is an ErrInvalid, and a longer one changes nothing.
 func TTL(d time.Duration) Option {
 	return positiveOption("TTL", d, func(c *config) { c.ttl = d })
 }
@@ -232,7 +233,7 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 		}
 	}
 	if c.ttl == 0 {
-		c.ttl = max(defaultTTL, info.MinTTL)
+		c.ttl = max(defaultTTL, info.MinTTL, info.SessionTTL)
 		if info.MaxTTL > 0 {
 			c.ttl = min(c.ttl, info.MaxTTL)
 		}
@@ -245,6 +246,9 @@ func (c config) checkAgainst(info driver.Info) error {
 	switch {
 	case c.ttl < info.MinTTL:
 		return driver.Invalidf("TTL: %v is shorter than %v, the minimum of this backend", c.ttl, info.MinTTL)
+	case c.ttl < info.SessionTTL:
+		return driver.Invalidf("TTL: %v is shorter than %v, for which the session of a dead holder lasts at least; set the driver's option Timeout instead",
+			c.ttl, info.SessionTTL)
 	case info.MaxTTL > 0 && c.ttl > info.MaxTTL:
 		return driver.Invalidf("TTL: %v is longer than %v, the maximum of this backend", c.ttl, info.MaxTTL)
 	case info.MaxTTL > 0 && c.lockDelay > info.MaxTTL-c.ttl:

@@ -20,6 +20,19 @@ func TestInvalid(t *testing.T) {
 	weak.info = func(i driver.Info) driver.Info {
 		return driver.Info{Backend: "weak", MinTTL: time.Second, MaxTTL: time.Minute}
 	}
+	sessions := newSpy(new(memlock.Store))
+	sessions.info = func(i driver.Info) driver.Info {
+		i.Tenure, i.SessionTTL = driver.TenureSession, time.Minute
+		return i
+	}
+	_, err := snib.New(sessions, snib.TTL(time.Minute-1))
+	wantErr(t, "New with a TTL below that of the session", err, snib.ErrInvalid)
+	if err != nil && !strings.Contains(err.Error(), "shorter than 1m0s") {
+		t.Errorf("error %q does not say how long the session lasts", err)
+	}
+	open(t, sessions, snib.TTL(time.Minute))
+	open(t, sessions) // the default TTL is shorter
+
 	tests := []struct {
 		name string
 		opt  snib.Option
@@ -53,7 +66,7 @@ func TestInvalid(t *testing.T) {
 			wantErr(t, "With and Acquire", err, snib.ErrInvalid)
 		})
 	}
-	_, err := snib.New(nil)
+	_, err = snib.New(nil)
 	wantErr(t, "New(nil)", err, snib.ErrInvalid)
 	_, err = snib.New(memlock.New(), snib.Shared(), snib.Slots(2))
 	wantErr(t, "Shared with Slots", err, snib.ErrInvalid)

@@ -127,7 +127,7 @@ func openMemory(s setup) (*client, error) { return snibClient(s, memlock.New()) 
 func snibClient(s setup, d driver.Driver) (*client, error) {
 	var opts []snib.Option
 	if s.ttl > 0 {
-		opts = append(opts, snib.TTL(s.ttl))
+		opts = append(opts, snib.TTL(max(s.ttl, d.Info().SessionTTL)))
 	}
 	locker, err := snib.New(d, opts...)
 	if err != nil {

@@ -25,7 +25,8 @@ type Info struct {
 
 	// SessionTTL, where the tenure is a session, is the least time for which the session
 	// outlives a client that has died or was cut off. Zero means that it may end at once, as
-	// with a database connection.
+	// with a database connection. The core refuses a TTL that is shorter, which the driver could not
+	// keep.
 	SessionTTL time.Duration
 
 	// MinTTL and MaxTTL bound Request.TTL, inclusively. Zero means no bound.

@@ -113,7 +113,7 @@ func (a *attempt) shouldRetry(err error, began time.Time) bool {
 	case !a.unreachableSince.IsZero():
 	case a.wasQueued:
 		// The round may have waited in the queue for hours. Its session asks all the time.
-		a.unreachableSince = time.Now().Add(-a.s.silence())
+		a.unreachableSince = a.s.failingSince()
 	default:
 		a.unreachableSince = began
 	}

@@ -27,7 +27,8 @@ const (
 // rounded up. etcd extends the timeout if its election timeout requires that; with etcd's
 // defaults the least is 2 s. [driver.Grant] contains the actual value.
 //
-// Timeout replaces snib.TTL, which this backend does not use.
+// Timeout replaces snib.TTL, which this backend does not use. A snib.TTL that is shorter is
+// refused.
 func Timeout(d time.Duration) Option {
 	return Option{func(c *config) error {
 		if d < minTimeout || d > maxTimeout {

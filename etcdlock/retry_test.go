@@ -1,9 +1,12 @@
 package etcdlock
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -12,25 +15,33 @@ import (
 func TestRetryTimeout(t *testing.T) {
 	down := &reachError{reason: "no answer", noAnswer: true}
 	tests := []struct {
-		name   string
-		queued bool
-		round  time.Duration // duration of the round that failed first
-		outage time.Duration // from then on
-		want   bool
+		name    string
+		queued  bool
+		round   time.Duration // duration of the round that failed first
+		failing time.Duration // for which keep-alives have failed then
+		outage  time.Duration // from then on
+		want    bool
 	}{
-		{"Queued", true, 0, driver.RetryTimeout - time.Second, true},
-		{"QueuedForLong", true, time.Hour, driver.RetryTimeout - time.Second, true},
-		{"QueuedLonger", true, 0, driver.RetryTimeout + time.Second, false},
-		{"NotQueued", false, callTimeout, unqueuedRetryTimeout - callTimeout - time.Second, true},
-		{"NotQueuedLonger", false, callTimeout, unqueuedRetryTimeout - callTimeout + time.Second, false},
+		{"Queued", true, 0, 0, driver.RetryTimeout - time.Second, true},
+		{"QueuedForLong", true, time.Hour, 0, driver.RetryTimeout - time.Second, true},
+		{"QueuedLonger", true, 0, 0, driver.RetryTimeout + time.Second, false},
+		{"QueuedWhileFailing", true, time.Hour, 10 * time.Second, driver.RetryTimeout - 11*time.Second, true},
+		{"QueuedWhileFailingLonger", true, time.Hour, 10 * time.Second, driver.RetryTimeout - 9*time.Second, false},
+		{"NotQueued", false, callTimeout, 0, unqueuedRetryTimeout - callTimeout - time.Second, true},
+		{"NotQueuedLonger", false, callTimeout, 0, unqueuedRetryTimeout - callTimeout + time.Second, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				time.Sleep(tt.round)
-				// The session was answered just before the failure.
-				a := &attempt{wasQueued: tt.queued, s: &session{ttl: time.Minute, start: driver.Now()}}
+				// In a long round, the process was stopped.
+				a := &attempt{wasQueued: tt.queued, s: &session{ttl: 5 * time.Minute, start: driver.Now()}}
+				time.Sleep(max(tt.round-tt.failing, 0))
+				if tt.failing > 0 {
+					a.s.recordFailure()
+					time.Sleep(tt.failing)
+					a.s.recordFailure()
+				}
 				a.shouldRetry(down, began)
 				began = time.Now()
 				time.Sleep(tt.outage)
@@ -42,19 +53,44 @@ func TestRetryTimeout(t *testing.T) {
 	}
 }
 
-// TestSilence checks since when a session has got no answer: since the first keep-alive after the
-// last answer, and no longer than the session lasts.
+// TestSilence checks since when a session counts an outage: since the first keep-alive that failed
+// after the last answer. The time in which the process was stopped does not count.
 func TestSilence(t *testing.T) {
-	const ttl = 15 * time.Second
-	for _, tt := range []struct{ answered, least, most time.Duration }{
-		{0, 0, 0},
-		{ttl / keepAlivesPerTTL, 0, time.Second},
-		{ttl, ttl - ttl/keepAlivesPerTTL, ttl},
-		{time.Hour, ttl, ttl}, // the machine has slept
-	} {
-		s := &session{ttl: ttl, start: driver.Now().Add(-tt.answered)}
-		if got := s.silence(); got < tt.least || got > tt.most {
-			t.Errorf("silence, %v after the last answer = %v, want %v to %v", tt.answered, got, tt.least, tt.most)
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{ttl: 5 * time.Minute, start: driver.Now(), ctx: t.Context()}
+		check := func(when string, want time.Duration) {
+			t.Helper()
+			if got := time.Since(s.failingSince()); got != want {
+				t.Errorf("%s, keep-alives have failed for %v, want %v", when, got, want)
+			}
 		}
-	}
+		time.Sleep(time.Hour)
+		check("after the process was stopped", 0)
+		s.recordFailure()
+		time.Sleep(time.Second)
+		s.recordFailure()
+		time.Sleep(time.Second)
+		check("after two failures", 2*time.Second)
+		stream := &keepAliveStream{err: errors.New("lost")}
+		_ = s.sendKeepAlive(stream)
+		check("after a keep-alive without an answer", 2*time.Second)
+		stream.err = nil
+		if err := s.sendKeepAlive(stream); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		check("after an answer", 0)
+	})
+}
+
+// A keepAliveStream answers keep-alives with err, or with success.
+type keepAliveStream struct {
+	etcdserverpb.Lease_LeaseKeepAliveClient
+	err error
+}
+
+func (k *keepAliveStream) Send(*etcdserverpb.LeaseKeepAliveRequest) error { return k.err }
+
+func (k *keepAliveStream) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
+	return &etcdserverpb.LeaseKeepAliveResponse{TTL: 300}, nil
 }

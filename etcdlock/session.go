@@ -56,6 +56,7 @@ type session struct {
 
 	mu      sync.Mutex
 	start   driver.Instant      // just before the latest answered keep-alive was sent
+	failing time.Time           // when the first keep-alive failed since then; zero if none has
 	leases  map[*lease]struct{} // to be told of the session's end
 	pending []*keepAlive        // requested and not answered yet
 	unsent  *keepAlive          // the last one of those, if it was not sent yet
@@ -118,12 +119,25 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// silence returns for how long an answer to a keep-alive has been overdue. It is at most the
-// session's timeout, because a session that is over sends none.
-func (s *session) silence() time.Duration {
+// failingSince returns when keep-alives began to fail, or the present time if the last one was
+// answered. The time in which this process or its machine was stopped sends none, so it does not
+// count.
+func (s *session) failingSince() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(max(driver.Now().Sub(s.start)-s.ttl/keepAlivesPerTTL, 0), s.ttl)
+	if s.failing.IsZero() {
+		return time.Now()
+	}
+	return s.failing
+}
+
+// recordFailure records that a keep-alive has failed.
+func (s *session) recordFailure() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failing.IsZero() {
+		s.failing = time.Now()
+	}
 }
 
 // err returns why the session is over, or nil.
@@ -268,6 +282,7 @@ func (s *session) runKeepAlive() {
 			s.terminate(fmt.Errorf("%w: its session is over: etcd has ended it", driver.ErrLost))
 			return
 		}
+		s.recordFailure()
 		select {
 		case <-s.ctx.Done():
 		case <-time.After(min(retryDelay, s.ttl/20)):
@@ -323,7 +338,7 @@ func (s *session) sendKeepAlive(stream etcdserverpb.Lease_LeaseKeepAliveClient) 
 		s.pending = append(pending, s.pending...)
 		return err
 	default:
-		s.start = start
+		s.start, s.failing = start, time.Time{}
 	}
 	for _, ka := range pending {
 		ka.finish(start, err)

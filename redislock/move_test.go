@@ -30,3 +30,65 @@ func TestReleaseMeetsMove(t *testing.T) {
 	noGrace := redislock.FailoverGrace(false)
 	jobtest.ReleaseMeetsMove(t, c, moveTTL, open(t, o, noGrace), open(t, o, noGrace))
 }
+
+// TestMoveCancelled frees a hold, for which somebody waits, while the move of its slot has begun
+// and no key has been moved, and then cancels the move. The script fails when it has freed the
+// hold, and its next try does not find the hold any more. The waiter is served all the same, and
+// long before it would send its next heartbeat.
+func TestMoveCancelled(t *testing.T) {
+	t.Parallel()
+	const ttl, heartbeatInterval = 30 * time.Second, 5 * time.Second
+	c := redistest.Cluster(t)
+	o := rueidis.ClientOption{InitAddress: c.Addrs()}
+	d1, d2 := open(t, o, redislock.FailoverGrace(false)), open(t, o, redislock.FailoverGrace(false))
+	release := func(ctx context.Context, l driver.Lease, _ driver.Request) error { return l.Release(ctx) }
+	tests := []struct {
+		name  string
+		slots int
+		free  func(context.Context, driver.Lease, driver.Request) error
+	}{
+		{"Release", 0, release},
+		{"ReleaseSlot", 2, release},
+		{"Break", 0, func(ctx context.Context, l driver.Lease, req driver.Request) error {
+			return d1.Break(ctx, req.Name, req.Owner, token(l))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			req := func(owner string) driver.Request {
+				r := request(tt.name, owner, ttl)
+				r.Slots = tt.slots
+				return r
+			}
+			held := take(t, d1, req("holder"))
+			if tt.slots > 0 {
+				take(t, d1, req("other"))
+			}
+			slot := c.SlotOf(tt.name)
+			c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "") // a script begins if it has all its keys
+			stopLateness := livetest.Lateness()
+			waiter := wait(t, d2, req("waiter"), 1)
+			keys := c.KeysIn(slot)
+			move := c.BeginMove(slot, c.MasterOtherThan(slot))
+			freed := make(chan error, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), enough)
+			defer cancel()
+			go func() { freed <- tt.free(ctx, held, req("holder")) }()
+			livetest.Await(t, "script that has begun", func() error {
+				if left := c.KeysIn(slot); len(left) == len(keys) {
+					return fmt.Errorf("the keys are %q", left)
+				}
+				return nil
+			})
+			move.Cancel()
+			if err := <-freed; err != nil {
+				t.Errorf("%s while the slot moves = %v", tt.name, err)
+			}
+			next, took := granted(t, waiter, enough, "who waits")
+			if late := stopLateness(); took > heartbeatInterval/2+late {
+				t.Errorf("the waiter got the lock %v after the move, with timers up to %v late; want at most %v", took, late, heartbeatInterval/2)
+			}
+			free(t, next)
+		})
+	}
+}

@@ -117,7 +117,7 @@ func (a *attempt) shouldRetry() bool {
 		return time.Since(a.began) < a.d.conf.dialTimeout
 	}
 	if a.disconnectedSince.IsZero() {
-		a.disconnectedSince = time.Now().Add(-a.s.silence())
+		a.disconnectedSince = a.s.silentSince()
 	}
 	return time.Since(a.disconnectedSince) < driver.RetryTimeout
 }

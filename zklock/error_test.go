@@ -76,23 +76,33 @@ func TestRetryTimeout(t *testing.T) {
 		dial   time.Duration // the dial timeout
 		queued bool
 		noWait bool
-		outage time.Duration
+		silent time.Duration // since the first ping without an answer
+		outage time.Duration // from the first error on
 		want   bool
 	}{
-		{"Queued", 4 * time.Second, true, false, driver.RetryTimeout - time.Second, true},
-		{"QueuedLonger", 4 * time.Second, true, false, driver.RetryTimeout + time.Second, false},
-		{"QueuedNoWait", 4 * time.Second, true, true, 5 * time.Second, false},
-		{"NotQueued", 4 * time.Second, false, false, 3 * time.Second, true},
-		{"NotQueuedLonger", 4 * time.Second, false, false, 5 * time.Second, false},
-		{"SlowDial", 11 * time.Second, false, false, 10 * time.Second, true},
-		{"SlowDialLonger", 11 * time.Second, false, false, 12 * time.Second, false}, // the core retries
-		{"SlowDialNoWait", 11 * time.Second, false, true, 12 * time.Second, false},
+		{"Queued", 4 * time.Second, true, false, 0, driver.RetryTimeout - time.Second, true},
+		{"QueuedLonger", 4 * time.Second, true, false, 0, driver.RetryTimeout + time.Second, false},
+		{"QueuedSilent", 4 * time.Second, true, false, 10 * time.Second, driver.RetryTimeout - 11*time.Second, true},
+		{"QueuedSilentLonger", 4 * time.Second, true, false, 10 * time.Second, driver.RetryTimeout - 9*time.Second, false},
+		{"QueuedNoWait", 4 * time.Second, true, true, 0, 5 * time.Second, false},
+		{"NotQueued", 4 * time.Second, false, false, 0, 3 * time.Second, true},
+		{"NotQueuedLonger", 4 * time.Second, false, false, 0, 5 * time.Second, false},
+		{"SlowDial", 11 * time.Second, false, false, 0, 10 * time.Second, true},
+		{"SlowDialLonger", 11 * time.Second, false, false, 0, 12 * time.Second, false}, // the core retries
+		{"SlowDialNoWait", 11 * time.Second, false, true, 0, 12 * time.Second, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &Driver{conf: config{dialTimeout: tt.dial}}
-				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, s: new(session), wasQueued: tt.queued, began: time.Now()}
+				a := &attempt{d: d, req: driver.Request{NoWait: tt.noWait}, s: &session{timeout: 5 * time.Minute}, wasQueued: tt.queued}
+				a.s.recordAnswer(driver.Now())
+				time.Sleep(time.Hour) // the process was stopped
+				if tt.silent > 0 {
+					a.s.recordPing()
+					time.Sleep(tt.silent)
+				}
+				a.began = time.Now()
 				a.shouldRetry()
 				time.Sleep(tt.outage)
 				if got := a.shouldRetry(); got != tt.want {

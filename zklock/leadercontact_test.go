@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -215,22 +216,35 @@ func TestHearingForgets(t *testing.T) {
 	}
 }
 
-// TestSilence checks since when a session has got no answer: since the first ping after the last
-// answer, and no longer than the session lasts.
+// TestSilence checks since when a session counts an outage: since the first ping without an answer,
+// or the loss of the connection. The time in which the process was stopped does not count.
 func TestSilence(t *testing.T) {
-	const timeout = 15 * time.Second
-	for _, tt := range []struct{ answered, least, most time.Duration }{
-		{0, 0, 0},
-		{timeout / 3, 0, time.Second},
-		{timeout, timeout * 2 / 3, timeout},
-		{time.Hour, timeout, timeout}, // the machine has slept
-	} {
-		s := &session{timeout: timeout, lastAnswer: driver.Now().Add(-tt.answered)}
-		if got := s.silence(); got < tt.least || got > tt.most {
-			t.Errorf("silence, %v after the last answer = %v, want %v to %v", tt.answered, got, tt.least, tt.most)
+	synctest.Test(t, func(t *testing.T) {
+		up := make(chan struct{})
+		close(up)
+		s := &session{timeout: 5 * time.Minute, d: &Driver{}, up: up}
+		check := func(when string, want time.Duration) {
+			t.Helper()
+			if got := time.Since(s.silentSince()); got != want {
+				t.Errorf("%s, the silence is %v, want %v", when, got, want)
+			}
 		}
-	}
-	if got := new(session).silence(); got != 0 {
-		t.Errorf("silence of a session without an answer = %v, want 0", got)
-	}
+		for what, answer := range map[string]func(){
+			"new connection": func() { s.onNegotiated(1, s.timeout, driver.Now()) },
+			"ping":           func() { s.recordAnswer(driver.Now()) },
+			"confirmation":   func() { s.recordConfirmation(driver.Now()) },
+		} {
+			s.recordPing()
+			time.Sleep(time.Second)
+			s.recordPing()
+			time.Sleep(time.Second)
+			check("after two pings", 2*time.Second)
+			answer()
+			time.Sleep(time.Hour) // the process was stopped
+			check("after the answer to a "+what, 0)
+		}
+		s.markDisconnected()
+		time.Sleep(time.Second)
+		check("without a connection", time.Second)
+	})
 }

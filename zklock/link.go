@@ -211,6 +211,7 @@ func (c *monitoredConn) Write(b []byte) (int, error) {
 		c.mu.Lock()
 		c.pings = append(c.pings, driver.Now())
 		c.mu.Unlock()
+		c.s.recordPing()
 	}
 	n, err := c.Conn.Write(b)
 	if err == nil && len(b) > pathAt && binary.BigEndian.Uint32(b[8:]) == opCreate {

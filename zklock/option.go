@@ -42,6 +42,9 @@ func Root(path string) Option {
 // If the timeout is less than the servers' minSessionTimeout, they use that instead. If it
 // is more than their maxSessionTimeout, each call returns a [driver.ErrInvalid].
 //
+// Timeout replaces snib.TTL, which this backend does not use. A snib.TTL that is shorter than 5/12
+// of the timeout is refused.
+//
 // The locks of a dead process become free after this time. A process that is cut off learns
 // after 5/12 of it that its locks are lost.
 func Timeout(d time.Duration) Option {

@@ -37,7 +37,7 @@ type session struct {
 	connSeq       int            // number of connections so far; identifies the current one
 	confirmedFrom driver.Instant // leaseTTL counts from here; see leaderContact
 	contact       leaderContact
-	lastAnswer    driver.Instant      // when a server last answered; zero before the first time
+	silentFrom    time.Time           // see silentSince; zero if nothing is unanswered
 	connErr       error               // of the last try to connect; nil while connected
 	unusable      map[string]struct{} // servers that can't be reached for a permanent reason
 	leases        map[string]*lease   // by path
@@ -265,7 +265,7 @@ func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Inst
 	}
 	s.timeout = timeout
 	s.contact.restart(sent)
-	s.lastAnswer = driver.Now()
+	s.silentFrom = time.Time{}
 	if s.id == 0 { // later connections have the same id
 		s.id = id
 	}
@@ -298,6 +298,7 @@ func (s *session) markDisconnected() (lost bool) {
 		return false
 	}
 	s.up = make(chan struct{})
+	s.recordSilence()
 	s.wakeAll()
 	return !s.d.conf.keepSuspended
 }
@@ -480,10 +481,9 @@ func (s *session) catchUp(ctx context.Context) (start driver.Instant, err error)
 func (s *session) recordConfirmation(sent driver.Instant) driver.Instant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := driver.Now()
-	s.lastAnswer = now
+	s.silentFrom = time.Time{}
 	start := s.contact.leaseStart(sent, s.timeout)
-	s.contact.add(exchange{sent, now}, s.timeout)
+	s.contact.add(exchange{sent, driver.Now()}, s.timeout)
 	if s.confirmedFrom.Before(start) {
 		s.confirmedFrom = start
 	}
@@ -494,19 +494,36 @@ func (s *session) recordConfirmation(sent driver.Instant) driver.Instant {
 func (s *session) recordAnswer(sent driver.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastAnswer = driver.Now()
-	s.contact.add(exchange{sent, s.lastAnswer}, s.timeout)
+	s.silentFrom = time.Time{}
+	s.contact.add(exchange{sent, driver.Now()}, s.timeout)
 }
 
-// silence returns for how long an answer to a ping has been overdue. The library sends one every
-// third of the timeout. silence is at most the timeout, after which the session is over.
-func (s *session) silence() time.Duration {
+// recordSilence records that a ping is about to be sent, or that the connection was lost. It is
+// called with the mutex held.
+func (s *session) recordSilence() {
+	if s.silentFrom.IsZero() {
+		s.silentFrom = time.Now()
+	}
+}
+
+// recordPing records that a ping is about to be sent.
+func (s *session) recordPing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lastAnswer.IsZero() {
-		return 0
+	s.recordSilence()
+}
+
+// silentSince returns since when the servers have been silent: when the first ping was sent that
+// has no answer yet, or the connection was lost. If nothing is unanswered, it is the present time.
+// The time in which this process or its machine was stopped does not count, because nothing was
+// sent in it.
+func (s *session) silentSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.silentFrom.IsZero() {
+		return time.Now()
 	}
-	return min(max(driver.Now().Sub(s.lastAnswer)-s.timeout/3, 0), s.timeout)
+	return s.silentFrom
 }
 
 // listChildren lists a folder. A folder that does not exist is empty.

@@ -213,7 +213,7 @@ func TestFirstContact(t *testing.T) {
 		}
 		check := func(t *testing.T, back func()) {
 			t.Helper()
-			p := start(t, "snib", "run", "-u", url, "--ttl", "10s", "name", "--", "echo", "ran")
+			p := start(t, "snib", "run", "-u", url, "--ttl", "15s", "name", "--", "echo", "ran")
 			all := []*proc{p}
 			if outlives(url) {
 				all = append(all, start(t, "snib", "lock", "-u", url, "--ttl", "1s", "-w", "5m", "other"))

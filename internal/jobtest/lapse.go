@@ -19,6 +19,7 @@ func Lapse(t *testing.T, open func() driver.Driver) {
 	t.Helper()
 	const maxHold, delay = 10 * time.Millisecond, 50 * time.Millisecond
 	options := map[string][]snib.Option{"NotReleased": nil}
+	ttl := max(time.Second, open().Info().SessionTTL)
 	if open().Info().SessionTTL > delay {
 		options["LockDelay"] = []snib.Option{snib.LockDelay(delay)}
 	}
@@ -26,7 +27,7 @@ func Lapse(t *testing.T, open func() driver.Driver) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 			defer cancel()
-			opts := append(opts, snib.TTL(time.Second), snib.MaxHold(maxHold))
+			opts := append(opts, snib.TTL(ttl), snib.MaxHold(maxHold))
 			lost, err := locker(t, open()).With(opts...).Acquire(ctx, "lapse")
 			if err != nil {
 				t.Fatal(err)

@@ -60,9 +60,9 @@ var etcdMutants = []mutant{
 	},
 	{
 		guarantee: "outages end waits", pkg: "etcdlock",
-		in:    "session.silence",
-		old:   "return min(max(driver.Now().Sub(s.start)-s.ttl/keepAlivesPerTTL, 0), s.ttl)",
-		new:   "return 0",
+		in:    "session.failingSince",
+		old:   "return s.failing",
+		new:   "return time.Now()",
 		tests: "TestSilence",
 	},
 }

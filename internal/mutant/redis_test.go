@@ -84,6 +84,12 @@ var redisMutants = []mutant{
 		old:   " || transientCode(reply.Text) == nonLocalKey",
 		new:   "",
 		tests: "TestReleaseMeetsMove",
+	}, {
+		guarantee: "waiters of moving slots", pkg: "redislock",
+		file:  "script/release.lua",
+		old:   "serveQueue()\n  return 'l'",
+		new:   "return 'l'",
+		tests: "TestMoveCancelled/Release TestMoveCancelled/Break",
 	},
 
 	{

@@ -108,6 +108,13 @@ var redlockMutants = []mutant{
 		tests: "TestMalformedKeys",
 	},
 	{
+		guarantee: "absurd times", pkg: "redlock",
+		in:    "parseMillis",
+		old:   "min(ms, float64(maxLeft.Milliseconds()))",
+		new:   "ms",
+		tests: "TestParseMillis",
+	},
+	{
 		guarantee: "forged messages", pkg: "redlock",
 		in:    "lease.check",
 		old:   "case e.foundLost:",

@@ -60,9 +60,9 @@ var zookeeperMutants = []mutant{
 	},
 	{
 		guarantee: "outages end waits", pkg: "zklock",
-		in:    "session.silence",
-		old:   "return min(max(driver.Now().Sub(s.lastAnswer)-s.timeout/3, 0), s.timeout)",
-		new:   "return 0",
+		in:    "session.silentSince",
+		old:   "return s.silentFrom",
+		new:   "return time.Now()",
 		tests: "TestSilence",
 	},
 	{

@@ -135,7 +135,7 @@ func testOutageBound(t *testing.T, s outageStore, begin func() (end func())) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := snib.New(d, snib.TTL(ttl))
+		l, err := snib.New(d, snib.TTL(max(ttl, d.Info().SessionTTL)))
 		if err != nil {
 			t.Fatal(err)
 		}

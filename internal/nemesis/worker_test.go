@@ -80,7 +80,7 @@ func (j Job) work(ctx context.Context) error {
 	if j.Stale {
 		d = stale{d.(inspectableDriver)}
 	}
-	opts := []snib.Option{snib.TTL(ttl)}
+	opts := []snib.Option{snib.TTL(max(ttl, d.Info().SessionTTL))}
 	if j.Release > 0 {
 		opts = append(opts, snib.ReleaseTimeout(j.Release))
 	}

@@ -18,12 +18,12 @@ local function breakHold(owner, token)
         return removeShared(field)
       end
     end
-    return 'l'
+    return answerLost()
   end
   local hold = exclusiveHold()
   local ours = hold and hold.owner == owner and (value == owner or value == 'snib:kept')
   if (ours and string.format('%d', hold.token) or value == owner and '0') ~= token then
-    return 'l'
+    return answerLost()
   end
   redis.call('DEL', lock, record)
   if ours then

@@ -26,16 +26,17 @@ local function serveQueue(self)
     elseif not hasRoom(request.mode) or grace(request.ttl) > 0 then
       return
     else
+      -- The wake-up comes first: while the slot is moving, Redis may break off the rest. A waiter
+      -- that listens to another server sends its request again, and is served then.
+      if first ~= self then wake(request) end
       dequeue(first)
       if first == self or request.blind or isListening(request) then
         local token = reserve(request.tokens)
         local answer = grantAnswer(token, request.tokens, othersWait(request.channel))
         writeHold(token, now, first, request.mode, request.ttl, string.sub(entry, 18))
         if first == self then return answer end
-        wake(request) -- it sends its request again, and the answer is the grant that it has
+        -- The waiter sends its request again, and the answer is the grant that it has.
         if request.mode == 'x' then return end -- no other hold fits
-      else
-        wake(request) -- if it listens to another server, it sends its request again
       end
     end
   end

@@ -5,6 +5,7 @@
 -- Expects   all files before this one
 -- Provides  wakeFirst()             makes the head of the queue send its request again
 --           removeShared(field)     removes one holder of a shared lock or semaphore
+--           answerLost()            serves the queue and returns the answer l
 --           findHold(owner, token)  finds a hold
 --           release(owner, minHold, token)
 -- Answer    o or l, see full.lua
@@ -58,9 +59,17 @@ local function findHold(owner, token)
   return string.format('%d', hold.token) == token, json, hold, false
 end
 
+-- answerLost is for a request whose hold does not exist. An earlier try of the same request may
+-- have ended the hold and then been broken off by Redis, because its slot is moving, before it
+-- served the queue.
+local function answerLost()
+  serveQueue()
+  return 'l'
+end
+
 local function release(owner, minHold, token)
   local found, json, hold, shared = findHold(owner, token)
-  if not found then return 'l' end
+  if not found then return answerLost() end
   removeLongLease(hold)
   minHold = tonumber(minHold)
   if minHold > 0 and json and keepHold(owner, json, minHold, shared) then return 'o' end

@@ -358,6 +358,13 @@ func (m *Move) Migrate(keys ...string) {
 	m.From.Must(migrate...)
 }
 
+// Cancel ends the move. It must not have moved any keys.
+func (m *Move) Cancel() {
+	m.c.t.Helper()
+	m.From.Must("CLUSTER", "SETSLOT", m.slot, "STABLE")
+	m.To.Must("CLUSTER", "SETSLOT", m.slot, "STABLE")
+}
+
 // Finish moves the remaining keys and gives the slot to the new master. It returns
 // when all nodes know it.
 func (m *Move) Finish() {

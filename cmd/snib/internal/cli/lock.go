@@ -169,6 +169,9 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	switch {
 	case ttl < info.MinTTL:
 		return usagef("--ttl %v is shorter than %v, the minimum of this store", ttl, info.MinTTL)
+	case ttl < info.SessionTTL:
+		return usagef("--ttl %v is shorter than %v, for which the session of a dead holder lasts at least in this store; set session-timeout in the URL instead",
+			ttl, info.SessionTTL)
 	case info.MaxTTL > 0 && ttl > info.MaxTTL:
 		return usagef("--ttl %v is longer than %v, the maximum of this store", ttl, info.MaxTTL)
 	}

@@ -132,6 +132,10 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	if !r.ttl.set {
+		r.ttl.value = defaultTTLFor(s.Info())
+		acq.req.TTL = r.ttl.value
+	}
 	if err := r.checkSupport(s.Info()); err != nil {
 		closeSoon(s)
 		return err

@@ -62,7 +62,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 
 // defaultTTLFor returns the default of --ttl, or the nearest TTL that the store supports.
 func defaultTTLFor(info driver.Info) time.Duration {
-	ttl := max(defaultTTL, info.MinTTL)
+	ttl := max(defaultTTL, info.MinTTL, info.SessionTTL)
 	if info.MaxTTL > 0 {
 		ttl = min(ttl, info.MaxTTL)
 	}
