@@ -44,8 +44,9 @@ func TestForgedGrants(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l, lost := jobtest.AcquireTold(t, d1, request("job", "holder", time.Minute))
-	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
+	const ttl = time.Hour // it lasts, however long the messages take
+	l, lost := jobtest.AcquireTold(t, d1, request("job", "holder", ttl))
+	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
 	var holder struct{ ID string }
 	record, _ := node.Must("GET", "snib.r:{job}").(string)
 	if err := json.Unmarshal([]byte(record), &holder); err != nil {
@@ -103,8 +104,9 @@ func TestFloodOfMessages(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d1, request("job", "holder", time.Minute))
-	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
+	const ttl = time.Hour // it lasts, however long the messages take
+	l := take(t, d1, request("job", "holder", ttl))
+	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
 	record, _ := node.Must("GET", "snib.r:{job}").(string)
 	var r struct{ ID string }
 	if err := json.Unmarshal([]byte(record), &r); err != nil {
@@ -132,10 +134,11 @@ func TestFloodOfMessages(t *testing.T) {
 		t.Errorf("%d messages within %v cost %d calls, want at most %d", messages, took, calls, most)
 	}
 	pending(t, waiter, "the waiter", "after the flood")
+	machine := livetest.Lateness()
 	free(t, l)
 	next, took := granted(t, waiter, enough, "the waiter")
-	if took > soonEnough {
-		t.Errorf("granted %v after the release", took)
+	if late := machine(); took > soonEnough+10*late {
+		t.Errorf("granted %v after the release, on a machine that was late by %v", took, late)
 	}
 	free(t, next)
 }

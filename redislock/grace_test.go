@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -61,7 +62,7 @@ func TestFailover(t *testing.T) {
 				if n := replica.Must("EXISTS", "job"); n != int64(0) {
 					t.Fatal("the replica has the lock")
 				}
-				master.Kill()
+				s.KillMaster()
 				other := req("second")
 				other.Shared = false
 				second := begin(t, d2, other)
@@ -383,7 +384,7 @@ func TestNotReady(t *testing.T) {
 // master.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	const ttl = 5 * time.Second // in which a slot can be moved
+	const ttl = 5 * time.Second
 	c := redistest.Cluster(t)
 	o := rueidis.ClientOption{InitAddress: c.Addrs()}
 	d1, d2 := open(t, o, redislock.Cluster()), open(t, o)
@@ -399,6 +400,7 @@ func TestCluster(t *testing.T) {
 	req := func(owner string) driver.Request { return request("job", owner, ttl) }
 
 	l := take(t, d1, req("first"))
+	stop := jobtest.KeepUp(t, d1, l, ttl) // a slow machine may need longer than the TTL
 	waiter := wait(t, d2, req("second"), 1)
 	c.MoveSlot(slot, c.MasterOtherThan(slot))
 	if err := renew(t, d1, l); err != nil {
@@ -408,6 +410,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("Status after the slot was moved = %+v", st)
 	}
 	refused(t, d2, req("third"), "after the slot was moved")
+	stop()
 	free(t, l)
 	next, took := granted(t, waiter, ttl+enough, "who waited while the slot was moved")
 	t.Logf("granted %v after a release at the new master", took)
@@ -415,6 +418,7 @@ func TestCluster(t *testing.T) {
 		t.Errorf("token %d after %d", token(next), token(l))
 	}
 
+	stop = jobtest.KeepUp(t, d2, next, ttl)
 	move := c.BeginMove(slot, c.MasterOtherThan(slot)) // causes ASK and TRYAGAIN
 	if err := renew(t, d2, next); err != nil {
 		t.Errorf("Renew while the slot is on its way = %v", err)
@@ -424,6 +428,7 @@ func TestCluster(t *testing.T) {
 	if err := renew(t, d2, next); err != nil {
 		t.Errorf("Renew when the keys are moved, and not the slot = %v", err)
 	}
+	stop()
 	released := make(chan error, 1)
 	go func() { released <- next.Release(t.Context()) }()
 	time.Sleep(200 * time.Millisecond) // in which the release meets the move
@@ -439,11 +444,12 @@ func TestCluster(t *testing.T) {
 	free(t, last)
 
 	// The slot's master dies. The leases that the replica knows stay valid.
-	long := request("job", "long", 8*time.Second)
-	l = take(t, d1, long)
-	c.WaitUntilWell()
+	const long = 12 * time.Second // in which a busy machine can fail over
+	l = take(t, d1, request("job", "long", long))
+	stop = jobtest.KeepUp(t, d1, l, long)
 	waiter = wait(t, d2, req("fifth"), 1)
 	c.WaitUntilWell()
+	stop()
 	old := c.KillMasterOf(slot)
 	began := time.Now()
 	if err := renewAgain(t, d1, l); err != nil {
@@ -453,7 +459,7 @@ func TestCluster(t *testing.T) {
 	c.WaitForFailover(slot, old)
 	refused(t, d2, req("sixth"), "after the failover")
 	free(t, l)
-	next, took = granted(t, waiter, 15*time.Second, "who waited during the failover")
+	next, took = granted(t, waiter, long+enough, "who waited during the failover")
 	t.Logf("granted %v after the release", took)
 	if token(next) <= token(l) {
 		t.Errorf("token %d after %d", token(next), token(l))

@@ -87,10 +87,12 @@ func TestSentinelFloor(t *testing.T) {
 			})
 		}},
 		{"BackEmpty", func(s *redistest.SentinelSetup) {
+			master := s.Master()
 			for _, sentinel := range s.SentinelNodes() { // so that it stays the master
 				sentinel.Must("SENTINEL", "SET", s.MasterName(), "down-after-milliseconds", 600_000)
 			}
-			s.KillMaster().Restart()
+			master.Kill()
+			master.Restart()
 		}},
 	}
 	for _, tt := range tests {

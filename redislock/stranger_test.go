@@ -101,7 +101,7 @@ func TestListOnce(t *testing.T) {
 			d1, d2 := open(t, o), open(t, o)
 			var want []string
 			for i := range 1500 { // more than one step of a scan
-				req := request(fmt.Sprintf("held %04d", i), "a", time.Minute)
+				req := request(fmt.Sprintf("held %04d", i), "a", time.Hour)
 				take(t, d1, req)
 				want = append(want, req.Name)
 				if i%500 == 0 { // with a queue, too

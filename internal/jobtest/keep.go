@@ -13,16 +13,21 @@ import (
 // is what a killed process leaves.
 func Keep(t testing.TB, d driver.Driver, req driver.Request) (abandon func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	l, err := d.Acquire(ctx, req)
+	l, err := d.Acquire(t.Context(), req)
 	if err != nil {
-		cancel()
 		t.Fatalf("Acquire = %v", err)
 	}
+	return KeepUp(t, d, l, req.TTL)
+}
+
+// KeepUp renews a lease, as a holder does, until stop is called.
+func KeepUp(t testing.TB, d driver.Driver, l driver.Lease, ttl time.Duration) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(req.TTL / 3)
+		tick := time.NewTicker(ttl / 3)
 		defer tick.Stop()
 		for {
 			select {
@@ -33,9 +38,9 @@ func Keep(t testing.TB, d driver.Driver, req driver.Request) (abandon func()) {
 			}
 		}
 	}()
-	abandon = func() { cancel(); <-done }
-	t.Cleanup(abandon)
-	return abandon
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
 }
 
 // KeepThrough is Keep for a driver that reaches its store through proxies of its own. kill cuts

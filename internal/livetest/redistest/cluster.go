@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
 )
@@ -19,10 +20,17 @@ const (
 
 	// busOffset is the difference between a node's cluster bus port and its client port.
 	busOffset = 10000
+
+	// nodeTimeout is how long a node may be silent before it counts as down. On a busy machine a
+	// node that is well may be silent for a second or two. But nodes may take as long as this to
+	// tell each other of a change. failoverTimeout applies while a test wants a failover.
+	nodeTimeout     = 5 * time.Second
+	failoverTimeout = time.Second
 )
 
 // A ClusterSetup is a cluster of three masters, which share the slots evenly, each with a
-// replica. A master that does not answer is replaced after two or three seconds.
+// replica. A master that [ClusterSetup.KillMasterOf] or [ClusterSetup.HangMasterOf] breaks is
+// replaced after two or three seconds. Other nodes that do not answer count as down later.
 type ClusterSetup struct {
 	t        testing.TB
 	nodes    []*Node
@@ -56,7 +64,7 @@ func Cluster(t testing.TB, conf ...string) *ClusterSetup {
 		s := newMember(t, fmt.Sprintf("redis node %d", i+1), conf)
 		s.add(
 			"cluster-config-file nodes.conf",
-			"cluster-node-timeout 1000",
+			fmt.Sprintf("cluster-node-timeout %d", nodeTimeout.Milliseconds()),
 		)
 		specs = append(specs, s)
 		ids = append(ids, newID())
@@ -152,6 +160,7 @@ func (c *ClusterSetup) KillMasterOf(slot int) *Node {
 	c.t.Helper()
 	master := c.MasterOf(slot)
 	master.Kill()
+	c.setNodeTimeout(failoverTimeout)
 	return master
 }
 
@@ -160,7 +169,16 @@ func (c *ClusterSetup) HangMasterOf(slot int) *Node {
 	c.t.Helper()
 	master := c.MasterOf(slot)
 	master.Hang()
+	c.setNodeTimeout(failoverTimeout)
 	return master
+}
+
+// setNodeTimeout sets the nodeTimeout of the nodes that are up.
+func (c *ClusterSetup) setNodeTimeout(d time.Duration) {
+	c.t.Helper()
+	for _, n := range up(c.nodes) {
+		n.Must("CONFIG", "SET", "cluster-node-timeout", d.Milliseconds())
+	}
 }
 
 // Failover makes a replica the master of a slot by a manual failover, and returns it.
@@ -174,6 +192,8 @@ func (c *ClusterSetup) Failover(slot int) *Node {
 	}
 	for _, replica := range view[slot][1:] {
 		if replica.Up() {
+			// Masters vote once for each shard within twice the timeout.
+			c.setNodeTimeout(failoverTimeout)
 			replica.Must("CLUSTER", "FAILOVER")
 			return c.WaitForFailover(slot, old)
 		}
@@ -186,12 +206,14 @@ func (c *ClusterSetup) Failover(slot int) *Node {
 // old, and the cluster works again. It returns the new master.
 func (c *ClusterSetup) WaitForFailover(slot int, old *Node) *Node {
 	c.t.Helper()
-	return c.awaitMaster("failover", slot, func(master *Node) error {
+	master := c.awaitMaster("failover", slot, func(master *Node) error {
 		if master == old {
 			return fmt.Errorf("the master of slot %d is still %s", slot, old.Addr())
 		}
 		return c.checkState()
 	})
+	c.setNodeTimeout(nodeTimeout)
+	return master
 }
 
 // awaitMaster waits until all nodes that are up agree on the master of a slot, and accept
@@ -229,7 +251,7 @@ func (c *ClusterSetup) WaitUntilWell() {
 		if err := c.checkState(); err != nil {
 			return err
 		}
-		var common map[int][]*Node
+		var common [][]*Node
 		for _, n := range up(c.nodes) {
 			view, err := c.slotOwners(n)
 			if err != nil {
@@ -238,23 +260,26 @@ func (c *ClusterSetup) WaitUntilWell() {
 			if common == nil {
 				common = view
 			}
-			seen := map[*Node]bool{}
-			for slot := range slots {
-				for _, other := range view[slot] {
-					seen[other] = true
+			var seen []*Node
+			for slot, owners := range view {
+				for _, other := range owners {
+					if !slices.Contains(seen, other) {
+						seen = append(seen, other)
+					}
 				}
-				if len(view[slot]) == 0 || len(common[slot]) == 0 || view[slot][0] != common[slot][0] {
+				if len(owners) == 0 || len(common[slot]) == 0 || owners[0] != common[slot][0] {
 					return fmt.Errorf("%s knows another master of slot %d, or none", n.Addr(), slot)
 				}
 			}
 			for _, other := range up(c.nodes) {
-				if !seen[other] {
+				if !slices.Contains(seen, other) {
 					return fmt.Errorf("%s thinks that %s is down", n.Addr(), other.Addr())
 				}
 			}
 		}
 		return checkSynced(c.nodes)
 	})
+	c.setNodeTimeout(nodeTimeout) // there may have been no failover
 }
 
 // checkState returns nil if all nodes that are up report that the cluster works.
@@ -273,12 +298,12 @@ func (c *ClusterSetup) checkState() error {
 
 // slotOwners returns the nodes that serve each slot according to n: the master,
 // followed by its replicas.
-func (c *ClusterSetup) slotOwners(n *Node) (map[int][]*Node, error) {
+func (c *ClusterSetup) slotOwners(n *Node) ([][]*Node, error) {
 	answer, err := n.Do("CLUSTER", "SLOTS")
 	if err != nil {
 		return nil, err
 	}
-	view := map[int][]*Node{}
+	view := make([][]*Node, slots)
 	for _, item := range list(answer) {
 		fields := list(item)
 		if len(fields) < 3 {
@@ -295,7 +320,7 @@ func (c *ClusterSetup) slotOwners(n *Node) (map[int][]*Node, error) {
 		from, _ := fields[0].(int64)
 		to, _ := fields[1].(int64)
 		for slot := from; slot <= to; slot++ {
-			view[int(slot)] = nodes
+			view[slot] = nodes
 		}
 	}
 	return view, nil

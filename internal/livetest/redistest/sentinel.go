@@ -8,16 +8,26 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
 )
 
-// masterName is the name of the master in the Sentinels.
-const masterName = "mymaster"
+const (
+	// masterName is the name of the master in the Sentinels.
+	masterName = "mymaster"
+
+	// downAfter is how long a server may be silent before it counts as down. It is long, because
+	// on a busy machine a server that is well may be silent for half a second. failoverDownAfter
+	// applies from the time when a test wants a failover until that is over.
+	downAfter         = 30 * time.Second
+	failoverDownAfter = 500 * time.Millisecond
+)
 
 // A SentinelSetup is a master and its replica, monitored by three Sentinels with a
-// quorum of two. They notice within half a second that the master does not answer; a
-// failover takes one or two seconds more.
+// quorum of two. If [SentinelSetup.KillMaster] or [SentinelSetup.HangMaster] breaks the
+// master, they notice within half a second, and a failover takes one or two seconds more.
+// Other servers that do not answer count as down later.
 type SentinelSetup struct {
 	t         testing.TB
 	nodes     []*Node // the first is the initial master
@@ -55,7 +65,7 @@ func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
 		spec.add(
 			"sentinel myid "+ids[i],
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", masterName, master.port),
-			fmt.Sprintf("sentinel down-after-milliseconds %s 500", masterName),
+			fmt.Sprintf("sentinel down-after-milliseconds %s %d", masterName, downAfter.Milliseconds()),
 			fmt.Sprintf("sentinel failover-timeout %s 2000", masterName),
 			fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %d", masterName, replica.port),
 		)
@@ -74,8 +84,10 @@ func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
 	s.sentinels = start(t, specs...)
 	for _, sentinel := range s.sentinels {
 		// By default, Sentinels need ten seconds and more to notice that a master
-		// is back, and to demote it.
-		_, err := sentinel.Do("SENTINEL", "DEBUG", "PING-PERIOD", 200, "PUBLISH-PERIOD", 500, "INFO-PERIOD", 500)
+		// is back, and to demote it. On a busy machine, where a timer may be two seconds
+		// late, they would also rest for half a minute each time.
+		_, err := sentinel.Do("SENTINEL", "DEBUG", "PING-PERIOD", 200, "PUBLISH-PERIOD", 500, "INFO-PERIOD", 500,
+			"TILT-TRIGGER", livetest.Patience.Milliseconds())
 		if _, old := err.(Error); err != nil && !old { //nolint:errorlint // Do returns it as it is; before 7.0 there is no DEBUG
 			t.Fatalf("hurry %s up: %v", sentinel.Addr(), err)
 		}
@@ -118,6 +130,7 @@ func (s *SentinelSetup) KillMaster() *Node {
 	s.t.Helper()
 	master := s.Master()
 	master.Kill()
+	s.setDownAfter(failoverDownAfter)
 	return master
 }
 
@@ -127,7 +140,16 @@ func (s *SentinelSetup) HangMaster() *Node {
 	s.t.Helper()
 	master := s.Master()
 	master.Hang()
+	s.setDownAfter(failoverDownAfter)
 	return master
+}
+
+// setDownAfter sets downAfter in the Sentinels that are up.
+func (s *SentinelSetup) setDownAfter(d time.Duration) {
+	s.t.Helper()
+	for _, sentinel := range s.up() {
+		sentinel.Must("SENTINEL", "SET", masterName, "down-after-milliseconds", d.Milliseconds())
+	}
 }
 
 // Failover makes the replica the master by a manual failover, and returns the new master.
@@ -143,7 +165,7 @@ func (s *SentinelSetup) Failover() *Node {
 // has the role. It returns the new master.
 func (s *SentinelSetup) WaitForFailover(old *Node) *Node {
 	s.t.Helper()
-	return s.awaitMaster("failover", func(master *Node) error {
+	next := s.awaitMaster("failover", func(master *Node) error {
 		if master == old {
 			return fmt.Errorf("the master is still %s", old.Addr())
 		}
@@ -153,6 +175,8 @@ func (s *SentinelSetup) WaitForFailover(old *Node) *Node {
 		}
 		return err
 	})
+	s.setDownAfter(downAfter)
+	return next
 }
 
 // awaitMaster waits until all Sentinels agree on a master, and accept returns nil
@@ -221,6 +245,7 @@ func (s *SentinelSetup) WaitForReplicas() {
 		}
 		return checkSynced(s.nodes)
 	})
+	s.setDownAfter(downAfter) // there may have been no failover
 }
 
 // checkSees returns nil if a Sentinel considers the given nodes healthy, which are
