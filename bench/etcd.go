@@ -96,7 +96,7 @@ func awaitEtcd(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for err = errors.New("not asked"); err != nil && ctx.Err() == nil; {
 		_, err = client.Get(ctx, "is anybody there?")

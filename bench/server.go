@@ -27,6 +27,9 @@ type server struct {
 	control *redis.Client // one connection; it sends no commands of its own
 }
 
+// startTimeout is how long a server may take to start, also a JVM on a busy machine.
+const startTimeout = time.Minute
+
 func startServer(ctx context.Context) (*server, error) {
 	exe, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -76,7 +79,7 @@ func freePort() (string, error) {
 // awaitReady waits until the server answers. It fails if another server has the port.
 func (s *server) awaitReady(ctx context.Context) error {
 	var err error
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		var text string
 		if text, err = s.control.Info(ctx, "server").Result(); err != nil {
 			continue

@@ -77,7 +77,7 @@ func startZooKeeper(ctx context.Context) (addr string, stop func(), err error) {
 		_ = cmd.Wait()
 		_ = os.RemoveAll(dir)
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
 		if err = checkServing(addr); err != nil {
 			continue
 		}
