@@ -26,8 +26,8 @@ const (
 	longTTL = 30 * time.Second
 
 	// shortTTL is a TTL that ends during a test. After expirySlack more it has certainly
-	// ended by the server's clock. maxDelay is how late a waiter may be on a busy machine if
-	// it is woken by a message or a timer.
+	// ended by the server's clock. maxDelay is how late a waiter may be if it is woken by a
+	// message or a timer, apart from what [slack] adds.
 	shortTTL    = 2 * time.Second
 	expirySlack = 500 * time.Millisecond
 	maxDelay    = 2 * time.Second
@@ -36,6 +36,10 @@ const (
 	// released. It polls every 200 ms.
 	maxPollDelay = maxDelay
 )
+
+// slack returns how much later than on an idle machine an exchange with the server may end, if
+// timers were late by this much meanwhile.
+func slack(late time.Duration) time.Duration { return 10 * late }
 
 // A fixture is a server with two kinds of clients.
 type fixture struct {
@@ -145,7 +149,8 @@ func wantHeld(t *testing.T, l *snib.Locker, name string, low, high time.Duration
 
 // A pendingAcquire is a running Acquire.
 type pendingAcquire struct {
-	got chan acquireResult
+	got     chan acquireResult
+	machine func() time.Duration // stops to measure lateness
 }
 
 type acquireResult struct {
@@ -155,17 +160,17 @@ type acquireResult struct {
 }
 
 // startWaiting begins to wait for a lock that somebody else holds, and returns when
-// the store shows the waiter.
+// the store shows the waiter, or when Acquire has returned.
 func startWaiting(t *testing.T, l *snib.Locker, d *redislock.Driver, name string) pendingAcquire {
 	t.Helper()
 	before := waiters(t, d, name)
-	w := pendingAcquire{make(chan acquireResult, 1)}
+	w := pendingAcquire{make(chan acquireResult, 1), livetest.Lateness()}
 	go func() {
 		lock, err := l.Acquire(t.Context(), name)
 		w.got <- acquireResult{lock, err, time.Now()}
 	}()
 	livetest.Await(t, "waiter", func() error {
-		if n := waiters(t, d, name); n != before+1 {
+		if n := waiters(t, d, name); n != before+1 && len(w.got) == 0 {
 			return fmt.Errorf("%d wait", n)
 		}
 		return nil
@@ -182,21 +187,37 @@ func waiters(t *testing.T, d *redislock.Driver, name string) int {
 	return len(st.Waiters)
 }
 
-// awaitGrant returns the lock, which must be granted between from and to.
+// awaitGrant returns the lock, which must be granted between from and to, or somewhat later on a
+// machine that is busy.
 func (w pendingAcquire) awaitGrant(t *testing.T, from, to time.Time) *snib.Lock {
 	t.Helper()
 	select {
 	case a := <-w.got:
+		late := w.machine()
 		if a.err != nil {
 			t.Fatalf("Acquire = %v", a.err)
 		}
-		if a.at.Before(from) || a.at.After(to) {
-			t.Errorf("Acquire returned %v after the lock was free, want 0 to %v", a.at.Sub(from), to.Sub(from))
+		if a.at.Before(from) || a.at.After(to.Add(slack(late))) {
+			t.Errorf("Acquire returned %v after the lock was free, on a machine that was late by %v, want 0 to %v", a.at.Sub(from), late, to.Sub(from))
 		}
 		return a.lock
 	case <-time.After(time.Until(to) + livetest.Patience):
 		t.Fatal("Acquire does not return")
 		return nil
+	}
+}
+
+// wantLost checks that a holder learns at its next renewal that it has lost the lock.
+func wantLost(t *testing.T, lock *snib.Lock, ttl time.Duration, what string) {
+	t.Helper()
+	began, machine := time.Now(), livetest.Lateness()
+	select {
+	case <-lock.Lost():
+	case <-time.After(ttl + livetest.Patience):
+		t.Fatalf("we hold a lock %s", what)
+	}
+	if took, late := time.Since(began), machine(); took > ttl+maxDelay+slack(late) {
+		t.Errorf("for %v, on a machine that was late by %v, we hold a lock %s", took, late, what)
 	}
 }
 
@@ -213,8 +234,8 @@ func (w pendingAcquire) wantNone(t *testing.T, d time.Duration) {
 func heldThere(t *testing.T, w fixture, name string) {
 	locker, _ := w.newLocker(t)
 	h := w.takeForeign(t, name, longTTL)
-	wantHeld(t, locker, name, longTTL-5*time.Second, longTTL)
-	wantHeld(t, locker.With(snib.Shared()), name, longTTL-5*time.Second, longTTL)
+	wantHeld(t, locker, name, longTTL/2, longTTL)
+	wantHeld(t, locker.With(snib.Shared()), name, longTTL/2, longTTL)
 	if _, err := locker.With(snib.Slots(3)).TryAcquire(t.Context(), name); !errors.Is(err, snib.ErrKind) {
 		t.Errorf("TryAcquire of a semaphore = %v, want ErrKind", err)
 	}
@@ -267,17 +288,17 @@ func expiryHere(t *testing.T, w fixture, name string) {
 		t.Fatalf("Acquire = %v", err)
 	}
 	w.wantRefusal(t, name, "before our lease has lapsed")
-	sent := time.Now()
+	sent, machine := time.Now(), livetest.Lateness()
 	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
 	h, err := w.theirs.wait(ctx, name, longTTL)
-	if took := time.Since(sent); err != nil || took > shortTTL+maxDelay {
-		t.Fatalf("the foreign client waits for our lease to lapse: %v after %v, want the lock after %v", err, took, shortTTL)
+	if took, late := time.Since(sent), machine(); err != nil || took > shortTTL+maxDelay+slack(late) {
+		t.Fatalf("the foreign client waits for our lease to lapse: %v after %v, on a machine that was late by %v, want the lock after %v", err, took, late, shortTTL)
 	}
 	if r := d.Renew(t.Context(), []driver.Lease{l})[0]; !errors.Is(r.Err, driver.ErrLost) {
 		t.Errorf("Renew of a lease that a stranger has by now = %v, want ErrLost (%s)", r.Err, info.Backend)
 	}
-	wantHeld(t, locker, name, longTTL-5*time.Second, longTTL)
+	wantHeld(t, locker, name, longTTL/2, longTTL)
 	if err := h.release(); err != nil {
 		t.Errorf("the foreign client can't release: %v", err)
 	}
@@ -306,53 +327,93 @@ func releaseHere(t *testing.T, w fixture, name string) {
 	lock := acquire(t, locker, name)
 	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
 	defer cancel()
+	machine := livetest.Lateness()
 	var freed atomic.Int64
 	time.AfterFunc(300*time.Millisecond, func() {
 		freed.Store(time.Now().UnixNano())
 		lock.Release()
 	})
 	h, err := w.theirs.wait(ctx, name, longTTL)
-	if took := time.Since(time.Unix(0, freed.Load())); err != nil || took > maxDelay {
-		t.Fatalf("the foreign client waits for our release: %v, %v after it", err, took)
+	if took, late := time.Since(time.Unix(0, freed.Load())), machine(); err != nil || took > maxDelay+slack(late) {
+		t.Fatalf("the foreign client waits for our release: %v, %v after it, on a machine that was late by %v", err, took, late)
 	}
-	wantHeld(t, locker, name, longTTL-5*time.Second, longTTL)
+	wantHeld(t, locker, name, longTTL/2, longTTL)
 	if err := h.release(); err != nil {
 		t.Errorf("the foreign client can't release: %v", err)
 	}
 }
 
+// extensionThere has a foreign client extend a lock that we wait for. It repeats that with a longer
+// TTL if the machine was too busy to extend in time.
 func extensionThere(t *testing.T, w fixture, name string) {
+	for ttl := shortTTL; !extendThere(t, w, fmt.Sprint(name, " ", ttl), ttl); ttl *= 2 {
+		if ttl > longTTL {
+			t.Fatal("the machine is too slow")
+		}
+	}
+}
+
+// extendThere reports whether the foreign client extended in time.
+func extendThere(t *testing.T, w fixture, name string, ttl time.Duration) (inTime bool) {
+	t.Helper()
 	locker, d := w.newLocker(t)
-	h := w.takeForeign(t, name, shortTTL)
+	h := w.takeForeign(t, name, ttl)
 	began := time.Now()
 	a := startWaiting(t, locker, d, name)
-	a.wantNone(t, time.Until(began.Add(shortTTL/2)))
+	if left := time.Until(began.Add(ttl / 2)); left > 0 {
+		a.wantNone(t, left)
+	}
 	if err := h.extend(longTTL); err != nil {
+		if time.Since(began) > ttl-expirySlack {
+			release(t, a.awaitGrant(t, began, began.Add(ttl+maxDelay)))
+			return false
+		}
 		t.Fatalf("the foreign client can't extend: %v", err)
 	}
-	a.wantNone(t, shortTTL+expirySlack)
+	a.wantNone(t, ttl+expirySlack)
 	other, _ := w.newLocker(t)
-	wantHeld(t, other, name, longTTL-5*time.Second, longTTL)
+	wantHeld(t, other, name, longTTL/2, longTTL)
 	freed := time.Now()
 	if err := h.release(); err != nil {
 		t.Fatalf("the foreign client can't release: %v", err)
 	}
 	release(t, a.awaitGrant(t, freed, freed.Add(maxPollDelay)))
+	return true
 }
 
+// renewalHere renews a lock that a foreign client tries to get. It repeats that with a longer TTL
+// if the machine was too busy to renew in time.
 func renewalHere(t *testing.T, w fixture, name string) {
-	const ttl = 1200 * time.Millisecond
+	for ttl := 1200 * time.Millisecond; ; ttl *= 2 {
+		machine := livetest.Lateness()
+		err := renewHere(t, w, fmt.Sprint(name, " ", ttl), ttl)
+		late := machine()
+		if err == nil {
+			return
+		}
+		if slack(late) < ttl || ttl > longTTL {
+			t.Fatalf("with a TTL of %v, on a machine that was late by %v: %v", ttl, late, err)
+		}
+	}
+}
+
+// renewHere returns an error if the foreign client gets the lock, or if the hold ends.
+func renewHere(t *testing.T, w fixture, name string, ttl time.Duration) error {
+	t.Helper()
 	locker, _ := w.newLocker(t, snib.TTL(ttl))
 	lock := acquire(t, locker, name)
 	// Other clients would try at about this pace.
 	for end := time.Now().Add(3 * ttl); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		w.wantRefusal(t, name, "while we renew")
+		if _, err := w.theirs.try(name, longTTL); !errors.Is(err, errRefused) {
+			return fmt.Errorf("the foreign client tries while we renew: %w, want it to be refused", err)
+		}
 	}
 	if err := lock.Context().Err(); err != nil {
-		t.Fatalf("the hold has ended: %v", context.Cause(lock.Context()))
+		return fmt.Errorf("the hold has ended: %w", context.Cause(lock.Context()))
 	}
 	release(t, lock)
 	w.takeForeign(t, name, longTTL)
+	return nil
 }
 
 // staleThere has a foreign client release and extend a lock that it has lost.
@@ -386,11 +447,7 @@ func staleHere(t *testing.T, w fixture, name string) {
 	lock := acquire(t, locker, name)
 	w.raw.Del(t.Context(), name)
 	h := w.takeForeign(t, name, longTTL)
-	select {
-	case <-lock.Lost(): // at its next renewal
-	case <-time.After(ttl + maxDelay):
-		t.Error("we hold a lock that is somebody else's")
-	}
+	wantLost(t, lock, ttl, "that is somebody else's")
 	if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
 		t.Errorf("Release = %v, want ErrLost", err)
 	}
@@ -404,7 +461,7 @@ func staleHere(t *testing.T, w fixture, name string) {
 	if got := w.raw.Get(t.Context(), name).Val(); got != h.value() {
 		t.Errorf("the key has the value %q, want %q: the lock is the foreign client's", got, h.value())
 	}
-	if left := w.raw.PTTL(t.Context(), name).Val(); left < longTTL-5*time.Second {
+	if left := w.raw.PTTL(t.Context(), name).Val(); left < longTTL/2 {
 		t.Errorf("the key lives for another %v, want %v: the lock is the foreign client's", left, longTTL)
 	}
 	if err := h.release(); err != nil {
@@ -453,7 +510,7 @@ func inspection(t *testing.T, w fixture, name string) {
 		t.Fatalf("Status = %+v, %v, want one holder", st, err)
 	}
 	got := st.Holders[0]
-	if got.Owner != h.value() || got.Token != 0 || got.Left < longTTL-5*time.Second || got.Left > longTTL || st.Shared || st.Slots != 0 {
+	if got.Owner != h.value() || got.Token != 0 || got.Left < longTTL/2 || got.Left > longTTL || st.Shared || st.Slots != 0 {
 		t.Errorf("Status = %+v, want the owner %q with token 0 and about %v left", st, h.value(), longTTL)
 	}
 	err = d.List(ctx, "", func(st driver.Status) bool {
@@ -489,10 +546,14 @@ func inspection(t *testing.T, w fixture, name string) {
 // contention has several clients of both kinds contend for a lock, and checks at the
 // server that only one holds it at a time.
 func contention(t *testing.T, w fixture, name string) {
-	ctx, cancel := context.WithTimeout(t.Context(), longTTL)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	end := time.Now().Add(2 * time.Second)
+	const least = 5 // rounds of each kind
 	var rounds [2]atomic.Int64
+	end := time.Now().Add(2 * time.Second)
+	goOn := func() bool {
+		return ctx.Err() == nil && (time.Now().Before(end) || rounds[0].Load() < least || rounds[1].Load() < least)
+	}
 	critical := func(kind int, who string) {
 		if !w.raw.SetNX(ctx, name+" inside", who, longTTL).Val() {
 			t.Errorf("%s is inside, and %q as well", who, w.raw.Get(ctx, name+" inside").Val())
@@ -505,7 +566,7 @@ func contention(t *testing.T, w fixture, name string) {
 	for i := range 3 {
 		locker, _ := w.newLocker(t)
 		all.Go(func() {
-			for time.Now().Before(end) {
+			for goOn() {
 				lock, err := locker.Acquire(ctx, name)
 				if err != nil {
 					t.Errorf("Acquire = %v", err)
@@ -519,7 +580,7 @@ func contention(t *testing.T, w fixture, name string) {
 			}
 		})
 		all.Go(func() {
-			for time.Now().Before(end) {
+			for goOn() {
 				h, err := w.theirs.wait(ctx, name, longTTL)
 				if err != nil {
 					t.Errorf("the foreign client waits: %v", err)
@@ -535,7 +596,7 @@ func contention(t *testing.T, w fixture, name string) {
 	}
 	all.Wait()
 	t.Logf("%d times we, %d times they", rounds[0].Load(), rounds[1].Load())
-	if rounds[0].Load() < 5 || rounds[1].Load() < 5 {
+	if rounds[0].Load() < least || rounds[1].Load() < least {
 		t.Errorf("we had the lock %d times, they %d times; want some of each", rounds[0].Load(), rounds[1].Load())
 	}
 }
@@ -630,11 +691,7 @@ func TestTypeWhileHeld(t *testing.T) {
 	a := startWaiting(t, other, d, "lock")
 	// One script, so that nobody gets the lock in between.
 	w.server.Must("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'a', 'b')", 1, "lock")
-	select {
-	case <-lock.Lost():
-	case <-time.After(ttl + maxDelay):
-		t.Error("we hold a lock whose key is something else")
-	}
+	wantLost(t, lock, ttl, "whose key is something else")
 	if err := lock.Release(); !errors.Is(err, snib.ErrLost) {
 		t.Errorf("Release = %v, want ErrLost", err)
 	}
@@ -646,6 +703,7 @@ func TestTypeWhileHeld(t *testing.T) {
 	case <-time.After(livetest.Patience):
 		t.Error("Acquire waits for a hash")
 	}
+	a.machine()
 	if got := w.server.Must("HGET", "lock", "a"); got != "b" {
 		t.Errorf("the hash has %v, want what was there", got)
 	}

@@ -109,7 +109,7 @@ func startNode(t *testing.T, node, script, addr string) *nodeClient {
 	}()
 	t.Cleanup(func() { // the end of its input makes it exit
 		in.Close()
-		timer := time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
+		timer := time.AfterFunc(livetest.Patience, func() { cmd.Process.Kill() })
 		defer timer.Stop()
 		<-c.ended
 		if err := cmd.Wait(); err != nil {
