@@ -338,7 +338,7 @@ func TestTroubles(t *testing.T) {
 		if got := len(r.procs[0].Unfinished); got != 3 {
 			t.Errorf("%d goroutines waited at the end, want 3", got)
 		}
-		if got, want := longestWaiting("").of(r), h.window.Seconds()*1e3; got < want/2 || got > want {
+		if got, want := longestWaiting().of(r), h.window.Seconds()*1e3; got < want/2 || got > want {
 			t.Errorf("the longest waiting goroutine waited for %v ms, want about %v", got, want)
 		}
 	})

@@ -98,8 +98,8 @@ func crossShare() column {
 
 // longestWaiting returns a column with the longest wait that was unfinished at the
 // end of the window.
-func longestWaiting(title string) column {
-	return column{title, func(r *run) float64 {
+func longestWaiting() column {
+	return column{"longest waiting ms", func(r *run) float64 {
 		var longest time.Duration
 		for _, p := range r.procs {
 			for _, d := range p.Unfinished {

@@ -36,7 +36,7 @@ func uncontendedColumns() []column {
 		perSecond(),
 		waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
 		waited("longest", 100, time.Microsecond),
-		longestWaiting("longest waiting ms"),
+		longestWaiting(),
 		allocsPerOp(), bytesPerOp(), commandsPerOp(), readsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
 	}
 }
@@ -80,7 +80,7 @@ func sharedKey() scenario {
 			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
 			waited("longest", 100, time.Microsecond),
 			leastServed(), mostServed(), fairness(),
-			longestWaiting("longest waiting ms"),
+			longestWaiting(),
 			overlaps(), allocsPerOp(), commandsPerOp(), clientCPUPerOp(),
 		},
 		ratio: true,
@@ -258,7 +258,7 @@ func manyWaiters() scenario {
 			{"server cores", func(r *run) float64 { return r.server.CPU.Seconds() / r.window.Seconds() }, false},
 			{"client cores", func(r *run) float64 { return r.clientCPU().Seconds() / r.window.Seconds() }, false},
 			waited("acq p50 ms", 50, time.Millisecond), waited("longest", 100, time.Millisecond),
-			longestWaiting("longest waiting ms"),
+			longestWaiting(),
 			leastServed(), mostServed(),
 			{"never served", func(r *run) float64 {
 				return float64(len(slices.DeleteFunc(r.served(), func(n int) bool { return n > 0 })))
@@ -285,7 +285,7 @@ func serverStall() scenario {
 			{"waiting at the end", func(r *run) float64 {
 				return r.sum(func(p *result) float64 { return float64(len(p.Unfinished)) })
 			}, false},
-			longestWaiting("longest waiting ms"),
+			longestWaiting(),
 			leastServed(), mostServed(), commandsPerOp(),
 		},
 	}

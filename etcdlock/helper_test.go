@@ -1,8 +1,6 @@
 package etcdlock_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/etcdlock"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -45,31 +44,12 @@ func open(t testing.TB, client *clientv3.Client) *etcdlock.Driver {
 	return d
 }
 
-func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
-	}
-	return l
-}
-
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-}
-
-// checkHeld checks that a lock is held.
-func checkHeld(t testing.TB, d driver.Driver, name, when string) {
-	t.Helper()
-	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
-	}
-}
+// The functions that all tests of backends share.
+var (
+	acquire   = jobtest.Acquire
+	release   = jobtest.Release
+	checkHeld = jobtest.CheckHeld
+)
 
 // keys returns the keys of a lock, in the order of their creation.
 func keys(t testing.TB, client *clientv3.Client, name string) (all []string) {

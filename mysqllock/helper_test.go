@@ -70,21 +70,11 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	l, err := d.Acquire(testContext(t), req)
-	if err != nil {
-		t.Fatalf("Acquire of %q by %q = %v, want a lease", req.Name, req.Owner, err)
-	}
-	return l
-}
-
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	if err := l.Release(testContext(t)); err != nil {
-		t.Fatalf("Release = %v, want nil", err)
-	}
-}
+// The functions that all tests of backends share.
+var (
+	acquire = jobtest.Acquire
+	release = jobtest.Release
+)
 
 // tryAcquire calls Acquire without waiting.
 func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {

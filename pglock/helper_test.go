@@ -92,31 +92,12 @@ func settings(pairs ...string) func(*pgxpool.Config) {
 	}
 }
 
-func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
-	}
-	return l
-}
-
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-}
-
-// mustBeHeld checks that a lock is held.
-func mustBeHeld(t testing.TB, d driver.Driver, name, when string) {
-	t.Helper()
-	if _, err := d.Acquire(t.Context(), noWait(name, "a stranger")); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire %s = %v, want ErrHeld", when, err)
-	}
-}
+// The functions that all tests of backends share.
+var (
+	acquire    = jobtest.Acquire
+	release    = jobtest.Release
+	mustBeHeld = jobtest.CheckHeld
+)
 
 // goAcquire calls Acquire in a goroutine, and returns a channel for its error.
 func goAcquire(ctx context.Context, d driver.Driver, req driver.Request) <-chan error {

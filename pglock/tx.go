@@ -11,8 +11,8 @@ import (
 )
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
-// rollback, or the connection. It is for data in the same database: what tx reads and writes
-// after Tx is guarded by the lock without a token, because the lock can't be lost before the
+// rollback, or the connection. It is for data in the same database: the lock guards the reads
+// and writes of tx after Tx without a token, because the lock can't be lost before the
 // transaction is.
 //
 // The lock is PostgreSQL's advisory lock of the name's key ([NameKey], unless [TxKey] sets

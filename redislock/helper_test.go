@@ -12,6 +12,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -51,17 +52,11 @@ var modes = []struct {
 	{"Slots", func(r driver.Request) driver.Request { r.Slots = 2; return r }, []snib.Option{snib.Slots(2)}},
 }
 
-// take acquires a lock that is free, or will be soon.
-func take(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), enough)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire(%q) for %s = %v", req.Name, req.Owner, err)
-	}
-	return l
-}
+// The functions that all tests of backends share.
+var (
+	take = jobtest.Acquire
+	free = jobtest.Release
+)
 
 // refused checks that a lock is not free now, and returns the error.
 func refused(t testing.TB, d driver.Driver, req driver.Request, when string) error {
@@ -89,15 +84,6 @@ func withheld(t testing.TB, d driver.Driver, req driver.Request, when string) ti
 		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrUnavailable with a GraceError", when, req.Name, req.Owner, l, err)
 	}
 	return grace.Left
-}
-
-func free(t testing.TB, l driver.Lease) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), enough)
-	defer cancel()
-	if err := l.Release(ctx); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
 }
 
 // renew renews one lease.

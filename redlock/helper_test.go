@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redlock"
@@ -30,21 +31,11 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	l, err := d.Acquire(within(t, testTimeout), req)
-	if err != nil {
-		t.Fatalf("Acquire(%q) for %s = %v", req.Name, req.Owner, err)
-	}
-	return l
-}
-
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	if err := l.Release(within(t, testTimeout)); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-}
+// The functions that all tests of backends share.
+var (
+	acquire = jobtest.Acquire
+	release = jobtest.Release
+)
 
 // tryAcquire acquires without waiting.
 func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {

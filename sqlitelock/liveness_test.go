@@ -37,16 +37,11 @@ func try(d *Driver, req driver.Request) (driver.Lease, error) {
 	return d.Acquire(context.Background(), req)
 }
 
-func acquire(t testing.TB, d *Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire by %s = %v", req.Owner, err)
-	}
-	return l
-}
+// The functions that all tests of backends share.
+var (
+	acquire = jobtest.Acquire
+	release = jobtest.Release
+)
 
 // acquireLater calls Acquire in a goroutine, and returns when the request is in the queue.
 func acquireLater(t testing.TB, d *Driver, req driver.Request) <-chan driver.Lease {
@@ -103,13 +98,6 @@ func awaitGrant(t testing.TB, got <-chan driver.Lease) (driver.Lease, time.Durat
 	case <-time.After(20 * time.Second):
 		t.Fatal("the waiter is not granted")
 		return nil, 0
-	}
-}
-
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	if err := l.Release(context.Background()); err != nil {
-		t.Fatalf("Release = %v", err)
 	}
 }
 

@@ -1,7 +1,6 @@
 package zklock_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/zklock"
 )
@@ -43,36 +43,12 @@ func request(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-// acquire takes a lease that must be granted.
-func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if err != nil {
-		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
-	}
-	return l
-}
-
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
-	defer cancel()
-	if err := l.Release(ctx); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-}
-
-// checkHeld checks that a lock is held.
-func checkHeld(t testing.TB, d driver.Driver, name, when string) {
-	t.Helper()
-	req := request(name, "a stranger")
-	req.NoWait = true
-	if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
-	}
-}
+// The functions that all tests of backends share.
+var (
+	acquire   = jobtest.Acquire
+	release   = jobtest.Release
+	checkHeld = jobtest.CheckHeld
+)
 
 // A tree observes ZooKeeper's tree of nodes with a client of its own.
 type tree struct {

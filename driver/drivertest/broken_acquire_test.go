@@ -26,33 +26,21 @@ func infoMutants() []mutant {
 				}
 			},
 		},
-		{
-			name: "the greatest TTL is excluded", fails: []string{"Info/TTLRange"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						if req.TTL >= b.Info().MaxTTL {
-							return nil, driver.ErrInvalid
-						}
-						return b.acquire(ctx, req)
-					}
+		mutateAcquire("the greatest TTL is excluded", "Info/TTLRange",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if req.TTL >= b.Info().MaxTTL {
+					return nil, driver.ErrInvalid
 				}
-			},
-		},
-		{
-			name: "errors show the URL", fails: []string{"Info/NoSecret"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						l, err := b.acquire(ctx, req)
-						if err != nil {
-							return nil, fmt.Errorf("memory://me:hunter2@host: %w", err)
-						}
-						return l, nil
-					}
+				return b.acquire(ctx, req)
+			}),
+		mutateAcquire("errors show the URL", "Info/NoSecret",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				l, err := b.acquire(ctx, req)
+				if err != nil {
+					return nil, fmt.Errorf("memory://me:hunter2@host: %w", err)
 				}
-			},
-		},
+				return l, nil
+			}),
 	}
 }
 
@@ -60,46 +48,42 @@ func exclusionMutants() []mutant {
 	return []mutant{
 		{
 			name: "a driver is reentrant", fails: []string{"Exclusion/SameDriver"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					mine := make(map[string]*lease)
-					b.onGrant = func(l *lease) { mine[l.req.Name] = l }
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						var l *lease
-						w.withLock(func() { l = mine[req.Name] })
-						if l != nil && l.released.Load() == 0 && req.NoWait && !req.Shared && req.Slots == 0 {
-							return l, nil
-						}
-						return b.acquire(ctx, req)
+			set: func(w *world, b *brokenDriver) {
+				mine := make(map[string]*lease)
+				b.onGrant = func(l *lease) { mine[l.req.Name] = l }
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					var l *lease
+					w.withLock(func() { l = mine[req.Name] })
+					if l != nil && l.released.Load() == 0 && req.NoWait && !req.Shared && req.Slots == 0 {
+						return l, nil
 					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
 		{
 			name: "a driver trusts what it remembers of a lock", fails: []string{"Exclusion/OtherDriver"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					cached := make(map[string]bool)
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						select {
-						case <-l.grant.Wanted:
-						default:
-							w.withLock(func() { cached[l.req.Name] = !l.req.Shared && l.req.Slots == 0 })
-						}
-						return l.release(ctx)
+			set: func(w *world, b *brokenDriver) {
+				cached := make(map[string]bool)
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					select {
+					case <-l.grant.Wanted:
+					default:
+						w.withLock(func() { cached[l.req.Name] = !l.req.Shared && l.req.Slots == 0 })
 					}
-					b.onClose = func() error {
-						w.withLock(func() { clear(cached) })
-						return b.inner.Close()
+					return l.release(ctx)
+				}
+				b.onClose = func() error {
+					w.withLock(func() { clear(cached) })
+					return b.inner.Close()
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					known := false
+					w.withLock(func() { known = cached[req.Name] })
+					if req.NoWait && known {
+						return b.fake(req), nil
 					}
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						known := false
-						w.withLock(func() { known = cached[req.Name] })
-						if req.NoWait && known {
-							return b.fake(req), nil
-						}
-						return b.acquire(ctx, req)
-					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
@@ -126,59 +110,53 @@ func exclusionMutants() []mutant {
 		{
 			name: "an owner that asks again is counted", fails: []string{"Exclusion/SameOwner", "Answer/AcquireLost"},
 			whySeveral: "an acquisition whose answer was lost is one that is asked for again",
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					count := make(map[string]int)
-					b.onGrant = func(l *lease) {
-						count[l.req.Name+l.req.Owner]++
+			set: func(w *world, b *brokenDriver) {
+				count := make(map[string]int)
+				b.onGrant = func(l *lease) {
+					count[l.req.Name+l.req.Owner]++
+				}
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					w.mu.Lock()
+					count[l.req.Name+l.req.Owner]--
+					again := count[l.req.Name+l.req.Owner] > 0
+					w.mu.Unlock()
+					if again {
+						return nil
 					}
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						w.mu.Lock()
-						count[l.req.Name+l.req.Owner]--
-						again := count[l.req.Name+l.req.Owner] > 0
-						w.mu.Unlock()
-						if again {
-							return nil
-						}
-						return l.release(ctx)
-					}
+					return l.release(ctx)
 				}
 			},
 		},
 		{
 			name: "an owner that asks again gets its old lease", fails: []string{"Exclusion/SameOwner"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					first := make(map[string]driver.Instant)
-					b.onGrant = func(l *lease) {
-						key := fmt.Sprint(l.req.Name, l.req.Owner, l.grant.Token)
-						if _, ok := first[key]; !ok {
-							first[key] = l.grant.Start
-						}
-						l.grant.Start = first[key]
+			set: func(_ *world, b *brokenDriver) {
+				first := make(map[string]driver.Instant)
+				b.onGrant = func(l *lease) {
+					key := fmt.Sprint(l.req.Name, l.req.Owner, l.grant.Token)
+					if _, ok := first[key]; !ok {
+						first[key] = l.grant.Start
 					}
+					l.grant.Start = first[key]
 				}
 			},
 		},
 		{
 			name: "an owner that asks again keeps its old TTL", fails: []string{"Exclusion/SameOwnerFreshTTL"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					mine := make(map[string]*lease)
-					b.onGrant = func(l *lease) {
-						mine[l.req.Name+l.req.Owner] = l
+			set: func(w *world, b *brokenDriver) {
+				mine := make(map[string]*lease)
+				b.onGrant = func(l *lease) {
+					mine[l.req.Name+l.req.Owner] = l
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					w.mu.Lock()
+					l := mine[req.Name+req.Owner]
+					w.mu.Unlock()
+					if l != nil && l.released.Load() == 0 && !l.ended() {
+						again := &lease{Lease: l.Lease, b: b, req: req, grant: l.grant, requestedAt: time.Now(), grantedAt: l.grantedAt}
+						again.grant.Start = driver.Now()
+						return again, nil
 					}
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						w.mu.Lock()
-						l := mine[req.Name+req.Owner]
-						w.mu.Unlock()
-						if l != nil && l.released.Load() == 0 && !l.ended() {
-							again := &lease{Lease: l.Lease, b: b, req: req, grant: l.grant, requestedAt: time.Now(), grantedAt: l.grantedAt}
-							again.grant.Start = driver.Now()
-							return again, nil
-						}
-						return b.acquire(ctx, req)
-					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
@@ -247,21 +225,14 @@ func nameMutants() []mutant {
 			return r
 		}, s)
 	}
-	rejects := mutant{
-		name: "names with a leading dot are rejected", fails: []string{"Names/Unusual"},
-		make: func(w *world) func(*brokenDriver) {
-			return func(b *brokenDriver) {
-				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					if strings.HasPrefix(req.Name, ".") {
-						return nil, driver.ErrInvalid
-					}
-					return b.acquire(ctx, req)
-				}
-			}
-		},
-	}
 	return []mutant{
-		rejects,
+		mutateAcquire("names with a leading dot are rejected", "Names/Unusual",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if strings.HasPrefix(req.Name, ".") {
+					return nil, driver.ErrInvalid
+				}
+				return b.acquire(ctx, req)
+			}),
 		mapNames("case is folded", lower, "in a List too, names differ by their case only",
 			"Names/Case", "Inspect/ListPrefix"),
 		mapNames("trailing space is cut off", func(s string) string { return strings.TrimRight(s, " \t\r\n") }, "",
@@ -277,21 +248,15 @@ func nameMutants() []mutant {
 
 func tryMutants() []mutant {
 	return []mutant{
-		{
-			name: "NoWait waits a little", fails: []string{"Try/Held"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						l, err := b.acquire(ctx, req)
-						st := w.status(req.Name)
-						if errors.Is(err, driver.ErrHeld) && len(st.Holders) > 0 && st.Holders[0].Left > 5*time.Second {
-							time.Sleep(time.Second)
-						}
-						return l, err
-					}
+		mutateAcquire("NoWait waits a little", "Try/Held",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				l, err := b.acquire(ctx, req)
+				st := w.status(req.Name)
+				if errors.Is(err, driver.ErrHeld) && len(st.Holders) > 0 && st.Holders[0].Left > 5*time.Second {
+					time.Sleep(time.Second)
 				}
-			},
-		},
+				return l, err
+			}),
 		{
 			name: "NoWait does not find a lock that was never used", fails: []string{"Try/Free"},
 			make: func(w *world) func(*brokenDriver) {
@@ -321,62 +286,60 @@ func expireInProcess(name, fails string, stop func(b *brokenDriver, f func())) m
 	return mutant{
 		name: name, fails: []string{fails, "Sever/DeadWaiter"},
 		whySeveral: "a lease that was granted to a process out of reach has no timer at all",
-		make: func(w *world) func(*brokenDriver) {
-			return func(b *brokenDriver) {
-				timers := make(map[*lease]*time.Timer)
-				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					lasting := req
-					lasting.TTL = 24 * time.Hour
-					got, err := b.acquireAs(ctx, req, lasting)
-					if err != nil {
-						return nil, err
-					}
-					l := got.(*lease)
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					for other, timer := range timers { // the same owner may have acquired again
-						if other.grant.Token == l.grant.Token {
-							timer.Stop()
-						}
-					}
-					d := w.store.Open() // not affected by Sever or Close
-					timers[l] = time.AfterFunc(req.TTL, func() {
-						_ = d.Break(context.Background(), req.Name, req.Owner, l.grant.Token)
-					})
-					return l, nil
+		set: func(w *world, b *brokenDriver) {
+			timers := make(map[*lease]*time.Timer)
+			b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+				lasting := req
+				lasting.TTL = 24 * time.Hour
+				got, err := b.acquireAs(ctx, req, lasting)
+				if err != nil {
+					return nil, err
 				}
-				b.renewEach(func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					if sound.Err == nil {
-						timers[l].Reset(l.req.TTL)
-					}
-					return sound
-				})
-				b.onRelease = func(ctx context.Context, l *lease) error {
-					err := l.release(ctx)
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					if err == nil {
-						timers[l].Stop()
-					}
-					return err
-				}
-				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
-					st, err := b.inner.Status(ctx, name)
-					for i := range st.Holders {
-						st.Holders[i].Left = min(st.Holders[i].Left, time.Second)
-					}
-					return st, err
-				}
-				stop(b, func() {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					for _, timer := range timers {
+				l := got.(*lease)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for other, timer := range timers { // the same owner may have acquired again
+					if other.grant.Token == l.grant.Token {
 						timer.Stop()
 					}
+				}
+				d := w.store.Open() // not affected by Sever or Close
+				timers[l] = time.AfterFunc(req.TTL, func() {
+					_ = d.Break(context.Background(), req.Name, req.Owner, l.grant.Token)
 				})
+				return l, nil
 			}
+			b.renewEach(func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if sound.Err == nil {
+					timers[l].Reset(l.req.TTL)
+				}
+				return sound
+			})
+			b.onRelease = func(ctx context.Context, l *lease) error {
+				err := l.release(ctx)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if err == nil {
+					timers[l].Stop()
+				}
+				return err
+			}
+			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+				st, err := b.inner.Status(ctx, name)
+				for i := range st.Holders {
+					st.Holders[i].Left = min(st.Holders[i].Left, time.Second)
+				}
+				return st, err
+			}
+			stop(b, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				for _, timer := range timers {
+					timer.Stop()
+				}
+			})
 		},
 	}
 }
@@ -416,23 +379,16 @@ func waitMutants() []mutant {
 				}
 			},
 		},
-		{
-			name: "waiters sleep through an expiry", fails: []string{"Wait/Expiry", "Wait/KilledHolder"},
-			whySeveral: "what a killed holder leaves behind is a lease that expires",
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						before := w.status(req.Name)
-						l, err := b.acquire(ctx, req)
-						if err == nil && len(before.Holders) > 0 && l.(*lease).waited &&
-							time.Since(l.(*lease).requestedAt) >= before.Holders[0].Left {
-							return withhold(ctx, l)
-						}
-						return l, err
-					}
+		mutateAcquire("waiters sleep through an expiry", "Wait/Expiry",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				before := w.status(req.Name)
+				l, err := b.acquire(ctx, req)
+				if err == nil && len(before.Holders) > 0 && l.(*lease).waited &&
+					time.Since(l.(*lease).requestedAt) >= before.Holders[0].Left {
+					return withhold(ctx, l)
 				}
-			},
-		},
+				return l, err
+			}).alsoFailing("what a killed holder leaves behind is a lease that expires", "Wait/KilledHolder"),
 		expireInProcess("the lease of a killed holder stays", "Wait/KilledHolder",
 			func(b *brokenDriver, f func()) { b.onKill = f }),
 	}
@@ -474,54 +430,36 @@ func leaveGhosts(name, fails string, becomes func(w *world, req driver.Request, 
 func cancelMutants() []mutant {
 	someTime := time.Millisecond
 	return []mutant{
-		{
-			name: "a cancelled wait does not tell the cause", fails: []string{"Cancel/Cause"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						early := ctx.Err() != nil
-						l, err := b.acquire(ctx, req)
-						if err != nil && !early && ctx.Err() != nil {
-							return nil, ctx.Err()
-						}
-						return l, err
-					}
+		mutateAcquire("a cancelled wait does not tell the cause", "Cancel/Cause",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				early := ctx.Err() != nil
+				l, err := b.acquire(ctx, req)
+				if err != nil && !early && ctx.Err() != nil {
+					return nil, ctx.Err()
 				}
-			},
-		},
-		{
-			name: "a free lock is granted without a look at the context", fails: []string{"Cancel/Before"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						if ctx.Err() == nil {
-							return b.acquire(ctx, req)
-						}
-						req.NoWait = true
-						l, err := b.acquire(context.WithoutCancel(ctx), req)
-						if err != nil {
-							return nil, context.Cause(ctx)
-						}
-						return l, nil
-					}
+				return l, err
+			}),
+		mutateAcquire("a free lock is granted without a look at the context", "Cancel/Before",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if ctx.Err() == nil {
+					return b.acquire(ctx, req)
 				}
-			},
-		},
-		{
-			name: "a lock is taken and then the context looked at", fails: []string{"Cancel/Before"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						if ctx.Err() == nil {
-							return b.acquire(ctx, req)
-						}
-						req.NoWait = true
-						_, _ = b.acquire(context.WithoutCancel(ctx), req)
-						return nil, context.Cause(ctx)
-					}
+				req.NoWait = true
+				l, err := b.acquire(context.WithoutCancel(ctx), req)
+				if err != nil {
+					return nil, context.Cause(ctx)
 				}
-			},
-		},
+				return l, nil
+			}),
+		mutateAcquire("a lock is taken and then the context looked at", "Cancel/Before",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				if ctx.Err() == nil {
+					return b.acquire(ctx, req)
+				}
+				req.NoWait = true
+				_, _ = b.acquire(context.WithoutCancel(ctx), req)
+				return nil, context.Cause(ctx)
+			}),
 		leaveGhosts("a waiter that gave up gets the lock", "Cancel/LeavesNothing",
 			func(w *world, req driver.Request, waited time.Duration) bool {
 				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) == 0
@@ -530,47 +468,35 @@ func cancelMutants() []mutant {
 			func(w *world, req driver.Request, waited time.Duration) bool {
 				return waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
 			}),
-		{
-			name: "a grant that meets a cancellation is left behind", fails: []string{"Cancel/RacesGrant"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-						defer cancel(nil)
-						stop := context.AfterFunc(ctx, func() {
-							mine := func(h driver.Holding) bool { return h.Owner == req.Owner }
-							if !slices.ContainsFunc(w.status(req.Name).Holders, mine) {
-								cancel(context.Cause(ctx))
-							}
-						})
-						defer stop()
-						if ctx.Err() != nil {
-							return nil, context.Cause(ctx)
-						}
-						l, err := b.acquire(detached, req)
-						if err == nil && ctx.Err() != nil {
-							return nil, context.Cause(ctx)
-						}
-						return l, err
+		mutateAcquire("a grant that meets a cancellation is left behind", "Cancel/RacesGrant",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				detached, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+				defer cancel(nil)
+				stop := context.AfterFunc(ctx, func() {
+					mine := func(h driver.Holding) bool { return h.Owner == req.Owner }
+					if !slices.ContainsFunc(w.status(req.Name).Holders, mine) {
+						cancel(context.Cause(ctx))
 					}
+				})
+				defer stop()
+				if ctx.Err() != nil {
+					return nil, context.Cause(ctx)
 				}
-			},
-		},
-		{
-			name: "a grant that comes after the cancellation counts", fails: []string{"Cancel/RacesGrant"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						start, early := time.Now(), ctx.Err() != nil
-						l, err := b.acquire(ctx, req)
-						if !early && ctx.Err() != nil && time.Now().Equal(start) && len(w.status(req.Name).Holders) == 0 {
-							return b.acquire(context.WithoutCancel(ctx), req)
-						}
-						return l, err
-					}
+				l, err := b.acquire(detached, req)
+				if err == nil && ctx.Err() != nil {
+					return nil, context.Cause(ctx)
 				}
-			},
-		},
+				return l, err
+			}),
+		mutateAcquire("a grant that comes after the cancellation counts", "Cancel/RacesGrant",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				start, early := time.Now(), ctx.Err() != nil
+				l, err := b.acquire(ctx, req)
+				if !early && ctx.Err() != nil && time.Now().Equal(start) && len(w.status(req.Name).Holders) == 0 {
+					return b.acquire(context.WithoutCancel(ctx), req)
+				}
+				return l, err
+			}),
 	}
 }
 
@@ -667,44 +593,36 @@ func closeMutants() []mutant {
 	return []mutant{
 		{
 			name: "waiters notice Close after a second", fails: []string{"Close/WakesWaiters"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					closed := false
-					b.onClose = func() error {
-						w.mu.Lock()
-						defer w.mu.Unlock()
-						if !closed {
-							time.AfterFunc(time.Second, func() { _ = b.inner.Close() })
-						}
-						closed = true
-						return nil
+			set: func(w *world, b *brokenDriver) {
+				closed := false
+				b.onClose = func() error {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if !closed {
+						time.AfterFunc(time.Second, func() { _ = b.inner.Close() })
 					}
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						over := false
-						w.withLock(func() { over = closed })
-						if over {
-							return nil, driver.ErrClosed
-						}
-						return b.acquire(ctx, req)
+					closed = true
+					return nil
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					over := false
+					w.withLock(func() { over = closed })
+					if over {
+						return nil, driver.ErrClosed
 					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
-		{
-			name: "waiters end with any error on Close", fails: []string{"Close/WakesWaiters"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						l, err := b.acquire(ctx, req)
-						// Without a holder, the request came after Close.
-						if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 {
-							return nil, errors.New("use of closed network connection")
-						}
-						return l, err
-					}
+		mutateAcquire("waiters end with any error on Close", "Close/WakesWaiters",
+			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				l, err := b.acquire(ctx, req)
+				// Without a holder, the request came after Close.
+				if errors.Is(err, driver.ErrClosed) && len(w.status(req.Name).Holders) > 0 {
+					return nil, errors.New("use of closed network connection")
 				}
-			},
-		},
+				return l, err
+			}),
 		{
 			name: "a waiter that Close ended gets the lock", fails: []string{"Close/WithdrawsWaiters"},
 			make: func(w *world) func(*brokenDriver) {
@@ -732,36 +650,32 @@ func closeMutants() []mutant {
 		},
 		{
 			name: "a closed driver says something odd", fails: []string{"Close/EndsAcquire"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					closed := false
-					b.onClose = func() error {
-						w.withLock(func() { closed = true })
-						return b.inner.Close()
+			set: func(w *world, b *brokenDriver) {
+				closed := false
+				b.onClose = func() error {
+					w.withLock(func() { closed = true })
+					return b.inner.Close()
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					over := false
+					w.withLock(func() { over = closed })
+					if over {
+						return nil, errors.New("invalid memory address")
 					}
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						over := false
-						w.withLock(func() { over = closed })
-						if over {
-							return nil, errors.New("invalid memory address")
-						}
-						return b.acquire(ctx, req)
-					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
 		{
 			name: "the second Close fails", fails: []string{"Close/Twice"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					closed := false
-					b.onClose = func() error {
-						if closed {
-							return driver.ErrClosed
-						}
-						closed = true
-						return b.inner.Close()
+			set: func(_ *world, b *brokenDriver) {
+				closed := false
+				b.onClose = func() error {
+					if closed {
+						return driver.ErrClosed
 					}
+					closed = true
+					return b.inner.Close()
 				}
 			},
 		},
@@ -773,27 +687,23 @@ func closeMutants() []mutant {
 		}),
 		{
 			name: "Close frees detached leases", fails: []string{"Close/DetachedStays"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					var all []*lease
-					b.onGrant = func(l *lease) {
-						all = append(all, l)
+			set: func(_ *world, b *brokenDriver) {
+				var all []*lease
+				b.onGrant = func(l *lease) {
+					all = append(all, l)
+				}
+				b.onClose = func() error {
+					for _, l := range all {
+						_ = l.release(context.Background())
 					}
-					b.onClose = func() error {
-						for _, l := range all {
-							_ = l.release(context.Background())
-						}
-						return b.inner.Close()
-					}
+					return b.inner.Close()
 				}
 			},
 		},
 		{
 			name: "the store frees detached leases of dead processes", fails: []string{"Close/DetachedSurvivesKill"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
-				}
+			set: func(_ *world, b *brokenDriver) {
+				b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
 			},
 		},
 		{

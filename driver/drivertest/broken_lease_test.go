@@ -15,22 +15,16 @@ import (
 func mutateGrant(name, fails string, shape func(*lease)) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*brokenDriver) { return func(b *brokenDriver) { b.onGrant = shape } },
+		set: func(_ *world, b *brokenDriver) { b.onGrant = shape },
 	}
 }
 
 // mutateRequest returns a mutant that changes requests.
 func mutateRequest(name, fails string, shape func(*world, driver.Request) driver.Request) mutant {
-	return mutant{
-		name: name, fails: []string{fails},
-		make: func(w *world) func(*brokenDriver) {
-			return func(b *brokenDriver) {
-				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					return b.acquireAs(ctx, req, shape(w, req))
-				}
-			}
-		},
-	}
+	return mutateAcquire(name, fails,
+		func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+			return b.acquireAs(ctx, req, shape(w, req))
+		})
 }
 
 // alsoFailing returns m with more clauses that it fails, and why it fails them.
@@ -43,7 +37,7 @@ func (m mutant) alsoFailing(whySeveral string, fails ...string) mutant {
 func mutateRenewal(name, fails string, shape func(context.Context, *lease, driver.Renewal) driver.Renewal) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*brokenDriver) { return func(b *brokenDriver) { b.renewEach(shape) } },
+		set: func(_ *world, b *brokenDriver) { b.renewEach(shape) },
 	}
 }
 
@@ -51,7 +45,7 @@ func mutateRenewal(name, fails string, shape func(context.Context, *lease, drive
 func mutateRelease(name, fails string, release func(context.Context, *lease) error) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*brokenDriver) { return func(b *brokenDriver) { b.onRelease = release } },
+		set: func(_ *world, b *brokenDriver) { b.onRelease = release },
 	}
 }
 
@@ -141,15 +135,13 @@ func leaseMutants() []mutant {
 			}),
 		{
 			name: "OnLost is called by Release", fails: []string{"Lease/LostOnlyIfLost"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						err := l.release(ctx)
-						if err == nil && l.released.Load() == 1 && l.req.OnLost != nil {
-							l.req.OnLost(driver.ErrLost)
-						}
-						return err
+			set: func(_ *world, b *brokenDriver) {
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					err := l.release(ctx)
+					if err == nil && l.released.Load() == 1 && l.req.OnLost != nil {
+						l.req.OnLost(driver.ErrLost)
 					}
+					return err
 				}
 			},
 		},
@@ -178,15 +170,13 @@ func renewMutants() []mutant {
 	mutateBatch := func(name string, change func([]driver.Lease, answers) answers) mutant {
 		return mutant{
 			name: name, fails: []string{"Renew/Batch"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
-						got := b.renew(ctx, due)
-						if len(due) > 1 {
-							got = change(due, got)
-						}
-						return got
+			set: func(_ *world, b *brokenDriver) {
+				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
+					got := b.renew(ctx, due)
+					if len(due) > 1 {
+						got = change(due, got)
 					}
+					return got
 				}
 			},
 		}
@@ -194,17 +184,15 @@ func renewMutants() []mutant {
 	return []mutant{
 		{
 			name: "a second renewal is not told to the store", fails: []string{"Renew/Extends"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
-						if len(due) == 1 {
-							if l := due[0].(*lease); l.renewed.Load() == 1 && l.req.TTL < 10*time.Second {
-								l.renewed.Add(1)
-								return []driver.Renewal{{Start: driver.Now()}}
-							}
+			set: func(_ *world, b *brokenDriver) {
+				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
+					if len(due) == 1 {
+						if l := due[0].(*lease); l.renewed.Load() == 1 && l.req.TTL < 10*time.Second {
+							l.renewed.Add(1)
+							return []driver.Renewal{{Start: driver.Now()}}
 						}
-						return b.renew(ctx, due)
 					}
+					return b.renew(ctx, due)
 				}
 			},
 		},
@@ -258,17 +246,15 @@ func renewMutants() []mutant {
 		}),
 		{
 			name: "a released lease is renewed back to life", fails: []string{"Renew/NotReleased"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					sound := reviveOnRenew("", "", func(l *lease) bool { return l.released.Load() > 0 }).make(nil)
-					sound(b)
-					each := b.onRenew
-					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
-						if len(due) > 1 {
-							return b.renew(ctx, due)
-						}
-						return each(ctx, due)
+			set: func(_ *world, b *brokenDriver) {
+				sound := reviveOnRenew("", "", func(l *lease) bool { return l.released.Load() > 0 }).setter(nil)
+				sound(b)
+				each := b.onRenew
+				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
+					if len(due) > 1 {
+						return b.renew(ctx, due)
 					}
+					return each(ctx, due)
 				}
 			},
 		},
@@ -276,17 +262,15 @@ func renewMutants() []mutant {
 			func(l *lease) bool { return l.released.Load() == 0 && l.ended() }),
 		{
 			name: "a renewal looks at the name only", fails: []string{"Renew/NotAnothers"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					cut := false
-					b.onSever = func() { cut = true }
-					b.renewEach(func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
-						if errors.Is(sound.Err, driver.ErrLost) && l.ended() && len(l.others()) > 0 && !l.req.Shared && !cut {
-							return driver.Renewal{Start: driver.Now()}
-						}
-						return sound
-					})
-				}
+			set: func(_ *world, b *brokenDriver) {
+				cut := false
+				b.onSever = func() { cut = true }
+				b.renewEach(func(_ context.Context, l *lease, sound driver.Renewal) driver.Renewal {
+					if errors.Is(sound.Err, driver.ErrLost) && l.ended() && len(l.others()) > 0 && !l.req.Shared && !cut {
+						return driver.Renewal{Start: driver.Now()}
+					}
+					return sound
+				})
 			},
 		},
 	}
@@ -315,14 +299,12 @@ func releaseMutants() []mutant {
 		{
 			name: "a second release frees all holders", fails: []string{"Release/TwiceIsHarmless", "Answer/ReleaseLost"},
 			whySeveral: "a release whose answer was lost is said twice",
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						if l.released.Load() > 0 {
-							l.breakOthers()
-						}
-						return l.release(ctx)
+			set: func(_ *world, b *brokenDriver) {
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					if l.released.Load() > 0 {
+						l.breakOthers()
 					}
+					return l.release(ctx)
 				}
 			},
 		},
@@ -401,9 +383,9 @@ func fencingMutants() []mutant {
 // shapingGrants returns m with a change of grants, which sees the request as the caller made
 // it.
 func (m mutant) shapingGrants(shape func(*lease)) mutant {
-	inner := m.make
+	inner := m
 	m.make = func(w *world) func(*brokenDriver) {
-		setUp := inner(w)
+		setUp := inner.setter(w)
 		return func(b *brokenDriver) {
 			setUp(b)
 			acquire := b.onAcquire
@@ -423,20 +405,18 @@ func answerMutants() []mutant {
 	return []mutant{
 		{
 			name: "a renewal that is asked again comes too late", fails: []string{"Answer/RenewLost"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					at := make(map[*lease]time.Time)
-					b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
-						if len(due) != 1 {
-							return b.renew(ctx, due)
-						}
-						l := due[0].(*lease)
-						if last, ok := at[l]; ok && last.Equal(time.Now()) && l.req.TTL > 10*time.Second {
-							return []driver.Renewal{{Err: driver.ErrLost}}
-						}
-						at[l] = time.Now()
+			set: func(_ *world, b *brokenDriver) {
+				at := make(map[*lease]time.Time)
+				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal {
+					if len(due) != 1 {
 						return b.renew(ctx, due)
 					}
+					l := due[0].(*lease)
+					if last, ok := at[l]; ok && last.Equal(time.Now()) && l.req.TTL > 10*time.Second {
+						return []driver.Renewal{{Err: driver.ErrLost}}
+					}
+					at[l] = time.Now()
+					return b.renew(ctx, due)
 				}
 			},
 		},
@@ -449,36 +429,32 @@ func severMutants() []mutant {
 	ignoreContext := func(name, fails string, set func(b *brokenDriver, ctx func(context.Context) context.Context)) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					var cut atomic.Bool
-					b.onSever, b.onHeal = func() { cut.Store(true) }, func() { cut.Store(false) }
-					set(b, func(ctx context.Context) context.Context {
-						if cut.Load() {
-							return context.WithoutCancel(ctx)
-						}
-						return ctx
-					})
-				}
+			set: func(_ *world, b *brokenDriver) {
+				var cut atomic.Bool
+				b.onSever, b.onHeal = func() { cut.Store(true) }, func() { cut.Store(false) }
+				set(b, func(ctx context.Context) context.Context {
+					if cut.Load() {
+						return context.WithoutCancel(ctx)
+					}
+					return ctx
+				})
 			},
 		}
 	}
 	return []mutant{
 		{
 			name: "the store ends the leases of a severed driver early", fails: []string{"Sever/HolderKnowsFirst"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					var all []*lease
-					b.onGrant = func(l *lease) { all = append(all, l) }
-					b.onSever = func() {
-						time.AfterFunc(100*time.Millisecond, func() {
-							d := w.store.Open()
-							defer d.Close()
-							for _, l := range all {
-								_ = d.Break(context.Background(), l.req.Name, l.req.Owner, l.grant.Token)
-							}
-						})
-					}
+			set: func(w *world, b *brokenDriver) {
+				var all []*lease
+				b.onGrant = func(l *lease) { all = append(all, l) }
+				b.onSever = func() {
+					time.AfterFunc(100*time.Millisecond, func() {
+						d := w.store.Open()
+						defer d.Close()
+						for _, l := range all {
+							_ = d.Break(context.Background(), l.req.Name, l.req.Owner, l.grant.Token)
+						}
+					})
 				}
 			},
 		},
@@ -518,40 +494,36 @@ func severMutants() []mutant {
 			}),
 		{
 			name: "a request that was given up is executed late", fails: []string{"Stall/GivenUp"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					var late []driver.Request
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						if b.severed.Load() {
-							w.withLock(func() { late = append(late, req) })
+			set: func(w *world, b *brokenDriver) {
+				var late []driver.Request
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					if b.severed.Load() {
+						w.withLock(func() { late = append(late, req) })
+					}
+					return b.acquire(ctx, req)
+				}
+				b.onDeliver = func() {
+					w.withLock(func() {
+						for _, req := range late {
+							req.NoWait = true
+							_, _ = w.store.Open().Acquire(context.Background(), req) // nobody gets the lease
 						}
-						return b.acquire(ctx, req)
-					}
-					b.onDeliver = func() {
-						w.withLock(func() {
-							for _, req := range late {
-								req.NoWait = true
-								_, _ = w.store.Open().Acquire(context.Background(), req) // nobody gets the lease
-							}
-						})
-					}
+					})
 				}
 			},
 		},
 		{
 			name: "a driver does not get over a cut", fails: []string{"Sever/Healed"},
-			make: func(*world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					var cut atomic.Bool
-					b.onSever = func() { cut.Store(true) }
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						l, err := b.acquire(ctx, req)
-						if err == nil && cut.Load() {
-							_ = l.Release(ctx)
-							return nil, errors.New("broken pipe")
-						}
-						return l, err
+			set: func(_ *world, b *brokenDriver) {
+				var cut atomic.Bool
+				b.onSever = func() { cut.Store(true) }
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					l, err := b.acquire(ctx, req)
+					if err == nil && cut.Load() {
+						_ = l.Release(ctx)
+						return nil, errors.New("broken pipe")
 					}
+					return l, err
 				}
 			},
 		},

@@ -15,11 +15,9 @@ func mutateAcquire(name, fails string,
 	acquire func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error)) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(w *world) func(*brokenDriver) {
-			return func(b *brokenDriver) {
-				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-					return acquire(ctx, w, b, req)
-				}
+		set: func(w *world, b *brokenDriver) {
+			b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+				return acquire(ctx, w, b, req)
 			}
 		},
 	}
@@ -29,30 +27,28 @@ func sharedMutants() []mutant {
 	return []mutant{
 		{
 			name: "a driver has one reader at a time", fails: []string{"Shared/ReadersTogether"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					reading := make(map[string]bool)
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						w.mu.Lock()
-						busy := reading[req.Name] && req.Shared
-						w.mu.Unlock()
-						if busy {
-							return nil, driver.ErrHeld
-						}
-						l, err := b.acquire(ctx, req)
-						if err == nil && req.Shared {
-							w.mu.Lock()
-							reading[req.Name] = true
-							w.mu.Unlock()
-						}
-						return l, err
+			set: func(w *world, b *brokenDriver) {
+				reading := make(map[string]bool)
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					w.mu.Lock()
+					busy := reading[req.Name] && req.Shared
+					w.mu.Unlock()
+					if busy {
+						return nil, driver.ErrHeld
 					}
-					b.onRelease = func(ctx context.Context, l *lease) error {
+					l, err := b.acquire(ctx, req)
+					if err == nil && req.Shared {
 						w.mu.Lock()
-						reading[l.req.Name] = false
+						reading[req.Name] = true
 						w.mu.Unlock()
-						return l.release(ctx)
 					}
+					return l, err
+				}
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					w.mu.Lock()
+					reading[l.req.Name] = false
+					w.mu.Unlock()
+					return l.release(ctx)
 				}
 			},
 		},
@@ -176,25 +172,6 @@ func sharedMutants() []mutant {
 }
 
 func slotsMutants() []mutant {
-	ended := mutateRelease("a release gives up all slots of the driver", "Slots/ReleaseFreesOne", nil)
-	ended.make = func(w *world) func(*brokenDriver) {
-		return func(b *brokenDriver) {
-			var all []*lease
-			b.onGrant = func(l *lease) {
-				all = append(all, l)
-			}
-			b.onRelease = func(ctx context.Context, l *lease) error {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				for _, other := range all {
-					if other.req.Name == l.req.Name && l.req.Slots > 0 {
-						_ = other.release(ctx)
-					}
-				}
-				return l.release(ctx)
-			}
-		}
-	}
 	return []mutant{
 		mutateAcquire("a semaphore of three has room for two", "Slots/Together",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
@@ -205,21 +182,19 @@ func slotsMutants() []mutant {
 			}),
 		{
 			name: "a driver that has a slot gets another", fails: []string{"Slots/Full"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					has := make(map[string]bool)
-					b.onGrant = func(l *lease) {
-						has[l.req.Name] = l.req.Slots > 0
+			set: func(w *world, b *brokenDriver) {
+				has := make(map[string]bool)
+				b.onGrant = func(l *lease) {
+					has[l.req.Name] = l.req.Slots > 0
+				}
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					w.mu.Lock()
+					more := has[req.Name] && req.NoWait && w.status(req.Name).Slots == req.Slots
+					w.mu.Unlock()
+					if more {
+						return b.fake(req), nil
 					}
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						w.mu.Lock()
-						more := has[req.Name] && req.NoWait && w.status(req.Name).Slots == req.Slots
-						w.mu.Unlock()
-						if more {
-							return b.fake(req), nil
-						}
-						return b.acquire(ctx, req)
-					}
+					return b.acquire(ctx, req)
 				}
 			},
 		},
@@ -232,7 +207,23 @@ func slotsMutants() []mutant {
 				}
 				return l, err
 			}),
-		ended,
+		{
+			name: "a release gives up all slots of the driver", fails: []string{"Slots/ReleaseFreesOne"},
+			set: func(w *world, b *brokenDriver) {
+				var all []*lease
+				b.onGrant = func(l *lease) { all = append(all, l) }
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					for _, other := range all {
+						if other.req.Name == l.req.Name && l.req.Slots > 0 {
+							_ = other.release(ctx)
+						}
+					}
+					return l.release(ctx)
+				}
+			},
+		},
 		mutateRequest("a semaphore lives as long as any of its holders", "Slots/DeadHolder",
 			func(w *world, req driver.Request) driver.Request {
 				if req.Slots > 0 {
@@ -314,22 +305,20 @@ func minHoldMutants() []mutant {
 			}),
 		{
 			name: "MinHold counts from the release", fails: []string{"MinHold/Past"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						shaped := req
-						if req.MinHold < req.TTL { // else the lease would lapse before
-							shaped.MinHold = 0
-						}
-						return b.acquireAs(ctx, req, shaped)
+			set: func(_ *world, b *brokenDriver) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					shaped := req
+					if req.MinHold < req.TTL { // else the lease would lapse before
+						shaped.MinHold = 0
 					}
-					b.onRelease = func(ctx context.Context, l *lease) error {
-						if l.req.MinHold == 0 || l.req.MinHold >= l.req.TTL {
-							return l.release(ctx)
-						}
-						time.AfterFunc(l.req.MinHold, func() { _ = l.release(context.Background()) })
-						return nil
+					return b.acquireAs(ctx, req, shaped)
+				}
+				b.onRelease = func(ctx context.Context, l *lease) error {
+					if l.req.MinHold == 0 || l.req.MinHold >= l.req.TTL {
+						return l.release(ctx)
 					}
+					time.AfterFunc(l.req.MinHold, func() { _ = l.release(context.Background()) })
+					return nil
 				}
 			},
 		},
@@ -341,12 +330,10 @@ func wantedMutants() []mutant {
 	hideWanted := func(name, fails string, whenAwaited bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onGrant = func(l *lease) {
-						if awaited := len(w.status(l.req.Name).Waiters) > 0; awaited == whenAwaited {
-							l.grant.Wanted = make(chan struct{})
-						}
+			set: func(w *world, b *brokenDriver) {
+				b.onGrant = func(l *lease) {
+					if awaited := len(w.status(l.req.Name).Waiters) > 0; awaited == whenAwaited {
+						l.grant.Wanted = make(chan struct{})
 					}
 				}
 			},
@@ -367,15 +354,13 @@ func wantedMutants() []mutant {
 func mutateStatus(name, fails string, shape func(*driver.Status)) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*brokenDriver) {
-			return func(b *brokenDriver) {
-				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
-					st, err := b.inner.Status(ctx, name)
-					if err == nil {
-						shape(&st)
-					}
-					return st, err
+		set: func(_ *world, b *brokenDriver) {
+			b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+				st, err := b.inner.Status(ctx, name)
+				if err == nil {
+					shape(&st)
 				}
+				return st, err
 			}
 		},
 	}
@@ -386,11 +371,9 @@ func mutateList(name, fails string,
 	list func(ctx context.Context, b *brokenDriver, prefix string, yield func(driver.Status) bool) error) mutant {
 	return mutant{
 		name: name, fails: []string{fails},
-		make: func(*world) func(*brokenDriver) {
-			return func(b *brokenDriver) {
-				b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-					return list(ctx, b, prefix, yield)
-				}
+		set: func(_ *world, b *brokenDriver) {
+			b.onList = func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+				return list(ctx, b, prefix, yield)
 			}
 		},
 	}
@@ -513,17 +496,15 @@ func breakMutants() []mutant {
 	mutateBreak := func(name, fails string, which func(h driver.Holding, owner string, token uint64) bool) mutant {
 		return mutant{
 			name: name, fails: []string{fails},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
-						err := error(driver.ErrLost)
-						for _, h := range w.status(name).Holders {
-							if which(h, owner, token) {
-								err = b.inner.Break(ctx, name, h.Owner, h.Token)
-							}
+			set: func(w *world, b *brokenDriver) {
+				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+					err := error(driver.ErrLost)
+					for _, h := range w.status(name).Holders {
+						if which(h, owner, token) {
+							err = b.inner.Break(ctx, name, h.Owner, h.Token)
 						}
-						return err
 					}
+					return err
 				}
 			},
 		}
@@ -565,30 +546,26 @@ func breakMutants() []mutant {
 			func(h driver.Holding, owner string, _ uint64) bool { return h.Owner == owner }),
 		{
 			name: "Break of nothing is a success", fails: []string{"Break/Free"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
-						if len(w.status(name).Holders) == 0 {
-							return nil
-						}
-						return b.inner.Break(ctx, name, owner, token)
+			set: func(w *world, b *brokenDriver) {
+				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+					if len(w.status(name).Holders) == 0 {
+						return nil
 					}
+					return b.inner.Break(ctx, name, owner, token)
 				}
 			},
 		},
 		{
 			name: "Break frees all holds of a lock", fails: []string{"Break/OneOfMany"},
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
-						err := b.inner.Break(ctx, name, owner, token)
-						for _, h := range w.status(name).Holders {
-							if err == nil {
-								_ = b.inner.Break(ctx, name, h.Owner, h.Token)
-							}
+			set: func(w *world, b *brokenDriver) {
+				b.onBreak = func(ctx context.Context, name, owner string, token uint64) error {
+					err := b.inner.Break(ctx, name, owner, token)
+					for _, h := range w.status(name).Holders {
+						if err == nil {
+							_ = b.inner.Break(ctx, name, h.Owner, h.Token)
 						}
-						return err
 					}
+					return err
 				}
 			},
 		},
@@ -619,16 +596,6 @@ func churnMutants() []mutant {
 			},
 		}
 	}
-	ghost := mutant{name: "the fifth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"}}
-	ghost.make = func(w *world) func(*brokenDriver) {
-		n := 0
-		return leaveGhosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			n++
-			return n == 5 && strings.HasSuffix(req.Name, " lock")
-		}).make(w)
-	}
 	return []mutant{
 		admitFortieth("under load two hold", "Churn/Counter",
 			func(req driver.Request) bool { return !req.Shared && req.Slots == 0 }),
@@ -636,6 +603,17 @@ func churnMutants() []mutant {
 			func(req driver.Request) bool { return req.Shared }),
 		admitFortieth("under load a semaphore is overfull", "Churn/Slots",
 			func(req driver.Request) bool { return req.Slots > 0 }),
-		ghost,
+		{
+			name: "the fifth waiter that gives up gets the lock", fails: []string{"Churn/Cancels"},
+			make: func(w *world) func(*brokenDriver) {
+				n := 0
+				return leaveGhosts("", "", func(_ *world, req driver.Request, _ time.Duration) bool {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					n++
+					return n == 5 && strings.HasSuffix(req.Name, " lock")
+				}).setter(w)
+			},
+		},
 	}
 }

@@ -182,31 +182,25 @@ func sessionMutants() []mutant {
 		},
 		{
 			name: "Close leaves the session to its timeout", fails: []string{"Session/CloseEnds"}, base: newSession,
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onClose = func() error {
-						b.base.(*session).end()
-						return b.inner.Close()
-					}
+			set: func(_ *world, b *brokenDriver) {
+				b.onClose = func() error {
+					b.base.(*session).end()
+					return b.inner.Close()
 				}
 			},
 		},
 		{
 			name: "a session ends with its process", fails: []string{"Close/SessionOutlivesKill"}, base: newSession,
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
-				}
+			set: func(_ *world, b *brokenDriver) {
+				b.onGrant = func(l *lease) { b.onKill = func() { _ = l.release(context.Background()) } }
 			},
 		},
 		{
 			name: "a detached lease is granted within a session", fails: []string{"Close/DetachedRefused"}, base: newSession,
-			make: func(w *world) func(*brokenDriver) {
-				return func(b *brokenDriver) {
-					b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
-						req.Detached = false
-						return b.acquire(ctx, req)
-					}
+			set: func(_ *world, b *brokenDriver) {
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					req.Detached = false
+					return b.acquire(ctx, req)
 				}
 			},
 		},

@@ -25,8 +25,21 @@ type mutant struct {
 	fails      []string // the clauses that must fail
 	whySeveral string   // why more than one clause fails
 	base       func(*world) driver.Driver
-	// Called for each store; its result is called for each driver on the store.
+	set        func(*world, *brokenDriver) // called for each driver
+	// Or make, for a mutant with state: called for each store. Its result is called for each driver
+	// on the store.
 	make func(*world) func(*brokenDriver)
+}
+
+// setter returns the function to call for each driver on the store of w. It may be nil.
+func (m mutant) setter(w *world) func(*brokenDriver) {
+	switch {
+	case m.make != nil:
+		return m.make(w)
+	case m.set != nil:
+		return func(b *brokenDriver) { m.set(w, b) }
+	}
+	return nil
 }
 
 // mutants returns all mutants.
@@ -201,9 +214,7 @@ func newWorld(t *testing.T, m mutant) *world {
 	if m.base == nil {
 		w.mutant.base = func(w *world) driver.Driver { return w.store.Open() }
 	}
-	if m.make != nil {
-		w.setUp = m.make(w)
-	}
+	w.setUp = m.setter(w)
 	return w
 }
 

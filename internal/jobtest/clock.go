@@ -82,24 +82,24 @@ func mustBecomeFree(t *testing.T, c ClockTest, req driver.Request, after time.Du
 
 func releasedBeforeStep(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
-	l := acquire(t, d, rowRequest("released", "a"))
+	l := Acquire(t, d, rowRequest("released", "a"))
 	reader := rowRequest("released readers", "a")
 	reader.Shared = true
-	first := acquire(t, d, reader)
+	first := Acquire(t, d, reader)
 	reader.Owner = "b"
-	second := acquire(t, d, reader)
+	second := Acquire(t, d, reader)
 	w := Waiting(t, other, rowRequest("released", "b"))
 	c.Clock.SetClock(behind)
-	release(t, l)
-	release(t, w.Get(t))
-	release(t, first)
-	release(t, second)
+	Release(t, l)
+	Release(t, w.Get(t))
+	Release(t, first)
+	Release(t, second)
 	for _, name := range []string{"released", "released readers"} {
 		l, err := tryAcquire(t, d, rowRequest(name, "c"))
 		if err != nil {
 			t.Fatalf("Acquire of %q with NoWait = %v", name, err)
 		}
-		release(t, l)
+		Release(t, l)
 	}
 }
 
@@ -109,11 +109,11 @@ func keptAfterStep(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
 	req := rowRequest("kept", "a")
 	req.MinHold = 1500 * time.Millisecond
-	l := acquire(t, d, req)
+	l := Acquire(t, d, req)
 	c.Clock.SetClock(behind)
-	release(t, l)
+	Release(t, l)
 	mustBeHeld(t, other, rowRequest("kept", "b"))
-	release(t, acquire(t, other, rowRequest("kept", "b")))
+	Release(t, Acquire(t, other, rowRequest("kept", "b")))
 }
 
 // keptFor is the MinHold of keptRequests.
@@ -136,13 +136,13 @@ func keptAcrossStep(t *testing.T, c ClockTest) {
 	d := c.Open(t)
 	for _, waits := range []bool{false, true} {
 		for _, req := range keptRequests("a") {
-			release(t, acquire(t, d, req))
+			Release(t, Acquire(t, d, req))
 		}
 		c.Clock.SetClock(behind)
 		for _, req := range keptRequests("b") {
 			req.Shared, req.MinHold = false, 0
 			if waits {
-				release(t, acquire(t, d, req))
+				Release(t, Acquire(t, d, req))
 				continue
 			}
 			mustBecomeFree(t, c, req, keptFor)
@@ -157,11 +157,11 @@ func keptSession(t *testing.T, c ClockTest) {
 	d, other := c.OpenSession(t), c.OpenSession(t)
 	req := rowRequest("kept session", "a")
 	req.MinHold = time.Second
-	release(t, acquire(t, d, req))
+	Release(t, Acquire(t, d, req))
 	w := Waiting(t, other, rowRequest("kept session", "b"))
 	c.Clock.SetClock(behind)
-	release(t, w.Get(t))
-	release(t, acquire(t, d, req))
+	Release(t, w.Get(t))
+	Release(t, Acquire(t, d, req))
 	c.Clock.SetClock(2 * behind)
 	mustBeHeld(t, d, rowRequest("kept session", "b"))
 	livetest.Await(t, "lease", func() error {
@@ -177,13 +177,13 @@ func readersAndSlots(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
 	slot, reader := rowRequest("slot", "a"), rowRequest("reader", "a")
 	slot.Slots, reader.Shared = 1, true
-	inSlot, reading := acquire(t, d, slot), acquire(t, d, reader)
+	inSlot, reading := Acquire(t, d, slot), Acquire(t, d, reader)
 	c.Clock.SetClock(behind)
-	release(t, inSlot)
-	release(t, reading)
+	Release(t, inSlot)
+	Release(t, reading)
 	slot.Owner, reader.Owner, reader.Shared = "b", "b", false
-	release(t, acquire(t, other, slot))
-	release(t, acquire(t, other, reader))
+	Release(t, Acquire(t, other, slot))
+	Release(t, Acquire(t, other, reader))
 }
 
 // killedBeforeStep has a waiter, which takes the lock of a killed holder after its TTL by the
@@ -202,7 +202,7 @@ func killedBeforeStep(t *testing.T, c ClockTest) {
 	if early := req.TTL/2 - w.At.Sub(began); early > 0 {
 		t.Errorf("granted %v too early", early)
 	}
-	release(t, next)
+	Release(t, next)
 }
 
 // killedBeforeWait has a waiter that has not seen the holder alive.
@@ -212,7 +212,7 @@ func killedBeforeWait(t *testing.T, c ClockTest) {
 	Keep(t, c.Open(t), req)()
 	w := Waiting(t, c.Open(t), rowRequest("died", "b"))
 	c.Clock.SetClock(behind)
-	release(t, w.Get(t))
+	Release(t, w.Get(t))
 }
 
 // killedReaderAndSlot is killedBeforeStep for a reader and the holder of a slot.
@@ -227,8 +227,8 @@ func killedReaderAndSlot(t *testing.T, c ClockTest) {
 	abandonSlot()
 	abandonReader()
 	c.Clock.SetClock(behind)
-	release(t, inSlot.Get(t))
-	release(t, writes.Get(t))
+	Release(t, inSlot.Get(t))
+	Release(t, writes.Get(t))
 }
 
 // triedAfterStep has no waiter: requests that don't wait are enough to free the locks of killed
@@ -258,7 +258,7 @@ func livesAcrossStep(t *testing.T, c ClockTest) {
 	d := c.Open(t)
 	req := rowRequest("alive", "a")
 	req.TTL = 2 * time.Second
-	l := acquire(t, d, req)
+	l := Acquire(t, d, req)
 	w := Waiting(t, c.Open(t), rowRequest("alive", "b"))
 	c.Clock.SetClock(behind)
 	for range 20 {
@@ -269,12 +269,12 @@ func livesAcrossStep(t *testing.T, c ClockTest) {
 		mustBeHeld(t, d, rowRequest("alive", "c"))
 		time.Sleep(req.TTL / 8) // time between renewals
 	}
-	release(t, l)
+	Release(t, l)
 	next := w.Get(t)
 	if before, got := l.Grant().Token, next.Grant().Token; got <= before {
 		t.Errorf("Token after the clock went back = %d, want more than %d", got, before)
 	}
-	release(t, next)
+	Release(t, next)
 }
 
 // queueAndKill has a process wait for the lock of req, and kills it. Its place in the queue lasts
@@ -301,33 +301,33 @@ func awaitWaiters(t *testing.T, d RowDriver, name string, n int) {
 // deadWaiter has a waiter that was killed before the step, and a request that waits after it.
 func deadWaiter(t *testing.T, c ClockTest) {
 	d := c.Open(t)
-	l := acquire(t, d, rowRequest("queued", "a"))
+	l := Acquire(t, d, rowRequest("queued", "a"))
 	queueAndKill(t, c, d, rowRequest("queued", "b"))
 	c.Clock.SetClock(behind)
-	release(t, l)
-	release(t, acquire(t, c.Open(t), rowRequest("queued", "c")))
+	Release(t, l)
+	Release(t, Acquire(t, c.Open(t), rowRequest("queued", "c")))
 }
 
 // deadWaiterSeen has a second waiter, whose process knew the first one when that was killed.
 func deadWaiterSeen(t *testing.T, c ClockTest) {
 	d, other := c.Open(t), c.Open(t)
-	l := acquire(t, d, rowRequest("seen", "a"))
+	l := Acquire(t, d, rowRequest("seen", "a"))
 	p := c.Hold(t, rowRequest("seen", "b"))
 	awaitWaiters(t, d, "seen", 1)
 	w := Waiting(t, other, rowRequest("seen", "c"))
 	p.Kill()
 	c.Clock.SetClock(behind)
-	release(t, l)
-	release(t, w.Get(t))
+	Release(t, l)
+	Release(t, w.Get(t))
 }
 
 // deadWaiterTried has only requests that don't wait after the step.
 func deadWaiterTried(t *testing.T, c ClockTest) {
 	d := c.Open(t)
-	l := acquire(t, d, rowRequest("queue tried", "a"))
+	l := Acquire(t, d, rowRequest("queue tried", "a"))
 	queueAndKill(t, c, d, rowRequest("queue tried", "b"))
 	c.Clock.SetClock(behind)
-	release(t, l)
+	Release(t, l)
 	mustBecomeFree(t, c, rowRequest("queue tried", "c"), 0)
 }
 
@@ -335,15 +335,15 @@ func deadWaiterTried(t *testing.T, c ClockTest) {
 // process for longer than heartbeatTimeout.
 func liveWaiter(t *testing.T, c ClockTest) {
 	d := c.Open(t)
-	l := acquire(t, d, rowRequest("waits", "a"))
+	l := Acquire(t, d, rowRequest("waits", "a"))
 	first := Waiting(t, c.Open(t), rowRequest("waits", "b"))
 	second := Waiting(t, c.Open(t), rowRequest("waits", "c"))
 	c.Clock.SetClock(behind)
 	time.Sleep(5 * time.Second) // longer than a process without heartbeats counts as alive
 	mustBeHeld(t, d, rowRequest("waits", "d"))
-	release(t, l)
+	Release(t, l)
 	next := first.Get(t)
 	second.Running(t, "while the first has the lock")
-	release(t, next)
-	release(t, second.Get(t))
+	Release(t, next)
+	Release(t, second.Get(t))
 }

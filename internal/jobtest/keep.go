@@ -2,12 +2,45 @@ package jobtest
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 )
+
+// Acquire acquires a lock that is free, or will be soon.
+func Acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	l, err := d.Acquire(ctx, req)
+	if err != nil {
+		t.Fatalf("Acquire of %q for %s = %v", req.Name, req.Owner, err)
+	}
+	return l
+}
+
+// Release releases a lease that is not lost.
+func Release(t testing.TB, l driver.Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), livetest.Patience) // also in a cleanup
+	defer cancel()
+	if err := l.Release(ctx); err != nil {
+		t.Fatalf("Release = %v", err)
+	}
+}
+
+// CheckHeld checks that a lock is held.
+func CheckHeld(t testing.TB, d driver.Driver, name, when string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	if _, err := d.Acquire(ctx, driver.Request{Name: name, Owner: "a stranger", TTL: time.Minute, NoWait: true}); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
+	}
+}
 
 // Keep acquires a lock and renews it, as a holder does, until abandon is called. Then the lease
 // is what a killed process leaves.

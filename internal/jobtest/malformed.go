@@ -79,7 +79,7 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, bro
 		req := rowRequest(name, "holder")
 		req.Shared = shared
 		req.OnLost = func(why error) { told[name] <- why }
-		held[name] = acquire(t, holder, req)
+		held[name] = Acquire(t, holder, req)
 		waiting[name] = Waiting(t, first, rowRequest(name, "first"))
 	}
 	for _, m := range rows {
@@ -110,7 +110,7 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, bro
 	}
 	for _, name := range good {
 		if held[name] != nil {
-			release(t, held[name])
+			Release(t, held[name])
 		}
 		waiting[name].Get(t)
 		behind[name].Running(t, "before the first waiter released")

@@ -24,7 +24,7 @@ func HalfMovedSlot(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration, d
 	names := []string{"job", "{job}2", "{job}3"}
 	var held []driver.Lease
 	for _, name := range names {
-		held = append(held, Acquiring(t, d1, request(name, "holder of "+name)).Get(t))
+		held = append(held, Acquire(t, d1, request(name, "holder of "+name)))
 	}
 	slot := c.SlotOf("job")
 	move := c.BeginMove(slot, c.MasterOtherThan(slot))
@@ -78,7 +78,7 @@ func ReleaseMeetsMove(t *testing.T, c *redistest.ClusterSetup, ttl time.Duration
 ) {
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
 	defer cancel()
-	held := Acquiring(t, d1, driver.Request{Name: "job", Owner: "holder", TTL: ttl}).Get(t)
+	held := Acquire(t, d1, driver.Request{Name: "job", Owner: "holder", TTL: ttl})
 	waiter := Waiting(t, d2, driver.Request{Name: "job", Owner: "waiter", TTL: ttl})
 	slot := c.SlotOf("job")
 	c.MasterOf(slot).Must("SET", "snib.g:"+tagOf(t, c, slot), "") // a script begins if it has all its keys

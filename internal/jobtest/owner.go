@@ -14,7 +14,7 @@ import (
 func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint64) error) {
 	req := rowRequest("a", "one")
 	req.Tokens = 10
-	first := acquire(t, d, req)
+	first := Acquire(t, d, req)
 	token := first.Grant().Token
 	for _, tt := range []struct {
 		name  string
@@ -28,11 +28,11 @@ func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint
 			t.Errorf("IsOwner of %q with the first token%+d = %v, want %v", tt.name, int64(tt.token-token), err, tt.want)
 		}
 	}
-	release(t, first)
+	Release(t, first)
 	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("IsOwner after Release = %v, want ErrLost", err)
 	}
-	next := acquire(t, d, rowRequest("a", "two"))
+	next := Acquire(t, d, rowRequest("a", "two"))
 	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("IsOwner of the hold before = %v, want ErrLost", err)
 	}
@@ -47,7 +47,7 @@ func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint
 func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver, isOwner func(token uint64) error, end func() error) {
 	req := rowRequest("a", "one")
 	req.TTL = time.Second
-	token := acquire(t, d, req).Grant().Token
+	token := Acquire(t, d, req).Grant().Token
 	if err := isOwner(token); err != nil {
 		t.Fatalf("IsOwner = %v", err)
 	}
@@ -62,5 +62,5 @@ func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver, isOwner func(toke
 	if err := end(); err != nil {
 		t.Fatal(err)
 	}
-	acquire(t, other, rowRequest("a", "two"))
+	Acquire(t, other, rowRequest("a", "two"))
 }

@@ -49,11 +49,6 @@ func rowRequest(name, owner string) driver.Request {
 	return driver.Request{Name: name, Owner: owner, TTL: time.Minute}
 }
 
-func acquire(t testing.TB, d driver.Driver, req driver.Request) driver.Lease {
-	t.Helper()
-	return Acquiring(t, d, req).Get(t)
-}
-
 // tryAcquire calls Acquire without waiting.
 func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease, error) {
 	t.Helper()
@@ -70,13 +65,6 @@ func mustBeHeld(t testing.TB, d driver.Driver, req driver.Request) {
 	}
 }
 
-func release(t testing.TB, l driver.Lease) {
-	t.Helper()
-	if err := l.Release(t.Context()); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-}
-
 // prune prunes several times.
 func prune(t testing.TB, d RowDriver, times int) {
 	t.Helper()
@@ -90,8 +78,8 @@ func prune(t testing.TB, d RowDriver, times int) {
 // PruneKeepsTokens prunes a lock whose token is ahead of the clock, beside one that is held.
 func PruneKeepsTokens(t *testing.T, tb Table) {
 	d := tb.Open()
-	release(t, acquire(t, d, rowRequest("old", "a")))
-	held := acquire(t, d, rowRequest("held", "a"))
+	Release(t, Acquire(t, d, rowRequest("old", "a")))
+	held := Acquire(t, d, rowRequest("held", "a"))
 	tb.Exec("UPDATE " + tb.Name + " SET token = token + 3600000000 WHERE name = 'old'")
 	last := tb.token("old")
 	if prune(t, d, 2); tb.count("old") != 1 {
@@ -105,11 +93,11 @@ func PruneKeepsTokens(t *testing.T, tb Table) {
 		t.Error("a row was not pruned that was not used for long")
 	}
 	for _, name := range []string{"old", "new"} {
-		if got := acquire(t, d, rowRequest(name, "b")).Grant().Token; got <= last {
+		if got := Acquire(t, d, rowRequest(name, "b")).Grant().Token; got <= last {
 			t.Errorf("Token of the lock %q = %d, want more than %d, which was pruned", name, got, last)
 		}
 	}
-	release(t, held)
+	Release(t, held)
 }
 
 // PruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
@@ -117,7 +105,7 @@ func PruneKeepsTokens(t *testing.T, tb Table) {
 func PruneIgnoresHugeTokens(t *testing.T, tb Table) {
 	d := tb.Open()
 	for name, token := range map[string]string{"huge": "9223372036854775807", "ahead": "token + 2 * 86400000000", "usual": "token + 3600000000"} {
-		release(t, acquire(t, d, rowRequest(name, "a")))
+		Release(t, Acquire(t, d, rowRequest(name, "a")))
 		tb.Exec(fmt.Sprintf("UPDATE %s SET token = %s WHERE name = '%s'", tb.Name, token, name))
 	}
 	tb.age()
@@ -128,10 +116,10 @@ func PruneIgnoresHugeTokens(t *testing.T, tb Table) {
 			t.Errorf("after Prune there are %d rows of %q, want %d", got, name, want)
 		}
 	}
-	if got := acquire(t, d, rowRequest("new", "b")).Grant().Token; got >= ahead {
+	if got := Acquire(t, d, rowRequest("new", "b")).Grant().Token; got >= ahead {
 		t.Errorf("Token of a new name = %d, want less than %d", got, ahead)
 	}
-	if got := acquire(t, d, rowRequest("ahead", "b")).Grant().Token; got <= ahead {
+	if got := Acquire(t, d, rowRequest("ahead", "b")).Grant().Token; got <= ahead {
 		t.Errorf("Token of a name whose token is ahead = %d, want more than %d", got, ahead)
 	}
 	MustNameRow(t, "Acquire", Acquiring(t, d, rowRequest("huge", "b")).End(t), "huge", tb.Name)
@@ -140,7 +128,7 @@ func PruneIgnoresHugeTokens(t *testing.T, tb Table) {
 // PruneOthers prunes a lock beside malformed rows.
 func PruneOthers(t *testing.T, tb Table, d RowDriver) {
 	t.Helper()
-	release(t, acquire(t, d, rowRequest("unused", "a")))
+	Release(t, Acquire(t, d, rowRequest("unused", "a")))
 	tb.age()
 	all := func() int64 { return tb.Number("SELECT count(*) FROM " + tb.Name) }
 	before := all()
@@ -165,7 +153,7 @@ func Wanted(t *testing.T, open func() RowDriver) {
 			t.Errorf("%s: not told within %v", what, soonEnough)
 		}
 	}
-	l := acquire(t, open(), block("a"))
+	l := Acquire(t, open(), block("a"))
 	time.Sleep(200 * time.Millisecond) // nothing happens
 	select {
 	case <-l.Grant().Wanted:
@@ -174,14 +162,14 @@ func Wanted(t *testing.T, open func() RowDriver) {
 	}
 	second, third := Waiting(t, open(), block("b")), Waiting(t, open(), block("c"))
 	told("one that came", l)
-	release(t, l)
+	Release(t, l)
 	next := second.Get(t)
 	if g := next.Grant(); g.Tokens != 10 || g.Token < l.Grant().Token+10 {
 		t.Errorf("tokens %d from %d, want 10 from %d or more", g.Tokens, g.Token, l.Grant().Token+10)
 	}
 	told("one that was there", next)
-	release(t, next)
-	release(t, third.Get(t))
+	Release(t, next)
+	Release(t, third.Get(t))
 }
 
 // Processes lets four processes contend for a lock that guards a file. One of them is killed
@@ -208,13 +196,13 @@ func Processes(t *testing.T, start func(Job) *livetest.Child) {
 // EndsWhileGranted acquires with a session that ends, which lost tells, after the row has granted
 // the lease. The same Acquire opens another session.
 func EndsWhileGranted(t *testing.T, d, other driver.Driver, lost <-chan struct{}) {
-	l := acquire(t, d, rowRequest("ends", "a"))
+	l := Acquire(t, d, rowRequest("ends", "a"))
 	<-lost
 	next := Waiting(t, other.(RowDriver), rowRequest("ends", "b"))
 	next.Running(t, "although the lease is held in a second session")
 	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
 	}
-	release(t, l)
-	release(t, next.Get(t))
+	Release(t, l)
+	Release(t, next.Get(t))
 }

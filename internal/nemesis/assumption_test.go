@@ -430,12 +430,10 @@ func (s *site) backUp(server storedServer) (restore func()) {
 	}
 }
 
-// run runs a program and returns its output.
-func (s *site) run(program string, args ...string) string {
+// run runs a program.
+func (s *site) run(program string, args ...string) {
 	s.t.Helper()
-	out, err := exec.Command(program, args...).CombinedOutput()
-	if err != nil {
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		s.t.Fatalf("%s: %v\n%s", program, err, out)
 	}
-	return string(out)
 }

@@ -20,8 +20,7 @@ func startZK(kind string) func(*world) {
 		m := newMesh(w.t, 3, func(i int) int { return c.Servers[i].PID() })
 		c = zktest.EnsembleThrough(w.t, m.proxyAddr)
 		w.addPartition(m, func() int { return slices.Index(c.Servers, c.Leader()) }, zkSilence)
-		w.direct = Store{Kind: kind, Addrs: c.Addrs()}
-		w.Store = Store{Kind: kind, Addrs: w.addProxies(c.Addrs()...)}
+		w.addProxies(kind, c.Addrs()...)
 		w.Abandon = true
 		w.addWorkerFaults()
 		var servers []server
@@ -49,8 +48,7 @@ func startEtcd(w *world) {
 	m := newMesh(w.t, 3, func(i int) int { return c.Members[i].PID() })
 	c = etcdtest.ClusterThrough(w.t, 3, m.proxyAddr)
 	w.addPartition(m, func() int { return slices.Index(c.Members, c.Leader()) }, time.Second)
-	w.direct = Store{Kind: "etcd", Addrs: c.Addrs()}
-	w.Store = Store{Kind: "etcd", Addrs: w.addProxies(c.Addrs()...)}
+	w.addProxies("etcd", c.Addrs()...)
 	w.Abandon = true
 	w.addWorkerFaults()
 	var servers []server

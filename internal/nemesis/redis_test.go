@@ -32,8 +32,7 @@ func startRedis(conf ...string) func(*world) {
 	return func(w *world) {
 		t, s := newShim(w.t)
 		node := redistest.Single(t, conf...)
-		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
-		w.Store = Store{Kind: "redis", Addrs: w.addProxies(node.Addr())}
+		w.addProxies("redis", node.Addr())
 		w.Mixed, w.Abandon = true, true
 		w.addWorkerFaults()
 		w.addServerFaults(node)
@@ -133,7 +132,7 @@ func redlockNodes(w *world, first testing.TB, conf ...string) (nodes []*redistes
 	for _, n := range nodes {
 		addrs = append(addrs, n.Addr())
 	}
-	w.Store = Store{Kind: "redlock", Addrs: w.addProxies(addrs...)}
+	w.addProxies("redlock", addrs...)
 	w.direct = w.Store
 	if err := redlock.Admin(w.Store.nodes(), redlockOptions()...).Init(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -159,8 +158,7 @@ func startRedisClock(way direction) func(*world) {
 	return func(w *world) {
 		t, c := newShim(w.t)
 		node := redistest.Single(t)
-		w.direct = Store{Kind: "redis", Addrs: []string{node.Addr()}}
-		w.Store = Store{Kind: "redis", Addrs: w.addProxies(node.Addr())}
+		w.addProxies("redis", node.Addr())
 		w.Mixed = true
 		w.addClockStep(c, way)
 		if way == back {

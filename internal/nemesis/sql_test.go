@@ -5,6 +5,7 @@ package nemesis
 import (
 	"context"
 	"database/sql"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,8 +23,7 @@ func startPG(kind string) func(*world) {
 	return func(w *world) {
 		t, shim := newShim(w.t)
 		s := pgtest.Start(t)
-		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: kind, Addrs: w.addProxies(s.Addr())}
+		w.addProxies(kind, s.Addr())
 		w.rowOrSession(kind == "pgsession")
 		w.addWorkerFaults()
 		w.addServerFaults(s)
@@ -52,8 +52,7 @@ func startMySQL(kind string) func(*world) {
 	return func(w *world) {
 		t, shim := newShim(w.t)
 		s := mysqltest.Start(t)
-		w.direct = Store{Kind: kind, Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: kind, Addrs: w.addProxies(s.Addr())}
+		w.addProxies(kind, s.Addr())
 		w.rowOrSession(kind == "mysqlsession")
 		w.addWorkerFaults()
 		w.addServerFaults(s)
@@ -98,26 +97,23 @@ func killMySQL(w *world, dsn string) {
 }
 
 func startPGClock(way direction) func(*world) {
-	return func(w *world) {
-		t, c := newShim(w.t)
-		s := pgtest.Start(t)
-		w.direct = Store{Kind: "pg", Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: "pg", Addrs: w.addProxies(s.Addr())}
-		w.Mixed = true
-		w.addClockStep(c, way)
-		if way == back {
-			w.addKillWorker()
-		}
-		w.keepRunning(s)
-	}
+	return startSQLClock("pg", func(t testing.TB) sqlServer { return pgtest.Start(t) }, way)
 }
 
 func startMySQLClock(way direction) func(*world) {
+	return startSQLClock("mysql", func(t testing.TB) sqlServer { return mysqltest.Start(t) }, way)
+}
+
+type sqlServer interface {
+	crashableServer
+	Addr() string
+}
+
+func startSQLClock(kind string, start func(testing.TB) sqlServer, way direction) func(*world) {
 	return func(w *world) {
 		t, c := newShim(w.t)
-		s := mysqltest.Start(t)
-		w.direct = Store{Kind: "mysql", Addrs: []string{s.Addr()}}
-		w.Store = Store{Kind: "mysql", Addrs: w.addProxies(s.Addr())}
+		s := start(t)
+		w.addProxies(kind, s.Addr())
 		w.Mixed = true
 		w.addClockStep(c, way)
 		if way == back {

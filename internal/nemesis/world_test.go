@@ -369,9 +369,9 @@ func (w *world) waitDuringFault(duration time.Duration) {
 	time.Sleep(duration / 4) // the fault ends last
 }
 
-// addProxies puts a proxy before each address, adds the network faults, and returns
-// the addresses of the proxies.
-func (w *world) addProxies(addrs ...string) []string {
+// addProxies sets the store. It puts a proxy before each address, through which the workers reach
+// the store, and adds the network faults.
+func (w *world) addProxies(kind string, addrs ...string) {
 	w.t.Helper()
 	var proxies []*livetest.Proxy
 	var through []string
@@ -402,7 +402,7 @@ func (w *world) addProxies(addrs ...string) []string {
 			heal()
 		})
 	})
-	return through
+	w.direct, w.Store = Store{Kind: kind, Addrs: addrs}, Store{Kind: kind, Addrs: through}
 }
 
 // summarize returns the counts of a report for its line in the table.

@@ -164,15 +164,6 @@ func (c *ClusterSetup) KillMasterOf(slot int) *Node {
 	return master
 }
 
-// HangMasterOf hangs the master of a slot, and returns it, so that the caller can resume it.
-func (c *ClusterSetup) HangMasterOf(slot int) *Node {
-	c.t.Helper()
-	master := c.MasterOf(slot)
-	master.Hang()
-	c.setNodeTimeout(failoverTimeout)
-	return master
-}
-
 // setNodeTimeout sets the nodeTimeout of the nodes that are up.
 func (c *ClusterSetup) setNodeTimeout(d time.Duration) {
 	c.t.Helper()

@@ -116,9 +116,6 @@ func dupForChild(f *os.File) (int, error) {
 	return fd, dupErr
 }
 
-// PID returns the process id of the program, which is also the id of its process group.
-func (c *Child) PID() int { return c.pid }
-
 // Events returns a channel with each stop, each continuation and, last, the end of the program.
 func (c *Child) Events() <-chan Event { return c.events }
 
