@@ -26,7 +26,8 @@ type Attempt struct {
 	arrival     uint64    // the order in which the driver's attempts were queued; 0 before
 	lastHint    time.Time // when a notification last woke it
 	hintPending bool      // another notification came too soon after that
-	outageErr   error     // why the poller has ended the attempt, or nil
+	pollErr     error     // why the store did not answer the last poll for its row, or nil
+	silentSince time.Time // when the first poll was sent that the store has not answered since
 
 	sent    bool             // the store may know the attempt
 	pending bool             // the store may know the request of this round
@@ -94,7 +95,7 @@ func (a *Attempt) contextError(ctx context.Context, err error) error {
 		err = a.lastErr
 	}
 	if err == nil && a.Queued {
-		err = a.d.registry.pollError()
+		err = a.d.registry.pollError(a)
 	}
 	switch {
 	case err == nil || errors.Is(cause, driver.ErrClosed):
