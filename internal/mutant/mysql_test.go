@@ -44,4 +44,11 @@ var mysqlMutants = []mutant{
 		new:   "driverkit.Isolate(all, func(error) bool { return false },",
 		tests: "TestMalformedRow",
 	},
+	{
+		guarantee: "late requests", pkg: "mysqllock",
+		in:    "Driver.acquireFast",
+		old:   "if res.repeated {",
+		new:   "if false {",
+		tests: "TestLateOnFullServer",
+	},
 }

@@ -100,4 +100,11 @@ var postgresMutants = []mutant{
 		new:   "d.extendAll(ctx, d.sql.renew, due)",
 		tests: "TestLockedRow/Renew",
 	},
+	{
+		guarantee: "late requests", pkg: "pglock",
+		in:    "Driver.run",
+		old:   "beforeRepeat()",
+		new:   "_ = beforeRepeat",
+		tests: "TestLateOnFullServer",
+	},
 }

@@ -164,7 +164,7 @@ func (a *Attempt) request(ctx context.Context) (*Lease, error) {
 // driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
-	if !a.sent || a.Req.NoWait && l == nil && refused {
+	if !a.sent || a.Req.NoWait && l == nil && refused && !a.late {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
@@ -216,6 +216,10 @@ var errRemoveAgain = errors.New("a request that was given up may still be execut
 
 // MarkSent records that from now on the store may know the attempt, and the request of this round.
 func (a *Attempt) MarkSent() { a.sent, a.pending = true, true }
+
+// MarkRepeated records that the request of this round was sent again because its connection had
+// failed. Whatever the store answers, it may still execute the first request.
+func (a *Attempt) MarkRepeated() { a.late = true }
 
 // Wait records that the store has queued the attempt. The row may change by itself after delay.
 func (a *Attempt) Wait(delay time.Duration) {

@@ -24,6 +24,7 @@ type table struct {
 	calls   map[string]int   // by the field of Backend
 	failing map[string]error // what the calls return
 	late    bool             // the next request is executed, and its answer is lost
+	repeats bool             // each request is sent twice
 	locked  map[string]bool  // the rows that a transaction has locked
 }
 
@@ -61,6 +62,9 @@ func (tb *table) request(_ context.Context, a *rows.Attempt) (*rows.Lease, error
 	s, err := tb.enter("Request", a.Req.Name)
 	defer tb.mu.Unlock()
 	a.MarkSent()
+	if tb.repeats {
+		a.MarkRepeated()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -190,23 +194,30 @@ func acquire(t *testing.T, d *rows.Driver, req driver.Request) driver.Lease {
 	return l
 }
 
-var errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
+var (
+	errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
+	errFull = fmt.Errorf("%w: %w", errDown, driver.ErrFull)
+)
 
 // TestRemoveAgain checks that the driver repeats the removal of a request that got no answer,
 // because the store may still execute it.
 func TestRemoveAgain(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		err  error
-		want int // removals
+		name    string
+		err     error
+		repeats bool
+		want    int // removals
 	}{
-		{"NoAnswer", errDown, 6},
-		{"Full", fmt.Errorf("%w: %w", errDown, driver.ErrFull), 1}, // it has refused the request
-		{"Held", driver.ErrHeld, 0},
+		{"NoAnswer", errDown, false, 6},
+		{"Full", errFull, false, 1}, // it has refused the request
+		{"FullRepeated", errFull, true, 6},
+		{"Held", driver.ErrHeld, false, 0},
+		{"HeldRepeated", driver.ErrHeld, true, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb := newTable()
+				tb.repeats = tt.repeats
 				d := newDriver(t, tb.backend())
 				tb.fail(tt.err, "Request")
 				if _, err := d.Acquire(t.Context(), noWait("a", "1")); !errors.Is(err, tt.err) {
