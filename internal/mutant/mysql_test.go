@@ -51,4 +51,25 @@ var mysqlMutants = []mutant{
 		new:   "if false {",
 		tests: "TestLateOnFullServer",
 	},
+	{
+		guarantee: "one holder", pkg: "mysqllock",
+		in:    "lifetime",
+		old:   "rows.Between(0, e.TTL)",
+		new:   "rows.Between(0, e.TTL/2)",
+		tests: "TestClockBack/KilledTried",
+	},
+	{
+		guarantee: "dead holders", pkg: "mysqllock",
+		in:    "lifetime",
+		old:   "return rows.Between(0, e.TTL)",
+		new:   "return 0",
+		tests: "TestClockBack/Killed",
+	},
+	{
+		guarantee: "MinHold", pkg: "mysqllock",
+		in:    "lifetime",
+		old:   "return rows.Between(e.Since, e.Until)",
+		new:   "return time.Millisecond",
+		tests: "TestClockBack/KeptBefore",
+	},
 }
