@@ -45,6 +45,20 @@ var mysqlMutants = []mutant{
 		tests: "TestMalformedRow",
 	},
 	{
+		guarantee: "absurd times", pkg: "mysqllock",
+		in:    "free",
+		old:   "ends <= {clock} AND holders",
+		new:   "ends - {clock} <= 0 AND holders",
+		tests: "TestWildRow/Rows",
+	},
+	{
+		guarantee: "places are kept", pkg: "mysqllock",
+		in:    "heartbeat",
+		old:   "ON DUPLICATE KEY UPDATE ends",
+		new:   "ON DUPLICATE KEY UPDATE version = {bump}, ends",
+		tests: "TestWildProcess",
+	},
+	{
 		guarantee: "late requests", pkg: "mysqllock",
 		in:    "Driver.acquireFast",
 		old:   "if res.repeated {",

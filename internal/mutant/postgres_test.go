@@ -87,6 +87,13 @@ var postgresMutants = []mutant{
 		tests: "TestForgedNotifications",
 	},
 	{
+		guarantee: "absurd times", pkg: "pglock",
+		in:    "liveRow",
+		old:   "(e->>'until')::bigint > c.now",
+		new:   "(e->>'until')::bigint - c.now > 0",
+		tests: "TestWildRow/Rows",
+	},
+	{
 		guarantee: "heartbeats go on", pkg: "pglock",
 		in:    "Driver.sendHeartbeat",
 		old:   "send(ctx, d.sql.heartbeatUnlocked, names)",
