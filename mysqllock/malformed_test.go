@@ -89,7 +89,8 @@ func TestWildRow(t *testing.T) {
 	}
 }
 
-// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten it.
+// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
+// it.
 func TestWildEnd(t *testing.T) {
 	t.Parallel()
 	tb := lockTable(t, mysqltest.Start(t), "wild_end", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
@@ -117,16 +118,27 @@ func TestWildProcess(t *testing.T) {
 		w.first = jobtest.Waiting(t, newDriver(t, dial(t, server.DSN())), request(change, "first"))
 		w.second = jobtest.Waiting(t, behind, request(change, "second"))
 		all = append(all, w)
-		must(t, db, "UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', SUBSTRING_INDEX(l.waiters, '-', 1)) SET p."+change, change)
+		res, err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', SUBSTRING_INDEX(l.waiters, '-', 1)) SET p."+change, change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := res.RowsAffected(); n != 1 || err != nil {
+			t.Fatalf("%s changed %d rows, %v; want 1", change, n, err)
+		}
 	}
 	for _, w := range all {
+		var queue []driver.Waiting
 		livetest.Await(t, "waiter that has waited for longer than it keeps its place without a heartbeat", func() error {
 			st, err := holder.Status(t.Context(), w.name)
-			if err == nil && (len(st.Waiters) == 0 || st.Waiters[len(st.Waiters)-1].Waited < rows.HeartbeatTimeout+2*rows.HeartbeatInterval) {
+			queue = st.Waiters
+			if err == nil && (len(queue) == 0 || queue[len(queue)-1].Waited < rows.HeartbeatTimeout+2*rows.HeartbeatInterval) {
 				err = fmt.Errorf("status %+v", st)
 			}
 			return err
 		})
+		if len(queue) != 2 || queue[0].Owner != "first" {
+			t.Errorf("after %s, the queue is %+v, want the first and the second waiter", w.name, queue)
+		}
 		release(t, w.l)
 		next := w.first.Get(t)
 		w.second.Running(t, "before the first waiter of "+w.name+" released")

@@ -72,7 +72,8 @@ func TestWildRow(t *testing.T) {
 	}
 }
 
-// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten it.
+// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
+// it.
 func TestWildEnd(t *testing.T) {
 	server := pgtest.Start(t)
 	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end", newDriver),

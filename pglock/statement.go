@@ -293,8 +293,8 @@ FROM (SELECT max(token) AS token FROM {table} WHERE name <> '' AND used < {clock
 	AND token <= {clock} + $2::bigint) m
 WHERE f.name = '' AND f.token < m.token`
 
-// skipLocked makes a statement skip the rows that other transactions have locked, instead of waiting
-// for them.
+// skipLocked makes a statement skip the rows that other transactions have locked, instead of
+// waiting for them.
 const skipLocked = `SKIP LOCKED`
 
 // statements are the statements for one table.

@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// LockedRow has a transaction lock the row of one lock for longer than a waiter keeps its place
-// without a heartbeat. A waiter of the same process for another lock keeps its place, and gets that
-// lock in its turn. lockRow starts the transaction.
+// LockedRow has a transaction lock the row of one lock for 5 s, which is longer than a waiter keeps
+// its place without a heartbeat. A waiter of the same process for another lock keeps its place, and
+// gets that lock in its turn. lockRow starts the transaction.
 func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (unlock func())) {
 	holder, first, second := open(), open(), open()
 	acquire(t, holder, rowRequest("locked", "holder"))
@@ -20,7 +19,7 @@ func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (u
 	unlock := lockRow("locked")
 	defer unlock()
 	behind := Waiting(t, second, rowRequest("other", "second"))
-	for began := time.Now(); time.Since(began) < rows.HeartbeatTimeout+2*rows.HeartbeatInterval; {
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
 		if err := holder.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Fatalf("Renew = %v", err)
 		}
