@@ -119,6 +119,7 @@ func (d *Driver) extendAll(ctx context.Context, sql string, all []driver.Lease) 
 	return renewed, err
 }
 
+// extend is extendAll if no row is malformed.
 func (d *Driver) extend(ctx context.Context, sql string, some []driver.Lease) (map[string]renewedRow, error) {
 	var names []string
 	var tokens, ttls []int64

@@ -90,7 +90,11 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 		}
 		maps.Copy(states, found)
 	}
-	found, err := d.read(ctx, missing())
+	rest := missing()
+	if len(rest) == 0 {
+		return states, nil
+	}
+	found, err := d.read(ctx, rest)
 	for name := range found { // the others do not exist
 		d.locked[name] = true
 	}

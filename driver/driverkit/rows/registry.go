@@ -508,6 +508,7 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 		}
 		w.recordPoll(a, sentAt, s.Err)
 		if err != nil || a.pollErr != nil {
+			a.checkAt = time.Now().Add(HeartbeatInterval)
 			continue
 		}
 		place, grantable, delay := s.Position(nonce, false)
