@@ -38,6 +38,9 @@ func (d *Driver) acquireFast(ctx context.Context, a *attempt) (*lease, error) {
 	}
 	start := driver.Now() // before the request: the lease must not seem to start later than it does
 	res, err := d.exec(ctx, d.sql.acquireFast, a.Req.Tokens, d.rows.RowTTL(a.Req), encode(a.Entry), []byte(a.Req.Name), []byte(a.Entry.Nonce))
+	if res.repeated {
+		a.MarkRepeated()
+	}
 	if err != nil || res.rows == 0 {
 		return nil, d.rowError(a.Req.Name, err)
 	}
@@ -51,6 +54,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt) (*lease, error) {
 	req, ttl := a.Req, d.rows.RowTTL(a.Req)
 	var h *entry // the entry that was granted
 	var snapshot state
+	var last *state                                 // that was decided on
 	unlock, err := d.rowMutexes.lock(ctx, req.Name) // outside the time limit of Detached
 	if err != nil {
 		return nil, err
@@ -59,7 +63,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt) (*lease, error) {
 	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	err = d.changeLocked(ctx, req.Name, func(s *state) (write bool, err error) {
-		snapshot = *s
+		snapshot, last = *s, s
 		if h = s.HolderFor(req); h != nil && slices.Contains(a.Removing(), h.Nonce) {
 			s.removeHolder(h.Token) // it is released, but the server has not confirmed that
 			h = nil
@@ -94,6 +98,9 @@ func (d *Driver) decide(ctx context.Context, a *attempt) (*lease, error) {
 		a.Wait(delay)
 		return write, nil
 	})
+	if last != nil && last.maybeWritten {
+		a.MarkRepeated()
+	}
 	if h == nil {
 		_ = d.capEnds(ctx, &snapshot) // if this fails, the next request tries again
 	}

@@ -2,12 +2,16 @@ package mysqllock_test
 
 import (
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit/rows"
 	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
@@ -19,8 +23,128 @@ var malformations = []jobtest.MalformedRow{
 	{Name: "HolderText", Change: "holder = 'nobody'", ListFails: true, WaitFails: true},
 	{Name: "HolderGone", Change: "holder = ''", ListFails: true, WaitFails: true},
 	{Name: "HoldersText", Change: "holders = 'nobody'", ListFails: true, WaitFails: true},
+	{Name: "TTLText", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":"long"')`, ListFails: true, WaitFails: true},
+	{Name: "TTLOverflow", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":92233720368547758070')`, ListFails: true, WaitFails: true},
+	{Name: "KeptNegative", Change: "kept = -1", RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "KeptNumber", Change: "kept = 2", RenewFails: true, ListFails: true, WaitFails: true},
 	{Name: "VersionHuge", Change: "version = 9223372036854775807", RenewFails: true},
+}
+
+// wildRows have values by which drivers tell the living from the dead. Each of them is well-formed
+// and absurd.
+var wildRows = []jobtest.MalformedRow{
+	{Name: "EndsZero", Change: "ends = 0", Ends: true},
+	{Name: "EndsMin", Change: "ends = -9223372036854775808", Ends: true},
+	{Name: "EndsMax", Change: "ends = 9223372036854775807"},
+	{Name: "SinceMin", Change: "since = -9223372036854775808"},
+	{Name: "SinceMax", Change: "since = 9223372036854775807"},
+	{Name: "TTLNull", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":null')`},
+	{Name: "TTLMax", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":9223372036854775807')`},
+	{Name: "TTLNegative", Change: `holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*', '"ttl":-1')`},
+	{Name: "WaiterSinceMin", Change: `waiters = REGEXP_REPLACE(waiters, '"since":[0-9]*', '"since":-9223372036854775808')`},
+	{Name: "WaiterDead", Change: `waiters = CONCAT(waiters, 'x-1 {"owner":"x","since":9223372036854775807}\n')`},
+	{Name: "UsedMin", Change: "used = -9223372036854775808"},
+	{Name: "UsedMax", Change: "used = 9223372036854775807"},
+	{Name: "VersionMin", Change: "version = -9223372036854775808"},
+}
+
+// TestWildRow writes absurd values into a table. They end at most the lease of their own row.
+func TestWildRow(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	until := func(value string) string {
+		return `holders = REGEXP_REPLACE(holders, '"until":[0-9]*', '"until":` + value + `')`
+	}
+	readers := []jobtest.MalformedRow{
+		{Name: "UntilNull", Change: until("null"), Ends: true},
+		{Name: "UntilZero", Change: until("0"), Ends: true},
+		{Name: "UntilMin", Change: until("-9223372036854775808"), Ends: true},
+		{Name: "UntilMax", Change: until("9223372036854775807")},
+		{Name: "UntilText", Change: until(`"soon"`), RenewFails: true, ListFails: true, WaitFails: true},
+		{Name: "UntilOverflow", Change: until("92233720368547758070"), RenewFails: true, ListFails: true, WaitFails: true},
+	}
+	session := func(value string) string {
+		return `holder = REGEXP_REPLACE(holder, '"session":"[^"]*"', '"session":` + value + `')`
+	}
+	sessions := append(slices.Clone(wildRows),
+		jobtest.MalformedRow{Name: "SessionEnded", Change: session(`"none"`), Ends: true},
+		jobtest.MalformedRow{Name: "SessionNumber", Change: session("7"), RenewFails: true, ListFails: true, WaitFails: true})
+	tests := []struct {
+		name   string
+		open   func(testing.TB, *sql.DB, ...mysqllock.Option) *mysqllock.Driver
+		shared bool
+		rows   []jobtest.MalformedRow
+	}{
+		{"Rows", newDriver, false, wildRows},
+		{"Readers", newDriver, true, readers},
+		{"Session", newSession, false, sessions},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			table := "wild_" + strings.ToLower(tt.name)
+			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver { return tt.open(t, db, mysqllock.Table(table)) })
+			jobtest.MalformedRows(t, tb, tt.rows, tt.shared, nil)
+		})
+	}
+}
+
+// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
+// it.
+func TestWildEnd(t *testing.T) {
+	t.Parallel()
+	tb := lockTable(t, mysqltest.Start(t), "wild_end", func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("wild_end")) })
+	jobtest.WildEnd(t, tb, `ends = 9223372036854775807, holder = REGEXP_REPLACE(holder, '"ttl":[0-9]*,', '')`)
+}
+
+// TestWildProcess writes absurd values into the row of a process. Its waiters keep their places.
+func TestWildProcess(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	db := dial(t, server.DSN())
+	holder, behind := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	type waiting struct {
+		name          string
+		l             driver.Lease
+		first, second *jobtest.Waiter
+	}
+	var all []waiting
+	for _, change := range []string{
+		"ends = 0", "ends = -9223372036854775808", "ends = 9223372036854775807", "version = -9223372036854775808", "version = 9223372036854775807",
+		"since = 9223372036854775807", "used = 9223372036854775807", "token = 9223372036854775807", "held = -1", "kept = -1", "holder = 'nobody'",
+		"waiters = 'nobody'",
+	} {
+		w := waiting{name: change, l: acquire(t, holder, request(change, "holder"))}
+		w.first = jobtest.Waiting(t, newDriver(t, dial(t, server.DSN())), request(change, "first"))
+		w.second = jobtest.Waiting(t, behind, request(change, "second"))
+		all = append(all, w)
+		res, err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', SUBSTRING_INDEX(l.waiters, '-', 1)) SET p."+change, change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := res.RowsAffected(); n != 1 || err != nil {
+			t.Fatalf("%s changed %d rows, %v; want 1", change, n, err)
+		}
+	}
+	for _, w := range all {
+		var queue []driver.Waiting
+		livetest.Await(t, "waiter that has waited for longer than it keeps its place without a heartbeat", func() error {
+			st, err := holder.Status(t.Context(), w.name)
+			queue = st.Waiters
+			if err == nil && (len(queue) == 0 || queue[len(queue)-1].Waited < rows.HeartbeatTimeout+2*rows.HeartbeatInterval) {
+				err = fmt.Errorf("status %+v", st)
+			}
+			return err
+		})
+		if len(queue) != 2 || queue[0].Owner != "first" {
+			t.Errorf("after %s, the queue is %+v, want the first and the second waiter", w.name, queue)
+		}
+		release(t, w.l)
+		next := w.first.Get(t)
+		w.second.Running(t, "before the first waiter of "+w.name+" released")
+		release(t, next)
+		release(t, w.second.Get(t))
+	}
 }
 
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and

@@ -20,10 +20,32 @@ func TestSession(t *testing.T) {
 	server := mysqltest.Start(t)
 	for name, run := range map[string]func(*testing.T, *mysqltest.Server){
 		"Strangers": sessionForeignClients, "OneKey": sessionOneKey, "Killed": sessionKilled, "Doubt": sessionDoubt,
-		"Connections": sessionConnections, "EndsWhileGranted": sessionEndsWhileGranted,
+		"Connections": sessionConnections, "OutlivesTTL": sessionOutlivesTTL, "EndsWhileGranted": sessionEndsWhileGranted,
 		"TellsBeforeGrant": sessionTellsBeforeGrant, "TellsWhenServerDies": sessionTellsWhenServerDies,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, server) })
+	}
+}
+
+// A session holds a lock for as long as it lives, whatever the TTL of the request. Others that want
+// the lock don't end the hold.
+func sessionOutlivesTTL(t *testing.T, server *mysqltest.Server) {
+	d, other := newSession(t, dial(t, server.DSN())), newSession(t, dial(t, server.DSN()))
+	req := request("outlives", "a")
+	req.TTL = 100 * time.Millisecond
+	l := acquire(t, d, req)
+	jobtest.Waiting(t, other, request("outlives", "b"))
+	mustBeHeld(t, other, request("outlives", "c"))
+	// A process that waits takes the lock of a row that was unchanged for the TTL and a second.
+	livetest.Await(t, "hold that is older than its TTL", func() error {
+		st, err := other.Status(t.Context(), "outlives")
+		if err == nil && len(st.Holders) == 1 && st.Holders[0].Held < 2*time.Second {
+			err = fmt.Errorf("status %+v", st)
+		}
+		return err
+	})
+	if err := d.Renew(testContext(t), []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew = %v", err)
 	}
 }
 

@@ -80,7 +80,7 @@ type state struct {
 	unchanged    []entry
 	signaled     string // the driver whose waiter should run a round; column called
 	reaped       bool   // dead waiters were removed, so it differs from the row
-	maybeWritten bool   // an earlier try to write our change may have succeeded
+	maybeWritten bool   // a try to write our change that got no answer may have succeeded
 
 	floor int64          // tokens of new rows are greater
 	start driver.Instant // our clock before the row was read
@@ -261,10 +261,11 @@ func (d *Driver) changeLocked(ctx context.Context, name string, fn func(*state) 
 			return err
 		}
 		res, err := d.save(ctx, s)
+		maybeWritten = maybeWritten || res.repeated
+		s.maybeWritten = maybeWritten
 		if err != nil || res.rows == 1 {
 			return d.rowError(name, err)
 		}
-		maybeWritten = maybeWritten || res.repeated
 		if err := backOff(ctx, try); err != nil {
 			return err
 		}

@@ -90,17 +90,18 @@ const renew = `UPDATE {table} SET version = {bump}, ends = {clock} + CASE name {
 // nextToken issues a token without a lease. Parameter: name.
 const nextToken = `UPDATE {table} SET version = {bump}, token = LAST_INSERT_ID(GREATEST(token + 1, {clock})), used = {clock} WHERE name = ?`
 
-// heartbeat says that a process lives. Parameters: its row, and twice how long it counts.
+// heartbeat says that a process lives. Parameters: its row, and twice how long it counts. Nobody
+// uses the version of such a row, so that it can't overflow.
 const heartbeat = `INSERT INTO {table} (name, ` + columns + `)
 	VALUES (?, 1, 0, 0, 0, 0, 0, {clock} + ?, '', '', '', NULL, {clock})
-	ON DUPLICATE KEY UPDATE version = {bump}, ends = {clock} + ?`
+	ON DUPLICATE KEY UPDATE ends = {clock} + ?`
 
 // readLive reads which of the processes with these rows live.
 const readLive = `SELECT name, ends FROM {table} WHERE name IN ({names}) AND ends > {clock}`
 
 // capProcesses lets processes with these rows count for no longer than a heartbeat does.
 // Parameters: twice how long that is, names.
-const capProcesses = `UPDATE {table} SET version = {bump}, ends = {clock} + ? WHERE ends > {clock} + ? AND name IN ({names})`
+const capProcesses = `UPDATE {table} SET ends = {clock} + ? WHERE ends > {clock} + ? AND name IN ({names})`
 
 // deleteRows deletes rows by name.
 const deleteRows = `DELETE FROM {table} WHERE name IN ({names})`

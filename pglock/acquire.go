@@ -68,7 +68,7 @@ func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, e
 		return parse(&s, holders, waiters)
 	}
 	a.MarkSent()
-	err = d.query(ctx, d.sql.acquireFast, args[:6], scan)
+	err = d.run(ctx, a.MarkRepeated, d.sql.acquireFast, args[:6], scan)
 	if err != nil || answered {
 		return s, created, d.rowError(req.Name, err)
 	}
@@ -76,7 +76,7 @@ func (d *Driver) send(ctx context.Context, a *attempt) (s state, created bool, e
 	if req.NoWait || a.Queued {
 		sql = d.sql.acquirePrechecked
 	}
-	return s, created, d.rowError(req.Name, d.query(ctx, sql, args, scan))
+	return s, created, d.rowError(req.Name, d.run(ctx, a.MarkRepeated, sql, args, scan))
 }
 
 // remove removes what an attempt has left in a row.

@@ -43,15 +43,7 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			return rows.FailAll(answers, err)
 		}
 	}
-	renewed := map[string]renewedRow{}
-	err := driverkit.Isolate(due, isMalformed, func(some []driver.Lease) error {
-		found, err := d.extend(inner, some)
-		maps.Copy(renewed, found)
-		return err
-	}, func(one driver.Lease, err error) {
-		name := one.(*lease).Req.Name
-		renewed[name] = renewedRow{err: d.rowError(name, err)}
-	})
+	renewed, err := d.renewRows(inner, due)
 	if err != nil {
 		return rows.FailAll(answers, err)
 	}
@@ -79,12 +71,56 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 type renewedRow struct {
 	tokens     []int64 // of the leases that are held
 	hasWaiters bool
-	err        error // the row is malformed
+	err        error // the row is malformed, or locked by another transaction
 }
 
-// extend extends the leases on the server, and returns what it found in their rows. In a session
-// it only reads.
-func (d *Driver) extend(ctx context.Context, some []driver.Lease) (map[string]renewedRow, error) {
+// renewRows extends leases, and returns what it found in their rows, by name. In a session it only
+// reads.
+func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]renewedRow, error) {
+	if d.rows.HasSession() {
+		return d.extendAll(ctx, d.sql.confirm, due)
+	}
+	renewed, err := d.extendAll(ctx, d.sql.renewUnlocked, due)
+	if err != nil {
+		return nil, err
+	}
+	// The rows that were skipped come last: a transaction may keep them locked for long.
+	skipped := slices.DeleteFunc(slices.Clone(due), func(one driver.Lease) bool {
+		_, found := renewed[one.(*lease).Req.Name]
+		return found
+	})
+	if len(skipped) == 0 {
+		return renewed, nil
+	}
+	rest, err := d.extendAll(ctx, d.sql.renew, skipped)
+	for _, one := range skipped {
+		name := one.(*lease).Req.Name
+		if row, found := rest[name]; found {
+			renewed[name] = row
+		} else {
+			renewed[name] = renewedRow{err: err} // without an error there is no such row
+		}
+	}
+	return renewed, nil
+}
+
+// extendAll runs the statement renew, or one like it, for leases. A malformed row fails only its
+// own renewal.
+func (d *Driver) extendAll(ctx context.Context, sql string, all []driver.Lease) (map[string]renewedRow, error) {
+	renewed := map[string]renewedRow{}
+	err := driverkit.Isolate(all, isMalformed, func(some []driver.Lease) error {
+		found, err := d.extend(ctx, sql, some)
+		maps.Copy(renewed, found)
+		return err
+	}, func(one driver.Lease, err error) {
+		name := one.(*lease).Req.Name
+		renewed[name] = renewedRow{err: d.rowError(name, err)}
+	})
+	return renewed, err
+}
+
+// extend is extendAll if no row is malformed.
+func (d *Driver) extend(ctx context.Context, sql string, some []driver.Lease) (map[string]renewedRow, error) {
 	var names []string
 	var tokens, ttls []int64
 	for _, one := range some {
@@ -92,10 +128,6 @@ func (d *Driver) extend(ctx context.Context, some []driver.Lease) (map[string]re
 		names = append(names, l.Req.Name)
 		tokens = append(tokens, int64(l.Grant().Token))
 		ttls = append(ttls, l.Req.TTL.Microseconds())
-	}
-	sql := d.sql.renew
-	if d.rows.HasSession() {
-		sql = d.sql.confirm
 	}
 	found := map[string]renewedRow{}
 	err := d.query(ctx, sql, []any{names, tokens, ttls}, func(rows pgx.Rows) error {

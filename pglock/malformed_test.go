@@ -25,7 +25,59 @@ var malformations = []jobtest.MalformedRow{
 	{Name: "SharedText", Change: `holders = jsonb_set(holders, '{0,shared}', '"perhaps"')`, ListFails: true, WaitFails: true},
 	{Name: "OwnerNumber", Change: `holders = jsonb_set(holders, '{0,owner}', '7')`, ListFails: true, WaitFails: true},
 	{Name: "TTLHuge", Change: `holders = jsonb_set(holders, '{0,ttl}', '9223372036854775807')`, WaitFails: true},
+	{Name: "UntilOverflow", Change: `holders = jsonb_set(holders, '{0,until}', '92233720368547758070')`, RenewFails: true, ListFails: true, WaitFails: true},
+	{Name: "WaiterUntilOverflow", Change: `waiters = waiters || '[{"nonce": "x-1", "until": 92233720368547758070}]'`, ListFails: true, WaitFails: true},
+	{Name: "SinceText", Change: `holders = jsonb_set(holders, '{0,since}', '"then"')`, ListFails: true, WaitFails: true},
 	{Name: "NoToken", Change: `holders = holders #- '{0,token}'`, RenewFails: true},
+}
+
+// wildRows have values by which drivers tell the living from the dead. Each of them is well-formed
+// and absurd.
+var wildRows = []jobtest.MalformedRow{
+	{Name: "UntilNull", Change: `holders = jsonb_set(holders, '{0,until}', 'null')`, Ends: true},
+	{Name: "UntilZero", Change: `holders = jsonb_set(holders, '{0,until}', '0')`, Ends: true},
+	{Name: "UntilMin", Change: `holders = jsonb_set(holders, '{0,until}', '-9223372036854775808')`, Ends: true},
+	{Name: "UntilMax", Change: `holders = jsonb_set(holders, '{0,until}', '9223372036854775807')`},
+	{Name: "TTLNull", Change: `holders = jsonb_set(holders, '{0,ttl}', 'null')`},
+	{Name: "TTLNegative", Change: `holders = jsonb_set(holders, '{0,ttl}', '-1')`, Ends: true},
+	{Name: "SinceNull", Change: `holders = jsonb_set(holders, '{0,since}', 'null')`},
+	{Name: "SinceMin", Change: `holders = jsonb_set(holders, '{0,since}', '-9223372036854775808')`},
+	{Name: "SinceMax", Change: `holders = jsonb_set(holders, '{0,since}', '9223372036854775807')`},
+	{Name: "WaiterUntilNull", Change: `waiters = jsonb_set(waiters, '{0,until}', 'null')`},
+	{Name: "WaiterUntilMin", Change: `waiters = jsonb_set(waiters, '{0,until}', '-9223372036854775808')`},
+	{Name: "WaiterUntilMax", Change: `waiters = jsonb_set(waiters, '{0,until}', '9223372036854775807')`},
+	{Name: "WaiterDead", Change: `waiters = waiters || '[{"owner": "x", "nonce": "x-1", "shared": false, "until": 9223372036854775807}]'`},
+	{Name: "WaiterSinceMin", Change: `waiters = jsonb_set(waiters, '{0,since}', '-9223372036854775808')`},
+	{Name: "UsedMin", Change: `used = -9223372036854775808`},
+	{Name: "UsedMax", Change: `used = 9223372036854775807`},
+}
+
+// TestWildRow writes absurd values into a table. They end at most the lease of their own row.
+func TestWildRow(t *testing.T) {
+	server := pgtest.Start(t)
+	session := append(slices.Clone(wildRows),
+		jobtest.MalformedRow{Name: "SessionNull", Change: `holders = jsonb_set(holders, '{0,session}', 'null')`, Ends: true},
+		jobtest.MalformedRow{Name: "SessionNegative", Change: `holders = jsonb_set(holders, '{0,session}', '-1')`, Ends: true},
+		jobtest.MalformedRow{Name: "SessionOverflow", Change: `holders = jsonb_set(holders, '{0,session}', '2147483648')`, RenewFails: true, ListFails: true, WaitFails: true},
+		jobtest.MalformedRow{Name: "WaiterSessionNull", Change: `waiters = jsonb_set(waiters, '{0,session}', 'null')`},
+		jobtest.MalformedRow{Name: "WaiterSessionText", Change: `waiters = waiters || '[{"nonce": "x-1", "until": 9223372036854775807, "session": "none"}]'`, ListFails: true, WaitFails: true})
+	for i, kind := range tenures {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			table := "wild_" + strings.ToLower(kind.name)
+			pool := dial(t, server.URL())
+			tb := lockTable(t, server, pool, table, kind.open)
+			jobtest.MalformedRows(t, tb, [][]jobtest.MalformedRow{wildRows, session}[i], false, nil)
+		})
+	}
+}
+
+// TestWildEnd writes an end in the far future, and removes the TTL, by which others would shorten
+// it.
+func TestWildEnd(t *testing.T) {
+	server := pgtest.Start(t)
+	jobtest.WildEnd(t, lockTable(t, server, dial(t, server.URL()), "wild_end", newDriver),
+		`holders = jsonb_set(holders #- '{0,ttl}', '{0,until}', '9223372036854775807')`)
 }
 
 // TestMalformedRow writes malformed rows into a table. Requests about these locks fail and

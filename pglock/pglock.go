@@ -28,6 +28,9 @@ type Driver struct {
 	rows     *rows.Driver
 	store    storeInfo
 	verifier verifier
+
+	// locked has the names whose rows were locked at the last heartbeat. Only poll uses it.
+	locked map[string]bool
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the

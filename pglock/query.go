@@ -24,7 +24,7 @@ type queryModes struct {
 // each row of its result. It retries if the pool's connection was stale, or if settings of the
 // user made the statement fail. If ctx is done, the error is its cause.
 func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pgx.Rows) error) error {
-	return d.run(ctx, true, sql, args, scan)
+	return d.run(ctx, func() {}, sql, args, scan)
 }
 
 // execOnce runs a statement that ends a lease, and reports whether it found the lease. A
@@ -33,7 +33,7 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bool, err error) {
 	for outage := (driverkit.Outage{}); ; {
 		sentAt := time.Now()
-		err := d.run(ctx, false, sql, args, func(pgx.Rows) error { found = true; return nil })
+		err := d.run(ctx, nil, sql, args, func(pgx.Rows) error { found = true; return nil })
 		if !errors.Is(err, driver.ErrFull) {
 			return found, err
 		}
@@ -46,7 +46,10 @@ func (d *Driver) execOnce(ctx context.Context, sql string, args []any) (found bo
 	}
 }
 
-func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []any, scan func(pgx.Rows) error) error {
+// run is query for statements that are not always repeated. Before run repeats a statement that the
+// server may have executed, or may still execute, it calls beforeRepeat. If that is nil, run does
+// not repeat such a statement.
+func (d *Driver) run(ctx context.Context, beforeRepeat func(), sql string, args []any, scan func(pgx.Rows) error) error {
 	const tries = 10
 	unlimited, stale := false, 0
 	for try := 1; ; {
@@ -63,7 +66,10 @@ func (d *Driver) run(ctx context.Context, repeatable bool, sql string, args []an
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case isStale(err) && !answered && (repeatable || wasNotRun(err)) && stale < int(d.pool.Stat().MaxConns()):
+		case isStale(err) && !answered && (beforeRepeat != nil || wasNotRun(err)) && stale < int(d.pool.Stat().MaxConns()):
+			if !wasNotRun(err) {
+				beforeRepeat()
+			}
 			stale++ // each retry leaves one fewer of them
 			continue
 		case try == tries:

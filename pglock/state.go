@@ -3,11 +3,14 @@ package pglock
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
@@ -42,13 +45,60 @@ func (d *Driver) read(ctx context.Context, names []string) (map[string]*state, e
 	return d.readStates(ctx, d.sql.read, names)
 }
 
+// errRowLocked is the error of a row that another transaction, such as one that called
+// [Driver.IsOwner], keeps locked.
+var errRowLocked = fmt.Errorf("%w: another transaction has locked the row", driver.ErrUnavailable)
+
 // poll reads the rows of names. If a heartbeat is due, it lets the waiters with these nonces count
 // for longer.
-func (d *Driver) poll(ctx context.Context, names, nonces []string, heartbeat bool) (map[string]*state, error) {
-	if !heartbeat {
-		return d.read(ctx, names)
+func (d *Driver) poll(ctx context.Context, names, nonces []string, heartbeat bool) (states map[string]*state, err error) {
+	if heartbeat {
+		states, err = d.sendHeartbeat(ctx, names, nonces)
+	} else {
+		states, err = d.read(ctx, names)
 	}
-	return d.readStates(ctx, d.sql.heartbeat, names, nonces, rows.HeartbeatTimeout.Microseconds())
+	for name := range d.locked {
+		states[name] = &state{Name: name, Err: errRowLocked}
+	}
+	return states, err
+}
+
+// sendHeartbeat sends a heartbeat for the waiters with these nonces, and reads the rows of names.
+// The first statement skips locked rows, so that they delay no heartbeat for other rows. The second
+// one waits for those that were not locked at the last heartbeat: mostly, another client is just
+// changing them.
+func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map[string]*state, error) {
+	before := d.locked
+	d.locked = map[string]bool{}
+	send := func(ctx context.Context, sql string, names []string) (map[string]*state, error) {
+		return d.readStates(ctx, sql, names, nonces, rows.HeartbeatTimeout.Microseconds())
+	}
+	states, err := send(ctx, d.sql.heartbeatUnlocked, names)
+	if err != nil || len(states) == len(names) {
+		return states, err
+	}
+	missing := func() []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return states[name] != nil })
+	}
+	busy := slices.DeleteFunc(missing(), func(name string) bool { return before[name] })
+	if len(busy) > 0 {
+		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
+		defer cancel()
+		found, err := send(short, d.sql.heartbeat, busy)
+		if err != nil && !errors.Is(err, errRowLocked) {
+			return states, err
+		}
+		maps.Copy(states, found)
+	}
+	rest := missing()
+	if len(rest) == 0 {
+		return states, nil
+	}
+	found, err := d.read(ctx, rest)
+	for name := range found { // the others do not exist
+		d.locked[name] = true
+	}
+	return states, err
 }
 
 // readStates reads the rows of names by the statement read or heartbeat. The arguments after the

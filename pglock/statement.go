@@ -216,7 +216,8 @@ WHERE l.name = $1::text AND (l.holders || l.waiters) @> jsonb_build_array(jsonb_
 RETURNING {wake}`
 
 // renew extends the leases of $1 names and $2 tokens by $3, and returns the tokens that are held
-// under each name. It locks rows in the order of names, so that two renewals never deadlock.
+// under each name. It locks rows in the order of names, so that two renewals never deadlock. As
+// renewUnlocked, it skips the rows that others have locked.
 const renew = `
 UPDATE {table} l SET holders = (
 	SELECT coalesce(jsonb_agg(CASE WHEN x.ttl IS NULL THEN e ELSE e || jsonb_build_object('until', x.now + x.ttl, 'ttl', x.ttl) END ORDER BY i), '[]')
@@ -225,7 +226,7 @@ UPDATE {table} l SET holders = (
 		LEFT JOIN unnest($1::text[], $2::bigint[], $3::bigint[]) r(name, token, ttl)
 			ON r.name = l.name AND r.token = (e->>'token')::bigint
 		WHERE {live}) x)
-FROM (SELECT name, {flush} FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE) k
+FROM (SELECT name, {flush} FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE {skip}) k
 WHERE l.name = k.name
 RETURNING l.name, ARRAY(SELECT (e->>'token')::bigint FROM jsonb_array_elements(l.holders) e WHERE NOT e ? 'kept'), l.waiters <> '[]'`
 
@@ -244,9 +245,10 @@ const row = `l.name, l.slots,
 	(SELECT coalesce(jsonb_agg(e ORDER BY i), '[]') FROM jsonb_array_elements(l.waiters) WITH ORDINALITY AS a(e, i) WHERE {live}), c.now`
 
 // heartbeat is read for the names that a process waits for. It also lets the waiters with $2
-// nonces count for $3 more, and caps the ends of all entries.
+// nonces count for $3 more, and caps the ends of all entries. As heartbeatUnlocked, it skips the
+// rows that others have locked.
 const heartbeat = `
-WITH k AS (SELECT name FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE),
+WITH k AS (SELECT name FROM {table} WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE {skip}),
 	c AS MATERIALIZED (SELECT {clock} AS now, {noflush} FROM (SELECT count(*) FROM k) n)
 UPDATE {table} l SET waiters = (
 	SELECT coalesce(jsonb_agg(CASE WHEN e->>'nonce' = ANY ($2::text[]) THEN e || jsonb_build_object('until', c.now + $3::bigint) ELSE e END ORDER BY i), '[]')
@@ -291,14 +293,18 @@ FROM (SELECT max(token) AS token FROM {table} WHERE name <> '' AND used < {clock
 	AND token <= {clock} + $2::bigint) m
 WHERE f.name = '' AND f.token < m.token`
 
+// skipLocked makes a statement skip the rows that other transactions have locked, instead of
+// waiting for them.
+const skipLocked = `SKIP LOCKED`
+
 // statements are the statements for one table.
 type statements struct {
-	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, removeEntry, renew, confirm, read, heartbeat, list, listNames, prune, setFloor, lockRow, current string
+	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, removeEntry, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
 	fill := func(sql string, parts ...string) string {
-		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{decide}", decide, "{capped}", capped,
+		parts = append(parts, "{seen}", "", "{unlessSeen}", "", "{orSeen}", "", "{skip}", "", "{decide}", decide, "{capped}", capped,
 			"{cappedWaiter $10}", strings.ReplaceAll(cappedWaiter, "{life}", "$10"), "{cappedWaiter $3}", strings.ReplaceAll(cappedWaiter, "{life}", "$3"), "{free}", free, "{granted}", granted, "{wake}", wake,
 			"{held}", held, "{page}", pageRows, "{wellFormed}", wellFormed, "{row}", row, "{live}", live, "{clock}", clock, "{flush}", flush, "{noflush}", noFlush)
 		for i := 0; i < len(parts); i += 2 {
@@ -308,8 +314,9 @@ func newStatements(table pgx.Identifier, live string) statements {
 	}
 	return statements{
 		acquireFast: fill(acquireFast), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
-		release: fill(release), breakLease: fill(breakLease), removeEntry: fill(removeEntry), renew: fill(renew), confirm: fill(confirm),
-		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
+		release: fill(release), breakLease: fill(breakLease), removeEntry: fill(removeEntry),
+		renew: fill(renew), renewUnlocked: fill(renew, "{skip}", skipLocked), confirm: fill(confirm),
+		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),
 	}
 }

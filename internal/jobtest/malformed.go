@@ -21,6 +21,10 @@ type MalformedRow struct {
 
 	// Whether a renewal may report an error, after it has extended the lease.
 	MayRenew bool
+
+	// Whether the row says that the lease has ended: a renewal reports that, and the waiter gets
+	// the lock.
+	Ends bool
 }
 
 // MustNameRow checks that err says which row can't be read.
@@ -59,12 +63,17 @@ func MustListOthers(t *testing.T, d driver.Inspector, names []string, rows []Mal
 	if !slices.Equal(got, want) {
 		t.Errorf("List = %q, want %q", got, want)
 	}
-	MustNameRow(t, "List", err, missing[0], table)
+	if len(missing) > 0 {
+		MustNameRow(t, "List", err, missing[0], table)
+	} else if err != nil {
+		t.Errorf("List = %v", err)
+	}
 }
 
 // MalformedRows acquires locks, queues waiters for them, and makes the rows of some locks
 // malformed. Requests about these locks must fail and say why. All other locks must be renewed,
-// granted in the order of arrival, and listed. Unless it is nil, broken breaks the lease of "m"
+// granted in the order of arrival, and listed. So must the locks of rows for which nothing fails.
+// Unless it is nil, broken breaks the lease of "m"
 // through d; told has a channel for the loss of each lease.
 func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, broken func(d RowDriver, m driver.Lease, told map[string]chan error)) {
 	holder, first, second := tb.Open(), tb.Open(), tb.Open()
@@ -96,6 +105,9 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, bro
 			MustNameRow(t, "the wait", waiting[m.Name].End(t), m.Name, tb.Name)
 			_, err := tryAcquire(t, second, rowRequest(m.Name, "another"))
 			MustNameRow(t, "Acquire", err, m.Name, tb.Name)
+		} else if !m.Ends {
+			waiting[m.Name].Running(t, "while the lock "+m.Name+" is held")
+			mustBeHeld(t, second, rowRequest(m.Name, "another"))
 		}
 		if m.ListFails {
 			_, err := second.Status(t.Context(), m.Name)
@@ -103,6 +115,11 @@ func MalformedRows(t *testing.T, tb Table, rows []MalformedRow, shared bool, bro
 		}
 	}
 	mustRenewOthers(t, holder, held, rows, tb.Name)
+	for _, m := range rows {
+		if m.Ends {
+			waiting[m.Name].Get(t)
+		}
+	}
 	MustListOthers(t, second, names, rows, tb.Name)
 	if broken != nil {
 		broken(second, held["m"], told)
@@ -129,10 +146,31 @@ func mustRenewOthers(t *testing.T, d driver.Driver, held map[string]driver.Lease
 	for i, answer := range d.Renew(t.Context(), due) {
 		at := slices.IndexFunc(rows, func(m MalformedRow) bool { return m.Name == names[i] })
 		switch {
+		case at >= 0 && rows[at].Ends:
+			if !errors.Is(answer.Err, driver.ErrLost) {
+				t.Errorf("Renew of %q = %.1000v, want ErrLost", names[i], answer.Err)
+			}
 		case at >= 0 && (rows[at].RenewFails || rows[at].MayRenew && answer.Err != nil):
 			MustNameRow(t, "Renew", answer.Err, names[i], table)
 		case answer.Err != nil:
 			t.Errorf("Renew of %q = %.1000v, want nil", names[i], answer.Err)
 		}
 	}
+}
+
+// WildEnd has change write an end in the far future into the row of a lock whose holder has died.
+// Only this lock stays taken, until the hold is broken.
+func WildEnd(t *testing.T, tb Table, change string) {
+	d, other := tb.Open(), tb.Open()
+	l := acquire(t, d, briefRequest("wild", "dead"))
+	acquire(t, d, briefRequest("other", "dead"))
+	tb.Exec(fmt.Sprintf("UPDATE %s SET %s WHERE name = 'wild'", tb.Name, change))
+	w := Waiting(t, other, rowRequest("wild", "waiter"))
+	release(t, acquire(t, other, rowRequest("other", "waiter"))) // when the TTL is over
+	mustBeHeld(t, other, rowRequest("wild", "another"))
+	w.Running(t, "although the hold has no end")
+	if err := other.Break(t.Context(), "wild", "dead", l.Grant().Token); err != nil {
+		t.Fatalf("Break = %v", err)
+	}
+	release(t, w.Get(t))
 }

@@ -74,9 +74,9 @@ var postgresMutants = []mutant{
 	},
 	{
 		guarantee: "malformed entries", pkg: "pglock",
-		in:    "Driver.Renew",
-		old:   "driverkit.Isolate(due, isMalformed,",
-		new:   "driverkit.Isolate(due, func(error) bool { return false },",
+		in:    "Driver.extendAll",
+		old:   "driverkit.Isolate(all, isMalformed,",
+		new:   "driverkit.Isolate(all, func(error) bool { return false },",
 		tests: "TestMalformedRow",
 	},
 	{
@@ -85,5 +85,33 @@ var postgresMutants = []mutant{
 		old:   "held := slices.ContainsFunc(",
 		new:   "held := false && slices.ContainsFunc(",
 		tests: "TestForgedNotifications",
+	},
+	{
+		guarantee: "absurd times", pkg: "pglock",
+		in:    "liveRow",
+		old:   "(e->>'until')::bigint > c.now",
+		new:   "(e->>'until')::bigint - c.now > 0",
+		tests: "TestWildRow/Rows",
+	},
+	{
+		guarantee: "heartbeats go on", pkg: "pglock",
+		in:    "Driver.sendHeartbeat",
+		old:   "send(ctx, d.sql.heartbeatUnlocked, names)",
+		new:   "send(ctx, d.sql.heartbeat, names)",
+		tests: "TestLockedRow/Rows",
+	},
+	{
+		guarantee: "no late loss", pkg: "pglock",
+		in:    "Driver.renewRows",
+		old:   "d.extendAll(ctx, d.sql.renewUnlocked, due)",
+		new:   "d.extendAll(ctx, d.sql.renew, due)",
+		tests: "TestLockedRow/Renew",
+	},
+	{
+		guarantee: "late requests", pkg: "pglock",
+		in:    "Driver.run",
+		old:   "beforeRepeat()",
+		new:   "_ = beforeRepeat",
+		tests: "TestLateOnFullServer",
 	},
 }

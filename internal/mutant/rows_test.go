@@ -25,9 +25,9 @@ var rowsMutants = []mutant{
 	},
 	{
 		guarantee: "an outage is not a holder", pkg: "driver/driverkit/rows",
-		in:    "registry.nextPoll",
-		old:   "w.polling, w.pollErr = false, nil",
-		new:   "w.polling = false",
+		in:    "Attempt.contextError",
+		old:   "err = a.d.registry.pollError(a)",
+		new:   "_ = a.d.registry.pollError(a)",
 		tests: "TestPastOutage",
 	},
 	{
@@ -88,9 +88,9 @@ var rowsMutants = []mutant{
 	},
 	{
 		guarantee: "outages end waits", pkg: "driver/driverkit/rows",
-		in:    "registry.failWaiting",
-		old:   "a.outageErr = err",
-		new:   "_ = err",
+		in:    "registry.outageError",
+		old:   "return a.pollErr",
+		new:   "return nil",
 		tests: "TestOutageOfWaiter/LongSleep",
 	},
 	{

@@ -26,7 +26,8 @@ type Attempt struct {
 	arrival     uint64    // the order in which the driver's attempts were queued; 0 before
 	lastHint    time.Time // when a notification last woke it
 	hintPending bool      // another notification came too soon after that
-	outageErr   error     // why the poller has ended the attempt, or nil
+	pollErr     error     // why the store did not answer the last poll for its row, or nil
+	silentSince time.Time // when the first poll was sent that the store has not answered since
 
 	sent    bool             // the store may know the attempt
 	pending bool             // the store may know the request of this round
@@ -94,7 +95,7 @@ func (a *Attempt) contextError(ctx context.Context, err error) error {
 		err = a.lastErr
 	}
 	if err == nil && a.Queued {
-		err = a.d.registry.pollError()
+		err = a.d.registry.pollError(a)
 	}
 	switch {
 	case err == nil || errors.Is(cause, driver.ErrClosed):
@@ -163,7 +164,7 @@ func (a *Attempt) request(ctx context.Context) (*Lease, error) {
 // driver repeats the removal until [driverkit.CallTimeout] is over.
 func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	refused := errors.Is(failed, driver.ErrHeld) || errors.Is(failed, driver.ErrKind) || errors.Is(failed, driver.ErrInvalid)
-	if !a.sent || a.Req.NoWait && l == nil && refused {
+	if !a.sent || a.Req.NoWait && l == nil && refused && !a.late {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
@@ -215,6 +216,10 @@ var errRemoveAgain = errors.New("a request that was given up may still be execut
 
 // MarkSent records that from now on the store may know the attempt, and the request of this round.
 func (a *Attempt) MarkSent() { a.sent, a.pending = true, true }
+
+// MarkRepeated records that the request of this round was sent again because its connection had
+// failed. Whatever the store answers, it may still execute the first request.
+func (a *Attempt) MarkRepeated() { a.late = true }
 
 // Wait records that the store has queued the attempt. The row may change by itself after delay.
 func (a *Attempt) Wait(delay time.Duration) {

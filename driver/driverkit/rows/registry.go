@@ -31,7 +31,6 @@ type registry struct {
 	pendingCleanup map[string]func(context.Context) error
 	cleaning       bool // the goroutine of the cleaner runs
 
-	pollErr     error         // why the poller's last request failed, or nil
 	lastArrival uint64        // of the attempt that was queued last
 	polling     bool          // the goroutine of the poller runs
 	pollerWake  chan struct{} // capacity 1: makes the poller compute its next poll again
@@ -79,6 +78,7 @@ func (w *registry) addWaiting(a *Attempt, delay time.Duration) {
 		a.arrival = w.lastArrival
 	}
 	w.waiting[a.Entry.Nonce] = a
+	a.pollErr, a.silentSince = nil, time.Time{}
 	a.checkAt = time.Now().Add(delay)
 	w.startPoller()
 	w.startListener()
@@ -251,11 +251,11 @@ func (w *registry) retryCleanups(timeout time.Duration) (err error) {
 	return err
 }
 
-// pollError returns the error of the poller's last request, or nil if the store answered it.
-func (w *registry) pollError() error {
+// pollError returns why the store did not answer the last poll for the row of an attempt, or nil.
+func (w *registry) pollError(a *Attempt) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.pollErr
+	return a.pollErr
 }
 
 // startPoller starts the poller, or makes it compute its next poll again. The caller must hold
@@ -420,27 +420,40 @@ func (w *registry) runPoller() {
 		if heartbeatDue && err == nil {
 			lastHeartbeat = lastPoll
 		}
-		if notBefore = outage.Rest(lastPoll, err, HeartbeatInterval); outage.IsOver() {
-			w.failWaiting(err)
-		}
+		notBefore = outage.Rest(lastPoll, err, HeartbeatInterval)
 	}
 }
 
-// failWaiting ends the attempts that wait: the store has not answered for [driver.RetryTimeout].
-func (w *registry) failWaiting(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, a := range w.waiting {
-		a.outageErr = err
+// recordPoll records that a poll for the row of an attempt was sent at sentAt and ended with err.
+// It wakes the attempt if that must give up. The caller must hold w.mu.
+func (w *registry) recordPoll(a *Attempt, sentAt time.Time, err error) {
+	if a.pollErr = nil; errors.Is(err, driver.ErrUnavailable) {
+		a.pollErr = err
+	}
+	switch {
+	case a.pollErr == nil || errors.Is(err, driver.ErrFull): // the store has answered
+		a.silentSince = time.Time{}
+	case a.silentSince.IsZero():
+		a.silentSince = sentAt
+	case a.mustGiveUp():
 		a.wake()
 	}
 }
 
-// outageError returns the error with which failWaiting has ended an attempt, or nil.
+// mustGiveUp reports whether the store has answered neither the attempt nor a poll for its row for
+// [driver.RetryTimeout]. The caller must hold registry.mu.
+func (a *Attempt) mustGiveUp() bool {
+	return !a.silentSince.IsZero() && time.Since(a.silentSince) >= driver.RetryTimeout
+}
+
+// outageError returns the error with which an attempt must give up, or nil.
 func (w *registry) outageError(a *Attempt) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return a.outageErr
+	if a.mustGiveUp() {
+		return a.pollErr
+	}
+	return nil
 }
 
 // nextPoll returns the time of the next poll. If there is nothing to do, it marks the poller as
@@ -449,7 +462,7 @@ func (w *registry) nextPoll(lastPoll, lastHeartbeat time.Time) (next time.Time, 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.waiting) == 0 {
-		w.polling, w.pollErr = false, nil // what it says of the store gets old
+		w.polling = false
 		return next, false
 	}
 	next = lastHeartbeat.Add(HeartbeatInterval)
@@ -484,19 +497,19 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 	if len(waiting) == 0 {
 		return nil // the last one has given up just now
 	}
+	sentAt := time.Now()
 	snapshot, err := w.d.backend.Poll(ctx, names, slices.Collect(maps.Keys(waiting)), heartbeatDue)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.pollErr = nil; errors.Is(err, driver.ErrUnavailable) {
-		w.pollErr = err
-	}
-	if err != nil {
-		return err
-	}
 	for nonce, a := range waiting {
 		s := snapshot[a.Req.Name]
 		if s == nil {
-			s = &State{}
+			s = &State{Err: err}
+		}
+		w.recordPoll(a, sentAt, s.Err)
+		if err != nil || a.pollErr != nil {
+			a.checkAt = time.Now().Add(HeartbeatInterval)
+			continue
 		}
 		place, grantable, delay := s.Position(nonce, false)
 		a.ahead = max(place, 0)
@@ -505,7 +518,7 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 			a.wake()
 		}
 	}
-	return nil
+	return err
 }
 
 // waitingAttempts returns the attempts to poll for, and the distinct names of their locks.

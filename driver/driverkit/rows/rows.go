@@ -70,7 +70,8 @@ type Backend struct {
 	Read func(ctx context.Context, names []string) (map[string]*State, error)
 
 	// Poll is Read for the rows that attempts wait for. If a heartbeat is due, it also tells the
-	// store that the waiters with these nonces live.
+	// store that the waiters with these nonces live. If the store can't do that for some rows,
+	// the Err of their states matches ErrUnavailable. One goroutine at a time calls Poll.
 	Poll func(ctx context.Context, names, nonces []string, heartbeat bool) (map[string]*State, error)
 
 	// ReadPage reads, in the order of names, the next rows that may have holders or waiters. The

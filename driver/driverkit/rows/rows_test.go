@@ -24,6 +24,8 @@ type table struct {
 	calls   map[string]int   // by the field of Backend
 	failing map[string]error // what the calls return
 	late    bool             // the next request is executed, and its answer is lost
+	repeats bool             // each request is sent twice
+	locked  map[string]bool  // the rows that a transaction has locked
 }
 
 func newTable() *table {
@@ -60,6 +62,9 @@ func (tb *table) request(_ context.Context, a *rows.Attempt) (*rows.Lease, error
 	s, err := tb.enter("Request", a.Req.Name)
 	defer tb.mu.Unlock()
 	a.MarkSent()
+	if tb.repeats {
+		a.MarkRepeated()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +136,9 @@ func (tb *table) poll(_ context.Context, names, nonces []string, heartbeat bool)
 		s, err := tb.enter("Poll", name)
 		if err == nil {
 			read := *s
+			if tb.locked[name] {
+				read = rows.State{Name: name, Err: errDown}
+			}
 			found[name] = &read
 		}
 		tb.mu.Unlock()
@@ -186,23 +194,30 @@ func acquire(t *testing.T, d *rows.Driver, req driver.Request) driver.Lease {
 	return l
 }
 
-var errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
+var (
+	errDown = fmt.Errorf("%w: no route", driver.ErrUnavailable)
+	errFull = fmt.Errorf("%w: %w", errDown, driver.ErrFull)
+)
 
 // TestRemoveAgain checks that the driver repeats the removal of a request that got no answer,
 // because the store may still execute it.
 func TestRemoveAgain(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		err  error
-		want int // removals
+		name    string
+		err     error
+		repeats bool
+		want    int // removals
 	}{
-		{"NoAnswer", errDown, 6},
-		{"Full", fmt.Errorf("%w: %w", errDown, driver.ErrFull), 1}, // it has refused the request
-		{"Held", driver.ErrHeld, 0},
+		{"NoAnswer", errDown, false, 6},
+		{"Full", errFull, false, 1}, // it has refused the request
+		{"FullRepeated", errFull, true, 6},
+		{"Held", driver.ErrHeld, false, 0},
+		{"HeldRepeated", driver.ErrHeld, true, 6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tb := newTable()
+				tb.repeats = tt.repeats
 				d := newDriver(t, tb.backend())
 				tb.fail(tt.err, "Request")
 				if _, err := d.Acquire(t.Context(), noWait("a", "1")); !errors.Is(err, tt.err) {
@@ -397,6 +412,72 @@ func TestOutageOfWaiter(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLockedRow has a transaction lock a row for three minutes. The waiter for its lock gives up
+// after a minute, and sends no request meanwhile. The waiter for another lock waits on.
+func TestLockedRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		acquire(t, d, request("a", "1"))
+		acquire(t, d, request("locked", "1"))
+		other := make(chan error, 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			_, err := d.Acquire(ctx, request("a", "2"))
+			other <- err
+		}()
+		time.AfterFunc(time.Second, func() {
+			tb.mu.Lock()
+			defer tb.mu.Unlock()
+			tb.locked, tb.calls = map[string]bool{"locked": true}, map[string]int{}
+		})
+		began := time.Now()
+		short, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer stop()
+		_, err := d.Acquire(short, request("locked", "2"))
+		took := time.Since(began)
+		if !errors.Is(err, driver.ErrUnavailable) || took < driver.RetryTimeout || took > driver.RetryTimeout+driver.AnswerTimeout {
+			t.Errorf("Acquire of a lock whose row is locked = %v after %v, want ErrUnavailable after %v", err, took, driver.RetryTimeout)
+		}
+		if n := tb.count("Request"); n > 0 {
+			t.Errorf("the waiter sent %d requests that could only hang", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if n := tb.count("Heartbeat"); n < 170 {
+			t.Errorf("the waiters had %d heartbeats in three minutes, want one each second", n)
+		}
+		wanted := errors.New("enough")
+		cancel(wanted)
+		if err := <-other; !errors.Is(err, wanted) || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire of another lock = %v, want only the end of its context", err)
+		}
+	})
+}
+
+// TestOutageOfLateWaiter queues a waiter while polls fail and requests don't. That waiter gives up
+// a minute after the store has answered its request, and the one before it gives up earlier.
+func TestOutageOfLateWaiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		acquire(t, d, request("a", "1"))
+		tb.fail(errDown, "Poll")
+		var waiters sync.WaitGroup
+		for i := range 2 {
+			waiters.Go(func() {
+				began := time.Now()
+				_, err := d.Acquire(t.Context(), request("a", fmt.Sprint("waiter ", i)))
+				took := time.Since(began)
+				if !errors.Is(err, driver.ErrUnavailable) || took < driver.RetryTimeout || took > driver.RetryTimeout+2*driver.AnswerTimeout {
+					t.Errorf("Acquire of waiter %d = %v after %v, want ErrUnavailable after %v", i, err, took, driver.RetryTimeout)
+				}
+			})
+			time.Sleep(driver.RetryTimeout / 2)
+		}
+		waiters.Wait()
+	})
 }
 
 // TestPoll checks that a waiter gets the lock by polling if there are no notifications, and that a

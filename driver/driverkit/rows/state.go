@@ -61,7 +61,7 @@ type State struct {
 	Holders []Entry
 	Waiters []Entry
 	Now     int64
-	Err     error // why the row can't be used; nil if it is well-formed
+	Err     error // why the row can't be used, or nil
 }
 
 // HolderFor returns the entry with which the owner of req already holds the lock, or nil.

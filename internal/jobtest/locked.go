@@ -1,0 +1,33 @@
+package jobtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// LockedRow has a transaction lock the row of one lock for 5 s, which is longer than a waiter keeps
+// its place without a heartbeat. A waiter of the same process for another lock keeps its place, and
+// gets that lock in its turn. lockRow starts the transaction.
+func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (unlock func())) {
+	holder, first, second := open(), open(), open()
+	acquire(t, holder, rowRequest("locked", "holder"))
+	l := acquire(t, holder, rowRequest("other", "holder"))
+	Waiting(t, first, rowRequest("locked", "first"))
+	w := Waiting(t, first, rowRequest("other", "first"))
+	unlock := lockRow("locked")
+	defer unlock()
+	behind := Waiting(t, second, rowRequest("other", "second"))
+	for began := time.Now(); time.Since(began) < 5*time.Second; {
+		if err := holder.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+			t.Fatalf("Renew = %v", err)
+		}
+		time.Sleep(100 * time.Millisecond) // time between renewals
+	}
+	release(t, l)
+	next := w.Get(t)
+	behind.Running(t, "before the first waiter released")
+	release(t, next)
+	release(t, behind.Get(t))
+}

@@ -1,0 +1,30 @@
+package mysqllock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+func TestLateOnFullServer(t *testing.T) {
+	t.Parallel()
+	server, full := mysqltest.Start(t), mysqltest.Start(t, "max-connections=10")
+	db := dial(t, full.DSN())
+	for err := error(nil); err == nil; {
+		_, err = db.Conn(t.Context()) // it stays open
+	}
+	admin, proxy := dial(t, server.DSN()), livetest.NewProxy(t, server.Addr())
+	jobtest.LateOnFullServer(t, jobtest.FullTest{
+		Proxy:   proxy,
+		Addr:    server.Addr(),
+		Full:    full.Addr(),
+		Driver:  newDriver(t, dial(t, mysqltest.DSN(proxy.Addr()))),
+		Other:   newDriver(t, dial(t, server.DSN())),
+		LockRow: func(name string) func() { return lockRow(t, admin, name) },
+		Blocked: func() int {
+			return int(number(t, admin, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
+		},
+	})
+}

@@ -1,0 +1,32 @@
+package mysqllock_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+// lockRow has a transaction lock a row, as IsOwner does.
+func lockRow(t *testing.T, db *sql.DB, name string) (unlock func()) {
+	t.Helper()
+	tx, err := db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tx.Rollback() })
+	if err := tx.QueryRow("SELECT name FROM snib_locks WHERE name = ? LOCK IN SHARE MODE", name).Scan(&name); err != nil {
+		t.Fatalf("lock the row of %q: %v", name, err)
+	}
+	return func() { tx.Rollback() }
+}
+
+func TestLockedRow(t *testing.T) {
+	t.Parallel()
+	server := mysqltest.Start(t)
+	db := dial(t, server.DSN())
+	jobtest.LockedRow(t,
+		func() jobtest.RowDriver { return newDriver(t, dial(t, server.DSN())) },
+		func(name string) func() { return lockRow(t, db, name) })
+}
