@@ -24,8 +24,10 @@ type testbed struct {
 	tree   tree
 }
 
+// newTestbed returns a testbed with short sessions, unless opts ask for longer ones.
 func newTestbed(t *testing.T, opts ...zklock.Option) testbed {
 	t.Helper()
+	opts = append([]zklock.Option{zklock.Timeout(timeout)}, opts...)
 	w := testbed{server: zktest.Single(t)}
 	w.proxy = livetest.NewProxy(t, w.server.Addr())
 	w.d = newDriver(t, []string{w.proxy.Addr()}, opts...)
@@ -101,7 +103,7 @@ func TestCreateGivenUp(t *testing.T) {
 
 // TestDeleteAnswerLost loses the answer to a release, which has freed the lock and succeeds.
 func TestDeleteAnswerLost(t *testing.T) {
-	w := newTestbed(t, zklock.KeepSuspended())
+	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	l := acquire(t, w.d, request("job", "d"))
 	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/job/_c_")
 	release(t, l)
@@ -246,7 +248,7 @@ func TestExpiredWhileAsking(t *testing.T) {
 // TestWaiterDeleted deletes the node of a waiter. The waiter must not take a queue without its
 // node for one in which it is first.
 func TestWaiterDeleted(t *testing.T) {
-	w := newTestbed(t)
+	w := newTestbed(t, zklock.Timeout(longTimeout))
 	holder := acquire(t, w.other, request("job", "holder"))
 	before := w.tree.awaitChildren("/snib/job", 1)
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
@@ -330,7 +332,7 @@ func TestKeepSuspendedEnds(t *testing.T) {
 // first renewal and later, and the next renewal reports it, too.
 func TestHolderDeleted(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
-		w := newTestbed(t)
+		w := newTestbed(t, zklock.Timeout(longTimeout))
 		l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 		if renewed {
 			if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
