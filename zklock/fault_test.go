@@ -20,18 +20,19 @@ type testbed struct {
 	server *zktest.Server
 	proxy  *livetest.Proxy
 	d      *zklock.Driver // behind the proxy
-	other  *zklock.Driver // connected directly
+	other  *zklock.Driver // connected directly, with a long session
 	tree   tree
 }
 
-// newTestbed returns a testbed with short sessions, unless opts ask for longer ones.
+// newTestbed returns a testbed. The session of the driver behind the proxy is short, unless opts ask
+// for a longer one.
 func newTestbed(t *testing.T, opts ...zklock.Option) testbed {
 	t.Helper()
 	opts = append([]zklock.Option{zklock.Timeout(timeout)}, opts...)
 	w := testbed{server: zktest.Single(t)}
 	w.proxy = livetest.NewProxy(t, w.server.Addr())
 	w.d = newDriver(t, []string{w.proxy.Addr()}, opts...)
-	w.other = newDriver(t, []string{w.server.Addr()}, opts...)
+	w.other = newDriver(t, []string{w.server.Addr()}, append(opts, zklock.Timeout(longTimeout))...)
 	w.tree = newTree(t, w.server.Addr())
 	release(t, acquire(t, w.d, request("warm", "d"))) // both have sessions, and the root exists
 	release(t, acquire(t, w.other, request("warm", "other")))
@@ -180,7 +181,7 @@ func TestLongOutage(t *testing.T) {
 		time.Sleep(outage) // the outage itself
 		waiting.Running(t, "during the outage")
 		w.server.Resume()
-		release(t, waiting.Get(t)) // the holder's session has ended, too
+		release(t, waiting.Get(t)) // the holder has lost its connection, too
 	})
 	t.Run("CutOff", func(t *testing.T) {
 		w, holder, waiting := begin(t)
