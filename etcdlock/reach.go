@@ -17,8 +17,14 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// probeTimeout bounds the search for the reason why etcd can't be reached.
-const probeTimeout = 500 * time.Millisecond
+const (
+	// probeTimeout bounds the search for the reason why etcd can't be reached. It leaves a busy
+	// machine time for a handshake with TLS.
+	probeTimeout = callTimeout
+
+	// diagnosisTimeout bounds the ping after a call that got no answer.
+	diagnosisTimeout = 250 * time.Millisecond
+)
 
 // A reachError says why etcd can't be reached.
 type reachError struct {
@@ -83,7 +89,7 @@ func (d *Driver) noAnswerError(reason string) error {
 // ever.
 func (d *Driver) diagnoseNoAnswer(ctx context.Context) error {
 	if d.client.ActiveConnection().GetState() != connectivity.Ready {
-		if r, ok := errors.AsType[*reachError](d.ping(ctx, probeTimeout/2)); ok {
+		if r, ok := errors.AsType[*reachError](d.ping(ctx, diagnosisTimeout)); ok {
 			return r
 		}
 	}

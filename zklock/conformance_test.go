@@ -87,8 +87,14 @@ func harness(servers []string, opts ...zklock.Option) drivertest.Harness {
 	}
 }
 
-// timeout is the session timeout of the tests.
-const timeout = 2 * time.Second
+const (
+	// timeout is the session timeout of tests in which sessions end.
+	timeout = 2 * time.Second
+
+	// longTimeout is the session timeout of other tests. It is longer than a busy machine keeps a
+	// process waiting.
+	longTimeout = time.Minute
+)
 
 // secret is the password of the tests' user.
 const secret = "zktest-secret"

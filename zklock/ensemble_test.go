@@ -58,7 +58,7 @@ func TestEnsembleFaults(t *testing.T) {
 			var running sync.WaitGroup
 			stop := make(chan struct{})
 			for range 4 {
-				locker, err := snib.New(newDriver(t, ensemble.Addrs(), opts...))
+				locker, err := snib.New(newDriver(t, ensemble.Addrs(), append(opts, zklock.Timeout(timeout))...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -133,7 +133,7 @@ func TestEnsembleFaults(t *testing.T) {
 func TestMinority(t *testing.T) {
 	ensemble := zktest.Ensemble(t)
 	leader := ensemble.Leader()
-	d := newDriver(t, []string{leader.Addr()}, zklock.DialTimeout(time.Second))
+	d := newDriver(t, []string{leader.Addr()}, zklock.Timeout(timeout), zklock.DialTimeout(time.Second))
 	_, lost := jobtest.AcquireTold(t, d, request("job", "a"))
 	for _, s := range ensemble.Followers() {
 		s.Kill()

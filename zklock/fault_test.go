@@ -20,16 +20,19 @@ type testbed struct {
 	server *zktest.Server
 	proxy  *livetest.Proxy
 	d      *zklock.Driver // behind the proxy
-	other  *zklock.Driver // connected directly
+	other  *zklock.Driver // connected directly, with a long session
 	tree   tree
 }
 
+// newTestbed returns a testbed. The session of the driver behind the proxy is short, unless opts ask
+// for a longer one.
 func newTestbed(t *testing.T, opts ...zklock.Option) testbed {
 	t.Helper()
+	opts = append([]zklock.Option{zklock.Timeout(timeout)}, opts...)
 	w := testbed{server: zktest.Single(t)}
 	w.proxy = livetest.NewProxy(t, w.server.Addr())
 	w.d = newDriver(t, []string{w.proxy.Addr()}, opts...)
-	w.other = newDriver(t, []string{w.server.Addr()}, opts...)
+	w.other = newDriver(t, []string{w.server.Addr()}, append(opts, zklock.Timeout(longTimeout))...)
 	w.tree = newTree(t, w.server.Addr())
 	release(t, acquire(t, w.d, request("warm", "d"))) // both have sessions, and the root exists
 	release(t, acquire(t, w.other, request("warm", "other")))
@@ -101,7 +104,7 @@ func TestCreateGivenUp(t *testing.T) {
 
 // TestDeleteAnswerLost loses the answer to a release, which has freed the lock and succeeds.
 func TestDeleteAnswerLost(t *testing.T) {
-	w := newTestbed(t, zklock.KeepSuspended())
+	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	l := acquire(t, w.d, request("job", "d"))
 	lost := w.proxy.LoseAnswers(1, livetest.ThenClose, "/snib/job/_c_")
 	release(t, l)
@@ -178,7 +181,7 @@ func TestLongOutage(t *testing.T) {
 		time.Sleep(outage) // the outage itself
 		waiting.Running(t, "during the outage")
 		w.server.Resume()
-		release(t, waiting.Get(t)) // the holder's session has ended, too
+		release(t, waiting.Get(t)) // the holder has lost its connection, too
 	})
 	t.Run("CutOff", func(t *testing.T) {
 		w, holder, waiting := begin(t)
@@ -246,7 +249,7 @@ func TestExpiredWhileAsking(t *testing.T) {
 // TestWaiterDeleted deletes the node of a waiter. The waiter must not take a queue without its
 // node for one in which it is first.
 func TestWaiterDeleted(t *testing.T) {
-	w := newTestbed(t)
+	w := newTestbed(t, zklock.Timeout(longTimeout))
 	holder := acquire(t, w.other, request("job", "holder"))
 	before := w.tree.awaitChildren("/snib/job", 1)
 	waiting := jobtest.Acquiring(t, w.d, request("job", "d"))
@@ -330,7 +333,7 @@ func TestKeepSuspendedEnds(t *testing.T) {
 // first renewal and later, and the next renewal reports it, too.
 func TestHolderDeleted(t *testing.T) {
 	for _, renewed := range []bool{false, true} {
-		w := newTestbed(t)
+		w := newTestbed(t, zklock.Timeout(longTimeout))
 		l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 		if renewed {
 			if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {

@@ -32,9 +32,10 @@ func openDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.D
 	return d
 }
 
+// newDriver returns a driver with a long session, unless opts ask for a short one.
 func newDriver(t testing.TB, servers []string, opts ...zklock.Option) *zklock.Driver {
 	t.Helper()
-	d := openDriver(t, servers, options(opts...)...)
+	d := openDriver(t, servers, options(append([]zklock.Option{zklock.Timeout(longTimeout)}, opts...)...)...)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -109,6 +110,18 @@ func (tr tree) awaitChildren(folder string, n int) (names []string) {
 		return nil
 	})
 	return names
+}
+
+// nodeOf returns the path of the node in a folder that holds the lock with a token.
+func (tr tree) nodeOf(folder string, token uint64) string {
+	tr.t.Helper()
+	for _, name := range tr.children(folder) {
+		if _, stat, err := tr.Exists(folder + "/" + name); err == nil && uint64(stat.Czxid) == token {
+			return folder + "/" + name
+		}
+	}
+	tr.t.Fatalf("no node in %s has the token %d", folder, token)
+	return ""
 }
 
 // checkError checks that an error contains all the parts, and no secret.

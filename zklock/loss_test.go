@@ -72,7 +72,7 @@ func TestLostNotReleased(t *testing.T) {
 // the session has answered meanwhile, and that a hold that was never renewed lasts with the
 // session.
 func TestLeaseEnds(t *testing.T) {
-	w := newTestbed(t)
+	w := newTestbed(t, zklock.Timeout(8*time.Second)) // on a busy machine, it must outlast the hold
 	l, lost := jobtest.AcquireTold(t, w.d, request("job", "d"))
 	rest := acquire(t, w.d, request("rest", "d"))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +90,7 @@ func TestLeaseEnds(t *testing.T) {
 // with the session.
 func TestLapse(t *testing.T) {
 	server := zktest.Single(t)
-	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}) })
+	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}, zklock.Timeout(6*time.Second)) })
 }
 
 // TestLockDelayWithoutConnection checks that a hold that is lost with its connection keeps the
@@ -141,12 +141,8 @@ func TestStaleHandOver(t *testing.T) {
 		},
 		"Deleted": func(name, _ string, token uint64) {
 			folder := "/snib/" + strings.ReplaceAll(name, " ", "%20")
-			for _, node := range tree.children(folder) {
-				if _, stat, err := tree.Get(folder + "/" + node); err == nil && uint64(stat.Czxid) == token {
-					if err := tree.Delete(folder+"/"+node, -1); err != nil {
-						t.Fatal(err)
-					}
-				}
+			if err := tree.Delete(tree.nodeOf(folder, token), -1); err != nil {
+				t.Fatal(err)
 			}
 		},
 	} {

@@ -111,7 +111,7 @@ func TestACL(t *testing.T) {
 	server := zktest.Single(t)
 	single := []string{server.Addr()}
 	acquire(t, newDriver(t, single), request("ours", "a"))
-	stranger := openDriver(t, single, zklock.Timeout(timeout))
+	stranger := openDriver(t, single, zklock.Timeout(longTimeout))
 	defer stranger.Close()
 	_, err := stranger.Status(t.Context(), "ours")
 	if !errors.Is(err, zk.ErrNoAuth) {
@@ -122,7 +122,7 @@ func TestACL(t *testing.T) {
 		t.Fatal(err)
 	}
 	acquire(t, open, request("job", "a"))
-	guest := openDriver(t, single, zklock.Root("/open"), zklock.Timeout(timeout))
+	guest := openDriver(t, single, zklock.Root("/open"), zklock.Timeout(longTimeout))
 	defer guest.Close()
 	checkHeld(t, guest, "job", "of a lock that everybody may see")
 }
@@ -135,7 +135,7 @@ func TestListHidden(t *testing.T) {
 	if _, err := tree.Create("/snib", nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	theirs := openDriver(t, single, zklock.Timeout(timeout), zklock.Digest("somebody", "else"))
+	theirs := openDriver(t, single, zklock.Timeout(longTimeout), zklock.Digest("somebody", "else"))
 	defer theirs.Close()
 	acquire(t, theirs, request("b", "they"))
 	d := newDriver(t, single)

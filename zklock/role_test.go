@@ -76,9 +76,9 @@ func TestRoles(t *testing.T) {
 	}
 
 	// A stranger, with the wrong password or without one, and as a client that is not ours.
-	wrong := openDriver(t, single, zklock.Timeout(timeout), zklock.Digest("snib", "wrong"))
+	wrong := openDriver(t, single, zklock.Timeout(longTimeout), zklock.Digest("snib", "wrong"))
 	defer wrong.Close()
-	nobody := openDriver(t, single, zklock.Timeout(timeout))
+	nobody := openDriver(t, single, zklock.Timeout(longTimeout))
 	defer nobody.Close()
 	mustDeny := func(what string, err error) {
 		t.Helper()
@@ -96,8 +96,7 @@ func TestRoles(t *testing.T) {
 		mustDeny("Break "+what, stranger.Break(t.Context(), "job", "a", l.Grant().Token))
 	}
 	const folder = "/snib/job"
-	nodes := user.children(folder)
-	node := folder + "/" + nodes[0]
+	node := user.nodeOf(folder, l.Grant().Token)
 	stranger := newStranger(t, server.Addr())
 	tryAll := func(what string) {
 		t.Helper()

@@ -319,7 +319,7 @@ func TestMinHoldOutlivesSession(t *testing.T) {
 
 // TestMinHoldAnswerLost loses an answer when MinHold begins, which does not change its length.
 func TestMinHoldAnswerLost(t *testing.T) {
-	w := newTestbed(t, zklock.KeepSuspended())
+	w := newTestbed(t, zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	req := request("job", "d")
 	req.MinHold = time.Second
 	l := acquire(t, w.d, req)

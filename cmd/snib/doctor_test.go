@@ -225,10 +225,10 @@ func TestDoctorZooKeeper(t *testing.T) {
 	newStore(t)
 	const allowed = "4lw.commands.whitelist=srvr,conf"
 	super := zk.DigestACL(zk.PermAll, "super", "user") // the user with all permissions
-	e := zktest.Ensemble(t, allowed, zktest.TLS, "DigestAuthenticationProvider.superDigest="+super[0].ID)
+	e := zktest.Ensemble(t, allowed, zktest.TLS, "syncLimit=60" /* 6 s */, "DigestAuthenticationProvider.superDigest="+super[0].ID)
 	url := "zk://alice:horse@" + strings.Join(e.Addrs(), ",")
 	wantFindings(t, url)
-	wantFindings(t, url+"?session-timeout=4s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
+	wantFindings(t, url+"?session-timeout=10s", "unmet syncLimit of "+e.Servers[0].Addr(), "unmet syncLimit of "+e.Servers[1].Addr(), "unmet syncLimit of "+e.Servers[2].Addr())
 	wantFindings(t, "zk://alice:horse@"+e.Servers[0].Addr(), "note ensemble")
 	secure := make(map[*zktest.Server]string)
 	for _, s := range e.Servers {

@@ -142,7 +142,7 @@ func start(t testing.TB, n int, through func(server int, addr string) string, co
 			lines = append(lines, s.secureLines(t)...)
 		}
 		servers[i], commands[i] = s, livetest.Command{
-			Name: name, Path: java, Dir: dir, Ready: ready, Port: livetest.FreePort(t),
+			Name: name, Path: java, Dir: dir, Ready: s.ready, Port: livetest.FreePort(t),
 			Args: func(port int) []string {
 				file := write(t, dir, "zoo.cfg", fmt.Sprintf(config, Tick.Milliseconds(), dir, port)+strings.Join(lines, "\n")+"\n")
 				return append(options(slices.Contains(conf, Production)), "org.apache.zookeeper.server.quorum.QuorumPeerMain", file)
@@ -201,10 +201,18 @@ func write(t testing.TB, dir, file, text string) string {
 // Mode returns the mode of a server: "standalone", "leader" or "follower".
 func (s *Server) Mode() (string, error) { return mode(s.Addr()) }
 
-// ready is a [livetest.Command.Ready]: a server is ready when it has found a leader.
-func ready(addr string) error {
-	_, err := mode(addr)
-	return err
+// ready is a [livetest.Command.Ready]: a server is ready when it has found a leader. With TLS it
+// has also completed a handshake: the first one of a virtual machine takes seconds if the machine
+// is busy.
+func (s *Server) ready(addr string) error {
+	if _, err := mode(addr); err != nil || s.tls == nil {
+		return err
+	}
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: livetest.Patience}, "tcp", s.secure, s.tls)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func mode(addr string) (string, error) {
@@ -234,14 +242,18 @@ func (s *Server) Watches(t testing.TB) (watches, nodes int) {
 	return watches, nodes
 }
 
+// answerTimeout is how long a server may take to answer a command. It takes milliseconds on an idle
+// machine.
+const answerTimeout = 5 * time.Second
+
 // sendCommand sends a four-letter command and returns the answer.
 func sendCommand(addr, command string) (string, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	conn, err := net.DialTimeout("tcp", addr, answerTimeout)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close() //nolint:errcheck // it has answered
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return "", err
 	}
 	if _, err := io.WriteString(conn, command); err != nil {
