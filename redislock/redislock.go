@@ -128,8 +128,8 @@ func openError(ctx context.Context) error {
 }
 
 // New returns a driver on the user's own client, which Close leaves open. It fails if the server
-// does not answer before ctx is done or 5 s are over, or is older than Redis 6.2. The driver
-// outlives ctx.
+// does not answer before ctx is done or 5 s are over, or is older than Redis 6.2. The error matches
+// [driver.ErrUnavailable] if another try may succeed. The driver outlives ctx.
 func New(ctx context.Context, client rueidis.Client, opts ...Option) (*Driver, error) {
 	return NewConn(ctx, &rueidisConn{client: client}, opts...)
 }

@@ -97,6 +97,9 @@ func TestOpenWithoutMajority(t *testing.T) {
 		d.Close()
 		t.Fatal("Open with one of three nodes = nil")
 	}
+	if !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Open with one of three nodes = %v, want ErrUnavailable", err)
+	}
 	for _, text := range []string{"1 of 3 nodes take part", c.nodes[0].Addr() + ": ", "refused", c.nodes[1].Addr() + ": it does not answer"} {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("Open with one of three nodes = %q, which does not say %q", err, text)

@@ -88,9 +88,10 @@ type Driver struct {
 // timeouts do not apply.
 //
 // A majority must answer before ctx is done and 5 s are over. The driver outlives ctx. The error of
-// Open matches [driver.ErrInvalid] if a server is not an independent master, is older than Redis
-// 6.2, is listed twice, or belongs to another list of nodes or to a cluster with another MaxTTL. A
-// node that does not answer is checked once it does.
+// Open matches [driver.ErrUnavailable] if another try may succeed, and [driver.ErrInvalid] if a
+// server is not an independent master, is older than Redis 6.2, is listed twice, or belongs to
+// another list of nodes or to a cluster with another MaxTTL. A node that does not answer is checked
+// once it does.
 func Open(ctx context.Context, servers []rueidis.ClientOption, opts ...Option) (*Driver, error) {
 	d, err := newDialingDriver(servers, opts)
 	if err != nil {

@@ -20,6 +20,10 @@ type conn struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // client, if it is a ClusterClient
 
+	// clusterErr is the result of checkCluster. The driver, which asks for the masters first, finds
+	// out whether another try may succeed.
+	clusterErr error
+
 	mu sync.Mutex
 
 	// abandoned are the round trips that nobody waits for any more, by slotKey. Guarded by mu.
@@ -367,6 +371,9 @@ func (w *watcher) stop() { close(w.done) }
 func (c *conn) Masters(ctx context.Context) ([]redislock.Node, error) {
 	if c.cluster == nil {
 		return []redislock.Node{node{c.client}}, nil
+	}
+	if c.clusterErr != nil {
+		return nil, c.clusterErr
 	}
 	masters, err := callWithContext(ctx, func(ctx context.Context) ([]redislock.Node, error) {
 		var mu sync.Mutex

@@ -51,17 +51,15 @@ import (
 const dialTimeout = 5 * time.Second
 
 // New returns a driver on the user's own client, which Close leaves open. It fails in the same
-// cases as [redislock.New]. If the client is of an unsupported kind, the error matches
-// [driver.ErrInvalid].
+// cases as [redislock.New], and with the same errors. If the client is of an unsupported kind, the
+// error matches [driver.ErrInvalid].
 func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
 	c := &conn{client: client}
 	switch client := client.(type) {
 	case *redis.Client:
 	case *redis.ClusterClient:
 		c.cluster = client
-		if err := checkCluster(ctx, client); err != nil {
-			return nil, err
-		}
+		c.clusterErr = checkCluster(ctx, client)
 	case *redis.Ring:
 		return nil, driver.Invalidf("client: the servers of a Ring do not know each other, and a lock would be lost with its server; " +
 			"use a client of one server, of Sentinel or of a Cluster")

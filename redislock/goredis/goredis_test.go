@@ -32,6 +32,7 @@ func TestNewRefuses(t *testing.T) {
 		client  redis.UniversalClient
 		opts    []redislock.Option
 		invalid bool   // whether it matches ErrInvalid
+		down    bool   // whether it matches ErrUnavailable: another try may succeed
 		want    string // part of the error
 	}{
 		{name: "Nil", invalid: true, want: "<nil> is neither"},
@@ -73,12 +74,17 @@ func TestNewRefuses(t *testing.T) {
 			})),
 			want: "no Sentinel knows a master of that name",
 		},
-		{name: "Nothing", client: dial(t, free), want: "refused"},
-		{name: "Hole", client: dial(t, hole.Addr()), want: "deadline"},
+		{name: "Nothing", client: dial(t, free), down: true, want: "refused"},
+		{
+			name:   "NothingOfCluster",
+			client: closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{free}, Password: password})),
+			down:   true, want: "refused",
+		},
+		{name: "Hole", client: dial(t, hole.Addr()), down: true, want: "deadline"},
 		{
 			name:   "HoleOfCluster",
 			client: closed(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{hole.Addr()}, Password: password})),
-			want:   "deadline",
+			down:   true, want: "deadline",
 		},
 	}
 	for _, tt := range tests {
@@ -93,6 +99,9 @@ func TestNewRefuses(t *testing.T) {
 			t.Log(err)
 			if errors.Is(err, driver.ErrInvalid) != tt.invalid || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("New = %v, want it to say %q, and to be invalid: %v", err, tt.want, tt.invalid)
+			}
+			if errors.Is(err, driver.ErrUnavailable) != tt.down {
+				t.Errorf("New = %v, want that it matches ErrUnavailable: %v", err, tt.down)
 			}
 			if strings.Contains(err.Error(), "horse") {
 				t.Errorf("New = %v, which shows the password", err)
