@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -507,9 +508,53 @@ func TestBusyDatabase(t *testing.T) {
 	}
 }
 
-// TestCancelledOpen checks that the context ends the wait of Open for a database that is busy.
+// TestCancelledOpen checks that the context ends the wait of Open for a database that is busy, and
+// for a process that is stopped while it creates the database.
 func TestCancelledOpen(t *testing.T) {
+	for name, hinder := range map[string]func(*testing.T, string) func(){"Busy": keepBusy, "Creating": keepCreating} {
+		t.Run(name, func(t *testing.T) {
+			path := newPath(t)
+			end := hinder(t, path)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			over := errors.New("over")
+			time.AfterFunc(50*time.Millisecond, func() { cancel(over) })
+			if d, err := Open(ctx, path); !errors.Is(err, over) {
+				t.Errorf("Open of a busy database, until the context ends = %v, %v, want the cause", d, err)
+			}
+			if d, err := Open(ctx, path); !errors.Is(err, over) {
+				t.Errorf("Open after the end of the context = %v, %v, want the cause", d, err)
+			}
+			end()
+			d, err := Open(t.Context(), path)
+			if err != nil {
+				t.Fatalf("Open of a database that is no longer busy = %v", err)
+			}
+			if err := d.Close(); err != nil {
+				t.Errorf("Close = %v", err)
+			}
+		})
+	}
+}
+
+// TestBusyOpen checks that Open does not wait longer than it promises for a database that is busy,
+// and that the error says that another try may succeed.
+func TestBusyOpen(t *testing.T) {
 	path := newPath(t)
+	defer keepBusy(t, path)()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if d, err := Open(t.Context(), path); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Open of a busy database = %v, %v, want ErrUnavailable", d, err)
+		}
+		if took := time.Since(began); took < openTimeout || took > openTimeout+time.Second {
+			t.Errorf("Open took %v, want %v", took, openTimeout)
+		}
+	})
+}
+
+// keepBusy creates an empty database and keeps it busy until the end.
+func keepBusy(t *testing.T, path string) (end func()) {
+	t.Helper()
 	if err := (&Driver{path: path, mode: 0o600}).createEmpty(); err != nil {
 		t.Fatal(err)
 	}
@@ -517,19 +562,26 @@ func TestCancelledOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.close()
 	if _, err := other.exec(`BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	over := errors.New("over")
-	time.AfterFunc(50*time.Millisecond, func() { cancel(over) })
-	if d, err := Open(ctx, path); !errors.Is(err, over) {
-		t.Errorf("Open of a busy database, until the context ends = %v, %v, want the cause", d, err)
+	return func() { other.close() }
+}
+
+// keepCreating does what a process does that creates a database, and goes no further until the end.
+func keepCreating(t *testing.T, path string) (end func()) {
+	t.Helper()
+	if err := (&Driver{path: path, mode: 0o600}).makeFile(liveSuffix); err != nil {
+		t.Fatal(err)
 	}
-	if d, err := Open(ctx, path); !errors.Is(err, over) {
-		t.Errorf("Open after the end of the context = %v, %v, want the cause", d, err)
+	side, err := openSidecar(path + liveSuffix)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := side.lockWriter(); err != nil {
+		t.Fatal(err)
+	}
+	return func() { side.close() }
 }
 
 // TestOptions checks that options that can't be used are refused.

@@ -2,6 +2,7 @@ package sqlitelock
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -159,8 +159,15 @@ func (d *Driver) create() (_ conn, err error) {
 		return nil, err
 	}
 	defer side.close() //nolint:errcheck // only locks stand in it
-	if err := side.lockWriter(); err != nil {
-		return nil, err
+	locked := make(chan error, 1)
+	go func() { locked <- side.lockWriter() }()
+	select {
+	case err := <-locked:
+		if err != nil {
+			return nil, err
+		}
+	case <-d.life.Done(): // who has the lock may be stopped
+		return nil, context.Cause(d.life)
 	}
 	if err := d.createEmpty(); err != nil {
 		return nil, err
@@ -283,14 +290,11 @@ func identity(db conn) (app, ver, tables int64, err error) {
 	return app, ver, tables, cmp.Or(err, undo)
 }
 
-// retry calls fn until the database is not busy. Where it could wait for itself (a change of
-// the journal mode), SQLite does not call the busy handler.
+// retry calls fn until the database is not busy, or the driver is closed. Where it could wait for
+// itself (a change of the journal mode), SQLite does not call the busy handler.
 func (d *Driver) retry(fn func() error) error {
-	const busyTimeout = 10 * time.Second
-	start := time.Now()
 	for count := 0; ; count++ {
-		err := fn()
-		if resultCode(err) != codeBusy || d.closed() || time.Since(start) > busyTimeout {
+		if err := fn(); resultCode(err) != codeBusy || d.closed() {
 			return err
 		}
 		backOff(count)

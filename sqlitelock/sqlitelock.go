@@ -3,6 +3,7 @@ package sqlitelock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,9 +88,13 @@ func (d *Driver) File(name, owner string) *os.File {
 	return f
 }
 
+// openTimeout bounds Open.
+const openTimeout = 10 * time.Second
+
 // Open opens the database at path and creates it if necessary; its folder must exist. The file
 // must be a database of this package on a disk of this host. The context bounds only the call:
-// Open waits while other processes keep the database busy, for at most 10 seconds.
+// Open waits while other processes keep the database busy, for at most 10 seconds. The error then
+// matches [driver.ErrUnavailable]: another try may succeed.
 //
 // The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
 // the process may not read and write there, and [driver.ErrInvalid] if the path can't be
@@ -105,6 +110,8 @@ func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errNoAnswer)
+	defer cancel()
 	d.life, d.cancel = context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, d.cancel) // ends the waits for a database that is busy
 	err := d.open(path)
@@ -112,7 +119,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 		if err == nil {
 			_ = d.Close() // it has no leases yet
 		}
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("%w: other processes keep %s busy: %w", driver.ErrUnavailable, path, context.Cause(ctx))
 	}
 	if err != nil {
 		d.cancel()
