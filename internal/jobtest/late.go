@@ -36,7 +36,7 @@ func LateOnFullServer(t *testing.T, c FullTest) {
 // have stopped to remove.
 func (c FullTest) lateOnFullServer(t *testing.T, name string) bool {
 	for _, d := range []RowDriver{c.Driver, c.Other} { // they connect, and create the row
-		release(t, acquire(t, d, rowRequest(name, "first")))
+		Release(t, Acquire(t, d, rowRequest(name, "first")))
 	}
 	unlock := c.LockRow(name)
 	defer unlock()

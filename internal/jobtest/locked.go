@@ -12,8 +12,8 @@ import (
 // gets that lock in its turn. lockRow starts the transaction.
 func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (unlock func())) {
 	holder, first, second := open(), open(), open()
-	acquire(t, holder, rowRequest("locked", "holder"))
-	l := acquire(t, holder, rowRequest("other", "holder"))
+	Acquire(t, holder, rowRequest("locked", "holder"))
+	l := Acquire(t, holder, rowRequest("other", "holder"))
 	Waiting(t, first, rowRequest("locked", "first"))
 	w := Waiting(t, first, rowRequest("other", "first"))
 	unlock := lockRow("locked")
@@ -23,11 +23,10 @@ func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (u
 		if err := holder.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Fatalf("Renew = %v", err)
 		}
-		time.Sleep(100 * time.Millisecond) // time between renewals
 	}
-	release(t, l)
+	Release(t, l)
 	next := w.Get(t)
 	behind.Running(t, "before the first waiter released")
-	release(t, next)
-	release(t, behind.Get(t))
+	Release(t, next)
+	Release(t, behind.Get(t))
 }

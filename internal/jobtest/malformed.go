@@ -162,15 +162,15 @@ func mustRenewOthers(t *testing.T, d driver.Driver, held map[string]driver.Lease
 // Only this lock stays taken, until the hold is broken.
 func WildEnd(t *testing.T, tb Table, change string) {
 	d, other := tb.Open(), tb.Open()
-	l := acquire(t, d, briefRequest("wild", "dead"))
-	acquire(t, d, briefRequest("other", "dead"))
+	l := Acquire(t, d, briefRequest("wild", "dead"))
+	Acquire(t, d, briefRequest("other", "dead"))
 	tb.Exec(fmt.Sprintf("UPDATE %s SET %s WHERE name = 'wild'", tb.Name, change))
 	w := Waiting(t, other, rowRequest("wild", "waiter"))
-	release(t, acquire(t, other, rowRequest("other", "waiter"))) // when the TTL is over
+	Release(t, Acquire(t, other, rowRequest("other", "waiter"))) // when the TTL is over
 	mustBeHeld(t, other, rowRequest("wild", "another"))
 	w.Running(t, "although the hold has no end")
 	if err := other.Break(t.Context(), "wild", "dead", l.Grant().Token); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
-	release(t, w.Get(t))
+	Release(t, w.Get(t))
 }

@@ -51,8 +51,8 @@ import (
 const dialTimeout = 5 * time.Second
 
 // New returns a driver on the user's own client, which Close leaves open. It fails in the same
-// cases as [redislock.New], and with the same errors. If the client is of an unsupported kind, the error matches
-// [driver.ErrInvalid].
+// cases as [redislock.New], and with the same errors. If the client is of an unsupported kind, the
+// error matches [driver.ErrInvalid].
 func New(ctx context.Context, client redis.UniversalClient, opts ...redislock.Option) (*redislock.Driver, error) {
 	c := &conn{client: client}
 	switch client := client.(type) {
