@@ -26,7 +26,7 @@ func TestHungNodes(t *testing.T) {
 	c.init(t)
 	d := open(t, c.servers)
 	cycle := func(i int) {
-		l, err := d.Acquire(within(t, testTimeout), request(fmt.Sprint("x", i%50), fmt.Sprint("o", i), 10*time.Second))
+		l, err := d.Acquire(within(t, testTimeout), request(fmt.Sprint("x", i%50), fmt.Sprint("o", i), time.Minute))
 		if err != nil {
 			t.Errorf("Acquire = %v", err)
 			return
