@@ -15,10 +15,10 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// timeout is the session timeout of the tests: twice the shortest that etcd grants with its
+// timeout is the session timeout of the tests: three times the shortest that etcd grants with its
 // default election timeout, so that sessions survive the delays of keep-alives on a busy
 // machine.
-const timeout = 4 * time.Second
+const timeout = 6 * time.Second
 
 func TestConformance(t *testing.T) {
 	server := etcdtest.Start(t)

@@ -24,8 +24,8 @@ type testbed struct {
 	tree   tree
 }
 
-// newTestbed returns a testbed. The session of the driver behind the proxy is short, unless opts ask
-// for a longer one.
+// newTestbed returns a testbed. The session of the driver behind the proxy is short, unless opts
+// ask for a longer one.
 func newTestbed(t *testing.T, opts ...zklock.Option) testbed {
 	t.Helper()
 	opts = append([]zklock.Option{zklock.Timeout(timeout)}, opts...)
