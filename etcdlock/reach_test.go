@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -23,20 +24,10 @@ func TestUnreachable(t *testing.T) {
 	plain, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
 	hung := livetest.NewProxy(t, plain.Addr())
 	hung.Sever()
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	go func() {
-		for {
-			conn, err := other.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write([]byte("-ERR unknown command\r\n"))
-		}
-	}()
+	other := livetest.Fake(t, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "-ERR unknown command\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	})
 	tests := []struct {
 		name     string
 		endpoint string
@@ -49,7 +40,7 @@ func TestUnreachable(t *testing.T) {
 		{name: "TLSToPlain", endpoint: "https://" + plain.Addr(), says: "the server does not use TLS"},
 		{name: "PlainToTLS", endpoint: "http://" + secure.Addr(), says: "the server requires TLS"},
 		{name: "Untrusted", endpoint: "https://" + secure.Addr(), says: "certificate"},
-		{name: "NoEtcd", endpoint: "http://" + other.Addr().String(), says: "another service"},
+		{name: "NoEtcd", endpoint: "http://" + other, says: "another service"},
 		{name: "Hung", endpoint: "http://" + hung.Addr(), says: "did not answer within", passes: true, slow: true},
 	}
 	for _, tt := range tests {
