@@ -13,7 +13,7 @@ func Fake(t testing.TB, serve func(net.Conn)) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listener.Close() })
+	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -21,7 +21,7 @@ func Fake(t testing.TB, serve func(net.Conn)) (addr string) {
 				return
 			}
 			go func() {
-				defer conn.Close()
+				defer conn.Close() //nolint:errcheck // serve has ended
 				serve(conn)
 			}()
 		}
