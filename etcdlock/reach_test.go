@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -26,20 +27,10 @@ func TestUnreachable(t *testing.T) {
 	hung.Sever()
 	late := livetest.NewProxy(t, secure.Addr())
 	late.Delay(0, 700*time.Millisecond)
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
-	go func() {
-		for {
-			conn, err := other.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Write([]byte("-ERR unknown command\r\n"))
-		}
-	}()
+	other := livetest.Fake(t, func(conn net.Conn) {
+		_, _ = io.WriteString(conn, "-ERR unknown command\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	})
 	tests := []struct {
 		name     string
 		endpoint string
@@ -53,7 +44,7 @@ func TestUnreachable(t *testing.T) {
 		{name: "PlainToTLS", endpoint: "http://" + secure.Addr(), says: "the server requires TLS"},
 		{name: "PlainToLateTLS", endpoint: "http://" + late.Addr(), says: "the server requires TLS", slow: true},
 		{name: "Untrusted", endpoint: "https://" + secure.Addr(), says: "certificate"},
-		{name: "NoEtcd", endpoint: "http://" + other.Addr().String(), says: "another service"},
+		{name: "NoEtcd", endpoint: "http://" + other, says: "another service"},
 		{name: "Hung", endpoint: "http://" + hung.Addr(), says: "did not answer within", passes: true, slow: true},
 	}
 	for _, tt := range tests {

@@ -268,30 +268,18 @@ func withdrawnFromFull(t *testing.T, server *mysqltest.Server) {
 	// most is the greatest number of calls in two seconds. Without growing pauses there would be
 	// forty.
 	const most = 20
-	full, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { full.Close() })
 	calls := make(chan time.Time, 1000)
-	go func() {
-		for {
-			c, err := full.Accept()
-			if err != nil {
-				return
-			}
-			// This is error 1040.
-			_, _ = io.WriteString(c, "\x1b\x00\x00\x00\xff\x10\x04#08004Too many connections")
-			c.Close()
-			calls <- time.Now()
-		}
-	}()
+	full := livetest.Fake(t, func(conn net.Conn) {
+		// This is error 1040.
+		_, _ = io.WriteString(conn, "\x1b\x00\x00\x00\xff\x10\x04#08004Too many connections")
+		calls <- time.Now()
+	})
 	proxy := livetest.NewProxy(t, server.Addr())
 	holder, d := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
 	release(t, acquire(t, d, request("full", "b"))) // this opens what is opened only once
 	l := acquire(t, holder, request("full", "a"))
 	w := jobtest.Waiting(t, d, request("full", "b"))
-	proxy.Redirect(full.Addr().String())
+	proxy.Redirect(full)
 	proxy.Cut()
 	w.Cancel()
 	if err := w.End(t); err == nil {

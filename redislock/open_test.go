@@ -76,13 +76,12 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "Silent", o: with(addr(fake(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })), briefly), want: []string{"no answer within 2s"}},
 		{name: "HTTP", o: addr(fake(t, func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-			c.Close()
 		})), want: []string{"not Redis"}},
 		{name: "SSH", o: addr(fake(t, func(c net.Conn) {
 			_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.2\r\n")
 			time.Sleep(10 * time.Second) // waits for the client, as sshd does
 		})), want: []string{"not Redis"}},
-		{name: "HangsUp", o: addr(fake(t, func(c net.Conn) { c.Close() })), want: []string{"EOF", "reset"}},
+		{name: "HangsUp", o: addr(fake(t, func(net.Conn) {})), want: []string{"EOF", "reset"}},
 		{name: "TooOld", o: addr(fakeRedis(t, "6.0.9")), want: []string{"6.0.9"}},
 		{name: "MuchTooOld", o: addr(fakeRedis(t, "2.8.24")), want: []string{"2.8.24"}},
 		{name: "NoSuchMaster", o: with(addr(sentinel.Sentinels()...), func(o *rueidis.ClientOption) {
@@ -247,30 +246,12 @@ func bySentinel(s *redistest.SentinelSetup) rueidis.ClientOption {
 }
 
 // fake starts a server that is not Redis.
-func fake(t *testing.T, serve func(net.Conn)) (addr string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serve(c)
-		}
-	}()
-	return listener.Addr().String()
-}
+var fake = livetest.Fake
 
 // fakeRedis starts a server that claims to be Redis of some version. Like an old one it talks
 // RESP2 and lacks most commands.
 func fakeRedis(t *testing.T, version string) (addr string) {
 	return fake(t, func(c net.Conn) {
-		defer c.Close()
 		in := bufio.NewReader(c)
 		for {
 			words, err := command(in)
@@ -329,7 +310,6 @@ func command(in *bufio.Reader) ([]string, error) {
 // does not.
 func TestOpenFull(t *testing.T) {
 	addr := fake(t, func(c net.Conn) {
-		defer c.Close()
 		in := bufio.NewReader(c)
 		for {
 			if _, err := command(in); err != nil {

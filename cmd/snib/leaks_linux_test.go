@@ -323,33 +323,27 @@ func busyDuration(t *testing.T) time.Duration {
 // processes begin and end.
 func TestLeaksOnABusyStore(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(t *testing.T){
-		"SQLite": func(t *testing.T) { newStore(t) },
-		"Redis":  func(t *testing.T) { redisStore(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			prepare(t)
-			const script = `while [ ! -e "$1" ]; do snib run "busy-$2" -- true || exit; done`
-			enough := filepath.Join(t.TempDir(), "enough")
-			var crowd []*proc
-			for i := range 6 {
-				crowd = append(crowd, start(t, "sh", "-c", script, "sh", enough, strconv.Itoa(i%2)))
+	onSQLiteAndRedis(t, func(t *testing.T, _ string) {
+		const script = `while [ ! -e "$1" ]; do snib run "busy-$2" -- true || exit; done`
+		enough := filepath.Join(t.TempDir(), "enough")
+		var crowd []*proc
+		for i := range 6 {
+			crowd = append(crowd, start(t, "sh", "-c", script, "sh", enough, strconv.Itoa(i%2)))
+		}
+		rounds := 0
+		for end := time.Now().Add(busyDuration(t)); rounds < 5 || time.Now().Before(end); rounds++ {
+			wantLeaks(t, "on a healthy store", nil)
+		}
+		if err := os.WriteFile(enough, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range crowd {
+			if code := p.wait(); code != 0 {
+				t.Errorf("a run ended with %d: %s", code, p.out.String())
 			}
-			rounds := 0
-			for end := time.Now().Add(busyDuration(t)); rounds < 5 || time.Now().Before(end); rounds++ {
-				wantLeaks(t, "on a healthy store", nil)
-			}
-			if err := os.WriteFile(enough, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			for _, p := range crowd {
-				if code := p.wait(); code != 0 {
-					t.Errorf("a run ended with %d: %s", code, p.out.String())
-				}
-			}
-			t.Logf("%d looks", rounds)
-		})
-	}
+		}
+		t.Logf("%d looks", rounds)
+	})
 }
 
 // locksVar is the environment variable with the number of locks for

@@ -23,6 +23,14 @@ func redisStore(t *testing.T) (node *redistest.Node, dir string) {
 	return node, dir
 }
 
+// onSQLiteAndRedis runs a test on two stores, which end the lease of a dead holder in different
+// ways.
+func onSQLiteAndRedis(t *testing.T, run func(t *testing.T, store string)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) { newStore(t); run(t, "SQLite") })
+	t.Run("Redis", func(t *testing.T) { redisStore(t); run(t, "Redis") })
+}
+
 // TestRedisGone kills the server, or hangs it, under a run. The command and snib must end
 // before the end of the lease that the server may still remember.
 func TestRedisGone(t *testing.T) {

@@ -102,34 +102,19 @@ func sendRedis(ts *testscript.TestScript, n *redistest.Node, args []string) {
 // knows hardly any command.
 func oldRedis(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+	return livetest.Fake(t, func(conn net.Conn) {
+		for in := bufio.NewScanner(conn); in.Scan(); { // one line per argument
+			switch in.Text() {
+			case "HELLO":
+				fmt.Fprint(conn, "%2\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n$5\r\nproto\r\n:3\r\n")
+			case "SETINFO":
+				fmt.Fprint(conn, "-ERR unknown subcommand\r\n")
+			case "INFO":
+				const info = "redis_version:6.0.16\r\nrun_id:1234567890123456789012345678901234567890\r\n"
+				fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(info), info)
 			}
-			go func() {
-				defer conn.Close()
-				for in := bufio.NewScanner(conn); in.Scan(); { // one line per argument
-					switch in.Text() {
-					case "HELLO":
-						fmt.Fprint(conn, "%2\r\n$7\r\nversion\r\n$6\r\n6.0.16\r\n$5\r\nproto\r\n:3\r\n")
-					case "SETINFO":
-						fmt.Fprint(conn, "-ERR unknown subcommand\r\n")
-					case "INFO":
-						const info = "redis_version:6.0.16\r\nrun_id:1234567890123456789012345678901234567890\r\n"
-						fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(info), info)
-					}
-				}
-			}()
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // runOnStore runs the scripts one after the other, each on an empty store.

@@ -413,29 +413,15 @@ func TestNoPasswordAnywhere(t *testing.T) {
 // TestHostileServer checks that control characters in the answers of a server do not reach the
 // terminal.
 func TestHostileServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
+	addr := livetest.Fake(t, func(conn net.Conn) {
+		for in := bufio.NewScanner(conn); in.Scan(); {
+			if strings.HasPrefix(in.Text(), "*") {
+				fmt.Fprint(conn, "-ERR \x1b]0;owned\x07\x1b[2J\u202e \x9b2J\x00\r\n")
 			}
-			go func() {
-				defer conn.Close()
-				for in := bufio.NewScanner(conn); in.Scan(); {
-					if strings.HasPrefix(in.Text(), "*") {
-						fmt.Fprint(conn, "-ERR \x1b]0;owned\x07\x1b[2J\u202e \x9b2J\x00\r\n")
-					}
-				}
-			}()
 		}
-	}()
+	})
 	newStore(t)
-	setenv(t, "SNIB_URL", "redis://"+l.Addr().String())
+	setenv(t, "SNIB_URL", "redis://"+addr)
 	for _, args := range [][]string{
 		{"run", "-v", "-n", "name", "--", "true"}, {"run", "--skip", "name", "--", "true"}, {"ls"}, {"show", "name"}, {"lock", "-n", "name", "--ttl", "1m"}, {"doctor"},
 		{"release", "name", "--force", "--yes"},

@@ -71,71 +71,59 @@ func wantEvents(t *testing.T, all []watchEvent, kinds ...string) {
 // holder in different ways.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(t *testing.T){
-		"SQLite": func(t *testing.T) { newStore(t) },
-		"Redis":  func(t *testing.T) { redisStore(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			prepare(t)
-			_, stop := startHolder(t, "deploy")
-			until := startWatch(t, "-x", "deploy", "--waiters")
-			held := until("held")
-			wantEvents(t, held, "held")
-			dir := t.TempDir()
-			next := start(t, "snib", "run", "deploy", "--", "hold", dir+"/ready", dir+"/stop")
-			wantEvents(t, until("waiting"), "waiting")
-			stop()
-			wantHandOver(t, name, until("handed-over", "acquired"), held[0].Holder.Token, next.Process.Pid)
-			if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			wantEvents(t, until("released"), "released")
-			if out, code := snib(t, "lock", "deploy", "--ttl", "3s"); code != 0 {
-				t.Fatal(out)
-			}
-			wantEvents(t, until("lost"), "acquired", "lost")
-		})
-	}
+	onSQLiteAndRedis(t, func(t *testing.T, store string) {
+		_, stop := startHolder(t, "deploy")
+		until := startWatch(t, "-x", "deploy", "--waiters")
+		held := until("held")
+		wantEvents(t, held, "held")
+		dir := t.TempDir()
+		next := start(t, "snib", "run", "deploy", "--", "hold", dir+"/ready", dir+"/stop")
+		wantEvents(t, until("waiting"), "waiting")
+		stop()
+		wantHandOver(t, store, until("handed-over", "acquired"), held[0].Holder.Token, next.Process.Pid)
+		if err := os.WriteFile(dir+"/stop", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		wantEvents(t, until("released"), "released")
+		if out, code := snib(t, "lock", "deploy", "--ttl", "3s"); code != 0 {
+			t.Fatal(out)
+		}
+		wantEvents(t, until("lost"), "acquired", "lost")
+	})
 }
 
 // TestWatchWaiters checks that a waiter that gave up is told from one that may have had the
 // lock between two snapshots, and that those that wait already are listed.
 func TestWatchWaiters(t *testing.T) {
 	t.Parallel()
-	for name, prepare := range map[string]func(t *testing.T){
-		"SQLite": func(t *testing.T) { newStore(t) },
-		"Redis":  func(t *testing.T) { redisStore(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			prepare(t)
-			if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
-				t.Fatal(out)
+	onSQLiteAndRedis(t, func(t *testing.T, _ string) {
+		if out, code := snib(t, "lock", "deploy", "--ttl", "1h"); code != 0 {
+			t.Fatal(out)
+		}
+		first := startWaiter(t, "deploy")
+		until := startWatch(t, "deploy", "--waiters")
+		here := until("waiting")
+		wantEvents(t, here, "held", "waiting")
+		if got := here[len(here)-1].Waiter; got == nil || got.PID != first.Process.Pid {
+			t.Errorf("the waiter at the first look is told as %+v, want pid %d", got, first.Process.Pid)
+		}
+		impatient := start(t, "snib", "run", "deploy", "--", "true")
+		wantEvents(t, until("waiting"), "waiting")
+		impatient.signal(syscall.SIGTERM)
+		wantEvents(t, until("gave-up"), "gave-up")
+		if out, code := snib(t, "release", "deploy", "--force", "--yes"); code != 0 {
+			t.Fatal(out)
+		}
+		if code := first.wait(); code != 0 { // it got the lock, and held it for a moment
+			t.Errorf("the waiter ended with %d: %s", code, first.out.String())
+		}
+		after := until("left", "released")
+		for _, e := range after {
+			if e.Event == "gave-up" {
+				t.Errorf("a waiter that got the lock is said to have given up: %+v", after)
 			}
-			first := startWaiter(t, "deploy")
-			until := startWatch(t, "deploy", "--waiters")
-			here := until("waiting")
-			wantEvents(t, here, "held", "waiting")
-			if got := here[len(here)-1].Waiter; got == nil || got.PID != first.Process.Pid {
-				t.Errorf("the waiter at the first look is told as %+v, want pid %d", got, first.Process.Pid)
-			}
-			impatient := start(t, "snib", "run", "deploy", "--", "true")
-			wantEvents(t, until("waiting"), "waiting")
-			impatient.signal(syscall.SIGTERM)
-			wantEvents(t, until("gave-up"), "gave-up")
-			if out, code := snib(t, "release", "deploy", "--force", "--yes"); code != 0 {
-				t.Fatal(out)
-			}
-			if code := first.wait(); code != 0 { // it got the lock, and held it for a moment
-				t.Errorf("the waiter ended with %d: %s", code, first.out.String())
-			}
-			after := until("left", "released")
-			for _, e := range after {
-				if e.Event == "gave-up" {
-					t.Errorf("a waiter that got the lock is said to have given up: %+v", after)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // wantHandOver checks the events of a hand-over to a process.

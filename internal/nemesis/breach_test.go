@@ -639,13 +639,7 @@ func breakAge(s *site) {
 // send by another text of the same length.
 func rewritingProxy(t testing.TB, addr, old, text string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	serve := func(client net.Conn) {
-		defer client.Close()
+	return livetest.Fake(t, func(client net.Conn) {
 		server, err := net.Dial("tcp", addr)
 		if err != nil {
 			return
@@ -662,17 +656,7 @@ func rewritingProxy(t testing.TB, addr, old, text string) string {
 				return
 			}
 		}
-	}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serve(conn)
-		}
-	}()
-	return listener.Addr().String()
+	})
 }
 
 // breakLiveness kills the holder's connection in ways that the holder does not notice.

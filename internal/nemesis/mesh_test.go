@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A mesh carries the traffic between the members of a cluster, and can isolate one of them from
@@ -282,13 +284,8 @@ func TestMesh(t *testing.T) {
 	m := newMesh(t, 3, func(int) int { return os.Getpid() }) // all connections come from member 0
 	var addrs []string
 	for member := range 3 {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { listener.Close() })
-		go echo(listener)
-		addrs = append(addrs, m.proxyAddr(member, listener.Addr().String()))
+		echo := livetest.Fake(t, func(conn net.Conn) { _, _ = io.Copy(conn, conn) })
+		addrs = append(addrs, m.proxyAddr(member, echo))
 	}
 	dial := func(member int) net.Conn {
 		conn, err := net.Dial("tcp", addrs[member])
@@ -325,18 +322,4 @@ func TestMesh(t *testing.T) {
 		t.Error("a member answers to 0, and that is cut off")
 	}
 	heal()
-}
-
-// echo serves connections and sends back what it receives.
-func echo(listener net.Listener) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			_, _ = io.Copy(conn, conn)
-		}()
-	}
 }
