@@ -116,7 +116,7 @@ func (d *Driver) checkRequest(req *driver.Request) error {
 // try makes one round. If the owner turns out to hold the lock already, it makes a second one
 // to take over that lease.
 func (a *attempt) try(ctx context.Context) (*lease, error) {
-	r := a.d.startRound(&a.req, &a.lock, "", a.topic != nil)
+	r := a.d.startRound(&a.req, &a.lock, a.topic != nil)
 	if r.wait(ctx) == quorum.Won && ctx.Err() == nil {
 		return a.leaseFrom(r), nil
 	}
@@ -124,12 +124,13 @@ func (a *attempt) try(ctx context.Context) (*lease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if nonce, tokens := r.ownLease(); nonce != "" {
+	if nonces, tokens := r.ownLease(); nonces != nil {
 		a.req.Tokens = tokens // whatever the request asks for
-		again := a.d.startRound(&a.req, &a.lock, nonce, false)
+		again := a.d.startTakeOver(ctx, &a.req, &a.lock, nonces)
 		if again.wait(ctx) == quorum.Won && ctx.Err() == nil {
 			return a.leaseFrom(again), nil
 		}
+		a.awaitCleanup(ctx, again.cleanUp())
 	}
 	return nil, r.failure()
 }
@@ -147,23 +148,41 @@ func (a *attempt) awaitCleanup(ctx context.Context, p *poll) {
 	p.wait(context.Background(), a.returnBy.Left(driver.Now()))
 }
 
-// ownLease returns the nonce of a lease of the same owner that a majority has, and how many
-// tokens the lease has. Without such a lease, nonce is empty.
-func (r *round) ownLease() (nonce string, tokens int) {
+// ownLease returns the lease of the same owner that a majority has: the nonces of its keys, by
+// node, and how many tokens it has. Without such a lease, nonces is nil.
+//
+// If no nonce has a majority, all keys of the owner count as one lease: an earlier take-over may
+// have reached only some of them.
+func (r *round) ownLease() (nonces []string, tokens int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	count := make(map[string]int)
-	for i := range r.d.nodes {
+	values := make([]value, len(r.d.nodes))
+	var own quorum.Set
+	byNonce := make(map[string]quorum.Set)
+	for i := range values {
 		if r.answers[i].kind != held {
 			continue
 		}
 		if v := parseValue(r.answers[i].value); v.ours && !v.kept && v.holder.Owner == r.req.Owner {
-			if count[v.nonce]++; count[v.nonce] >= r.d.params.Quorum() {
-				return v.nonce, int(min(v.holder.Tokens, maxTokenBlock)) //nolint:gosec // it is small
-			}
+			values[i] = v
+			own |= 1 << i
+			byNonce[v.nonce] |= 1 << i
 		}
 	}
-	return "", 0
+	if own.Len() < r.d.params.Quorum() {
+		return nil, 0
+	}
+	for _, nodes := range byNonce {
+		if nodes.Len() >= r.d.params.Quorum() {
+			own = nodes
+		}
+	}
+	nonces, tokens = make([]string, len(values)), maxTokenBlock
+	for i := range own.All() {
+		nonces[i] = values[i].nonce
+		tokens = min(tokens, int(min(values[i].holder.Tokens, maxTokenBlock))) //nolint:gosec // it is small
+	}
+	return nonces, tokens
 }
 
 // failure returns the error that says why the round failed.

@@ -483,55 +483,82 @@ func TestExecutedLate(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
-	d, deliver := c.giveUp(t, request("job", "o", time.Minute))
-	deliver()
+	l := c.giveUp(t)
+	l.deliver(0, 1, 2)
+	l.awaitToken(t, 0, 1, 2)
 	awaitNoKeys(t, c.nodes...)
-	release(t, acquire(t, d, request("job", "p", time.Minute)))
+	release(t, acquire(t, l.d, request("job", "p", time.Minute)))
 }
 
-// TestTakenOver lets the nodes execute a request that was given up, and its owner asks again. It
-// keeps the lock that it then has, whether or not that is the one of the first request.
-func TestTakenOver(t *testing.T) {
-	t.Parallel()
-	c := start(t, 3)
-	c.init(t)
-	d, deliver := c.giveUp(t, request("job", "o", time.Minute))
-	deliver()
-	l := acquire(t, d, request("job", "o", time.Minute))
-	for began := time.Now(); time.Since(began) < driver.AnswerTimeout; {
-		time.Sleep(ttl) // the driver must not free the lock at any time
-		if err := renew(t, d, l); errors.Is(err, driver.ErrLost) {
-			t.Fatalf("Renew %v after the grant = %v", time.Since(began), err)
-		}
-	}
-	release(t, l)
-	awaitNoKeys(t, c.nodes...)
+// A lateRequest is a request for the lock job, for the owner o, that a driver has given up, and
+// that nodes execute late.
+type lateRequest struct {
+	c       *cluster
+	d       *redlock.Driver // has other connections by now, on which it has freed what the request may take
+	proxies []*livetest.Proxy
+	heal    []func()
 }
 
-// giveUp returns a driver that has given up a request, and has other connections by now, on which
-// it has freed what the request may take. Deliver lets the nodes execute the request, and tries to
-// return when they have granted the lock.
-func (c *cluster) giveUp(t *testing.T, req driver.Request) (d *redlock.Driver, deliver func()) {
+// giveUp makes a request and gives it up.
+func (c *cluster) giveUp(t *testing.T) *lateRequest {
 	t.Helper()
 	servers, proxies := c.detour(t)
-	d = open(t, servers)
-	release(t, acquire(t, d, request("warm", "o", time.Minute)))
-	unstall := livetest.All(proxies, (*livetest.Proxy).StallConnected)
-	if l, err := d.Acquire(within(t, 100*time.Millisecond), req); err == nil {
-		t.Fatalf("Acquire while nothing gets through = %v", l)
+	l := &lateRequest{c: c, d: open(t, servers), proxies: proxies}
+	release(t, acquire(t, l.d, request("warm", "o", time.Minute)))
+	// No node owes an answer afterwards, or it would not be sent the request.
+	if _, err := l.d.Status(within(t, testTimeout), "warm"); err != nil {
+		t.Fatalf("Status = %v", err)
 	}
-	livetest.Await(t, "new connections", func() error {
-		l, err := tryAcquire(t, d, request("another job", "o", time.Minute))
-		if err == nil {
-			err = l.Release(within(t, testTimeout))
-		}
+	for _, p := range proxies {
+		l.heal = append(l.heal, p.StallConnected())
+	}
+	if lease, err := l.d.Acquire(within(t, 100*time.Millisecond), request("job", "o", time.Minute)); err == nil {
+		t.Fatalf("Acquire while nothing gets through = %v", lease)
+	}
+	var other driver.Lease
+	livetest.Await(t, "new connections", func() (err error) {
+		other, err = tryAcquire(t, l.d, request("another job", "o", time.Minute))
 		return err
 	})
-	return d, func() {
-		unstall()
-		// On a slow machine the lock may be free again before this sees the grant.
-		for began := time.Now(); time.Since(began) < time.Second && len(keysOn(t, c.nodes[0])) == 0; {
-			time.Sleep(time.Millisecond)
+	livetest.Await(t, "new connections to all nodes", func() error {
+		if err := renew(t, l.d, other); err != nil {
+			return err
+		}
+		for i, n := range c.nodes {
+			if !slices.Contains(keysOn(t, n), "another job") {
+				return fmt.Errorf("none to node %d", i)
+			}
+		}
+		return nil
+	})
+	release(t, other)
+	awaitNoKeys(t, c.nodes...)
+	return l
+}
+
+// deliver lets nodes execute the request.
+func (l *lateRequest) deliver(nodes ...int) {
+	for _, i := range nodes {
+		l.heal[i]()
+	}
+}
+
+// awaitToken waits until nodes have executed the request, and returns the token in their keys. It
+// returns 0 if it has seen none within a second: the driver has then freed the lock already.
+func (l *lateRequest) awaitToken(t *testing.T, nodes ...int) (token uint64) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < time.Second; {
+		seen := 0
+		for _, i := range nodes {
+			text, _ := l.c.nodes[i].Must("GET", "job").(string)
+			if fields := strings.Fields(text); len(fields) > 1 {
+				token, _ = strconv.ParseUint(fields[1], 10, 64)
+				seen++
+			}
+		}
+		if seen == len(nodes) {
+			return token
 		}
 	}
+	return 0
 }

@@ -44,7 +44,7 @@ type lease struct {
 
 func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64) *lease {
 	extendedOn := quorum.Set(0)
-	if r.repeated { // only its earlier round knows where else the lease is
+	if r.old != nil { // another handle may have extended it
 		extendedOn = 1<<len(d.nodes) - 1
 	}
 	tokens := tokenCount(&req)
@@ -54,7 +54,15 @@ func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64)
 		lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
 	}
 	d.listener.addLease(le)
+	r.settle(le)
 	return le
+}
+
+// isValid reports whether the holder may still rely on the lease.
+func (l *lease) isValid() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.ended && !l.validUntil.Reached(driver.Now())
 }
 
 // Grant implements [driver.Lease].
@@ -80,11 +88,13 @@ func (l *lease) Release(ctx context.Context) error {
 	l.ended = true
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
+	l.d.forget(l.round.nonce)
 	keep := "0"
 	if left := l.grant.Start.Add(l.req.MinHold).Left(driver.Now()); left > 0 {
 		keep = rediskit.Millis(left)
 	}
 	nodes |= l.round.nodesToFree()
+	l.freeOld(end, keep)
 	verdict, ended, err := l.d.free(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
 	switch {
 	case verdict == quorum.Won:
@@ -97,6 +107,16 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	l.released = true
 	return nil
+}
+
+// freeOld frees what the lease was taken over from, on nodes that the take-over has not reached.
+func (l *lease) freeOld(end driver.Instant, keep string) {
+	old := slices.Compact(slices.Sorted(slices.Values(l.round.old)))
+	for _, nonce := range old {
+		if nonce != "" && nonce != l.round.nonce {
+			l.d.cleanUp(1<<len(l.d.nodes)-1, end, 'f', &l.lock, nonce, keep)
+		}
+	}
 }
 
 // free frees a lock on some nodes and returns when a majority has confirmed that. The result

@@ -113,9 +113,6 @@ func (n *node) sendEvenIfDown(cmd *command) {
 
 // enqueue appends a command to the queue. It is called with n.mu held, and unlocks it.
 func (n *node) enqueue(cmd *command) {
-	if cmd.code == 'g' {
-		n.keep(cmd.args[0])
-	}
 	n.queue = append(n.queue, cmd)
 	wake := n.idle
 	n.idle = false
@@ -383,13 +380,6 @@ func (n *node) markLate(cmd *command) {
 	}
 }
 
-// keep forgets that a lock with this nonce is to be freed: its owner has asked for it again, and
-// gets it with the same nonce. It is called with n.mu held.
-func (n *node) keep(nonce string) {
-	delete(n.late, nonce)
-	n.retryQueue = slices.DeleteFunc(n.retryQueue, func(cmd *command) bool { return cmd.args[0] == nonce })
-}
-
 // errorPrefix begins the answer to a request that Redis failed to carry out, usually because it
 // is out of memory.
 const errorPrefix = "x "
@@ -429,10 +419,10 @@ func (n *node) fail(batch []*command, err error) {
 	}
 }
 
-// mustDeliver reports whether a command frees a lock or removes a waiter, and so must
-// not be dropped.
+// mustDeliver reports whether a command frees a lock, undoes a take-over or removes a waiter, and
+// so must not be dropped.
 func (cmd *command) mustDeliver() bool {
-	return cmd.state != canceled && (cmd.code == 'f' || cmd.code == 'b' || cmd.code == 'x' || cmd.code == 'd')
+	return cmd.state != canceled && strings.IndexByte("fubxd", cmd.code) >= 0
 }
 
 // mayTake reports whether a command may take a lock.

@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,13 +19,18 @@ import (
 // is not down, and perhaps a second one that raises the node's counter. A [quorum.Attempt]
 // decides what follows from the answers.
 type round struct {
-	d        *Driver
-	req      *driver.Request
-	lock     *lock
-	nonce    string // ends with a space, so that it is no prefix of another one
-	repeated bool   // the nonce is that of an earlier round
-	start    driver.Instant
-	ready    chan struct{} // has the capacity 1; receives when the verdict is there
+	d     *Driver
+	req   *driver.Request
+	lock  *lock
+	nonce string // ends with a space, so that it is no prefix of another one
+	start driver.Instant
+	ready chan struct{} // has the capacity 1; receives when the verdict is there
+
+	// old has, by node, the nonces that the round replaces by its own, if it takes a lease over
+	// for the same owner: "" for nodes that it leaves alone. Otherwise it is nil.
+	old []string
+
+	settled chan struct{} // closed when the round has become a lease, or its cleanup is queued
 
 	mu       sync.Mutex
 	quorum   quorum.Attempt
@@ -57,37 +64,115 @@ const (
 	unadmitted                   // the node is not admitted
 	mismatched                   // the node belongs to another cluster
 	wrongType                    // the key is not a string
-	absent                       // the key does not belong to the earlier round
+	absent                       // the node has no key that the round takes over
 )
 
-// startRound begins to take a lock. The argument nonce is that of an earlier round of the
-// same owner, or empty for a new one. If enlist is set, nodes that refuse record the
+// startRound begins to take a lock that is free. If enlist is set, nodes that refuse record the
 // owner as a waiter.
-func (d *Driver) startRound(req *driver.Request, l *lock, nonce string, enlist bool) *round {
-	r := &round{d: d, req: req, lock: l, nonce: nonce, repeated: nonce != "", ready: make(chan struct{}, 1), commands: make([]command, len(d.nodes))}
-	ttl := rediskit.Millis(req.TTL)
-	code, args := byte('g'), [6]string{nonce, ttl}
-	n := 2
-	if !r.repeated {
-		r.nonce = d.newNonce()
-		code, n = 'a', 4
-		args = [6]string{r.nonce, ttl, strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
-		if tokens := tokenCount(req); enlist || tokens > 1 {
-			code, n = 'A', 6
-			args[4] = strconv.Itoa(tokens)
-			if enlist {
-				args[5] = req.Owner
-			}
+func (d *Driver) startRound(req *driver.Request, l *lock, enlist bool) *round {
+	r := d.newRound(req, l, d.newNonce())
+	code, n := byte('a'), 4
+	args := [6]string{r.nonce, rediskit.Millis(req.TTL), strconv.FormatUint(d.tokenHint(l), 10), encodeHolder(req)}
+	if tokens := tokenCount(req); enlist || tokens > 1 {
+		code, n = 'A', 6
+		args[4] = strconv.Itoa(tokens)
+		if enlist {
+			args[5] = req.Owner
 		}
 	}
-	r.start = driver.Now()
+	for i := range r.commands {
+		r.commands[i].set(code, l, args[:n]...)
+	}
+	r.send()
+	return r
+}
+
+// startTakeOver begins to take over a lease for its owner. The argument old has the nonces of its
+// keys, by node. The keys get a new nonce, so that nothing that was sent for an earlier round or
+// lease can free them, however late it arrives. Only a lease that this driver holds keeps its
+// nonce: both handles use it.
+func (d *Driver) startTakeOver(ctx context.Context, req *driver.Request, l *lock, old []string) *round {
+	nonce := d.newNonce()
+	if i := slices.IndexFunc(old, func(o string) bool { return d.holds(ctx, o) }); i >= 0 {
+		nonce = old[i]
+	}
+	r := d.newRound(req, l, nonce)
+	r.old = old
+	for i := range r.commands {
+		r.commands[i].set('g', l, nonce, rediskit.Millis(req.TTL), old[i])
+	}
+	r.send()
+	return r
+}
+
+func (d *Driver) newRound(req *driver.Request, l *lock, nonce string) *round {
+	r := &round{
+		d: d, req: req, lock: l, nonce: nonce, start: driver.Now(),
+		ready: make(chan struct{}, 1), settled: make(chan struct{}), commands: make([]command, len(d.nodes)),
+	}
 	r.quorum = d.params.Attempt(r.start, req.TTL)
 	for i := range r.commands {
 		cmd := &r.commands[i]
 		cmd.node, cmd.receiver, cmd.sendBy = i, r, r.start.Add(req.TTL)
-		cmd.set(code, l, args[:n]...)
 	}
-	for i, node := range d.nodes {
+	d.mu.Lock()
+	d.pending[nonce] = r
+	d.mu.Unlock()
+	return r
+}
+
+// settle records what became of a round: a lease, or nil if its cleanup is queued.
+func (r *round) settle(l *lease) {
+	d := r.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(r.settled)
+	if d.pending[r.nonce] == r {
+		delete(d.pending, r.nonce)
+	}
+	if l == nil {
+		return
+	}
+	if len(d.leases) >= d.maxLeases { // remove those that ended without a release
+		maps.DeleteFunc(d.leases, func(_ string, l *lease) bool { return !l.isValid() })
+		d.maxLeases = max(2*len(d.leases), 100)
+	}
+	d.leases[r.nonce] = l
+}
+
+// holds reports whether this driver has a valid lease with a nonce. If the round with this nonce is
+// under way, holds waits for its outcome.
+func (d *Driver) holds(ctx context.Context, nonce string) bool {
+	d.mu.Lock()
+	r := d.pending[nonce]
+	d.mu.Unlock()
+	if r != nil {
+		select {
+		case <-r.settled:
+		case <-ctx.Done():
+			return true // that round may win, so its nonce must not change
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.leases[nonce]
+	return l != nil && l.isValid()
+}
+
+// forget removes the lease with a nonce from those that this driver has.
+func (d *Driver) forget(nonce string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.leases, nonce)
+}
+
+// send gives the first commands to the nodes.
+func (r *round) send() {
+	for i, node := range r.d.nodes {
+		if r.old != nil && r.old[i] == "" {
+			r.onAnswer(&r.commands[i], "n", nil)
+			continue
+		}
 		if node.send(&r.commands[i]) {
 			r.mu.Lock()
 			r.sent |= 1 << i
@@ -96,7 +181,6 @@ func (d *Driver) startRound(req *driver.Request, l *lock, nonce string, enlist b
 			r.onAnswer(&r.commands[i], "", errDown)
 		}
 	}
-	return r
 }
 
 // errDown is the answer of a node that was not asked because it is down.
@@ -259,9 +343,26 @@ func (r *round) dropLateNodes(includeRaising bool) {
 	}
 }
 
-// cleanUp frees the lock on the nodes where the round may have taken it, without waiting.
+// cleanUp frees the lock on the nodes where the round may have taken it, without waiting. If the
+// round has taken it over from another driver, cleanUp undoes that instead, because the owner may
+// hold the lease there. A lease that this driver holds stays as it is.
 func (r *round) cleanUp() *poll {
-	return r.d.cleanUp(r.nodesToFree(), r.start.Add(2*r.req.TTL), 'f', r.lock, r.nonce, "0")
+	defer r.settle(nil)
+	p, end := r.d.newPoll(nil), r.start.Add(2*r.req.TTL)
+	nodes := r.nodesToFree()
+	if slices.Contains(r.old, r.nonce) {
+		nodes = 0
+	}
+	for i := range nodes.All() {
+		p.commands[i].sendBy = end
+		if r.old == nil || strings.HasPrefix(r.old[i], r.d.nonceID) {
+			p.sendCleanup(i, 'f', r.lock, r.nonce, "0")
+		} else {
+			p.sendCleanup(i, 'u', r.lock, r.nonce, r.old[i])
+		}
+	}
+	p.close()
+	return p
 }
 
 // nodesToFree returns the nodes on which the key may belong to the round, now or later. It

@@ -10,13 +10,6 @@ var redlockMutants = []mutant{
 		tests: "TestSimulate", testsIn: "redlock/internal/quorumtest",
 	},
 	{
-		guarantee: "one holder", pkg: "redlock",
-		in:    "node.enqueue",
-		old:   "if cmd.code == 'g' {",
-		new:   "if false {",
-		tests: "TestTakenOver",
-	},
-	{
 		guarantee: "no revival", pkg: "redlock",
 		file:  "script/serve.lua",
 		old:   "again.\nif not wrong[field] then counter[field], raised[field] = c + 1, true end",
@@ -85,6 +78,13 @@ var redlockMutants = []mutant{
 		old:   "if isLost && cmd.state == sent && cmd.mayTake() {",
 		new:   "if false {",
 		tests: "TestExecutedLate",
+	},
+	{
+		guarantee: "removals spare others", pkg: "redlock",
+		in:    "Driver.startTakeOver",
+		old:   "return d.holds(ctx, o)",
+		new:   `return o != ""`,
+		tests: "TestTakenOver/Elsewhere TestTakenOverWhileDown",
 	},
 	{
 		guarantee: "Acquire returns", pkg: "redlock",

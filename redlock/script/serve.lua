@@ -5,8 +5,9 @@
 --             a NONCE TTL HINT JSON               take the lock if it is free
 --             A NONCE TTL HINT JSON TOKENS OWNER  likewise, with so many tokens; OWNER is empty
 --                                                 unless the attempt waits
---             g NONCE TTL                         repeat a round: take nothing that the nonce
---                                                 does not have
+--             g NONCE TTL OLD                     take over the lock of the nonce OLD, for the same
+--                                                 owner: it gets the nonce NONCE
+--             u NONCE OLD                         undo that, except for the TTL
 --             r NONCE TO                          raise the counter of a round to TO
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
 --                                                 else has had it since
@@ -57,8 +58,7 @@ for i = 1, n do
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
     elseif value then
       if owner ~= '' then addWaiter('snib.rw:' .. lock, owner, ARGV[arg + 4]) end
-      answer = 'h ' .. (writes[lock] and writes[lock][3] or redis.call('PTTL', lock))
-        .. ' ' .. value
+      answer = 'h ' .. timeLeft(lock) .. ' ' .. value
     elseif wrong[field] then
       answer = wrong[field]
     else
@@ -104,19 +104,31 @@ for i = 1, n do
         or 'x the token ' .. ARGV[arg + 2] .. ' is more than a day ahead of the clock'
     elseif mine and c <= to then
       counter[field], raised[field] = to, true
-      local ttl = writes[lock] and writes[lock][3] or redis.call('PTTL', lock)
-      write(i, lock, withToken(value, nonce, ARGV[arg + 2]), ttl)
+      write(i, lock, withToken(value, nonce, ARGV[arg + 2]), timeLeft(lock))
       answer = 'o'
     else
       answer = 'n'
     end
     arg = arg + 3
   elseif code == 'g' then
-    if mine and not closed then
-      extend(lock, ARGV[arg + 2])
+    local ttl, old = ARGV[arg + 2], ARGV[arg + 3]
+    if value and sub(value, 1, #old) == old and not closed then
+      if old == nonce then
+        extend(lock, ttl)
+      else
+        write(i, lock, nonce .. sub(value, #old + 1), ttl)
+      end
       answer = 'g ' .. (string.match(value, '^%S+ (%d+)') or '')
     end
     answer = answer or 'n'
+    arg = arg + 4
+  elseif code == 'u' then
+    if mine then
+      write(i, lock, ARGV[arg + 2] .. sub(value, #nonce + 1), timeLeft(lock))
+      answer = 'o'
+    elseif admitted then
+      answer = 'n'
+    end
     arg = arg + 3
   elseif code == 'x' then
     answer = value == nonce and 'o' or 'n'

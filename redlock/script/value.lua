@@ -6,6 +6,7 @@
 -- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
 --           withToken(value, nonce, token)  a value with another token
 --           extend(lock, ttl)               gives a key another expiry
+--           timeLeft(lock)                  the time until a key expires; -1 for never
 -- Answer    none: the files after this one answer
 
 -- write keeps the first request whose answer rests on the key, for commit.lua.
@@ -18,7 +19,11 @@ local function withToken(value, nonce, token)
   return nonce .. token .. (string.match(value, ' .*$', #nonce + 1) or ' {}')
 end
 
--- extend also works for a key that this batch has yet to write.
+-- extend and timeLeft also work for a key that this batch has yet to write.
 local function extend(lock, ttl)
   if writes[lock] then writes[lock][3] = ttl else redis.call('PEXPIRE', lock, ttl) end
+end
+
+local function timeLeft(lock)
+  return writes[lock] and writes[lock][3] or redis.call('PTTL', lock)
 end

@@ -8,13 +8,14 @@ import (
 // A judge knows the true time and all clients' clocks, and reports broken promises.
 type judge struct {
 	w          *world
-	greatest   []uint64            // the greatest token of complete acquisitions, by lock
-	usedTokens map[uint64]struct{} // tokens
-	holds      [][]*hold           // those that are not over, by lock
+	greatest   []uint64           // the greatest token of complete acquisitions, by lock
+	usedTokens map[uint64]*client // who had each token first
+	holds      [][]*hold          // those that are not over, by lock
 	violations []string
 
-	acquisitions, renewals, admissions int
-	overlaps, disorders                int // allowed by the cell
+	acquisitions, takeOvers, renewals, admissions int
+
+	overlaps, disorders int // allowed by the cell
 }
 
 // reportf reports a violation.
@@ -27,6 +28,9 @@ func (j *judge) reportf(format string, args ...any) {
 // checkAcquired checks a hold that begins now.
 func (j *judge) checkAcquired(h *hold) {
 	j.acquisitions++
+	if h.old != nil {
+		j.takeOvers++
+	}
 	if !h.valid() {
 		j.reportf("%s has lock %d by #%d when it is not valid any more", h.c.name, h.lock, h.nonce)
 	}
@@ -38,15 +42,16 @@ func (j *judge) checkAcquired(h *hold) {
 // checkTokens checks the tokens of a hold.
 func (j *judge) checkTokens(h *hold) {
 	var what string
-	if h.first <= h.floor {
+	id := func(token uint64) uint64 { return token*uint64(j.w.locks) + uint64(h.lock) }
+	again := h.old != nil // a lease that its owner takes over may keep its tokens
+	if h.first <= h.floor && !(again && h.last >= h.floor) {
 		what = fmt.Sprintf("%s has lock %d with token %d, but %d was granted before #%d began", h.c.name, h.lock, h.first, h.floor, h.nonce)
 	}
 	for t := h.first; t <= h.last; t++ {
-		id := t*uint64(j.w.locks) + uint64(h.lock)
-		if _, ok := j.usedTokens[id]; ok {
+		if was := j.usedTokens[id(t)]; was != nil && !(again && was == h.c) {
 			what = fmt.Sprintf("%s has lock %d by #%d with token %d, for the second time", h.c.name, h.lock, h.nonce, t)
 		}
-		j.usedTokens[id] = struct{}{}
+		j.usedTokens[id(t)] = h.c
 	}
 	j.greatest[h.lock] = max(j.greatest[h.lock], h.last)
 	switch {
@@ -99,7 +104,7 @@ func (j *judge) removeClient(c *client) {
 
 // checkKey checks what a request did to a key, given its state before.
 func (j *judge) checkKey(m *machine, r Request, before key) {
-	if r.Op > Free || before.nonce == 0 || before.nonce == r.Nonce {
+	if r.Op > Free || before.nonce == 0 || before.nonce == r.Nonce || r.Op == TakeOver && before.nonce == r.Old {
 		return
 	}
 	if after := m.peek(r.Name); after != before {

@@ -32,6 +32,7 @@ type world struct {
 	agents      []*agent
 	badNetwork  bool          // the network is worse than usual
 	nodeTimeout time.Duration // how long a client waits for one node
+	takeOvers   bool          // clients take over leases of their own
 	faultsOver  bool          // no more faults happen
 	recovered   int           // clients that have had a lock since
 
