@@ -155,6 +155,14 @@ func (c *ClusterSetup) KillMasterOf(slot int) *Node {
 	return master
 }
 
+// HangMasterOf hangs the master of a slot, and returns it, so that the caller can resume it.
+func (c *ClusterSetup) HangMasterOf(slot int) *Node {
+	c.t.Helper()
+	master := c.MasterOf(slot)
+	master.Hang()
+	return master
+}
+
 // Failover makes a replica the master of a slot by a manual failover, and returns it.
 func (c *ClusterSetup) Failover(slot int) *Node {
 	c.t.Helper()
