@@ -82,22 +82,22 @@ func TestClusterFailover(t *testing.T) {
 	slot := c.SlotOf(key)
 	tests := []struct {
 		name string
-		fail func(old *redistest.Node) *redistest.Node // returns the new master
+		fail func() *redistest.Node // returns the new master
 		mend func(old *redistest.Node)
 	}{
 		{
 			name: "Kill",
-			fail: func(*redistest.Node) *redistest.Node { return c.WaitForFailover(slot, c.KillMasterOf(slot)) },
+			fail: func() *redistest.Node { return c.WaitForFailover(slot, c.KillMasterOf(slot)) },
 			mend: func(old *redistest.Node) { old.Restart() },
 		},
 		{
 			name: "Hang",
-			fail: func(old *redistest.Node) *redistest.Node { old.Hang(); return c.WaitForFailover(slot, old) },
+			fail: func() *redistest.Node { return c.WaitForFailover(slot, c.HangMasterOf(slot)) },
 			mend: func(old *redistest.Node) { old.Resume() },
 		},
 		{
 			name: "Order",
-			fail: func(*redistest.Node) *redistest.Node { return c.Failover(slot) },
+			fail: func() *redistest.Node { return c.Failover(slot) },
 			mend: func(*redistest.Node) {},
 		},
 	}
@@ -107,7 +107,7 @@ func TestClusterFailover(t *testing.T) {
 			old.Must("SET", key, tt.name)
 			c.WaitUntilWell()
 			began := time.Now()
-			master := tt.fail(old)
+			master := tt.fail()
 			t.Logf("failover after %v", time.Since(began))
 			if master == old || c.MasterOf(slot) != master {
 				t.Errorf("master after the failover of %s is %s, and %s when asked again", old.Addr(), master.Addr(), c.MasterOf(slot).Addr())
