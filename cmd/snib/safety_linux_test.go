@@ -136,6 +136,9 @@ func TestHungStore(t *testing.T) {
 	forEachServer(t, func(t *testing.T, s server, url string) {
 		dir := t.TempDir()
 		ready, stop := filepath.Join(dir, "ready"), filepath.Join(dir, "stop")
+		if strings.HasPrefix(url, "zk:") {
+			url += "?session-timeout=1m" // by default, a lease lasts hardly longer than a release
+		}
 		p := start(t, "snib", "run", "-u", url, "--ttl", "10m", "name", "--", "sh", "-c", "hold "+ready+" "+stop+"; exit 7")
 		await(t, "command", func() bool { return exists(ready) })
 		s.Hang()
