@@ -62,9 +62,12 @@ func TestThousandWaiters(t *testing.T) {
 	if got := keys(t, client, "many"); len(got) != 2 {
 		t.Errorf("with a holder and %d waiters of one process there are %d keys, want 2", many, len(got))
 	}
-	if got := watchCount(t, server); got != 2 { // of the waiters, and of the holder's key
-		t.Errorf("etcd has %d watches, want 2", got)
-	}
+	livetest.Await(t, "watches of the waiters, and of the holder's key", func() error {
+		if got := watchCount(t, server); got != 2 {
+			return fmt.Errorf("etcd has %d watches, want 2", got)
+		}
+		return nil
+	})
 	release(t, l)
 	done.Wait()
 	if inside != many {

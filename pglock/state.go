@@ -85,7 +85,10 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
 		defer cancel()
 		found, err := send(short, d.sql.heartbeat, busy)
-		if err != nil && !errors.Is(err, errRowLocked) {
+		if errors.Is(err, errRowLocked) { // one of them, which has held up the others
+			found, err = send(ctx, d.sql.heartbeatUnlocked, busy)
+		}
+		if err != nil {
 			return states, err
 		}
 		maps.Copy(states, found)

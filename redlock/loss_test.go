@@ -116,23 +116,28 @@ func TestBreakTellsHolder(t *testing.T) {
 			t.Fatalf("%s, OnLost was not called", what)
 		}
 	}
+	awaitOnAll := func(l driver.Lease, name string) {
+		t.Helper()
+		livetest.Await(t, "lease on all nodes", func() error {
+			if err := renew(t, d, l); err != nil {
+				return err
+			}
+			for i, n := range c.nodes {
+				if !slices.Contains(keysOn(t, n), name) {
+					return fmt.Errorf("it is not on node %d", i)
+				}
+			}
+			return nil
+		})
+	}
 	checkBreak("after a Break at once", hold("x"), "x")
 	l := hold("y")
+	awaitOnAll(l, "y") // else fewer than a majority of its nodes could tell
 	heal := livetest.All(proxies[:2], (*livetest.Proxy).Sever)
 	checkBreak("with two of five nodes cut off from the holder", l, "y")
 	heal()
 	l = hold("z")
-	livetest.Await(t, "lease on all nodes", func() error {
-		if err := renew(t, d, l); err != nil {
-			return err
-		}
-		for i, n := range c.nodes {
-			if !slices.Contains(keysOn(t, n), "z") {
-				return fmt.Errorf("node %d has not got it", i)
-			}
-		}
-		return nil
-	})
+	awaitOnAll(l, "z")
 	c.nodes[3].Hang()
 	c.nodes[4].Hang()
 	checkBreak("with two of five nodes hung", l, "z")

@@ -215,7 +215,7 @@ func TestStoppedWaiter(t *testing.T) {
 	awaitQueued(t, d, "first")
 	second := acquireLater(t, d, request("second"))
 	third := acquireLater(t, d, request("third"))
-	first.Signal(syscall.SIGSTOP)
+	stopIdle(t, d, first)
 	release(t, l)
 	l, took := awaitGrant(t, second)
 	t.Logf("the second was granted %v after the release", took)
@@ -230,6 +230,25 @@ func TestStoppedWaiter(t *testing.T) {
 	first.Signal(syscall.SIGCONT)
 	release(t, l)
 	first.Expect("held")
+}
+
+// stopIdle stops a process while it has no transaction open: with one, it would keep all others
+// from the database.
+func stopIdle(t *testing.T, d *Driver, p *livetest.Child) {
+	t.Helper()
+	livetest.Await(t, "process that is stopped between its transactions", func() error {
+		p.Signal(syscall.SIGSTOP)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		other := request("another")
+		other.Name = "another name"
+		l, err := d.Acquire(ctx, other)
+		if err != nil {
+			p.Signal(syscall.SIGCONT)
+			return err
+		}
+		return l.Release(t.Context())
+	})
 }
 
 func TestInheritOutlivesWrapper(t *testing.T) {

@@ -19,7 +19,9 @@ func LockedRow(t *testing.T, open func() RowDriver, lockRow func(name string) (u
 	unlock := lockRow("locked")
 	defer unlock()
 	behind := Waiting(t, second, rowRequest("other", "second"))
-	for began := time.Now(); time.Since(began) < 5*time.Second; {
+	renewals := time.NewTicker(100 * time.Millisecond)
+	defer renewals.Stop()
+	for began := time.Now(); time.Since(began) < 5*time.Second; <-renewals.C {
 		if err := holder.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 			t.Fatalf("Renew = %v", err)
 		}
