@@ -135,6 +135,20 @@ func repeatState(n int, state redlockadmin.NodeState) []redlockadmin.NodeState {
 	return slices.Repeat([]redlockadmin.NodeState{state}, n)
 }
 
+// awaitRefusal asks for a lock until the error contains text, and returns that error. On a busy
+// machine, a node that takes part may miss the time limit of a request, and then counts as absent.
+func awaitRefusal(t *testing.T, d *redlock.Driver, req driver.Request, text string) (err error) {
+	t.Helper()
+	livetest.Await(t, "error that says "+text, func() error {
+		_, err = tryAcquire(t, d, req)
+		if err == nil || strings.Contains(err.Error(), text) {
+			return nil
+		}
+		return err
+	})
+	return err
+}
+
 // checkError checks that err matches is and contains the texts.
 func checkError(t testing.TB, what string, err, is error, texts ...string) {
 	t.Helper()

@@ -134,7 +134,7 @@ func TestMalformedKeys(t *testing.T) {
 			}
 			w := jobtest.Acquiring(whole, d, request("x", name, time.Minute))
 			for i := range 20 {
-				release(t, acquire(t, d, request("y", fmt.Sprint(i), ttl)))
+				release(t, acquire(t, d, request("y", fmt.Sprint(i), time.Minute)))
 			}
 			if _, err := d.Status(within(t, testTimeout), "x"); err != nil {
 				t.Errorf("Status = %v", err)

@@ -39,7 +39,7 @@ func TestReasonsOfNodes(t *testing.T) {
 	c.nodes[0].Must("HSET", "snib.redlock", "admitted", "another run")
 	c.nodes[1].Must("RPUSH", "x", "no lock")
 	c.nodes[2].Must("HSET", "snib.redlock", "cluster", "\x1b]0;title\a", "self", "a:1")
-	_, err := tryAcquire(t, d, request("x", "o", ttl))
+	err := awaitRefusal(t, d, request("x", "o", ttl), "2 of 5 nodes take part")
 	checkError(t, "Acquire", err, driver.ErrUnavailable, "2 of 5 nodes take part",
 		c.nodes[0].Addr()+": it restarted", c.nodes[1].Addr()+": the lock's key is a list", c.nodes[2].Addr()+": ", `\x1b`)
 	if strings.ContainsAny(err.Error(), "\x1b\a") || strings.Contains(err.Error(), "()") {
