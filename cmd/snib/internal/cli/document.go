@@ -33,7 +33,7 @@ type heldJSON struct {
 	Name   string  `json:"name"`  // the name of the lock
 	Owner  string  `json:"owner"` // the id of the hold
 	Token  uint64  `json:"token"` // its fencing token
-	TTL    float64 `json:"ttl"`   // how long it lasts
+	TTL    float64 `json:"ttl"`   // how long the hold lasts
 }
 
 type releaseJSON struct {
@@ -45,7 +45,7 @@ type releaseJSON struct {
 type countJSON struct {
 	Schema string `json:"schema"`
 	Store  string `json:"store"`  // the URL of the store, without secrets
-	Prefix string `json:"prefix"` // the beginning of the names of the locks that were counted
+	Prefix string `json:"prefix"` // locks were counted if their names begin with it
 	countsJSON
 }
 
@@ -59,9 +59,9 @@ type leaksJSON struct {
 
 type topJSON struct {
 	Schema string         `json:"schema"`
-	Time   string         `json:"time"`             // of the snapshot, in UTC
+	Time   string         `json:"time"`             // of the snapshot: RFC 3339, in UTC
 	Store  string         `json:"store"`            // the URL of the store, without secrets
-	Prefix string         `json:"prefix"`           // the beginning of the names of the locks
+	Prefix string         `json:"prefix"`           // locks are shown if their names begin with it
 	Count  countsJSON     `json:"count"`            // the numbers of locks, holders and waiters
 	Waited *waitedJSON    `json:"waited,omitempty"` // how long the waiters have waited. Missing if nobody waits
 	Locks  []busyLockJSON `json:"locks"`            // the busiest first
@@ -91,7 +91,7 @@ type explainJSON struct {
 type redlockJSON struct {
 	Schema string     `json:"schema"`
 	Store  string     `json:"store"` // the URL of the nodes, without secrets
-	Nodes  []nodeJSON `json:"nodes"` // in the order of the URL
+	Nodes  []nodeJSON `json:"nodes"` // sorted by address
 }
 
 type versionJSON struct {
@@ -102,6 +102,8 @@ type versionJSON struct {
 	System  string `json:"system"`           // the operating system and the processor, such as `linux/amd64`
 }
 
+// The parts of the documents.
+
 type lockJSON struct {
 	Name    string       `json:"name"`            // the name of the lock
 	Mode    string       `json:"mode"`            // `free`, `exclusive`, `shared` or `slots`
@@ -111,15 +113,18 @@ type lockJSON struct {
 }
 
 type holderJSON struct {
-	Owner     string     `json:"owner"`               // the id of the hold
-	Token     uint64     `json:"token"`               // its fencing token
-	Host      string     `json:"host,omitempty"`      // the host of the holder. Missing if it is not known
-	PID       int        `json:"pid,omitempty"`       // the id of the process. Missing if it is not known
-	Label     string     `json:"label,omitempty"`     // what the holder calls itself. Missing if it is not known
-	Held      *float64   `json:"held,omitempty"`      // the time since the grant; in ZooKeeper, since the request. Missing if it is not known
-	Left      float64    `json:"left"`                // the time until the lease ends if it is not renewed
-	Inherited bool       `json:"inherited,omitempty"` // in `ls`, `show` and `leaks`: true if the holder is gone and its heirs keep the lock. Then `left` says nothing
-	Heirs     []heirJSON `json:"heirs,omitempty"`     // the heirs that can be seen
+	Owner string `json:"owner"`           // the id of the hold
+	Token uint64 `json:"token"`           // its fencing token
+	Host  string `json:"host,omitempty"`  // the host of the holder. Missing if it is not known
+	PID   int    `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
+	Label string `json:"label,omitempty"` // free text, such as the command that runs under the lock. Missing if it is not known
+	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
+	Held *float64 `json:"held,omitempty"`
+	Left float64  `json:"left"` // the time until the lease ends if it is not renewed
+	// in `ls`, `show` and `leaks`: true if the holder is gone and its heirs keep the lock. Then
+	// `left` says nothing
+	Inherited bool       `json:"inherited,omitempty"`
+	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
 }
 
 type heirJSON struct {
@@ -132,7 +137,7 @@ type waiterJSON struct {
 	Shared bool    `json:"shared"`          // whether it waits for a shared hold
 	Host   string  `json:"host,omitempty"`  // the host of the waiter. Missing if it is not known
 	PID    int     `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
-	Label  string  `json:"label,omitempty"` // what the waiter calls itself. Missing if it is not known
+	Label  string  `json:"label,omitempty"` // free text, such as the command that waits. Missing if it is not known
 	Waited float64 `json:"waited"`          // how long it has waited
 }
 
@@ -147,7 +152,7 @@ type countsJSON struct {
 
 type leakJSON struct {
 	Kind    string      `json:"kind"`              // the [kind](operations.md#leaks)
-	Name    string      `json:"name"`              // the name of the lock
+	Name    string      `json:"name"`              // the name of the lock, or the key in the store if it is foreign
 	Problem string      `json:"problem"`           // what is wrong, in words
 	Library string      `json:"library,omitempty"` // the library that left it, if it is foreign
 	Holder  *holderJSON `json:"holder,omitempty"`  // who holds it, if anybody does
@@ -177,7 +182,7 @@ type promisesJSON struct {
 	MinTTL      float64        `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
 	MaxTTL      float64        `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
 	Assumptions []string       `json:"assumptions"`       // the conditions of the promises
-	Faults      backend.Faults `json:"faults"`            // what becomes of a lock under each fault
+	Faults      backend.Faults `json:"faults"`            // what becomes of a lock under each fault: clauses
 }
 
 type partJSON struct {
@@ -192,7 +197,7 @@ type partJSON struct {
 }
 
 type nodeJSON struct {
-	Address string `json:"address"`         // its host and port
+	Address string `json:"address"`         // the address of the node
 	State   string `json:"state"`           // `admitted`, `waiting`, `blank`, `refused` or `unreachable`
 	Error   string `json:"error,omitempty"` // what is wrong, if anything is
 }

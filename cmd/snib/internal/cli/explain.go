@@ -14,9 +14,9 @@ import (
 
 // A task is a purpose for a lock, and the lock that we recommend for it.
 type task struct {
-	Task string `json:"task"`
-	Lock string `json:"lock"`
-	Why  string `json:"why"`
+	Task string `json:"task"` // the purpose
+	Lock string `json:"lock"` // the lock that we recommend
+	Why  string `json:"why"`  // the reason
 }
 
 func tasks() []task {
@@ -51,9 +51,9 @@ func tasks() []task {
 
 // A speed is a measured figure. It appears in docs/performance.md, with the conditions.
 type speed struct {
-	Backend string `json:"backend"`
-	Figure  string `json:"figure"`
-	What    string `json:"what"`
+	Backend string `json:"backend"` // the kind of store
+	Figure  string `json:"figure"`  // the result, with its unit
+	What    string `json:"what"`    // what was measured
 }
 
 func speeds() []speed {

@@ -31,7 +31,7 @@ const retryTimeout = time.Minute
 // An event is what happened to a hold, or to a waiter, between two snapshots.
 type event struct {
 	Schema string      `json:"schema"`
-	Time   string      `json:"time"`             // when it was seen, in UTC
+	Time   string      `json:"time"`             // when it was seen: RFC 3339, in UTC
 	Event  string      `json:"event"`            // what happened: see [the events](operations.md#watch)
 	Name   string      `json:"name"`             // the name of the lock
 	Holder *holderJSON `json:"holder,omitempty"` // the holder, if the event is about a hold
