@@ -113,11 +113,9 @@ type lockJSON struct {
 }
 
 type holderJSON struct {
-	Owner string `json:"owner"`           // the id of the hold
-	Token uint64 `json:"token"`           // its fencing token
-	Host  string `json:"host,omitempty"`  // the host of the holder. Missing if it is not known
-	PID   int    `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
-	Label string `json:"label,omitempty"` // free text, such as the command that runs under the lock. Missing if it is not known
+	Owner string `json:"owner"` // the id of the hold
+	Token uint64 `json:"token"` // its fencing token
+	processJSON
 	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
 	Held *float64 `json:"held,omitempty"`
 	Left float64  `json:"left"` // the time until the lease ends if it is not renewed
@@ -133,12 +131,17 @@ type heirJSON struct {
 }
 
 type waiterJSON struct {
-	Owner  string  `json:"owner"`           // the id of the acquisition
-	Shared bool    `json:"shared"`          // whether it waits for a shared hold
-	Host   string  `json:"host,omitempty"`  // the host of the waiter. Missing if it is not known
-	PID    int     `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
-	Label  string  `json:"label,omitempty"` // free text, such as the command that waits. Missing if it is not known
-	Waited float64 `json:"waited"`          // how long it has waited
+	Owner  string `json:"owner"`  // the id of the acquisition
+	Shared bool   `json:"shared"` // whether it waits for a shared hold
+	processJSON
+	Waited float64 `json:"waited"` // how long it has waited
+}
+
+// A processJSON is a driver.Holder.
+type processJSON struct {
+	Host  string `json:"host,omitempty"`  // the host. Missing if it is not known
+	PID   int    `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
+	Label string `json:"label,omitempty"` // free text, such as the command. Missing if it is not known
 }
 
 type countsJSON struct {
@@ -208,10 +211,7 @@ func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
 }
 
 func toHolder(h driver.Holding) holderJSON {
-	j := holderJSON{
-		Owner: h.Owner, Token: h.Token,
-		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Left: seconds(min(h.Left, endlessLeft)),
-	}
+	j := holderJSON{Owner: h.Owner, Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft))}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held
@@ -227,7 +227,7 @@ func toHolderWithHeirs(h driver.Holding) holderJSON {
 }
 
 func toWaiter(w driver.Waiting) waiterJSON {
-	return waiterJSON{w.Owner, w.Shared, w.Holder.Host, w.Holder.PID, w.Holder.Label, seconds(w.Waited)}
+	return waiterJSON{w.Owner, w.Shared, processJSON(w.Holder), seconds(w.Waited)}
 }
 
 func toPromises(i driver.Info, f backend.Faults) promisesJSON {

@@ -88,14 +88,17 @@ func (r *reference) add(n ast.Node) {
 
 // table returns the fields of a type.
 func (r *reference) table(t *testing.T, name string) string {
+	return "| field | type | meaning |\n| --- | --- | --- |\n" + r.rows(t, name)
+}
+
+func (r *reference) rows(t *testing.T, name string) string {
 	var b strings.Builder
-	b.WriteString("| field | type | meaning |\n| --- | --- | --- |\n")
 	for _, f := range r.types[name].(*ast.StructType).Fields.List {
 		meaning := strings.Join(strings.Fields(f.Doc.Text()+f.Comment.Text()), " ")
 		switch key, optional := jsonKey(f); {
 		case key == "schema":
 		case f.Names == nil:
-			fmt.Fprintf(&b, "| | | the fields of %s |\n", r.describe(f.Type))
+			b.WriteString(r.rows(t, f.Type.(*ast.Ident).Name)) // JSON has them here, too
 		case meaning == "":
 			t.Errorf("%s.%s has no comment that says what it means", name, f.Names[0])
 		default:

@@ -90,7 +90,7 @@ func TestWatchFits(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
-		if err := w.report(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, Host: tt.host})); err != nil {
+		if err := w.report(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, processJSON: processJSON{Host: tt.host}})); err != nil {
 			t.Fatal(err)
 		}
 		if n := len([]rune(out.String())); n > 81 { // including the line feed

@@ -313,11 +313,11 @@ func (e event) line() string {
 	who := ""
 	switch {
 	case e.Waiter != nil:
-		who = describeHolder(driver.Holder{Host: e.Waiter.Host, PID: e.Waiter.PID, Label: e.Waiter.Label})
+		who = describeHolder(driver.Holder(e.Waiter.processJSON))
 	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), describeHolder(e.Holder.toHolder()))
+		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), describeHolder(driver.Holder(e.Holder.processJSON)))
 	default:
-		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describeHolder(e.Holder.toHolder()))
+		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describeHolder(driver.Holder(e.Holder.processJSON)))
 	}
 	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listedName(e.Name), max(defaultWidth, child.Width(syscall.Stdout))
 	room := width - len(head) - len("  ")
@@ -332,8 +332,4 @@ func (h *holderJSON) heldPhrase() string {
 		return ""
 	}
 	return fmt.Sprintf("after %s, ", short(time.Duration(*h.Held*float64(time.Second))))
-}
-
-func (h *holderJSON) toHolder() driver.Holder {
-	return driver.Holder{Host: h.Host, PID: h.PID, Label: h.Label}
 }
