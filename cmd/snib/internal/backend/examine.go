@@ -20,10 +20,10 @@ const (
 
 // A Finding is the result of one check of a store.
 type Finding struct {
-	Check   string  `json:"check"` // "version", "eviction", ...
-	Verdict Verdict `json:"verdict"`
+	Check   string  `json:"check"`            // what was checked, such as `version` or `eviction`
+	Verdict Verdict `json:"verdict"`          // `ok`, `note` or `unmet`
 	Value   string  `json:"value"`            // what was found, in words
-	Advice  string  `json:"advice,omitempty"` // what would be right; empty if all is well
+	Advice  string  `json:"advice,omitempty"` // what would be right, if not all is well
 }
 
 // Tells reports whether the finding is about the same setting as the driver's warning, which

@@ -28,18 +28,6 @@ type benchCommand struct {
 	line         *progressLine
 }
 
-// A partResult is the outcome of one part of a benchmark. Durations are in seconds.
-type partResult struct {
-	Name   string  `json:"name"`
-	Doers  int     `json:"doers"` // goroutines
-	Cycles int     `json:"cycles"`
-	Rate   float64 `json:"rate"` // cycles per second
-	P50    float64 `json:"p50"`
-	P90    float64 `json:"p90"`
-	P99    float64 `json:"p99"`
-	Most   float64 `json:"max"`
-}
-
 func (a *app) newBenchCommand() *cobra.Command {
 	b := &benchCommand{app: a}
 	cmd := &cobra.Command{
@@ -109,7 +97,7 @@ func (b *benchCommand) run(ctx context.Context) error {
 		}},
 		{"hand-over", 2, (&handover{lockers: pair, name: name + "shared"}).cycle},
 	}
-	var all []partResult
+	var all []partJSON
 	for i, p := range parts {
 		r, err := b.runPart(ctx, p.workers, p.cycle, i, len(parts))
 		if err != nil {
@@ -119,7 +107,7 @@ func (b *benchCommand) run(ctx context.Context) error {
 		all = append(all, r)
 	}
 	b.line.clear()
-	return b.print(url, all)
+	return b.report(url, all)
 }
 
 // explainFailure returns the error for a benchmark that could not go on.
@@ -140,7 +128,7 @@ func (b *benchCommand) explainFailure(ctx context.Context, url string, err error
 // the time does not cut off a cycle: a request that is given up may leave a lease in the store.
 func (b *benchCommand) runPart(
 	ctx context.Context, workers int, cycle func(context.Context, int, *histogram) error, i, parts int,
-) (partResult, error) {
+) (partJSON, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	timed, cancel := context.WithTimeout(ctx, b.partDuration.value)
@@ -161,7 +149,7 @@ func (b *benchCommand) runPart(
 	wg.Wait()
 	took := time.Since(began)
 	if ctx.Err() != nil {
-		return partResult{}, context.Cause(ctx)
+		return partJSON{}, context.Cause(ctx)
 	}
 	var sum histogram
 	for i := range all {
@@ -265,28 +253,28 @@ func (t *histogram) quantile(q float64) float64 {
 	return 0
 }
 
-func (t *histogram) result(workers int, took time.Duration) partResult {
-	return partResult{
+func (t *histogram) result(workers int, took time.Duration) partJSON {
+	return partJSON{
 		Doers: workers, Cycles: t.count, Rate: float64(t.count) / took.Seconds(),
 		P50: t.quantile(0.5), P90: t.quantile(0.9), P99: t.quantile(0.99), Most: t.max.Seconds(),
 	}
 }
 
-func (b *benchCommand) print(url string, all []partResult) error {
-	if b.output.value == "json" {
-		return b.printJSON(struct {
-			Schema string       `json:"schema"`
-			Store  string       `json:"store"`
-			For    float64      `json:"for"`
-			Parts  []partResult `json:"parts"`
-		}{"snib.bench/1", url, seconds(b.partDuration.value), all})
-	}
+func (b *benchCommand) report(url string, all []partJSON) error {
+	return b.print(b.output.value, result{
+		document: func() any { return benchJSON{"snib.bench/1", url, seconds(b.partDuration.value), all} },
+		text:     func() string { return describeParts(all) },
+	})
+}
+
+// describeParts returns the results as a table.
+func describeParts(all []partJSON) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%-10s  %6s  %9s  %9s  %9s  %9s  %9s\n", "PART", "DOERS", "CYCLES/S", "P50", "P90", "P99", "MAX")
 	for _, r := range all {
 		fmt.Fprintf(&text, "%-10s  %6d  %9.0f  %9s  %9s  %9s  %9s\n", r.Name, r.Doers, r.Rate, fine(r.P50), fine(r.P90), fine(r.P99), fine(r.Most))
 	}
-	return b.printf("%s", text.String())
+	return text.String()
 }
 
 // fine formats a duration in seconds with three digits.

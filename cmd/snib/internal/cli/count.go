@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,17 +12,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A lockCounts has the numbers that "snib count" prints.
-type lockCounts struct {
-	Locks   int `json:"locks"` // held or waited for
-	Held    int `json:"held"`
-	Shared  int `json:"shared"` // of the held ones: shared
-	Slots   int `json:"slots"`  // of the held ones: semaphores
-	Holders int `json:"holders"`
-	Waiters int `json:"waiters"`
-}
-
-func (c *lockCounts) add(st driver.Status) {
+func (c *countsJSON) add(st driver.Status) {
 	c.Locks++
 	c.Holders += len(st.Holders)
 	c.Waiters += len(st.Waiters)
@@ -63,7 +54,7 @@ func atMostOneArg(cmd *cobra.Command, args []string) error {
 }
 
 func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string) error {
-	var c lockCounts
+	var c countsJSON
 	line := a.newProgressLine()
 	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
 		c.add(st)
@@ -74,22 +65,17 @@ func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string
 	if err != nil {
 		return err
 	}
-	switch output {
-	case "json":
-		return a.printJSON(struct {
-			Schema string `json:"schema"`
-			Store  string `json:"store"`
-			Prefix string `json:"prefix"`
-			lockCounts
-		}{"snib.count/1", s.URL, prefix, c})
-	case "number":
-		return a.printf("%d\n", c.Locks)
-	}
-	held := fmt.Sprint(c.Held)
-	if c.Shared+c.Slots > 0 {
-		held += fmt.Sprintf(" (%d shared, %d with slots)", c.Shared, c.Slots)
-	}
-	return a.printf("locks    %d\nheld     %s\nholders  %d\nwaiters  %d\n", c.Locks, held, c.Holders, c.Waiters)
+	return a.print(output, result{
+		document: func() any { return countJSON{"snib.count/1", s.URL, prefix, c} },
+		names:    func() []string { return []string{strconv.Itoa(c.Locks)} },
+		text: func() string {
+			held := fmt.Sprint(c.Held)
+			if c.Shared+c.Slots > 0 {
+				held += fmt.Sprintf(" (%d shared, %d with slots)", c.Shared, c.Slots)
+			}
+			return fmt.Sprintf("locks    %d\nheld     %s\nholders  %d\nwaiters  %d\n", c.Locks, held, c.Holders, c.Waiters)
+		},
+	})
 }
 
 // forEachLock calls fn for the locks whose names start with prefix, one at a

@@ -150,36 +150,15 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 	}}, nil
 }
 
-// A promisesJSON is what a store promises, in snib.doctor/1 and snib.explain/1.
-type promisesJSON struct {
-	Backend     string         `json:"backend"`
-	Tenure      string         `json:"tenure"`
-	Fencing     string         `json:"fencing"`
-	Fairness    string         `json:"fairness"`
-	Shared      bool           `json:"shared"`
-	Slots       bool           `json:"slots"`
-	MinTTL      float64        `json:"min_ttl,omitempty"`
-	MaxTTL      float64        `json:"max_ttl,omitempty"`
-	Assumptions []string       `json:"assumptions"`
-	Faults      backend.Faults `json:"faults"`
-}
-
-func toPromises(i driver.Info, f backend.Faults) promisesJSON {
-	return promisesJSON{
-		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL), seconds(i.MaxTTL),
-		slices.Concat([]string{}, i.Assumptions), f,
-	}
-}
-
 func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output string) error {
-	if output == "json" {
-		return a.printJSON(struct {
-			Schema string `json:"schema"`
-			Store  string `json:"store"`
-			promisesJSON
-			Checks []backend.Finding `json:"checks"`
-		}{"snib.doctor/1", s.URL, toPromises(s.Info(), s.Faults()), found})
-	}
+	return a.print(output, result{
+		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info(), s.Faults()), found} },
+		text:     func() string { return describeStore(s, found) },
+	})
+}
+
+// describeStore returns what was found in a store, and what it promises, for people.
+func describeStore(s *backend.Store, found []backend.Finding) string {
 	var b strings.Builder
 	writeField(&b, "store", printable(s.URL))
 	for _, f := range found {
@@ -197,7 +176,7 @@ func (a *app) printDoctor(s *backend.Store, found []backend.Finding, output stri
 		}
 	}
 	writeFaults(&b, s.Faults())
-	return a.printf("%s", b.String())
+	return b.String()
 }
 
 // writeFaults writes what happens to a lock under each fault.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,9 +14,9 @@ import (
 
 // A task is a purpose for a lock, and the lock that we recommend for it.
 type task struct {
-	Task string `json:"task"`
-	Lock string `json:"lock"`
-	Why  string `json:"why"`
+	Task string `json:"task"` // the purpose
+	Lock string `json:"lock"` // the lock that we recommend
+	Why  string `json:"why"`  // the reason
 }
 
 func tasks() []task {
@@ -52,9 +51,9 @@ func tasks() []task {
 
 // A speed is a measured figure. It appears in docs/performance.md, with the conditions.
 type speed struct {
-	Backend string `json:"backend"`
-	Figure  string `json:"figure"`
-	What    string `json:"what"`
+	Backend string `json:"backend"` // the kind of store
+	Figure  string `json:"figure"`  // the result, with its unit
+	What    string `json:"what"`    // what was measured
 }
 
 func speeds() []speed {
@@ -113,24 +112,21 @@ func (a *app) newExplainCommand() *cobra.Command {
 }
 
 func (a *app) explain(all []driver.Info, one bool, output string) error {
-	switch {
-	case output == "json":
-		doc := struct {
-			Schema   string         `json:"schema"`
-			Backends []promisesJSON `json:"backends"`
-			Tasks    []task         `json:"tasks"`
-			Speeds   []speed        `json:"speeds"`
-		}{"snib.explain/1", nil, tasks(), speeds()}
-		for _, i := range all {
-			doc.Backends = append(doc.Backends, toPromises(i, backend.FaultsOf(i.Backend)))
-		}
-		return a.printJSON(doc)
-	case output == "markdown":
-		return a.printf("%s", markdown(all))
-	case one:
-		return a.printf("%s", explainOne(all[0]))
-	}
-	return a.printf("%s", explainAll(all))
+	return a.print(output, result{
+		document: func() any {
+			promises := convert(all, func(i driver.Info) promisesJSON { return toPromises(i, backend.FaultsOf(i.Backend)) })
+			return explainJSON{"snib.explain/1", promises, tasks(), speeds()}
+		},
+		text: func() string {
+			switch {
+			case output == "markdown":
+				return markdown(all)
+			case one:
+				return explainOne(all[0])
+			}
+			return explainAll(all)
+		},
+	})
 }
 
 // explainOne returns all about one backend.
@@ -166,11 +162,7 @@ func explainAll(all []driver.Info) string {
 		writeTerm(&b, "  why", t.Why, 9)
 	}
 	b.WriteString("\nWhat stores promise (details: snib explain BACKEND; real state: snib doctor)\n\n")
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range promiseRows(all) {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	_ = w.Flush() // a strings.Builder does not fail
+	b.WriteString(columns(promiseRows(all)))
 	b.WriteString("\nMeasured speed (conditions: docs/performance.md; of your store: snib bench)\n\n")
 	for _, s := range speeds() {
 		fmt.Fprintf(&b, "%-10s %-9s %s\n", s.Backend, s.Figure, s.What)

@@ -14,10 +14,17 @@ import (
 // docs is the folder of the pages that quote the command's output.
 var docs = filepath.Join("..", "..", "..", "..", "docs")
 
-// TestChoosing compares the page with what the drivers say. UPDATE=1 rewrites it.
+// TestChoosing compares the page with what the drivers say.
 func TestChoosing(t *testing.T) {
-	const begin, end = "<!-- begin: snib explain -o markdown -->\n\n", "\n<!-- end -->\n"
-	file := filepath.Join(docs, "choosing.md")
+	checkPage(t, "choosing.md", "<!-- begin: snib explain -o markdown -->\n\n", markdown(backend.Promises()))
+}
+
+// checkPage compares the part of a page after begin with want, which is made of the code.
+// UPDATE=1 rewrites it.
+func checkPage(t *testing.T, page, begin, want string) {
+	t.Helper()
+	const end = "\n<!-- end -->\n"
+	file := filepath.Join(docs, page)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +34,6 @@ func TestChoosing(t *testing.T) {
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no %q or %q", file, begin, end)
 	}
-	want := markdown(backend.Promises())
 	if os.Getenv("UPDATE") != "" {
 		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {
 			t.Fatal(err)
@@ -40,10 +46,10 @@ func TestChoosing(t *testing.T) {
 	is, should := strings.Split(old, "\n"), strings.Split(want, "\n")
 	for i, line := range should {
 		if i >= len(is) || is[i] != line {
-			t.Fatalf("%s is not what the drivers say; UPDATE=1 go test writes it. The first line that differs is to be\n%s", file, line)
+			t.Fatalf("%s is not what the code says; UPDATE=1 go test writes it. The first line that differs is to be\n%s", file, line)
 		}
 	}
-	t.Fatalf("%s has lines at its end that the drivers don't say", file)
+	t.Fatalf("%s has lines at its end that the code doesn't say", file)
 }
 
 // TestPromises checks that a driver promises the same with and without a store.

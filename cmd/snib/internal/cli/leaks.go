@@ -412,45 +412,36 @@ func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
 	return nil
 }
 
-// A leakJSON is a leak in snib.leaks/1.
-type leakJSON struct {
-	Kind    string         `json:"kind"`
-	Name    string         `json:"name"`
-	Problem string         `json:"problem"`
-	Library string         `json:"library,omitempty"`
-	Holder  *inheritedJSON `json:"holder,omitempty"`
-	Waiters int            `json:"waiters"`
-	Fixed   bool           `json:"fixed"`
-}
-
 // report prints the leaks and what became of them.
 func (l *leaksCommand) report(s *backend.Store, found []leak) error {
-	switch l.output.value {
-	case "json":
-		doc := struct {
-			Schema string     `json:"schema"`
-			Store  string     `json:"store"`
-			Looked int        `json:"looked"`
-			More   bool       `json:"more"`
-			Leaks  []leakJSON `json:"leaks"`
-		}{"snib.leaks/1", s.URL, l.examined, l.limitReached, []leakJSON{}}
-		for _, k := range found {
-			j := leakJSON{k.kind, k.name, k.problem, k.library, nil, len(k.status.Waiters), k.fixed}
-			if k.hold != nil {
-				h := toInherited(*k.hold)
-				j.Holder = &h
-			}
-			doc.Leaks = append(doc.Leaks, j)
-		}
-		return l.printJSON(doc)
-	case "name":
-		for _, k := range found {
-			if err := l.printf("%s\n", listedName(k.name)); err != nil {
-				return err
-			}
-		}
-		return nil
+	note := ""
+	switch {
+	case l.limitReached:
+		note = fmt.Sprintf("%d leaks were found, and there may be more: see --limit", len(found))
+	case len(found) == 0:
+		note = fmt.Sprintf("no leak among %s in %s", plural(l.examined, "lock"), printable(s.URL))
 	}
+	return l.print(l.output.value, result{
+		document: func() any {
+			return leaksJSON{"snib.leaks/1", s.URL, l.examined, l.limitReached, convert(found, toLeak)}
+		},
+		names: func() []string { return convert(found, func(k leak) string { return listedName(k.name) }) },
+		text:  func() string { return describeLeaks(found) },
+		note:  note,
+	})
+}
+
+func toLeak(k leak) leakJSON {
+	j := leakJSON{k.kind, k.name, k.problem, k.library, nil, len(k.status.Waiters), k.fixed}
+	if k.hold != nil {
+		h := toHolderWithHeirs(*k.hold)
+		j.Holder = &h
+	}
+	return j
+}
+
+// describeLeaks returns the leaks for people, one on a line.
+func describeLeaks(found []leak) string {
 	var b strings.Builder
 	for _, k := range found {
 		text := truncate(listedName(k.name), nameWidth) + ": " + printable(k.problem)
@@ -462,13 +453,7 @@ func (l *leaksCommand) report(s *backend.Store, found []leak) error {
 		}
 		writeTerm(&b, k.kind, text, 10)
 	}
-	switch {
-	case l.limitReached:
-		l.infof("%d leaks were found, and there may be more: see --limit", len(found))
-	case len(found) == 0:
-		l.infof("no leak among %s in %s", plural(l.examined, "lock"), printable(s.URL))
-	}
-	return l.printf("%s", b.String())
+	return b.String()
 }
 
 // nameWidth is how much of a name fits on a line of 80 columns behind the kind of the leak.

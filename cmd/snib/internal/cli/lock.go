@@ -111,7 +111,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	if err := l.print(name, lock.Token()); err != nil {
+	if err := l.report(name, lock.Token()); err != nil {
 		_ = releaseSoon(lock) // nobody knows its owner and token
 		return err
 	}
@@ -178,23 +178,18 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-func (l *lockCommand) print(name string, token uint64) error {
-	switch l.output.value {
-	case "json":
-		return l.printJSON(struct {
-			Schema string  `json:"schema"`
-			Name   string  `json:"name"`
-			Owner  string  `json:"owner"`
-			Token  uint64  `json:"token"`
-			TTL    float64 `json:"ttl"`
-		}{"snib.lock/1", name, l.owner, token, seconds(l.ttl.value)})
-	case "name":
-		return l.printf("%s\n", printable(name))
-	case "table":
-		return l.printf("%-14s%s\n%-14s%s\n%-14s%d\n%-14s%s\n",
-			"name", printable(name), "owner", printable(l.owner), "token", token, "lease left", short(l.ttl.value))
-	}
-	return l.printf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(l.owner), token)
+func (l *lockCommand) report(name string, token uint64) error {
+	return l.print(l.output.value, result{
+		document: func() any { return heldJSON{"snib.lock/1", name, l.owner, token, seconds(l.ttl.value)} },
+		names:    func() []string { return []string{printable(name)} },
+		text: func() string {
+			if l.output.value == "shell" {
+				return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\n", shellQuote(name), shellQuote(l.owner), token)
+			}
+			return fmt.Sprintf("%-14s%s\n%-14s%s\n%-14s%d\n%-14s%s\n",
+				"name", printable(name), "owner", printable(l.owner), "token", token, "lease left", short(l.ttl.value))
+		},
+	})
 }
 
 func (a *app) newUnlockCommand() *cobra.Command {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,30 +61,18 @@ func list(ctx context.Context, s *backend.Store, prefix string) ([]driver.Status
 }
 
 func (a *app) printList(s *backend.Store, all []driver.Status, output string) error {
-	switch output {
-	case "json":
-		doc := struct {
-			Schema string              `json:"schema"`
-			Store  string              `json:"store"`
-			Locks  []inheritedLockJSON `json:"locks"`
-		}{"snib.ls/1", s.URL, []inheritedLockJSON{}}
-		for _, st := range all {
-			doc.Locks = append(doc.Locks, toInheritedLock(st))
-		}
-		return a.printJSON(doc)
-	case "name":
-		for _, st := range all {
-			if err := a.printf("%s\n", listedName(st.Name)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	note := ""
 	if len(all) == 0 {
-		a.infof("no lock is held or waited for in %s", printable(s.URL))
-		return nil
+		note = "no lock is held or waited for in " + printable(s.URL)
 	}
-	return a.printTable(all)
+	return a.print(output, result{
+		document: func() any {
+			return lsJSON{"snib.ls/1", s.URL, convert(all, func(st driver.Status) lockJSON { return toLock(st, toHolderWithHeirs) })}
+		},
+		names: func() []string { return convert(all, func(st driver.Status) string { return listedName(st.Name) }) },
+		text:  func() string { return table(all) },
+		note:  note,
+	})
 }
 
 // listedName returns the name of a lock for a list. It quotes a name that looks quoted, so that
@@ -124,29 +111,33 @@ func newTableRow(st driver.Status) tableRow {
 	return c
 }
 
-func (a *app) printTable(all []driver.Status) error {
+// table returns locks as a table, or "" if there are none.
+func table(all []driver.Status) string {
+	if len(all) == 0 {
+		return ""
+	}
 	rows := [][]string{{"NAME", "HOLDER", "HELD", "LEFT", "TOKEN", "WAITING"}}
 	for _, st := range all {
 		c := newTableRow(st)
 		rows = append(rows, []string{c.name, c.holder, c.held, c.left, c.token, c.waiting})
 	}
-	return writeTable(outputWriter{a.out}, rows, max(defaultWidth, child.Width(syscall.Stdout)))
+	fit(rows, max(defaultWidth, child.Width(syscall.Stdout)))
+	return columns(rows)
 }
 
-// writeTable prints rows of equal length in columns. If they are wider than width, it shortens
-// names and holders, the first two columns.
-func writeTable(out io.Writer, rows [][]string, width int) error {
-	fit(rows, width)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+// columns returns rows of equal length in columns.
+func columns(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		if _, err := fmt.Fprintln(w, strings.Join(row, "\t")); err != nil {
-			return err
-		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	return w.Flush()
+	_ = w.Flush() // a strings.Builder does not fail
+	return b.String()
 }
 
-// fit shortens the first two cells of each row so that the table is no wider than width.
+// fit shortens names and holders, the first two cells of each row, so that the table is no wider
+// than width.
 func fit(rows [][]string, width int) {
 	widest := make([]int, len(rows[0]))
 	for _, row := range rows {

@@ -67,7 +67,7 @@ func TestWatchAfter(t *testing.T) {
 		var out bytes.Buffer
 		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
 		h := toHolder(driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held})
-		if err := w.print(newEvent(eventReleased, "job", &h)); err != nil {
+		if err := w.report(newEvent(eventReleased, "job", &h)); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasSuffix(out.String(), want) {
@@ -90,7 +90,7 @@ func TestWatchFits(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
-		if err := w.print(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, Host: tt.host})); err != nil {
+		if err := w.report(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, processJSON: processJSON{Host: tt.host}})); err != nil {
 			t.Fatal(err)
 		}
 		if n := len([]rune(out.String())); n > 81 { // including the line feed
@@ -112,7 +112,7 @@ func TestHeldNotKnown(t *testing.T) {
 		90 * time.Second: {"1m30s", "Z (1m30s)", "held by host for 1m30s", `"host":"host","held":90,"left":1}`},
 	} {
 		h := driver.Holding{Token: 7, Holder: driver.Holder{Host: "host"}, Held: held, Left: time.Second}
-		text, err := marshal(toHolder(h))
+		text, err := encode(toHolder(h), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,63 +13,41 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// The documents that -o json prints. Each begins with its schema. The schema's number grows
-// if a field changes its meaning or is removed; new fields may be added at any time.
-// Durations are in seconds.
-
-// A lockJSON is one lock as the store sees it.
-type lockJSON struct {
-	Name    string       `json:"name"`
-	Mode    string       `json:"mode"` // "free", "exclusive", "shared" or "slots"
-	Slots   int          `json:"slots,omitempty"`
-	Holders []holderJSON `json:"holders"`
-	Waiters []waiterJSON `json:"waiters"`
+// A result is what a command prints. -o chooses the form.
+type result struct {
+	document func() any      // json: a document of docs/schemas.md
+	oneLine  bool            // json: print it on one line, because more documents follow
+	names    func() []string // name and number: one per line
+	text     func() string   // table, and the other forms of text
+	note     string          // printed to standard error before the text; may be ""
 }
 
-type holderJSON struct {
-	Owner string `json:"owner"`
-	Token uint64 `json:"token"`
-	Host  string `json:"host,omitempty"`
-	PID   int    `json:"pid,omitempty"`
-	Label string `json:"label,omitempty"`
-	// Nil if unknown; 0 is less than half a millisecond.
-	Held *float64 `json:"held,omitempty"`
-	Left float64  `json:"left"`
-}
-
-type waiterJSON struct {
-	Owner  string  `json:"owner"`
-	Shared bool    `json:"shared"`
-	Host   string  `json:"host,omitempty"`
-	PID    int     `json:"pid,omitempty"`
-	Label  string  `json:"label,omitempty"`
-	Waited float64 `json:"waited"`
-}
-
-func toJSON(st driver.Status) lockJSON {
-	l := lockJSON{Name: st.Name, Mode: mode(st), Slots: st.Slots, Holders: []holderJSON{}, Waiters: []waiterJSON{}}
-	for _, h := range st.Holders {
-		l.Holders = append(l.Holders, toHolder(h))
+// print prints r in the form that output, the value of -o, names.
+func (a *app) print(output string, r result) error {
+	var text string
+	switch output {
+	case "json":
+		indent := "  "
+		if r.oneLine {
+			indent = ""
+		}
+		document, err := encode(r.document(), indent)
+		if err != nil {
+			return err
+		}
+		text = string(document) + "\n"
+	case "name", "number":
+		text = strings.Join(append(r.names(), ""), "\n")
+	default:
+		if r.note != "" {
+			a.infof("%s", r.note)
+		}
+		text = r.text()
 	}
-	for _, w := range st.Waiters {
-		l.Waiters = append(l.Waiters, waiterJSON{
-			Owner: w.Owner, Shared: w.Shared,
-			Host: w.Holder.Host, PID: w.Holder.PID, Label: w.Holder.Label, Waited: seconds(w.Waited),
-		})
+	if text == "" {
+		return nil
 	}
-	return l
-}
-
-func toHolder(h driver.Holding) holderJSON {
-	j := holderJSON{
-		Owner: h.Owner, Token: h.Token,
-		Host: h.Holder.Host, PID: h.Holder.PID, Label: h.Holder.Label, Left: seconds(min(h.Left, endlessLeft)),
-	}
-	if h.Held != 0 {
-		held := seconds(h.Held)
-		j.Held = &held
-	}
-	return j
+	return a.printf("%s", text)
 }
 
 // mode returns how a lock is held.
@@ -85,19 +63,8 @@ func mode(st driver.Status) string {
 	return "exclusive"
 }
 
-// marshal returns v as JSON on one line. It does not escape for HTML, but it escapes all
-// characters that are not graphic, so that names and labels can't upset a terminal.
-func marshal(v any) ([]byte, error) { return encode(v, "") }
-
-// printJSON prints v as one indented document.
-func (a *app) printJSON(v any) error {
-	text, err := encode(v, "  ")
-	if err != nil {
-		return err
-	}
-	return a.printf("%s\n", text)
-}
-
+// encode returns v as JSON, on one line if indent is "". It does not escape for HTML, but it
+// escapes all characters that are not graphic, so that names and labels can't upset a terminal.
 func encode(v any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)

@@ -92,12 +92,6 @@ func (a *app) openNodes(args []string) (*backend.Redlock, error) {
 	return backend.Nodes(url)
 }
 
-type nodeJSON struct {
-	Address string `json:"address"`
-	State   string `json:"state"` // "admitted", "waiting", "blank", "refused" or "unreachable"
-	Error   string `json:"error,omitempty"`
-}
-
 // reportNodes prints the state of the nodes. It fails if no majority takes part.
 func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock, output string) error {
 	all, err := nodes.Examine(ctx)
@@ -133,13 +127,14 @@ func (a *app) reportNodes(ctx context.Context, nodes *backend.Redlock, output st
 }
 
 func (a *app) printNodes(url string, list []nodeJSON, output string) error {
-	if output == "json" {
-		return a.printJSON(struct {
-			Schema string     `json:"schema"`
-			Store  string     `json:"store"`
-			Nodes  []nodeJSON `json:"nodes"`
-		}{"snib.redlock/1", url, list})
-	}
+	return a.print(output, result{
+		document: func() any { return redlockJSON{"snib.redlock/1", url, list} },
+		text:     func() string { return describeNodes(list) },
+	})
+}
+
+// describeNodes returns the state of the nodes for people, one on a line.
+func describeNodes(list []nodeJSON) string {
 	widest := 0
 	for _, n := range list {
 		widest = max(widest, len(n.Address))
@@ -152,5 +147,5 @@ func (a *app) printNodes(url string, list []nodeJSON, output string) error {
 		}
 		writeTerm(&b, n.Address, printable(text), widest+len("  "))
 	}
-	return a.printf("%s", b.String())
+	return b.String()
 }

@@ -182,27 +182,16 @@ func caller() []slog.Attr {
 
 // report prints the holds that were broken.
 func (r *releaseCommand) report(name string, broken []driver.Holding) error {
-	switch r.output.value {
-	case "json":
-		doc := struct {
-			Schema   string       `json:"schema"`
-			Name     string       `json:"name"`
-			Released []holderJSON `json:"released"`
-		}{"snib.release/1", name, []holderJSON{}}
-		for _, h := range broken {
-			doc.Released = append(doc.Released, toHolder(h))
-		}
-		return r.printJSON(doc)
-	case "name":
-		for range broken[:min(1, len(broken))] {
-			return r.printf("%s\n", printable(name))
-		}
-		return nil
-	}
-	var b strings.Builder
-	for _, h := range broken {
-		writeField(&b, "released", printable(name))
-		writeHolder(&b, h)
-	}
-	return r.printf("%s", b.String())
+	return r.print(r.output.value, result{
+		document: func() any { return releaseJSON{"snib.release/1", name, convert(broken, toHolder)} },
+		names:    func() []string { return []string{printable(name)}[:min(1, len(broken))] },
+		text: func() string {
+			var b strings.Builder
+			for _, h := range broken {
+				writeField(&b, "released", printable(name))
+				writeHolder(&b, h)
+			}
+			return b.String()
+		},
+	})
 }

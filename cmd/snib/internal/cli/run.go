@@ -288,7 +288,7 @@ func (r *runCommand) start(s *backend.Store, lock *snib.Lock, path string, holds
 
 // environ returns the environment of the command.
 func (r *runCommand) environ(lock *snib.Lock, holds []outerHold) ([]string, error) {
-	list, err := marshal(holds)
+	list, err := encode(holds, "")
 	if err != nil {
 		return nil, err
 	}

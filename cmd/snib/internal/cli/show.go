@@ -41,24 +41,20 @@ func (a *app) newShowCommand() *cobra.Command {
 // printShow prints a lock. grace is how long a restart of the store would withhold all locks.
 func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration, output string) error {
 	info := s.Info()
-	switch output {
-	case "json":
-		return a.printJSON(struct {
-			Schema string `json:"schema"`
-			Store  string `json:"store"`
-			inheritedLockJSON
-			Grace       float64  `json:"restart_grace,omitempty"` // in seconds
-			Tenure      string   `json:"tenure"`
-			Fencing     string   `json:"fencing"`
-			Fairness    string   `json:"fairness"`
-			Assumptions []string `json:"assumptions"`
-		}{
-			"snib.show/1", s.URL, toInheritedLock(st), grace.Seconds(), info.Tenure.String(), info.Fencing.String(), info.Fairness.String(),
-			info.Assumptions,
-		})
-	case "name":
-		return a.printf("%s\n", listedName(st.Name))
-	}
+	return a.print(output, result{
+		document: func() any {
+			return showJSON{
+				"snib.show/1", s.URL, toLock(st, toHolderWithHeirs), grace.Seconds(),
+				info.Tenure.String(), info.Fencing.String(), info.Fairness.String(), info.Assumptions,
+			}
+		},
+		names: func() []string { return []string{listedName(st.Name)} },
+		text:  func() string { return showText(s, st, grace) },
+	})
+}
+
+// showText returns all about a lock, for people.
+func showText(s *backend.Store, st driver.Status, grace time.Duration) string {
 	var b strings.Builder
 	writeField(&b, "name", listedName(st.Name))
 	writeField(&b, "mode", describeMode(st))
@@ -80,8 +76,8 @@ func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration,
 	if grace > 0 {
 		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
 	}
-	writePromises(&b, s.URL, info)
-	return a.printf("%s", b.String())
+	writePromises(&b, s.URL, s.Info())
+	return b.String()
 }
 
 // writeHolder writes who has, or had, a hold, and since when.

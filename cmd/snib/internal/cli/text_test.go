@@ -99,16 +99,16 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestMarshal checks that names appear in JSON unchanged, on one line.
-func TestMarshal(t *testing.T) {
-	if text, err := marshal(lockJSON{Name: "a<b>&\n"}); err != nil || !strings.HasPrefix(string(text), `{"name":"a<b>&\n",`) || strings.Contains(string(text), "\n") {
-		t.Errorf("marshal = %q, %v", text, err)
+// TestEncode checks that names appear in JSON unchanged, on one line.
+func TestEncode(t *testing.T) {
+	if text, err := encode(lockJSON{Name: "a<b>&\n"}, ""); err != nil || !strings.HasPrefix(string(text), `{"name":"a<b>&\n",`) || strings.Contains(string(text), "\n") {
+		t.Errorf("encode = %q, %v", text, err)
 	}
 }
 
-// TestMarshalTerminal checks that JSON escapes the characters that a terminal may interpret, and
+// TestEncodeTerminal checks that JSON escapes the characters that a terminal may interpret, and
 // that a reader gets them back.
-func TestMarshalTerminal(t *testing.T) {
+func TestEncodeTerminal(t *testing.T) {
 	const name = "a\u009b31m\x7f\u202eb\x1b[0m\U000e0001ä😀"
 	for _, indent := range []string{"", "  "} {
 		text, err := encode(lockJSON{Name: name}, indent)

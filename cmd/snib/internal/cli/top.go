@@ -51,9 +51,9 @@ func (a *app) newTopCommand() *cobra.Command {
 			prefix := strings.Join(args, "")
 			switch {
 			case t.output.value == "json":
-				return t.printFrames(ctx, s, prefix, t.frameLimit, func(sc frame) error { return t.printFrame(sc, prefix) })
+				return t.printFrames(ctx, s, prefix, t.frameLimit)
 			case t.frameLimit > 0 || !isInteractive():
-				return t.printFrames(ctx, s, prefix, max(t.frameLimit, 1), t.textPrinter())
+				return t.printFrames(ctx, s, prefix, max(t.frameLimit, 1))
 			}
 			return t.runInteractive(ctx, s, prefix)
 		})
@@ -70,7 +70,7 @@ func isInteractive() bool {
 type frame struct {
 	url       string
 	at        time.Time
-	counts    lockCounts
+	counts    countsJSON
 	waitTimes histogram
 	rows      []frameRow // the busiest first
 	outage    string     // message of an outage
@@ -137,7 +137,8 @@ func (sc *frame) render(width, height int) string {
 		}
 		rows = append(rows, []string{r.name, r.holder, r.held, r.left, strconv.Itoa(r.grants), r.waiting, longest})
 	}
-	_ = writeTable(&b, rows, width) // a strings.Builder does not fail
+	fit(rows, width)
+	b.WriteString(columns(rows))
 	return b.String()
 }
 
@@ -162,12 +163,13 @@ func (t *topCommand) observe(ctx context.Context, s *backend.Store, prefix strin
 const errFrameLimit driver.Sentinel = "enough was seen"
 
 // printFrames prints limit frames; 0 means no limit. A snapshot that fails does not count.
-func (t *topCommand) printFrames(ctx context.Context, s *backend.Store, prefix string, limit int, show func(frame) error) error {
-	shown := 0
+func (t *topCommand) printFrames(ctx context.Context, s *backend.Store, prefix string, limit int) error {
+	shown, between := 0, ""
 	err := t.observe(ctx, s, prefix, func(sc frame) error {
-		if err := show(sc); err != nil {
+		if err := t.report(sc, prefix, between); err != nil {
 			return err
 		}
+		between = "\n"
 		if shown++; shown == limit {
 			return errFrameLimit
 		}
@@ -179,53 +181,24 @@ func (t *topCommand) printFrames(ctx context.Context, s *backend.Store, prefix s
 	return err
 }
 
-// textPrinter returns a function that prints frames as text, with an empty line between them.
-func (t *topCommand) textPrinter() func(frame) error {
-	between := ""
-	return func(sc frame) error {
-		text := between + sc.render(max(defaultWidth, child.Width(syscall.Stdout)), 0)
-		between = "\n"
-		return t.printf("%s", text)
-	}
+// report prints a frame; as text, between goes before it.
+func (t *topCommand) report(sc frame, prefix, between string) error {
+	return t.print(t.output.value, result{
+		document: func() any { return toTop(sc, prefix) },
+		oneLine:  true,
+		text:     func() string { return between + sc.render(max(defaultWidth, child.Width(syscall.Stdout)), 0) },
+	})
 }
 
-// A topJSON is a frame as a document.
-type topJSON struct {
-	Schema string      `json:"schema"`
-	Time   string      `json:"time"`
-	Store  string      `json:"store"`
-	Prefix string      `json:"prefix"`
-	Count  lockCounts  `json:"count"`
-	Waited *waitedJSON `json:"waited,omitempty"` // nil if nobody waits
-	Locks  []busyJSON  `json:"locks"`            // the busiest first
-}
-
-type waitedJSON struct {
-	P50  float64 `json:"p50"`
-	P90  float64 `json:"p90"`
-	P99  float64 `json:"p99"`
-	Most float64 `json:"max"`
-}
-
-type busyJSON struct {
-	lockJSON
-	Grants int `json:"grants"`
-}
-
-// printFrame prints a frame as one line of JSON.
-func (t *topCommand) printFrame(sc frame, prefix string) error {
-	doc := topJSON{Schema: "snib.top/1", Time: timestamp(sc.at), Store: sc.url, Prefix: prefix, Count: sc.counts, Locks: []busyJSON{}}
+func toTop(sc frame, prefix string) topJSON {
+	doc := topJSON{Schema: "snib.top/1", Time: timestamp(sc.at), Store: sc.url, Prefix: prefix, Count: sc.counts, Locks: []busyLockJSON{}}
 	if sc.counts.Waiters > 0 {
 		doc.Waited = &waitedJSON{seconds(sc.waitQuantile(0.5)), seconds(sc.waitQuantile(0.9)), seconds(sc.waitQuantile(0.99)), seconds(sc.waitTimes.max)}
 	}
 	for _, r := range sc.rows {
-		doc.Locks = append(doc.Locks, busyJSON{toJSON(r.status), r.grants})
+		doc.Locks = append(doc.Locks, busyLockJSON{toLock(r.status, toHolder), r.grants})
 	}
-	text, err := marshal(doc)
-	if err != nil {
-		return err
-	}
-	return t.printf("%s\n", text)
+	return doc
 }
 
 // runInteractive draws frames on the whole terminal until a key ends it.

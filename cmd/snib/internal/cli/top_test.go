@@ -60,8 +60,8 @@ func TestScene(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	top.out = &out
-	if err := top.printFrame(sc, ""); err != nil {
+	top.out, top.output = &out, &choice{value: "json"}
+	if err := top.report(sc, "", ""); err != nil {
 		t.Fatal(err)
 	}
 	const want = `"count":{"locks":50,"held":50,"shared":0,"slots":0,"holders":50,"waiters":100},"waited":{"p50":50.`

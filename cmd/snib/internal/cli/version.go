@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -22,22 +23,19 @@ func (a *app) newVersionCommand() *cobra.Command {
 // version prints the version of this program. output is the value of -o.
 func (a *app) version(output string) error {
 	version, commit := buildVersion()
-	switch output {
-	case "json":
-		return a.printJSON(struct {
-			Schema  string `json:"schema"`
-			Version string `json:"version"`
-			Commit  string `json:"commit,omitempty"`
-			Go      string `json:"go"`
-			System  string `json:"system"`
-		}{"snib.version/1", version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
-	case "name":
-		return a.printf("%s\n", version)
-	}
-	if commit != "" {
-		version += " (" + commit + ")"
-	}
-	return a.printf("snib %s, %s, %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return a.print(output, result{
+		document: func() any {
+			return versionJSON{"snib.version/1", version, commit, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+		},
+		names: func() []string { return []string{version} },
+		text: func() string {
+			full := version
+			if commit != "" {
+				full += " (" + commit + ")"
+			}
+			return fmt.Sprintf("snib %s, %s, %s/%s\n", full, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	})
 }
 
 // buildVersion returns the version and the commit of this build, as far as the

@@ -31,12 +31,12 @@ const retryTimeout = time.Minute
 // An event is what happened to a hold, or to a waiter, between two snapshots.
 type event struct {
 	Schema string      `json:"schema"`
-	Time   string      `json:"time"` // RFC 3339, in UTC, when it was seen
-	Event  string      `json:"event"`
-	Name   string      `json:"name"`
-	Holder *holderJSON `json:"holder,omitempty"`
-	From   *holderJSON `json:"from,omitempty"` // handed-over: the holder before
-	Waiter *waiterJSON `json:"waiter,omitempty"`
+	Time   string      `json:"time"`             // when it was seen: RFC 3339, in UTC
+	Event  string      `json:"event"`            // what happened: see [the events](operations.md#watch)
+	Name   string      `json:"name"`             // the name of the lock
+	Holder *holderJSON `json:"holder,omitempty"` // the holder, if the event is about a hold
+	From   *holderJSON `json:"from,omitempty"`   // the holder before, if the lock was handed over
+	Waiter *waiterJSON `json:"waiter,omitempty"` // the waiter, if the event is about one
 }
 
 // The kinds of events.
@@ -101,7 +101,7 @@ func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string)
 		onOutage:     w.reportOutage,
 		onSnapshot: func(was, now snapshot, passed time.Duration) error {
 			for _, e := range w.diff(was, now, passed) {
-				if err := w.print(e); err != nil {
+				if err := w.report(e); err != nil {
 					return err
 				}
 			}
@@ -259,7 +259,8 @@ func holdsNotIn(some, others []driver.Holding) []driver.Holding {
 func waitEvents(name string, was, now driver.Status) []event {
 	one := func(kind string, waiter driver.Waiting) event {
 		e := newEvent(kind, name, nil)
-		e.Waiter = &toJSON(driver.Status{Waiters: []driver.Waiting{waiter}}).Waiters[0]
+		j := toWaiter(waiter)
+		e.Waiter = &j
 		return e
 	}
 	in := func(all []driver.Waiting, owner string) bool {
@@ -303,27 +304,25 @@ func newEvent(kind, name string, h *holderJSON) event {
 // timestamp formats a time for JSON.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-func (w *watchCommand) print(e event) error {
-	if w.output.value == "json" {
-		text, err := marshal(e)
-		if err != nil {
-			return err
-		}
-		return w.printf("%s\n", text)
-	}
+func (w *watchCommand) report(e event) error {
+	return w.print(w.output.value, result{document: func() any { return e }, oneLine: true, text: e.line})
+}
+
+// line returns an event on one line, for people.
+func (e event) line() string {
 	who := ""
 	switch {
 	case e.Waiter != nil:
-		who = describeHolder(driver.Holder{Host: e.Waiter.Host, PID: e.Waiter.PID, Label: e.Waiter.Label})
+		who = describeHolder(driver.Holder(e.Waiter.processJSON))
 	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), describeHolder(e.Holder.toHolder()))
+		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), describeHolder(driver.Holder(e.Holder.processJSON)))
 	default:
-		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describeHolder(e.Holder.toHolder()))
+		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describeHolder(driver.Holder(e.Holder.processJSON)))
 	}
 	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listedName(e.Name), max(defaultWidth, child.Width(syscall.Stdout))
 	room := width - len(head) - len("  ")
 	name = truncate(name, max(room/3, room-len([]rune(who)))) // a long name leaves room for who
-	return w.printf("%s\n", truncate(head+name+"  "+who, width))
+	return truncate(head+name+"  "+who, width) + "\n"
 }
 
 // heldPhrase says how long a hold lasted, for the middle of a line. It returns "" if that is
@@ -333,8 +332,4 @@ func (h *holderJSON) heldPhrase() string {
 		return ""
 	}
 	return fmt.Sprintf("after %s, ", short(time.Duration(*h.Held*float64(time.Second))))
-}
-
-func (h *holderJSON) toHolder() driver.Holder {
-	return driver.Holder{Host: h.Host, PID: h.PID, Label: h.Label}
 }

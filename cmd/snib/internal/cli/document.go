@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"slices"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/driver"
+)
+
+// The documents that -o json prints, and their parts. docs/schemas.md has them as tables, in which
+// the comment on a field is its meaning. The number of a schema grows if a field changes its
+// meaning or is removed; new fields may be added at any time. Durations are in seconds.
+
+type lsJSON struct {
+	Schema string     `json:"schema"`
+	Store  string     `json:"store"` // the URL of the store, without secrets
+	Locks  []lockJSON `json:"locks"` // sorted by name
+}
+
+type showJSON struct {
+	Schema string `json:"schema"`
+	Store  string `json:"store"` // the URL of the store, without secrets
+	lockJSON
+	Grace       float64  `json:"restart_grace,omitempty"` // how long a restart would withhold all locks, if it would
+	Tenure      string   `json:"tenure"`                  // what ends the grant of a dead holder: `lease` or `session`
+	Fencing     string   `json:"fencing"`                 // the strength of tokens: `none`, `clock` or `durable`
+	Fairness    string   `json:"fairness"`                // whether waiters are served in order: `always` or `never`
+	Assumptions []string `json:"assumptions"`             // the conditions of the promises
+}
+
+type heldJSON struct {
+	Schema string  `json:"schema"`
+	Name   string  `json:"name"`  // the name of the lock
+	Owner  string  `json:"owner"` // the id of the hold
+	Token  uint64  `json:"token"` // its fencing token
+	TTL    float64 `json:"ttl"`   // how long the hold lasts
+}
+
+type releaseJSON struct {
+	Schema   string       `json:"schema"`
+	Name     string       `json:"name"`     // the name of the lock
+	Released []holderJSON `json:"released"` // those whose holds were broken
+}
+
+type countJSON struct {
+	Schema string `json:"schema"`
+	Store  string `json:"store"`  // the URL of the store, without secrets
+	Prefix string `json:"prefix"` // locks were counted if their names begin with it
+	countsJSON
+}
+
+type leaksJSON struct {
+	Schema string     `json:"schema"`
+	Store  string     `json:"store"`  // the URL of the store, without secrets
+	Looked int        `json:"looked"` // the number of locks that were examined
+	More   bool       `json:"more"`   // whether `--limit` ended the search
+	Leaks  []leakJSON `json:"leaks"`  // what was found
+}
+
+type topJSON struct {
+	Schema string         `json:"schema"`
+	Time   string         `json:"time"`             // of the snapshot: RFC 3339, in UTC
+	Store  string         `json:"store"`            // the URL of the store, without secrets
+	Prefix string         `json:"prefix"`           // locks are shown if their names begin with it
+	Count  countsJSON     `json:"count"`            // the numbers of locks, holders and waiters
+	Waited *waitedJSON    `json:"waited,omitempty"` // how long the waiters have waited. Missing if nobody waits
+	Locks  []busyLockJSON `json:"locks"`            // the busiest first
+}
+
+type doctorJSON struct {
+	Schema string `json:"schema"`
+	Store  string `json:"store"` // the URL of the store, without secrets
+	promisesJSON
+	Checks []backend.Finding `json:"checks"` // what was found
+}
+
+type benchJSON struct {
+	Schema string     `json:"schema"`
+	Store  string     `json:"store"` // the URL of the store, without secrets
+	For    float64    `json:"for"`   // the duration of each part
+	Parts  []partJSON `json:"parts"` // the results
+}
+
+type explainJSON struct {
+	Schema   string         `json:"schema"`
+	Backends []promisesJSON `json:"backends"` // what each backend promises
+	Tasks    []task         `json:"tasks"`    // which lock is right for what
+	Speeds   []speed        `json:"speeds"`   // what was measured
+}
+
+type redlockJSON struct {
+	Schema string     `json:"schema"`
+	Store  string     `json:"store"` // the URL of the nodes, without secrets
+	Nodes  []nodeJSON `json:"nodes"` // sorted by address
+}
+
+type versionJSON struct {
+	Schema  string `json:"schema"`
+	Version string `json:"version"`          // the version of snib
+	Commit  string `json:"commit,omitempty"` // the commit that it was built from. Missing if it is not known
+	Go      string `json:"go"`               // the version of Go
+	System  string `json:"system"`           // the operating system and the processor, such as `linux/amd64`
+}
+
+// The parts of the documents.
+
+type lockJSON struct {
+	Name    string       `json:"name"`            // the name of the lock
+	Mode    string       `json:"mode"`            // `free`, `exclusive`, `shared` or `slots`
+	Slots   int          `json:"slots,omitempty"` // the number of slots, if the lock is a semaphore
+	Holders []holderJSON `json:"holders"`         // who holds it
+	Waiters []waiterJSON `json:"waiters"`         // who waits for it
+}
+
+type holderJSON struct {
+	Owner string `json:"owner"` // the id of the hold
+	Token uint64 `json:"token"` // its fencing token
+	processJSON
+	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
+	Held *float64 `json:"held,omitempty"`
+	Left float64  `json:"left"` // the time until the lease ends if it is not renewed
+	// in `ls`, `show` and `leaks`: true if the holder is gone and its heirs keep the lock. Then
+	// `left` says nothing
+	Inherited bool       `json:"inherited,omitempty"`
+	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
+}
+
+type heirJSON struct {
+	PID   int    `json:"pid"`             // the id of the process
+	Label string `json:"label,omitempty"` // the name of its program. Missing if it is not known
+}
+
+type waiterJSON struct {
+	Owner  string `json:"owner"`  // the id of the acquisition
+	Shared bool   `json:"shared"` // whether it waits for a shared hold
+	processJSON
+	Waited float64 `json:"waited"` // how long it has waited
+}
+
+// A processJSON is a driver.Holder.
+type processJSON struct {
+	Host  string `json:"host,omitempty"`  // the host. Missing if it is not known
+	PID   int    `json:"pid,omitempty"`   // the id of the process. Missing if it is not known
+	Label string `json:"label,omitempty"` // free text, such as the command. Missing if it is not known
+}
+
+type countsJSON struct {
+	Locks   int `json:"locks"`   // locks that are held or waited for
+	Held    int `json:"held"`    // locks that are held
+	Shared  int `json:"shared"`  // those of the held locks that are shared
+	Slots   int `json:"slots"`   // those of the held locks that are semaphores
+	Holders int `json:"holders"` // the holders of all these locks
+	Waiters int `json:"waiters"` // the waiters of all these locks
+}
+
+type leakJSON struct {
+	Kind    string      `json:"kind"`              // the [kind](operations.md#leaks)
+	Name    string      `json:"name"`              // the name of the lock, or the key in the store if it is foreign
+	Problem string      `json:"problem"`           // what is wrong, in words
+	Library string      `json:"library,omitempty"` // the library that left it, if it is foreign
+	Holder  *holderJSON `json:"holder,omitempty"`  // who holds it, if anybody does
+	Waiters int         `json:"waiters"`           // the number of waiters
+	Fixed   bool        `json:"fixed"`             // whether `--fix` freed it
+}
+
+type waitedJSON struct {
+	P50  float64 `json:"p50"` // the median
+	P90  float64 `json:"p90"` // the 90th percentile
+	P99  float64 `json:"p99"` // the 99th percentile
+	Most float64 `json:"max"` // the longest
+}
+
+type busyLockJSON struct {
+	lockJSON
+	Grants int `json:"grants"` // how many grants were seen since the start
+}
+
+type promisesJSON struct {
+	Backend     string         `json:"backend"`           // the kind of store
+	Tenure      string         `json:"tenure"`            // what ends the grant of a dead holder: `lease` or `session`
+	Fencing     string         `json:"fencing"`           // the strength of tokens: `none`, `clock` or `durable`
+	Fairness    string         `json:"fairness"`          // whether waiters are served in order: `always` or `never`
+	Shared      bool           `json:"shared"`            // whether locks can be shared
+	Slots       bool           `json:"slots"`             // whether there are semaphores
+	MinTTL      float64        `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
+	MaxTTL      float64        `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
+	Assumptions []string       `json:"assumptions"`       // the conditions of the promises
+	Faults      backend.Faults `json:"faults"`            // what becomes of a lock under each fault: clauses
+}
+
+type partJSON struct {
+	Name   string  `json:"name"`   // the name of the part
+	Doers  int     `json:"doers"`  // the number of goroutines
+	Cycles int     `json:"cycles"` // the number of cycles
+	Rate   float64 `json:"rate"`   // cycles per second
+	P50    float64 `json:"p50"`    // the median duration of a cycle
+	P90    float64 `json:"p90"`    // the 90th percentile
+	P99    float64 `json:"p99"`    // the 99th percentile
+	Most   float64 `json:"max"`    // the longest
+}
+
+type nodeJSON struct {
+	Address string `json:"address"`         // the address of the node
+	State   string `json:"state"`           // `admitted`, `waiting`, `blank`, `refused` or `unreachable`
+	Error   string `json:"error,omitempty"` // what is wrong, if anything is
+}
+
+// toLock returns a lock as a document has it. holder is toHolder or toHolderWithHeirs.
+func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
+	return lockJSON{st.Name, mode(st), st.Slots, convert(st.Holders, holder), convert(st.Waiters, toWaiter)}
+}
+
+func toHolder(h driver.Holding) holderJSON {
+	j := holderJSON{Owner: h.Owner, Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft))}
+	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
+		held := seconds(h.Held)
+		j.Held = &held
+	}
+	return j
+}
+
+func toHolderWithHeirs(h driver.Holding) holderJSON {
+	j := toHolder(h)
+	j.Inherited = h.Inherited
+	j.Heirs = convert(h.Heirs, func(k driver.Holder) heirJSON { return heirJSON{k.PID, k.Label} })
+	return j
+}
+
+func toWaiter(w driver.Waiting) waiterJSON {
+	return waiterJSON{w.Owner, w.Shared, processJSON(w.Holder), seconds(w.Waited)}
+}
+
+func toPromises(i driver.Info, f backend.Faults) promisesJSON {
+	return promisesJSON{
+		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL), seconds(i.MaxTTL),
+		slices.Concat([]string{}, i.Assumptions), f,
+	}
+}
+
+// convert returns the results of to for all. It never returns nil, which JSON has as null.
+func convert[T, U any](all []T, to func(T) U) []U {
+	made := make([]U, len(all))
+	for i, one := range all {
+		made[i] = to(one)
+	}
+	return made
+}
