@@ -30,6 +30,8 @@ var scenes = []scene{
 	{"4. The account is claimed before it is read", claimed, false, openingBalance + 10 + 5},
 }
 
+var errTooBusy = fmt.Errorf("it was not stopped, and has lost its lock: this machine is too busy for a TTL of %v", ttl)
+
 // A sceneRun is the state of a running scene.
 type sceneRun struct {
 	scene
@@ -117,7 +119,7 @@ func (st *sceneRun) acquireAndRead(ctx context.Context, p *process, how string) 
 		return err
 	}
 	if a.Lost {
-		return fmt.Errorf("%s: it was not stopped, and has lost its lock: this machine is too busy for a TTL of %v", p.name, ttl)
+		return fmt.Errorf("%s: %w", p.name, errTooBusy)
 	}
 	st.logStep(p, fmt.Sprintf("%s, reads %d, makes it %d", how, a.Balance, a.Balance+deposits[p.name]))
 	return nil
@@ -134,7 +136,7 @@ func (st *sceneRun) writeAndRelease(ctx context.Context, p *process) error {
 	}
 	released, err := p.do(ctx, release)
 	if err == nil && released.Lost {
-		err = fmt.Errorf("%s: it was not stopped, and has lost its lock", p.name)
+		err = fmt.Errorf("%s: %w", p.name, errTooBusy)
 	}
 	if err != nil {
 		return err
