@@ -33,16 +33,16 @@ SCENARIOS ?= all
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
-TESTS := ./cmd/snib ./zklock ./etcdlock ./redlock ./redislock ./pglock work
+TESTS := ./cmd/snib ./zklock ./internal/interop ./etcdlock ./pglock ./mysqllock ./redlock ./redislock work
 
-.PHONY: help test lint vuln fmt stress mutants long simulate model attack chaos nemesis million herd fuzz bench deps lint-deps
+.PHONY: help test lint vuln fmt stress mutants long platforms windows simulate model attack chaos nemesis million herd fuzz bench release release-test deps lint-deps
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 test: deps ## all that must pass before a commit: vet, and all tests with the race detector
-	@# Vet sees each module by its own go.mod, as its users do.
-	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet ./...) || exit; done
+	@# Vet sees each module by its own go.mod, as its users do. With -race, the tests use what it has compiled.
+	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet -race ./...) || exit; done
 	@# Nothing is skipped silently: the end lists the skipped tests, with the reasons. Failures are shown whole.
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	echo go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS); \
@@ -78,6 +78,20 @@ vuln: ## known vulnerabilities in what is linked; OFFLINE=ok: say so, and go on,
 
 fmt: ## gofmt and the order of imports
 	go run $(GOLANGCI) fmt $$(go list -m -f '{{.Dir}}')
+
+PLATFORMS := linux/arm64 linux/386 linux/arm darwin/arm64 freebsd/amd64 windows/amd64
+
+platforms: ## types of all modules on other platforms, the tests of the core on 386, and SQLite's form for FreeBSD
+	go run ./internal/release/typecheck $(PLATFORMS)
+	GOARCH=386 CGO_ENABLED=0 go test . ./cron ./driver/... ./fence ./leader ./memlock ./sqlitelock
+	go test -race -tags snib_portable ./sqlitelock
+
+windows: ## the tests of what Windows runs, in Wine 10 or later; earlier versions lack what Go and SQLite need
+	@wine --version | grep -qE '^wine-[1-9][0-9]' || { echo "make: install Wine 10 or later, which Debian 13 has" >&2; exit 1; }
+	@WINEDEBUG=-all wine cmd /c exit # it starts the services of Wine, which would keep the output of a test open
+	WINEDEBUG=-all GOOS=windows CGO_ENABLED=0 go test -count=1 -exec wine . ./cron ./driver/... ./leader ./memlock ./sqlitelock
+	@# One at a time: they count and kill processes. Ctrl-Break does not reach another process group in Wine.
+	WINEDEBUG=-all GOOS=windows CGO_ENABLED=0 go test -count=1 -p 1 -exec wine -skip '^TestInterrupt$$' ./cmd/snib ./cmd/snib/internal/child
 
 stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with the race detector
 	go test -race -count=$(COUNT) -timeout 6h -run '^TestConformance' $(BACKENDS)
@@ -124,15 +138,21 @@ bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other
 	go test -run '^$$' -bench '$(BENCH)' -benchmem work
 	go run ./bench -scenario '$(SCENARIOS)'
 
+release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed (CONTRIBUTING.md)
+	go run ./internal/release -version '$(VERSION)'
+
+release-test: ## a release of the working tree, which is then installed from outside; nothing remains
+	go test -count=1 -timeout 1h -run '^TestWhole$$' -v ./internal/release -args -whole
+
 # What the tests need beside Go: a C compiler for the race detector, and real servers and clients. "make test" installs what is
 # missing from Debian's packages, as program:package, and then nothing may be missing: see SNIB_REQUIRE.
-NEEDS := $(shell go env CC):gcc redis-server:redis-server node:nodejs npm:npm \
+NEEDS := $(shell go env CC):gcc sqlite3:sqlite3 redis-server:redis-server node:nodejs npm:npm python3:python3 pip3:python3-pip \
 	/usr/lib/postgresql/*/bin/postgres:postgresql /usr/sbin/pgbouncer:pgbouncer \
 	/usr/sbin/mariadbd:mariadb-server \
 	/usr/share/zookeeper/bin/zkServer.sh:zookeeper /usr/share/java/curator-recipes.jar:libcurator-recipes-java \
 	/usr/lib/jvm/*/bin/javac:default-jdk-headless /usr/share/java/slf4j-simple.jar:libslf4j-java \
 	/usr/share/java/netty-codec.jar:libnetty-java promtool:prometheus spin:spin
-export SNIB_REQUIRE ?= redis,node,postgres,mysql,zookeeper,etcd,prometheus
+export SNIB_REQUIRE ?= redis,node,python,postgres,mysql,zookeeper,etcd,prometheus
 
 # What "make lint" needs beside Go.
 lint-deps: NEEDS := luacheck:lua-check

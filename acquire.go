@@ -4,7 +4,6 @@ package snib
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -15,7 +14,7 @@ import (
 // If Acquire returns an error, the caller holds nothing and has no place in
 // any queue. The error matches:
 //
-//   - [ErrHeld] if [MaxWait] ended the wait
+//   - [ErrHeld] if [MaxWait] ended the wait; it is a *[HeldError]
 //   - [ErrNested] if ctx carries a hold on the same name
 //   - [ErrInvalid] if the name can't be used
 //   - [ErrKind] if the name is in use as another kind of lock
@@ -23,30 +22,37 @@ import (
 //   - [ErrClosed] if the Locker is closed
 //   - [ErrLost] if the grant arrived after the lease was over
 //   - [ErrUnavailable] if the store is unavailable
-//   - [context.Cause] of ctx if that ended the wait
+//   - Err and [context.Cause] of ctx if its end ended the wait
 //   - or it is the backend's own error
 //
-// While the store is unavailable, Acquire retries for one minute, also if other goroutines wait for
-// the same name. The minute begins with the outage, or with the call of Acquire if that is later.
-// While the store has no connection left ([ErrFull]), Acquire retries for as long as the wait may
-// last. If the wait ends while the store is unavailable, the error matches ErrUnavailable and not
-// ErrHeld.
+// While the store is unavailable, Acquire retries for [RetryTimeout], one minute by default, also
+// if other goroutines wait for the same name. The time begins with the outage, or with the call of
+// Acquire if that is later. While the store has no connection left ([ErrFull]), Acquire retries for
+// as long as the wait may last. If the wait ends while the store is unavailable, the error matches
+// ErrUnavailable and not ErrHeld, and contains the driver's last error.
+//
+// An error matches [context.Canceled] or [context.DeadlineExceeded] only if ctx has ended so.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, name, l.conf.noWait)
+	return l.acquire(ctx, ctx, name, l.conf.noWait)
 }
 
 // TryAcquire is like Acquire but does not wait. If somebody else holds the lock, it returns
-// [ErrHeld] at once. If the store does not answer within 5 seconds, it returns [ErrUnavailable].
+// [ErrHeld] at once, as a *[HeldError]. If the store does not answer within 5 seconds, it returns
+// [ErrUnavailable].
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
-	return l.acquire(ctx, name, true)
+	return l.acquire(ctx, ctx, name, true)
 }
 
-// acquire acquires a lock, and reports that to the Traces.
-func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, error) {
+// acquire acquires a lock, and reports that to the Traces. The context ctx bounds the wait. caller
+// is the context that the user has passed, from which ctx may be derived.
+func (l *Locker) acquire(ctx, caller context.Context, name string, noWait bool) (*Lock, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
 	name = l.conf.prefix + name
+	if ctx == nil {
+		return nil, l.wrapError("acquire", name, errNilContext())
+	}
 	var began time.Time
 	if l.conf.hasTraces {
 		e := Event{Name: name, Backend: l.core.info.Backend}
@@ -58,7 +64,7 @@ func (l *Locker) acquire(ctx context.Context, name string, noWait bool) (*Lock, 
 	if err == nil {
 		lock = l.newLock(ctx, h)
 	} else {
-		err = l.wrapError("acquire", name, addErrHeld(err))
+		err = l.wrapError("acquire", name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
 		l.traceWaitEnded(ctx, name, time.Since(began), lock, origin, err)
@@ -118,12 +124,3 @@ func (l *Locker) waitContext(ctx context.Context, noWait bool) (context.Context,
 type waitError struct{ after time.Duration }
 
 func (e *waitError) Error() string { return fmt.Sprintf("waited for %v", e.after) }
-
-// addErrHeld adds ErrHeld to the error of a wait that MaxWait ended,
-// unless the store was unavailable.
-func addErrHeld(err error) error {
-	if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHeld) && errors.As(err, new(*waitError)) {
-		return fmt.Errorf("%w: %w", ErrHeld, err)
-	}
-	return err
-}

@@ -101,13 +101,16 @@ func (l *Locker) install(le *lease, now driver.Instant) (_ *hold, joined bool, _
 		return h, true, nil
 	}
 	h := le.newHold(l, le.nextToken-1, now)
-	if l.conf.owner != "" {
+	if l.conf.owner != "" && !l.conf.detached {
 		c.ownerHolds[c.ownerHolds.key(h)] = h
 	}
 	c.watermarks.raise(le.name, le.endToken-1)
-	if l.conf.exclusive() && le.queue != nil {
+	switch {
+	case le.queue == nil:
+	case l.conf.exclusive():
 		le.queue.held = true
-	} else {
+	default:
+		le.queue.heldInStore = true // until the next head asks
 		le.queue = nil
 	}
 	heap.Push(&c.keeper.heap, le)
@@ -138,6 +141,11 @@ func (le *lease) newHold(l *Locker, token uint64, now driver.Instant) *hold {
 	h := &hold{locker: l, lease: le, token: token, since: now, lockCount: 1}
 	if l.conf.maxHold > 0 {
 		h.until = now.Add(l.conf.maxHold)
+	}
+	if ttl := l.conf.ttl; l.conf.noRenewal {
+		if end := le.confirmedAt.Add(ttl - safetyOf(ttl)); h.until.IsZero() || end.Before(h.until) {
+			h.until, h.isFixed = end, true
+		}
 	}
 	le.hold = h
 	return h

@@ -66,6 +66,8 @@ type fakeLease struct{ grant driver.Grant }
 func (l fakeLease) Grant() driver.Grant         { return l.grant }
 func (fakeLease) Release(context.Context) error { return nil }
 
+func (fakeLease) SetLabel(context.Context, string) error { return nil }
+
 func TestTokenRegression(t *testing.T) {
 	for _, required := range []bool{true, false} {
 		t.Run(fmt.Sprintf("Required=%v", required), func(t *testing.T) {

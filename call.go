@@ -40,13 +40,58 @@ func callerError(ctx context.Context, err error) error {
 	}
 	switch {
 	case ctx.Err() == nil && reason != "":
-		return fmt.Errorf("%w: %s", ErrUnavailable, reason)
+		return &maskedError{err: err, text: ErrUnavailable.Error() + ": " + reason}
 	case ctx.Err() == nil:
 		return noAnswerError(driver.AnswerTimeout)
 	case unavailable:
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+// withCallerContext returns the error of an acquisition so that it matches an error of package
+// context if, and only if, the caller's context has ended with that error. A context that ended
+// with a cause of its own matches both.
+func withCallerContext(caller context.Context, err error) error {
+	ended, cause := caller.Err(), context.Cause(caller)
+	if ended != nil && errors.Is(err, cause) && !errors.Is(err, ended) {
+		return &contextError{err: err, ended: ended}
+	}
+	for _, other := range []error{context.Canceled, context.DeadlineExceeded} {
+		if other != ended && errors.Is(err, other) && !errors.Is(cause, other) { //nolint:errorlint // the end of a context is not wrapped
+			return &maskedError{err: err, text: err.Error(), shown: ended}
+		}
+	}
+	return err
+}
+
+// A contextError is an error whose chain has the cause of a context, and how the context ended.
+type contextError struct{ err, ended error }
+
+func (e *contextError) Error() string   { return e.ended.Error() + ": " + e.err.Error() }
+func (e *contextError) Unwrap() []error { return []error{e.err, e.ended} }
+
+// A maskedError is err, except that it matches no error of package context but shown.
+type maskedError struct {
+	err   error
+	text  string
+	shown error // nil if there is none
+}
+
+func (e *maskedError) Error() string { return e.text }
+
+func (e *maskedError) Is(target error) bool {
+	if target == context.Canceled || target == context.DeadlineExceeded {
+		return target == e.shown && errors.Is(e.err, target)
+	}
+	return errors.Is(e.err, target)
+}
+
+func (e *maskedError) As(target any) bool { return errors.As(e.err, target) }
+
+// errNilContext is the error of a call with a nil context.
+func errNilContext() error {
+	return driver.Invalidf("context: it is nil; pass context.Background() if there is none")
 }
 
 // withoutContextError cuts off the end of an error's text that says that a context has ended. What

@@ -3,6 +3,10 @@ package snib
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // Do acquires the lock, calls fn, and releases the lock, even if fn panics. The context
@@ -11,9 +15,13 @@ import (
 // end of ctx, the hold is still renewed.
 //
 // Do returns the errors of [Locker.Acquire], or what fn returns. If the hold was lost,
-// the result matches [ErrLost] even if fn returned nil. A release that the store did not
-// confirm is not an error of fn's work: Do reports it to [Trace] and the log only, and
-// the lock lapses within its TTL.
+// the result matches [ErrLost] even if fn returned nil. If the store did not confirm the release,
+// the result matches [ErrUnreleased], although fn may have done all its work; the lock lapses
+// within its TTL.
+//
+// Do returns by the deadline of ctx, or [driver.CancelTimeout] (50 ms) later, even if the store
+// does not answer the release, unless fn itself takes longer. The release then goes on in the
+// background for up to [ReleaseTimeout].
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error) (err error) {
 	lock, err := l.Acquire(ctx, name)
 	if err != nil {
@@ -21,11 +29,31 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	}
 	body, scope := newContext(ctx, lock.hold)
 	defer func() {
-		lost := lock.Release()
+		released := l.releaseBy(ctx, lock)
 		scope.end(ErrReleased)
-		if errors.Is(lost, ErrLost) && !errors.Is(err, ErrLost) {
-			err = errors.Join(err, lost)
+		if !errors.Is(released, ErrLost) || !errors.Is(err, ErrLost) {
+			err = joinErrors(err, released)
 		}
 	}()
 	return fn(body, lock)
+}
+
+// releaseBy releases the lock. It returns by the deadline of ctx, if it has one: the release then
+// goes on in the background.
+func (l *Locker) releaseBy(ctx context.Context, lock *Lock) error {
+	deadline, ok := ctx.Deadline()
+	patience := max(time.Until(deadline), driver.CancelTimeout)
+	if !ok || patience >= l.conf.releaseTimeout {
+		return lock.Release() // which ends in time by itself
+	}
+	done := make(chan error, 1)
+	go func() { done <- lock.Release() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return l.wrapError("release", lock.Name(), withUnreleased(fmt.Errorf("%w: no answer by the deadline of the context", ErrUnavailable)))
+	}
 }

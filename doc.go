@@ -18,10 +18,12 @@
 //
 // [Locker.Do] runs a function under a lock. [Locker.Acquire] and [Locker.TryAcquire] return a
 // [Lock], which is one hold and must be released: "defer lock.Release()". [Locker.AcquireAll]
-// acquires several locks without deadlock.
+// acquires several locks without deadlock. A hold with [Detached] outlives its process, and
+// [Locker.Adopt] takes it over in another one.
 //
 // A hold lasts until Release, however long that is. The Locker renews its lease in the store
-// every third of its [TTL]. The TTL is only how long the lock outlives a holder that has died.
+// every third of its [TTL]. The TTL is only how long the lock outlives a holder that has died. With
+// [NoRenewal], the hold ends with its TTL instead.
 //
 // # Loss
 //
@@ -58,9 +60,9 @@
 // it holds the lock until its next renewal, after a third of the TTL at the latest, and its token
 // is smaller than the one of that process: a resource that checks tokens refuses it.
 //
-// While the store is unavailable, an acquisition that may wait retries for one
-// minute, and then returns [ErrUnavailable]. That never matches [ErrHeld], which
-// means that somebody holds the lock.
+// While the store is unavailable, an acquisition that may wait retries for [RetryTimeout], one
+// minute by default, and then returns [ErrUnavailable]. That never matches [ErrHeld], which means
+// that somebody holds the lock. [HeldError.Info] says who.
 //
 // # Errors
 //

@@ -2,6 +2,8 @@ package snib
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -9,13 +11,13 @@ import (
 // The errors that callers check for with [errors.Is].
 const (
 	// ErrHeld means that somebody else holds the lock. [Locker.TryAcquire] and [NoWait] return it
-	// at once, [MaxWait] after the wait.
+	// at once, [MaxWait] after the wait. The error is a *[HeldError], which can say who that is.
 	ErrHeld = driver.ErrHeld
 
 	// ErrUnavailable means that the store did not grant the lock, although nobody is known to
 	// hold it. The store is out of reach or overloaded, or it grants nothing for a while, for
 	// example after a restart that may have lost leases. An acquisition that may wait retries for
-	// one minute before it returns this error.
+	// [RetryTimeout] before it returns this error.
 	ErrUnavailable = driver.ErrUnavailable
 
 	// ErrFull means that the server answers, but has no connection left for this process. An error
@@ -24,9 +26,15 @@ const (
 	ErrFull = driver.ErrFull
 
 	// ErrLost means that the hold ended before Release: its lease could not be renewed in time,
-	// the store gave the lock away or was told to, [MaxHold] was over, or the Locker was closed.
+	// the store gave the lock away or was told to, [MaxHold] or the TTL of a hold with [NoRenewal] was
+	// over, or the Locker was closed.
 	// Somebody else may hold the lock by now.
 	ErrLost = driver.ErrLost
+
+	// ErrUnreleased means that the store did not confirm a release: the lock may stay taken until
+	// its lease lapses, within the TTL. [Lock.Release] and [Locker.Do] return it. The work
+	// done under the lock is not affected.
+	ErrUnreleased driver.Sentinel = "the release was not confirmed"
 
 	// ErrReleased is the cause with which the context of a released hold ends.
 	ErrReleased driver.Sentinel = "the lock was released"
@@ -54,17 +62,63 @@ const (
 // An Error says which operation failed, on which lock, in which kind of store, and why. Err is
 // the driver's error as it came, or one of this package's; [errors.Is] and [errors.As] find it.
 type Error struct {
-	Op      string // "acquire", "release", "new", "with"
+	Op      string // "acquire", "release", "new", "with", "adopt", "ping", and others
 	Name    string // of the lock in the store; "" if the operation is not about one
 	Backend string // as in [Info]
 	Err     error
 }
 
+// Error returns the error in one line of bounded length, even if the driver's has several lines.
 func (e *Error) Error() string {
+	cause := oneLine(fmt.Sprint(e.Err)) // Err may be nil in an Error that a program has made
 	if e.Name == "" {
-		return fmt.Sprintf("snib: %s (%s): %v", e.Op, e.Backend, e.Err)
+		return fmt.Sprintf("snib: %s (%s): %s", e.Op, e.Backend, cause)
 	}
-	return fmt.Sprintf("snib: %s %q (%s): %v", e.Op, e.Name, e.Backend, e.Err)
+	return fmt.Sprintf("snib: %s %q (%s): %s", e.Op, e.Name, e.Backend, cause)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// maxErrorLength bounds the text of one error, in bytes.
+const maxErrorLength = 2048
+
+// oneLine joins the lines of an error's text, and bounds its length.
+func oneLine(text string) string {
+	if strings.ContainsAny(text, "\r\n") {
+		text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\r' || r == '\n' }), "; ")
+		text = strings.ReplaceAll(text, ":; ", ": ")
+	}
+	if len(text) > maxErrorLength {
+		text = strings.ToValidUTF8(text[:maxErrorLength], "") + "…"
+	}
+	return text
+}
+
+// joinErrors is like [errors.Join], but the text is one line with at most a few of the errors.
+func joinErrors(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return errorList(errs)
+}
+
+// An errorList is several errors, of which each is matched.
+type errorList []error
+
+func (l errorList) Error() string {
+	const most = 3
+	texts := make([]string, 0, most+1)
+	for _, err := range l[:min(len(l), most)] {
+		texts = append(texts, err.Error())
+	}
+	if n := len(l) - most; n > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more errors", n))
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (l errorList) Unwrap() []error { return l }

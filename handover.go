@@ -32,7 +32,7 @@ const maxTokenBlock = 4096
 // allowsHandOver reports whether the lease of a hold with these options may be handed over within
 // the process. That is false for options with which the store has to know each hold.
 func (c *config) allowsHandOver() bool {
-	return c.exclusive() && !c.fair && c.minHold == 0 && c.owner == ""
+	return c.exclusive() && !c.fair && !c.noRenewal && c.minHold == 0 && c.owner == ""
 }
 
 // canTakeOver reports whether a hold with options c may take over the
@@ -113,7 +113,7 @@ func (le *lease) successor(now driver.Instant) *waiter {
 
 // canHandOver reports whether the lease may serve one more hold.
 func (le *lease) canHandOver(now driver.Instant) bool {
-	if le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.allowsHandOver() {
+	if le.labeled || le.nextToken >= le.endToken || le.deadline.Left(now) < le.ttl/4 || !le.hold.locker.conf.allowsHandOver() {
 		return false
 	}
 	select {

@@ -17,7 +17,9 @@ type hold struct {
 	lease  *lease
 	token  uint64
 	since  driver.Instant
-	until  driver.Instant // the end set by MaxHold, or zero
+	until  driver.Instant // the end set by MaxHold or NoRenewal, or zero
+
+	isFixed bool // until was set by NoRenewal
 
 	// Guarded by core.mu.
 	lockCount    int           // Locks not yet released
@@ -36,7 +38,8 @@ type hold struct {
 }
 
 // ownerHolds are the living holds whose owner was set by Owner. All acquisitions of one owner
-// share a lease in the store, so within the process they share a hold.
+// share a lease in the store, so within the process they share a hold. Detached holds are not
+// among them: their Locks may be forgotten, so nobody may rely on the release of each.
 type ownerHolds map[ownerKey]*hold
 
 // An ownerKey finds the hold of an owner on a name.
@@ -86,8 +89,11 @@ func (h *hold) isLost() bool {
 
 // expiryError returns why a lease that has reached its deadline is over.
 func (le *lease) expiryError(now driver.Instant) error {
-	if until := le.hold.until; !until.IsZero() && until.Reached(now) {
-		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, le.hold.locker.conf.maxHold), LossMaxHold}
+	if h := le.hold; !h.until.IsZero() && h.until.Reached(now) {
+		if h.isFixed {
+			return &lossError{fmt.Errorf("%w: its TTL of %v is over, and it is not renewed", ErrLost, h.locker.conf.ttl), LossMaxHold}
+		}
+		return &lossError{fmt.Errorf("%w: MaxHold of %v is over", ErrLost, h.locker.conf.maxHold), LossMaxHold}
 	}
 	if le.renewErr != nil {
 		return &lossError{fmt.Errorf("%w: its lease could not be renewed in time: %w", ErrLost, le.renewErr), LossExpired}
@@ -172,8 +178,11 @@ func (h *hold) releaseAtExpiry() {
 	if c.info.Tenure != driver.TenureSession || c.isClosed {
 		return
 	}
-	end := le.confirmedAt.Add(le.ttl + h.locker.conf.lockDelay)
-	time.AfterFunc(end.Left(driver.Now()), func() { c.releaseLost(h) })
+	end := le.confirmedAt.Add(le.ttl)
+	if ttl := h.until.Add(safetyOf(h.locker.conf.ttl)); h.isFixed && ttl.Before(end) {
+		end = ttl
+	}
+	time.AfterFunc(end.Add(h.locker.conf.lockDelay).Left(driver.Now()), func() { c.releaseLost(h) })
 }
 
 // releaseLost releases the lease of a lost hold, unless the store has ended the lease, or a

@@ -15,7 +15,7 @@ import (
 // Where a lease ends with its session, the lease of a lost hold is released when its TTL and the
 // delay are over, although the session lives on and no renewal has failed.
 func TestLostLeaseOfSession(t *testing.T) {
-	const length, session, maxHold, delay = 24 * time.Hour, time.Minute, 5 * time.Second, 20 * time.Second
+	const session, maxHold, delay = time.Minute, 5 * time.Second, 20 * time.Second
 	tests := []struct {
 		name    string
 		opts    []snib.Option
@@ -32,15 +32,7 @@ func TestLostLeaseOfSession(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := new(memlock.Store)
 				d := newSpy(store)
-				d.info = func(i driver.Info) driver.Info {
-					i.Tenure, i.SessionTTL = driver.TenureSession, session
-					return i
-				}
-				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
-					req.TTL = length
-					l, err := d.Driver.Acquire(ctx, req)
-					return &sessionLease{l}, err
-				}
+				endlessSession(d, session)
 				ours, theirs := open(t, d, append(test.opts, snib.MaxHold(maxHold))...), open(t, store.Open())
 				lock, began := acquire(t, ours, "a"), time.Now()
 				<-lock.Lost()
@@ -79,12 +71,15 @@ func TestLostLeaseOfOwner(t *testing.T) {
 	})
 }
 
-// sessionLease is a lease with the TTL of a session, one minute.
-type sessionLease struct{ driver.Lease }
+// sessionLease is a lease with the TTL of a session.
+type sessionLease struct {
+	driver.Lease
+	ttl time.Duration
+}
 
 func (l *sessionLease) Grant() driver.Grant {
 	g := l.Lease.Grant()
-	g.TTL = time.Minute
+	g.TTL = l.ttl
 	return g
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -31,7 +32,7 @@ type (
 // The answer may be out of date when it arrives: show it to people, and never base a decision on
 // it. Anyone who knows an owner id in it can release the lock, so do not log it.
 func (l *Locker) Status(ctx context.Context, name string) (st Status, err error) {
-	err = l.inspect("status", l.conf.prefix+name, func(in driver.Inspector, name string) error {
+	err = l.inspect(ctx, "status", l.conf.prefix+name, func(in driver.Inspector, name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ func (l *Locker) Status(ctx context.Context, name string) (st Status, err error)
 func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		stopped := false
-		err := l.inspect("list", l.conf.prefix+prefix, func(in driver.Inspector, prefix string) error {
+		err := l.inspect(ctx, "list", l.conf.prefix+prefix, func(in driver.Inspector, prefix string) error {
 			return in.List(ctx, prefix, func(st Status) bool {
 				stopped = !yield(l.withoutPrefix(st), nil)
 				return !stopped
@@ -62,9 +63,10 @@ func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // Break frees by force the hold that the given owner has with the given token, both as in a
 // [Holding]. If that hold has ended in the meantime, Break frees nothing, and the error matches
 // [ErrLost]. The former holder learns of it at once where the store can tell it, and else by its
-// next renewal. Until then it may still write, which only a check of fencing tokens refuses.
+// next renewal, or with [NoRenewal] at the end of its TTL. Until then it may still write, which
+// only a check of fencing tokens refuses.
 func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) error {
-	return l.inspect("break", l.conf.prefix+name, func(in driver.Inspector, name string) error {
+	return l.inspect(ctx, "break", l.conf.prefix+name, func(in driver.Inspector, name string) error {
 		if err := driver.CheckName(name); err != nil {
 			return err
 		}
@@ -72,24 +74,64 @@ func (l *Locker) Break(ctx context.Context, name, owner string, token uint64) er
 	})
 }
 
-// inspect calls f with the driver's Inspector and a name or prefix in the store. It returns f's
-// error as an [Error] for the operation op.
-func (l *Locker) inspect(op, name string, f func(in driver.Inspector, name string) error) error {
+// Ping asks the store for the state of one lock, and returns nil if it answers. Use it for
+// readiness probes. It acquires nothing, and sends one request; Redlock needs answers of a
+// majority.
+//
+// If the store can't be reached, or does not answer within 5 seconds, the error matches
+// [ErrUnavailable]. It matches [ErrClosed] if the Locker is closed, and [context.Cause] of ctx if
+// that ended the request. Other errors are the backend's own, such as a wrong password. A store
+// that answers may still refuse to grant locks, for example during the grace period of Redis.
+func (l *Locker) Ping(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	err := fmt.Errorf("%w: the driver does not implement driver.Inspector", errors.ErrUnsupported)
-	if in, ok := l.core.driver.(driver.Inspector); ok {
-		err = f(in, name)
+	err := l.withInspector(ctx, func(in driver.Inspector) error {
+		_, err := statusInTime(ctx, in, l.conf.prefix+"ping") // with the prefix: the access rights may be limited to it
+		return err
+	})
+	if err != nil {
+		return l.wrapError("ping", "", err)
 	}
+	return nil
+}
+
+// inspect calls f with the driver's Inspector and a name or prefix in the store. It returns f's
+// error as an [Error] for the operation op. ctx is the context that f uses.
+func (l *Locker) inspect(ctx context.Context, op, name string, f func(in driver.Inspector, name string) error) error {
+	if l.err != nil {
+		return l.err
+	}
+	err := l.withInspector(ctx, func(in driver.Inspector) error { return f(in, name) })
 	if err != nil {
 		return l.wrapError(op, name, err)
 	}
 	return nil
 }
 
+// withInspector calls f with the driver's Inspector, unless ctx, which f uses, is nil.
+func (l *Locker) withInspector(ctx context.Context, f func(driver.Inspector) error) error {
+	in, ok := l.core.driver.(driver.Inspector)
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: the driver does not implement driver.Inspector", errors.ErrUnsupported)
+	case ctx == nil:
+		return errNilContext()
+	}
+	return f(in)
+}
+
 // withoutPrefix returns a Status with the name that the caller uses.
 func (l *Locker) withoutPrefix(st Status) Status {
 	st.Name = strings.TrimPrefix(st.Name, l.conf.prefix)
 	return st
+}
+
+// statusInTime asks the store for the status of a lock. If the store does not answer within
+// [driver.AnswerTimeout], the error matches ErrUnavailable.
+func statusInTime(ctx context.Context, in driver.Inspector, name string) (Status, error) {
+	bounded := withLazyDeadline(ctx, time.Now().Add(driver.AnswerTimeout))
+	defer bounded.cancel()
+	st, err := in.Status(bounded, name)
+	return st, callerError(ctx, err)
 }

@@ -1,12 +1,16 @@
 package snib_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -94,4 +98,41 @@ func TestInspectionFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Ping says whether the store answers.
+func TestPing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed, err := snib.New(memlock.New())
+		wantErr(t, "New", err, nil)
+		wantErr(t, "Close", closed.Close(), nil)
+		gone, hung := fault.Wrap(memlock.New(), fault.Plan{}), fault.Wrap(memlock.New(), fault.Plan{})
+		gone.Sever(fault.Fail)
+		hung.Sever(fault.Hang)
+		cancelled, cancel := context.WithCancelCause(t.Context())
+		errStop := errors.New("stop")
+		cancel(errStop)
+		tests := []struct {
+			name string
+			l    *snib.Locker
+			ctx  context.Context
+			want error
+		}{
+			{"Answers", open(t, memlock.New()), t.Context(), nil},
+			{"Closed", closed, t.Context(), snib.ErrClosed},
+			{"With", open(t, memlock.New()).With(snib.Slots(-1)), t.Context(), snib.ErrInvalid},
+			{"NoInspector", open(t, struct{ driver.Driver }{memlock.New()}), t.Context(), errors.ErrUnsupported},
+			{"Gone", open(t, gone), t.Context(), fault.ErrSevered},
+			{"Hung", open(t, hung), t.Context(), snib.ErrUnavailable},
+			{"Cancelled", open(t, hung), cancelled, errStop},
+		}
+		for _, tt := range tests {
+			began := time.Now()
+			err := tt.l.Ping(tt.ctx)
+			wantErr(t, tt.name+": Ping", err, tt.want)
+			if took := time.Since(began); took > driver.AnswerTimeout {
+				t.Errorf("%s: Ping took %v", tt.name, took)
+			}
+		}
+	})
 }

@@ -44,6 +44,10 @@ type lease struct {
 	wanted  <-chan struct{}
 	queue   *nameQueue // the lease is at the head of this queue; nil if it is in none
 
+	// noRenewal means that the keeper does not renew the lease. It is false for a session, which is
+	// confirmed although the hold has the option NoRenewal.
+	noRenewal bool
+
 	watermark uint64 // the greatest token of the name that was seen before the request
 
 	// Guarded by core.mu.
@@ -52,7 +56,8 @@ type lease struct {
 	// Fencing tokens for later holds, from nextToken up to but not including endToken.
 	nextToken, endToken uint64
 
-	run localRun // the current series of local hand-overs
+	run     localRun // the current series of local hand-overs
+	labeled bool     // SetLabel was called: the text may be wrong for the next hold
 
 	// confirmedAt is when the request for the last confirmation, a grant or renewal, was sent.
 	confirmedAt driver.Instant
@@ -71,10 +76,16 @@ type lease struct {
 // extend sets the times of a lease that was confirmed at start.
 func (le *lease) extend(start driver.Instant) {
 	le.confirmedAt = start
-	le.deadline = start.Add(le.ttl - le.ttl/drift - min(margin, le.ttl/10))
+	le.deadline = start.Add(le.ttl - safetyOf(le.ttl))
 	le.renewAt = start.Add(le.ttl/3 - rand.N(le.ttl/30+1)) // jitter spreads the renewals
 	le.slack, le.renewErr = le.ttl/40, nil
+	if le.noRenewal {
+		le.renewAt, le.slack = le.deadline, 0 // the hold ends first
+	}
 }
+
+// safetyOf returns the last part of a TTL, which a hold does not rely on.
+func safetyOf(ttl time.Duration) time.Duration { return ttl/drift + min(margin, ttl/10) }
 
 // keeper renews the leases of all holds, and ends the holds whose leases could not be renewed. It
 // consists of a heap of leases ordered by when they are due, one goroutine that sleeps until
@@ -265,7 +276,7 @@ func (c *core) applyRenewal(le *lease, answer driver.Renewal, elapsed time.Durat
 		return nil
 	}
 	h, now := le.hold, driver.Now()
-	margin := max(0, h.deadline().Left(now))
+	margin := max(0, le.deadline.Left(now)) // of the lease: a hold that ends by MaxHold is not late
 	var left time.Duration
 	if !errors.Is(err, ErrLost) && !le.deadline.Reached(now) {
 		if err == nil {

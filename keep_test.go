@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,6 +30,9 @@ func TestKeeper(t *testing.T) {
 		{name: "LostAtDeadline", renew: unreachable, hold: ttl - ttl/100 - time.Millisecond, want: snib.ErrLost, why: errUnreachable},
 		{name: "LostAtMaxHold", opts: []snib.Option{snib.MaxHold(time.Minute)}, hold: time.Minute, want: snib.ErrLost},
 		{name: "LivesUntilMaxHold", opts: []snib.Option{snib.MaxHold(time.Minute)}, hold: time.Minute - 1},
+		{name: "LostAtTTL", opts: []snib.Option{snib.NoRenewal()}, hold: ttl - ttl/100 - 2*time.Millisecond, want: snib.ErrLost},
+		{name: "LivesUntilTTL", opts: []snib.Option{snib.NoRenewal()}, hold: ttl - ttl/100 - 2*time.Millisecond - 1},
+		{name: "MaxHoldBeforeTTL", opts: []snib.Option{snib.NoRenewal(), snib.MaxHold(time.Second)}, hold: time.Second, want: snib.ErrLost},
 		{name: "ShortTTL", opts: []snib.Option{snib.TTL(50 * time.Millisecond)}, hold: time.Minute},
 	}
 	for _, tt := range tests {
@@ -50,6 +55,157 @@ func TestKeeper(t *testing.T) {
 				if d.releases != 1 {
 					t.Errorf("the store was told of %d releases, want 1", d.releases)
 				}
+			})
+		})
+	}
+}
+
+// With NoRenewal, the store gives the lock away at the end of the TTL, and the holder knows it
+// before. Where the tenure is a session, the Locker goes on confirming the session, and releases
+// the lock at the end of the TTL.
+func TestNoRenewal(t *testing.T) {
+	const delay = 5 * time.Second
+	tests := []struct {
+		name    string
+		opts    []snib.Option
+		session bool
+		closed  time.Duration // from the grant to the next one
+	}{
+		{"Lease", nil, false, ttl},
+		{"Session", nil, true, ttl},
+		{"Fair", []snib.Option{snib.Fair()}, false, ttl},
+		{"LeaseLockDelay", []snib.Option{snib.LockDelay(delay)}, false, ttl + delay},
+		{"SessionLockDelay", []snib.Option{snib.LockDelay(delay)}, true, ttl + delay},
+		{"Owner", []snib.Option{snib.Owner("o")}, false, ttl},
+		{"LateMaxHold", []snib.Option{snib.MaxHold(time.Hour)}, true, ttl},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(memlock.Store)
+				d := newSpy(store)
+				if tt.session {
+					endlessSession(d, ttl/3)
+				}
+				ours, theirs := open(t, d, append(tt.opts, snib.NoRenewal())...), open(t, store.Open())
+				lock, began := acquire(t, ours, "a"), time.Now()
+				<-lock.Context().Done()
+				if got, want := time.Since(began), ttl-ttl/100-2*time.Millisecond; got != want {
+					t.Errorf("the holder was told after %v, want %v", got, want)
+				}
+				if got := context.Cause(lock.Context()); !errors.Is(got, snib.ErrLost) || !strings.Contains(got.Error(), "TTL of 30s") {
+					t.Errorf("cause = %v, want ErrLost and the TTL", got)
+				}
+				next := acquire(t, theirs, "a")
+				if got := time.Since(began); got != tt.closed {
+					t.Errorf("the lock was closed for %v, want %v", got, tt.closed)
+				}
+				if renewals := len(d.batches); (renewals > 0) != tt.session {
+					t.Errorf("the store got %d renewals; session: %v", renewals, tt.session)
+				}
+				wantErr(t, "Release of what was lost", lock.Release(), snib.ErrLost)
+				release(t, next)
+			})
+		})
+	}
+}
+
+// endlessSession makes d a driver whose leases end with a session, which never ends. Each
+// confirmation counts for ttl.
+func endlessSession(d *spy, ttl time.Duration) {
+	d.info = func(i driver.Info) driver.Info {
+		i.Tenure, i.SessionTTL = driver.TenureSession, ttl
+		return i
+	}
+	d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+		req.TTL = 24 * time.Hour
+		l, err := d.Driver.Acquire(ctx, req)
+		return &sessionLease{l, ttl}, err
+	}
+	d.renew = func(_ context.Context, due []driver.Lease, _ func() []driver.Renewal) []driver.Renewal {
+		return slices.Repeat([]driver.Renewal{{Start: driver.Now()}}, len(due))
+	}
+}
+
+// With NoRenewal, each hold is a grant of its own, with a whole TTL.
+func TestNoRenewalIsNotHandedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d, snib.NoRenewal())
+		lock := acquire(t, l, "a")
+		got := make(chan *snib.Lock)
+		go func() { got <- acquire(t, l, "a") }()
+		synctest.Wait()
+		time.Sleep(5 * time.Millisecond)
+		release(t, lock)
+		next := <-got
+		if validity, want := next.Validity(), ttl-ttl/100-2*time.Millisecond; validity != want {
+			t.Errorf("Validity of the next hold = %v, want %v", validity, want)
+		}
+		if acquires, _ := d.count(); acquires != 2 {
+			t.Errorf("the store got %d requests, want 2", acquires)
+		}
+		release(t, next)
+	})
+}
+
+// With NoRenewal, the holder of a lease that was broken learns that at the end of the TTL, unless
+// the driver tells it.
+func TestNoRenewalOfBrokenLease(t *testing.T) {
+	for _, tells := range []bool{true, false} {
+		t.Run(fmt.Sprintf("TellsLoss=%t", tells), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+					if !tells {
+						req.OnLost = func(error) {}
+					}
+					return d.Driver.Acquire(ctx, req)
+				}
+				l := open(t, d, snib.NoRenewal())
+				lock, began := acquire(t, l, "a"), time.Now()
+				if err := d.Driver.(driver.Inspector).Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
+					t.Fatalf("Break = %v", err)
+				}
+				<-lock.Context().Done()
+				want := ttl - ttl/100 - 2*time.Millisecond
+				if tells {
+					want = 0
+				}
+				if got := time.Since(began); got != want {
+					t.Errorf("the holder was told after %v, want %v", got, want)
+				}
+				wantErr(t, "Release", lock.Release(), snib.ErrLost)
+			})
+		})
+	}
+}
+
+// Acquiring again, by Reentrant or Owner, sends no request to the store, and does not extend the
+// hold.
+func TestNoRenewalIsNotExtended(t *testing.T) {
+	for name, opt := range map[string]snib.Option{"Reentrant": snib.Reentrant(), "Owner": snib.Owner("o")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				l := open(t, d, snib.NoRenewal(), opt)
+				outer := acquire(t, l, "a")
+				before := outer.Validity()
+				time.Sleep(ttl / 2)
+				ctx := outer.Context()
+				if name == "Owner" {
+					ctx = t.Context() // the owner is enough
+				}
+				inner, err := l.Acquire(ctx, "a")
+				wantErr(t, "Acquire again", err, nil)
+				if got, want := inner.Validity(), before-ttl/2; got != want {
+					t.Errorf("Validity = %v, want %v", got, want)
+				}
+				if acquires, _ := d.count(); acquires != 1 || len(d.batches) > 0 {
+					t.Errorf("the store got %d requests and %d renewals, want 1 and none", acquires, len(d.batches))
+				}
+				release(t, inner)
+				release(t, outer)
 			})
 		})
 	}

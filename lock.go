@@ -31,7 +31,7 @@ type Lock struct {
 // newLock returns a Lock for h. The caller has already counted it in h.lockCount.
 func (l *Locker) newLock(ctx context.Context, h *hold) *Lock {
 	lock := &Lock{hold: h, parent: ctx}
-	if l.conf.trackLeaks {
+	if l.conf.trackLeaks && !l.conf.detached { // the program may forget a detached Lock
 		leak := leakedHold{hold: h, stack: debug.Stack()}
 		lock.cleanup = runtime.AddCleanup(lock, func(l leakedHold) { go l.report() }, leak)
 	}
@@ -52,25 +52,36 @@ func (l leakedHold) report() {
 	_ = h.locker.core.leave(h) // reported to the Traces
 }
 
+// noLock says what is wrong with a Lock that no Acquire has returned.
+const noLock = "it is nil or zero; check the error of Acquire before you use the Lock"
+
+// mustHold returns the hold. It panics if there is none.
+func (l *Lock) mustHold() *hold {
+	if l == nil || l.hold == nil {
+		panic("snib: invalid Lock: " + noLock)
+	}
+	return l.hold
+}
+
 // Name returns the lock's name in the store, including [Prefix].
-func (l *Lock) Name() string { return l.hold.lease.name }
+func (l *Lock) Name() string { return l.mustHold().lease.name }
 
 // Token returns the fencing token. It is greater than that of every earlier hold of the same
 // name. Send it to the resource with each request, and let the resource refuse a token that is
 // smaller than the greatest it has seen. The token is 0 if, and only if, the backend has none
 // ([FencingNone]). Re-entering does not change it.
-func (l *Lock) Token() uint64 { return l.hold.token }
+func (l *Lock) Token() uint64 { return l.mustHold().token }
 
 // Owner returns the id under which the store knows the holder. Holds that were handed over within
 // the process share one id, and the store knows them by the token of the first. Anyone who knows
 // the id can release the lock, so do not log it.
-func (l *Lock) Owner() string { return l.hold.lease.owner }
+func (l *Lock) Owner() string { return l.mustHold().lease.owner }
 
 // Validity returns how long the hold may still be relied on if no further renewal
 // succeeds. It is 0 once the hold has ended. It shrinks while renewals fail; use that
 // time to save what can be saved.
 func (l *Lock) Validity() time.Duration {
-	c := l.hold.locker.core
+	c := l.mustHold().locker.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.hold.cause != nil {
@@ -87,6 +98,7 @@ func (l *Lock) Validity() time.Duration {
 // by a margin that allows for clock drift. The exception is a lease that the store itself
 // has ended, for example by force.
 func (l *Lock) Context() context.Context {
+	l.mustHold()
 	l.ctxOnce.Do(func() {
 		var s *scope
 		l.ctx, s = newContext(context.WithoutCancel(l.parent), l.hold)
@@ -100,7 +112,7 @@ func (l *Lock) Context() context.Context {
 
 // Lost returns a channel that is closed if, and only if, the hold ends before Release.
 func (l *Lock) Lost() <-chan struct{} {
-	h := l.hold
+	h := l.mustHold()
 	h.locker.core.mu.Lock()
 	defer h.locker.core.mu.Unlock()
 	if h.lost == nil {
@@ -114,7 +126,7 @@ func (l *Lock) Lost() <-chan struct{} {
 
 // Wanted returns a channel that is closed once another process waits for the lock. It is nil
 // where the backend can't tell.
-func (l *Lock) Wanted() <-chan struct{} { return l.hold.lease.wanted }
+func (l *Lock) Wanted() <-chan struct{} { return l.mustHold().lease.wanted }
 
 // Release gives the lock up. It may be called more than once and from any goroutine; later
 // calls return the first result.
@@ -125,7 +137,14 @@ func (l *Lock) Wanted() <-chan struct{} { return l.hold.lease.wanted }
 //
 // An error that matches [ErrLost] means that the hold had ended before: somebody else may have
 // held the lock in the meantime.
+//
+// The error matches [ErrUnreleased] if the store did not confirm the release, whatever the reason.
+// Release of a nil or zero Lock returns [ErrInvalid], so a Release that is deferred before the
+// error of Acquire was checked does no harm. The other methods panic then.
 func (l *Lock) Release() error {
+	if l == nil || l.hold == nil {
+		return &Error{Op: "release", Backend: "none", Err: driver.Invalidf("Lock: %s", noLock)}
+	}
 	l.releaseOnce.Do(func() {
 		l.cleanup.Stop()
 		l.releaseErr = l.hold.locker.core.leave(l.hold)

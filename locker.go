@@ -17,6 +17,8 @@ type Locker struct {
 	core *core
 	conf config
 	err  error // set if conf can't be used
+
+	derived bool // made by With
 }
 
 type (
@@ -71,7 +73,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: "none", Err: driver.Invalidf("driver: it is nil")}
 	}
 	info := d.Info()
-	conf, err := config{releaseTimeout: defaultReleaseTimeout}.withOptions(info, opts)
+	conf, err := config{releaseTimeout: defaultReleaseTimeout, retryTimeout: driver.RetryTimeout}.withOptions(info, opts)
 	if err != nil {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
@@ -91,7 +93,8 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 }
 
 // With returns a Locker with further options. It shares the driver, queues and holds of l. If an
-// option can't be used, each acquisition through the new Locker returns the error.
+// option can't be used, each acquisition through the new Locker returns the error. Of [NoWait] and
+// [MaxWait], the one that is given last replaces the other. The new Locker need not be closed.
 func (l *Locker) With(opts ...Option) *Locker {
 	conf, err := l.conf.withOptions(l.core.info, opts)
 	if l.err != nil {
@@ -99,18 +102,22 @@ func (l *Locker) With(opts ...Option) *Locker {
 	} else if err != nil {
 		err = &Error{Op: "with", Backend: l.core.info.Backend, Err: err}
 	}
-	return &Locker{core: l.core, conf: conf, err: err}
+	return &Locker{core: l.core, conf: conf, err: err, derived: true}
 }
 
 // Info returns what the backend promises.
 func (l *Locker) Info() Info { return l.core.info }
 
 // Close ends all holds of the Locker and of the Lockers derived from it, as lost, and closes the
-// driver. Pending and later acquisitions return [ErrClosed].
+// driver. Pending and later acquisitions return [ErrClosed]. Close of a Locker that [Locker.With]
+// has made does nothing: the driver, queues and holds belong to the one that [New] has made.
 //
 // The store gives the locks away when their leases lapse. Work that still runs under them has
 // that long to wind down. To give the locks away at once, release them before Close.
 func (l *Locker) Close() error {
+	if l.derived {
+		return nil
+	}
 	c := l.core
 	var ended endings
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package snib
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"sync"
 
@@ -18,15 +19,20 @@ type Locks struct {
 	lost  chan struct{}
 }
 
-// AcquireAll waits for all the names and acquires all of them, or none. It acquires them one
-// after the other in the order of the names. That order is the same for everybody, so two callers
-// with names in common do not deadlock. A name that is given twice is acquired once.
+// AcquireAll waits for all the names and acquires all of them, or none. It acquires them one after
+// the other in the order of the names. That order is the same for everybody, so two callers with
+// names in common do not deadlock. A name that is given twice is acquired once. The requests are
+// sent one by one: if they were sent together, two callers could refuse each other, again and
+// again.
 //
 // Without names, the error matches [ErrInvalid]. If a hold is lost while the others are waited
 // for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error) {
 	if len(names) == 0 {
 		return nil, l.wrapError("acquire", "", driver.Invalidf("names: there is none"))
+	}
+	if ctx == nil {
+		return nil, l.wrapError("acquire", "", errNilContext())
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 
@@ -40,15 +46,35 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	waitScope := &scope{cancel: stop}
 	defer waitScope.end(nil)
 	for _, name := range names {
-		lock, err := each.Acquire(wait, name)
+		lock, err := each.acquire(wait, ctx, name, each.conf.noWait)
 		if err != nil {
-			return nil, errors.Join(err, ls.release())
+			return nil, joinErrors(err, ls.release())
 		}
 		ls.locks = append(ls.locks, lock)
 		waitScope.endWith(lock.hold)
 	}
 	ls.openContext(ctx)
 	return ls, nil
+}
+
+// TryAcquireAll is like AcquireAll but does not wait. If somebody else holds one of the locks, it
+// releases those that it has acquired already, and returns [ErrHeld]; the error names the lock
+// that is held. Of two callers with names in common, at most one gets ErrHeld because of the
+// other.
+func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, error) {
+	try := *l
+	try.conf.noWait = true
+	return try.AcquireAll(ctx, names...)
+}
+
+// noLocks says what is wrong with Locks that no AcquireAll has returned.
+const noLocks = "they are nil or zero; check the error of AcquireAll before you use the Locks"
+
+// mustHold panics if no AcquireAll has returned ls.
+func (ls *Locks) mustHold() {
+	if ls == nil || ls.scope == nil {
+		panic("snib: invalid Locks: " + noLocks)
+	}
 }
 
 // openContext makes the context that ends with the first of the holds.
@@ -74,23 +100,58 @@ func (ls *Locks) openContext(parent context.Context) {
 
 // Context returns a context that is done when the first of the holds ends, with
 // the cause of its [Lock.Context].
-func (ls *Locks) Context() context.Context { return ls.ctx }
+func (ls *Locks) Context() context.Context {
+	ls.mustHold()
+	return ls.ctx
+}
 
 // Lost returns a channel that is closed if, and only if, one of the holds ends before Release.
-func (ls *Locks) Lost() <-chan struct{} { return ls.lost }
+func (ls *Locks) Lost() <-chan struct{} {
+	ls.mustHold()
+	return ls.lost
+}
 
 // Token returns the fencing token of the hold on a name that [Locker.AcquireAll] was called with,
 // and false if it was not called with this name.
 func (ls *Locks) Token(name string) (token uint64, ok bool) {
-	i, ok := slices.BinarySearch(ls.names, name)
-	if !ok {
+	lock := ls.Lock(name)
+	if lock == nil {
 		return 0, false
 	}
-	return ls.locks[i].Token(), true
+	return lock.Token(), true
+}
+
+// Lock returns the hold on a name that [Locker.AcquireAll] was called with, or nil if it was not
+// called with this name. Pass it to the guards of package fence, which need its token and owner.
+// Locks.Release releases it; if it is released earlier, the context of the Locks ends.
+func (ls *Locks) Lock(name string) *Lock {
+	ls.mustHold()
+	i, ok := slices.BinarySearch(ls.names, name)
+	if !ok {
+		return nil
+	}
+	return ls.locks[i]
+}
+
+// All returns the names, as [Locker.AcquireAll] was called with them, and their holds, in the
+// order of the names.
+func (ls *Locks) All() iter.Seq2[string, *Lock] {
+	ls.mustHold()
+	return func(yield func(string, *Lock) bool) {
+		for i, name := range ls.names {
+			if !yield(name, ls.locks[i]) {
+				return
+			}
+		}
+	}
 }
 
 // Release releases all the locks as [Lock.Release] does, in reverse order, and joins the errors.
+// Locks that are nil or zero, because AcquireAll failed, are an [ErrInvalid].
 func (ls *Locks) Release() error {
+	if ls == nil || ls.scope == nil {
+		return &Error{Op: "release", Backend: "none", Err: driver.Invalidf("Locks: %s", noLocks)}
+	}
 	err := ls.release()
 	ls.scope.end(ErrReleased)
 	return err
@@ -101,5 +162,5 @@ func (ls *Locks) release() error {
 	for _, lock := range slices.Backward(ls.locks) {
 		errs = append(errs, lock.Release())
 	}
-	return errors.Join(errs...)
+	return joinErrors(errs...)
 }

@@ -27,6 +27,22 @@ func TestAcquireAll(t *testing.T) {
 			if token, ok := ls.Token(other); ok || token != 0 {
 				t.Errorf("Token(%q) = %d, %v", other, token, ok)
 			}
+			if lock := ls.Lock(other); lock != nil {
+				t.Errorf("Lock(%q) = %v", other, lock.Name())
+			}
+		}
+		var all []string
+		for name, lock := range ls.All() {
+			if lock != ls.Lock(name) || lock.Name() != "p/"+name {
+				t.Errorf("All: %q has the hold on %q", name, lock.Name())
+			}
+			all = append(all, name)
+		}
+		if got := strings.Join(all, " "); got != "a b" {
+			t.Errorf("All = %q, want each name once, in order", got)
+		}
+		for range ls.All() {
+			break // the rest is not asked for
 		}
 		_, err = l.Acquire(ls.Context(), "a")
 		wantErr(t, "Acquire inside", err, snib.ErrNested)
@@ -104,4 +120,44 @@ func TestAcquireAllEndsBetweenNames(t *testing.T) {
 		_, err := l.AcquireAll(t.Context(), "a", "b")
 		wantErr(t, "AcquireAll whose MaxWait is over after the first name", err, snib.ErrHeld)
 	})
+}
+
+// TryAcquireAll acquires all or none, without waiting.
+func TestTryAcquireAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l, other := open(t, store.Open(), snib.MaxWait(time.Hour)), open(t, store.Open())
+		b := acquire(t, other, "b")
+		began := time.Now()
+		_, err := l.TryAcquireAll(t.Context(), "c", "b", "a")
+		wantErr(t, "TryAcquireAll", err, snib.ErrHeld)
+		if !strings.Contains(err.Error(), `"b"`) || time.Since(began) != 0 {
+			t.Errorf("TryAcquireAll = %v after %v, want at once an error that names b", err, time.Since(began))
+		}
+		for _, free := range []string{"a", "c"} {
+			release(t, acquire(t, other.With(snib.NoWait()), free))
+		}
+		release(t, b)
+		ls, err := l.TryAcquireAll(t.Context(), "c", "b", "a")
+		wantErr(t, "TryAcquireAll of free locks", err, nil)
+		wantErr(t, "Release", ls.Release(), nil)
+		_, err = l.TryAcquireAll(t.Context())
+		wantErr(t, "TryAcquireAll of nothing", err, snib.ErrInvalid)
+	})
+}
+
+// If one of the holds is released before the others, the context of all of them ends.
+func TestLocksReleaseOne(t *testing.T) {
+	l := open(t, memlock.New())
+	ls, err := l.AcquireAll(t.Context(), "a", "b")
+	wantErr(t, "AcquireAll", err, nil)
+	release(t, ls.Lock("a"))
+	<-ls.Context().Done()
+	wantErr(t, "cause", context.Cause(ls.Context()), snib.ErrReleased)
+	if isClosed(ls.Lost()) {
+		t.Error("Lost after Release of one")
+	}
+	release(t, acquire(t, l, "a"))
+	wantErr(t, "Release", ls.Release(), nil)
+	release(t, acquire(t, l, "b"))
 }

@@ -18,7 +18,10 @@ type config struct {
 	minHold        time.Duration
 	lockDelay      time.Duration
 	releaseTimeout time.Duration
+	retryTimeout   time.Duration
 	noWait         bool
+	noRenewal      bool
+	detached       bool // implies noRenewal
 	reentrant      bool
 	shared         bool
 	fair           bool
@@ -38,6 +41,7 @@ func (c *config) exclusive() bool { return !c.shared && c.slots == 0 }
 const (
 	defaultTTL            = 30 * time.Second
 	defaultReleaseTimeout = 5 * time.Second
+	noRetry               = time.Nanosecond // the retryTimeout of a Locker that does not retry
 )
 
 // TTL sets how long the lock outlives a holder that died without releasing it. While the
@@ -47,7 +51,8 @@ const (
 //
 // Where leases end with a session, the store frees the locks of a dead holder when it ends the
 // session. The driver's option Timeout sets when that is. A TTL that is shorter than the session
-// lasts (Info.SessionTTL) is an ErrInvalid, and a longer one changes nothing.
+// lasts (Info.SessionTTL) is an ErrInvalid, and a longer one changes nothing, except with
+// [NoRenewal].
 func TTL(d time.Duration) Option {
 	return positiveOption("TTL", d, func(c *config) { c.ttl = d })
 }
@@ -64,9 +69,30 @@ func NoWait() Option {
 	return newOption(func(c *config) { c.noWait = true })
 }
 
+// NoRenewal makes a hold end by itself at the end of its [TTL]. The Locker does not renew it. The
+// TTL counts from the request that led to the grant. A hold that is not released by then is lost:
+// its context ends with [ErrLost], 1 % of the TTL and 2 ms before the store frees the lock. So the
+// TTL must be longer than the work. Use NoRenewal if work that hangs in a living process must not
+// keep the lock. [MaxHold] bounds a hold that is renewed.
+//
+// Renewals also find out that the store has ended a lease early: it was broken by force, or the
+// store has lost its memory. With NoRenewal, the holder learns that from the store's message, where
+// the backend has one (Info.TellsLoss), and else at the end of the TTL or from Release.
+//
+// Each hold with NoRenewal is a grant of the store. None is handed over within the process, and
+// acquiring again, by [Reentrant] or [Owner], does not extend it.
+//
+// Where leases end with a session, the driver keeps the session alive for all its locks. There the
+// Locker releases the lock at the end of the TTL. If the holder dies, the lock is free when the
+// session ends.
+func NoRenewal() Option {
+	return newOption(func(c *config) { c.noRenewal = true })
+}
+
 // MaxHold bounds the time from the grant to the end of a hold. A hold that reaches the bound is
 // lost: its context ends with [ErrLost], and its lease is not renewed any more. Unless it is
-// released, the store gives the lock away within one TTL. By default a hold lasts until Release.
+// released, the store gives the lock away within one TTL. By default a hold lasts until Release,
+// however long that takes: set MaxHold for work that may hang while its program lives.
 func MaxHold(d time.Duration) Option {
 	return positiveOption("MaxHold", d, func(c *config) { c.maxHold = d })
 }
@@ -99,9 +125,31 @@ func ReleaseTimeout(d time.Duration) Option {
 	return positiveOption("ReleaseTimeout", d, func(c *config) { c.releaseTimeout = d })
 }
 
+// RetryTimeout sets how long an acquisition that may wait is retried while the store is unavailable
+// ([ErrUnavailable]). The default is one minute, on every backend. With 0, the first failure ends
+// the acquisition. A negative duration is an [ErrInvalid]. A request to a store that hangs may take
+// up to 5 seconds longer. The time in which the store answers does not count: while it has no
+// connection left ([ErrFull]), and during the grace period of Redis, an acquisition waits as it
+// waits for a holder.
+func RetryTimeout(d time.Duration) Option {
+	return Option{func(c *config) error {
+		if d < 0 {
+			return driver.Invalidf("RetryTimeout: %v is negative; 0 means not to retry", d)
+		}
+		c.retryTimeout = max(d, noRetry)
+		return nil
+	}}
+}
+
 // Reentrant lets an Acquire whose context carries a hold on the same name join that hold. The
-// hold ends when all its Locks are released. TTL, MaxHold and MinHold stay those of the outermost
-// Acquire. Without Reentrant such an Acquire returns [ErrNested].
+// hold ends when all its Locks are released. TTL, NoRenewal, MaxHold and MinHold stay those of the
+// outermost Acquire. Joining sends no request to the store, and does not extend the hold. Without
+// Reentrant such an Acquire returns [ErrNested].
+//
+// Whoever has the context has the lock. Goroutines that get the same context, or one derived from
+// it, all join the hold and run at the same time: Reentrant excludes other holds, and not them. If
+// they must exclude one another, give them a context without the hold, such as that of the
+// outermost Acquire, or a mutex.
 func Reentrant() Option {
 	return newOption(func(c *config) { c.reentrant = true })
 }
@@ -204,8 +252,9 @@ func Tracing(t *Trace) Option {
 }
 
 // Logging writes to l what happens to locks: losses, leaks and tokens that went back as
-// errors, the rest at debug level. Owner ids are never written. Messages and keys are
-// stable; docs/metrics.md lists them.
+// errors; acquisitions that failed because of the store, renewals that failed and releases that
+// were not confirmed as warnings; the rest at debug level. Owner ids are never written. Messages
+// and keys are stable; docs/metrics.md lists them.
 func Logging(l *slog.Logger) Option { return Tracing(logTrace(l)) }
 
 func newOption(set func(*config)) Option {
@@ -224,6 +273,8 @@ func positiveOption(name string, d time.Duration, set func(*config)) Option {
 
 // withOptions returns c with opts applied. It refuses options that the backend does not support.
 func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
+	inheritedNoWait, inheritedMaxWait := c.noWait, c.maxWait
+	c.noWait, c.maxWait = false, 0
 	for _, o := range opts {
 		if o.set == nil {
 			return c, driver.Invalidf("option: the zero Option")
@@ -231,6 +282,9 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 		if err := o.set(&c); err != nil {
 			return c, err
 		}
+	}
+	if !c.noWait && c.maxWait == 0 {
+		c.noWait, c.maxWait = inheritedNoWait, inheritedMaxWait
 	}
 	if c.ttl == 0 {
 		c.ttl = max(defaultTTL, info.MinTTL, info.SessionTTL)
@@ -255,6 +309,8 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("LockDelay: %v and the TTL of %v are more than %v, the maximum of this backend", c.lockDelay, c.ttl, info.MaxTTL)
 	case c.lockDelay > 0 && info.Tenure == driver.TenureSession && info.SessionTTL <= c.lockDelay:
 		return driver.Invalidf("LockDelay: this backend frees a lock %v after the session of its holder has gone silent, which is not longer than %v", info.SessionTTL, c.lockDelay)
+	case c.detached && info.Tenure == driver.TenureSession:
+		return driver.Invalidf("Detached: this backend frees the locks of a process that has ended")
 	case c.fencing > info.Fencing:
 		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, info.Fencing)
 	case c.fair && info.Fairness == driver.FairNever:
@@ -263,6 +319,10 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("Shared with Slots: a name is a read/write lock or a semaphore, not both")
 	case c.shared && !info.Shared:
 		return driver.Invalidf("Shared: this backend has no read/write locks")
+	case c.noWait && c.maxWait > 0:
+		return driver.Invalidf("MaxWait with NoWait: an acquisition waits for up to %v, or not at all; give one of the two", c.maxWait)
+	case c.maxHold > 0 && c.minHold > c.maxHold:
+		return driver.Invalidf("MinHold: %v is longer than the MaxHold of %v", c.minHold, c.maxHold)
 	case c.slots > 0 && !info.Slots:
 		return driver.Invalidf("Slots: this backend has no semaphores")
 	}

@@ -25,7 +25,7 @@ type place struct {
 // caller must decline it.
 func (l *Locker) enqueue(ctx context.Context, name string, noWait bool) (place, *hold, error) {
 	c := l.core
-	if l.conf.fair || l.conf.owner != "" {
+	if l.conf.fair || l.conf.owner != "" || l.conf.detached {
 		if !noWait {
 			c.countStoreWaiter(name, 1)
 		}
@@ -84,7 +84,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 		}
 		w.ready <- h // does not block: nobody else sends
 	case <-ctx.Done():
-		err = c.withOutage(q, context.Cause(ctx))
+		err = c.endOfWait(q, w, context.Cause(ctx))
 	}
 	return nil, c.abandonWait(q, w), err
 }
@@ -93,7 +93,7 @@ func (c *core) waitInQueue(ctx context.Context, l *Locker, name string, noWait b
 // done, or if the hold is already over.
 func (c *core) accept(ctx context.Context, q *nameQueue, w *waiter, h *hold) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return c.endOfWait(q, w, context.Cause(ctx))
 	}
 	if h == nil {
 		return nil
@@ -134,26 +134,29 @@ func (c *core) abandonWait(q *nameQueue, w *waiter) *hold {
 	}
 }
 
-// withOutage returns err, the error of a wait that has ended. If the store is unavailable, it adds
-// the reason.
-func (c *core) withOutage(q *nameQueue, err error) error {
+// endOfWait returns the error of w, whose wait in q has ended with cause. It matches
+// ErrUnavailable, unless the lock was held, as far as is known, while w waited.
+func (c *core) endOfWait(q *nameQueue, w *waiter, cause error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q.outageErr == nil {
-		return err
+	switch {
+	case q.outageErr != nil:
+		return fmt.Errorf("%w: %w", q.outageErr, cause)
+	case q.held || q.heldInStore || !q.lastHeld.Before(w.began):
+		return cause
 	}
-	return fmt.Errorf("%w: %w", q.outageErr, err)
+	return fmt.Errorf("%w: no answer to another goroutine of this process: %w", ErrUnavailable, cause)
 }
 
-// setOutageErr records for the waiters in q why the store is unavailable to the head, which calls
-// it. A nil err means that it is not, or that the head is asking. q may be nil.
-func (c *core) setOutageErr(q *nameQueue, err error) {
-	if q == nil || err == nil && q.outageErr == nil {
+// noteAnswer records for those who wait in q what the head has learned of the store: whether
+// somebody holds the lock, or why the store is unavailable. q may be nil.
+func (c *core) noteAnswer(q *nameQueue, held bool, outage error) {
+	if q == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q.outageErr = err
+	q.heldInStore, q.outageErr = held, outage
 }
 
 // countStoreWaiter adds n to the acquisitions that wait in the store, outside the local queue.
@@ -174,11 +177,15 @@ func (c *core) advance(q *nameQueue) {
 
 // advanceLocked makes the first waiter the head of q, or deletes q if there is none.
 func (c *core) advanceLocked(q *nameQueue) {
-	q.held = false
+	wasHeld := q.held || q.heldInStore
+	q.held, q.heldInStore = false, false
 	w := q.waiters.first
 	if w == nil {
 		delete(c.queues, q.name)
 		return
+	}
+	if wasHeld {
+		q.lastHeld = time.Now()
 	}
 	q.waiters.remove(w)
 	q.outage.CountFrom(w.began) // those behind w began later still
@@ -187,8 +194,8 @@ func (c *core) advanceLocked(q *nameQueue) {
 
 // A nameQueue is the queue of this process's goroutines for one name. Only the goroutine at its
 // head sends requests to the store. The head is not in the list of waiters. A nameQueue exists as
-// long as it has a head. Acquisitions that are Fair or have an Owner bypass the queue. So do
-// acquisitions that must not wait, if the queue exists.
+// long as it has a head. Acquisitions that are Fair or Detached, or have an Owner, bypass the
+// queue. So do acquisitions that must not wait, if the queue exists.
 //
 // An exclusive hold stays at the head until it ends. Then the lease, with its
 // next token, is handed over to the first waiter, or the first waiter becomes the
@@ -206,8 +213,12 @@ type nameQueue struct {
 	// head uses it, without mu, and advanceLocked between two heads.
 	outage driverkit.Outage
 
-	// outageErr is why the store was unavailable at the last request of a head, or nil. Only the
-	// head changes it, so the head reads it without mu.
+	// What is known of the lock while no hold of this process is at the head.
+	heldInStore bool      // the store has answered the head that somebody holds the lock
+	lastHeld    time.Time // when held or heldInStore became false, if somebody waited then
+
+	// outageErr is why the store was unavailable when a head last heard of it, or nil. It is changed
+	// for the head only, so the head reads it without mu.
 	outageErr error
 }
 

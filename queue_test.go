@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -353,6 +354,89 @@ func TestWaiterIsUsedAgain(t *testing.T) {
 		release(t, held)
 		if n, _ := d.count(); n != 3 {
 			t.Errorf("the store was asked %d times, want 3", n)
+		}
+	})
+}
+
+// TestWaitBehindHead checks what a goroutine is told whose wait ends while another one of the
+// process waits for the store: that the lock is held only if the store, or our own queue, has said
+// so since it began to wait.
+func TestWaitBehindHead(t *testing.T) {
+	tests := []struct {
+		name  string
+		tells []any // what the head hears, a second after each other: an error, nil, or "nothing"
+		held  bool
+		says  string
+	}{
+		{name: "NoAnswer", tells: []any{"nothing"}, says: "no answer to another goroutine"},
+		{name: "Held", tells: []any{"nothing", nil}, held: true},
+		{name: "HeldAgain", tells: []any{errDown, nil}, held: true},
+		{name: "Outage", tells: []any{nil, errDown}, says: "connection refused"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newSpy(new(memlock.Store))
+				d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+					for _, tell := range tt.tells {
+						time.Sleep(time.Second)
+						if err, _ := tell.(error); tell == nil || err != nil {
+							req.NoteWait(err)
+						}
+					}
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				}
+				l := open(t, d)
+				ctx, cancel := context.WithCancel(t.Context())
+				go l.Acquire(ctx, "a")
+				synctest.Wait()
+				_, err := l.With(snib.MaxWait(5*time.Second)).Acquire(t.Context(), "a")
+				if errors.Is(err, snib.ErrHeld) != tt.held || errors.Is(err, snib.ErrUnavailable) == tt.held {
+					t.Errorf("Acquire = %v, want ErrHeld: %v", err, tt.held)
+				}
+				if !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "waited for 5s") {
+					t.Errorf("Acquire = %v; it does not say %q, and how long it waited", err, tt.says)
+				}
+				cancel()
+			})
+		})
+	}
+}
+
+// TestWaitBehindHeadAfterHold is TestWaitBehindHead after a hold of this process, behind which only
+// the first of two goroutines waited.
+func TestWaitBehindHeadAfterHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		l := open(t, d)
+		lock := acquire(t, l, "a")
+		d.acquire = func(ctx context.Context, _ driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		wait := func(l *snib.Locker) <-chan error {
+			failed := make(chan error, 1)
+			go func() {
+				_, err := l.Acquire(ctx, "a")
+				failed <- err
+			}()
+			synctest.Wait()
+			return failed
+		}
+		l = l.With(snib.Label("not the next of a run"))
+		wait(l)
+		first := wait(l.With(snib.MaxWait(5 * time.Second)))
+		release(t, lock)
+		time.Sleep(time.Second)
+		second := wait(l.With(snib.MaxWait(5 * time.Second)))
+		if err := <-first; !errors.Is(err, snib.ErrHeld) || errors.Is(err, snib.ErrUnavailable) {
+			t.Errorf("Acquire that waited behind the hold = %v, want ErrHeld", err)
+		}
+		if err := <-second; errors.Is(err, snib.ErrHeld) || !errors.Is(err, snib.ErrUnavailable) {
+			t.Errorf("Acquire that waited behind nobody who holds the lock = %v, want ErrUnavailable", err)
 		}
 	})
 }

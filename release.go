@@ -4,6 +4,8 @@ package snib
 // waiter or back to the store.
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -64,7 +66,7 @@ func (c *core) completeRelease(h *hold, now driver.Instant, local bool, queued i
 	var sentAt time.Time
 	if !local {
 		if sentAt, err = c.releaseLease(le.granted, l.conf.releaseTimeout); err != nil {
-			err = l.wrapError("release", le.name, err)
+			err = l.wrapError("release", le.name, withUnreleased(err))
 		}
 		if le.queue != nil {
 			c.advance(le.queue)
@@ -74,6 +76,14 @@ func (c *core) completeRelease(h *hold, now driver.Instant, local bool, queued i
 		l.conf.traces.released.call(ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err})
 	}
 	return err
+}
+
+// withUnreleased adds ErrUnreleased to the error of a release, unless the hold had ended before.
+func withUnreleased(err error) error {
+	if errors.Is(err, ErrLost) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreleased, err)
 }
 
 // releaseError returns the error of releasing a hold that was lost, or nil.

@@ -106,7 +106,7 @@ func TestLockDelayOfSession(t *testing.T) {
 				t.Error("asked for a Detached lease in a session")
 			}
 			l, err := send()
-			return &sessionLease{l}, err
+			return &sessionLease{l, time.Minute}, err
 		}
 		_, err := snib.New(d, snib.LockDelay(time.Minute))
 		wantErr(t, "New with a delay as long as the session", err, snib.ErrInvalid)

@@ -18,14 +18,18 @@ import (
 func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait bool) (*lease, driver.Lease, error) {
 	c := l.core
 	le := &lease{name: name, owner: l.newOwner(), ttl: l.conf.ttl + l.conf.lockDelay, queue: q, heapIndex: -1}
+	le.noRenewal = l.conf.noRenewal && c.info.Tenure == driver.TenureLease
 	req := driver.Request{
-		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait,
+		Name: name, Owner: le.owner, TTL: le.ttl, NoWait: noWait, RetryTimeout: l.conf.retryTimeout,
 		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
 		OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
 	}
 	req.Holder.Label = l.conf.label
-	// Otherwise the death of this process would free the lock without the delay.
-	req.Detached = l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease
+	if q != nil {
+		req.OnWait = func(err error) { c.noteAnswer(q, err == nil, err) }
+	}
+	// Without Detached, the death of this process would free the lock without the LockDelay.
+	req.Detached = l.conf.detached || l.conf.lockDelay > 0 && c.info.Tenure == driver.TenureLease
 	c.mu.Lock()
 	le.watermark = c.watermarks[name]
 	if q != nil && l.conf.allowsHandOver() {
@@ -62,29 +66,41 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 	outage := &own
 	if q != nil {
 		outage = &q.outage
-		if q.outageErr != nil && outage.IsOver() {
+		if q.outageErr != nil && outage.IsOver(req.RetryTimeout) {
 			return nil, q.outageErr
 		}
 	}
+	var last error // of the outage
 	for {
-		l.core.setOutageErr(q, nil)
 		sentAt := time.Now()
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = callerError(ctx, err)
+		if last != nil && err != nil && ctx.Err() != nil && !errors.Is(err, ErrUnavailable) && time.Since(sentAt) < driver.CancelTimeout {
+			// The wait ended as the retry began. The driver knows nothing of the outage then.
+			return nil, fmt.Errorf("%w: %w", last, context.Cause(ctx))
+		}
 		// The store has answered, or may have: a request that took long may have been queued there.
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil && time.Since(sentAt) > driver.AnswerTimeout {
 			*outage = driverkit.Outage{}
+			if q != nil && q.outageErr != nil && !errors.Is(err, ErrUnavailable) {
+				l.core.noteAnswer(q, errors.Is(err, ErrHeld), nil)
+			}
 			return granted, err
 		}
-		pause, shouldRetry := outage.Again(sentAt, err)
+		pause, shouldRetry := outage.AgainWithin(req.RetryTimeout, sentAt, err)
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		// A request that took longer than the minute was queued by the store, so it does not
-		// tell how long the outage lasts. The next head sends a request of its own.
-		if shouldRetry || time.Since(sentAt) < driver.RetryTimeout {
-			l.core.setOutageErr(q, err)
+		if !shouldRetry {
+			err = fmt.Errorf("%w; gave up after %v", err, outage.Lasted())
 		}
+		if !shouldRetry && time.Since(sentAt) >= req.RetryTimeout {
+			// The store had queued the request, so it does not tell how long the outage lasts. The
+			// next head sends a request of its own.
+			l.core.noteAnswer(q, false, nil)
+			return nil, err
+		}
+		l.core.noteAnswer(q, false, err)
 		if !shouldRetry {
 			return nil, err
 		}
@@ -93,7 +109,10 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
+		}
+		if ctx.Err() != nil { // also if the pause is over
 			return nil, fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
+		last = err
 	}
 }

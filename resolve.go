@@ -49,6 +49,27 @@ func (c *core) findCarried(ctx context.Context, name string) *hold {
 	return nil
 }
 
+// HoldCount returns how many Locks of the caller's hold on name are not released. The caller's hold
+// is the one that ctx carries or, with [Owner], the one of that Owner in this process. With
+// [Reentrant] it may have more than one Lock. HoldCount returns 0 if there is no such hold, or if
+// it has ended. It does not ask the store, and does not see the holds of others.
+//
+// A context carries a hold if it comes from [Lock.Context] or [Locker.Do]. The context that was
+// passed to Acquire does not carry the hold.
+func (l *Locker) HoldCount(ctx context.Context, name string) int {
+	c, name := l.core, l.conf.prefix+name
+	h := c.findCarried(ctx, name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h == nil && l.conf.owner != "" {
+		h = c.ownerHolds[ownerKey{l.conf.owner, name}]
+	}
+	if h == nil || h.endCause() != nil {
+		return 0
+	}
+	return h.lockCount
+}
+
 // joinByContext adds a Lock to h, a hold that the context of the acquisition carries.
 func (l *Locker) joinByContext(h *hold) error {
 	if !l.conf.reentrant {

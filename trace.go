@@ -2,6 +2,7 @@ package snib
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -62,8 +63,8 @@ type RenewedEvent struct {
 	Event
 	Took   time.Duration // duration of the request, which may renew several leases
 	TTL    time.Duration // of the lease
-	Margin time.Duration // validity left when the renewal was answered
-	Left   time.Duration // validity after the renewal, or 0 if the hold is over
+	Margin time.Duration // validity of the lease left when the renewal was answered
+	Left   time.Duration // validity of the hold after the renewal, or 0 if the hold is over
 	Err    error         // why the renewal failed, or nil
 }
 
@@ -111,7 +112,7 @@ const (
 	// given away, or its session ended.
 	LossRefused Loss = "refused"
 
-	// LossMaxHold means that [MaxHold] was over.
+	// LossMaxHold means that [MaxHold] was over, or the TTL of a hold with [NoRenewal].
 	LossMaxHold Loss = "max_hold"
 
 	// LossClosed means that the Locker was closed.
@@ -167,25 +168,33 @@ func logTrace(l *slog.Logger) *Trace {
 	ctx := context.Background()
 	return &Trace{
 		WaitEnded: func(e WaitEndedEvent) {
-			g.log(e.Context, slog.LevelDebug, "wait ended", e.Event, e.Err, slog.Duration("wait", e.Waited))
+			g.log(e.Context, waitLevel(e), "wait ended", e.Event, e.Err, slog.Duration("wait", e.Waited))
 		},
 		Acquired: func(e AcquiredEvent) {
 			g.log(e.Context, slog.LevelDebug, "lock acquired", e.Event, nil,
 				tokenAttr(e.Event), slog.Duration("wait", e.Waited), slog.Bool("local", e.Local), slog.Bool("joined", e.Joined))
 		},
 		Renewed: func(e RenewedEvent) {
-			g.log(ctx, slog.LevelDebug, "lock renewed", e.Event, e.Err,
+			level := slog.LevelDebug
+			if e.Err != nil && !errors.Is(e.Err, ErrLost) { // a loss has a line of its own
+				level = slog.LevelWarn
+			}
+			g.log(ctx, level, "lock renewed", e.Event, e.Err,
 				tokenAttr(e.Event), slog.Duration("took", e.Took), slog.Duration("margin", e.Margin), slog.Duration("left", e.Left))
 		},
 		Lost: func(e LostEvent) {
 			g.log(ctx, slog.LevelError, "lock lost", e.Event, e.Err, tokenAttr(e.Event), slog.Duration("held", e.Held), slog.String("loss", string(e.Loss)))
 		},
 		Released: func(e ReleasedEvent) {
+			level := slog.LevelDebug
+			if e.Err != nil { // even if it is ErrLost: the hold had ended, and no LostEvent says so
+				level = slog.LevelWarn
+			}
 			var took time.Duration // so far; there may have been no request
 			if !e.Asked.IsZero() {
 				took = time.Since(e.Asked)
 			}
-			g.log(ctx, slog.LevelDebug, "lock released", e.Event, e.Err,
+			g.log(ctx, level, "lock released", e.Event, e.Err,
 				tokenAttr(e.Event), slog.Duration("held", e.Held), slog.Duration("took", took), slog.Bool("local", e.Local))
 		},
 		Leaked: func(e LeakedEvent) {
@@ -197,6 +206,26 @@ func logTrace(l *slog.Logger) *Trace {
 				tokenAttr(e.Event), slog.Uint64("last", e.Last))
 		},
 	}
+}
+
+// waitLevel returns the level of the line for the end of a wait. It is a warning if the store has
+// failed, and not if somebody holds the lock, or the caller has given up or made a mistake.
+func waitLevel(e WaitEndedEvent) slog.Level {
+	if e.Err == nil {
+		return slog.LevelDebug
+	}
+	if errors.Is(e.Err, ErrUnavailable) { // even if the caller has given up meanwhile
+		return slog.LevelWarn
+	}
+	if e.Context.Err() != nil && errors.Is(e.Err, context.Cause(e.Context)) {
+		return slog.LevelDebug
+	}
+	for _, usual := range []error{ErrHeld, ErrNested, ErrInvalid, ErrKind, ErrClosed} {
+		if errors.Is(e.Err, usual) {
+			return slog.LevelDebug
+		}
+	}
+	return slog.LevelWarn
 }
 
 func tokenAttr(e Event) slog.Attr { return slog.Uint64("fence", e.Token) }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -334,6 +335,33 @@ func TestTraceTellsTheMarginOfARenewal(t *testing.T) {
 	})
 }
 
+// The end that MaxHold or NoRenewal sets for a hold makes no renewal late.
+func TestMarginIsOfTheLease(t *testing.T) {
+	for name, opt := range map[string]snib.Option{"MaxHold": snib.MaxHold(ttl), "NoRenewal": snib.NoRenewal()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const session = ttl / 3
+				var r recorder
+				d := newSpy(new(memlock.Store))
+				endlessSession(d, session)
+				lock := acquire(t, open(t, d, opt, snib.Tracing(r.trace())), "a")
+				<-lock.Lost()
+				synctest.Wait()
+				renewed := r.eventsOf("renewed")
+				if len(renewed) < 6 {
+					t.Errorf("told of %d renewals, want one every third of %v", len(renewed), session)
+				}
+				for _, e := range renewed {
+					if e.Margin < session/2 || e.TTL != session {
+						t.Errorf("margin %v of %v; want about two thirds", e.Margin, e.TTL)
+					}
+				}
+				wantErr(t, "Release", lock.Release(), snib.ErrLost)
+			})
+		})
+	}
+}
+
 func TestTraceGetsTheContextOfAcquire(t *testing.T) {
 	type key struct{}
 	var r recorder
@@ -410,6 +438,85 @@ func TestLogKeys(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("keys:\n%v\nwant:\n%v", got, want)
 	}
+}
+
+// What the store did not do is a warning. What a caller or another holder did is not.
+func TestLogLevels(t *testing.T) {
+	tests := []struct {
+		name, message, level string
+		run                  func(*testing.T, *fault.Driver, *snib.Locker)
+	}{
+		{"Held", "wait ended", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+			acquire(t, l, "a")
+			_, err := l.TryAcquire(t.Context(), "a")
+			wantErr(t, "TryAcquire", err, snib.ErrHeld)
+		}},
+		{"GivenUp", "wait ended", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+			acquire(t, l, "a")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, "a")
+			wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		}},
+		{"BadName", "wait ended", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+			_, err := l.Acquire(t.Context(), "")
+			wantErr(t, "Acquire", err, snib.ErrInvalid)
+		}},
+		{"Outage", "wait ended", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+			d.Sever(fault.Fail)
+			_, err := l.TryAcquire(t.Context(), "a")
+			wantErr(t, "TryAcquire", err, snib.ErrUnavailable)
+		}},
+		{"GivenUpInOutage", "wait ended", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+			d.Sever(fault.Hang)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := l.Acquire(ctx, "a")
+			wantErr(t, "Acquire", err, context.DeadlineExceeded)
+		}},
+		{"RenewalFails", "lock renewed", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+			acquire(t, l, "a")
+			d.Sever(fault.Fail)
+			time.Sleep(ttl / 2)
+		}},
+		{"ReleaseFails", "lock released", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+			lock := acquire(t, l, "a")
+			d.Sever(fault.Fail)
+			wantErr(t, "Release", lock.Release(), snib.ErrUnreleased)
+		}},
+		{"ReleaseTooLate", "lock released", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
+			lock := acquire(t, l.With(snib.Fair()), "a")
+			if err := d.Break(t.Context(), "a", lock.Owner(), lock.Token()); err != nil {
+				t.Fatal(err)
+			}
+			wantErr(t, "Release", lock.Release(), snib.ErrLost)
+		}},
+		{"ReleaseInTime", "lock released", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) { release(t, acquire(t, l, "a")) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log lockedBuffer
+				d := fault.Wrap(deafToLoss{memlock.New()}, fault.Plan{})
+				tt.run(t, d, open(t, d, snib.Logging(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))))
+				want, found := fmt.Sprintf("level=%s msg=%q", tt.level, tt.message), false
+				for line := range strings.Lines(log.String()) {
+					found = found || strings.Contains(line, want)
+				}
+				if !found {
+					t.Errorf("no line with %q in\n%s", want, log.String())
+				}
+			})
+		})
+	}
+}
+
+// deafToLoss is a driver that does not report losses.
+type deafToLoss struct{ *memlock.Driver }
+
+func (d deafToLoss) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	req.OnLost = nil
+	return d.Driver.Acquire(ctx, req)
 }
 
 // lockedBuffer is a bytes.Buffer for concurrent use.

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // A clock reads the monotonic clock that all processes of a host share, in
 // nanoseconds. The monotonic reading of time.Now is from the same clock, but
@@ -26,23 +21,6 @@ func newClock() clock {
 	return best
 }
 
-func monotonic() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // every system has this clock
-	}
-	return ts.Nano()
-}
-
 func (c clock) now() int64 { return c.sharedAt + int64(time.Since(c.base)) }
 
 func (c clock) sleepUntil(at int64) { time.Sleep(time.Duration(at - c.now())) }
-
-// cpuTime returns the processor time that this process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err) // the arguments are valid
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}

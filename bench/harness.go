@@ -74,8 +74,9 @@ type harness struct {
 	spawn        func(context.Context) (*process, error)
 	progress     io.Writer
 	clock        clock
-	runNumber    int    // makes the keys of each run unique
-	scenarioAddr string // address of the current scenario's own server, or ""
+	runNumber    int               // makes the keys of each run unique
+	scenarioAddr string            // address of the current scenario's own server, or ""
+	peerAddrs    map[string]string // addresses of the peers' own servers that run
 }
 
 // A process is a worker process as the harness sees it.
@@ -129,7 +130,7 @@ func spawnSelf(ctx context.Context) (*process, error) {
 func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table, error) {
 	t := &table{scenario: s, variant: v}
 	for _, p := range h.peers {
-		if p.in(s.name) && (s.server == nil || p.name == snibRow || p.only != nil) {
+		if p.in(s.name) {
 			t.peers = append(t.peers, p)
 		}
 	}
@@ -176,10 +177,7 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 			defer s.stop()
 		}
 	}
-	j := job{
-		load: v.load, Peer: p.name, Addr: cmp.Or(h.scenarioAddr, h.server.Addr()), Window: r.window, Warmup: h.warmup,
-		Prefix: fmt.Sprintf("bench/%s/%d/", s.name, h.runNumber),
-	}
+	j := job{load: v.load, Peer: p.name, Addr: h.addrFor(p), Window: r.window, Warmup: h.warmup}
 	if v.nodes > 0 {
 		j.Nodes = addresses(servers)
 	}
@@ -191,6 +189,10 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 	}
 	var procs []*process
 	for i := range v.procs {
+		j.Prefix = fmt.Sprintf("bench/%s/%d/", s.name, h.runNumber)
+		if v.load.Keys > 0 {
+			j.Prefix += fmt.Sprintf("%d/", i) // each process has its own keys
+		}
 		if h.profiles != "" && rep == 0 {
 			name := fmt.Sprintf("%s %s %s %d.pprof", s.name, v.name, p.name, i)
 			j.Profile = filepath.Join(h.profiles, strings.NewReplacer(" ", "-", ",", "").Replace(name))
@@ -218,6 +220,21 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 		r.aggregate()
 	}
 	return r
+}
+
+// addrFor returns the address of the server that a peer runs on, and starts it if it is the peer's
+// own.
+func (h *harness) addrFor(p *peer) string {
+	if p.start == nil {
+		return cmp.Or(h.scenarioAddr, h.server.Addr())
+	}
+	if h.peerAddrs[p.name] == "" {
+		if h.peerAddrs == nil {
+			h.peerAddrs = map[string]string{}
+		}
+		h.peerAddrs[p.name] = p.start(h.t)
+	}
+	return h.peerAddrs[p.name]
 }
 
 // observe starts the window in all processes, measures the servers and the machine

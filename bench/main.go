@@ -9,7 +9,9 @@
 // success. Commands are those that Redis executed, including those in scripts. Reads are
 // Redis's reads from its sockets, which count round trips and pipelining correctly.
 //
-// The scenarios say what they measure. Those of Redis are in scenarios.go.
+// The scenarios say what they measure. Those of Redis are in scenarios.go. The scenarios stores and
+// persistence compare snib on different stores. With -o json a run writes a results file, and
+// -publish makes charts and tables of it on the pages.
 package main
 
 import (
@@ -20,6 +22,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -49,7 +52,7 @@ func main() {
 }
 
 func scenarios() []scenario {
-	return []scenario{uncontended(), ownKeys(), sharedKey(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), zookeeper(), etcd()}
+	return []scenario{uncontended(), ownKeys(), sharedKey(), handOver(), majority(), heldLocks(), manyWaiters(), serverStall(), zookeeper(), etcd(), stores(), persistence()}
 }
 
 // runProgram runs the scenarios that args select.
@@ -72,6 +75,7 @@ func runProgram(ctx context.Context, args []string, out, progress io.Writer) err
 	flags.IntVar(&h.reps, "reps", 3, "`number` of repetitions")
 	flags.DurationVar(&h.window, "window", 0, "`time` that each run is measured for, instead of each scenario's own")
 	flags.StringVar(&s.format, "o", "text", "`form` of the tables: text, markdown, or json (one table a line, with each run)")
+	results := flags.String("publish", "", "instead of measuring, rewrite the parts of the pages that are generated from this `file` of bench/results, written with -o json")
 	flags.StringVar(&h.profiles, "cpuprofile", "", "`directory` for a CPU profile of each worker of the first repetition")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -87,6 +91,9 @@ func runProgram(ctx context.Context, args []string, out, progress io.Writer) err
 		return fmt.Errorf("-o is text, markdown or json, and not %q", s.format)
 	case h.reps < 1:
 		return fmt.Errorf("-reps is at least 1, and not %d", h.reps)
+	}
+	if *results != "" {
+		return publish(filepath.Join(filepath.Dir(*results), "..", ".."), *results)
 	}
 	if h.profiles != "" {
 		if err := os.MkdirAll(h.profiles, 0o777); err != nil {

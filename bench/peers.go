@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	bsm "github.com/bsm/redislock"
@@ -31,7 +32,10 @@ type peer struct {
 	name string
 	role role
 	only []string // the scenarios that it runs in; nil for all
-	open func(setup) (*client, error)
+	// start starts the peer's own server, which stays until the end of the program, and returns
+	// its address. It is nil if the peer runs on the server of the scenario.
+	start func(testing.TB) string
+	open  func(setup) (*client, error)
 }
 
 // A role says how a row is compared.
@@ -45,7 +49,7 @@ const (
 
 // A setup is the configuration of a peer for a run.
 type setup struct {
-	addr  string        // of the Redis server
+	addr  string        // of the server
 	nodes []string      // of the servers to use together, instead of addr
 	ttl   time.Duration // 0: the library's default, or defaultTTL if it has none
 
@@ -80,11 +84,12 @@ type caller interface {
 // allPeers returns the peers of all scenarios.
 func allPeers() []peer {
 	one := []string{"uncontended", "own-keys", "one-key", "hand-over", "held-locks", "many-waiters", "stall"} // the scenarios with one server
-	return []peer{
-		{name: snibRow, role: ours, open: openSnib},
+	withRedlock := slices.Concat(one, []string{"redlock"})
+	return append([]peer{
+		{name: snibRow, role: ours, only: slices.Concat(withRedlock, []string{"zookeeper", "etcd"}), open: openSnib},
 		{name: "snib-memory", role: ours, only: []string{"uncontended", "own-keys", "one-key"}, open: openMemory},
-		{name: "redsync", open: openRedsync},
-		{name: "redsync-rueidis", open: openRedsyncRueidis},
+		{name: "redsync", only: withRedlock, open: openRedsync},
+		{name: "redsync-rueidis", only: withRedlock, open: openRedsyncRueidis},
 		{name: "redsync-ff", only: []string{"redlock"}, open: withFailFast(openRedsync)},
 		{name: "redsync-rueidis-ff", only: []string{"redlock"}, open: withFailFast(openRedsyncRueidis)},
 		{name: "bsm-redislock", only: one, open: openBsm},
@@ -95,7 +100,7 @@ func allPeers() []peer {
 		{name: "go-zookeeper", only: []string{"zookeeper"}, open: openGoZooKeeper},
 		{name: "etcd-mutex", only: []string{"etcd"}, open: openEtcdMutex},
 		{name: "blpop", role: floor, only: []string{"hand-over"}, open: openBlpop},
-	}
+	}, storePeers()...)
 }
 
 // in reports whether p takes part in a scenario.

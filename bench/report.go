@@ -352,8 +352,12 @@ func (t *table) notes() []string {
 			notes = append(notes, fmt.Sprintf("%s lost or did not release %d locks: %s", p.name, lost.N, lost.Any))
 		}
 	}
+	servers := "" // the harness knows what Redis uses, but not other servers
+	if t.scenario.server != nil || slices.ContainsFunc(t.peers, func(p peer) bool { return p.start != nil }) {
+		servers = ", with those of the servers"
+	}
 	if s := spreadOf(foreign); !math.IsNaN(s.median) {
-		notes = append(notes, fmt.Sprintf("Foreign cores during these runs: median %s, least %s, most %s.", formatFigure(s.median), formatFigure(s.low), formatFigure(s.high)))
+		notes = append(notes, fmt.Sprintf("Foreign cores during these runs%s: median %s, least %s, most %s.", servers, formatFigure(s.median), formatFigure(s.low), formatFigure(s.high)))
 	}
 	for _, v := range t.judgeTargets() {
 		line := "Target: " + v.Target + ": " + v.Judged
@@ -421,17 +425,22 @@ func (t *table) writeText(w io.Writer) {
 // writeMarkdown writes the table in Markdown.
 func (t *table) writeMarkdown(w io.Writer) {
 	fmt.Fprintf(w, "**%s**%s\n\n", t.title(), t.subtitle())
-	for i, row := range t.rows() {
-		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
-		if i == 0 {
-			fmt.Fprintf(w, "|---|%s\n", strings.Repeat("---:|", len(row)-1))
-		}
-	}
+	writeRows(w, t.rows())
 	fmt.Fprintln(w)
 	for _, note := range t.notes() {
 		fmt.Fprintf(w, "- %s\n", note)
 	}
 	fmt.Fprintln(w)
+}
+
+// writeRows writes rows as a table of Markdown. The first row is its header.
+func writeRows(w io.Writer, rows [][]string) {
+	for i, row := range rows {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(w, "|---|%s\n", strings.Repeat("---:|", len(row)-1))
+		}
+	}
 }
 
 // String returns the median, and the range unless it is a single value.
@@ -463,18 +472,11 @@ func formatFigure(f float64) string {
 	return fmt.Sprintf("%.4f", f)
 }
 
-// jsonValue returns the table for JSON: every figure of every run. about describes
-// the machine and the versions.
-func (t *table) jsonValue(about string) any {
-	type rawRun struct {
-		Peer    string             `json:"peer"`
-		Rep     int                `json:"rep"`
-		Error   string             `json:"error,omitempty"`
-		Figures map[string]float64 `json:"figures,omitempty"`
-	}
-	var runs []rawRun
+// jsonValue returns the table for JSON. about describes the machine and the versions.
+func (t *table) jsonValue(about string) tableJSON {
+	var runs []runJSON
 	for _, r := range t.runs {
-		raw := rawRun{Peer: r.peer, Rep: r.rep, Figures: map[string]float64{}}
+		raw := runJSON{Peer: r.peer, Rep: r.rep, Figures: map[string]float64{}}
 		put := func(title string, f float64) {
 			if !math.IsNaN(f) && !math.IsInf(f, 0) { // JSON has neither
 				raw.Figures[title] = f
@@ -492,14 +494,7 @@ func (t *table) jsonValue(about string) any {
 		}
 		runs = append(runs, raw)
 	}
-	return struct {
-		On       string         `json:"on"`
-		Scenario string         `json:"scenario"`
-		Variant  string         `json:"variant"`
-		Best     string         `json:"best"`
-		Runs     []rawRun       `json:"runs"`
-		Targets  []targetResult `json:"targets"`
-	}{about, t.scenario.name, t.variant.name, t.best(), runs, t.judgeTargets()}
+	return tableJSON{about, t.scenario.name, t.variant.name, t.best(), runs, t.judgeTargets()}
 }
 
 // A sink writes tables in one format.

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sniblock/snib/redlock"
 )
 
@@ -169,10 +167,7 @@ func majority() scenario {
 }
 
 func openSnibOverNodes(s setup) (*client, error) {
-	var servers []rueidis.ClientOption
-	for _, addr := range s.nodes {
-		servers = append(servers, rueidis.ClientOption{InitAddress: []string{addr}})
-	}
+	servers := nodeOptions(s.nodes)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := redlock.Admin(servers).Init(ctx); err != nil {

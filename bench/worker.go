@@ -37,7 +37,7 @@ type load struct {
 type job struct {
 	load
 	Peer           string
-	Addr           string   // of the Redis server
+	Addr           string   // of the server
 	Nodes          []string `json:",omitempty"` // of the servers to use together, instead of Addr
 	Prefix         string   // of all keys
 	Warmup, Window time.Duration

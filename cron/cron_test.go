@@ -1,8 +1,12 @@
 package cron_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -181,6 +185,46 @@ func TestLate(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestOutage checks that a tick that was not run because of the store is an error and a warning in
+// the log, and not one that another host has run. So is one during the grace period of a store.
+func TestOutage(t *testing.T) {
+	tests := []struct {
+		name string
+		fail func(*fault.Driver, *memlock.Store) driver.Driver
+	}{
+		{"Refused", func(d *fault.Driver, _ *memlock.Store) driver.Driver { d.Sever(fault.Fail); return d }},
+		{"Hung", func(d *fault.Driver, _ *memlock.Store) driver.Driver { d.Sever(fault.Hang); return d }},
+		{"Grace", func(_ *fault.Driver, s *memlock.Store) driver.Driver {
+			grace := fmt.Errorf("%w: the server restarted; it grants nothing for 30s", driver.ErrUnavailable)
+			return fault.Wrap(s.Open(), fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Effect: fault.Fail, Err: grace}}})
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := new(memlock.Store)
+				var log bytes.Buffer
+				l, err := snib.New(tt.fail(fault.Wrap(s.Open(), fault.Plan{}), s), snib.Logging(slog.New(slog.NewTextHandler(&log, nil))))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				r, err := cron.New(l, interval/2)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ran, err := r.Run(t.Context(), "report", func(context.Context, *snib.Lock) error { return nil })
+				if ran || !errors.Is(err, snib.ErrUnavailable) || errors.Is(err, snib.ErrHeld) {
+					t.Errorf("Run = %v, %v; want false, ErrUnavailable", ran, err)
+				}
+				if !strings.Contains(log.String(), `level=WARN msg="wait ended" lock=report`) {
+					t.Errorf("no warning in the log: %q", log.String())
+				}
+			})
+		})
 	}
 }
 

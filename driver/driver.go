@@ -43,11 +43,11 @@ type Driver interface {
 	// A failure that a later attempt may not see (a refused or reset connection, no answer, too
 	// many connections, a server that starts) matches ErrUnavailable, and [ErrFull] as well if
 	// there are too many connections. If the request may wait, the core retries after such a
-	// failure: for [RetryTimeout], or without a limit after ErrFull. The core can't know when the
-	// store became unavailable to a request that it had answered before, as it does when it queues
-	// one. So the driver itself retries such a request for RetryTimeout, also while it only waits
-	// in the queue. A pooled connection that turns out to be stale is no failure: the driver uses
-	// another one, at once.
+	// failure: for [Request.RetryLimit], or without a limit after ErrFull. The core can't know when
+	// the store became unavailable to a request that it had answered before, as it does when it queues
+	// one. So the driver itself retries such a request for [Request.RetryLimit], also while it only
+	// waits in the queue. A pooled connection that turns out to be stale is no failure: the driver
+	// uses another one, at once.
 	//
 	// Acquire MUST be idempotent for [Request.Owner]: when that owner already holds the lease,
 	// it is granted again with the same token, for the TTL of the new request and with a Start
@@ -83,10 +83,19 @@ type Lease interface {
 	// owner. A lease that had ended before is answered with [ErrLost]. Calling Release again is
 	// harmless; after a first success it returns nil.
 	Release(ctx context.Context) error
+
+	// SetLabel changes the label that an [Inspector] shows for the lease. It MUST NOT change
+	// anything else: not the end of the lease, not the queue, and not the lease of another owner. A
+	// lease that has ended is answered with [ErrLost]. After any other error the store may have
+	// either label. SetLabel MUST return soon after ctx is done. If the store can't do it, the error
+	// is errors.ErrUnsupported.
+	SetLabel(ctx context.Context, label string) error
 }
 
 // An Inspector answers people's questions about a store. Every driver implements it, and every
-// wrapper of drivers forwards it.
+// wrapper of drivers forwards it. Its methods return soon after their context is done. Where the
+// store can't be reached, the error of Status matches [ErrUnavailable], as that of Acquire does:
+// readiness probes ask for it.
 type Inspector interface {
 	// Status returns who holds a lock and who waits for it. A lock that nobody holds has a
 	// Status without Holders.
@@ -124,6 +133,10 @@ type Request struct {
 	// NoWait asks for ErrHeld instead of waiting.
 	NoWait bool
 
+	// RetryTimeout is how long a request that may wait is retried while the store is unavailable.
+	// Zero means [RetryTimeout]. See [Request.RetryLimit].
+	RetryTimeout time.Duration
+
 	// Shared asks for the read side: many shared leases, or one that is not shared. Waiting for
 	// the write side MUST NOT starve behind a stream of readers.
 	Shared bool
@@ -157,6 +170,16 @@ type Request struct {
 	// acquires again what it holds, OnLost of each of its requests is called.
 	OnLost func(error) `json:"-"` // tests send requests to other processes
 
+	// OnWait, if not nil, tells the caller of Acquire why the request waits. Goroutines that wait
+	// behind it, in the same process, return that reason if their time is over first.
+	//
+	// The driver MUST call OnWait with nil once the store has said that the lock is held, or has
+	// queued the request. If a try fails and Acquire will try again, the driver MUST call OnWait
+	// with the error, which matches [ErrUnavailable] and no error of a context. It may repeat a call.
+	// It MUST NOT call OnWait after Acquire has returned. OnWait does not call the driver, as OnLost
+	// does not.
+	OnWait func(error) `json:"-"`
+
 	// Holder is shown to people who inspect the lock.
 	Holder Holder
 
@@ -179,6 +202,21 @@ func (r Request) Check() error {
 		return Invalidf("request: a semaphore has no read side")
 	}
 	return nil
+}
+
+// NoteWait calls OnWait, if there is one.
+func (r Request) NoteWait(err error) {
+	if r.OnWait != nil {
+		r.OnWait(err)
+	}
+}
+
+// RetryLimit returns how long the request is retried while the store is unavailable.
+func (r Request) RetryLimit() time.Duration {
+	if r.RetryTimeout > 0 {
+		return r.RetryTimeout
+	}
+	return RetryTimeout
 }
 
 // A Holder describes a holding or waiting process to people. No decision depends on it.

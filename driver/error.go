@@ -1,6 +1,10 @@
 package driver
 
-import "fmt"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
 
 // A Sentinel is an error that callers compare with [errors.Is]. It is a constant, so nobody can
 // assign to it.
@@ -54,3 +58,11 @@ type invalidError struct{ what error }
 func (e *invalidError) Error() string { return "invalid " + e.what.Error() }
 
 func (e *invalidError) Unwrap() []error { return []error{ErrInvalid, e.what} }
+
+// OwnerDigest returns the digest by which an owner may be shown: 32 hexadecimal digits. An owner id
+// itself must not be shown, because anyone who knows it can release the lock. The marks of
+// package fence have the same digest.
+func OwnerDigest(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:16])
+}

@@ -2,8 +2,12 @@ package driver_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -18,5 +22,26 @@ func TestInvalidf(t *testing.T) {
 	}
 	if errors.Is(err, driver.ErrClosed) {
 		t.Errorf("%v matches ErrClosed", err)
+	}
+}
+
+// An owner id is as good as a password, so a Status that is logged does not show it.
+func TestOwnersAreNotShown(t *testing.T) {
+	const owner = "horse-battery"
+	st := driver.Status{
+		Name:    "a",
+		Holders: []driver.Holding{{Owner: owner, Token: 5, Holder: driver.Holder{Host: "web-1"}, Left: time.Second}},
+		Waiters: []driver.Waiting{{Owner: owner}},
+	}
+	var log strings.Builder
+	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "status", st, "holder", st.Holders[0])
+	for _, text := range []string{fmt.Sprint(st), fmt.Sprintf("%+v", st), fmt.Sprintf("%v", &st.Holders[0]), log.String()} {
+		if strings.Contains(text, owner) || !strings.Contains(text, "web-1") {
+			t.Errorf("%q shows the owner, or not the host", text)
+		}
+	}
+	if text := st.Holders[0].String(); !strings.Contains(text, driver.OwnerDigest(owner)) {
+		t.Errorf("%q does not show the digest", text)
 	}
 }

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -109,9 +110,9 @@ type Status struct {
 	Waiters []Waiting // in the order in which the store would serve them
 }
 
-// A Holding is one hold in a [Status].
+// A Holding is one hold in a [Status]. As text it has a digest of the owner, and as JSON none.
 type Holding struct {
-	Owner  string
+	Owner  string `json:"-"` // a secret: anyone who knows it can release the lock
 	Token  uint64
 	Holder Holder
 	Held   time.Duration // since the grant; 0 where the store does not know
@@ -122,16 +123,39 @@ type Holding struct {
 	// are those of these processes that can be seen.
 	Inherited bool
 	Heirs     []Holder
+
+	// Foreign says, as far as the store shows it, who has a hold that snib did not take:
+	// "Redisson". It is empty for a hold of snib, and if only the Token, 0, tells the two apart.
+	// Break can't end a hold that has Foreign and no Owner: the store has something there that
+	// keeps the lock from being taken, and that may be no lock.
+	Foreign string
+
+	// Count is how often the owner has acquired the lock, where the store counts that; else 0.
+	Count int
 }
 
 // NoExpiry is the time left of a hold that only Release or Break ends, because the store has lost
 // its expiry, or another program has written it without one. No driver grants such a hold.
 const NoExpiry time.Duration = math.MaxInt64
 
-// A Waiting is one waiter in a [Status].
+// String returns the hold as text for logs and messages, with [OwnerDigest] instead of the owner.
+func (h Holding) String() string {
+	type plain Holding // without this method
+	h.Owner = OwnerDigest(h.Owner)
+	return fmt.Sprintf("%+v", plain(h))
+}
+
+// A Waiting is one waiter in a [Status]. As text it has a digest of the owner, and as JSON none.
 type Waiting struct {
-	Owner  string
+	Owner  string `json:"-"` // a secret: anyone who knows it can release the lock later
 	Shared bool
 	Holder Holder
 	Waited time.Duration // since the request
+}
+
+// String returns the waiter as text for logs and messages, with [OwnerDigest] instead of the owner.
+func (w Waiting) String() string {
+	type plain Waiting // without this method
+	w.Owner = OwnerDigest(w.Owner)
+	return fmt.Sprintf("%+v", plain(w))
 }

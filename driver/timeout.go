@@ -8,9 +8,9 @@ const (
 	// gets no answer within it fails with [ErrUnavailable].
 	AnswerTimeout = 5 * time.Second
 
-	// RetryTimeout is how long a request that may wait is retried while the store is
-	// unavailable. After that the request fails with [ErrUnavailable]. The time in which the
-	// store answers [ErrFull] does not count.
+	// RetryTimeout is the default of [Request.RetryTimeout]: how long a request that may wait is
+	// retried while the store is unavailable. After that the request fails with [ErrUnavailable]. The
+	// time in which the store answers [ErrFull] does not count.
 	RetryTimeout = time.Minute
 
 	// CancelTimeout is how long after the end of its context an Acquire may take to return,

@@ -31,6 +31,7 @@ type attempt struct {
 	maybePut    bool   // the key may exist
 	mayPutLater bool   // a call that was abandoned may still put the key
 	wasQueued   bool   // the attempt has waited in a queue
+	isHeld      bool   // somebody held the lock when etcd last answered
 
 	unreachableSince time.Time // when etcd became unreachable; zero if it is reachable
 	lastErr          error     // of the last call that did not reach etcd; nil if it is reachable
@@ -90,17 +91,20 @@ func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 func (a *attempt) contextError(cause error) error {
 	lastErr := a.lastErr
 	if lastErr == nil && a.d.client.ActiveConnection().GetState() == connectivity.TransientFailure {
-		lastErr = &reachError{endpoints: a.d.client.Endpoints(), reason: "no connection"}
+		lastErr = a.d.whyDisconnected()
 	}
-	if lastErr == nil {
+	switch {
+	case errors.Is(cause, driver.ErrClosed), lastErr == nil && (a.wasQueued || a.isHeld):
 		return cause
+	case lastErr == nil: // nobody is known to hold the lock
+		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, cause)
 	}
 	return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, lastErr, cause)
 }
 
 // shouldRetry reports whether to try again after a round that began at began and failed with
-// err. An attempt that has queued continues for [driver.RetryTimeout]: when it fails, the Locker
-// does not retry, because it counts from the beginning of the wait.
+// err. An attempt that has queued continues for [driver.Request.RetryLimit]: when it fails, the
+// Locker does not retry, because it counts from the beginning of the wait.
 func (a *attempt) shouldRetry(err error, began time.Time) bool {
 	switch {
 	case isLeaseGone(err) && a.s != nil:
@@ -118,13 +122,14 @@ func (a *attempt) shouldRetry(err error, began time.Time) bool {
 		a.unreachableSince = began
 	}
 	a.lastErr = err
+	a.req.NoteWait(explain(err))
 	if a.wasQueued {
-		return time.Since(a.unreachableSince) < driver.RetryTimeout
+		return time.Since(a.unreachableSince) < a.req.RetryLimit()
 	}
 	if r, unreachable := errors.AsType[*reachError](err); unreachable && !r.noAnswer {
 		return false // there is no place to be kept, so the caller may as well ask again
 	}
-	return time.Since(a.unreachableSince) < unqueuedRetryTimeout
+	return time.Since(a.unreachableSince) < min(unqueuedRetryTimeout, a.req.RetryLimit())
 }
 
 // tryRound tries once, in the current session.
@@ -146,6 +151,8 @@ func (a *attempt) tryRound(ctx context.Context) (*handle, error) {
 			return h, err
 		}
 	}
+	a.isHeld = true
+	a.req.NoteWait(nil)
 	return a.wait(ctx)
 }
 
@@ -169,14 +176,21 @@ func (a *attempt) reacquire(ctx context.Context, l *lease) (*handle, error) {
 // putIfFree puts the key if the lock has none, and reads the queue otherwise.
 func (a *attempt) putIfFree(ctx context.Context) (*handle, error) {
 	ka := a.s.requestKeepAlive() // it is sent at the same time
-	free := clientv3.Compare(clientv3.CreateRevision(prefixOf(a.req.Name)), "=", 0).WithPrefix()
-	answer, err := a.sendPut(ctx, free, a.putOp(true), clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix()))
+	name := a.req.Name
+	free := []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(prefixOf(name)), "=", 0).WithPrefix(),
+		clientv3.Compare(clientv3.LeaseValue(name), "=", 0), // also if there is no such key
+	}
+	answer, err := a.sendPut(ctx, free, a.putOp(true), []clientv3.Op{clientv3.OpGet(prefixOf(name), clientv3.WithPrefix()), readOneKey(name)})
 	switch {
 	case err != nil:
 		return nil, err
 	case answer.Succeeded:
 		a.revision = answer.Header.Revision
 		return a.grant(ctx, ka, true)
+	}
+	if err := checkOneKey(answer.Responses[1]); err != nil {
+		return nil, err
 	}
 	q := parseQueue(a.req.Name, answer.Responses[0].GetResponseRange().Kvs)
 	switch {
@@ -193,8 +207,7 @@ func (a *attempt) putIfFree(ctx context.Context) (*handle, error) {
 // beside them.
 func (a *attempt) putBehind(ctx context.Context, ka *keepAlive) (*handle, error) {
 	read := clientv3.OpGet(prefixOf(a.req.Name), clientv3.WithPrefix())
-	absent := clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)
-	answer, err := a.sendPut(ctx, absent, a.putOp(false), read, read)
+	answer, err := a.sendPut(ctx, a.isAbsent(), a.putOp(false), []clientv3.Op{read}, read)
 	if err != nil {
 		return nil, err
 	}
@@ -214,17 +227,24 @@ func (a *attempt) putBehind(ctx context.Context, ka *keepAlive) (*handle, error)
 	return nil, driver.ErrHeld
 }
 
+// isAbsent returns the condition that the attempt's key does not exist.
+func (a *attempt) isAbsent() []clientv3.Cmp {
+	return []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)}
+}
+
 // putOp returns the operation that puts the key.
 func (a *attempt) putOp(held bool) clientv3.Op {
 	return clientv3.OpPut(a.key, a.info.encode(held), clientv3.WithLease(a.s.id))
 }
 
-// sendPut puts the key if a condition holds, and otherwise executes the second operation.
-// Further operations follow the put.
-func (a *attempt) sendPut(ctx context.Context, iff clientv3.Cmp, put, otherwise clientv3.Op, then ...clientv3.Op) (*clientv3.TxnResponse, error) {
+// sendPut puts the key if conditions hold, and otherwise executes other operations. Further
+// operations follow the put.
+func (a *attempt) sendPut(
+	ctx context.Context, iff []clientv3.Cmp, put clientv3.Op, otherwise []clientv3.Op, then ...clientv3.Op,
+) (*clientv3.TxnResponse, error) {
 	maybePut := a.maybePut
 	a.maybePut = true
-	answer, err := a.d.commit(ctx, []clientv3.Cmp{iff}, append([]clientv3.Op{put}, then...), []clientv3.Op{otherwise})
+	answer, err := a.d.commit(ctx, iff, append([]clientv3.Op{put}, then...), otherwise)
 	if err != nil {
 		a.mayPutLater = a.mayPutLater || !isLeaseGone(err)
 		return nil, err
@@ -251,6 +271,7 @@ func (a *attempt) wait(ctx context.Context) (*handle, error) {
 		return nil, err
 	}
 	a.wasQueued = true
+	a.req.NoteWait(nil)
 	q.setKey(w, a.key, a.revision)
 	for {
 		v, err := q.judge(w)
@@ -275,8 +296,12 @@ func (a *attempt) putInQueue(ctx context.Context) error {
 	if a.revision > 0 {
 		return nil
 	}
-	absent := clientv3.Compare(clientv3.CreateRevision(a.key), "=", 0)
-	answer, err := a.sendPut(ctx, absent, a.putOp(false), clientv3.OpGet(a.key))
+	oneKey := readOneKey(a.req.Name)
+	answer, err := a.sendPut(ctx, a.isAbsent(), a.putOp(false), []clientv3.Op{clientv3.OpGet(a.key), oneKey}, oneKey)
+	if err != nil {
+		return err
+	}
+	err = checkOneKey(answer.Responses[1])
 	switch {
 	case err != nil:
 		return err
@@ -337,7 +362,7 @@ const maxCheckAge = 20 * time.Millisecond
 // grant makes a lease of the key, which holds the lock, as a majority has just answered. If the
 // keep-alive takes longer than that answer, grant asks again: meanwhile somebody may have broken
 // the lock, and others may have held it.
-func (a *attempt) grant(ctx context.Context, ka *keepAlive, heldRecorded bool) (*handle, error) {
+func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (*handle, error) {
 	checkedAt := driver.Now()
 	start, err := ka.wait(ctx)
 	if err != nil {
@@ -350,10 +375,7 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive, heldRecorded bool) (
 	}
 	l := &lease{
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision, blockSize: blockSizeOf(a.req), since: driver.Now(),
-		// A release with MinHold writes the key's value, which a later record of the grant must
-		// not undo.
-		heldRecorded: heldRecorded || a.req.MinHold > 0,
-		mayReappear:  a.mayPutLater, releaseSem: make(chan struct{}, 1),
+		infoRecorded: infoRecorded, mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
 	}
 	if l.blockSize > 1 {
 		l.wanted = make(chan struct{})

@@ -16,7 +16,8 @@ const pageSize = 1000
 
 // Status implements [driver.Inspector]. It shows foreign holders and waiters by their keys.
 // Times count by the clocks of the two hosts. For a holder that has waited, Held is 0 until its
-// first renewal. The remaining time of a hold is known to the second.
+// first renewal. The remaining time of a hold is known to the second. A key that is no lock is
+// shown as a hold without an owner.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	if err := d.life.Ready(ctx); err != nil {
 		return driver.Status{}, err
@@ -39,19 +40,22 @@ func (d *Driver) status(ctx context.Context, name string, q queue, ttls ttls) (d
 	if len(q) > 0 {
 		st.Shared, st.Slots = q[0].info.Shared, q[0].info.Slots
 	}
+	other, err := d.foreignUse(ctx, name, q, ttls)
+	if err != nil {
+		return driver.Status{}, explain(err)
+	}
+	if other != nil {
+		st.Holders = []driver.Holding{*other}
+		return st, nil
+	}
 	holders, waiters := q.split()
 	for _, e := range holders {
-		if _, known := ttls[e.etcdLease]; !known && e.etcdLease != 0 {
-			answer, err := call(ctx, d, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
-				return d.client.TimeToLive(ctx, clientv3.LeaseID(e.etcdLease))
-			})
-			if err != nil {
-				return driver.Status{}, explain(err)
-			}
-			ttls[e.etcdLease] = time.Duration(max(0, answer.TTL)) * time.Second
+		left, err := d.timeLeft(ctx, e.etcdLease, ttls)
+		if err != nil {
+			return driver.Status{}, explain(err)
 		}
 		st.Holders = append(st.Holders, driver.Holding{
-			Owner: e.info.Owner, Token: tokenOf(e.revision), Holder: e.info.holder(), Held: since(e.info.Held), Left: ttls[e.etcdLease],
+			Owner: e.info.Owner, Token: tokenOf(e.revision), Holder: e.info.holder(), Held: since(e.info.Held), Left: left,
 		})
 	}
 	for _, e := range waiters {
@@ -117,7 +121,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 	}
 }
 
-// Break implements [driver.Inspector].
+// Break implements [driver.Inspector]. It deletes no key that has no lease.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	if err := d.life.Ready(ctx); err != nil {
 		return err
@@ -130,7 +134,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 	}
 	holders, _ := parseQueue(name, now.Kvs).split()
 	for _, e := range holders {
-		if e.info.Owner != owner || tokenOf(e.revision) != token {
+		if e.info.Owner != owner || tokenOf(e.revision) != token || e.etcdLease == 0 {
 			continue
 		}
 		answer, err := d.commit(ctx, isCreatedAt(e.key, e.revision), []clientv3.Op{clientv3.OpDelete(e.key)}, nil)

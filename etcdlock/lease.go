@@ -24,7 +24,7 @@ type lease struct {
 	d           *Driver
 	s           *session
 	req         driver.Request
-	info        info
+	info        info // its label is guarded by mu
 	key         string
 	nonce       string // part of the key
 	revision    int64
@@ -41,7 +41,7 @@ type lease struct {
 
 	mu                sync.Mutex
 	handles           []*handle
-	heldRecorded      bool // the value of the key says since when it holds the lock
+	infoRecorded      bool // the value of the key says since when it holds the lock, and the label
 	releaseUnanswered bool // a release was not answered
 	ended             bool
 	releaseErr        error // the result of Release, once the lease has ended
@@ -145,6 +145,27 @@ func (h *handle) lose(why error) {
 
 // Release implements [driver.Lease].
 func (h *handle) Release(ctx context.Context) error { return h.lease.release(ctx) }
+
+// SetLabel implements [driver.Lease].
+func (h *handle) SetLabel(ctx context.Context, label string) error {
+	l := h.lease
+	if err := l.d.life.Ready(ctx); err != nil {
+		return err
+	}
+	if ended, _ := l.hasEnded(); ended {
+		return driver.ErrLost
+	}
+	ctx, cancel := l.d.life.During(ctx)
+	defer cancel()
+	l.mu.Lock()
+	l.info.Label, l.infoRecorded = label, false
+	l.mu.Unlock()
+	err := l.d.checkKeys(ctx, []*lease{l})[0]
+	if errors.Is(err, driver.ErrLost) {
+		l.lose(err)
+	}
+	return explain(err)
+}
 
 // lose ends the lease because etcd or the session said so.
 func (l *lease) lose(why error) {
@@ -284,7 +305,9 @@ func (l *lease) releaseAfter(ctx context.Context, left time.Duration) (existed b
 	if err != nil {
 		return false, err
 	}
-	put := clientv3.OpPut(l.key, l.info.encode(true), clientv3.WithLease(minHoldLease.ID))
+	l.mu.Lock()
+	put := clientv3.OpPut(l.key, l.value(), clientv3.WithLease(minHoldLease.ID))
+	l.mu.Unlock()
 	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
 	if err != nil {
 		l.releaseUnanswered = true // guarded by releaseSem
@@ -366,16 +389,22 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) []error {
 
 // checkOp returns the operation that checks the key. If the lease was waited for, its value
 // does not say yet since when it holds the lock, because nobody could know that before. Then
-// checkOp records it, for people.
+// checkOp records it, for people, as it does with a new label. It keeps the etcd lease that the key
+// is attached to: a release with MinHold may have changed that.
 func (l *lease) checkOp() clientv3.Op {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.heldRecorded {
+	if l.infoRecorded {
 		return clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 	}
+	return clientv3.OpTxn(isCreatedAt(l.key, l.revision), []clientv3.Op{clientv3.OpPut(l.key, l.value(), clientv3.WithIgnoreLease())}, nil)
+}
+
+// value returns the value of the key while it holds the lock. It is called with the mutex held.
+func (l *lease) value() string {
 	i := l.info
 	i.Asked = time.Now().Add(-driver.Now().Sub(l.since)).UnixMilli()
-	return clientv3.OpTxn(isCreatedAt(l.key, l.revision), []clientv3.Op{clientv3.OpPut(l.key, i.encode(true), clientv3.WithLease(l.s.id))}, nil)
+	return i.encode(true)
 }
 
 // recordCheck records the answer to checkOp, and reports whether the key exists.
@@ -383,7 +412,7 @@ func (l *lease) recordCheck(answer *etcdserverpb.ResponseOp) bool {
 	if txn := answer.GetResponseTxn(); txn != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.heldRecorded = l.heldRecorded || txn.Succeeded
+		l.infoRecorded = l.infoRecorded || txn.Succeeded
 		return txn.Succeeded
 	}
 	return l.isFoundIn(answer.GetResponseRange())

@@ -105,8 +105,7 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
-// TestLapse has a hold end in the process alone, before it was ever renewed. It does not last
-// with the session.
+// TestLapse has a hold end in the process alone. It does not last with the session.
 func TestLapse(t *testing.T) {
 	server := etcdtest.Start(t)
 	jobtest.Lapse(t, func() driver.Driver { return open(t, dial(t, server)) })

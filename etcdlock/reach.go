@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -96,6 +97,17 @@ func (d *Driver) diagnoseNoAnswer(ctx context.Context) error {
 	return d.noAnswerError(fmt.Sprintf("no answer within %v: etcd hangs, or has no majority of its members", callTimeout))
 }
 
+// whyDisconnected returns why there is no connection. It does not wait: the client knows why the
+// last attempt to connect failed, and tells a call that is not repeated.
+func (d *Driver) whyDisconnected() error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout/3)
+	defer cancel()
+	if r, ok := errors.AsType[*reachError](d.ping(ctx, cleanupTimeout)); ok {
+		return r
+	}
+	return &reachError{endpoints: d.client.Endpoints(), reason: "no connection"}
+}
+
 // unreachableError explains why there is no connection. err is the error of a call that was not
 // repeated.
 func (d *Driver) unreachableError(ctx context.Context, err error) error {
@@ -103,6 +115,9 @@ func (d *Driver) unreachableError(ctx context.Context, err error) error {
 		return rpctypes.Error(err) // a member said so
 	}
 	r := &reachError{endpoints: d.client.Endpoints(), reason: err.Error(), err: err}
+	if strings.Contains(r.reason, syscall.ECONNREFUSED.Error()) { // gRPC keeps only the text
+		r.err = errors.Join(err, syscall.ECONNREFUSED)
+	}
 	if _, after, ok := strings.Cut(r.reason, connectionError); ok {
 		r.reason = strings.TrimPrefix(strings.TrimPrefix(strings.Trim(after, `"`), "transport: "), "Error while dialing: ")
 	}

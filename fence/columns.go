@@ -15,6 +15,13 @@ import (
 // Columns guards rows by two columns of the rows themselves, instead of a separate table. It is
 // for tables in which a separate lock guards each row. Each row remembers its own last mark.
 //
+// The columns do the work of a version column, or optimistic lock: an UPDATE names what it expects
+// in the row, and changes nothing if it does not find it. There the version is what the writer
+// has read, so any other write in between refuses it, and it must try again. Here the version is
+// the token of a hold, so only a later hold refuses it. Together with the lock that is the "dual
+// safeguard" that is recommended for money and stock: the lock makes conflicts rare, and the
+// columns make them harmless.
+//
 // One statement covers one row. For transactions over several rows use [SQL].
 type Columns struct {
 	Dialect Dialect

@@ -26,8 +26,9 @@
 // # Which guard
 //
 //   - [SQL]: rows of PostgreSQL, MySQL, MariaDB or SQLite, over database/sql. [Columns] is for
-//     statements of your own. If the lock and the data are in the same database, the
-//     transaction locks of pglock and mysqllock need no token at all.
+//     statements of your own, in place of a version column (optimistic lock). If the lock and
+//     the data are in the same database, the transaction locks of pglock and mysqllock need no
+//     token at all.
 //   - [Server] and [Transport]: a resource behind HTTP.
 //   - [File]: a file on one machine.
 //   - [Memory]: a resource in this process.

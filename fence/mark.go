@@ -2,8 +2,6 @@ package fence
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"net/url"
@@ -30,8 +28,7 @@ type Mark struct {
 // Of returns the mark of a hold. The error matches [driver.ErrInvalid] if the hold has no
 // fencing token, as on a backend whose strength is [driver.FencingNone].
 func Of(h Hold) (Mark, error) {
-	sum := sha256.Sum256([]byte(h.Owner()))
-	m := Mark{Lock: h.Name(), Token: h.Token(), Owner: hex.EncodeToString(sum[:16])}
+	m := Mark{Lock: h.Name(), Token: h.Token(), Owner: driver.OwnerDigest(h.Owner())}
 	return m, m.Check()
 }
 

@@ -21,6 +21,7 @@
 //
 // # Who leads
 //
-// [Current] asks the store who leads, for people and for followers that want to forward requests.
+// [Current] asks the store who leads, for people and for followers that want to forward requests,
+// and [Observe] tells each change.
 // To make the leader reachable, candidates set [snib.Label] to their address.
 package leader

@@ -285,7 +285,7 @@ func TestStops(t *testing.T) {
 // the store is back, somebody leads soon.
 func TestStoreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, net := host(t, new(memlock.Store))
+		l, net := host(t, new(memlock.Store), snib.RetryTimeout(0)) // the pauses are those of leader alone
 		net.Sever(fault.Fail)
 		ctx, cancel := context.WithCancel(t.Context())
 		var tries []time.Time

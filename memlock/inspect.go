@@ -91,7 +91,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 		st.Shared = l.req.Shared
 		st.Holders = append(st.Holders, driver.Holding{
 			Owner: l.req.Owner, Token: l.token, Holder: l.req.Holder,
-			Held: now.Sub(l.since), Left: l.end.Left(now),
+			Held: max(1, now.Sub(l.since)), Left: l.end.Left(now), // 0 would mean that nobody knows
 		})
 	}
 	for i, w := range k.queue {

@@ -142,6 +142,7 @@ func (d *Driver) tryOrQueue(ctx context.Context, req driver.Request) (*handle, *
 	}
 	w.granted = make(chan *handle, 1)
 	k.queue = append(k.queue, w)
+	req.NoteWait(nil)
 	return nil, w, nil
 }
 
@@ -242,6 +243,23 @@ func (h *handle) Release(ctx context.Context) error {
 	if h.state == lost {
 		return driver.ErrLost
 	}
+	return nil
+}
+
+// SetLabel implements [driver.Lease].
+func (h *handle) SetLabel(ctx context.Context, label string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s, now := h.lock.store, driver.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.lock.expire(now)
+	defer s.grantWaiters(h.lock, now)
+	if h.state != held {
+		return driver.ErrLost
+	}
+	h.req.Holder.Label = label
 	return nil
 }
 

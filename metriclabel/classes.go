@@ -92,16 +92,18 @@ func NewClasses[Counts any](classOf func(name string) string, limit int, newCoun
 	return &Classes[Counts]{classOf: classOf, newCounts: newCounts, limit: limit, seed: maphash.MakeSeed(), byClass: map[string]*Counts{}}, nil
 }
 
-// Name returns the counts for the class of a name.
+// Name returns the counts for the class of a name. A name that no lock can have, because
+// [driver.CheckName] refuses it, is counted under [Other]: it takes up neither memory nor a class.
 func (c *Classes[Counts]) Name(name string) *Counts {
 	slot := &c.known[maphash.String(c.seed, name)%uint64(len(c.known))]
 	if k := slot.Load(); k != nil && k.name == name {
 		return k.counts
 	}
-	counts := c.Class(c.classOf(name))
-	if len(name) <= driver.MaxName { // longer names are refused, and must not take up memory
-		slot.Store(&knownName[Counts]{name, counts})
+	if driver.CheckName(name) != nil {
+		return c.Class(Other)
 	}
+	counts := c.Class(c.classOf(name))
+	slot.Store(&knownName[Counts]{name, counts})
 	return counts
 }
 

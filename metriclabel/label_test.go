@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/metriclabel"
 )
 
@@ -32,5 +34,27 @@ func TestReasonOf(t *testing.T) {
 				t.Errorf("ReasonOf(%v) = %v, want %v", tt.err, got, tt.want)
 			}
 		})
+	}
+}
+
+// Names that no lock can have don't become classes, of which there may be only so many.
+func TestRefusedNames(t *testing.T) {
+	type counts struct{ class string }
+	classes, err := metriclabel.NewClasses(nil, 2, func(class string) *counts { return &counts{class} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "a\x00b", "\xff", strings.Repeat("x", driver.MaxName+1)} {
+		if got := classes.Name(name).class; got != metriclabel.Other {
+			t.Errorf("class of %.10q = %q, want %q", name, got, metriclabel.Other)
+		}
+	}
+	for _, name := range []string{"order:1", "user:2"} {
+		if got := classes.Name(name).class; got != metriclabel.Class(name) {
+			t.Errorf("class of %q = %q after refused names", name, got)
+		}
+	}
+	if n := classes.Folded(); n != 0 {
+		t.Errorf("%d names were folded", n)
 	}
 }

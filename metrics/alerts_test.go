@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,38 @@ func TestAlertRules(t *testing.T) {
 	}
 	if out, err := promtool(t, "", "test", "rules", "alerts_test.yml"); err != nil {
 		t.Errorf("promtool test rules: %v\n%s", err, out)
+	}
+}
+
+// TestGrafanaAlert checks that Grafana's alert is the same as the one of Prometheus, which promtool
+// checks, and that it names the data source, the dashboard and the panel that are provisioned.
+func TestGrafanaAlert(t *testing.T) {
+	const alert, ofGrafana = "LockWaitLong", "example/grafana/alerting/snib.yaml"
+	grafana := file(t, ofGrafana)
+	if !strings.Contains(grafana, "title: "+alert+"\n") {
+		t.Errorf("%s has no rule %s", ofGrafana, alert)
+	}
+	_, prometheus, _ := strings.Cut(file(t, "alerts.yml"), "- alert: "+alert+"\n")
+	prometheus, _, _ = strings.Cut(prometheus, "\n\n")
+	for _, field := range []string{`expr: >-\n((?: +[^ ].*\n)+?) +(?:- refId|for):`, `\n +for: (.+)`, `labels: (.+)`, `summary: (.+)`} {
+		pattern := regexp.MustCompile(field)
+		got, want := pattern.FindStringSubmatch(grafana), pattern.FindStringSubmatch(prometheus)
+		if got == nil || want == nil {
+			t.Fatalf("%s does not match %s in both files: %q, %q", alert, field, got, want)
+		}
+		if got, want := strings.Fields(got[1]), strings.Fields(want[1]); !slices.Equal(got, want) {
+			t.Errorf("%s: Grafana's rule has %q, that of Prometheus %q", field, got, want)
+		}
+	}
+	for of, name := range map[string]string{
+		"datasourceUid: (prometheus)\n": "example/grafana/datasources/prometheus.yaml",
+		"dashboardUid: (.+)\n":          "grafana/snib.json",
+		"panelId: (.+)\n":               "grafana/snib.json",
+	} {
+		id := regexp.MustCompile(of).FindStringSubmatch(grafana)
+		if id == nil || !regexp.MustCompile(`\b(?:uid|id)"?: "?`+id[1]+`\b`).MatchString(file(t, name)) {
+			t.Errorf("%s: %s is not in %s: %q", ofGrafana, of, name, id)
+		}
 	}
 }
 
@@ -127,6 +160,15 @@ func TestNamedMetricsExist(t *testing.T) {
 		}
 	}
 	text := file(t, page)
+	expressions := regexp.MustCompile("(?s)```promql\n(.*?)\n```").FindAllStringSubmatch(text, -1)
+	if len(expressions) == 0 {
+		t.Errorf("%s shows no expression", page)
+	}
+	for _, m := range expressions {
+		if !strings.Contains(file(t, "alerts.yml"), m[1]+"\n") {
+			t.Errorf("%s shows an expression that is not in alerts.yml: %s", page, m[1])
+		}
+	}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(exposition(t, usedCollector(t)), -1) {
 		if !strings.Contains(text, "`"+m[1]+"`") {
 			t.Errorf("%s does not name %s", page, m[1])

@@ -19,7 +19,7 @@ type descs struct {
 
 	renewals, margin, took, errors *prometheus.Desc
 
-	stored, storeWaiting, endless, surveyed, surveyFailures *prometheus.Desc
+	stored, storeWaiting, longest, endless, surveyed, surveyFailures *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -48,6 +48,7 @@ func newDescs() descs {
 
 		stored:         desc("store_locks", "Holds that the store has, by the last survey.", "backend", "resource"),
 		storeWaiting:   desc("store_waiting", "Waiters that the store has, by the last survey.", "backend", "resource"),
+		longest:        desc("store_longest_wait_seconds", "How long the waiter has waited that has waited longest, by the last survey.", "backend", "resource"),
 		endless:        desc("store_locks_without_expiry", "Holds that the store will never end by itself, by the last survey.", "backend", "resource"),
 		surveyed:       desc("store_survey_timestamp_seconds", "When the last survey of the store ended.", "backend"),
 		surveyFailures: desc("store_survey_failures_total", "Surveys of the store that failed.", "backend"),
@@ -59,7 +60,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	d := &c.descs
 	for _, desc := range []*prometheus.Desc{
 		d.wait, d.failures, d.reasons, d.hold, d.held, d.waiting, d.queue, d.handOvers, d.lost, d.leaked, d.regressed, d.late, d.folded,
-		d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.endless, d.surveyed, d.surveyFailures,
+		d.renewals, d.margin, d.took, d.errors, d.stored, d.storeWaiting, d.longest, d.endless, d.surveyed, d.surveyFailures,
 	} {
 		ch <- desc
 	}

@@ -217,7 +217,7 @@ func TestFailures(t *testing.T) {
 		}},
 		{"backend", func(t *testing.T, d *fault.Driver, l *snib.Locker) error {
 			d.Sever(fault.Fail)
-			_, err := l.Acquire(t.Context(), "a")
+			_, err := l.With(snib.RetryTimeout(0)).Acquire(t.Context(), "a")
 			return err
 		}},
 	}

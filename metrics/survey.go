@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -18,31 +19,53 @@ type survey struct {
 	found map[string]*classCounts
 }
 
+// A Listing lists more locks for a [Collector.Survey] to count, such as those of other libraries
+// in Redis:
+//
+//	metrics.Listing{Prefix: "lock:", List: d.Admin().Foreign} // d is a *redislock.Driver
+//
+// The metrics count the holds in it like those of snib.
+type Listing struct {
+	// Prefix is what the names of the locks begin with. The fewer keys begin with it, the less
+	// the listing costs.
+	Prefix string
+
+	// List is like that of [driver.Inspector].
+	List func(ctx context.Context, prefix string, yield func(driver.Status) bool) error
+}
+
 // A classCounts counts the holds and waiters of one class of names in a store.
-type classCounts struct{ holds, endless, waiters int }
+type classCounts struct {
+	holds, endless, waiters int
+	longest                 time.Duration // that one of the waiters has waited
+}
 
 // Survey lists the locks of a whole store, at once and then at the given interval, until ctx is
-// done. It exports how many holds and waiters there are, and how many holds will never end by
-// themselves. It returns the cause of ctx's end.
+// done. It exports how many holds and waiters there are, for how long a waiter has waited at most,
+// and how many holds will never end by themselves. It returns the cause of ctx's end. A store does
+// not list the locks of programs that do not use snib, unless snib waits for them; give listings of
+// these, if there are any.
 //
 // One surveying process per store is enough, and a minute is a good interval: listing does not
 // block the store, but reads everything. Each of several stores of one kind needs its own
 // Collector, because surveys differ in nothing but the backend. When a survey fails, Survey
 // counts the failure and keeps exporting the result of the last successful one; the alert rules
-// include one on its age. An interval that is not positive, or a driver that is not a
-// [driver.Inspector], is a [snib.ErrInvalid].
-func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Duration) error {
+// include one on its age. An interval that is not positive, a driver that is not a
+// [driver.Inspector], or a Listing without List is a [snib.ErrInvalid].
+func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Duration, more ...Listing) error {
 	inspector, ok := d.(driver.Inspector)
 	switch {
 	case !ok:
 		return fmt.Errorf("metrics: %w", driver.Invalidf("driver: %T does not implement driver.Inspector", d))
 	case every <= 0:
 		return fmt.Errorf("metrics: %w", driver.Invalidf("interval: %v is not positive", every))
+	case slices.ContainsFunc(more, func(l Listing) bool { return l.List == nil }):
+		return fmt.Errorf("metrics: %w", driver.Invalidf("listing: it has no List"))
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		found, err := c.countLocks(ctx, inspector)
+		found, err := c.countLocks(ctx, inspector, more)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -55,29 +78,52 @@ func (c *Collector) Survey(ctx context.Context, d driver.Driver, every time.Dura
 	}
 }
 
-// countLocks counts the holds and waiters in the store by class.
-func (c *Collector) countLocks(ctx context.Context, store driver.Inspector) (map[string]*classCounts, error) {
+// countLocks counts the holds and waiters in the store and in more listings by class.
+func (c *Collector) countLocks(ctx context.Context, store driver.Inspector, more []Listing) (map[string]*classCounts, error) {
 	found := map[string]*classCounts{}
+	waitedFor := map[string]bool{} // foreign locks, which may be in a listing, too
 	err := store.List(ctx, "", func(s driver.Status) bool {
-		class := c.resources.Of(s.Name)
-		if found[class] == nil && len(found) >= c.resources.Most() {
-			class = Other
+		if len(more) > 0 && len(s.Holders) > 0 && s.Holders[0].Token == 0 {
+			waitedFor[s.Name] = true
 		}
-		p := found[class]
-		if p == nil {
-			p = new(classCounts)
-			found[class] = p
-		}
-		p.holds += len(s.Holders)
-		p.waiters += len(s.Waiters)
-		for _, h := range s.Holders {
-			if h.Left == driver.NoExpiry {
-				p.endless++
-			}
-		}
+		c.countLock(found, s)
 		return true
 	})
+	for _, l := range more {
+		if err != nil {
+			return nil, err
+		}
+		err = l.List(ctx, l.Prefix, func(s driver.Status) bool {
+			if !waitedFor[s.Name] {
+				c.countLock(found, s)
+			}
+			return true
+		})
+	}
 	return found, err
+}
+
+// countLock adds the holds and waiters of a lock to those of its class.
+func (c *Collector) countLock(found map[string]*classCounts, s driver.Status) {
+	class := c.resources.Of(s.Name)
+	if found[class] == nil && len(found) >= c.resources.Most() {
+		class = Other
+	}
+	p := found[class]
+	if p == nil {
+		p = new(classCounts)
+		found[class] = p
+	}
+	p.holds += len(s.Holders)
+	p.waiters += len(s.Waiters)
+	for _, w := range s.Waiters {
+		p.longest = max(p.longest, w.Waited)
+	}
+	for _, h := range s.Holders {
+		if h.Left == driver.NoExpiry {
+			p.endless++
+		}
+	}
 }
 
 // recordSurvey stores the result of a survey, or counts its failure.
@@ -107,6 +153,7 @@ func (c *Collector) collectSurvey(out writer, s *survey) {
 	for class, p := range s.found {
 		out.gauge(d.stored, float64(p.holds), s.backend, class)
 		out.gauge(d.storeWaiting, float64(p.waiters), s.backend, class)
+		out.gauge(d.longest, p.longest.Seconds(), s.backend, class)
 		out.gauge(d.endless, float64(p.endless), s.backend, class)
 	}
 }

@@ -47,7 +47,7 @@ func TestSurvey(t *testing.T) {
 		c := newCollector(t, metrics.Options{MaxResources: 2})
 		hold, endless := driver.Holding{}, driver.Holding{Left: driver.NoExpiry}
 		locks := []driver.Status{
-			{Name: "invoices/1", Holders: []driver.Holding{hold}, Waiters: make([]driver.Waiting, 3)},
+			{Name: "invoices/1", Holders: []driver.Holding{hold}, Waiters: []driver.Waiting{{}, {Waited: time.Minute}, {Waited: time.Second}}},
 			{Name: "invoices/2", Holders: []driver.Holding{endless}},
 			{Name: "pool", Holders: []driver.Holding{hold, hold}},
 			{Name: "third", Holders: []driver.Holding{endless}},
@@ -62,6 +62,8 @@ func TestSurvey(t *testing.T) {
 		first := scrape{
 			`distributed_lock_store_locks{backend="memory",resource="invoices"}`:                2,
 			`distributed_lock_store_waiting{backend="memory",resource="invoices"}`:              3,
+			`distributed_lock_store_longest_wait_seconds{backend="memory",resource="invoices"}`: 60,
+			`distributed_lock_store_longest_wait_seconds{backend="memory",resource="pool"}`:     0,
 			`distributed_lock_store_locks_without_expiry{backend="memory",resource="invoices"}`: 1,
 			`distributed_lock_store_locks{backend="memory",resource="pool"}`:                    2,
 			`distributed_lock_store_locks{backend="memory",resource="other"}`:                   2,
@@ -97,6 +99,45 @@ func TestSurvey(t *testing.T) {
 	})
 }
 
+// TestSurveyOfListings checks that a survey counts the locks of listings, that one lock of another
+// library for which snib waits counts once, and that a listing that fails fails the survey.
+func TestSurveyOfListings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCollector(t, metrics.Options{})
+		own, endless := driver.Holding{Token: 7}, driver.Holding{Left: driver.NoExpiry}
+		waitedFor := driver.Status{Name: "order/2", Holders: []driver.Holding{endless}}
+		withQueue := waitedFor
+		withQueue.Waiters = make([]driver.Waiting, 1)
+		d := &listDriver{Driver: memory(), locks: []driver.Status{{Name: "order/1", Holders: []driver.Holding{own}}, withQueue}}
+		others := &listDriver{locks: []driver.Status{waitedFor, {Name: "order/3", Holders: []driver.Holding{endless}}}}
+		prefixes := make(chan string, 10)
+		listing := metrics.Listing{Prefix: "order/", List: func(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+			prefixes <- prefix
+			return others.List(ctx, prefix, yield)
+		}}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { _ = c.Survey(ctx, d, time.Minute, listing) }() // it ends with ctx
+		synctest.Wait()
+		want := scrape{
+			`distributed_lock_store_locks{backend="memory",resource="order"}`:                3,
+			`distributed_lock_store_waiting{backend="memory",resource="order"}`:              1,
+			`distributed_lock_store_locks_without_expiry{backend="memory",resource="order"}`: 2,
+			`distributed_lock_store_survey_failures_total{backend="memory"}`:                 0,
+		}
+		read(t, c).check(t, want)
+		if got := <-prefixes; got != "order/" {
+			t.Errorf("the prefix is %q", got)
+		}
+
+		others.set(nil, errors.New("NOPERM"))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want[`distributed_lock_store_survey_failures_total{backend="memory"}`] = 1
+		read(t, c).check(t, want)
+	})
+}
+
 // TestSurveyOfMemory checks a survey of a real driver.
 func TestSurveyOfMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -120,6 +161,9 @@ func TestSurveyRefuses(t *testing.T) {
 	c := newCollector(t, metrics.Options{})
 	if err := c.Survey(t.Context(), memory(), 0); !errors.Is(err, snib.ErrInvalid) {
 		t.Errorf("Survey each 0s = %v, want %v", err, snib.ErrInvalid)
+	}
+	if err := c.Survey(t.Context(), memory(), time.Minute, metrics.Listing{Prefix: "lock:"}); !errors.Is(err, snib.ErrInvalid) {
+		t.Errorf("Survey with a listing without List = %v, want %v", err, snib.ErrInvalid)
 	}
 	blind := struct{ driver.Driver }{memory()}
 	if err := c.Survey(t.Context(), blind, time.Minute); !errors.Is(err, snib.ErrInvalid) {

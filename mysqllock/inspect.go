@@ -8,7 +8,8 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
-// Status implements [driver.Inspector].
+// Status implements [driver.Inspector]. It does not show a foreign client that has the lock of a
+// session by GET_LOCK: MySQL has no row of it.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	return d.rows.Status(ctx, name)
 }

@@ -58,6 +58,18 @@ func (d *Driver) removeLease(ctx context.Context, l *lease) (freed bool, err err
 	return freed, d.rowError(l.Req.Name, err)
 }
 
+// setLabel changes the label of a lease in its row.
+func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bool, err error) {
+	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
+		h := s.HolderByToken(l.Grant().Token)
+		if found = h != nil; found {
+			h.Label = label
+		}
+		return found, nil
+	})
+	return found, err
+}
+
 // Renew implements [driver.Driver]. Up to 256 exclusive leases of rows take one statement
 // together. Other leases of rows take two statements each.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {

@@ -60,7 +60,7 @@ func newDriver(db *sql.DB, c config, session bool) *Driver {
 	d.acquiring, d.releasing, d.renewing = make(semaphore, c.connections), make(semaphore, c.connections), make(semaphore, c.connections)
 	backend := rows.Backend{
 		Prepare: d.prepare, Request: d.request, Remove: d.removeEntry, Release: d.release, Read: d.readStates, Poll: d.poll,
-		ReadPage: d.readPage, Break: d.breakLease, Prune: d.prune, Listen: d.watch,
+		ReadPage: d.readPage, Break: d.breakLease, SetLabel: d.setLabel, Prune: d.prune, Listen: d.watch,
 	}
 	if session {
 		backend.Connect, backend.LockKey = d.connect, c.key

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
 )
@@ -23,6 +24,33 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 	return tx
 }
 
+func TestTransactions(t *testing.T) {
+	t.Parallel()
+	db := dial(t, mysqltest.Start(t).DSN())
+	release(t, acquire(t, newDriver(t, db), request("makes the table", "a")))
+	jobtest.Transactions{
+		DB:         db,
+		Limit:      time.Second,
+		Waiters:    "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'",
+		Connection: "SELECT CONNECTION_ID()",
+		Kill:       "KILL %d",
+		Begin: func(t testing.TB) *jobtest.Transaction {
+			tx, job := jobtest.SQLTransaction(t, db)
+			job.Lock = func(ctx context.Context, name string, wait time.Duration) error {
+				if wait < 0 {
+					return mysqllock.Tx(ctx, tx, name)
+				}
+				return mysqllock.Tx(ctx, tx, name, mysqllock.TxWait(wait))
+			}
+			job.Row = func(ctx context.Context, id int, wait time.Duration) (status string, err error) {
+				err = mysqllock.Row(ctx, tx, wait, "SELECT status FROM orders WHERE id = ?", id).Scan(&status)
+				return status, err
+			}
+			return job
+		},
+	}.Run(t)
+}
+
 func TestTx(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
@@ -35,33 +63,6 @@ func TestTx(t *testing.T) {
 		return mysqllock.Tx(testContext(t), tx, name, opts...)
 	}
 
-	t.Run("Row", func(t *testing.T) { testRow(t, db) })
-	t.Run("LastsAsLongAsTheTransaction", func(t *testing.T) {
-		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Commit, (*sql.Tx).Rollback} {
-			tx1, tx2 := begin(t, db), begin(t, db)
-			if err := lock(tx1, "report"); err != nil {
-				t.Fatal(err)
-			}
-			if err := lock(tx1, "report", mysqllock.TxNoWait()); err != nil {
-				t.Errorf("Tx again in the same transaction = %v, want nil", err)
-			}
-			if err := lock(tx2, "report", mysqllock.TxNoWait()); !errors.Is(err, driver.ErrHeld) {
-				t.Errorf("Tx with NoWait while another has it = %v, want ErrHeld", err)
-			}
-			if err := lock(tx2, "Report", mysqllock.TxNoWait()); err != nil {
-				t.Errorf("Tx of another name = %v, want nil", err)
-			}
-			if err := end(tx1); err != nil {
-				t.Fatal(err)
-			}
-			if err := lock(tx2, "report", mysqllock.TxNoWait()); err != nil {
-				t.Errorf("Tx after the end of the other = %v, want nil", err)
-			}
-			if err := tx2.Commit(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	})
 	t.Run("WaitLimit", func(t *testing.T) {
 		tx1, tx2 := begin(t, db), begin(t, db)
 		if err := lock(tx1, "limit"); err != nil {
@@ -111,20 +112,6 @@ func TestTx(t *testing.T) {
 		}
 		must(t, db, "UPDATE jobs SET status = 'new'")
 	})
-	t.Run("ContextEnds", func(t *testing.T) {
-		tx1, tx2 := begin(t, db), begin(t, db)
-		if err := lock(tx1, "ends"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if err := mysqllock.Tx(ctx, tx2, "ends"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Tx = %v, want the end of its context", err)
-		}
-		if err := tx1.Commit(); err != nil {
-			t.Fatal(err)
-		}
-	})
 	t.Run("NoTable", func(t *testing.T) {
 		if err := lock(begin(t, db), "x", mysqllock.TxTable("nowhere")); err == nil {
 			t.Error("Tx without a table = nil")
@@ -166,53 +153,5 @@ func TestTxRefusesRollbackOnTimeout(t *testing.T) {
 	db := dial(t, server.DSN())
 	if err := mysqllock.Tx(testContext(t), begin(t, db), "x", mysqllock.TxNoWait()); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Tx = %v, want ErrInvalid", err)
-	}
-}
-
-func testRow(t *testing.T, db *sql.DB) {
-	must(t, db, "CREATE TABLE orders (id INT PRIMARY KEY, status VARCHAR(20))")
-	status := func(tx *sql.Tx, wait time.Duration, id int) (status string, err error) {
-		err = mysqllock.Row(testContext(t), tx, wait, "SELECT status FROM orders WHERE id = ?", id).Scan(&status)
-		return status, err
-	}
-	tests := []struct {
-		name string
-		id   int
-		do   string // what the holder of the row does
-		want string
-		err  error
-	}{
-		{"Changed", 1, "UPDATE orders SET status = 'paid' WHERE id = 1", "paid", nil},
-		{"Same", 2, "UPDATE orders SET status = 'new' WHERE id = 2", "new", nil},
-		{"Gone", 3, "DELETE FROM orders WHERE id = 3", "", sql.ErrNoRows},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			must(t, db, "INSERT INTO orders VALUES (?, 'new')", tt.id)
-			tx1, tx2 := begin(t, db), begin(t, db)
-			var before string // reading it begins a snapshot
-			if err := tx2.QueryRow("SELECT status FROM orders WHERE id = ?", tt.id).Scan(&before); err != nil || before != "new" {
-				t.Fatal(before, err)
-			}
-			if got, err := status(tx1, 0, tt.id); err != nil || got != "new" {
-				t.Fatalf("Row of a row that nobody has = %q, %v", got, err)
-			}
-			if _, err := tx1.Exec(tt.do); err != nil {
-				t.Fatal(err)
-			}
-			waits := []time.Duration{0}
-			if tt.err != nil {
-				waits = append(waits, time.Millisecond) // it takes a second: once is enough
-			}
-			for _, wait := range waits {
-				if _, err := status(tx2, wait, tt.id); !errors.Is(err, driver.ErrHeld) {
-					t.Errorf("Row with a wait of %v, of a row that another has, = %v, want ErrHeld", wait, err)
-				}
-			}
-			time.AfterFunc(100*time.Millisecond, func() { _ = tx1.Commit() })
-			if got, err := status(tx2, -1, tt.id); got != tt.want || !errors.Is(err, tt.err) {
-				t.Errorf("Row after the wait = %q, %v; want %q, %v", got, err, tt.want, tt.err)
-			}
-		})
 	}
 }

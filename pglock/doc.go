@@ -4,10 +4,11 @@
 //	d, err := pglock.NewSession(pool)   // PostgreSQL's own advisory locks, on one connection
 //	err := pglock.Tx(ctx, tx, "orders") // for as long as a transaction, with the data in the same database
 //
-// Use rows unless you have a reason for one of the others. Sessions are for locks that must end
-// at once when the process dies, or that other programs take as advisory locks too. With a lock
-// in a transaction, nothing can be lost between the lock and the data. If it is enough to lock a
-// row of your data, use [Row].
+// Use rows unless you have a reason for one of the others. Use sessions for locks that must be
+// free at once when the process dies, or that other programs take as advisory locks, too. A lock
+// in a transaction can't be lost while the data is written, because both end with the transaction.
+// If your data has a row for what you lock, [Row] locks that row. The transaction is one of pgx,
+// or by [SQLTx] one of database/sql.
 //
 // # Keys
 //
@@ -23,20 +24,20 @@
 // (LISTEN, NOTIFY). Each process listens on one connection beside the pool, which it keeps while
 // a caller waits or holds, and for 5 seconds after that. A process also sends one statement a
 // second for all its waiters, which keeps them in the queue, and one when a lease ends that a
-// waiter waits for. So a lost notification costs a second. If the process of a waiter dies, the
-// waiter is skipped after 3 seconds.
+// waiter waits for. So a lost notification delays a waiter by up to a second. If the process of a
+// waiter dies, the waiter is skipped after 3 seconds.
 //
 // Nobody can listen through a pooler in transaction mode. The option [Listen] names a way past
 // it. Without that option, a process polls every 125 ms with one statement for all its waiters,
-// and a holder learns of a Break from its next renewal.
+// and a holder learns from its next renewal that Break has ended its hold.
 //
 // # Liveness
 //
-// A lease ends after its TTL unless it is renewed. The server's clock decides, and the deciding
-// statement reads it. If that clock is set back, the lease ends at the latest one TTL after the
-// next request for the lock. Break tells the holder of the lease at once. A session ends with its
-// connection. If the connection falls silent, the server ends the session after [Timeout], and
-// its holders are told when a tenth of that time is left.
+// A lease ends after its TTL unless it is renewed. Each statement that decides whether a lease has
+// ended reads the server's clock. If that clock is set back, the lease ends at the latest one TTL
+// after the next request for the lock. Break tells the holder of the lease at once. A session ends
+// with its connection. If the connection falls silent, the server ends the session after
+// [Timeout], and its holders are told when a tenth of that time is left.
 //
 // # Fencing
 //
@@ -47,9 +48,9 @@
 //
 // # Failover
 //
-// A server that crashed has forgotten no grant and no renewal. It may have forgotten the releases
-// of its last 0.6 seconds for which nobody waited; those locks are free at the end of their TTL.
-// A standby that is promoted has forgotten what had not been replicated to it. Make the
+// After a crash, the server still knows all grants and renewals. It may have forgotten the releases
+// of the last 0.6 seconds, of locks that nobody waited for. Those locks are free at the end of
+// their TTL. A standby that is promoted does not know what had not been replicated to it. Make the
 // replication synchronous: otherwise only the clocks keep tokens in order, and two callers may
 // hold a lock at once for up to a TTL. While the server can't be reached, waiters retry for up to
 // one minute. While it has no connection left, they retry for as long as their context allows.
@@ -57,5 +58,5 @@
 // # Options
 //
 // [Table] names the table, and [Listen] the way past a pooler. Sessions also have [Timeout],
-// [Keys] and [SessionPooler].
+// [Keys] and [SessionPooler]. [Tx] has options of its own, the type [TxOption].
 package pglock

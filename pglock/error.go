@@ -42,11 +42,12 @@ const (
 	idleSessionTimeout    = "57P05"
 )
 
-// code returns the server's code of an error, or "" if err does not come from the server.
+// code returns the server's code of an error, or "" if err does not come from the server. The
+// errors of pgx and of lib/pq have the method SQLState.
 func code(err error) string {
-	var refused *pgconn.PgError
+	var refused interface{ SQLState() string }
 	if errors.As(err, &refused) {
-		return refused.Code
+		return refused.SQLState()
 	}
 	return ""
 }

@@ -124,11 +124,16 @@ func awaitListener(t testing.TB, pool *pgxpool.Pool) {
 	})
 }
 
-// A hold that ended only in the process, before it was ever renewed, does not last as long as the
+// A hold that ended only in the process lasts in the store for its TTL, and not as long as the
 // session.
 func TestLapse(t *testing.T) {
 	server := pgtest.Start(t)
-	jobtest.Lapse(t, func() driver.Driver { return newSession(t, dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
+	t.Run("Rows", func(t *testing.T) {
+		jobtest.Lapse(t, func() driver.Driver { return newDriver(t, dial(t, server.URL())) })
+	})
+	t.Run("Session", func(t *testing.T) {
+		jobtest.Lapse(t, func() driver.Driver { return newSession(t, dial(t, server.URL()), pglock.Timeout(2*time.Second)) })
+	})
 }
 
 // TestHandOverWindow measures for how long a broken lease is still handed over in its process.

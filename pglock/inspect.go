@@ -9,7 +9,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Status implements [driver.Inspector].
+// Status implements [driver.Inspector]. It does not show a foreign client that has the advisory
+// lock of a session: PostgreSQL has no row of it.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	return d.rows.Status(ctx, name)
 }

@@ -25,6 +25,13 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	return freed, d.rowError(l.Req.Name, err)
 }
 
+// setLabel changes the label of a lease in its row.
+func (d *Driver) setLabel(ctx context.Context, l *lease, label string) (found bool, err error) {
+	args := []any{l.Req.Name, int64(l.Grant().Token), l.Req.Owner, label}
+	err = d.query(ctx, d.sql.setLabel, args, func(pgx.Rows) error { found = true; return nil })
+	return found, d.rowError(l.Req.Name, err)
+}
+
 // Renew implements [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))

@@ -3,8 +3,6 @@ package pglock
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sniblock/snib/driver"
 )
 
@@ -28,7 +26,7 @@ WHERE l.name = $1 AND {live} AND NOT e ? 'kept'
 // the next within a process. In a transaction that is REPEATABLE READ or SERIALIZABLE, call
 // IsOwner before the first read; if the lock's row has changed since then, IsOwner returns the
 // server's error 40001.
-func (d *Driver) IsOwner(ctx context.Context, tx pgx.Tx, name string, token uint64) error {
+func (d *Driver) IsOwner(ctx context.Context, tx Transaction, name string, token uint64) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}

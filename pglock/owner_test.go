@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -12,10 +13,22 @@ import (
 
 func TestIsOwner(t *testing.T) {
 	pool := dial(t, pgtest.Start(t).URL())
+	db := stdlib.OpenDBFromPool(pool)
+	defer db.Close()
 	for name, d := range map[string]*pglock.Driver{"Rows": newDriver(t, pool), "Sessions": newSession(t, pool)} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name+"/Pgx", func(t *testing.T) {
 			jobtest.IsOwner(t, d, func(name string, token uint64) error {
 				return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, name, token) })
+			})
+		})
+		t.Run(name+"/SQL", func(t *testing.T) {
+			jobtest.IsOwner(t, d, func(name string, token uint64) error {
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err != nil {
+					return err
+				}
+				defer tx.Rollback()
+				return d.IsOwner(t.Context(), pglock.SQLTx(tx), name, token)
 			})
 		})
 	}
@@ -26,7 +39,7 @@ func TestIsOwnerKeepsTheLock(t *testing.T) {
 	d, tx := newDriver(t, pool), begin(t, pool, "")
 	jobtest.IsOwnerKeepsTheLock(t, d, newDriver(t, pool), func(token uint64) error {
 		err := d.IsOwner(t.Context(), tx, "a", token)
-		usable(t, tx)
+		usable(t, tx, "0")
 		return err
 	}, func() error { return tx.Rollback(t.Context()) })
 }

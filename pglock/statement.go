@@ -198,6 +198,16 @@ RETURNING {wake}, (SELECT count(pg_notify(e->>'channel', 'b' || (e->>'nonce'))) 
 	CROSS JOIN LATERAL jsonb_array_elements(o.holders) e
 	WHERE o.name = $1::text AND (e->>'token')::bigint = $2::bigint)`
 
+// setLabel changes the label of the lease of $1 name, $2 token and $3 owner to $4.
+const setLabel = `
+UPDATE {table} l SET holders = (
+	SELECT jsonb_agg(CASE WHEN (e->>'token')::bigint = $2::bigint AND e->>'owner' = $3::text
+		THEN e || jsonb_build_object('label', $4::text) ELSE e END ORDER BY i)
+	FROM jsonb_array_elements(l.holders) WITH ORDINALITY AS a(e, i))
+FROM (SELECT {noflush}) f
+WHERE l.name = $1::text AND {held}
+RETURNING l.name`
+
 // held is true if the lease of $2 token and $3 owner has not ended.
 const held = `
 EXISTS (SELECT FROM (SELECT {clock} AS now) c CROSS JOIN LATERAL jsonb_array_elements(l.holders) e
@@ -299,7 +309,7 @@ const skipLocked = `SKIP LOCKED`
 
 // statements are the statements for one table.
 type statements struct {
-	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, removeEntry, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
+	acquireFast, acquire, acquirePrechecked, nextToken, releaseFast, release, breakLease, setLabel, removeEntry, renew, renewUnlocked, confirm, read, heartbeat, heartbeatUnlocked, list, listNames, prune, setFloor, lockRow, current string
 }
 
 func newStatements(table pgx.Identifier, live string) statements {
@@ -314,7 +324,7 @@ func newStatements(table pgx.Identifier, live string) statements {
 	}
 	return statements{
 		acquireFast: fill(acquireFast), acquire: fill(acquire), acquirePrechecked: fill(acquire, "{seen}", precheck, "{unlessSeen}", unlessRefused, "{orSeen}", orRefused),
-		release: fill(release), breakLease: fill(breakLease), removeEntry: fill(removeEntry),
+		release: fill(release), breakLease: fill(breakLease), setLabel: fill(setLabel), removeEntry: fill(removeEntry),
 		renew: fill(renew), renewUnlocked: fill(renew, "{skip}", skipLocked), confirm: fill(confirm),
 		nextToken: fill(nextToken), releaseFast: fill(releaseFast), read: fill(read), heartbeat: fill(heartbeat), heartbeatUnlocked: fill(heartbeat, "{skip}", skipLocked), list: fill(list), listNames: fill(listNames), prune: fill(prune), setFloor: fill(setFloor),
 		lockRow: fill(lockRow), current: fill(current),

@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,22 +12,26 @@ import (
 )
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
-// rollback, or the connection. It is for data in the same database: the lock guards the reads
-// and writes of tx after Tx without a token, because the lock can't be lost before the
-// transaction is.
+// rollback, or the connection. It also ends if tx is rolled back to a savepoint from before Tx.
+// It is for data in the same database: the lock guards the reads and writes of tx after Tx without
+// a token, because the lock can't be lost before the transaction is.
+//
+// A transaction of pgx is passed as it is, and one of database/sql by [SQLTx].
 //
 // The lock is PostgreSQL's advisory lock of the name's key ([NameKey], unless [TxKey] sets
 // another). So it excludes the holders of a [NewSession] with the same keys, but not those of
 // rows ([New]). It is reentrant within a session: two calls for one name in one transaction do
 // not exclude each other.
 //
-// Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say. After such a limit it returns
-// [driver.ErrHeld], and tx can still be used. If ctx is done while the server waits, the
-// connection is lost, as always with pgx. A transaction that is REPEATABLE READ is a
-// [driver.ErrInvalid], because it would still read the data as of before the wait. One that is
-// SERIALIZABLE fails at its commit in that case, and has to be repeated. Other errors are the
-// server's.
-func Tx(ctx context.Context, tx pgx.Tx, name string, opts ...TxOption) error {
+// Tx waits until ctx is done, or as [TxWait] and [TxNoWait] say, whatever the transaction's
+// lock_timeout is. After such a limit it returns [driver.ErrHeld], and tx can still be used. If
+// ctx is done while the server waits, the connection is lost, and the transaction with it.
+//
+// A transaction that is REPEATABLE READ is a [driver.ErrInvalid], because it would still read the
+// data as of before the wait. One that is SERIALIZABLE fails at its commit in that case, and has
+// to be repeated. Other errors are the server's. After those of a wait, such as 57014 for
+// statement_timeout, tx can still be used if its connection lives.
+func Tx(ctx context.Context, tx Transaction, name string, opts ...TxOption) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
@@ -44,7 +49,7 @@ func Tx(ctx context.Context, tx pgx.Tx, name string, opts ...TxOption) error {
 		return err
 	}
 	if c.wait != 0 {
-		return withLockTimeout(ctx, tx, c.wait, func(tx pgx.Tx) error {
+		return withLockTimeout(ctx, tx, c.wait, func() error {
 			call := c.key(name).call("pg_advisory_xact_lock", c.shared)
 			_, err := tx.Exec(ctx, `SELECT `+call.sql, call.args...)
 			return err
@@ -88,20 +93,25 @@ func TxKey(key func(name string) Key) TxOption { return TxOption{func(c *txConfi
 //	var status string
 //	err := pglock.Row(ctx, tx, 0, "SELECT status FROM orders WHERE id = $1", id).Scan(&status)
 //
+// A transaction of pgx is passed as it is, and one of database/sql by [SQLTx].
+//
 // The query is a SELECT without a locking clause; Row adds FOR UPDATE. If another transaction has
 // locked the row, Row does not wait if wait is zero, waits for that long if it is positive, and
 // waits until ctx is done if it is negative. After such a limit Scan returns [driver.ErrHeld],
-// and tx can still be used. If the row does not exist, or was deleted meanwhile, Scan returns
-// [pgx.ErrNoRows]. If the row was changed during the wait and still matches the query, Scan reads
-// the new version. In a transaction that is REPEATABLE READ or SERIALIZABLE such a change is the
-// server's error 40001.
-func Row(ctx context.Context, tx pgx.Tx, wait time.Duration, query string, args ...any) pgx.Row {
+// and tx can still be used.
+//
+// If the row does not exist, or was deleted meanwhile, Scan returns an error that matches
+// [sql.ErrNoRows]; with pgx it also matches [pgx.ErrNoRows]. If the row was changed during the
+// wait and still matches the query, Scan reads the new version. In a transaction that is
+// REPEATABLE READ or SERIALIZABLE, such a change is the server's error 40001, and the transaction
+// has to be repeated.
+func Row(ctx context.Context, tx Transaction, wait time.Duration, query string, args ...any) pgx.Row {
 	return lockedRow{ctx, tx, wait, query, args}
 }
 
 type lockedRow struct {
 	ctx   context.Context //nolint:containedctx // as pgx.Row: it is one call in two parts
-	tx    pgx.Tx
+	tx    Transaction
 	wait  time.Duration
 	query string
 	args  []any
@@ -113,30 +123,36 @@ func (r lockedRow) Scan(dest ...any) error {
 	if r.wait == 0 {
 		clause += " NOWAIT"
 	}
-	return withLockTimeout(r.ctx, r.tx, r.wait, func(tx pgx.Tx) error {
-		return tx.QueryRow(r.ctx, r.query+clause, r.args...).Scan(dest...)
+	return withLockTimeout(r.ctx, r.tx, r.wait, func() error {
+		return r.tx.QueryRow(r.ctx, r.query+clause, r.args...).Scan(dest...)
 	})
 }
 
-// withLockTimeout runs fn in a savepoint of tx, so that a failure does not cost the whole
-// transaction. Unless wait is negative, it sets lock_timeout, and a longer wait is an ErrHeld.
-func withLockTimeout(ctx context.Context, tx pgx.Tx, wait time.Duration, fn func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		if wait < 0 {
-			return fn(tx)
-		}
-		var before string
-		const set = `SELECT current_setting('lock_timeout'), set_config('lock_timeout', $1, true)`
-		limit := fmt.Sprintf("%dms", max(wait.Milliseconds(), 1))
-		if err := tx.QueryRow(ctx, set, limit).Scan(&before, nil); err != nil {
-			return err
-		}
-		if err := fn(tx); err != nil {
-			return err // the rollback to the savepoint restores the setting
-		}
-		_, err := tx.Exec(ctx, `SELECT set_config('lock_timeout', $1, true)`, before)
+// withLockTimeout runs fn with a limit for its waits for locks; a negative one is no limit. A
+// longer wait is an ErrHeld. fn runs in a savepoint, so that its failure does not abort the
+// transaction. A text without parameters may contain two statements, because clients send it as a
+// simple query.
+func withLockTimeout(ctx context.Context, tx Transaction, wait time.Duration, fn func() error) error {
+	var before string
+	if err := tx.QueryRow(ctx, `SHOW lock_timeout`).Scan(&before); err != nil {
 		return err
-	})
+	}
+	limit := min(max(wait.Milliseconds(), 1), math.MaxInt32)
+	if wait < 0 {
+		limit = 0 // which turns the setting off
+	}
+	if _, err := tx.Exec(ctx, fmt.Sprintf(`SAVEPOINT snib; SET LOCAL lock_timeout = %d`, limit)); err != nil {
+		return err
+	}
+	err := fn()
+	if err == nil {
+		_, err = tx.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = '%s'; RELEASE SAVEPOINT snib`, before))
+		return err
+	}
+	// The rollback also restores the setting.
+	if _, failed := tx.Exec(ctx, `ROLLBACK TO SAVEPOINT snib; RELEASE SAVEPOINT snib`); failed != nil {
+		return fmt.Errorf("%w; the transaction can't be used any more: %w", err, failed)
+	}
 	if code(err) == lockNotAvailable {
 		return fmt.Errorf("%w: %w", driver.ErrHeld, err)
 	}
@@ -145,9 +161,9 @@ func withLockTimeout(ctx context.Context, tx pgx.Tx, wait time.Duration, fn func
 
 // checkIsolation refuses a transaction that would see the database as it was before it got the
 // lock.
-func checkIsolation(ctx context.Context, tx pgx.Tx) error {
+func checkIsolation(ctx context.Context, tx Transaction) error {
 	var level string
-	err := tx.QueryRow(ctx, `SELECT current_setting('transaction_isolation')`).Scan(&level)
+	err := tx.QueryRow(ctx, `SHOW transaction_isolation`).Scan(&level)
 	if err == nil && level == "repeatable read" {
 		return driver.Invalidf("transaction: it is REPEATABLE READ, and would not see what the previous holder has written; " +
 			"use READ COMMITTED or SERIALIZABLE")

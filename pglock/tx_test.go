@@ -2,42 +2,137 @@ package pglock_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/pglock"
 )
 
-func TestTx(t *testing.T) {
-	server := pgtest.Start(t)
-	pool := dial(t, server.URL())
-	must(t, pool, "CREATE TABLE orders (id int PRIMARY KEY, status text); INSERT INTO orders VALUES (1, 'new'), (2, 'new'), (3, 'new')")
-	tests := []struct {
-		name string
-		run  func(*testing.T, *pgxpool.Pool)
-	}{
-		{"Excludes", txExcludes},
-		{"Limits", txLimits},
-		{"Isolation", txIsolation},
-		{"ExcludesSessions", txExcludesSessions},
-		{"TokenSurvivesRollback", txTokenSurvivesRollback},
-		{"RowBusy", rowBusy},
-		{"RowGone", rowGone},
-		{"RowChanged", rowChanged},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) { tt.run(t, pool) })
+// TestTransactions checks exclusion with both kinds of transactions. Package guarded does so with
+// lib/pq.
+func TestTransactions(t *testing.T) {
+	pool := dial(t, pgtest.Start(t).URL())
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { db.Close() })
+	for name, begin := range map[string]func(testing.TB) *jobtest.Transaction{
+		"Pgx": func(t testing.TB) *jobtest.Transaction { return pgxTransaction(t, begin(t, pool, "")) },
+		"SQL": func(t testing.TB) *jobtest.Transaction {
+			tx, job := jobtest.SQLTransaction(t, db)
+			job.Lock, job.Row = functions(pglock.SQLTx(tx))
+			return job
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jobtest.Transactions{
+				DB:         db,
+				Begin:      begin,
+				Limit:      50 * time.Millisecond,
+				Waiters:    "SELECT count(*) FROM pg_locks WHERE NOT granted",
+				Connection: "SELECT pg_backend_pid()",
+				Kill:       "SELECT pg_terminate_backend(%d)",
+			}.Run(t)
+		})
 	}
 }
 
+func pgxTransaction(t testing.TB, tx pgx.Tx) *jobtest.Transaction {
+	job := &jobtest.Transaction{
+		Exec: func(statement string) error {
+			_, err := tx.Exec(t.Context(), statement)
+			return err
+		},
+		Number: func(query string) (n int, err error) {
+			return n, tx.QueryRow(t.Context(), query).Scan(&n)
+		},
+		Commit:   func() error { return tx.Commit(t.Context()) },
+		Rollback: func() error { return tx.Rollback(t.Context()) },
+	}
+	job.Lock, job.Row = functions(tx)
+	return job
+}
+
+// functions returns the functions of jobtest.Transaction that are under test.
+func functions(tx pglock.Transaction) (
+	lock func(context.Context, string, time.Duration) error,
+	row func(context.Context, int, time.Duration) (string, error),
+) {
+	lock = func(ctx context.Context, name string, wait time.Duration) error {
+		if wait < 0 {
+			return pglock.Tx(ctx, tx, name)
+		}
+		return pglock.Tx(ctx, tx, name, pglock.TxWait(wait))
+	}
+	row = func(ctx context.Context, id int, wait time.Duration) (status string, err error) {
+		err = pglock.Row(ctx, tx, wait, byID, id).Scan(&status)
+		return status, err
+	}
+	return lock, row
+}
+
+// byID reads the status of an order.
+const byID = "SELECT status FROM orders WHERE id = $1"
+
+// TestTx checks what only PostgreSQL does.
+func TestTx(t *testing.T) {
+	pool := dial(t, pgtest.Start(t).URL())
+	must(t, pool, "CREATE TABLE orders (id int PRIMARY KEY, status text); INSERT INTO orders VALUES (1, 'new')")
+	for _, tt := range []struct {
+		name string
+		run  func(*testing.T, *pgxpool.Pool)
+	}{
+		{"ExcludesSessions", txExcludesSessions},
+		{"TokenSurvivesRollback", txTokenSurvivesRollback},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, pool) })
+	}
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { db.Close() })
+	for name, begin := range map[string]beginFunc{
+		"Pgx": func(t *testing.T, level sql.IsolationLevel) (pglock.Transaction, func()) {
+			tx := begin(t, pool, map[sql.IsolationLevel]pgx.TxIsoLevel{
+				sql.LevelRepeatableRead: pgx.RepeatableRead, sql.LevelSerializable: pgx.Serializable,
+			}[level])
+			return tx, func() { tx.Rollback(t.Context()) }
+		},
+		"SQL": func(t *testing.T, level sql.IsolationLevel) (pglock.Transaction, func()) {
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { tx.Rollback() })
+			return pglock.SQLTx(tx), func() { tx.Rollback() }
+		},
+	} {
+		for _, tt := range []struct {
+			name string
+			run  func(*testing.T, beginFunc)
+		}{
+			{"Shared", txShared},
+			{"Isolation", txIsolation},
+			{"OwnTimeout", txOwnTimeout},
+			{"StatementTimeout", txStatementTimeout},
+			{"Aborted", txAborted},
+			{"Repeated", txRepeated},
+		} {
+			t.Run(name+"/"+tt.name, func(t *testing.T) { tt.run(t, begin) })
+		}
+	}
+}
+
+// A beginFunc begins a transaction that is rolled back at the end of the test.
+type beginFunc func(*testing.T, sql.IsolationLevel) (tx pglock.Transaction, rollback func())
+
 // begin begins a transaction that is rolled back at the end of the test.
-func begin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
+func begin(t testing.TB, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
 	t.Helper()
 	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
 	if err != nil {
@@ -47,77 +142,153 @@ func begin(t *testing.T, pool *pgxpool.Pool, level pgx.TxIsoLevel) pgx.Tx {
 	return tx
 }
 
-// usable checks that a refusal left the transaction usable, and left no limit in it.
-func usable(t *testing.T, tx pgx.Tx) {
+// usable checks that a transaction is usable, and has the given lock_timeout.
+func usable(t *testing.T, tx pglock.Transaction, want string) {
 	t.Helper()
 	var limit string
-	if err := tx.QueryRow(t.Context(), "SHOW lock_timeout").Scan(&limit); err != nil || limit != "0" {
-		t.Errorf("lock_timeout afterwards = %q, %v, want 0", limit, err)
+	if err := tx.QueryRow(t.Context(), "SHOW lock_timeout").Scan(&limit); err != nil || limit != want {
+		t.Errorf("lock_timeout afterwards = %q, %v, want %s", limit, err, want)
 	}
 }
 
-func txExcludes(t *testing.T, pool *pgxpool.Pool) {
-	one, two := begin(t, pool, ""), begin(t, pool, "")
-	if err := pglock.Tx(t.Context(), one, "excluded"); err != nil {
-		t.Fatalf("Tx = %v", err)
+// sqlState returns the server's code of an error, as the errors of all clients have it.
+func sqlState(err error) string {
+	var refused interface{ SQLState() string }
+	if !errors.As(err, &refused) {
+		return ""
 	}
-	if err := pglock.Tx(t.Context(), two, "other"); err != nil {
-		t.Fatalf("Tx of another name = %v", err)
+	return refused.SQLState()
+}
+
+func txShared(t *testing.T, begin beginFunc) {
+	one, rollback := begin(t, sql.LevelDefault)
+	two, _ := begin(t, sql.LevelDefault)
+	for _, tx := range []pglock.Transaction{one, two} {
+		if err := pglock.Tx(t.Context(), tx, "shared", pglock.TxShared(), pglock.TxNoWait()); err != nil {
+			t.Errorf("Tx with TxShared = %v", err)
+		}
 	}
-	got := make(chan error, 1)
-	go func() { got <- pglock.Tx(t.Context(), two, "excluded") }()
-	select {
-	case err := <-got:
-		t.Fatalf("Tx of a lock that is held = %v, want it to wait", err)
-	case <-time.After(50 * time.Millisecond): // it waits
+	if err := pglock.Tx(t.Context(), two, "shared", pglock.TxNoWait()); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Tx while another holds the read side = %v, want ErrHeld", err)
 	}
-	if err := one.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; err != nil {
-		t.Errorf("Tx after the commit of the holder = %v", err)
-	}
-	if err := pglock.Tx(t.Context(), two, ""); !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("Tx without a name = %v, want ErrInvalid", err)
+	rollback()
+	if err := pglock.Tx(t.Context(), two, "shared", pglock.TxNoWait()); err != nil {
+		t.Errorf("Tx after the rollback of the other = %v", err)
 	}
 }
 
-func txLimits(t *testing.T, pool *pgxpool.Pool) {
-	one, two := begin(t, pool, ""), begin(t, pool, "")
-	if err := pglock.Tx(t.Context(), one, "limited", pglock.TxShared()); err != nil {
-		t.Fatalf("Tx = %v", err)
-	}
-	if err := pglock.Tx(t.Context(), two, "limited", pglock.TxShared(), pglock.TxNoWait()); err != nil {
-		t.Errorf("Tx of the read side beside another = %v", err)
-	}
-	if err := pglock.Tx(t.Context(), two, "limited", pglock.TxNoWait()); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("Tx with TxNoWait = %v, want ErrHeld", err)
-	}
-	began := time.Now()
-	err := pglock.Tx(t.Context(), two, "limited", pglock.TxWait(100*time.Millisecond))
-	if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 90*time.Millisecond || took > 2*time.Second {
-		t.Errorf("Tx with TxWait of 100 ms = %v after %v, want ErrHeld then", err, took)
-	}
-	usable(t, two)
-	if err := one.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := pglock.Tx(t.Context(), two, "limited", pglock.TxWait(time.Second)); err != nil {
-		t.Errorf("Tx after the rollback of the holder = %v", err)
-	}
-	usable(t, two)
-}
-
-func txIsolation(t *testing.T, pool *pgxpool.Pool) {
+func txIsolation(t *testing.T, begin beginFunc) {
 	for _, opt := range []pglock.TxOption{pglock.TxNoWait(), pglock.TxWait(time.Second)} {
-		if err := pglock.Tx(t.Context(), begin(t, pool, pgx.RepeatableRead), "level", opt); !errors.Is(err, driver.ErrInvalid) {
+		tx, _ := begin(t, sql.LevelRepeatableRead)
+		if err := pglock.Tx(t.Context(), tx, "level", opt); !errors.Is(err, driver.ErrInvalid) {
 			t.Errorf("Tx in REPEATABLE READ = %v, want ErrInvalid", err)
 		}
-		tx := begin(t, pool, pgx.Serializable)
+		tx, rollback := begin(t, sql.LevelSerializable)
 		if err := pglock.Tx(t.Context(), tx, "level", opt); err != nil {
 			t.Errorf("Tx in SERIALIZABLE = %v", err)
 		}
-		tx.Rollback(t.Context())
+		rollback()
+	}
+}
+
+// txOwnTimeout checks that the caller's lock_timeout does not replace the limit of a call, and is
+// there again afterwards.
+func txOwnTimeout(t *testing.T, begin beginFunc) {
+	one, rollback := begin(t, sql.LevelDefault)
+	two, _ := begin(t, sql.LevelDefault)
+	if err := pglock.Tx(t.Context(), one, "own"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.Exec(t.Context(), "SET LOCAL lock_timeout = '7ms'"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	err := pglock.Tx(t.Context(), two, "own", pglock.TxWait(100*time.Millisecond))
+	if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < 90*time.Millisecond {
+		t.Errorf("Tx with TxWait of 100 ms = %v after %v, want ErrHeld after that", err, took)
+	}
+	usable(t, two, "7ms")
+	got := make(chan error, 1)
+	go func() { got <- pglock.Tx(t.Context(), two, "own") }()
+	select {
+	case err := <-got:
+		t.Fatalf("Tx without a limit = %v, want it to wait", err)
+	case <-time.After(100 * time.Millisecond): // the caller's lock_timeout is over
+	}
+	rollback()
+	if err := <-got; err != nil {
+		t.Errorf("Tx after the rollback of the holder = %v", err)
+	}
+	usable(t, two, "7ms")
+	if err := pglock.Tx(t.Context(), two, "own", pglock.TxWait(1000*time.Hour)); err != nil {
+		t.Errorf("Tx with a limit that is longer than the greatest lock_timeout = %v", err)
+	}
+}
+
+// txStatementTimeout checks that the caller's statement_timeout is the server's error, after which
+// the transaction can be used.
+func txStatementTimeout(t *testing.T, begin beginFunc) {
+	one, _ := begin(t, sql.LevelDefault)
+	two, _ := begin(t, sql.LevelDefault)
+	if err := pglock.Tx(t.Context(), one, "slow"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.Exec(t.Context(), "SET LOCAL statement_timeout = '200ms'"); err != nil {
+		t.Fatal(err)
+	}
+	const queryCanceled = "57014"
+	if err := pglock.Tx(t.Context(), two, "slow"); sqlState(err) != queryCanceled || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("Tx = %v, want error %s and not ErrHeld", err, queryCanceled)
+	}
+	usable(t, two, "0")
+}
+
+// txAborted checks that a transaction in which a statement has failed gets no lock.
+func txAborted(t *testing.T, begin beginFunc) {
+	tx, _ := begin(t, sql.LevelDefault)
+	if _, err := tx.Exec(t.Context(), "SELECT 1/0"); err == nil {
+		t.Fatal("SELECT 1/0 = nil")
+	}
+	var status string
+	const inFailedTransaction = "25P02"
+	for call, err := range map[string]error{
+		"Tx":              pglock.Tx(t.Context(), tx, "aborted"),
+		"Tx and TxNoWait": pglock.Tx(t.Context(), tx, "aborted", pglock.TxNoWait()),
+		"Row":             pglock.Row(t.Context(), tx, 0, byID, 1).Scan(&status),
+	} {
+		if sqlState(err) != inFailedTransaction || errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s = %v, want error %s and not ErrHeld", call, err, inFailedTransaction)
+		}
+	}
+}
+
+// txRepeated checks that a transaction that has to be repeated, because others have changed the
+// row since it began, gets the row and the lock then.
+func txRepeated(t *testing.T, begin beginFunc) {
+	change, _ := begin(t, sql.LevelDefault)
+	try := func(level sql.IsolationLevel, first bool) (status string, err error) {
+		tx, rollback := begin(t, level)
+		defer rollback()
+		if err := pglock.Tx(t.Context(), tx, "repeated", pglock.TxNoWait()); err != nil {
+			t.Fatalf("Tx = %v", err)
+		}
+		if first {
+			if _, err := change.Exec(t.Context(), "UPDATE orders SET status = status || '+'"); err != nil {
+				t.Fatal(err)
+			}
+			if err := change.Commit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = pglock.Row(t.Context(), tx, 0, byID, 1).Scan(&status)
+		return status, err
+	}
+	const serializationFailure = "40001"
+	if _, err := try(sql.LevelSerializable, true); sqlState(err) != serializationFailure {
+		t.Errorf("Row of a row that was changed since the transaction began = %v, want error %s", err, serializationFailure)
+	}
+	if status, err := try(sql.LevelSerializable, false); err != nil || status[len(status)-1] != '+' {
+		t.Errorf("Row when the transaction is repeated = %q, %v, want the new status", status, err)
 	}
 }
 
@@ -157,65 +328,4 @@ func txTokenSurvivesRollback(t *testing.T, pool *pgxpool.Pool) {
 	if got := acquire(t, d, request("token", "b")).Grant().Token; got <= last {
 		t.Errorf("Token of a lease = %d, want more than %d", got, last)
 	}
-}
-
-const byID = "SELECT status FROM orders WHERE id = $1"
-
-func rowBusy(t *testing.T, pool *pgxpool.Pool) {
-	one, two := begin(t, pool, ""), begin(t, pool, "")
-	var status string
-	if err := pglock.Row(t.Context(), one, 0, byID, 1).Scan(&status); err != nil || status != "new" {
-		t.Fatalf("Row = %q, %v, want new", status, err)
-	}
-	for _, wait := range []time.Duration{0, 50 * time.Millisecond} {
-		if err := pglock.Row(t.Context(), two, wait, byID, 1).Scan(&status); !errors.Is(err, driver.ErrHeld) {
-			t.Errorf("Row of a busy row, waiting for %v, = %v, want ErrHeld", wait, err)
-		}
-		usable(t, two)
-	}
-	if err := pglock.Row(t.Context(), two, 0, byID, 2).Scan(&status); err != nil {
-		t.Errorf("Row of another = %v", err)
-	}
-}
-
-func rowGone(t *testing.T, pool *pgxpool.Pool) {
-	one, two := begin(t, pool, ""), begin(t, pool, "")
-	if _, err := one.Exec(t.Context(), "DELETE FROM orders WHERE id = 2"); err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan error, 1)
-	go func() {
-		var status string
-		got <- pglock.Row(t.Context(), two, -1, byID, 2).Scan(&status)
-	}()
-	select {
-	case err := <-got:
-		t.Fatalf("Row of a busy row = %v, want it to wait", err)
-	case <-time.After(50 * time.Millisecond): // it waits
-	}
-	if err := one.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; !errors.Is(err, pgx.ErrNoRows) {
-		t.Errorf("Row of a row that was deleted meanwhile = %v, want ErrNoRows", err)
-	}
-	usable(t, two)
-}
-
-func rowChanged(t *testing.T, pool *pgxpool.Pool) {
-	one, two := begin(t, pool, ""), begin(t, pool, "")
-	if _, err := one.Exec(t.Context(), "UPDATE orders SET status = 'paid' WHERE id = 3"); err != nil {
-		t.Fatal(err)
-	}
-	var status string
-	got := make(chan error, 1)
-	go func() { got <- pglock.Row(t.Context(), two, time.Minute, byID, 3).Scan(&status) }()
-	time.Sleep(20 * time.Millisecond) // Tx mostly waits by then; both orders are correct
-	if err := one.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; err != nil || status != "paid" {
-		t.Errorf("Row of a row that was changed meanwhile = %q, %v, want paid", status, err)
-	}
-	usable(t, two)
 }

@@ -93,6 +93,13 @@ func TestACL(t *testing.T) {
 		t.Errorf("Status by watch = %+v", st)
 	}
 	denied(watch, "jobs/y")
+	node.Must("HSET", "jobs/redisson", redissonThread, 2)
+	if st := status(t, watch, "jobs/redisson"); len(st.Holders) != 1 || st.Holders[0].Count != 2 {
+		t.Errorf("Status of a lock of Redisson by watch = %+v", st)
+	}
+	if err := d1.Break(t.Context(), "jobs/redisson", redissonThread, 0); err != nil { // it may wake nobody
+		t.Errorf("Break of a lock of Redisson = %v", err)
+	}
 	if err := watch.Break(t.Context(), "jobs/x", "holder", token(l)); err == nil {
 		t.Error("Break by watch = nil")
 	}

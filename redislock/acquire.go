@@ -379,9 +379,11 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 	case errors.As(err, &queued):
 		*retries = rediskit.Backoff{}
 		a.d.contended.add(a.req.Name)
+		a.req.NoteWait(nil)
 		return queued.maxSleep(), true
 	case errors.As(err, &grace):
 		*retries = rediskit.Backoff{}
+		a.req.NoteWait(err)
 		return min(grace.Left+time.Millisecond, heartbeatInterval), !a.req.NoWait
 	case errors.Is(err, driver.ErrHeld):
 		*retries = rediskit.Backoff{}
@@ -389,10 +391,11 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 	case errors.Is(err, driver.ErrKind) || !isTransient(err):
 		return 0, false
 	}
+	a.req.NoteWait(asUnavailable(err))
 	if a.req.NoWait {
 		return retries.Next(noWaitRetryTimeout)
 	}
-	return retries.Next(retryTimeout)
+	return retries.Next(a.req.RetryLimit())
 }
 
 // sleep waits for d, or until a hint arrives. After a hint it waits a little more, and longer

@@ -10,6 +10,7 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/redistest"
+	"github.com/sniblock/snib/redislock"
 )
 
 // BenchmarkCycle acquires and releases through the core: in one goroutine, and in many, each
@@ -51,10 +52,17 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOver passes a lock between two processes' drivers.
+// BenchmarkHandOver passes a lock between two processes' drivers, without and with moments for
+// foreign clients.
 func BenchmarkHandOver(b *testing.B) {
+	for _, every := range []time.Duration{0, time.Second, 10 * time.Second} {
+		b.Run("yield="+every.String(), func(b *testing.B) { benchmarkHandOver(b, redislock.YieldToForeign(every)) })
+	}
+}
+
+func benchmarkHandOver(b *testing.B, opt redislock.Option) {
 	o := at(used(b, redistest.Single(b, redistest.Password(password))).Addr())
-	d1, d2 := open(b, o), open(b, o)
+	d1, d2 := open(b, o, opt), open(b, o, opt)
 	hand := func(d driver.Driver, owner string) driver.Lease {
 		l, err := d.Acquire(context.Background(), driver.Request{Name: "bench", Owner: owner, TTL: 10 * time.Second})
 		if err != nil {
@@ -62,12 +70,12 @@ func BenchmarkHandOver(b *testing.B) {
 		}
 		return l
 	}
-	held, n := hand(d1, "0"), 0
+	held, n := hand(d1, "owner"), 0
 	for b.Loop() {
 		n++
 		next := make(chan driver.Lease)
 		d1, d2 = d2, d1
-		go func() { next <- hand(d1, strconv.Itoa(n)) }()
+		go func() { next <- hand(d1, "owner "+strconv.Itoa(n)) }()
 		<-held.Grant().Wanted
 		if err := held.Release(context.Background()); err != nil {
 			b.Fatal(err)

@@ -29,7 +29,19 @@ const password = "correct-horse"
 // TestConformance runs the suite on drivers that each have their own path to the server, which
 // can be cut.
 func TestConformance(t *testing.T) {
-	node := used(t, redistest.Single(t, redistest.Password(password)))
+	testConformance(t, redistest.Single(t, redistest.Password(password)))
+}
+
+// TestConformanceServers runs the suite on other versions of Redis, and on Valkey.
+func TestConformanceServers(t *testing.T) {
+	livetest.Long(t)
+	for _, w := range redistest.Wheels() {
+		t.Run(w.String(), func(t *testing.T) { testConformance(t, w.Single(t, redistest.Password(password))) })
+	}
+}
+
+func testConformance(t *testing.T, node *redistest.Node) {
+	used(t, node)
 	h := detoured(at(node.Addr()), node.Addr())
 	h.Restart = func(t *testing.T) {
 		node.Kill()

@@ -15,7 +15,7 @@
 // released only this hash is left. A key of another type, or a lock of another kind, is a
 // [driver.ErrKind]. The format is described in docs/backends/redislock.md.
 //
-// Owners that begin with "snib:", or are not UTF-8, are rejected.
+// Owners that begin with "snib:", that are integers, or that are not UTF-8, are rejected.
 //
 // # Waiting
 //
@@ -61,5 +61,6 @@
 //
 // [GraceFloor] and [MaxTTL] bound how long nothing is granted after a failover. Turning
 // [FailoverGrace] off trades this protection for speed. [AllowSplitBrain] accepts Sentinels
-// that can't prevent two masters. [Single] and [Cluster] require a topology.
+// that can't prevent two masters. [Single] and [Cluster] require a topology. [YieldToForeign] keeps
+// clients of other libraries from starving behind the queue.
 package redislock

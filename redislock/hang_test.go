@@ -438,9 +438,12 @@ func TestUnavailable(t *testing.T) {
 		{"Killed", func(_ *testing.T, n *redistest.Node, _ *livetest.Proxy) { n.Kill() }, ""},
 		{"TooManyClients", func(t *testing.T, n *redistest.Node, p *livetest.Proxy) {
 			n.Must("CONFIG", "SET", "maxclients", 10)
+			p.Redirect("127.0.0.1:1") // nothing listens there: the driver must not have its place back
+			for _, kind := range []string{"normal", "pubsub"} {
+				n.Must("CLIENT", "KILL", "TYPE", kind) // at once, but for our own connection
+			}
 			fill(t, n)
-			p.Cut()
-			fill(t, n)
+			p.Redirect(n.Addr())
 		}, ""}, // the server says so and hangs up; usually only the latter arrives
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,22 +10,26 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// A snapshot is what the snapshot script reports about one lock.
+// A snapshot is what a script reports about one lock, or about a key that may be a lock.
 type snapshot struct {
-	Type     string   `json:"type"`
-	Left     float64  `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
-	Now      string   `json:"now"`
-	Value    string   `json:"value"`
-	Recorded bool     `json:"recorded"` // the lock has a record, which may outlive the hold
-	Record   string   `json:"record"`
-	Records  []string `json:"records"`
-	Line     []string `json:"line"`
-	Requests []string `json:"requests"`
+	Type     string         `json:"type"`
+	Left     float64        `json:"left"` // milliseconds; -1 if the key has no end, -2 if there is no key
+	Now      string         `json:"now"`
+	Value    rediskit.Bytes `json:"value"`
+	Fields   []string       `json:"fields"`   // of a hash: alternating with values
+	Recorded bool           `json:"recorded"` // the lock has a record, which may outlive the hold
+	Record   string         `json:"record"`
+	Records  []string       `json:"records"`
+	Line     []string       `json:"line"`
+	Requests []string       `json:"requests"`
+	Threads  []string       `json:"threads"` // that wait for a fair lock of Redisson
 }
 
-// Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0.
+// Status implements [driver.Inspector]. A foreign key is shown as a hold whose token is 0. The
+// owner of a hold of Redisson is the field of its hash, and its waiters are those of a fair lock.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	all, err := d.readStatuses(ctx, []string{name})
 	if err != nil {
@@ -52,7 +56,7 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 	}
 	r := d.eval(ctx, c)[0]
 	if r.Err != nil {
-		return nil, r.Err
+		return nil, asUnavailable(r.Err)
 	}
 	if len(r.Lines) != len(names) {
 		return nil, fmt.Errorf("the script gave %d answers for %d locks", len(r.Lines), len(names))
@@ -71,13 +75,9 @@ func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus
 func (s snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	now, _ := strconv.ParseInt(s.Now, 10, 64)
-	left := fromMillis(s.Left)
-	if s.Left == -1 {
-		left = driver.NoExpiry
-	}
-	slots, isSemaphore := strings.CutPrefix(s.Value, "snib:slots:")
-	switch {
-	case s.Type != "string":
+	slots, isSemaphore := strings.CutPrefix(string(s.Value), "snib:slots:")
+	switch own, isOwn := s.ownRecord(); {
+	case s.Type == "none":
 	case isSemaphore || s.Value == "snib:shared":
 		st.Slots, _ = strconv.Atoi(slots)
 		st.Shared = !isSemaphore
@@ -87,13 +87,10 @@ func (s snapshot) status(name string) driver.Status {
 			}
 		}
 		slices.SortFunc(st.Holders, func(a, b driver.Holding) int { return int(int64(a.Token) - int64(b.Token)) })
+	case isOwn:
+		st.Holders = []driver.Holding{own.holding(now, s.left())}
 	default:
-		var r request
-		if json.Unmarshal([]byte(s.Record), &r) == nil && (r.Owner == s.Value || s.Value == "snib:kept") {
-			st.Holders = []driver.Holding{r.holding(now, left)}
-		} else {
-			st.Holders = []driver.Holding{{Owner: s.Value, Left: left}}
-		}
+		st.Holders, st.Shared = s.foreignHolds(name)
 	}
 
 	for i, text := range s.Requests {
@@ -111,7 +108,24 @@ func (s snapshot) status(name string) driver.Status {
 			Owner: r.Owner, Shared: shared, Holder: r.holder(), Waited: max(0, micros(now-int64(since))),
 		})
 	}
+	for _, owner := range s.Threads {
+		st.Waiters = append(st.Waiters, driver.Waiting{Owner: owner})
+	}
 	return st
+}
+
+// left returns how long the lock's key will last.
+func (s snapshot) left() time.Duration {
+	if s.Left == -1 {
+		return driver.NoExpiry
+	}
+	return fromMillis(s.Left)
+}
+
+// ownRecord returns the record of an exclusive hold of snib, if the key has such a hold.
+func (s snapshot) ownRecord() (r request, ok bool) {
+	err := json.Unmarshal([]byte(s.Record), &r)
+	return r, err == nil && s.Type == "string" && (r.Owner == string(s.Value) || s.Value == "snib:kept")
 }
 
 // Silence implements [redisadmin.Admin].
@@ -134,7 +148,8 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 	return driver.Holding{Owner: r.Owner, Token: r.Token, Holder: r.holder(), Held: max(0, micros(now-r.Since)), Left: left}
 }
 
-// Break implements [driver.Inspector]. A hold of a foreign client has the token 0.
+// Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
+// of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
 	if d.ctx.Err() != nil {
 		return driver.ErrClosed

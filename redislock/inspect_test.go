@@ -111,10 +111,285 @@ func TestStatusOfStrangers(t *testing.T) {
 		t.Errorf("Break = %v", err)
 	}
 	nothingLeft(t, node)
-	node.Must("LPUSH", "list", "x")
-	if st := status(t, d, "list"); len(st.Holders)+len(st.Waiters) != 0 {
-		t.Errorf("Status of a list = %+v", st)
+}
+
+// binary is a value as clients of SET NX write it that use random bytes: no UTF-8, and with
+// characters that JSON and terminals take for something else.
+const binary = "\xff\xfe\x00\x1b[31m\"\\ \n\x7f\u00e9\xc3"
+
+// TestBreakBinary breaks a foreign hold whose value is no text: what Status shows is the value,
+// byte by byte.
+func TestBreakBinary(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	node.Must("SET", "job", binary, "PX", 600_000)
+	st := status(t, d, "job")
+	if len(st.Holders) != 1 || st.Holders[0].Owner != binary || st.Holders[0].Token != 0 {
+		t.Fatalf("Status = %q, want the owner %q", st.Holders, binary)
 	}
+	foreign := false
+	err := d.Admin().Foreign(t.Context(), "job", func(listed driver.Status) bool {
+		foreign = true
+		if !equalButLeft(listed, st) {
+			t.Errorf("Foreign shows %+v, and Status %+v", listed, st)
+		}
+		return true
+	})
+	if err != nil || !foreign {
+		t.Errorf("Foreign = %v, shown: %t", err, foreign)
+	}
+	if err := d.Break(t.Context(), "job", strings.ToValidUTF8(binary, "\ufffd"), 0); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("Break of the value as text = %v, want ErrLost", err)
+	}
+	if err := d.Break(t.Context(), "job", st.Holders[0].Owner, 0); err != nil {
+		t.Errorf("Break = %v", err)
+	}
+	nothingLeft(t, node)
+}
+
+// redissonThread is a thread as Redisson names it in a hash.
+const redissonThread = "8c8ffe61-5bd3-4d78-a5c0-2d2386af488e:7"
+
+// TestStatusOfOtherKeys inspects keys as Redisson writes them, and others that are no strings. None
+// of them is free, because nobody can acquire them.
+func TestStatusOfOtherKeys(t *testing.T) {
+	t.Parallel()
+	const other, hex, uuid = "c349ce48-4934-450c-96ec-c5b5bd51f72c:22", "0f2cfae04a2a4f6c8dd9b2f2c3b6a111", "f47ac10b-58cc-4372-a567-0e02b2c3d479"
+	const endless = driver.NoExpiry
+	redisson := func(owner, as string, count int) driver.Holding {
+		return driver.Holding{Owner: owner, Foreign: "Redisson" + as, Count: count, Left: endless}
+	}
+	key := func(foreign string) []driver.Holding { return []driver.Holding{{Left: endless, Foreign: foreign}} }
+	value := func(value, foreign string) []driver.Holding {
+		return []driver.Holding{{Owner: value, Left: endless, Foreign: foreign}}
+	}
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for _, tt := range []struct {
+		name    string
+		command []any
+		want    []driver.Holding
+		shared  bool
+	}{
+		{name: "Redisson", command: []any{"HSET", "k", redissonThread, 2}, want: []driver.Holding{redisson(redissonThread, "", 2)}},
+		{
+			name: "Readers", command: []any{"HSET", "k", "mode", "read", other, 1, redissonThread, 2}, shared: true,
+			want: []driver.Holding{redisson(redissonThread, ", as a reader", 2), redisson(other, ", as a reader", 1)},
+		},
+		{
+			name: "WriterWhoReads", command: []any{"HSET", "k", "mode", "write", redissonThread, 1, redissonThread + ":write", 3},
+			want: []driver.Holding{redisson(redissonThread+":write", ", as a writer", 3), redisson(redissonThread, ", as a reader", 1)},
+		},
+		{name: "NoCount", command: []any{"HSET", "k", redissonThread, "x"}, want: key("a Redis hash of unknown use")},
+		{name: "OtherField", command: []any{"HSET", "k", redissonThread, 1, "name", "x"}, want: key("a Redis hash of unknown use")},
+		{name: "BigHash", command: append([]any{"HSET", "k"}, manyFields(65)...), want: key("a Redis hash of unknown use")},
+		{name: "List", command: []any{"RPUSH", "k", "a"}, want: key("a Redis list of unknown use")},
+		{name: "Set", command: []any{"SADD", "k", "a"}, want: key("a Redis set of unknown use")},
+		{name: "SortedSet", command: []any{"ZADD", "k", 1, "a"}, want: key("a Redis sorted set of unknown use")},
+		{name: "Stream", command: []any{"XADD", "k", "*", "a", "b"}, want: key("a Redis stream of unknown use")},
+		{name: "Number", command: []any{"SET", "k", 1}, want: value("1", "a client of SET NX, or a semaphore of Redisson (RSemaphore), which keeps a number")},
+		{
+			name: "Milliseconds", command: []any{"SET", "k", "1795428456656"},
+			want: value("1795428456656", "a client of SETNX and GETSET, until 2026-11-23T10:07:36Z"),
+		},
+		{
+			name: "Seconds", command: []any{"SET", "k", "1795428456.5"},
+			want: value("1795428456.5", "a client of SETNX and GETSET, until 2026-11-23T10:07:36Z"),
+		},
+		{name: "Hex", command: []any{"SET", "k", hex}, want: value(hex, "a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock")},
+		{name: "UUID", command: []any{"SET", "k", uuid}, want: value(uuid, "a client of SET NX with a UUID, such as redlock-rb or Spring")},
+		{name: "Text", command: []any{"SET", "k", "closed"}, want: value("closed", "")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node.Must("DEL", "k")
+			node.Must(tt.command...)
+			if st := status(t, d, "k"); !reflect.DeepEqual(st.Holders, tt.want) || st.Shared != tt.shared {
+				t.Errorf("Status = %+v, want %+v, shared %t", st, tt.want, tt.shared)
+			}
+			node.Must("PEXPIRE", "k", 600_000)
+			for _, h := range status(t, d, "k").Holders {
+				if h.Left > 10*time.Minute || h.Left < 9*time.Minute {
+					t.Errorf("of 10 minutes, %v are left", h.Left)
+				}
+			}
+			if tt.want[0].Owner == "" {
+				if err := d.Break(t.Context(), "k", "", 0); !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Break = %v, want ErrLost", err)
+				}
+				if node.Must("EXISTS", "k") != int64(1) {
+					t.Error("Break has deleted what may be no lock")
+				}
+			}
+		})
+	}
+}
+
+// manyFields returns the fields of a hash with n threads of Redisson.
+func manyFields(n int) (all []any) {
+	for i := range n {
+		all = append(all, fmt.Sprint(redissonThread, i), 1)
+	}
+	return all
+}
+
+// TestWaitersOfRedisson checks that the waiters of a fair lock of Redisson are shown, also in a
+// Cluster, and that its hold can be broken there.
+func TestWaitersOfRedisson(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t)
+	inCluster := rueidis.ClientOption{InitAddress: c.Addrs()}
+	usedCluster(t, c, inCluster)
+	for name, o := range map[string]rueidis.ClientOption{"Single": at(used(t, redistest.Single(t)).Addr()), "Cluster": inCluster} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, o)
+			do := commander(t, o)
+			for name, queue := range map[string]string{"fair": "redisson_lock_queue:{fair}", "{tag}fair": "redisson_lock_queue:{tag}fair"} {
+				do("HSET", name, redissonThread, "1")
+				do("RPUSH", queue, redissonThread+"1", redissonThread+"2")
+				want := []driver.Waiting{{Owner: redissonThread + "1"}, {Owner: redissonThread + "2"}}
+				if st := status(t, d, name); !reflect.DeepEqual(st.Waiters, want) || len(st.Holders) != 1 {
+					t.Errorf("Status of %s = %+v, want the waiters %v", name, st, want)
+				}
+				if err := d.Break(t.Context(), name, redissonThread, 0); err != nil {
+					t.Errorf("Break of %s = %v", name, err)
+				}
+			}
+			// Redisson's keys for this name lie in another slot.
+			do("HSET", "a{b", redissonThread, "1")
+			if st := status(t, d, "a{b"); len(st.Holders) != 1 {
+				t.Errorf("Status of a{b = %+v", st)
+			}
+			if err := d.Break(t.Context(), "a{b", redissonThread, 0); err != nil {
+				t.Errorf("Break of a{b = %v", err)
+			}
+		})
+	}
+}
+
+// commander returns a function that sends a command whose first argument is a key.
+func commander(t *testing.T, o rueidis.ClientOption) func(command ...string) {
+	t.Helper()
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return func(command ...string) {
+		t.Helper()
+		if err := client.Do(t.Context(), client.B().Arbitrary(command[0]).Keys(command[1]).Args(command[2:]...).Build()).Error(); err != nil {
+			t.Fatalf("%v: %v", command, err)
+		}
+	}
+}
+
+// TestBreakRedisson breaks holds of Redisson. Redisson's waiters are woken on the channel that they
+// listen to, by the message that Redisson itself sends.
+func TestBreakRedisson(t *testing.T) {
+	t.Parallel()
+	const reader, writer = redissonThread, redissonThread + ":write"
+	const plainChannel, rwChannel = "redisson_lock__channel:{lock}", "redisson_rwlock:{lock}"
+	for _, tt := range []struct {
+		name    string
+		fields  []any
+		queue   string // the first waiter of a fair lock
+		owner   string
+		left    []any // fields and values
+		channel string
+		message string
+	}{
+		{name: "Exclusive", fields: []any{reader, 3}, owner: reader, channel: plainChannel, message: "0"},
+		{name: "Fair", fields: []any{reader, 1}, queue: reader + "1", owner: reader, channel: plainChannel + ":" + reader + "1", message: "0"},
+		{name: "LastReader", fields: []any{"mode", "read", reader, 1}, owner: reader, channel: rwChannel, message: "0"},
+		{
+			name: "OneOfTwoReaders", fields: []any{"mode", "read", reader, 1, reader + "1", 2}, owner: reader,
+			left: []any{"mode", "read", reader + "1", "2"}, channel: rwChannel, message: "0",
+		},
+		{name: "Writer", fields: []any{"mode", "write", writer, 1}, owner: writer, channel: rwChannel, message: "1"},
+		{
+			name: "WriterWhoReads", fields: []any{"mode", "write", writer, 1, reader, 1}, owner: writer,
+			left: []any{"mode", "read", reader, "1"}, channel: rwChannel, message: "1",
+		},
+		{
+			name: "ReaderWhoWrites", fields: []any{"mode", "write", writer, 1, reader, 1}, owner: reader,
+			left: []any{"mode", "write", writer, "1"}, channel: rwChannel, message: "0",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			node := used(t, redistest.Single(t))
+			d := open(t, at(node.Addr()))
+			node.Must(append([]any{"HSET", "lock"}, tt.fields...)...)
+			if tt.queue != "" {
+				node.Must("RPUSH", "redisson_lock_queue:{lock}", tt.queue)
+			}
+			for what, err := range map[string]error{
+				"another thread": d.Break(t.Context(), "lock", reader+"9", 0),
+				"a token":        d.Break(t.Context(), "lock", tt.owner, 1),
+				"the mode":       d.Break(t.Context(), "lock", "mode", 0),
+			} {
+				if !errors.Is(err, driver.ErrLost) {
+					t.Errorf("Break with %s = %v, want ErrLost", what, err)
+				}
+			}
+			if n := node.Must("HLEN", "lock"); n != int64(len(tt.fields)/2) {
+				t.Errorf("Break that was refused has left %v fields of %v", n, tt.fields)
+			}
+			messages := subscribe(t, node, tt.channel)
+			if err := d.Break(t.Context(), "lock", tt.owner, 0); err != nil {
+				t.Fatalf("Break = %v", err)
+			}
+			if got := sorted(node.Must("HGETALL", "lock")); !reflect.DeepEqual(got, sorted(tt.left)) {
+				t.Errorf("Break has left %v, want %v", got, tt.left)
+			}
+			select {
+			case got := <-messages:
+				if got != tt.message {
+					t.Errorf("Break publishes %q, want %q", got, tt.message)
+				}
+			case <-time.After(enough):
+				t.Error("Break wakes no waiter of Redisson")
+			}
+			if err := d.Break(t.Context(), "lock", tt.owner, 0); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("second Break = %v, want ErrLost", err)
+			}
+		})
+	}
+}
+
+// subscribe returns the messages that are published on a channel.
+func subscribe(t *testing.T, node *redistest.Node, channel string) <-chan string {
+	t.Helper()
+	client, err := rueidis.NewClient(at(node.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	messages := make(chan string, 10)
+	dedicated, release := client.Dedicate()
+	t.Cleanup(release)
+	dedicated.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) { messages <- m.Message }})
+	if err := dedicated.Do(t.Context(), dedicated.B().Subscribe().Channel(channel).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	livetest.Await(t, "subscription", func() error {
+		if n := node.Must("PUBSUB", "NUMSUB", channel); fmt.Sprint(n) != fmt.Sprintf("[%s 1]", channel) {
+			return fmt.Errorf("PUBSUB NUMSUB answers %v", n)
+		}
+		return nil
+	})
+	return messages
+}
+
+// sorted returns the fields of a hash and their values as one sorted list.
+func sorted(fields any) []string {
+	var all []string
+	list, _ := fields.([]any)
+	for i := 0; i+1 < len(list); i += 2 {
+		all = append(all, fmt.Sprint(list[i], "=", list[i+1]))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // TestSilence checks that each waiter, and no holder, is shown with the time since its last sign of

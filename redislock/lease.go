@@ -21,7 +21,8 @@ type lease struct {
 	grant driver.Grant
 
 	wanted     chan struct{}
-	wantedOnce sync.Once // closes wanted
+	wantedOnce sync.Once   // closes wanted
+	yieldTimer *time.Timer // does, too; nil without YieldToForeign
 
 	releaseMu sync.Mutex
 	released  bool // guarded by releaseMu
@@ -63,6 +64,9 @@ func (l *lease) markWanted() { l.wantedOnce.Do(func() { close(l.wanted) }) }
 func (d *Driver) addLease(l *lease, a *attempt, wanted bool) {
 	d.mu.Lock()
 	d.leases[l.id] = l
+	if d.conf.yieldEvery > 0 {
+		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
+	}
 	if wanted || a.wanted {
 		l.markWanted()
 	}
@@ -77,6 +81,17 @@ func (d *Driver) removeLease(l *lease) {
 	d.mu.Lock()
 	delete(d.leases, l.id)
 	d.mu.Unlock()
+	if l.yieldTimer != nil {
+		l.yieldTimer.Stop()
+	}
+}
+
+// untilYield returns how long a new lease may be handed over within this process until foreign
+// clients should get a chance, and its release has to take the full script. That is the next
+// multiple of YieldToForeign by the server's clock: a token is the time of its grant.
+func (l *lease) untilYield() time.Duration {
+	every := l.d.conf.yieldEvery.Microseconds()
+	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond
 }
 
 // Grant implements [driver.Lease].
@@ -114,7 +129,9 @@ func (l *lease) Release(ctx context.Context) error {
 // script hands the lock over.
 func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 	token := strconv.FormatUint(l.grant.Token, 10)
-	full := command{keys: &l.keys, code: "R", nargs: 3, args: [6]string{l.req.Owner, rediskit.Millis(l.req.MinHold), token}}
+	full := command{keys: &l.keys, code: "R", nargs: 4, args: [6]string{
+		l.req.Owner, rediskit.Millis(l.req.MinHold), token, rediskit.Millis(l.d.conf.yieldEvery),
+	}}
 	if !l.isWanted() && l.req.MinHold == 0 && mode(l.req) == "x" && !l.d.isLong(l.req.TTL) {
 		fast := command{keys: &l.keys, code: "r", nargs: 2, args: [6]string{l.req.Owner, token}}
 		if answer, err = l.d.sendUntilAnswered(ctx, l.slot, &fast); err != nil || answer != "?" {
@@ -123,6 +140,22 @@ func (l *lease) sendRelease(ctx context.Context) (answer string, err error) {
 		full.maybeServed = fast.maybeServed
 	}
 	return l.d.sendUntilAnswered(ctx, l.slot, &full)
+}
+
+// SetLabel implements [driver.Lease].
+func (l *lease) SetLabel(ctx context.Context, label string) error {
+	if l.d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	var quoted strings.Builder
+	writeJSONString(&quoted, label)
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", nargs: 3, args: [6]string{
+		l.req.Owner, strconv.FormatUint(l.grant.Token, 10), quoted.String(),
+	}})
+	if err == nil && answer == "l" {
+		err = driver.ErrLost
+	}
+	return asUnavailable(err)
 }
 
 func (l *lease) isWanted() bool {

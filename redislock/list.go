@@ -16,10 +16,10 @@ import (
 const scanCount = 500
 
 // List implements [driver.Inspector]. It finds snib's locks. Foreign keys can't be told from
-// other strings; [Driver.Status] shows them, and [Driver.Admin] finds abandoned ones. List
-// scans the servers step by step, including all other keys that they keep, in the order of
-// their hash tables. A lock whose record or queue is created, deleted or moved between two
-// steps may be missed or shown twice.
+// other strings; [Driver.Status] shows them, and [Driver.Admin] lists those that are in the format
+// of a library, or under a prefix. List scans the servers step by step, including all other keys
+// that they keep, in the order of their hash tables. A lock whose record or queue is created,
+// deleted or moved between two steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	return d.scan(ctx, "snib.[rq]:*"+rediskit.EscapeGlob(prefix)+"*", func(_ Node, keys []string) (bool, error) {
 		return d.yieldLocks(ctx, prefix, keys, yield)

@@ -40,6 +40,13 @@ func TestStaleHandOver(t *testing.T) {
 	}
 }
 
+// TestLapse has a hold end in the process alone. The server frees the lock at the end of the TTL.
+func TestLapse(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	jobtest.Lapse(t, func() driver.Driver { return open(t, at(node.Addr())) })
+}
+
 // TestHandOverWindow measures how long a broken lease is still handed over within its process.
 func TestHandOverWindow(t *testing.T) {
 	livetest.Long(t)

@@ -15,6 +15,7 @@ type config struct {
 	maxTTL     time.Duration
 	splitBrain bool
 	topology   topology
+	yieldEvery time.Duration // 0: never
 }
 
 // A topology is what must be found at an address; 0 is any.
@@ -53,6 +54,8 @@ func (c *config) check() error {
 		return driver.Invalidf("MaxTTL %v: it must be from %v to %v", c.maxTTL, minTTL, maxTTL)
 	case c.floor < 0 || c.floor > maxTTL:
 		return driver.Invalidf("GraceFloor %v: it must be from 0 to %v", c.floor, maxTTL)
+	case c.yieldEvery != 0 && (c.yieldEvery < minYieldEvery || c.yieldEvery > maxTTL):
+		return driver.Invalidf("YieldToForeign %v: it must be 0, or from %v to %v", c.yieldEvery, minYieldEvery, maxTTL)
 	case c.topology == single|cluster:
 		return driver.Invalidf("topology: there is either one server or a Cluster; give Single or Cluster")
 	}
@@ -86,6 +89,23 @@ func MaxTTL(d time.Duration) Option { return Option{func(c *config) { c.maxTTL =
 // such a master. The right setting, on all servers, is min-replicas-to-write 1 and a small
 // min-replicas-max-lag.
 func AllowSplitBrain() Option { return Option{func(c *config) { c.splitBrain = true }} }
+
+// minYieldEvery is the shortest time between two moments for foreign clients. A shorter one would
+// leave the lock free for most of the time.
+const minYieldEvery = time.Second
+
+// YieldToForeign gives clients of other libraries that poll for a lock, such as redis-py, a chance
+// while processes of snib wait for it, too. Without it they starve: a release hands the lock to the
+// next waiter, and the key is never free. With it, once in this time, by the server's clock, a
+// release leaves the lock free for 300 ms, and only then does the next waiter get it. A client that
+// polls more often than that gets the lock if no other client is faster. During these 300 ms a
+// request with NoWait fails.
+//
+// The default is 0, which is never; otherwise the time is at least a second. The setting of the
+// process that releases counts, so all processes that share locks should have the same one.
+func YieldToForeign(every time.Duration) Option {
+	return Option{func(c *config) { c.yieldEvery = every }}
+}
 
 // Single requires one server, alone or behind Sentinel. If the server is a node of a Cluster,
 // Open and New fail. They also fail with both Single and [Cluster].

@@ -11,7 +11,8 @@ import (
 //
 // The scripts are the backend's state machine; docs/backends/redislock.md describes the keys
 // that they write. They use nothing beyond Redis 6.2, go by the server's clock only, and name
-// all their keys, which lie in one slot. The files say what their arguments and answers are.
+// all their keys, which lie in one slot, except those of Redisson (script/redisson.lua). The files
+// say what their arguments and answers are.
 var (
 	// fastPathScript acquires free locks and releases exclusive ones, as long as nobody waits
 	// for them, which is the common case. It leaves the other cases to fullScript.
@@ -21,7 +22,7 @@ var (
 	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server
 		"token", "record", "mode", "entry", "hint", "hold", "queue", // of a lock
-		"acquire", "release", "check", "withdraw", "break", // requests
+		"acquire", "release", "check", "label", "withdraw", "redisson", "break", // requests
 		"full")
 
 	// extendScript extends only the locks' keys of exclusive leases, all with the same TTL.
@@ -33,10 +34,10 @@ var (
 	forgetScript  = rediskit.NewScript(scripts, "forget")
 	longestScript = rediskit.NewScript(scripts, "clock", "longest")
 
-	// snapshotScript reads locks, and endlessScript keys that may be locks of other libraries.
+	// snapshotScript reads locks, and foreignScript keys that may be locks of other libraries.
 	// They write nothing.
-	snapshotScript = rediskit.NewScript(scripts, "snapshot")
-	endlessScript  = rediskit.NewScript(scripts, "endless")
+	snapshotScript = rediskit.NewScript(scripts, "redisson", "snapshot")
+	foreignScript  = rediskit.NewScript(scripts, "foreign")
 )
 
 //go:embed script/*.lua

@@ -9,6 +9,6 @@ import (
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{
 		"fastpath": fastPathScript.Text, "full": fullScript.Text, "extend": extendScript.Text, "renew": renewScript.Text,
-		"forget": forgetScript.Text, "longest": longestScript.Text, "snapshot": snapshotScript.Text, "endless": endlessScript.Text,
+		"forget": forgetScript.Text, "longest": longestScript.Text, "snapshot": snapshotScript.Text, "foreign": foreignScript.Text,
 	})
 }

@@ -8,49 +8,96 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
+// Foreign implements [redisadmin.Admin].
+func (d admin) Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	return d.scanForeign(ctx, prefix, false, func(_ Node, found []foreignKey, _ []string) (bool, error) {
+		for _, f := range found {
+			holds, shared := f.foreignHolds(f.key)
+			if !yield(driver.Status{Name: f.key, Holders: holds, Shared: shared}) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
 // Strangers implements [redisadmin.Admin].
 func (d admin) Strangers(ctx context.Context, prefix string, yield func(redisadmin.Stranger) bool) error {
+	return d.scanForeign(ctx, prefix, true, func(m Node, found []foreignKey, queues []string) (bool, error) {
+		var all []redisadmin.Stranger
+		for _, f := range found {
+			if s := f.stranger(time.Now()); s != nil {
+				all = append(all, *s)
+			}
+		}
+		for _, key := range queues {
+			s, err := blockedQueue(ctx, m, key)
+			if err != nil {
+				return false, err
+			}
+			if s != nil {
+				all = append(all, *s)
+			}
+		}
+		for _, s := range all {
+			if !yield(s) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// A foreignKey is a key that is taken for a lock of another library.
+type foreignKey struct {
+	key string
+	snapshot
+	known bool // it has the format of a library
+}
+
+// scanForeign calls page for the foreign keys, and for the queues of Redisson, whose names begin
+// with prefix, step by step on each master, until page returns false or an error. It skips keys
+// that expire if endless is set.
+func (d admin) scanForeign(ctx context.Context, prefix string, endless bool,
+	page func(m Node, found []foreignKey, queues []string) (more bool, err error)) error {
 	return d.scan(ctx, rediskit.EscapeGlob(prefix)+"*", func(m Node, keys []string) (bool, error) {
 		var queues, others []string
 		for _, key := range keys {
 			switch {
-			case strings.HasPrefix(key, "snib."):
 			case strings.HasPrefix(key, redissonQueue):
 				queues = append(queues, key)
-			default:
+			case !strings.HasPrefix(key, "snib.") && !isRedissonDetail(key):
 				others = append(others, key)
 			}
 		}
-		found, err := d.endless(ctx, others, prefix != "")
-		for _, key := range queues {
-			if err != nil {
-				return false, err
-			}
-			var s *redisadmin.Stranger
-			if s, err = blockedQueue(ctx, m, key); s != nil {
-				found = append(found, *s)
-			}
+		found, err := d.readForeign(ctx, others, endless, prefix != "")
+		if err != nil {
+			return false, err
 		}
-		for _, s := range found {
-			if err == nil && !yield(s) {
-				return false, nil
-			}
-		}
-		return err == nil, err
+		return page(m, found, queues)
 	})
 }
 
-// endless returns those of the keys that are locks without an end. AssumeLocks means that the
-// caller has chosen a prefix, and so believes that the keys are locks.
-func (d admin) endless(ctx context.Context, keys []string, assumeLocks bool) (found []redisadmin.Stranger, err error) {
+// readForeign returns those of the keys that are taken for locks of other libraries. AssumeLocks
+// means that the caller has chosen a prefix, and so believes that the keys are locks: then it
+// returns all strings and hashes that are no locks of snib.
+func (d admin) readForeign(ctx context.Context, keys []string, endless, assumeLocks bool) (found []foreignKey, err error) {
+	skip := "0"
+	if endless {
+		skip = "1"
+	}
 	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: endlessScript, Keys: batch})[0]
+		c := Call{Script: foreignScript, Args: []string{skip}}
+		for _, key := range batch {
+			c.Keys = append(c.Keys, key, keysOf(key)[1])
+		}
+		r := d.eval(ctx, c)[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}
@@ -58,120 +105,60 @@ func (d admin) endless(ctx context.Context, keys []string, assumeLocks bool) (fo
 			return nil, fmt.Errorf("the script gave %d answers for %d keys", len(r.Lines), len(batch))
 		}
 		for i, line := range r.Lines {
-			var e endlessKey
-			if err := json.Unmarshal([]byte(line), &e); err != nil {
-				continue // no library writes a value that is not text
+			f := foreignKey{key: batch[i]}
+			if err := json.Unmarshal([]byte(line), &f.snapshot); err != nil {
+				continue // what the script can't describe is not of the format of a library
 			}
-			e.key = batch[i]
-			if s := e.stranger(assumeLocks); s != nil && !d.isOwnLock(ctx, e.key) {
-				found = append(found, *s)
+			if _, own := f.ownRecord(); own || strings.HasPrefix(string(f.Value), "snib:") {
+				continue
+			}
+			switch f.Type {
+			case "string":
+				f.known = libraryOf(f.key, string(f.Value), assumeLocks) != ""
+			case "hash":
+				f.known = redissonHash(f.Fields) != ""
+			default:
+				continue
+			}
+			if f.known || assumeLocks {
+				found = append(found, f)
 			}
 		}
 	}
 	return found, nil
 }
 
-// isOwnLock reports whether the key is that of a snib lock: it may have no end if somebody has
-// removed it.
-func (d admin) isOwnLock(ctx context.Context, key string) bool {
-	st, err := d.Status(ctx, key)
-	return err == nil && len(st.Holders) > 0 && st.Holders[0].Token != 0
-}
-
-// An endlessKey is what endlessScript reports about a key.
-type endlessKey struct {
-	key    string
-	Type   string   `json:"type"`
-	Value  string   `json:"value"`
-	Fields []string `json:"fields"` // alternating with values
-}
-
-// stranger returns the Stranger that a key is, or nil.
-func (e endlessKey) stranger(assumeLock bool) *redisadmin.Stranger {
-	s := &redisadmin.Stranger{Key: e.key, Problem: "it has no end"}
-	switch e.Type {
-	case "string":
-		s.Library, s.Value = libraryOf(e.key, e.Value, assumeLock), e.Value
-	case "hash":
-		s.Library = redissonHash(e.Fields)
+// stranger returns the Stranger that an endless key is, or nil. A client of SETNX and GETSET may be
+// alive until the time in its value.
+func (f foreignKey) stranger(now time.Time) *redisadmin.Stranger {
+	value := string(f.Value)
+	s := &redisadmin.Stranger{Key: f.key, Problem: "it has no end", Value: value, Unsure: !f.known}
+	if s.Unsure {
+		s.Problem += ", and may be no lock"
 	}
-	if s.Library == "" {
+	if f.Type == "hash" {
+		s.Library = redissonHash(f.Fields)
+		return s
+	}
+	if end, ok := endIn(value); ok && end.Add(overdueMin).After(now) && end.Before(now.Add(maxGetSet)) {
 		return nil
 	}
+	s.Library = describeValue(f.key, value)
 	return s
 }
 
-// keyPrefixes are the key prefixes by which libraries are known.
-var keyPrefixes = [...]struct{ prefix, library string }{
-	{"redlock:", "pottery"}, {"job-lock:", "ShedLock"}, {"spring-integration", "Spring"},
+// maxGetSet is how far the end that a client of SETNX and GETSET writes may lie ahead. A number
+// that would be a later time is something else.
+const maxGetSet = 24 * time.Hour
+
+// isRedissonDetail reports whether Redisson keeps something about a lock in the key, and no lock.
+func isRedissonDetail(key string) bool {
+	return strings.HasPrefix(key, redissonTimeout) || strings.HasPrefix(key, "redisson_lock_token:") ||
+		strings.HasPrefix(key, "redisson_unlock_latch:") || redissonReader.MatchString(key)
 }
 
-// valueFormats are the formats of the values that libraries write into a lock's key.
-var valueFormats = [...]struct {
-	value   *regexp.Regexp
-	library string
-}{
-	{regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$`), "a client of SET NX with a UUID, such as redlock-rb or Spring"},
-	{regexp.MustCompile(`^[0-9a-f]{32}$`), "a client of SET NX with 16 bytes in hex, such as redis-py or node-redlock"},
-	{regexp.MustCompile(`^[0-9a-f]{40}$`), "a client of SET NX with 20 bytes in hex, such as redlock-py"},
-	{regexp.MustCompile(`^[A-Za-z0-9+/]{22}==$`), "redsync"},
-	{regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`), "bsm/redislock"},
-	{regexp.MustCompile(`^[A-Za-z0-9.-]+_\d+_[0-9a-f]{32}$`), "madelson's DistributedLock"},
-	{regexp.MustCompile(`^ADDED:\d{4}-\d\d-\d\dT[0-9:.]+Z?@\S+$`), "ShedLock"},
-}
-
-// lockWord matches keys whose name says that they are locks.
-var lockWord = regexp.MustCompile(`(?i)(^|[^a-z])(r?lock|locks|locked|mutex|semaphore)($|[^a-z])`)
-
-func libraryOf(key, value string, assumeLock bool) string {
-	if !utf8.ValidString(value) {
-		return ""
-	}
-	for _, f := range valueFormats {
-		if !f.value.MatchString(value) {
-			continue
-		}
-		for _, p := range keyPrefixes {
-			if strings.HasPrefix(key, p.prefix) {
-				return p.library
-			}
-		}
-		if assumeLock || lockWord.MatchString(key) {
-			return f.library
-		}
-		return ""
-	}
-	return ""
-}
-
-// redissonOwner matches the hash field of a holder: the UUID of its client and the number of
-// its thread, for a writer with a suffix.
-var redissonOwner = regexp.MustCompile(`^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+(:write)?$`)
-
-// redissonHash returns the kind of Redisson lock whose fields these are, or "".
-func redissonHash(fields []string) string {
-	holders, mode := 0, ""
-	for i := 0; i+1 < len(fields); i += 2 {
-		switch field, value := fields[i], fields[i+1]; {
-		case redissonOwner.MatchString(field):
-			if _, err := strconv.Atoi(value); err != nil {
-				return ""
-			}
-			holders++
-		case field == "mode" && (value == "read" || value == "write"):
-			mode = value
-		default:
-			return ""
-		}
-	}
-	switch {
-	case holders == 0:
-		return ""
-	case mode != "":
-		return "Redisson, a read-write lock"
-	}
-	return "Redisson"
-}
+// redissonReader matches the keys that have the ends of the holds of readers.
+var redissonReader = regexp.MustCompile(`:[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}:\d+:rwlock_timeout:\d+$`)
 
 // Redisson keeps the queue of a fair lock, and the time until which each waiter waits, in
 // milliseconds of the waiter's clock, under these prefixes.

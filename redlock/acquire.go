@@ -20,9 +20,10 @@ const (
 	// waiter that has been silent for three times as long.
 	heartbeatInterval = 5 * time.Second
 
-	// retryTimeout is how long an acquisition retries while there is no majority. With NoWait
-	// it retries for shortRetryTimeout.
-	retryTimeout      = time.Minute
+	// foreignPollInterval is the same behind a foreign client, which does not announce a release.
+	foreignPollInterval = 200 * time.Millisecond
+
+	// shortRetryTimeout is how long an acquisition with NoWait retries while there is no majority.
 	shortRetryTimeout = time.Second
 
 	// cleanupTimeout is how long a failed round waits until the nodes have freed what it took.
@@ -41,6 +42,7 @@ type HeldError struct {
 	rediskit.HeldError // Left is the time until a majority of the nodes is free
 
 	blocked quorum.Set // the nodes that are not free
+	foreign bool       // a majority would be free without the keys of foreign clients
 	took    time.Duration
 }
 
@@ -194,6 +196,7 @@ func (r *round) failure() error {
 	left := make([]time.Duration, 0, quorum.MaxNodes) // time until each node is free, if known
 	holders := make(map[string]int)
 	most, unknown := 0, 0 // nodes of the best holder, and nodes that may be its own too
+	var foreign quorum.Set
 	errs := make([]error, len(r.d.nodes))
 	for i, n := range r.d.nodes {
 		switch ans := &r.answers[i]; ans.kind {
@@ -205,6 +208,9 @@ func (r *round) failure() error {
 			most = max(most, holders[v.nonce])
 			left = append(left, ans.left)
 			e.blocked |= 1 << i
+			if !v.ours {
+				foreign |= 1 << i
+			}
 		case unadmitted:
 			errs[i] = unadmittedError(ans.value)
 			unknown++
@@ -230,6 +236,7 @@ func (r *round) failure() error {
 	case len(left) < q:
 		return r.d.noMajority(errs)
 	}
+	e.foreign = foreign != 0 && e.blocked.Len()-foreign.Len() < q
 	slices.Sort(left)
 	if e.Left = left[q-1]; e.Left == driver.NoExpiry {
 		e.Left = -1
@@ -272,6 +279,7 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	defer context.AfterFunc(a.d.ctx, func() { cancel(driver.ErrClosed) })()
 	var outage rediskit.Backoff
 	for ctx.Err() == nil {
+		a.noteWait(err)
 		pause, retry := a.nextPause(err, &outage)
 		if !retry {
 			break
@@ -320,6 +328,16 @@ func contention(err error) *HeldError {
 	return held
 }
 
+// noteWait tells the caller why a round failed.
+func (a *attempt) noteWait(err error) {
+	switch {
+	case contention(err) != nil:
+		a.req.NoteWait(nil)
+	case errors.Is(err, driver.ErrUnavailable):
+		a.req.NoteWait(err)
+	}
+}
+
 // nextPause returns how long to sleep after a round that failed with err, and whether
 // to retry at all.
 func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Duration, retry bool) {
@@ -339,10 +357,10 @@ func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Dur
 		return 0, false
 	case errors.As(err, &noMajority) && noMajority.keptOut > 0 && !a.req.NoWait:
 		// Retry until the restarted nodes are admitted.
-		_, retry = outage.Next(a.d.params.Quarantine() + retryTimeout)
+		_, retry = outage.Next(a.d.params.Quarantine() + a.req.RetryLimit())
 		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
 	}
-	limit := retryTimeout
+	limit := a.req.RetryLimit()
 	if a.req.NoWait {
 		limit = shortRetryTimeout
 	}
@@ -352,10 +370,14 @@ func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Dur
 // maxSleep returns how long a waiter may sleep if it receives no message. Messages only
 // shorten the sleep.
 func (e *HeldError) maxSleep() time.Duration {
-	if e.Left < 0 {
-		return heartbeatInterval
+	limit := heartbeatInterval
+	if e.foreign {
+		limit = foreignPollInterval - rand.N(foreignPollInterval/4)
 	}
-	return min(e.Left+time.Millisecond+rand.N(10*time.Millisecond), heartbeatInterval)
+	if e.Left < 0 {
+		return limit
+	}
+	return min(e.Left+time.Millisecond+rand.N(10*time.Millisecond), limit)
 }
 
 // sleep pauses for d. A waiter wakes early when its lock was released on so many nodes that

@@ -249,6 +249,29 @@ func TestAdmissionReadsCounters(t *testing.T) {
 	release(t, l)
 }
 
+// Nodes that remember their counters bring them back, also if no majority was up in the meantime.
+func TestMajorityRemembersCounters(t *testing.T) {
+	c := start(t, 3, "appendonly yes", "appendfsync everysec")
+	const longest = 2 * time.Second
+	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
+	c.init(t)
+	ahead := uint64(time.Now().Add(23 * time.Hour).UnixMicro()) // ahead of any hint
+	for _, n := range c.nodes {
+		n.Must("HSET", "snib.redlock", "c1667", ahead) // the counter of x
+		n.Stop()
+	}
+	for _, n := range c.nodes {
+		n.Restart()
+	}
+	d := open(t, c.servers, c.opts...)
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
+	l := acquire(t, d, request("x", "a", longest))
+	if token(l) <= ahead {
+		t.Errorf("token %d after a restart of all nodes, want more than %d", token(l), ahead)
+	}
+	release(t, l)
+}
+
 // A majority without memory is admitted by time, or only after an operator gives a floor, as
 // the policy says.
 func TestMajorityForgets(t *testing.T) {

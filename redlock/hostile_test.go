@@ -66,7 +66,14 @@ func TestWildCounters(t *testing.T) {
 				t.Errorf("the operator is told %v, want the counter c1667 of the first node", got)
 			}
 			c.nodes[1].Must("HSET", "snib.redlock", "c1667", wild)
-			_, err := tryAcquire(t, d, request("x", "o", ttl))
+			var err error
+			livetest.Await(t, "answer of all nodes", func() error { // a busy machine may be late
+				_, err = tryAcquire(t, d, request("x", "o", ttl))
+				if err != nil && strings.Contains(err.Error(), "does not answer") {
+					return err
+				}
+				return nil
+			})
 			checkError(t, "Acquire with two wild counters", err, driver.ErrUnavailable, "1 of 3 nodes take part", c.nodes[0].Addr()+": the counter c1667 is ")
 			if strings.ContainsAny(err.Error(), "\x1b\a") {
 				t.Errorf("Acquire = %q, with text of the store as it is", err)
@@ -176,4 +183,81 @@ func TestMalformedKeys(t *testing.T) {
 	}
 	release(t, held)
 	release(t, acquire(t, d, request("x", "c", time.Minute)))
+}
+
+// TestBreakBinary breaks a foreign hold whose value is no text: what Status shows is the value,
+// byte by byte.
+func TestBreakBinary(t *testing.T) {
+	const binary = "\xff\xfe\x00\x1b[31m\"\\ \n\x7f\u00e9\xc3"
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	for _, n := range c.nodes {
+		n.Must("SET", "x", binary, "PX", 600_000)
+	}
+	livetest.Await(t, "end of the hold", func() error {
+		st, err := d.Status(within(t, testTimeout), "x")
+		if err != nil || len(st.Holders) == 0 {
+			return err
+		}
+		if got := st.Holders[0]; got.Owner != binary || got.Token != 0 {
+			t.Fatalf("Status = %q, want the owner %q", got.Owner, binary)
+		}
+		return errors.Join(d.Break(within(t, testTimeout), "x", st.Holders[0].Owner, 0), errors.New("still held"))
+	})
+}
+
+// TestStatusOfOtherKeys checks that a lock is not shown as free if a majority of the nodes has
+// something other than a string in its place, such as a lock of Redisson: nobody can acquire it.
+func TestStatusOfOtherKeys(t *testing.T) {
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	mustShow := func(what string, right func([]driver.Holding) bool) {
+		t.Helper()
+		livetest.Await(t, "right status of "+what, func() error { // on a busy machine, a node may be late
+			st, err := d.Status(within(t, testTimeout), "x")
+			if err == nil && !right(st.Holders) {
+				err = fmt.Errorf("holders %+v", st.Holders)
+			}
+			return err
+		})
+	}
+	for i, n := range c.nodes { // the client of each node has another id
+		n.Must("HSET", "x", fmt.Sprintf("8c8ffe61-5bd3-4d78-a5c0-2d2386af488%d:7", i), 1)
+		if i < 2 {
+			n.Must("PEXPIRE", "x", 60_000)
+		}
+	}
+	foreignHash := func(got []driver.Holding) bool {
+		return len(got) == 1 && got[0].Owner == "" && got[0].Token == 0 && got[0].Foreign == "a Redis hash of unknown use"
+	}
+	mustShow("hashes on all nodes", func(got []driver.Holding) bool {
+		return foreignHash(got) && got[0].Left > 0 && got[0].Left <= time.Minute // a minute later, a majority has none
+	})
+	livetest.Await(t, "answer to Break", func() error {
+		err := d.Break(within(t, testTimeout), "x", "", 0)
+		if errors.Is(err, driver.ErrLost) {
+			return nil
+		}
+		return fmt.Errorf("Break = %w, want ErrLost", err)
+	})
+	livetest.Await(t, "list", func() error {
+		return d.List(within(t, testTimeout), "", func(st driver.Status) bool {
+			t.Errorf("List shows %+v", st)
+			return true
+		})
+	})
+	for i, command := range []string{"RPUSH", "SADD"} {
+		c.nodes[i+1].Must("DEL", "x")
+		c.nodes[i+1].Must(command, "x", "a")
+	}
+	mustShow("a hash, a list and a set", func(got []driver.Holding) bool { // the driver has the nodes in an order of its own
+		return len(got) == 1 && got[0].Owner == "" && got[0].Token == 0 && strings.HasSuffix(got[0].Foreign, " of unknown use")
+	})
+	for _, n := range c.nodes[:2] {
+		n.Must("DEL", "x")
+	}
+	mustShow("a set on one of three nodes", func(got []driver.Holding) bool { return len(got) == 0 })
+	release(t, acquire(t, d, request("x", "o", time.Minute)))
 }

@@ -17,10 +17,10 @@ import (
 
 // A nodeSnapshot is what one node knows of a lock.
 type nodeSnapshot struct {
-	Kind  string      `json:"kind"` // the Redis type of the key
-	Value string      `json:"value"`
-	Left  json.Number `json:"left"` // milliseconds; -1 for a key without expiry
-	Now   string      `json:"now"`  // microseconds
+	Kind  string         `json:"kind"` // the Redis type of the key
+	Value rediskit.Bytes `json:"value"`
+	Left  json.Number    `json:"left"` // milliseconds; -1 for a key without expiry
+	Now   string         `json:"now"`  // microseconds
 
 	// Line has the waiters. An entry has two times of 16 digits each, in microseconds, when the
 	// waiter was last and first seen; then its holder as JSON.
@@ -29,7 +29,8 @@ type nodeSnapshot struct {
 
 // Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or
 // may have it as far as is known. It shows a foreign key as a hold with token 0, and what is left
-// of a key without expiry as [driver.NoExpiry].
+// of a key without expiry as [driver.NoExpiry]. A key that is no string keeps the lock from being
+// taken, too, and is shown as a hold without an owner.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	l := lockOf(name)
 	found, err := d.readSnapshot(ctx, &l)
@@ -75,24 +76,36 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 // A leaseVotes collects what several nodes know of one lease.
 type leaseVotes struct {
 	value
+	kind   string // the Redis type of its keys, or of the first one if they are no strings
 	votes  int
 	tokens map[uint64]int
 	left   []time.Duration
 	age    time.Duration
 }
 
-// leases returns all leases in the snapshot, by nonce.
-func (s *snapshot) leases() map[string]*leaseVotes {
-	all := make(map[string]*leaseVotes)
+// A leaseID tells the leases of a snapshot apart. All keys that are no strings count as one lease:
+// they keep the lock from being taken, and those that are locks of Redisson have different owners.
+type leaseID struct {
+	isString bool
+	nonce    string
+}
+
+// leases returns all leases in the snapshot.
+func (s *snapshot) leases() map[leaseID]*leaseVotes {
+	all := make(map[leaseID]*leaseVotes)
 	for _, a := range s.answers {
-		if a.Kind != "string" {
+		if a.Kind == "none" {
 			continue
 		}
-		v := parseValue(a.Value)
-		h := all[v.nonce]
+		id, v := leaseID{isString: a.Kind == "string"}, value{}
+		if id.isString {
+			v = parseValue(string(a.Value))
+			id.nonce = v.nonce
+		}
+		h := all[id]
 		if h == nil {
-			h = &leaseVotes{value: v, tokens: make(map[uint64]int)}
-			all[v.nonce] = h
+			h = &leaseVotes{value: v, kind: a.Kind, tokens: make(map[uint64]int)}
+			all[id] = h
 		}
 		h.votes++
 		h.tokens[v.token]++
@@ -142,6 +155,9 @@ func (s *snapshot) status(name string) driver.Status {
 			Owner: h.holder.Owner, Token: h.token(), Holder: h.holder.toDriver(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
+		if h.kind != "string" {
+			st.Holders[0].Foreign = rediskit.DescribeUnknown(h.kind)
+		}
 	}
 	st.Waiters = s.waiters()
 	return st
@@ -260,14 +276,14 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 		return err
 	}
 	h := s.holder()
-	if h == nil || h.holder.Owner != owner || h.token() != token {
+	if h == nil || h.kind != "string" || h.holder.Owner != owner || h.token() != token {
 		return driver.ErrLost
 	}
 	code := byte('b')
 	if !h.ours {
 		code = 'x'
 	}
-	verdict, ended, err := d.free(ctx, code, &l, h.nonce, "0", 1<<len(d.nodes)-1, driver.Now().Add(d.params.MaxTTL))
+	verdict, ended, err := d.tell(ctx, code, &l, h.nonce, "0", 1<<len(d.nodes)-1, driver.Now().Add(d.params.MaxTTL))
 	switch {
 	case verdict == quorum.Won:
 		return nil

@@ -15,7 +15,7 @@ import (
 // A lease is the driver's side of one grant.
 type lease struct {
 	d         *Driver
-	req       driver.Request
+	req       driver.Request // its label is guarded by mu
 	lock      lock
 	round     *round // the round that won it
 	lastToken string // the last token of its block
@@ -95,7 +95,7 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	nodes |= l.round.nodesToFree()
 	l.freeOld(end, keep)
-	verdict, ended, err := l.d.free(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
+	verdict, ended, err := l.d.tell(ctx, 'f', &l.lock, l.round.nonce, keep, nodes, end)
 	switch {
 	case verdict == quorum.Won:
 	case ended:
@@ -119,11 +119,34 @@ func (l *lease) freeOld(end driver.Instant, keep string) {
 	}
 }
 
-// free frees a lock on some nodes and returns when a majority has confirmed that. The result
-// ended reports that no majority had the lock. If neither is certain and some nodes have not
-// answered, err says why.
-func (d *Driver) free(
-	ctx context.Context, code byte, l *lock, nonce, keep string, nodes quorum.Set, end driver.Instant,
+// SetLabel implements [driver.Lease]. It returns when a majority shows the label. The other nodes
+// follow, also those that hang now.
+func (l *lease) SetLabel(ctx context.Context, label string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l.d.ctx.Err() != nil {
+		return driver.ErrClosed
+	}
+	if !l.isValid() {
+		return driver.ErrLost
+	}
+	l.mu.Lock()
+	l.req.Holder.Label = label
+	rest, end := encodeHolder(&l.req), l.lastSent.Add(2*l.req.TTL)
+	l.mu.Unlock()
+	_, ended, err := l.d.tell(ctx, 'h', &l.lock, l.round.nonce, rest, 1<<len(l.d.nodes)-1, end)
+	if ended {
+		return driver.ErrLost
+	}
+	return err
+}
+
+// tell sends a command about a lease to some nodes, and returns when a majority has confirmed it.
+// The result ended reports that no majority had the lease. If neither is certain and some nodes
+// have not answered, err says why.
+func (d *Driver) tell(
+	ctx context.Context, code byte, l *lock, nonce, arg string, nodes quorum.Set, end driver.Instant,
 ) (verdict quorum.Verdict, ended bool, err error) {
 	tally := d.params.Tally(driver.Instant{})
 	p := d.newPoll(func(node int, r reply) bool {
@@ -138,7 +161,7 @@ func (d *Driver) free(
 			continue
 		}
 		p.commands[i].sendBy = end
-		p.sendEvenIfDown(i, code, l, nonce, keep)
+		p.sendEvenIfDown(i, code, l, nonce, arg)
 	}
 	p.close()
 	select {

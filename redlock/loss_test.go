@@ -14,6 +14,13 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
+// A hold that ended only in the process lasts on the nodes for its TTL.
+func TestLapse(t *testing.T) {
+	c := start(t, 5)
+	c.init(t)
+	jobtest.Lapse(t, func() driver.Driver { return open(t, c.servers) })
+}
+
 // A lease that the nodes have ended is not handed over locally, whatever ended it.
 func TestStaleHandOver(t *testing.T) {
 	c := start(t, 5)

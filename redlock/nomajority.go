@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -23,9 +24,9 @@ const (
 
 // A noMajorityError says that too few nodes take part in a request. It matches errNoMajority.
 // It matches [driver.ErrUnavailable] too, unless so many nodes refuse permanently that no wait
-// can help. It also matches the errors that nodes answered, such as a wrong password. It does
-// not match the errors of nodes that could not be reached, because these say nothing about the
-// caller's request.
+// can help. It also matches the errors that nodes answered, such as a wrong password, and
+// ECONNREFUSED. It does not match other errors of nodes that could not be reached, such as the
+// timeout of a connection, because these say nothing about the caller's request.
 type noMajorityError struct {
 	text    string
 	matches []error
@@ -55,6 +56,9 @@ func (d *Driver) noMajority(errs []error) error {
 		var answer *rueidis.RedisError
 		if errors.As(err, &answer) {
 			e.matches = append(e.matches, answer)
+		}
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			e.matches = append(e.matches, syscall.ECONNREFUSED)
 		}
 		switch {
 		case err == errBlank: //nolint:errorlint // as we gave it

@@ -45,6 +45,10 @@ func MaxTTL(d time.Duration) Option { return Option{func(c *config) { c.maxTTL =
 // NodeTimeout sets how long a node may take to answer before it counts as down. An
 // acquisition waits for missing answers no longer than a quarter of its TTL. The default is
 // 250 ms, the minimum 1 ms.
+//
+// A slow node delays nobody while a majority answers, because all nodes are asked at once. So the
+// timeout should be longer than the pauses of a healthy node, such as a fork or a slow fsync: a
+// node that counts as down has no vote. Clients may have different timeouts.
 func NodeTimeout(d time.Duration) Option { return Option{func(c *config) { c.timeout = d }} }
 
 // A LossPolicy says what happens to restarted nodes when no majority knows the

@@ -29,3 +29,32 @@ func TestParseMillis(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxSleep checks how long a waiter sleeps without a message. Foreign clients send none.
+func TestMaxSleep(t *testing.T) {
+	tests := []struct {
+		name        string
+		err         HeldError
+		least, most time.Duration
+	}{
+		{"Ours", heldFor(time.Minute, false), heartbeatInterval, heartbeatInterval},
+		{"OursEndsSoon", heldFor(time.Second, false), time.Second, 1100 * time.Millisecond},
+		{"OursEndless", heldFor(-1, false), heartbeatInterval, heartbeatInterval},
+		{"Foreign", heldFor(time.Minute, true), foreignPollInterval / 2, foreignPollInterval},
+		{"ForeignEndsSoon", heldFor(10*time.Millisecond, true), 10 * time.Millisecond, 30 * time.Millisecond},
+		{"ForeignEndless", heldFor(-1, true), foreignPollInterval / 2, foreignPollInterval},
+	}
+	for _, tt := range tests {
+		for range 100 {
+			if got := tt.err.maxSleep(); got < tt.least || got > tt.most {
+				t.Fatalf("%s: maxSleep = %v, want %v to %v", tt.name, got, tt.least, tt.most)
+			}
+		}
+	}
+}
+
+func heldFor(left time.Duration, foreign bool) HeldError {
+	e := HeldError{foreign: foreign}
+	e.Left = left
+	return e
+}

@@ -121,7 +121,7 @@ func (m *twin) request() (line string, r quorumtest.Request) {
 	number := max(5, m.last[lock%2]) - 4 + m.rand.Uint64N(9) // close to the counter
 	r = quorumtest.Request{Name: lock, Nonce: nonce, TTL: ttl, Token: number, Hint: number, Tokens: 1}
 	begin := func(code string) string { return fmt.Sprintf("%s: %s nonce%d~ ", m.names[lock], code, nonce) }
-	switch m.rand.IntN(12) {
+	switch m.rand.IntN(13) {
 	case 0, 1, 2:
 		r.Op = quorumtest.Ask
 		if r.Tokens = 1 + m.rand.Uint64N(3); r.Tokens > 1 {
@@ -140,6 +140,9 @@ func (m *twin) request() (line string, r quorumtest.Request) {
 	case 9:
 		r.Op, r.Old = quorumtest.Undo, 1+m.rand.Uint64N(3)
 		return fmt.Sprintf("%snonce%d~", begin("u"), r.Old), r
+	case 10: // a change that changes nothing that the model knows of
+		r.Op, r.Old = quorumtest.Undo, nonce
+		return begin("h") + rest, r
 	default:
 		r.Op = quorumtest.Free
 		if m.rand.IntN(4) > 0 {

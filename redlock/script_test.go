@@ -172,6 +172,13 @@ func TestHoldScript(t *testing.T) {
 			// Another client had it since.
 			{"y: e one~ 60000 9 " + rest, "n", "y: e one~ 60000 10 " + rest, "o"},
 		}},
+		{"Holder", [][]string{
+			{`h one~ "owner":"me","label":"early"}`, "n"},
+			{"a one~ 60000 7 " + rest, "g 7", `h one~ "owner":"me","label":"50~%"}`, "o"},
+			{`h two~ "owner":"you"}`, "n", "a two~ 60000 9 " + rest, `h 60000 one 7 {"since":0,"owner":"me","label":"50~%"}`},
+			{"e one~ 60000 7 " + rest, "o", "a two~ 60000 9 " + rest, `h 60000 one 7 {"since":0,"owner":"me","label":"50~%"}`},
+			{"f one~ 60000", "o", `h one~ "owner":"me"}`, "n"},
+		}},
 		{"Kept", [][]string{
 			{"a one~ 60000 7 " + rest, "g 7", "f one~ 60000", "o"},
 			{"e one~ 60000 7 " + rest, "n", "f one~ 0", "n", "g two~ 60000 one~", "n"},

@@ -20,6 +20,7 @@ type attempt struct {
 	ticket, byte int64         // of our row among the waiters, 0 if there is none
 	hint         chan struct{} // gets a value when one of the watched bytes is unlocked
 	watched      []int64
+	left         time.Time // when the caller left during the last round; zero if it did not
 }
 
 // An outcome is the result of one round of an attempt.
@@ -89,11 +90,13 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	a.unwatch()
 	start := driver.Now()
 	v := new(outcome) // not shared: the writer goes on using it if we leave
-	err := a.send(ctx, &op{
+	o := &op{
 		durable: true,
 		run:     func(t *tx) error { *v = outcome{}; return a.decide(t, v, start) },
 		revert:  func(t *tx) error { return a.undo(t, v) },
-	})
+	}
+	err := a.send(ctx, o)
+	a.left = o.left
 	if err != nil {
 		return nil, 0, err
 	}
@@ -104,6 +107,9 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 		a.d.side.watch(at, a.hint)
 	}
 	a.watched = v.watch
+	if errors.Is(v.err, driver.ErrHeld) {
+		a.req.NoteWait(nil)
+	}
 	return v.lease, v.sleep, v.err
 }
 
@@ -126,7 +132,7 @@ var errNoAnswer = errors.New("there was no answer")
 func (a *attempt) send(ctx context.Context, o *op) error {
 	timeout := answerTimeout
 	if a.ticket != 0 {
-		timeout = driver.RetryTimeout
+		timeout = a.req.RetryLimit()
 	}
 	began := time.Now()
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
@@ -295,7 +301,7 @@ func (a *attempt) undo(t *tx, v *outcome) error {
 }
 
 // withdraw removes the attempt's lease and its place in the queue. It does not depend on the
-// context of Acquire, and goes on in the background if it takes longer than cancelWait.
+// context of Acquire, and goes on in the background if it takes longer than removalWait.
 func (a *attempt) withdraw(l *lease) {
 	if l == nil && a.ticket == 0 {
 		return
@@ -305,7 +311,10 @@ func (a *attempt) withdraw(l *lease) {
 		defer close(done)
 		a.cleanUp(l)
 	}()
-	over := time.NewTimer(cancelWait)
+	if a.left.IsZero() {
+		a.left = time.Now()
+	}
+	over := time.NewTimer(time.Until(a.left.Add(removalWait)))
 	defer over.Stop()
 	select {
 	case <-done:

@@ -50,6 +50,23 @@ func readWriteClasses(mode fs.FileMode) fs.FileMode {
 	return kept
 }
 
+// checkFile returns an error if the file exists and can't be used. A symbolic link to the database
+// was followed before; a link in place of a file beside it would lead to an unrelated file.
+func checkFile(path string) error {
+	fi, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case fi.IsDir():
+		return driver.Invalidf("file: %s is a folder; name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
+	case !fi.Mode().IsRegular():
+		return driver.Invalidf("file: %s is not a regular file", path)
+	}
+	return checkFileAccess(path, fi)
+}
+
 // makeFile creates an empty file of the database unless the name exists already. Other
 // processes see the file with its permissions or not at all.
 func (d *Driver) makeFile(suffix string) error {
@@ -67,7 +84,7 @@ func (d *Driver) makeFile(suffix string) error {
 		return cantCreate(path, err)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // it is empty
-	if mode&0o060 != 0 {
+	if mode&0o060 != 0 && group >= 0 {
 		err = f.Chown(-1, group)
 	}
 	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
@@ -111,7 +128,7 @@ func (d *Driver) checkDeleted() error {
 		return err
 	}
 	defer side.close() //nolint:errcheck // nothing is locked in it
-	inUse := side.lockedElsewhere(blockSize, 0)
+	inUse := side.inUse()
 	// Check again: another process may have created the database meanwhile, and locked a byte.
 	gone := d.missingFile()
 	if !inUse || gone == "" {

@@ -128,9 +128,24 @@ func (l *lease) unlock() {
 		return
 	}
 	l.d.leaseFiles.CompareAndDelete(l.key(), l.file) // an owner that acquired again has another file
-	// Closing would leave the byte locked if a child has the file too.
-	setLock(l.file, lockNone, l.byte, false) //nolint:errcheck // it fails only if the file is closed
-	l.file.Close()                           // nothing was written
+	l.d.side.unlockFile(l.file, l.byte)
+}
+
+// SetLabel implements [driver.Lease].
+func (l *lease) SetLabel(ctx context.Context, label string) error {
+	found := false
+	err := l.d.do(ctx, &op{run: func(t *tx) error {
+		n, err := t.db.exec(`UPDATE leases SET label = ?
+			WHERE name = ? AND token = ? AND owner = ? AND mode <> ? AND deadline > ?`,
+			label, l.name, l.token, l.owner, modeKept, t.now)
+		found = n > 0
+		return err
+	}})
+	if err == nil && !found {
+		l.markLost()
+		err = driver.ErrLost
+	}
+	return err
 }
 
 // Renew implements [driver.Driver]. It renews up to 1,000 leases per transaction, so

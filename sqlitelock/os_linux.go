@@ -2,14 +2,9 @@ package sqlitelock
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
-	"math"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,43 +12,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Kinds of byte-range locks.
+// The commands of fcntl for locks that belong to an open file description.
 const (
-	lockRead  = unix.F_RDLCK
-	lockWrite = unix.F_WRLCK
-	lockNone  = unix.F_UNLCK
+	ofdSetLock     = unix.F_OFD_SETLK
+	ofdSetLockWait = unix.F_OFD_SETLKW
+	ofdGetLock     = unix.F_OFD_GETLK
 )
-
-// fcntlLock sets a lock on n bytes at off; n = 0 means to the end. The lock belongs to the open
-// file description, not to the process. Without wait, a conflicting lock is EAGAIN.
-func fcntlLock(fd uintptr, kind int16, off, n int64, wait bool) error {
-	cmd := unix.F_OFD_SETLK
-	if wait {
-		cmd = unix.F_OFD_SETLKW
-	}
-	for {
-		err := unix.FcntlFlock(fd, cmd, &unix.Flock_t{Type: kind, Start: off, Len: n})
-		if err != unix.EINTR {
-			return err
-		}
-	}
-}
-
-// fcntlWriteLocked reports whether another open file description has a write lock
-// on any of n bytes at off.
-func fcntlWriteLocked(fd uintptr, off, n int64) (bool, error) {
-	for {
-		// Read locks do not conflict with this one.
-		lock := unix.Flock_t{Type: unix.F_RDLCK, Start: off, Len: n}
-		switch err := unix.FcntlFlock(fd, unix.F_OFD_GETLK, &lock); err {
-		case nil:
-			return lock.Type != unix.F_UNLCK, nil
-		case unix.EINTR:
-		default:
-			return false, err
-		}
-	}
-}
 
 // bootID returns the kernel's id for the current boot. A different id means that
 // every process of the earlier boot is gone.
@@ -111,34 +75,14 @@ func parseTimeShift(text string) (int64, error) {
 
 // checkFolder refuses folders where locks would not work or where the process may not write.
 func checkFolder(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return &fs.PathError{Op: "open", Path: dir, Err: err}
+	st, err := statfs(dir)
+	if err != nil {
+		return err
 	}
-	if name := networkFileSystem(uint32(st.Type & math.MaxUint32)); name != "" {
-		return driver.Invalidf("place: %s is on %s, where processes of different hosts do not see each other's locks; "+
-			"use a local disk", dir, name)
+	if name := networkFileSystem(uint32(st.Type)); name != "" {
+		return networkError(dir, name)
 	}
 	return checkAccess(dir, unix.W_OK|unix.X_OK)
-}
-
-// checkAccess returns an error that matches fs.ErrPermission if the process does not have the
-// access to the file that mode names.
-func checkAccess(path string, mode uint32) error {
-	switch err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS); err {
-	case nil:
-		return nil
-	case unix.EROFS:
-		return fmt.Errorf("open %s: %w: the file system is read-only", path, fs.ErrPermission)
-	default:
-		return &fs.PathError{Op: "write to", Path: path, Err: err}
-	}
-}
-
-// diskFull reports whether less than 64 KiB can still be written in the folder.
-func diskFull(dir string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) < 64<<10
 }
 
 // networkFileSystem returns the name of a file system that other hosts may share, so that its
@@ -174,38 +118,4 @@ func networkFileSystem(magic uint32) string {
 	default:
 		return ""
 	}
-}
-
-// noFollow makes opening a symbolic link fail.
-const noFollow = unix.O_NOFOLLOW
-
-// checkFile returns an error if the file exists and can't be written to. A symbolic
-// link to the database was followed before; a link in place of a file beside it
-// would lead to an unrelated file.
-func checkFile(path string) error {
-	fi, err := os.Lstat(path)
-	switch {
-	case os.IsNotExist(err):
-		return nil
-	case err != nil:
-		return err
-	case fi.IsDir():
-		return driver.Invalidf("file: %s is a folder; name a file in it, such as %s", path, filepath.Join(path, "locks.db"))
-	case !fi.Mode().IsRegular():
-		return driver.Invalidf("file: %s is not a regular file", path)
-	}
-	err = checkAccess(path, unix.R_OK|unix.W_OK)
-	if errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w: the file belongs to uid %d and gid %d, and has mode %#o; mode 0660 would share it, and all files beside "+
-			"it, with this group", err, fi.Sys().(*syscall.Stat_t).Uid, groupOf(fi), fi.Mode().Perm())
-	}
-	return err
-}
-
-// groupOf returns the id of the group that a file belongs to.
-func groupOf(fi os.FileInfo) int { return int(fi.Sys().(*syscall.Stat_t).Gid) }
-
-// inode returns the number of a file in its file system.
-func inode(fi os.FileInfo) int64 {
-	return int64(fi.Sys().(*syscall.Stat_t).Ino)
 }

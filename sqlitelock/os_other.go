@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin && !freebsd && !windows
 
 package sqlitelock
 
@@ -10,33 +10,35 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Kinds of byte-range locks.
-const (
-	lockRead int16 = iota
-	lockWrite
-	lockNone
-)
-
 const noFollow = 0
 
 // Open calls checkFolder first, so the rest is never reached.
 func checkFolder(string) error {
-	return driver.Invalidf("platform: SQLite locks need Linux, for its locks on open file descriptions; this is %s", runtime.GOOS)
+	return driver.Invalidf("platform: SQLite locks need Linux, macOS, FreeBSD or Windows; this is %s", runtime.GOOS)
 }
 
-func checkFile(string) error                               { return errors.ErrUnsupported }
-func fcntlLock(uintptr, int16, int64, int64, bool) error   { return errors.ErrUnsupported }
-func fcntlWriteLocked(uintptr, int64, int64) (bool, error) { return false, errors.ErrUnsupported }
-func bootID() (string, error)                              { return "", errors.ErrUnsupported }
-func bootClock() (func() int64, error)                     { return nil, errors.ErrUnsupported }
-func groupOf(os.FileInfo) int                              { return 0 }
-func inode(os.FileInfo) int64                              { return 0 }
-func diskFull(string) bool                                 { return false }
+func checkFileAccess(string, os.FileInfo) error { return errors.ErrUnsupported }
+func bootID() (string, error)                   { return "", errors.ErrUnsupported }
+func bootClock() (func() int64, error)          { return nil, errors.ErrUnsupported }
+func groupOf(os.FileInfo) int                   { return -1 }
+func inode(os.FileInfo) int64                   { return 0 }
+func diskFull(string) bool                      { return false }
+func lstat(string) (os.FileInfo, error)         { return nil, errors.ErrUnsupported }
 
-// A lockingProcess is a process that has bytes of the sidecar write-locked.
-type lockingProcess struct {
-	first, last int64
-	holder      driver.Holder
-}
+// byteLocks does nothing, because no sidecar is opened here.
+type byteLocks struct{}
 
-func (s *sidecar) lockingProcesses() []lockingProcess { return nil }
+const canInherit = false
+
+func openByteLocks(string) (*byteLocks, error)         { return nil, errors.ErrUnsupported }
+func (*byteLocks) stat() (os.FileInfo, error)          { return nil, errors.ErrUnsupported }
+func (*byteLocks) lock(int64) error                    { return errors.ErrUnsupported }
+func (*byteLocks) unlock(int64)                        {}
+func (*byteLocks) lockNewFile(int64) (*os.File, error) { return nil, errors.ErrUnsupported }
+func (*byteLocks) unlockFile(*os.File, int64)          {}
+func (*byteLocks) locked(int64) (bool, error)          { return false, errors.ErrUnsupported }
+func (*byteLocks) anyLocked() (bool, error)            { return false, errors.ErrUnsupported }
+func (*byteLocks) wait(int64) error                    { return errors.ErrUnsupported }
+func (*byteLocks) lockWriter() error                   { return errors.ErrUnsupported }
+func (*byteLocks) unlockWriter()                       {}
+func (*byteLocks) close() error                        { return nil }

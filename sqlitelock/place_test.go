@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 )
@@ -412,7 +414,7 @@ func TestReaderBlocksNobody(t *testing.T) {
 		for _, suffix := range suffixes {
 			f, err := os.Open(path + suffix)
 			if err == nil {
-				err = setLock(f, lockRead, writerByte, false)
+				err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK, Start: writerByte, Len: 1})
 				f.Close()
 			}
 			if !errors.Is(err, fs.ErrPermission) {

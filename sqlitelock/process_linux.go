@@ -1,3 +1,5 @@
+//go:build !snib_portable
+
 package sqlitelock
 
 import (
@@ -11,11 +13,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A lockingProcess is a process that has bytes of the sidecar write-locked.
-type lockingProcess struct {
-	first, last int64
-	holder      driver.Holder
-}
+// canNameProcesses says that this system tells which processes keep bytes locked.
+const canNameProcesses = true
 
 // lockingProcesses returns the visible processes that have bytes locked. A process of another
 // user, or in another PID namespace, may be missing.

@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux || darwin || freebsd || windows
 
 package sqlitelock
 
@@ -6,10 +6,9 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/jobtest"
@@ -47,12 +46,8 @@ func (j job) do(ctx context.Context) error {
 		return j.cycle(ctx, d)
 	case "wrap":
 		return j.wrap(ctx, d)
-	case "stop in turn", "stop in transaction":
-		return j.stopAtWork(ctx, d)
-	case "wait":
-		return j.waitMany(ctx, d)
 	default:
-		return j.Do(ctx, d)
+		return j.doSystemJob(ctx, d)
 	}
 }
 
@@ -97,40 +92,6 @@ func (j job) wrap(ctx context.Context, d *Driver) error {
 	return nil
 }
 
-// waitMany waits with many requests at once, and reports how much processor time that
-// takes per second, measured over two seconds.
-func (j job) waitMany(ctx context.Context, d *Driver) error {
-	for i := range j.Rounds {
-		req := j.Req
-		req.Owner += strconv.Itoa(i)
-		go d.Acquire(ctx, req)
-	}
-	for {
-		st, err := d.Status(ctx, j.Req.Name)
-		if err != nil {
-			return err
-		}
-		if len(st.Waiters) == j.Rounds {
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // poll interval
-	}
-	before := cpuTime()
-	time.Sleep(2 * time.Second) // the measured time
-	livetest.Say("cpu", int64(cpuTime()-before)/2)
-	<-ctx.Done()
-	return nil
-}
-
-// cpuTime returns the processor time that the process has used.
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // open opens a driver, which is closed when the test ends.
 func open(t testing.TB, path string, opts ...Option) *Driver {
 	t.Helper()
@@ -141,3 +102,5 @@ func open(t testing.TB, path string, opts ...Option) *Driver {
 	t.Cleanup(func() { d.Close() })
 	return d
 }
+
+func newPath(t testing.TB) string { return filepath.Join(t.TempDir(), "locks.db") }

@@ -25,14 +25,12 @@ const (
 // A driver takes bytes one after the other. The kernel keeps locks in a list and merges
 // neighbours of one owner into a single entry, so 100,000 leases cost it only a few entries.
 type sidecar struct {
-	path     string
-	lockFile *os.File // keeps our bytes locked
-	// Probes bytes and waits for them; through lockFile, our own locks would not block us.
-	probeFile *os.File
-	info      os.FileInfo
+	path  string
+	bytes *byteLocks
+	info  os.FileInfo
 
 	mu      sync.Mutex
-	held    map[int64]bool // bytes that lockFile has locked
+	held    map[int64]bool // bytes that lock has locked
 	watches map[int64]*byteWatch
 }
 
@@ -42,19 +40,14 @@ type byteWatch struct {
 	blocked bool // a goroutine waits in the kernel for the byte of another driver
 }
 
-// openSidecar opens the file. It follows no symbolic link: a user who can write to the
-// folder could point it at another file.
+// openSidecar opens the file.
 func openSidecar(path string) (*sidecar, error) {
-	lockFile, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
+	b, err := openByteLocks(path)
 	if err != nil {
 		return nil, err
 	}
-	probeFile, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
-	if err != nil {
-		return nil, errors.Join(err, lockFile.Close())
-	}
-	s := &sidecar{path: path, lockFile: lockFile, probeFile: probeFile, held: make(map[int64]bool), watches: make(map[int64]*byteWatch)}
-	if s.info, err = lockFile.Stat(); err == nil {
+	s := &sidecar{path: path, bytes: b, held: make(map[int64]bool), watches: make(map[int64]*byteWatch)}
+	if s.info, err = b.stat(); err == nil {
 		err = s.checkIntact()
 	}
 	if err != nil {
@@ -70,7 +63,7 @@ func (s *sidecar) checkIntact() error { return checkSameFile(s.info, s.path) }
 // checkSameFile returns an error if path no longer leads to the original file. That file must
 // still be open, because the inode numbers of deleted files are reused.
 func checkSameFile(original os.FileInfo, path string) error {
-	now, err := os.Lstat(path)
+	now, err := lstat(path)
 	if err == nil && os.SameFile(original, now) {
 		return nil
 	}
@@ -80,7 +73,7 @@ func checkSameFile(original os.FileInfo, path string) error {
 
 // lock locks one of our bytes.
 func (s *sidecar) lock(at int64) error {
-	if err := setLock(s.lockFile, lockWrite, at, false); err != nil {
+	if err := s.bytes.lock(at); err != nil {
 		return fmt.Errorf("lock byte %d of %s: %w", at, s.path, err)
 	}
 	s.mu.Lock()
@@ -98,7 +91,7 @@ func (s *sidecar) unlock(at int64) {
 		return
 	}
 	delete(s.held, at)
-	setLock(s.lockFile, lockNone, at, false) //nolint:errcheck // it fails only if the file is closed, which unlocks as well
+	s.bytes.unlock(at)
 	if w := s.watches[at]; w != nil && !w.blocked {
 		s.wake(at)
 	}
@@ -106,19 +99,19 @@ func (s *sidecar) unlock(at int64) {
 
 // lockNewFile locks a byte through a new open file, which a child process may inherit.
 func (s *sidecar) lockNewFile(at int64) (*os.File, error) {
-	f, err := os.OpenFile(s.path, os.O_RDWR|noFollow, 0)
+	f, err := s.bytes.lockNewFile(at)
 	if err != nil {
 		return nil, err
 	}
-	err = s.checkIntact()
-	if err == nil {
-		err = setLock(f, lockWrite, at, false)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err := s.checkIntact(); err != nil {
+		s.unlockFile(f, at)
+		return nil, err
 	}
 	return f, nil
 }
+
+// unlockFile unlocks and closes a file of lockNewFile.
+func (s *sidecar) unlockFile(f *os.File, at int64) { s.bytes.unlockFile(f, at) }
 
 // lockedHere reports whether lock has locked the byte.
 func (s *sidecar) lockedHere(at int64) bool {
@@ -127,22 +120,27 @@ func (s *sidecar) lockedHere(at int64) bool {
 	return s.held[at]
 }
 
-// locked reports whether any driver keeps the byte locked. If the kernel can't tell, it
+// locked reports whether any driver keeps the byte locked. If the system can't tell, it
 // reports true: then the lease ends at its TTL.
 func (s *sidecar) locked(at int64) bool {
-	return s.lockedHere(at) || s.lockedElsewhere(at, 1)
+	if s.lockedHere(at) {
+		return true
+	}
+	taken, err := s.bytes.locked(at)
+	return taken || err != nil
 }
 
-// lockedElsewhere reports whether another driver has any of the n bytes from at on
-// locked; n = 0 means to the end of the file.
-func (s *sidecar) lockedElsewhere(at, n int64) bool {
-	found := true
-	control(s.probeFile, func(fd uintptr) error { //nolint:errcheck // found says it
-		taken, err := fcntlWriteLocked(fd, at, n)
-		found = taken || err != nil
-		return err
-	})
-	return found
+// inUse reports whether any driver keeps any byte locked. If the system can't tell, it
+// reports true.
+func (s *sidecar) inUse() bool {
+	taken, err := s.bytes.anyLocked()
+	return taken || err != nil
+}
+
+// A lockingProcess is a process that has bytes of the sidecar write-locked.
+type lockingProcess struct {
+	first, last int64
+	holder      driver.Holder
 }
 
 // lockedBy returns those of the given processes that have the byte locked.
@@ -158,11 +156,9 @@ func lockedBy(all []lockingProcess, at int64) []driver.Holder {
 
 // lockWriter waits until no other process writes to the database. SQLite's own lock polls and
 // may starve a process; the kernel's queue does neither.
-func (s *sidecar) lockWriter() error { return setLock(s.lockFile, lockWrite, writerByte, true) }
+func (s *sidecar) lockWriter() error { return s.bytes.lockWriter() }
 
-func (s *sidecar) unlockWriter() {
-	setLock(s.lockFile, lockNone, writerByte, false) //nolint:errcheck // it fails only if the file is closed
-}
+func (s *sidecar) unlockWriter() { s.bytes.unlockWriter() }
 
 // watch sends to hint once the byte is not locked, at once if it is not locked now.
 // Each hint is a channel with room for one.
@@ -201,11 +197,7 @@ func (s *sidecar) unwatch(at int64, hint chan struct{}) {
 // awaitUnlock waits in the kernel until nobody has the byte locked, and then wakes
 // its watchers.
 func (s *sidecar) awaitUnlock(at int64) {
-	// A read lock is enough to wait for a write lock, and several watchers don't
-	// wait for one another.
-	err := control(s.probeFile, func(fd uintptr) error {
-		return errors.Join(fcntlLock(fd, lockRead, at, 1, true), fcntlLock(fd, lockNone, at, 1, false))
-	})
+	err := s.bytes.wait(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -227,12 +219,7 @@ func (s *sidecar) wake(at int64) {
 }
 
 // close unlocks all bytes.
-func (s *sidecar) close() error { return errors.Join(s.lockFile.Close(), s.probeFile.Close()) }
-
-// setLock locks or unlocks one byte.
-func setLock(f *os.File, kind int16, at int64, wait bool) error {
-	return control(f, func(fd uintptr) error { return fcntlLock(fd, kind, at, 1, wait) })
-}
+func (s *sidecar) close() error { return s.bytes.close() }
 
 // control calls fn with the descriptor of f, which stays open until fn returns,
 // also if f is closed in the meantime.

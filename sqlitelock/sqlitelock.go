@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -72,9 +73,16 @@ func Fencing(strength driver.Fencing) Option {
 // Inheritable gives each lease a file that a child process may inherit, which [Driver.File]
 // returns. A process that is killed can so leave the lock to the children that it protects. It
 // costs an open file for each lease, and a lease is not handed over within the process, because
-// the children of the former hold may still have the file. Detached leases have no file.
+// the children of the former hold may still have the file. Detached leases have no file. On
+// Windows, where children inherit no locks, it is a [driver.ErrInvalid].
 func Inheritable() Option {
-	return Option{func(d *Driver) error { d.inheritable = true; return nil }}
+	return Option{func(d *Driver) error {
+		if !canInherit {
+			return driver.Invalidf("Inheritable: on %s, a child process inherits no locks", runtime.GOOS)
+		}
+		d.inheritable = true
+		return nil
+	}}
 }
 
 // File returns the file of the lease that this driver has granted to an owner, which are those
@@ -99,7 +107,7 @@ const openTimeout = 10 * time.Second
 // The error matches [fs.ErrNotExist] if there is no such folder, [fs.ErrPermission] if
 // the process may not read and write there, and [driver.ErrInvalid] if the path can't be
 // used: it is the database of another program or of a newer version, it is on a network
-// file system, or the system is not Linux.
+// file system, or the system is not one of Linux, macOS, FreeBSD and Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	d := &Driver{mode: 0o600, ops: make(chan *op), writerDone: make(chan struct{})}
 	for _, opt := range opts {
@@ -166,7 +174,7 @@ func (d *Driver) start(db conn) (err error) {
 	}
 	d.live = inode(d.side.info)
 	for i, suffix := range suffixes {
-		if d.files[i], err = os.Lstat(d.path + suffix); err != nil {
+		if d.files[i], err = lstat(d.path + suffix); err != nil {
 			return errors.Join(err, d.side.close())
 		}
 	}

@@ -29,6 +29,7 @@ type op struct {
 	state atomic.Int32
 	ran   bool       // in the last transaction; for the writer only
 	done  chan error // gets the outcome unless the caller has left
+	left  time.Time  // when the caller left; for the caller only
 }
 
 // The states of an op.
@@ -43,10 +44,11 @@ const (
 	// cleanupTimeout bounds the removal of a cancelled attempt's lease and place in the queue.
 	cleanupTimeout = time.Second
 
-	// cancelWait is how long a caller whose context is done waits for the outcome of a running
-	// op, and then again for its removal. Both together are within driver.CancelTimeout. A
-	// transaction takes less than 1 ms, and 10 ms on a slow disk.
-	cancelWait = driver.CancelTimeout / 4
+	// outcomeWait is how long a caller whose context is done waits for the outcome of a running op,
+	// and removalWait how long, from the same moment, for the removal of what that left behind. Both
+	// are within driver.CancelTimeout. A transaction takes less than 1 ms, and 10 ms on a slow disk.
+	outcomeWait = driver.CancelTimeout / 2
+	removalWait = driver.CancelTimeout * 3 / 4
 )
 
 // do has the writer run o. It returns soon after ctx is done, also if the disk or
@@ -70,12 +72,13 @@ func (d *Driver) do(ctx context.Context, o *op) error {
 	}
 }
 
-// abandon stops waiting for the outcome unless it arrives within cancelWait.
+// abandon stops waiting for the outcome unless it arrives within outcomeWait.
 func (o *op) abandon(cause error) error {
+	o.left = time.Now()
 	if o.state.CompareAndSwap(opWaiting, opAbandoned) {
 		return cause
 	}
-	over := time.NewTimer(cancelWait)
+	over := time.NewTimer(outcomeWait)
 	defer over.Stop()
 	select {
 	case err := <-o.done:
@@ -278,7 +281,7 @@ func (t *tx) begin() error {
 		}
 	// Containers may show boot ids of their own. Then the rows are still valid,
 	// whatever the id says.
-	case t.d.side.lockedElsewhere(blockSize, 0):
+	case t.d.side.inUse():
 		return driver.Invalidf("place: %s is in use by processes with another boot id, such as those of another container", t.d.path)
 	}
 	t.meta.boot, t.meta.live, t.changed = t.d.boot, t.d.live, true
@@ -372,14 +375,14 @@ func (t *tx) lock(at int64) error {
 // unlock unlocks a byte after the commit.
 func (t *tx) unlock(at int64) { t.after = append(t.after, func() { t.d.side.unlock(at) }) }
 
-// lockNewFile locks a byte through a new open file, and closes the file again if
-// the transaction fails.
+// lockNewFile locks a byte through a new open file, and unlocks it again if the
+// transaction fails.
 func (t *tx) lockNewFile(at int64) (*os.File, error) {
 	f, err := t.d.side.lockNewFile(at)
 	if err != nil {
 		return nil, err
 	}
-	t.undo = append(t.undo, func() { f.Close() })
+	t.undo = append(t.undo, func() { t.d.side.unlockFile(f, at) })
 	return f, nil
 }
 

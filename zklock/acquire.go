@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -21,6 +22,14 @@ const (
 	// noWaitTimeout bounds a request that must not wait, if its context does not.
 	noWaitTimeout = driver.AnswerTimeout * 9 / 10
 )
+
+// unansweredTimeout returns for how long an attempt that may wait goes on without a node. Then the
+// Locker retries. The client library notices only after two thirds of the session's timeout that a
+// server hangs. Within the dial timeout it learns why there is no connection, so unansweredTimeout
+// is longer than that.
+func unansweredTimeout(dialTimeout time.Duration) time.Duration {
+	return max(driver.AnswerTimeout, dialTimeout) + driver.AnswerTimeout/10
+}
 
 // An attempt is one call of Acquire. It has one node at a time, in one session.
 type attempt struct {
@@ -49,8 +58,9 @@ type attempt struct {
 	createAnswered bool // the creation was answered on the connection that it was sent on
 	hasFollower    bool // another node stood behind ours at the last check
 
-	wasQueued         bool      // the attempt has had a node
-	disconnectedSince time.Time // when the ensemble became unreachable; zero if it is reachable
+	wasQueued         bool        // the attempt has had a node
+	unanswered        *time.Timer // ends an attempt that may wait, and that gets no node in time
+	disconnectedSince time.Time   // when the ensemble became unreachable; zero if it is reachable
 }
 
 // Acquire implements [driver.Driver].
@@ -68,9 +78,19 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		defer cancel()
 	}
 	if h, err := d.reacquire(ctx, req); h != nil || err != nil {
+		if ctx.Err() != nil && err != nil {
+			err = contextError(ctx, err, false)
+		}
 		return handleOrError(h, d.explain(err, d.conf.folder(req.Name)))
 	}
 	a := &attempt{d: d, req: req, folder: d.conf.folder(req.Name), data: newInfo(req).encode(), began: time.Now()}
+	if !req.NoWait {
+		var giveUp context.CancelCauseFunc
+		ctx, giveUp = context.WithCancelCause(ctx)
+		defer giveUp(nil)
+		a.unanswered = time.AfterFunc(unansweredTimeout(d.conf.dialTimeout), func() { giveUp(errNoAnswer) })
+		defer a.unanswered.Stop()
+	}
 	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
 		h.lease.discard()
@@ -80,7 +100,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return h, nil
 	}
 	if ctx.Err() != nil {
-		err = contextError(ctx, err)
+		err = contextError(ctx, err, a.wasQueued)
 	}
 	a.cleanUp()
 	return nil, d.explain(err, a.folder)
@@ -105,13 +125,15 @@ func (a *attempt) acquire(ctx context.Context) (*handle, error) {
 			// end.
 		case !errors.Is(err, errDisconnected) || !a.shouldRetry():
 			return nil, err
+		default:
+			a.req.NoteWait(a.d.explain(err, a.folder))
 		}
 	}
 }
 
 // shouldRetry reports whether to continue without a connection. An attempt that has queued
-// continues for [driver.RetryTimeout]: when it fails, the Locker does not retry, because it counts
-// from the beginning of the wait. For an attempt that has only begun, the Locker retries.
+// continues for [driver.Request.RetryLimit]: when it fails, the Locker does not retry, because it
+// counts from the beginning of the wait. For an attempt that has only begun, the Locker retries.
 func (a *attempt) shouldRetry() bool {
 	if !a.wasQueued || a.req.NoWait {
 		return time.Since(a.began) < a.d.conf.dialTimeout
@@ -119,7 +141,7 @@ func (a *attempt) shouldRetry() bool {
 	if a.disconnectedSince.IsZero() {
 		a.disconnectedSince = a.s.silentSince()
 	}
-	return time.Since(a.disconnectedSince) < driver.RetryTimeout
+	return time.Since(a.disconnectedSince) < a.req.RetryLimit()
 }
 
 // precheck returns an error if there is no point in creating a node. Its first read may be
@@ -140,12 +162,13 @@ func (a *attempt) precheck(ctx context.Context) error {
 		if slices.ContainsFunc(ahead, func(c contender) bool { return c.kept }) {
 			return nil // its time may be over, which only an attempt with a node can tell
 		}
-		v, err := judge(a.asContender(), ahead)
-		if err == nil && v.granted {
-			return nil
-		}
+		err = cmp.Or(a.s.checkKind(ctx, a.folder, snap), a.s.checkFirst(ctx, a.folder, ahead))
 		if err == nil {
-			err = driver.ErrHeld
+			v, kindErr := judge(a.asContender(), ahead)
+			if kindErr == nil && v.granted {
+				return nil
+			}
+			err = cmp.Or(kindErr, error(driver.ErrHeld))
 		}
 		if confirmed {
 			return err
@@ -195,6 +218,7 @@ func (a *attempt) try(ctx context.Context) (*handle, error) {
 		case a.req.NoWait && !status.changed:
 			return nil, driver.ErrHeld
 		}
+		a.req.NoteWait(nil)
 		free, err := a.wait(ctx, status)
 		if err != nil {
 			return nil, err
@@ -269,6 +293,9 @@ func (a *attempt) create(ctx context.Context) error {
 // setNode records that the attempt has a node.
 func (a *attempt) setNode(path string, start driver.Instant) {
 	a.node, a.stat, a.start, a.createdAt = baseName(path), zk.Stat{}, start, driver.Now()
+	if a.unanswered != nil {
+		a.unanswered.Stop()
+	}
 	a.wasQueued, a.createAnswered, a.ownEvent = true, false, nil
 }
 
@@ -361,6 +388,9 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 		a.solePos = position{folder: snap.stat.Czxid, seq: all[mine].seq}
 	}
 	a.hasFollower = mine < len(all)-1
+	if err := a.s.checkKind(ctx, a.folder, snap); err != nil {
+		return 0, st, err
+	}
 	if st, err = a.judge(ctx, all[mine], all[:mine]); err != nil {
 		return 0, st, err
 	}
@@ -486,6 +516,11 @@ func (a *attempt) wait(ctx context.Context, st queueStatus) (free bool, err erro
 	// The node ahead was granted after our check, and has said so.
 	case !st.watchFolder && a.req.Slots > 0 && snap.stat.Version > 0:
 		return false, nil
+	}
+	if c, ok := parse(st.watch); ok && !st.watchFolder {
+		if err := c.checkSession(a.folder, snap); err != nil {
+			return false, err
+		}
 	}
 	return a.awaitChange(ctx, st, ahead, decode(snap.data))
 }

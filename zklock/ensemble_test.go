@@ -160,19 +160,32 @@ func TestSlowLeader(t *testing.T) {
 	asks, releases := newDriver(t, []string{leader.Addr()}), newDriver(t, []string{follower.Addr()})
 	hurried := request("job", "asks")
 	hurried.NoWait = true
-	const rounds = 3000
-	refusals := 0
-	for range rounds {
-		release(t, acquire(t, releases, request("job", "releases")))
-		l, err := asks.Acquire(t.Context(), hurried)
-		if errors.Is(err, driver.ErrHeld) {
-			refusals++
-			continue
+	// The servers, too, have little of the processor. A round that one of them did not answer in
+	// time does not count.
+	unanswered := func(err error) bool {
+		if errors.Is(err, driver.ErrUnavailable) {
+			t.Log(err)
+			return true
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		release(t, l)
+		return false
+	}
+	refusals := 0
+	const rounds = 3000
+	for answered := 0; answered < rounds; {
+		l, err := releases.Acquire(t.Context(), request("job", "releases"))
+		if unanswered(err) || unanswered(l.Release(t.Context())) {
+			continue
+		}
+		l, err = asks.Acquire(t.Context(), hurried)
+		if errors.Is(err, driver.ErrHeld) {
+			refusals++
+		} else if unanswered(err) || unanswered(l.Release(t.Context())) {
+			continue
+		}
+		answered++
 	}
 	if refusals > 0 {
 		t.Errorf("%d of %d acquisitions of a free lock were refused", refusals, rounds)

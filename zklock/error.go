@@ -43,10 +43,15 @@ func classify(err error) error {
 }
 
 // contextError returns the error of an acquisition whose context has ended and which failed
-// with err.
-func contextError(ctx context.Context, err error) error {
+// with err. If it was not queued by then, the ensemble has not answered it, and nobody is known to
+// hold the lock.
+func contextError(ctx context.Context, err error, queued bool) error {
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, driver.ErrClosed):
+		return cause
+	case !errors.Is(err, errDisconnected) && !queued:
+		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, cause)
 	case !errors.Is(err, errDisconnected):
 		return cause
 	case errors.Is(err, cause):
@@ -84,7 +89,7 @@ func (d *Driver) explain(err error, path string) error {
 		who = "as the user that was named; the password may be wrong"
 	}
 	switch {
-	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed):
+	case errors.Is(err, driver.ErrInvalid), errors.Is(err, driver.ErrClosed), errors.Is(err, driver.ErrUnavailable):
 	case errors.Is(err, errDisconnected), errors.Is(err, errNoAnswer), errors.Is(err, zk.ErrSessionExpired):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	case errors.Is(err, zk.ErrNoAuth):

@@ -62,7 +62,7 @@ func TestEnded(t *testing.T) {
 		{classify(zk.ErrNoNode), false},
 		{errEnough, false},
 	} {
-		err := d.explain(contextError(ctx, tt.err), "/snib")
+		err := d.explain(contextError(ctx, tt.err, true), "/snib")
 		if !errors.Is(err, errEnough) || errors.Is(err, driver.ErrUnavailable) != tt.outage || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the error after %v is %q, want that of the context, and that the store was unavailable: %v", tt.err, err, tt.outage)
 		}

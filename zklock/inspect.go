@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -71,9 +72,14 @@ func (d *Driver) Ping(ctx context.Context) error {
 }
 
 // Status implements [driver.Inspector]. It does not show a node that MinHold has kept and whose
-// time is over. It counts the time of a holder or waiter from the request, by our clock.
+// time is over. It counts the time of a holder or waiter from the request, by our clock. A folder
+// that is a semaphore of another library, and a node that belongs to no session, are shown as a
+// hold without an owner.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	st := driver.Status{Name: name}
+	if err := d.conf.checkName(name); err != nil {
+		return st, err
+	}
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
 		return st, err
@@ -121,8 +127,11 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 }
 
 // Break implements [driver.Inspector]. It deletes the holder's node, whose name is never used
-// again.
+// again. It deletes nothing that is no lock.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
+	if err := d.conf.checkName(name); err != nil {
+		return err
+	}
 	s, done, ctx, err := d.inspector(ctx)
 	if err != nil {
 		return err
@@ -133,7 +142,7 @@ func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) er
 		return d.explain(err, d.conf.folder(name))
 	}
 	for i, h := range st.Holders {
-		if h.Token == token && h.Owner == owner {
+		if h.Token == token && h.Owner == owner && owner != "" { // others are no locks
 			_, _, err := do(ctx, s, deleteNode(child(d.conf.folder(name), nodes[i])))
 			if errors.Is(err, zk.ErrNoNode) {
 				err = driver.ErrLost
@@ -167,6 +176,14 @@ func (s *session) status(ctx context.Context, name string) (driver.Status, []str
 	list, _, err := do(ctx, s, listChildren(folder))
 	if err != nil {
 		return st, nil, err
+	}
+	semaphore, err := s.semaphoreIn(ctx, folder, list)
+	if err != nil {
+		return st, nil, err
+	}
+	if semaphore != "" {
+		st.Holders = []driver.Holding{{Foreign: semaphore, Left: driver.NoExpiry}}
+		return st, []string{""}, nil
 	}
 	all := parseQueue(list.names)
 	snaps, err := s.snapshots(ctx, folder, all)
@@ -224,6 +241,9 @@ func (s *session) snapshots(ctx context.Context, folder string, all []contender)
 }
 
 func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
+	if c.isPersistent(snap) {
+		return driver.Holding{Foreign: fmt.Sprintf("the node %s, which belongs to no session", printable(c.node)), Left: driver.NoExpiry}
+	}
 	in := decode(snap.data)
 	h := driver.Holding{Owner: in.owner(c), Token: uint64(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
 	// A holder that renews in time has at least two thirds of its lease left; a kept node has

@@ -21,7 +21,7 @@ import (
 func (l *lease) keepForMinHold(ctx context.Context, left time.Duration) error {
 	due := driver.Now().Add(left)
 	path := child(l.folder, keptPrefix+newID()+strings.TrimPrefix(baseName(l.path), nodePrefix)[idLength:])
-	data := newInfo(l.req)
+	data := l.info()
 	data.Kept = left
 	replace := func(conn *zk.Conn) (struct{}, error) {
 		_, err := conn.Multi(

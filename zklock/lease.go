@@ -17,7 +17,7 @@ import (
 // A lease is a node that holds the lock. It has several handles if its owner acquires it again.
 type lease struct {
 	s          *session
-	req        driver.Request
+	req        driver.Request // its label is guarded by mu
 	folder     string
 	path       string
 	token      uint64
@@ -181,6 +181,29 @@ func (l *lease) deleteLater(due driver.Instant) *orphan {
 
 // discard ends a lease that no caller has got.
 func (l *lease) discard() { l.end(released) }
+
+// SetLabel implements [driver.Lease].
+func (h *handle) SetLabel(ctx context.Context, label string) error {
+	l := h.lease
+	l.mu.Lock()
+	l.req.Holder.Label = label
+	l.mu.Unlock()
+	if l.ended() {
+		return driver.ErrLost
+	}
+	_, _, err := do(ctx, l.s, func(conn *zk.Conn) (*zk.Stat, error) { return conn.Set(l.path, l.info().encode(), -1) })
+	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, errSessionOver) {
+		return driver.ErrLost
+	}
+	return l.s.d.explain(err, l.folder)
+}
+
+// info returns the data of the node.
+func (l *lease) info() info {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return newInfo(l.req)
+}
 
 // Release implements [driver.Lease].
 func (h *handle) Release(ctx context.Context) error {

@@ -86,8 +86,7 @@ func TestLeaseEnds(t *testing.T) {
 	release(t, rest)
 }
 
-// TestLapse has a hold end in the process alone, before it was ever renewed. It does not last
-// with the session.
+// TestLapse has a hold end in the process alone. It does not last with the session.
 func TestLapse(t *testing.T) {
 	server := zktest.Single(t)
 	jobtest.Lapse(t, func() driver.Driver { return newDriver(t, []string{server.Addr()}, zklock.Timeout(6*time.Second)) })

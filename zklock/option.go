@@ -131,6 +131,20 @@ func CuratorReadWrite() Option {
 	}}
 }
 
+// LiteralNames uses the names of locks as names of folders without change, as clients of Curator
+// and kazoo do. By default, spaces, slashes, percent signs and all characters but printable ASCII
+// are escaped, so the same name is not the same path. With LiteralNames, a request
+// with a name that can't be the name of one folder is a [driver.ErrInvalid]: one with a slash, for
+// example.
+//
+// For a name that is escaped, processes with this option and without it do not exclude each other.
+func LiteralNames() Option {
+	return Option{func(c *config) error {
+		c.literalNames = true
+		return nil
+	}}
+}
+
 // A config holds the settings that the options made.
 type config struct {
 	servers          []string // each is host:port
@@ -143,6 +157,7 @@ type config struct {
 	tls              *tls.Config
 	keepSuspended    bool
 	curatorReadWrite bool
+	literalNames     bool
 }
 
 // configure applies the options.

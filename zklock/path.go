@@ -32,12 +32,34 @@ func checkRoot(path string) error {
 			return bad("it has an empty part, or ends with /")
 		case part == "." || part == "..":
 			return bad("a part of it is . or .., which ZooKeeper does not take")
-		case strings.ContainsFunc(part, func(r rune) bool { return r < ' ' || 0x7f <= r && r <= 0x9f || r >= 0xd800 }):
+		case strings.ContainsFunc(part, isRefused):
 			return bad("it has characters that ZooKeeper does not take")
 		}
 	}
 	if path == "/"+reserved || strings.HasPrefix(path, "/"+reserved+"/") {
 		return bad("that is ZooKeeper's own")
+	}
+	return nil
+}
+
+// isRefused reports whether ZooKeeper does not take a character.
+func isRefused(r rune) bool { return r < ' ' || 0x7f <= r && r <= 0x9f || r >= 0xd800 }
+
+// checkName returns an error if a name can't be that of a folder. Escaped names always can.
+func (c *config) checkName(name string) error {
+	if !c.literalNames {
+		return nil
+	}
+	bad := func(why string) error {
+		return driver.Invalidf("name %q: %s, and names are used without change (LiteralNames)", name, why)
+	}
+	switch {
+	case strings.Contains(name, "/"):
+		return bad("it has a slash, so it would be a path; put the part before the last slash into the root")
+	case name == "." || name == "..", strings.ContainsFunc(name, isRefused):
+		return bad("ZooKeeper does not take it")
+	case name == absentNode, c.root == "/" && name == reserved:
+		return bad("it is reserved")
 	}
 	return nil
 }
@@ -50,9 +72,13 @@ func (c *config) missingRootError() error {
 // percent sign.
 const absentNode = "%snib"
 
-// folder returns the path of the node whose children contend for a lock.
+// folder returns the path of the node whose children contend for a lock. checkName accepts
+// the name.
 func (c *config) folder(name string) string {
-	node := escape(name)
+	node := name
+	if !c.literalNames {
+		node = escape(name)
+	}
 	if c.root == "/" {
 		if node == reserved {
 			node = "%7Aookeeper"
@@ -84,6 +110,9 @@ func escape(name string) string {
 // lockName is the inverse of folder, for a child of the root. It reports false for a node
 // that is not a lock of ours, because we would have encoded its name differently.
 func (c *config) lockName(node string) (name string, ok bool) {
+	if c.literalNames {
+		return node, utf8.ValidString(node) && c.checkName(node) == nil
+	}
 	var b strings.Builder
 	for i := 0; i < len(node); i++ {
 		if node[i] != '%' {

@@ -53,6 +53,46 @@ func TestLockNameForeign(t *testing.T) {
 	}
 }
 
+// TestLiteralNames checks which names are used without change, and which are refused.
+func TestLiteralNames(t *testing.T) {
+	tests := []struct {
+		root, name string
+		want       string // the folder; "" if the name is refused
+	}{
+		{"/fl", "my lock", "/fl/my lock"},
+		{"/fl", "größe", "/fl/größe"},
+		{"/fl", "50%", "/fl/50%"},
+		{"/fl", "%41", "/fl/%41"},
+		{"/fl", "...", "/fl/..."},
+		{"/", "日本", "/日本"},
+		{"/fl", "zookeeper", "/fl/zookeeper"},
+		{"/", "zookeeper", ""},
+		{"/fl", "orders/42", ""},
+		{"/fl", "..", ""},
+		{"/fl", "line\nend", ""},
+		{"/fl", "🔒", ""}, // Java has two characters for it, which ZooKeeper refuses
+		{"/fl", "%snib", ""},
+	}
+	for _, tt := range tests {
+		c := config{root: tt.root, literalNames: true}
+		if err := c.checkName(tt.name); err != nil || tt.want == "" {
+			if tt.want != "" || !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("%q in %q: %v; want the folder %q", tt.name, tt.root, err, tt.want)
+			}
+			if name, ok := c.lockName(tt.name); ok {
+				t.Errorf("the node %q in %q is taken for the lock %q", tt.name, tt.root, name)
+			}
+			continue
+		}
+		if got := c.folder(tt.name); got != tt.want {
+			t.Errorf("folder of %q in %q = %q, want %q", tt.name, tt.root, got, tt.want)
+		}
+		if name, ok := c.lockName(baseName(tt.want)); !ok || name != tt.name {
+			t.Errorf("lock of %q = %q, %v; want %q", tt.want, name, ok, tt.name)
+		}
+	}
+}
+
 func FuzzFolder(f *testing.F) {
 	for _, name := range []string{"job", "a/b", "..", "%2F", "日本\n", "zookeeper", "\x7f"} {
 		f.Add(name)

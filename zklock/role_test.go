@@ -140,14 +140,28 @@ func TestRoles(t *testing.T) {
 		t.Errorf("Token = %d after %d", next.Grant().Token, l.Grant().Token)
 	}
 
-	// With c on a folder, anybody can keep the lock taken, until somebody breaks that.
+	// With c on a folder, anybody can keep the lock taken, until somebody breaks that. A node with a
+	// name of its own is no lock.
 	if _, err := user.SetACL(folder, append(own, zk.WorldACL(zk.PermCreate)...), -1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := stranger.Create(folder+"/block-", nil, zk.FlagSequence, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Errorf("Create with c = %v", err)
+	block := func(name string) (path string) {
+		t.Helper()
+		path, err := stranger.Create(folder+"/"+name, nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		if err != nil {
+			t.Errorf("Create with c = %v", err)
+		}
+		return path
 	}
+	other := block("block-")
 	release(t, next)
+	if _, err := d.Acquire(t.Context(), request("job", "a")); !errors.Is(err, driver.ErrKind) {
+		t.Errorf("Acquire behind a node that is no lock = %v, want ErrKind", err)
+	}
+	block("_c_00000000-0000-4000-8000-000000000000-lock-")
+	if err := user.Delete(other, -1); err != nil {
+		t.Fatal(err)
+	}
 	checkHeld(t, d, "job", "by a node that belongs to no session")
 	st, err := d.Status(t.Context(), "job")
 	if err != nil || len(st.Holders) != 1 {

@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/sniblock/snib/driver"
@@ -81,5 +82,5 @@ func (d *Driver) check(req driver.Request) error {
 	if req.Detached {
 		return driver.Invalidf("request: a lock in ZooKeeper ends with the session of the process that took it")
 	}
-	return req.Check()
+	return cmp.Or(req.Check(), d.conf.checkName(req.Name))
 }

@@ -61,8 +61,8 @@ func writeDistantEnd(t *testing.T, s server, url, name string) {
 		exec("mysql", s.DSN(), `UPDATE snib_locks SET ends = `+distantMicros+`, holder = REPLACE(holder, '"ttl":60000000', '"ttl":`+
 			distantMicros+`') WHERE name = '`+name+`'`)
 	case *etcdtest.Server:
-		lease := strings.Fields(s.Ctl("lease", "grant", "3153600000"))[1] // 100 years
-		s.Ctl("put", "--lease="+lease, name+"/"+lease, "")
+		lease := strings.Fields(s.Ctl("lease", "grant", "3153600000"))[1]         // 100 years
+		s.Ctl("put", "--lease="+lease, name+"/"+strings.TrimLeft(lease, "0"), "") // as clients write it
 	case *zktest.Server:
 		conn, _, err := zk.Connect([]string{s.Addr()}, 10*time.Second)
 		if err != nil {

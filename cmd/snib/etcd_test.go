@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -10,12 +12,12 @@ import (
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
 
-// TestEtcdScripts runs one of the common scripts on etcd, and the script about etcd. The other
+// TestEtcdScripts runs some of the common scripts on etcd, and the script about etcd. The other
 // common scripts mask tokens that are clocks, or take locks that outlive their session.
 func TestEtcdScripts(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
-	runOnStore(t, []string{"busy"}, "etcd://"+s.Addr())
+	runOnStore(t, []string{"busy", "hold"}, "etcd://"+s.Addr())
 	locked, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
 	locked.RequireLogin()
 	files := t.TempDir()

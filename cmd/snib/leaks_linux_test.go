@@ -143,6 +143,14 @@ func TestLeaksFindsEachKind(t *testing.T) {
 	wantLeaks(t, "with a prefix", []string{"pottery"})
 	// A key that is looked for by name need not be called a lock.
 	wantLeaks(t, "with a prefix", []string{"plain-"}, "foreign plain-key", "foreign plain-lock")
+	node.Must("SETNX", "order:1001", 1)
+	wantLeaks(t, "with a prefix", []string{"order:"}, "foreign order:1001")
+	if out, code := snib(t, "leaks", "--fix", "--yes", "--foreign", "order:"); code != 1 || !strings.Contains(out, "snib release deletes it") {
+		t.Errorf("snib leaks --fix: exit code %d, want 1, because it may be no lock: %s", code, out)
+	}
+	if n := node.Must("EXISTS", "order:1001"); n != int64(1) {
+		t.Errorf("--fix --foreign has deleted what may be no lock")
+	}
 	t.Run("Fix", func(t *testing.T) { checkFix(t, node) })
 	stopQueue()
 	if p := <-second; p.wait() != 0 {
@@ -441,7 +449,7 @@ func measure(t *testing.T, args ...string) usage {
 	out, _ := cmd.Output() // leaks exits with 1
 	u := usage{out: string(out), took: time.Since(began)}
 	if r, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		u.memory = r.Maxrss << 10
+		u.memory = int64(r.Maxrss) << 10 //nolint:unconvert // it is an int32 on 32-bit machines
 	}
 	return u
 }

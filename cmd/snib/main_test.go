@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -22,11 +24,17 @@ import (
 // raceVar is the environment variable with the settings of the race detector.
 const raceVar = "GORACE"
 
+// configVar is the environment variable that names the configuration file.
+const configVar = "SNIB_CONFIG"
+
 // TestMain puts the command, and the small programs that the tests run under it, into PATH.
 // Each is this test binary under another name, so -race watches all of them.
 func TestMain(m *testing.M) {
 	if os.Getenv(raceVar) == "" {
 		_ = os.Setenv(raceVar, "atexit_sleep_ms=0") // else each process ends a second later
+	}
+	if _, set := os.LookupEnv(configVar); !set {
+		_ = os.Setenv(configVar, os.DevNull) // else the tests depend on who runs them
 	}
 	testscript.Main(m, map[string]func(){
 		"snib":      main,
@@ -35,6 +43,7 @@ func TestMain(m *testing.M) {
 		"journal":   journal,
 		"mask":      mask,
 		"sigs":      sigs,
+		"subreaper": subreaper,
 		"poll":      pollCommand,
 	})
 }
@@ -206,11 +215,13 @@ func mask() {
 		{`"pid":( ?)\d+`, `"pid":${1}PID`},
 		{`"host":( ?)"[^"]*"`, `"host":${1}"HOST"`},
 		{`[A-Z2-7]{26}`, `OWNER`},
+		{`\b[0-9a-f]{32}\b`, `DIGEST`},
 		{`\b\d{16}\b`, `TOKEN`},
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z`, `TIME`},
 		{`\S+ pid \d+`, `HOST pid PID`},
+		{` by [^\s)"]+([)"])`, ` by USER$1`},
 		{`\b(\d+ms|\d+s|\d+m\d\ds)\b`, `DURATION`},
-		{`sqlite:\S*/locks\.db|(rediss?(\+\w+)?|redlocks?|postgres|mysql|zks?|etcds?)://[^"\s]+`, `STORE`},
+		{`sqlite:\S*?/locks\.db|(rediss?(\+\w+)?|redlocks?|postgres|mysql|zks?|etcds?)://[^"\s]+`, `STORE`},
 		{`  +`, `  `},
 	}
 	text, err := io.ReadAll(bufio.NewReader(os.Stdin))

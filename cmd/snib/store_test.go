@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -103,45 +105,15 @@ func copyProgram(t *testing.T, to string) {
 	}
 }
 
-// TestFullDisk checks that on a full disk the store counts as unavailable, and
-// the command does not run.
-func TestFullDisk(t *testing.T) {
-	dir := newStore(t)
-	disk := filepath.Join(dir, "disk")
-	if err := livetest.Disk(t, disk, "size=256k,mode=0755"); err != nil {
-		t.Skipf("no disk to fill: %v", err)
-	}
-	fill := func() {
-		f, err := os.Create(filepath.Join(disk, "rest"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		for err == nil {
-			_, err = f.Write(make([]byte, 4096))
-		}
-	}
-	run := func(name string) *exec.Cmd {
-		return command(t, "snib", "run", "-w", "0", "-u", "sqlite:"+disk+"/locks.db", name, "--", "touch", dir+"/ran")
-	}
-	fill()
-	checkFailure(t, run("name"), 69, "no space left on device")
-	if err := os.Remove(filepath.Join(disk, "rest")); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := run("name").CombinedOutput(); err != nil { // there is room again
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.Remove(dir + "/ran"); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestProgram builds the program as it is released, and checks its size and what makes it big.
+// TestProgram builds the program as it is released, and checks its size and what makes it big. It
+// does so without the workspace, which has greater versions of some modules than users get: with an
+// older protobuf, which calls reflect.Value.MethodByName("Methods"), the program had 40 MB.
 func TestProgram(t *testing.T) {
 	livetest.Long(t) // it compiles the program and all that it needs with settings of its own
 	bin := filepath.Join(t.TempDir(), "snib")
-	out, err := exec.Command("go", "build", "-tags=grpcnotrace", "-trimpath", "-ldflags=-s -w -dumpdep", "-o", bin, ".").CombinedOutput()
+	build := exec.Command("go", "build", "-tags=grpcnotrace", "-trimpath", "-ldflags=-s -w -dumpdep", "-o", bin, ".")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	out, err := build.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -154,9 +126,10 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 25.0 MB on amd64: rueidis and crypto/tls are 3.5, pgx is 4.1, etcd with gRPC is
-	// 5.6, and bubbletea is 1.3.
-	const ceiling = 26_000_000
+	// 28 MB on amd64: rueidis and crypto/tls are 3.5, pgx is 4.1, etcd with gRPC is 5.6,
+	// the metrics of snib export are 1.4, bubbletea is 1.3, and the scenes of snib demo with
+	// package testing are 0.3.
+	const ceiling = 28_500_000
 	t.Logf("the program has %.2f MB, stripped", float64(info.Size())/1e6)
 	if info.Size() > ceiling {
 		t.Errorf("the program has %d bytes, and %d are allowed", info.Size(), ceiling)

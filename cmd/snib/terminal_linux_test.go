@@ -251,7 +251,7 @@ func TestWaitingLine(t *testing.T) {
 	start(t, "snib", "run", "name", "--", "true")
 	await(t, "waiter", func() bool { out, _ := snib(t, "show", "name"); return strings.Contains(out, "waiting") })
 	c := startOnTerminal(t, "snib", "run", "name", "--", "echo", "mine")
-	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name, 1 ahead: held by \S+ pid \d+ \(hold\) for \d+s, lease end`)
+	c.awaitScreen(`\r\x1b\[Ksnib: waiting for name, 1 ahead: held by \S+ pid \d+ \(hold by `)
 	if strings.Contains(c.screenText(), "\n") {
 		t.Errorf("it is more than a line: %q", c.screenText())
 	}
@@ -285,7 +285,7 @@ func TestReleaseAsks(t *testing.T) {
 		t.Fatal(out)
 	}
 	c := startOnTerminal(t, "snib", "release", "name", "--force")
-	c.awaitScreen(`snib: name is held by .*\(snib lock\) for .*, and its lease ends in 9m\d\ds`)
+	c.awaitScreen(`snib: name is held by .*\(snib lock by \S+\) for .*, and its lease ends in 9m\d\ds`)
 	c.awaitScreen("type the name of the lock to release it: ")
 	c.press("nome\n")
 	if code := c.wait(); code != 64 {
@@ -304,8 +304,23 @@ func TestReleaseAsks(t *testing.T) {
 	c = startOnTerminal(t, "snib", "release", "name", "--force")
 	c.awaitScreen("type the name")
 	c.press("name\n")
-	c.awaitScreen(`released +name\s+holder .*\s+owner +you\s+token +\d+\s+since `)
+	c.awaitScreen(`released +name\s+holder .*\s+owner +bb0347a468d97e98a9c00e37cebec1ab \(digest\)\s+token +\d+\s+since `)
 	if code := c.wait(); code != 0 {
 		t.Errorf("exit code = %d, want 0", code)
+	}
+}
+
+// TestTableOnATerminal checks that a table is cut to the width of a terminal.
+func TestTableOnATerminal(t *testing.T) {
+	newStore(t)
+	if out, code := snib(t, "lock", strings.Repeat("x", 300), "--ttl", "10m"); code != 0 {
+		t.Fatal(out)
+	}
+	c := startOnTerminal(t, "snib", "ls")
+	c.awaitScreen(`(?m)^x{10,50}… .*\r\n$`)
+	for line := range strings.Lines(c.screenText()) {
+		if n := len([]rune(strings.TrimSuffix(line, "\r\n"))); n > 80 {
+			t.Errorf("%d columns on a terminal of 80: %s", n, line)
+		}
 	}
 }

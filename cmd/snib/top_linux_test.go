@@ -16,7 +16,7 @@ func TestTopOnATerminal(t *testing.T) {
 	for _, key := range []string{"q", ctrlC} {
 		c := startOnTerminal(t, "snib", "top")
 		c.awaitScreen(`1 lock, 1 held by 1 holder; 1 waiter`)
-		c.awaitScreen(`deploy +\S+ pid \d+ \(hold\)`)
+		c.awaitScreen(`deploy +\S+ pid \d+ \(hold by \S+\)`)
 		if key == "q" {
 			if out, code := snib(t, "lock", "other", "--ttl", "10m"); code != 0 {
 				t.Fatal(out)
@@ -34,6 +34,38 @@ func TestTopOnATerminal(t *testing.T) {
 		c.awaitScreen(regexp.QuoteMeta(leave))
 	}
 	stop()
+}
+
+// TestTopReleases checks that snib top releases the lock that was selected, after its name was
+// typed, and prints the audit line at the end.
+func TestTopReleases(t *testing.T) {
+	redisStore(t)
+	for _, name := range []string{"alpha", "deploy"} {
+		if out, code := snib(t, "lock", name, "--ttl", "10m"); code != 0 {
+			t.Fatal(out)
+		}
+	}
+	c := startOnTerminal(t, "snib", "top", "--sort", "name")
+	c.awaitScreen(`> alpha`)
+	c.press("/dep\r")
+	c.awaitScreen(`filter \("dep`)
+	c.press("x")
+	c.awaitScreen(`deploy is held by`)
+	c.press("its host is gone\r")
+	c.awaitScreen(`type the name`)
+	c.press("deploy\r")
+	c.awaitScreen(`released: deploy was held by`)
+	if strings.Contains(c.screenText(), "outcome") {
+		t.Errorf("the audit line is in the picture: %s", c.screenText())
+	}
+	c.press("q")
+	if code := c.wait(); code != 0 {
+		t.Errorf("exit code %d: %s", code, c.screenText())
+	}
+	c.awaitScreen(`"lock":"deploy".*"reason":"its host is gone","outcome":"broken"`)
+	if out, _ := snib(t, "ls", "-o", "name"); out != "alpha\n" {
+		t.Errorf("what is still held: %q", out)
+	}
 }
 
 // TestTopWithoutATerminal checks the plain text output, and the error if the store is down.

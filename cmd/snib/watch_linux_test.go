@@ -46,7 +46,6 @@ type watchEvent struct {
 	Waiter              *struct{ PID int }
 	Holder, From        *struct {
 		Token uint64
-		Owner string
 		PID   int
 		Label string
 	}
@@ -138,7 +137,7 @@ func wantHandOver(t *testing.T, store string, all []watchEvent, from uint64, to 
 		wantEvents(t, all, "handed-over")
 	}
 	if last.Holder == nil || last.From == nil || last.From.Token != from || last.Holder.Token <= from || last.Holder.PID != to ||
-		last.Holder.Label != "hold" {
+		!strings.HasPrefix(last.Holder.Label, "hold by ") {
 		t.Errorf("hand-over = %+v, from %+v to %+v", last, last.From, last.Holder)
 	}
 }

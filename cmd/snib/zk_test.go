@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -10,12 +12,12 @@ import (
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
 
-// TestZooKeeperScripts runs one of the common scripts on ZooKeeper, and the script
+// TestZooKeeperScripts runs some of the common scripts on ZooKeeper, and the script
 // about ZooKeeper. The other common scripts mask tokens that are clocks, or take locks
 // that outlive their session.
 func TestZooKeeperScripts(t *testing.T) {
 	t.Parallel()
-	runOnStore(t, []string{"busy"}, "zk://"+zktest.Single(t).Addr())
+	runOnStore(t, []string{"busy", "hold"}, "zk://"+zktest.Single(t).Addr())
 	s := zktest.Single(t, zktest.TLS)
 	secure, _ := s.Secure()
 	files := t.TempDir()

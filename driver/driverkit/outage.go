@@ -34,6 +34,11 @@ type Outage struct {
 // can't tell whether the store has answered a request in between, as it does when it queues one. A
 // driver retries such a request itself, see [driver.Driver].
 func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok bool) {
+	return o.AgainWithin(driver.RetryTimeout, sentAt, err)
+}
+
+// AgainWithin is like Again, but a request is retried for limit.
+func (o *Outage) AgainWithin(limit time.Duration, sentAt time.Time, err error) (pause time.Duration, ok bool) {
 	if !errors.Is(err, driver.ErrUnavailable) {
 		return 0, false
 	}
@@ -47,7 +52,7 @@ func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok boo
 	if full || took > driver.AnswerTimeout/2 {
 		longest = longestPauseBusy
 	}
-	left := driver.RetryTimeout - time.Since(o.began)
+	left := limit - time.Since(o.began)
 	if left <= 0 {
 		return 0, false
 	}
@@ -55,8 +60,17 @@ func (o *Outage) Again(sentAt time.Time, err error) (pause time.Duration, ok boo
 	return min(o.pause/2+rand.N(o.pause), left), true
 }
 
+// Lasted returns for how long the requests have failed, to a tenth of a second. It is zero if there
+// is no outage.
+func (o *Outage) Lasted() time.Duration {
+	if o.began.IsZero() {
+		return 0
+	}
+	return time.Since(o.began).Round(time.Second / 10)
+}
+
 // CountFrom makes an outage that began before t count from t. A waiter that began to wait at t, and
-// continues the retries of another one, so has [driver.RetryTimeout] of its own.
+// continues the retries of another one, so has a time limit of its own.
 func (o *Outage) CountFrom(t time.Time) {
 	if !o.began.IsZero() && o.began.Before(t) {
 		o.began = t
@@ -64,9 +78,9 @@ func (o *Outage) CountFrom(t time.Time) {
 }
 
 // IsOver reports whether the last request of the outage was not to be retried: the store has been
-// unavailable for [driver.RetryTimeout].
-func (o *Outage) IsOver() bool {
-	return !o.began.IsZero() && time.Since(o.began) >= driver.RetryTimeout
+// unavailable for limit.
+func (o *Outage) IsOver(limit time.Duration) bool {
+	return !o.began.IsZero() && time.Since(o.began) >= limit
 }
 
 // Timeout returns how long a poller waits for the next answer: for shortest while there is no

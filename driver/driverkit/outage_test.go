@@ -135,7 +135,7 @@ func TestOver(t *testing.T) {
 		var outage driverkit.Outage
 		for _, end := range []error{nil, driver.ErrInvalid, silent} {
 			for began := time.Now(); time.Since(began) < driver.RetryTimeout; {
-				if outage.IsOver() {
+				if outage.IsOver(driver.RetryTimeout) {
 					t.Fatalf("the outage is over after %v", time.Since(began))
 				}
 				sentAt, timeout := time.Now(), outage.Timeout(shortest)
@@ -147,7 +147,7 @@ func TestOver(t *testing.T) {
 			}
 			outage.Rest(time.Now(), end, time.Second)
 			want, wantTimeout := end == silent, shortest //nolint:errorlint // it is the same one
-			if outage.IsOver() != want || outage.Timeout(shortest) != wantTimeout {
+			if outage.IsOver(driver.RetryTimeout) != want || outage.Timeout(shortest) != wantTimeout {
 				t.Errorf("after %v: over %v, timeout %v; want %v, %v", end, !want, outage.Timeout(shortest), want, wantTimeout)
 			}
 		}
@@ -172,14 +172,14 @@ func TestCountFrom(t *testing.T) {
 				began := time.Now()
 				var outage driverkit.Outage
 				outage.CountFrom(began.Add(-time.Hour))
-				if outage.IsOver() {
+				if outage.IsOver(driver.RetryTimeout) {
 					t.Error("an outage that has not begun is over")
 				}
 				fail(&outage, driver.ErrUnavailable, 0)
 				for _, from := range tt.from {
 					outage.CountFrom(began.Add(from))
 				}
-				for !outage.IsOver() {
+				for !outage.IsOver(driver.RetryTimeout) {
 					time.Sleep(time.Second)
 				}
 				if got := time.Since(began); got != tt.over {

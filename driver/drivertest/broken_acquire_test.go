@@ -346,6 +346,16 @@ func expireInProcess(name, fails string, stop func(b *brokenDriver, f func())) m
 
 func waitMutants() []mutant {
 	return []mutant{
+		mutateRequest("nobody is told that the lock is held", "Wait/TellsHeld", func(_ *world, req driver.Request) driver.Request {
+			req.OnWait = nil
+			return req
+		}),
+		mutateAcquire("those behind a request are told of it later", "Wait/TellsHeld",
+			func(ctx context.Context, _ *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				l, err := b.acquire(ctx, req)
+				time.AfterFunc(time.Millisecond, func() { req.NoteWait(nil) })
+				return l, err
+			}),
 		{
 			name: "waiters poll", fails: []string{"Wait/Release"},
 			make: func(w *world) func(*brokenDriver) {
@@ -438,7 +448,7 @@ func cancelMutants() []mutant {
 					return nil, ctx.Err()
 				}
 				return l, err
-			}),
+			}).alsoFailing("the error that it replaces also said that the store did not answer", "Sever/Unavailable"),
 		mutateAcquire("a free lock is granted without a look at the context", "Cancel/Before",
 			func(ctx context.Context, w *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
 				if ctx.Err() == nil {

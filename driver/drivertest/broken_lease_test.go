@@ -423,24 +423,25 @@ func answerMutants() []mutant {
 	}
 }
 
-func severMutants() []mutant {
-	// ignoreContext returns a mutant that hangs in a call while it is severed, even if the
-	// context ends.
-	ignoreContext := func(name, fails string, set func(b *brokenDriver, ctx func(context.Context) context.Context)) mutant {
-		return mutant{
-			name: name, fails: []string{fails},
-			set: func(_ *world, b *brokenDriver) {
-				var cut atomic.Bool
-				b.onSever, b.onHeal = func() { cut.Store(true) }, func() { cut.Store(false) }
-				set(b, func(ctx context.Context) context.Context {
-					if cut.Load() {
-						return context.WithoutCancel(ctx)
-					}
-					return ctx
-				})
-			},
-		}
+// ignoreContext returns a mutant that hangs in a call while it is severed, even if the
+// context ends.
+func ignoreContext(name, fails string, set func(b *brokenDriver, ctx func(context.Context) context.Context)) mutant {
+	return mutant{
+		name: name, fails: []string{fails},
+		set: func(_ *world, b *brokenDriver) {
+			var cut atomic.Bool
+			b.onSever, b.onHeal = func() { cut.Store(true) }, func() { cut.Store(false) }
+			set(b, func(ctx context.Context) context.Context {
+				if cut.Load() {
+					return context.WithoutCancel(ctx)
+				}
+				return ctx
+			})
+		},
 	}
+}
+
+func severMutants() []mutant {
 	return []mutant{
 		{
 			name: "the store ends the leases of a severed driver early", fails: []string{"Sever/HolderKnowsFirst"},
@@ -466,6 +467,19 @@ func severMutants() []mutant {
 					}
 					return b.acquire(ctx, req)
 				}
+			}).alsoFailing("an Acquire that does not return tells nothing", "Sever/Unavailable"),
+		mutateAcquire("a dead store is as silent as a held lock", "Sever/Unavailable",
+			func(ctx context.Context, _ *world, b *brokenDriver, req driver.Request) (driver.Lease, error) {
+				l, err := b.acquire(ctx, req)
+				if err != nil && ctx.Err() != nil {
+					err = context.Cause(ctx)
+				}
+				return l, err
+			}),
+		mutateRequest("whoever asks is told that the lock is held", "Sever/Unavailable",
+			func(_ *world, req driver.Request) driver.Request {
+				req.NoteWait(nil)
+				return req
 			}),
 		ignoreContext("a wait that is given up goes on for a dead store", "Sever/CancelWaiter",
 			func(b *brokenDriver, detach func(context.Context) context.Context) {
@@ -488,9 +502,21 @@ func severMutants() []mutant {
 			func(b *brokenDriver, detach func(context.Context) context.Context) {
 				b.onRenew = func(ctx context.Context, due []driver.Lease) []driver.Renewal { return b.renew(detach(ctx), due) }
 			}),
+		ignoreContext("SetLabel waits for a dead store", "Sever/LabelReturns",
+			func(b *brokenDriver, detach func(context.Context) context.Context) {
+				b.onLabel = func(ctx context.Context, l *lease, label string) error {
+					return l.Lease.SetLabel(detach(ctx), label)
+				}
+			}),
 		ignoreContext("Release waits for a dead store", "Sever/ReleaseReturns",
 			func(b *brokenDriver, detach func(context.Context) context.Context) {
 				b.onRelease = func(ctx context.Context, l *lease) error { return l.release(detach(ctx)) }
+			}),
+		ignoreContext("Status waits for a dead store", "Sever/StatusReturns",
+			func(b *brokenDriver, detach func(context.Context) context.Context) {
+				b.onStatus = func(ctx context.Context, name string) (driver.Status, error) {
+					return b.inner.Status(detach(ctx), name)
+				}
 			}),
 		{
 			name: "a request that was given up is executed late", fails: []string{"Stall/GivenUp"},

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -25,9 +27,12 @@ type session struct {
 	lossReachesOne bool  // a mutation: when a session is lost, only one of its leases is told
 	lossErr        error // the error that they are told
 
+	// severed is set under mu, and read without it: OnLost reads it under the mutex of the store,
+	// which heartbeat locks while it holds mu.
+	severed atomic.Bool
+
 	mu             sync.Mutex
 	leases         map[*sessionLease]bool
-	severed        bool
 	ended          bool // closed or killed
 	deadline       time.Time
 	heartbeatTimer *time.Timer
@@ -60,7 +65,7 @@ func (s *session) heartbeat() {
 	switch {
 	case s.ended:
 		return
-	case !s.severed:
+	case !s.severed.Load():
 		for l := range s.leases {
 			s.Driver.Renew(context.Background(), []driver.Lease{l.Lease})
 		}
@@ -93,7 +98,7 @@ func (s *session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		onLost = func(error) {}
 	}
 	req.OnLost = func(err error) {
-		if !s.isSevered() {
+		if !s.severed.Load() {
 			onLost(err)
 		}
 	}
@@ -128,7 +133,7 @@ func (s *session) Close() error {
 func (s *session) end() []*sessionLease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reachable := !s.ended && !s.severed
+	reachable := !s.ended && !s.severed.Load()
 	s.ended = true
 	s.heartbeatTimer.Stop()
 	if !reachable {
@@ -139,16 +144,10 @@ func (s *session) end() []*sessionLease {
 
 func (s *session) kill() { s.end() }
 
-func (s *session) isSevered() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.severed
-}
-
 func (s *session) sever(severed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.severed = severed
+	s.severed.Store(severed)
 }
 
 func (l *sessionLease) Grant() driver.Grant {
@@ -162,6 +161,42 @@ func (l *sessionLease) Release(ctx context.Context) error {
 	delete(l.s.leases, l)
 	l.s.mu.Unlock()
 	return l.Lease.Release(ctx)
+}
+
+// TestSessionBreak breaks leases of a session during its heartbeats. Neither waits for the other.
+func TestSessionBreak(t *testing.T) {
+	w := &world{t: t, store: new(memlock.Store)}
+	s := newSession(w).(*session)
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+				s.heartbeat()
+			}
+		}
+	}()
+	go func() {
+		defer close(ended)
+		for range 1000 {
+			l, err := s.Acquire(t.Context(), driver.Request{Name: "a", Owner: "b", TTL: sessionTTL})
+			if err == nil {
+				err = s.Break(t.Context(), "a", "b", l.Grant().Token)
+			}
+			if err != nil {
+				t.Errorf("acquire and break a lease: %v", err)
+				return
+			}
+		}
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(30 * time.Second): // it takes milliseconds
+		t.Fatal("Break and the heartbeat wait for each other")
+	}
 }
 
 func sessionMutants() []mutant {

@@ -48,7 +48,7 @@ func mutants() []mutant {
 		infoMutants(), exclusionMutants(), nameMutants(), tryMutants(), waitMutants(), cancelMutants(), fairMutants(),
 		closeMutants(), leaseMutants(), renewMutants(), releaseMutants(), sessionMutants(), fencingMutants(),
 		sharedMutants(), slotsMutants(), minHoldMutants(), wantedMutants(), answerMutants(),
-		severMutants(), inspectMutants(), breakMutants(), churnMutants(),
+		severMutants(), inspectMutants(), breakMutants(), labelMutants(), churnMutants(),
 	)
 }
 
@@ -288,6 +288,7 @@ type brokenDriver struct {
 	onGrant   func(*lease) // changes a new lease; called with world.mu held
 	onRenew   func(context.Context, []driver.Lease) []driver.Renewal
 	onRelease func(context.Context, *lease) error
+	onLabel   func(context.Context, *lease, string) error
 	onStatus  func(context.Context, string) (driver.Status, error)
 	onList    func(context.Context, string, func(driver.Status) bool) error
 	onBreak   func(context.Context, string, string, uint64) error
@@ -385,6 +386,13 @@ func (l *lease) release(ctx context.Context) error {
 		l.released.Add(-1)
 	}
 	return err
+}
+
+func (l *lease) SetLabel(ctx context.Context, label string) error {
+	if l.b.onLabel != nil {
+		return l.b.onLabel(ctx, l, label)
+	}
+	return l.Lease.SetLabel(ctx, label)
 }
 
 // ended reports whether the lease's TTL is over.

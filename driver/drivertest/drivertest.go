@@ -127,7 +127,8 @@ func clauses() []clause {
 		waitClauses(), cancelClauses(), fairClauses(), closeClauses(),
 		leaseClauses(), renewClauses(), releaseClauses(), sessionClauses(),
 		fencingClauses(), sharedClauses(), slotsClauses(), minHoldClauses(), wantedClauses(),
-		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), churnClauses(),
+		answerClauses(), severClauses(), stallClauses(), inspectClauses(), breakClauses(), labelClauses(),
+		churnClauses(),
 	} {
 		all = append(all, group...)
 	}

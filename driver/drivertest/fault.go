@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -100,6 +101,13 @@ func severClauses() []clause {
 			run:  acquireReturns,
 		},
 		{
+			name: "Sever/Unavailable",
+			why: "a caller that gives up on a store that does not answer learns that it was the store, and not a holder, that " +
+				"made it wait",
+			gate: canSever(),
+			run:  severedIsUnavailable,
+		},
+		{
 			name: "Sever/CancelWaiter",
 			why: "a waiter whose store hangs returns within CancelTimeout of the end of its context, and is withdrawn when " +
 				"the store is back",
@@ -131,12 +139,33 @@ func severClauses() []clause {
 			},
 		},
 		{
+			name: "Sever/LabelReturns",
+			why:  "SetLabel returns soon after its context is done: a label is not worth a wait",
+			gate: canSever(),
+			run: func(t *trial) {
+				t.mustReturnInTime("SetLabel", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
+					return l.SetLabel(ctx, "label")
+				})
+			},
+		},
+		{
 			name: "Sever/ReleaseReturns",
 			why:  "Release returns soon after its context is done: a program that shuts down does not hang on a dead store",
 			gate: canSever(),
 			run: func(t *trial) {
 				t.mustReturnInTime("Release", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
 					return l.Release(ctx)
+				})
+			},
+		},
+		{
+			name: "Sever/StatusReturns",
+			why:  "Status returns soon after its context is done: a readiness probe of a dead store must not hang with it",
+			gate: canSever(),
+			run: func(t *trial) {
+				t.mustReturnInTime("Status", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
+					_, err := t.inspector(d).Status(ctx, t.lockName)
+					return err
 				})
 			},
 		},
@@ -210,6 +239,30 @@ func acquireReturns(t *trial) {
 		t.Errorf("Acquire returned %v after its contexts were done, want at most %v", lateness, driver.CancelTimeout)
 	}
 	t.acquireByPolling(d2, t.req("b"), t.h.TTL+waitTimeout)
+}
+
+// severedIsUnavailable gives up on a store that has granted before, and then hangs.
+func severedIsUnavailable(t *trial) {
+	d1, req := t.open(), t.shortReq("a")
+	var toldHeld atomic.Bool
+	req.OnWait = func(err error) {
+		if err == nil {
+			toldHeld.Store(true)
+		} else if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, errGone) {
+			t.Errorf("OnWait(%v) was called; want an error that matches ErrUnavailable, and no context", err)
+		}
+	}
+	t.release(t.acquire(d1, t.req("earlier")))
+	t.Cleanup(t.h.Sever(t.T, d1))
+	ctx, cancel := context.WithTimeoutCause(t.ctx, 5*t.wakeLimit(), errGone)
+	defer cancel()
+	err := t.mustFail(t.startAcquireWith(ctx, d1, req))
+	if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !errors.Is(err, errGone) {
+		t.Errorf("Acquire = %v, want an error that matches ErrUnavailable and the cause of the context, and not ErrHeld", err)
+	}
+	if toldHeld.Load() {
+		t.Errorf("OnWait(nil) was called: a store that did not answer has not said that the lock is held")
+	}
 }
 
 // maxRounds is how often a case that counts the least lateness tries on a busy machine.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -46,6 +47,11 @@ func waitClauses() []clause {
 			name: "Wait/Release",
 			why:  "a release wakes the next waiter by the store's own means, not after the sleep of a polling loop",
 			run:  wakesOnRelease,
+		},
+		{
+			name: "Wait/TellsHeld",
+			why:  "others wait behind this request, in its process: if their time is over first, they learn that the lock is held",
+			run:  tellsHeld,
 		},
 		{
 			name: "Wait/Expiry",
@@ -478,4 +484,35 @@ func useAndClose(t *trial) {
 		}
 	}
 	_ = t.mustFail(w)
+}
+
+func tellsHeld(t *trial) {
+	d1, d2 := t.open(), t.open()
+	t.acquire(d1, t.req("a"))
+	var returned atomic.Bool
+	told := make(chan error, 1)
+	req := t.req("b")
+	req.OnWait = func(err error) {
+		if returned.Load() {
+			t.Errorf("OnWait(%v) was called after Acquire had returned", err)
+		}
+		select {
+		case told <- err:
+		default:
+		}
+	}
+	w := t.startAcquire(d2, req)
+	timer := time.NewTimer(waitTimeout)
+	defer timer.Stop()
+	for err := errors.New("nothing"); err != nil; {
+		select {
+		case err = <-told: // a busy store may not answer at first
+		case <-timer.C:
+			t.Fatalf("within %v, OnWait has told %v, want nil", waitTimeout, err)
+		}
+	}
+	w.cancel(errGone)
+	_ = t.mustFail(w)
+	returned.Store(true)
+	t.sleep(t.pause())
 }

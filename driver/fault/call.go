@@ -2,6 +2,7 @@ package fault
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -145,17 +146,20 @@ func (d *Driver) failCall(ctx context.Context, state networkState) error {
 		done = nil
 	// Pass: the network came up again just now, but not for a call that was under way.
 	case Fail, Pass:
-		return ErrSevered
+		return errSevered()
 	}
 	select {
 	case <-done:
-		return context.Cause(ctx)
+		return fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
 	case <-state.healed:
-		return ErrSevered
+		return errSevered()
 	case <-d.closed:
 		return driver.ErrClosed
 	}
 }
+
+// errSevered returns ErrSevered, as the contract demands it of a store that is out of reach.
+func errSevered() error { return fmt.Errorf("%w: %w", driver.ErrUnavailable, ErrSevered) }
 
 // pause waits for the delay of a rule. It returns an error if ctx or the driver ends before.
 func (d *Driver) pause(ctx context.Context, delay time.Duration) error {

@@ -31,10 +31,11 @@ const (
 type Op uint8
 
 const (
-	Acquire Op = iota + 1 // Driver.Acquire
-	Renew                 // Driver.Renew; a batch is one call
-	Release               // Lease.Release
-	Inspect               // Status, List and Break of driver.Inspector
+	Acquire  Op = iota + 1 // Driver.Acquire
+	Renew                  // Driver.Renew; a batch is one call
+	Release                // Lease.Release
+	Inspect                // Status, List and Break of driver.Inspector
+	SetLabel               // Lease.SetLabel
 )
 
 // An Effect is what happens to a call.
@@ -94,7 +95,7 @@ type Driver struct {
 	closed    chan struct{} // closed by Close
 
 	mu             sync.Mutex // guards what follows
-	calls          [Inspect + 1]int
+	calls          [SetLabel + 1]int
 	severed        chan struct{} // closed by Sever, replaced by Heal
 	healed         chan struct{} // closed by Heal, which replaces it
 	effect         Effect        // Fail, Hang or Deaf while severed; else Pass
@@ -198,7 +199,7 @@ func (d *Driver) Close() error {
 	return d.inner.Close()
 }
 
-// A lease is an inner lease whose releases may get faults.
+// A lease is an inner lease whose calls may get faults.
 type lease struct {
 	driver.Lease
 	driver *Driver
@@ -207,6 +208,11 @@ type lease struct {
 // Release implements [driver.Lease].
 func (l *lease) Release(ctx context.Context) error {
 	return do(ctx, l.driver, Release, l.Lease.Release)
+}
+
+// SetLabel implements [driver.Lease].
+func (l *lease) SetLabel(ctx context.Context, label string) error {
+	return do(ctx, l.driver, SetLabel, func(ctx context.Context) error { return l.Lease.SetLabel(ctx, label) })
 }
 
 // Status implements [driver.Inspector].

@@ -47,7 +47,7 @@ type check struct {
 var checks = []check{
 	{"Rule", "every package has a row in rules_test.go, so that its place is decided and not drifted into", checkRules},
 	{"Imports", "dependencies point at the contract: a user of one part inherits nothing of the others", checkImports},
-	{"Closed", "the command, the lab and the benchmarks are ends; what is worth sharing moves to a library", checkClosed},
+	{"Closed", "the command, the lab and the benchmarks are ends, and the command shows the lab; what is worth sharing moves to a library", checkClosed},
 	{"Testing", "importing testing registers flags in the user's program", testingOnlyInTests},
 	{"Template", "text/template and html/template turn the linker's dead-code elimination off for the whole program", noTemplates},
 	{"Names", "a package is named after what it provides; these names provide anything", checkNames},
@@ -119,7 +119,8 @@ func checkClosed(r *repo, bad report) {
 		home, _, _ := strings.Cut(p.dir, "/")
 		for _, f := range p.files {
 			r.imports(f, func(at token.Pos, dir string, own bool) {
-				if top, _, _ := strings.Cut(dir, "/"); own && slices.Contains(closedTrees, top) && top != home {
+				top, _, _ := strings.Cut(dir, "/")
+				if user, closed := closedTrees[top]; own && closed && home != top && home != user {
 					bad(r.at(at), "%s imports %s", p.dir, dir)
 				}
 			})
@@ -128,13 +129,13 @@ func checkClosed(r *repo, bad report) {
 }
 
 // notInTests returns a check that only tests import what matches forbidden. With exemptTests,
-// packages whose name ends in "test", and the benchmarks, which start servers with them, are
-// exempt.
+// packages whose name ends in "test", and those that start servers with them, the benchmarks
+// and the scenes, are exempt.
 func notInTests(forbidden []string, exemptTests bool) func(*repo, report) {
 	return func(r *repo, bad report) {
 		for _, p := range r.pkgs {
 			for _, f := range p.files {
-				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || p.dir == "bench") {
+				if f.test || exemptTests && (strings.HasSuffix(f.ast.Name.Name, "test") || slices.Contains([]string{"bench", "lab/scene"}, p.dir)) {
 					continue
 				}
 				r.imports(f, func(at token.Pos, dir string, own bool) {

@@ -37,15 +37,18 @@ var rules = []rule{
 	{"internal/livetest/...", nil, nil, "every backend's tests start servers with it, so it brings no client of any: their versions would be ours"},
 	{"internal/jobtest", []string{".", "driver", "internal/livetest", "internal/livetest/redistest"}, rootTests,
 		"every backend's tests give these jobs to other processes, so it knows no backend"},
-	{"internal/guarded", nil, []string{"driver", "fence", "internal/livetest/...", "redislock/redisfence", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...",
-		"github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
-		"the guards are tried on all these databases here, so that the root module requires none of their clients"},
+	{"internal/guarded", nil, []string{"driver", "fence", "internal/jobtest", "internal/livetest/...", "pglock", "redislock/redisfence", "github.com/go-sql-driver/mysql",
+		"github.com/jackc/pgx/v5/...", "github.com/lib/pq", "github.com/ncruces/go-sqlite3/driver", "github.com/redis/rueidis"},
+		"guards and transactions are tried with all these clients here, so that the root module requires none of them, and pglock only its own"},
 	{"internal/interop", nil, []string{".", "driver", "internal/livetest/...", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...",
 		"github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
 		"foreign locks stand in these tests and in no other library's, so that nobody inherits their versions"},
 	{"internal/nemesis", nil, []string{".", "cron", "driver", "leader", "etcdlock", "internal/livetest/...", "internal/nemesis/history", "memlock", "mysqllock", "pglock", "redislock", "redlock",
 		"sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/ncruces/go-sqlite3", "github.com/redis/rueidis", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "golang.org/x/sys/unix"},
 		"it runs all backends as users do, so that no backend inherits what others need"},
+	{"internal/release/typecheck", []string{"golang.org/x/tools/go/packages"}, nil, "a tool of make"},
+	{"internal/release", []string{"github.com/google/go-containerregistry/pkg/v1/...", "golang.org/x/crypto/x509roots/fallback/bundle", "golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/tools/go/packages"}, nil,
+		"it makes releases of what others wrote, and links nothing of it"},
 	{"internal/nemesis/history", nil, nil, "the checker knows logs only: it must not share a mistake with what it judges"},
 	{"metriclabel", []string{".", "driver"}, rootTests, "the collectors share it, so it brings no client of any"},
 	{"metrics", []string{".", "driver", "metriclabel", "github.com/prometheus/client_golang/prometheus/..."},
@@ -63,7 +66,7 @@ var rules = []rule{
 	// They are tested with a server here.
 	{"redislock", []string{"driver", "redislock/redisadmin", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
-	{"redislock/redisadmin", nil, nil, "it says what an operator may ask, and leaves the answers to the driver"},
+	{"redislock/redisadmin", []string{"driver"}, nil, "it says what an operator may ask, and leaves the answers to the driver"},
 	{"redislock/rediskit", []string{"driver"}, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, backendTests,
@@ -85,8 +88,13 @@ var rules = []rule{
 		append([]string{"go.uber.org/zap"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
-		[]string{"driver/...", "internal/livetest/...", "github.com/rogpeppe/go-internal/..."},
+	{"lab/pattern", []string{".", "fence", "pglock", "redislock/...", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis"}, nil, "it has each way to lock as a user of that client writes it"},
+	{"lab/scene", []string{"internal/livetest/...", "lab/pattern", "lab/timeline", "pglock", "zklock", "github.com/jackc/pgx/v5/pgxpool"}, nil,
+		"the director starts servers and processes, and looks at them; how clients lock is said in lab/pattern"},
+	{"lab/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no scene"},
+
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
 	{"examples/...", []string{".", "cron/gocrondist", "driver", "fence", "pglock", "redislock/...", "sqlitelock", "github.com/go-co-op/gocron/v2", "github.com/google/uuid",
@@ -94,8 +102,8 @@ var rules = []rule{
 		[]string{"internal/livetest/..."},
 		"programs show what users write: they import what users may, and nobody imports them"},
 
-	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/...", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "redislock", "redlock", "zklock", "github.com/go-zookeeper/zk", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
-		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix"},
+	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/...", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "mysqllock", "pglock", "redislock", "redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
+		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 		nil,
 		"it links each library that it compares, so nobody else does"},
 }
@@ -112,7 +120,7 @@ var typeWords = map[string]struct {
 	instead string
 }{
 	"hold":     {[]string{".", "bench", "fence", "internal/...", "redlock/internal/..."}, "lease, which is the store's side of a hold"},
-	"guard":    {[]string{"fence", "examples/..."}, "supervisor or monitor: a guard stands at a resource"},
+	"guard":    {[]string{"fence", "examples/...", "lab/pattern"}, "supervisor or monitor: a guard stands at a resource"},
 	"mark":     {[]string{"fence"}, "record or entry: a mark is what a resource remembers"},
 	"ask":      {nil, "attempt for a call of Acquire, round for one try of it, request for a message"},
 	"line":     {nil, "queue"},
@@ -125,8 +133,8 @@ var typeWords = map[string]struct {
 	"patience": {nil, "a timeout, named by what it ends"},
 }
 
-// closed trees are not imported from outside.
-var closedTrees = []string{"cmd", "lab", "bench", "examples"}
+// closedTrees are not imported from outside, except from the tree that is named.
+var closedTrees = map[string]string{"cmd": "", "lab": "cmd", "bench": "", "examples": ""}
 
 // badNames are package names that say nothing about what a package is for.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "type", "types", "base", "shared"}

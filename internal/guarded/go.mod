@@ -5,9 +5,11 @@ go 1.26.0
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/lib/pq v1.12.3
 	github.com/ncruces/go-sqlite3 v0.35.6
 	github.com/redis/rueidis v1.0.79
 	github.com/sniblock/snib v0.0.0
+	github.com/sniblock/snib/pglock v0.0.0
 	github.com/sniblock/snib/redislock v0.0.0
 )
 
@@ -25,5 +27,6 @@ require (
 
 replace (
 	github.com/sniblock/snib => ../../
+	github.com/sniblock/snib/pglock => ../../pglock
 	github.com/sniblock/snib/redislock => ../../redislock
 )

@@ -1,5 +1,5 @@
 // Package interop tests snib together with other lock libraries in the same store: the real
-// clients, in Go, Java and Node.js. It contains only tests.
+// clients, in Go, Java, Node.js and Python. It contains only tests.
 //
 // The Redis libraries share one convention: a key with the name of the lock, created
 // with SET key value NX PX, whose value only its holder knows. Each of them and snib
@@ -7,7 +7,9 @@
 // times a second while another library holds the lock. The order between other libraries
 // and snib's waiters is a matter of chance.
 //
-// The tests of Node.js install redlock and ioredis, in the versions of node/package-lock.json,
-// in a temporary folder. They are skipped if node, npm or the packages are not available, and
-// fail instead if the environment variable SNIB_REQUIRE names node.
+// The tests of Node.js and Python run the programs of examples/node and examples/python, too. They
+// install redlock and ioredis, in the versions of node/package-lock.json, and redis-py, in the
+// version of examples/python/requirements.txt, in temporary folders. They are skipped if node, npm,
+// python3, its pip or the packages are not available, and fail instead if the environment variable
+// SNIB_REQUIRE names node or python.
 package interop

@@ -2,6 +2,9 @@ package interop_test
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,8 +91,52 @@ func TestRedlockAndRedsync(t *testing.T) {
 			t.Errorf("Release = %v", err)
 		}
 	})
+	t.Run("Looks", func(t *testing.T) {
+		h, err := theirs.try("looks", longTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan error, 1)
+		go func() {
+			lock, err := ours.Acquire(t.Context(), "looks")
+			if err == nil {
+				err = lock.Release()
+			}
+			granted <- err
+		}()
+		// A waiter that looks every 5 s sends seven scripts in the time that Await allows.
+		before := scripts(t, nodes[0])
+		livetest.Await(t, "20 scripts of a waiter while redsync holds the lock", func() error {
+			if n := scripts(t, nodes[0]) - before; n < 20 {
+				return fmt.Errorf("there were %d", n)
+			}
+			return nil
+		})
+		if len(granted) > 0 {
+			t.Errorf("snib takes what redsync holds: %v", <-granted)
+			return
+		}
+		if err := h.release(); err != nil {
+			t.Errorf("redsync's release = %v", err)
+		}
+		if err := <-granted; err != nil {
+			t.Errorf("Acquire, and Release, after redsync's release = %v", err)
+		}
+	})
 	nodes[0].Kill()
 	t.Run("OneGone", func(t *testing.T) { excludes(t, "one gone") })
 	nodes[4].Kill()
 	t.Run("TwoGone", func(t *testing.T) { excludes(t, "two gone") })
+}
+
+// scripts returns how many calls of scripts a node has served.
+func scripts(t *testing.T, n *redistest.Node) (calls int) {
+	t.Helper()
+	for _, command := range []string{"evalsha", "eval"} {
+		text, _, _ := strings.Cut(strings.TrimPrefix(n.Info("commandstats")["cmdstat_"+command], "calls="), ",")
+		if count, err := strconv.Atoi(text); err == nil {
+			calls += count
+		}
+	}
+	return calls
 }

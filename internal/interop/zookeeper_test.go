@@ -22,8 +22,8 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// A zkForeignLocker acquires locks in ZooKeeper with another library. A kind is
-// "mutex", "read" or "write".
+// A zkForeignLocker acquires locks in ZooKeeper with another library. A kind is "mutex", "read" or
+// "write", or of a semaphore: "semmutex" or "semaphore".
 type zkForeignLocker interface {
 	// lock waits for at most wait, and reports whether it has got the lock.
 	lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool)
@@ -182,6 +182,102 @@ func TestCurator(t *testing.T) {
 	checkZKExclusion(t, d, f, zkPair{kind: "write", shared: true})
 	checkZKExclusion(t, d, f, zkPair{kind: "read"})
 	checkZKExclusion(t, d, f, zkPair{kind: "read", shared: true, together: true})
+}
+
+// TestZooKeeperSemaphores has semaphores of other libraries on the path of a lock.
+func TestZooKeeperSemaphores(t *testing.T) {
+	server := zktest.Single(t, zktest.Production) // it keeps empty folders for a minute
+	d := newZK(t, server)
+	t.Run("Curator", func(t *testing.T) {
+		f := startCurator(t, server.Addr())
+		for _, kind := range []string{"semmutex", "semaphore"} {
+			checkZKKind(t, d, f, kind)
+		}
+	})
+	t.Run("Kazoo", func(t *testing.T) {
+		f := startKazoo(t, server.Addr())
+		checkZKKind(t, d, f, "semaphore")
+
+		// On a folder that we have made, kazoo fails.
+		l, err := zkAcquire(t, d, "ours", false, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := f.agent.try("semaphore /ours", longTTL); err == nil || errors.Is(err, errRefused) {
+			t.Errorf("kazoo's semaphore on the path of our lock = %v, %v; want an error of kazoo", h, err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("Release = %v", err)
+		}
+	})
+}
+
+// checkZKKind checks that we refuse a name that the other library uses as a semaphore, and that
+// this does not disturb it.
+func checkZKKind(t *testing.T, d *zklock.Driver, f zkForeignLocker, kind string) {
+	t.Helper()
+	name := fmt.Sprintf("%T-%s", f, kind)
+	name = strings.NewReplacer("*", "", ".", "-").Replace(name)
+	unlock, got := f.lock(t, kind, "/"+name, livetest.Patience)
+	if !got {
+		t.Fatalf("%s: the other library does not get a free semaphore", kind)
+	}
+	check := func(when string) {
+		t.Helper()
+		for _, noWait := range []bool{true, false} {
+			for _, shared := range []bool{true, false} {
+				if _, err := zkAcquire(t, d, name, shared, noWait); !errors.Is(err, driver.ErrKind) {
+					t.Errorf("%s: Acquire (shared %v, NoWait %v) %s = %v, want ErrKind", kind, shared, noWait, when, err)
+				}
+			}
+		}
+		st, err := d.Status(t.Context(), name)
+		if err != nil || len(st.Holders) != 1 || !strings.Contains(st.Holders[0].Foreign, "semaphore") {
+			t.Errorf("%s: Status %s = %+v, %v; want a semaphore", kind, when, st, err)
+		}
+	}
+	check("while the other library holds it")
+	unlock()
+	check("after its release")
+	if unlock, got = f.lock(t, kind, "/"+name, livetest.Patience); !got {
+		t.Fatalf("%s: the other library does not get the semaphore again", kind)
+	}
+	unlock()
+}
+
+// A kazoo is a process that acquires locks with kazoo. See python/zookeeper.py.
+type kazoo struct{ agent *agent }
+
+// startKazoo installs kazoo, and the agent.
+func startKazoo(t *testing.T, addr string) kazoo {
+	l := python(t, "kazoo.txt")
+	return kazoo{startAgent(t, addr, l.command("zookeeper.py"))}
+}
+
+func (k kazoo) lock(t testing.TB, kind, path string, wait time.Duration) (unlock func(), got bool) {
+	t.Helper()
+	h, err := k.agent.acquire(t.Context(), agentRequest{Order: "acquire", Name: kind + " " + path, TTL: wait.Milliseconds()})
+	switch {
+	case errors.Is(err, errRefused):
+		return nil, false
+	case err != nil:
+		t.Errorf("kazoo's acquire = %v", err)
+		return nil, false
+	}
+	return func() {
+		if err := h.release(); err != nil {
+			t.Errorf("kazoo's release = %v", err)
+		}
+	}, true
+}
+
+// TestKazoo has kazoo's Lock, with our names among its patterns.
+func TestKazoo(t *testing.T) {
+	server := zktest.Single(t)
+	f := startKazoo(t, server.Addr())
+	d := newZK(t, server)
+	checkZKExclusion(t, d, f, zkPair{kind: "mutex"})
+	checkZKExclusion(t, d, f, zkPair{kind: "mutex", shared: true})
 }
 
 func newZK(t *testing.T, server *zktest.Server, opts ...zklock.Option) *zklock.Driver {

@@ -43,7 +43,9 @@ func (c FullTest) lateOnFullServer(t *testing.T, name string) bool {
 	req := rowRequest(name, "late")
 	req.NoWait = true
 	w := Acquiring(t, c.Driver, req)
-	c.awaitBlocked(t, 1)
+	if !c.becomesBlocked(t, w) {
+		return false
+	}
 	removal := c.Proxy.Sent(name)
 	c.Proxy.Redirect(c.Full)
 	c.Proxy.Cut()
@@ -78,6 +80,24 @@ func (c FullTest) lateOnFullServer(t *testing.T, name string) bool {
 		return l.Release(t.Context())
 	})
 	return true
+}
+
+// becomesBlocked waits until the request waits for the row. It returns false if the request has
+// ended before anybody saw that.
+func (c FullTest) becomesBlocked(t *testing.T, w *Waiter) (ok bool) {
+	t.Helper()
+	livetest.Await(t, "request that waits for the row", func() error {
+		select {
+		case <-w.Done():
+			return nil
+		default:
+		}
+		if ok = c.Blocked() == 1; !ok {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	return ok
 }
 
 func (c FullTest) awaitBlocked(t *testing.T, n int) {

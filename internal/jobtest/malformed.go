@@ -169,6 +169,9 @@ func WildEnd(t *testing.T, tb Table, change string) {
 	Release(t, Acquire(t, other, rowRequest("other", "waiter"))) // when the TTL is over
 	mustBeHeld(t, other, rowRequest("wild", "another"))
 	w.Running(t, "although the hold has no end")
+	if st, err := other.Status(t.Context(), "wild"); err != nil || len(st.Holders) != 1 || st.Holders[0].Left < time.Hour {
+		t.Errorf("Status = %+v, %v, want the end that was written", st, err)
+	}
 	if err := other.Break(t.Context(), "wild", "dead", l.Grant().Token); err != nil {
 		t.Fatalf("Break = %v", err)
 	}

@@ -39,6 +39,7 @@ func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint
 	if err := isOwner("a", next.Grant().Token); err != nil {
 		t.Errorf("IsOwner of the next hold = %v", err)
 	}
+	Release(t, next)
 }
 
 // IsOwnerKeepsTheLock checks a hold of the lock "a" in a transaction. Nobody else gets the lock

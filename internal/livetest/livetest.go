@@ -75,6 +75,12 @@ func find(program string, patterns []string) (string, error) {
 // Missing skips t with the reason why, or fails it if SNIB_REQUIRE names the server.
 func Missing(t testing.TB, server, why string) {
 	t.Helper()
+	for e, ok := t.(envTB); ok; e, ok = t.(envTB) {
+		t = e.TB
+	}
+	if _, ok := t.(*outside); ok {
+		panic(failure{&MissingError{server, why}})
+	}
 	for name := range strings.SplitSeq(os.Getenv(requireVar), ",") {
 		if strings.TrimSpace(name) == server {
 			t.Fatalf("%s, but %s=%s", why, requireVar, os.Getenv(requireVar))

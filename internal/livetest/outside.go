@@ -31,6 +31,14 @@ func Outside(use func(testing.TB) error) (err error) {
 	return use(t)
 }
 
+// A MissingError is the error of [Outside] if a server is not installed.
+type MissingError struct {
+	Server string // as in SNIB_REQUIRE, such as "redis"
+	Why    string
+}
+
+func (e *MissingError) Error() string { return e.Why }
+
 // A failure is what the methods of outside panic with that end a test.
 type failure struct{ error }
 

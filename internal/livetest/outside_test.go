@@ -20,7 +20,7 @@ func TestOutside(t *testing.T) {
 		{"Returns", func(testing.TB) error { return io.EOF }, "EOF"},
 		{"Ends", func(t testing.TB) error { t.Fatalf("end: %v", 1); panic("not reached") }, "end: 1"},
 		{"Missing", func(t testing.TB) error { Binary(t, "nothing", "no-such-program"); return nil },
-			"no-such-program is not installed (SNIB_REQUIRE=nothing makes that a failure)"},
+			"no-such-program is not installed"},
 		{"Reports", func(t testing.TB) error { t.Errorf("first"); return errors.New("second") }, "second\nfirst"},
 	}
 	for _, tt := range tests {
@@ -46,5 +46,16 @@ func TestOutside(t *testing.T) {
 				t.Errorf("Stat of the folder = %v, want that it is gone", err)
 			}
 		})
+	}
+}
+
+// TestOutsideMissing checks that a program can tell which server is not installed.
+func TestOutsideMissing(t *testing.T) {
+	err := Outside(func(t testing.TB) error {
+		Binary(WithEnv(t, "X=1"), "nothing", "no-such-program")
+		return nil
+	})
+	if missing, ok := errors.AsType[*MissingError](err); !ok || missing.Server != "nothing" {
+		t.Errorf("Outside = %v, want that nothing is missing", err)
 	}
 }

@@ -52,6 +52,13 @@ var cmdMutants = []mutant{
 		tests: "TestLeaksFindsEachKind", testsIn: "cmd/snib",
 	},
 	{
+		guarantee: "--fix spares data", pkg: "cmd/snib/internal/cli",
+		in:    "leaksCommand.isRepairable",
+		old:   "k.hold != nil && !k.unsure",
+		new:   "k.hold != nil",
+		tests: "TestLeaksFindsEachKind", testsIn: "cmd/snib",
+	},
+	{
 		guarantee: "doctor", pkg: "cmd/snib/internal/backend",
 		in:    "examinePostgres",
 		old:   `values[3] != "off"`,

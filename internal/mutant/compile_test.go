@@ -52,10 +52,10 @@ type listed struct {
 }
 
 // newCompiler returns a compiler for the packages of all mutants. It builds the packages that
-// they import, because it needs their export data.
+// they import, because it needs their export data. With -race, "make test" has built them already.
 func newCompiler(t *testing.T, root string) *compiler {
 	dirs := make(map[string]bool)
-	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
+	args := []string{"list", "-race", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles"}
 	for _, m := range all {
 		if m.file == "" && !dirs[m.pkg] {
 			dirs[m.pkg] = true

@@ -3,6 +3,13 @@ package mutant
 // coreMutants are the mutants of the core and of the contract.
 var coreMutants = []mutant{
 	{
+		guarantee: "the queue tells no more", pkg: ".",
+		in:    "core.endOfWait",
+		old:   "case q.held || q.heldInStore || !q.lastHeld.Before(w.began):",
+		new:   "default:",
+		tests: "TestWaitBehindHead TestWaitBehindHeadAfterHold",
+	},
+	{
 		guarantee: "no revival", pkg: ".",
 		in:    "core.processDue",
 		old:   "ended = append(ended, c.loseLocked(le, le.expiryError(now)))\ncontinue",
@@ -19,9 +26,16 @@ var coreMutants = []mutant{
 	{
 		guarantee: "the hold ends first", pkg: ".",
 		in:    "lease.extend",
-		old:   "le.deadline = start.Add(le.ttl - le.ttl/drift - min(margin, le.ttl/10))",
+		old:   "le.deadline = start.Add(le.ttl - safetyOf(le.ttl))",
 		new:   "le.deadline = start.Add(le.ttl)",
 		tests: "TestHungDriverDoesNotDelayLoss TestKeeper",
+	},
+	{
+		guarantee: "fixed leases", pkg: ".",
+		in:    "lease.extend",
+		old:   "if le.noRenewal {",
+		new:   "if false {",
+		tests: "TestNoRenewal",
 	},
 	{
 		guarantee: "from the request on", pkg: ".",
@@ -192,10 +206,24 @@ var coreMutants = []mutant{
 		tests: "TestOwnerSharesOneHold",
 	},
 	{
+		guarantee: "adoption", pkg: ".",
+		in:    "Locker.Adopt",
+		old:   "case lock.Token() != token:",
+		new:   "case lock.Token() < token:",
+		tests: "TestAdoptOfWhatEndsMeanwhile",
+	},
+	{
+		guarantee: "detached holds", pkg: ".",
+		in:    "Locker.enqueue",
+		old:   " || l.conf.detached",
+		new:   "",
+		tests: "TestDetachedDoesNotBlockItsProcess",
+	},
+	{
 		guarantee: "Do tells", pkg: ".",
 		in:    "Locker.Do",
-		old:   "if errors.Is(lost, ErrLost) && !errors.Is(err, ErrLost) {",
-		new:   "if false && lost != nil && errors.Is(lost, ErrLost) {",
+		old:   "if !errors.Is(released, ErrLost) || !errors.Is(err, ErrLost) {",
+		new:   "if false && errors.Is(released, ErrLost) {",
 		tests: "TestDo",
 	},
 	{
@@ -207,16 +235,16 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "outages are waited for", pkg: "driver/driverkit",
-		in:    "Outage.Again",
+		in:    "Outage.AgainWithin",
 		old:   "if left <= 0 {",
 		new:   "if left <= -time.Hour {",
 		tests: "TestOutage", testsIn: ".",
 	},
 	{
 		guarantee: "an outage is not a holder", pkg: ".",
-		in:    "addErrHeld",
-		old:   "if !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrHeld)",
-		new:   "if !errors.Is(err, ErrHeld)",
+		in:    "Locker.withHeldError",
+		old:   "case errors.Is(err, ErrUnavailable):",
+		new:   "case false:",
 		tests: "TestOutage",
 	},
 	{
@@ -241,6 +269,13 @@ var coreMutants = []mutant{
 		tests: "TestForeignContextError",
 	},
 	{
+		guarantee: "the caller's context", pkg: ".",
+		in:    "withCallerContext",
+		old:   "return &contextError{err: err, ended: ended}",
+		new:   "return err",
+		tests: "TestWhyTheWaitEnded/Held/cause",
+	},
+	{
 		guarantee: "outages end waits", pkg: ".",
 		in:    "Locker.send",
 		old:   "outage = &q.outage",
@@ -250,7 +285,7 @@ var coreMutants = []mutant{
 	{
 		guarantee: "outages end waits", pkg: "driver/driverkit",
 		in:    "Outage.IsOver",
-		old:   "time.Since(o.began) >= driver.RetryTimeout",
+		old:   "time.Since(o.began) >= limit",
 		new:   "false",
 		tests: "TestOver",
 	},

@@ -12,8 +12,8 @@ var etcdMutants = []mutant{
 	{
 		guarantee: "MinHold", pkg: "etcdlock",
 		in:    "lease.releaseAfter",
-		old:   "l.info.encode(true), clientv3.WithLease(minHoldLease.ID))",
-		new:   "l.info.encode(true), clientv3.WithLease(l.s.id))",
+		old:   "l.value(), clientv3.WithLease(minHoldLease.ID))",
+		new:   "l.value(), clientv3.WithLease(l.s.id))",
 		tests: "TestMinHoldOutlivesProcess",
 	},
 	{

@@ -52,6 +52,20 @@ var redisMutants = []mutant{
 		tests: "TestWriters",
 	},
 	{
+		guarantee: "foreign waiters of one process", pkg: "redislock",
+		file:  "script/queue.lua",
+		old:   "if first[1] == yieldMark then return first[2] end",
+		new:   "if first[1] == yieldMark and first[2] then return first[2] end",
+		tests: "TestYieldWithoutWaiters",
+	},
+	{
+		guarantee: "foreign waiters", pkg: "redislock",
+		file:  "script/queue.lua",
+		old:   "if not first or first == yieldMark and yieldLeft() then return end",
+		new:   "if not first then return end",
+		tests: "TestYieldToForeign/Exclusive",
+	},
+	{
 		guarantee: "nothing is left", pkg: "redislock",
 		in:    "needsCleanup",
 		old:   "return !errors.Is(err, driver.ErrHeld) && !errors.As(err, &grace) && !errors.Is(err, driver.ErrKind)",
@@ -177,10 +191,17 @@ var redisMutants = []mutant{
 		tests: "TestListAmongMany",
 	},
 	{
-		guarantee: "absurd times", pkg: "redislock",
+		guarantee: "taken is not free", pkg: "redislock",
 		in:    "snapshot.status",
-		old:   "left := fromMillis(s.Left)",
-		new:   "left := time.Duration(int32(s.Left)) * time.Millisecond",
+		old:   "case s.Type == \"none\":",
+		new:   "case s.Type != \"string\":",
+		tests: "TestStatusOfOtherKeys",
+	},
+	{
+		guarantee: "absurd times", pkg: "redislock",
+		in:    "snapshot.left",
+		old:   "return fromMillis(s.Left)",
+		new:   "return time.Duration(int32(s.Left)) * time.Millisecond",
 		tests: "TestDistantEnd", testsIn: "cmd/snib",
 	},
 }

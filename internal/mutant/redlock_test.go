@@ -177,4 +177,11 @@ var redlockMutants = []mutant{
 		new:   "if true {",
 		tests: "TestJudge",
 	},
+	{
+		guarantee: "taken is not free", pkg: "redlock",
+		in:    "snapshot.leases",
+		old:   "if a.Kind == \"none\" {",
+		new:   "if a.Kind != \"string\" {",
+		tests: "TestStatusOfOtherKeys",
+	},
 }

@@ -39,9 +39,9 @@ var sqliteMutants = []mutant{
 	},
 	{
 		guarantee: "Acquire returns", pkg: "sqlitelock",
-		in:    "cancelWait",
-		old:   "cancelWait = driver.CancelTimeout / 4",
-		new:   "cancelWait = driver.CancelTimeout * 4",
+		in:    "removalWait",
+		old:   "removalWait = driver.CancelTimeout * 3 / 4",
+		new:   "removalWait = driver.CancelTimeout * 8",
 		tests: "TestStoppedAtWork",
 	},
 	{

@@ -47,8 +47,8 @@ var zookeeperMutants = []mutant{
 	{
 		guarantee: "outages are waited for", pkg: "zklock",
 		in:    "attempt.shouldRetry",
-		old:   "time.Since(a.disconnectedSince) < driver.RetryTimeout",
-		new:   "time.Since(a.disconnectedSince) < driver.RetryTimeout/2",
+		old:   "time.Since(a.disconnectedSince) < a.req.RetryLimit()",
+		new:   "time.Since(a.disconnectedSince) < a.req.RetryLimit()/2",
 		tests: "TestRetryTimeout",
 	},
 	{

@@ -737,7 +737,7 @@ func breakTicks(s *site) {
 // others elect a new leader.
 func breakLeader(s *site) {
 	i := slices.Index(s.ensemble.Servers, s.ensemble.Leader())
-	leads := Store{Kind: "zk", Addrs: []string{s.Addrs[i]}, Session: 6 * time.Second}
+	leads := Store{Kind: "zk", Addrs: []string{s.Addrs[i]}, Session: 10 * time.Second}
 	follows := leads
 	follows.Addrs = slices.Delete(slices.Clone(s.Addrs), i, i+1)
 	first := s.acquire(leads, overlapTTL)

@@ -77,7 +77,7 @@ func (r row) exception() string {
 		text += " of " + strings.Join(r.names, ", ")
 	}
 	if r.allowedFor > 0 && r.allowedFor < unbounded {
-		text += fmt.Sprintf(", until %v after the fault", r.allowedFor)
+		text += fmt.Sprintf(", until %v after the fault, not counting other faults", r.allowedFor)
 	}
 	return text + ": " + r.why
 }

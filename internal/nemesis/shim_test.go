@@ -35,9 +35,9 @@ func (w *world) addClockStep(s *livetest.Shim, way direction) {
 		if way == back {
 			d = -d
 		}
-		w.logFault(string(way), "", func() {
-			s.StepClock(d)
-		})
+		w.starting.Lock()
+		defer w.starting.Unlock()
+		w.logFault(string(way), "", func() { s.StepClock(d) })
 	})
 }
 
@@ -49,7 +49,8 @@ type crashableServer interface {
 }
 
 // keepRunning restarts a server that ends by itself, as the supervisor of a system does: a
-// server may abort when its clock has gone back far enough.
+// server may abort when its clock has gone back far enough. While it starts, the clock is not set:
+// MariaDB's recovery would abort again.
 func (w *world) keepRunning(s crashableServer) {
 	s.MayEnd()
 	done, ended := make(chan struct{}), make(chan struct{})
@@ -69,8 +70,12 @@ func (w *world) keepRunning(s crashableServer) {
 			}
 			if !s.Up() {
 				w.t.Log("the server has ended by itself, and is restarted")
-				s.Restart()
-				s.MayEnd()
+				func() {
+					w.starting.Lock()
+					defer w.starting.Unlock() // also if Restart ends this goroutine
+					s.Restart()
+					s.MayEnd()
+				}()
 			}
 		}
 	}()

@@ -204,33 +204,30 @@ func (w *worker) run(ctx context.Context) {
 	running.Wait()
 }
 
-// pause waits for a random time between two holds.
+// pause waits for a random time between two holds, which is at most three times its mean.
 func (w *worker) pause(ctx context.Context, r *rand.Rand) {
 	mean := 80 * time.Millisecond
 	if w.Quiet {
 		mean = 800 * time.Millisecond
 	}
-	sleepRandom(ctx, r, mean)
-}
-
-// rest waits for a random time with the given mean.
-func sleepRandom(ctx context.Context, r *rand.Rand, mean time.Duration) {
 	select {
-	case <-time.After(time.Duration(r.ExpFloat64() * float64(mean))):
+	case <-time.After(time.Duration(min(3, r.ExpFloat64()) * float64(mean))):
 	case <-ctx.Done():
 	}
 }
 
-// cycle acquires a lock, holds it for a while, and releases it.
+// cycle acquires a lock, holds it for a while, and releases it. Some attempts give up early, but
+// not after the heal: then each worker must get each lock.
 func (w *worker) cycle(ctx context.Context, r *rand.Rand, m lockMode) {
 	e := m.event
 	e.ID = w.ids.Add(1)
 	acquire := w.locker.With(m.opts...).Acquire
 	waiting, cancel := ctx, func() {}
-	switch r.IntN(8) {
-	case 0:
+	switch impatience := r.IntN(8); {
+	case w.calm():
+	case impatience == 0:
 		acquire = w.locker.With(m.opts...).TryAcquire
-	case 1:
+	case impatience == 1:
 		waiting, cancel = context.WithTimeout(ctx, time.Duration(r.Int64N(int64(400*time.Millisecond))))
 	}
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,8 +34,9 @@ type world struct {
 	r         *rand.Rand
 	log       *history.Log
 	faults    []fault
-	lastFault string // the name of the last fault of a run; "" for any
-	exclusive bool   // no worker is stopped during a fault
+	lastFault string     // the name of the last fault of a run; "" for any
+	exclusive bool       // no worker is stopped during a fault
+	starting  sync.Mutex // held while keepRunning restarts a server, and while a clock is set
 	ids       int64
 
 	Job                   // of the workers; Name, Log and Seed are filled in

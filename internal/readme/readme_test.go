@@ -25,14 +25,16 @@ type block struct {
 func blocks(markdown string) []block {
 	var found []block
 	open := false
+	indent := "" // that of a block in a list
 	for i, line := range strings.Split(markdown, "\n") {
-		switch lang, fence := strings.CutPrefix(line, "```"); {
+		switch lang, fence := strings.CutPrefix(strings.TrimLeft(line, " "), "```"); {
 		case fence && !open:
 			found, open = append(found, block{lang: lang, line: i + 2}), true
+			indent = line[:strings.Index(line, "`")]
 		case fence:
 			open = false
 		case open:
-			found[len(found)-1].text += line + "\n"
+			found[len(found)-1].text += strings.TrimPrefix(line, indent) + "\n"
 		}
 	}
 	return found
@@ -51,8 +53,8 @@ func containsLines(text, source string) bool {
 	return strings.Contains(flatten(source), flatten(text))
 }
 
-// files returns the repository's Markdown and Go files by their paths. Because it reads them all,
-// the test cache knows that the result depends on them.
+// files returns the repository's Markdown files and sources by their paths. Because it reads them
+// all, the test cache knows that the result depends on them.
 func files(t *testing.T, root string) (pages, sources map[string]string) {
 	t.Helper()
 	pages, sources = map[string]string{}, map[string]string{}
@@ -67,7 +69,7 @@ func files(t *testing.T, root string) (pages, sources map[string]string) {
 			}
 			return nil
 		}
-		if ext != ".md" && ext != ".go" && d.Name() != "go.mod" && d.Name() != "Makefile" {
+		if ext != ".md" && ext != ".go" && ext != ".py" && ext != ".mjs" && d.Name() != "go.mod" && d.Name() != "Makefile" {
 			return nil
 		}
 		text, err := os.ReadFile(name)
@@ -86,65 +88,88 @@ func files(t *testing.T, root string) (pages, sources map[string]string) {
 
 const root = "../.."
 
-func readme(t *testing.T) (text string, sources map[string]string) {
-	t.Helper()
-	pages, sources := files(t, root)
-	text = pages[filepath.Join(root, "README.md")]
-	if n := strings.Count(text, "\n"); n == 0 || n > 150 {
+// goPages show Go that stands in examples. TestTranslations compares the translations with them.
+var goPages = []string{
+	"README.md", "docs/from-setnx.md", "docs/coming-from-redisson.md", "docs/coming-from-redsync.md", "docs/metrics.md",
+	"docs/testing.md", "docs/defaults.md",
+}
+
+// shellPages show commands of a shell, which are run.
+var shellPages = []string{"README.md", "README.zh.md", "README.ja.md", "docs/from-setnx.md"}
+
+func TestReadmeIsShort(t *testing.T) {
+	pages, _ := files(t, root)
+	if n := strings.Count(pages[filepath.Join(root, "README.md")], "\n"); n == 0 || n > 150 {
 		t.Errorf("README.md has %d lines, want 1 to 150", n)
 	}
-	return text, sources
 }
 
 func TestGoBlocks(t *testing.T) {
-	text, sources := readme(t)
-	n := 0
-	for _, b := range blocks(text) {
-		switch b.lang {
-		case "go":
+	pages, sources := files(t, root)
+	for _, page := range goPages {
+		n := 0
+		for _, b := range blocks(pages[filepath.Join(root, page)]) {
+			if b.lang != "go" {
+				continue
+			}
 			n++
 			if !slices.ContainsFunc(examples(sources), func(source string) bool { return containsLines(b.text, source) }) {
-				t.Errorf("README.md:%d: the lines of this block stand in no example_*_test.go whose output is checked", b.line)
+				t.Errorf("%s:%d: the lines of this block stand in no example_*_test.go that is run", page, b.line)
 			}
-		case "sh":
-		default:
-			t.Errorf("README.md:%d: nothing checks blocks of language %q", b.line, b.lang)
 		}
-	}
-	if n == 0 {
-		t.Error("README.md shows no Go")
+		if n == 0 {
+			t.Errorf("%s shows no Go", page)
+		}
 	}
 }
 
-// examples returns the example files among sources that are run.
+// TestOtherLanguages checks that what the pages of examples in other languages show are lines of
+// the programs beside them. internal/interop runs these programs.
+func TestOtherLanguages(t *testing.T) {
+	pages, sources := files(t, root)
+	for dir, program := range map[string]string{"python": "report.py", "node": "report.mjs"} {
+		dir := filepath.Join(root, "examples", dir)
+		shown := blocks(pages[filepath.Join(dir, "README.md")])
+		if len(shown) == 0 {
+			t.Errorf("%s/README.md shows nothing", dir)
+		}
+		for _, b := range shown {
+			if !containsLines(b.text, sources[filepath.Join(dir, program)]) {
+				t.Errorf("%s/README.md:%d: the lines of this block are not in %s", dir, b.line, program)
+			}
+		}
+	}
+}
+
+// examples returns the example files among sources that are run: those whose output is checked, and
+// those that are tests.
 func examples(sources map[string]string) []string {
 	var found []string
 	for name, text := range sources {
-		if ok, _ := path.Match("example_*_test.go", filepath.Base(name)); ok && strings.Contains(text, "// Output:") {
+		if ok, _ := path.Match("example_*_test.go", filepath.Base(name)); ok && (strings.Contains(text, "// Output:") || strings.Contains(text, "\nfunc Test")) {
 			found = append(found, text)
 		}
 	}
 	return found
 }
 
-// TestShellBlocks runs the shell blocks of the README in the repository, with an
-// empty home directory and a freshly built snib. Make only prints what it would do,
-// because this test is a part of it.
+// TestShellBlocks runs the shell blocks of the pages that show some in the repository, with an
+// empty home directory and a freshly built snib. Make only prints what it would do, because this
+// test is a part of it.
 func TestShellBlocks(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the README shows commands of a POSIX shell")
 	}
-	text, _ := readme(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	bin, home := t.TempDir(), t.TempDir()
-	build := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/snib")
+	build := exec.CommandContext(ctx, "go", "build", "-race", "-o", bin, "./cmd/snib") // the tests have compiled most of that
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SNIB_") })
-	env = append(env, "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "MAKEFLAGS=n",
+	env = append(env, "GOFLAGS=-race", "GORACE=atexit_sleep_ms=0", "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "MAKEFLAGS=n",
 		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOENV"} { // their defaults depend on HOME
 		out, err := exec.CommandContext(ctx, "go", "env", name).Output()
@@ -153,27 +178,30 @@ func TestShellBlocks(t *testing.T) {
 		}
 		env = append(env, name+"="+strings.TrimSpace(string(out)))
 	}
-	n := 0
-	for _, b := range blocks(text) {
-		if b.lang != "sh" {
-			continue
-		}
-		n++
-		sh := exec.CommandContext(ctx, "sh", "-euc", b.text)
-		sh.Dir, sh.Env = root, env
-		out, err := sh.CombinedOutput()
-		if err != nil {
-			t.Errorf("README.md:%d: %v\n%s%s", b.line, err, b.text, out)
-		}
-		// The output must contain what the echo commands print.
-		for _, m := range regexp.MustCompile(`-- echo (?:"([^"]*)"|(\w+))`).FindAllStringSubmatch(b.text, -1) {
-			if want := m[1] + m[2]; !strings.Contains(string(out), want+"\n") {
-				t.Errorf("README.md:%d: the output lacks %q:\n%s", b.line, want, out)
+	pages, _ := files(t, root)
+	for _, page := range shellPages {
+		n := 0
+		for _, b := range blocks(pages[filepath.Join(root, page)]) {
+			if b.lang != "sh" {
+				continue
+			}
+			n++
+			sh := exec.CommandContext(ctx, "sh", "-euc", b.text)
+			sh.Dir, sh.Env = root, env
+			out, err := sh.CombinedOutput()
+			if err != nil {
+				t.Errorf("%s:%d: %v\n%s%s", page, b.line, err, b.text, out)
+			}
+			// The output must contain what the echo commands print.
+			for _, m := range regexp.MustCompile(`-- echo (?:"([^"]*)"|(\w+))`).FindAllStringSubmatch(b.text, -1) {
+				if want := m[1] + m[2]; !strings.Contains(string(out), want+"\n") {
+					t.Errorf("%s:%d: the output lacks %q:\n%s", page, b.line, want, out)
+				}
 			}
 		}
-	}
-	if n == 0 {
-		t.Error("README.md shows no shell")
+		if n == 0 {
+			t.Errorf("%s shows no shell", page)
+		}
 	}
 }
 
@@ -203,8 +231,8 @@ func links(markdown string) []string {
 // The tests below show that the checks can fail.
 
 func TestBlocks(t *testing.T) {
-	got := blocks("text\n```go\na\n\tb\n```\n\n```sh\nc\n```\n")
-	want := []block{{"go", 3, "a\n\tb\n"}, {"sh", 8, "c\n"}}
+	got := blocks("text\n```go\na\n\tb\n```\n\n```sh\nc\n```\n- list\n\n  ```sh\n  d\n    e\n  ```\n")
+	want := []block{{"go", 3, "a\n\tb\n"}, {"sh", 8, "c\n"}, {"sh", 13, "d\n  e\n"}}
 	if !slices.Equal(got, want) {
 		t.Errorf("blocks = %+v, want %+v", got, want)
 	}

@@ -1,12 +1,12 @@
 // Command example uses locks in memory until it is interrupted, and serves its metrics
 // to Prometheus. Beside it, compose.yaml starts Prometheus with the alert rules and
-// Grafana with the dashboard, both provisioned:
+// Grafana with the dashboard and one alert, all provisioned:
 //
 //	go run ./example &
 //	cd example && docker compose up
 //
-// Then the dashboard is at http://localhost:3000, and the rules at
-// http://localhost:9090/alerts.
+// Then the dashboard is at http://localhost:3000, Grafana's alert at
+// http://localhost:3000/alerting/list, and the rules at http://localhost:9090/alerts.
 package main
 
 import (

@@ -65,6 +65,11 @@ func TestProvisioning(t *testing.T) {
 	if found, err := filepath.Glob("../grafana/*.json"); err != nil || len(found) != 1 {
 		t.Errorf("dashboards to provision: %q, %v; want one", found, err)
 	}
+	for _, folder := range []string{"alerting", "dashboards", "datasources"} { // the names that Grafana reads
+		if found, err := filepath.Glob(filepath.Join("grafana", folder, "*.yaml")); err != nil || len(found) != 1 {
+			t.Errorf("files to provision %s: %q, %v; want one", folder, found, err)
+		}
+	}
 	promtool := livetest.Binary(t, "prometheus", "promtool")
 	if out, err := exec.CommandContext(t.Context(), promtool, "check", "config", "--syntax-only", "prometheus.yml").CombinedOutput(); err != nil {
 		t.Errorf("promtool check config: %v\n%s", err, out)

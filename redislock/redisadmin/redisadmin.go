@@ -5,6 +5,8 @@ package redisadmin
 import (
 	"context"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // An Admin answers questions about the servers of a driver, and carries out what only their
@@ -25,11 +27,23 @@ type Admin interface {
 	//
 	// A string counts as a lock if its value has the format of one of those libraries and its
 	// key confirms it: the key begins with the library's prefix or contains the word lock,
-	// mutex or semaphore, or the caller gave a prefix. Keys that expire are not shown.
+	// mutex or semaphore. With a prefix that is not empty, each string and each hash counts,
+	// whatever it contains: SETNX of a constant leaves such locks. Keys that expire are not shown,
+	// and neither are strings whose value is a time that is not over, and in the next 24 hours:
+	// clients of SETNX and GETSET write the end of a lock so.
 	//
 	// Strangers writes nothing. It scans the servers step by step, and takes memory for one
-	// step.
+	// step. It reads each key that begins with prefix.
 	Strangers(ctx context.Context, prefix string, yield func(Stranger) bool) error
+
+	// Foreign calls yield for each lock of another lock library whose key begins with prefix, until
+	// yield returns false. The same keys count as locks as in Strangers, and those that expire are
+	// shown, too. The names of locks are the keys. The Status is the one that the driver's Status
+	// returns, without waiters, and without an owner if that is longer than 512 bytes.
+	//
+	// Foreign writes nothing, and costs as much as Strangers. A key that is created, deleted or
+	// moved meanwhile may be missed or shown twice.
+	Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error
 
 	// Silence returns how long ago each waiter of a lock, by owner, last gave the server a sign
 	// of life. A living one does so every 5 s.
@@ -70,10 +84,14 @@ type Server struct {
 // remove.
 type Stranger struct {
 	Key     string
-	Library string // description of the library whose format it is
+	Library string // description of the library whose format it is, or "" if that is not known
 	Problem string // a clause: "it has no end"
 
+	// Unsure means that the key counts as a lock only because the caller gave a prefix. It may be
+	// something else.
+	Unsure bool
+
 	// Value is the owner to pass to the driver's Break, with token 0, to delete the key. It is
-	// empty if the key is not a string; Break does not delete such a key.
+	// empty if the key is not a string, or if the value is longer than 512 bytes and was not read.
 	Value string
 }

@@ -16,3 +16,11 @@ func Millis(d time.Duration) string {
 func EscapeGlob(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(s)
 }
+
+// DescribeUnknown describes a key of unknown use to people. A keyType is what TYPE answers.
+func DescribeUnknown(keyType string) string {
+	if keyType == "zset" {
+		keyType = "sorted set"
+	}
+	return "a Redis " + keyType + " of unknown use"
+}

@@ -37,7 +37,7 @@ local function timeLeft(value, mode)
     local _, first, final = removeEnded()
     return math.ceil(((value == valueOf(mode) and first or final) - now) / 1000)
   end
-  return redis.call('PTTL', lock)
+  return not value and yieldLeft() or redis.call('PTTL', lock)
 end
 
 -- isForeign reports whether another library holds the lock. It does not announce its release.
@@ -79,7 +79,7 @@ end
 local function conflictingKind(value, mode)
   local kind = value and kindOfValue(value)
   if not value then
-    local first = redis.call('ZRANGE', queue, 0, 0)[1]
+    local first = firstWaiter()
     local request = first and findRequest(first)
     kind = request and kindOf(request.mode)
   end
@@ -132,7 +132,7 @@ local function acquire(owner, mode, ttl, tokens, waits, rest)
     value = lockValue()
   end
   if new and value then hintHolders(value, channel) end
-  local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
+  local first = firstWaiter() == owner
   return string.format('q %d %d', timeLeft(value, mode),
     first and (isForeign(value) and 2 or 1) or 0)
 end

@@ -23,7 +23,8 @@
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
 
-local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check}
+local handlers = {A = acquire, R = release, w = withdraw, b = breakHold, c = check,
+  L = setLabel}
 local answers, arg = {}, 3
 for k = 3, #KEYS, 4 do
   lock, record, queue, requests = KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3]

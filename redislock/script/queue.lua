@@ -2,9 +2,13 @@
 --
 -- KEYS      queue, requests
 -- ARGV      not used
--- Expects   now, absence, grace, queue, requests; token.lua, entry.lua, hint.lua and hold.lua
--- Provides  dequeue(owner)    removes a waiter
---           serveQueue(self)  grants the lock to waiters for as long as that is possible
+-- Expects   now, absence, extendTo, grace, queue, requests; token.lua, entry.lua, hint.lua and
+--           hold.lua
+-- Provides  dequeue(owner)          removes a waiter
+--           firstWaiter()           the owner at the head of the queue, or nil
+--           yieldLeft()             for how many ms waiters must leave the lock free, or nil
+--           yieldIfDue(hold, every) makes waiters leave the lock free for a moment
+--           serveQueue(self)        grants the lock to waiters for as long as that is possible
 -- Answer    none: the files after this one answer
 
 local function dequeue(owner)
@@ -12,12 +16,50 @@ local function dequeue(owner)
   redis.call('HDEL', requests, owner)
 end
 
+-- While yieldMark is at the head of the queue, the lock is left to clients that are not in the
+-- queue: those of other libraries, which poll. Its score is the end of that time, negative so that
+-- no waiter comes before it. It has no request, so an earlier version removes it.
+local yieldMark, yieldTime = 'snib:yield', 300
+
+local function firstWaiter()
+  local first = redis.call('ZRANGE', queue, 0, 1)
+  if first[1] == yieldMark then return first[2] end
+  return first[1]
+end
+
+-- yieldLeft ignores a time that is too far ahead: the clock was set back.
+local function yieldLeft()
+  local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+  if first[1] ~= yieldMark then return end
+  local left = math.ceil((-first[2] - now) / 1000)
+  return left > 0 and left <= yieldTime and left or nil
+end
+
+-- yieldIfDue is called with a hold that has just ended. It does nothing unless a multiple of every
+-- ms, by the clock, lies in the hold. Holds follow each other without a gap while others wait, so
+-- that happens once in every ms. It wakes the first waiter that it can reach, which then asks again
+-- when the time is over.
+local function yieldIfDue(hold, every)
+  every = (tonumber(every) or 0) * 1000
+  if not hold or every == 0 or math.floor(hold.since / every) >= math.floor(now / every) then
+    return
+  end
+  redis.call('ZADD', queue, string.format('%d', -now - yieldTime * 1000), yieldMark)
+  extendTo(queue, yieldTime)
+  for first in firstWaiter do
+    local request, entry = findRequest(first)
+    if request and entryTime(entry) + absence >= now
+      and (request.blind or isListening(request)) then return wake(request) end
+    dequeue(first)
+  end
+end
+
 -- serveQueue skips waiters that it can't reach. It wakes each waiter that it grants the lock,
 -- except the owner self, whose request is being served: it returns the answer to that one.
 local function serveQueue(self)
   while true do
     local first = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not first then return end
+    if not first or first == yieldMark and yieldLeft() then return end
     local request, entry = findRequest(first)
     if not request or entryTime(entry) + absence < now then
       dequeue(first)

@@ -1,18 +1,19 @@
 -- Releases a hold.
 --
 -- KEYS      lock, record, queue, requests
--- ARGV      owner, the time in ms for which the hold must have lasted (MinHold), token
+-- ARGV      owner, the time in ms for which the hold must have lasted (MinHold), token, how often
+--           to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
 -- Expects   all files before this one
 -- Provides  wakeFirst()             makes the head of the queue send its request again
 --           removeShared(field)     removes one holder of a shared lock or semaphore
 --           answerLost()            serves the queue and returns the answer l
 --           findHold(owner, token)  finds a hold
---           release(owner, minHold, token)
+--           release(owner, minHold, token, yieldEvery)
 -- Answer    o or l, see full.lua
 
 -- wakeFirst is called after a change of the time for which the head of the queue has to wait.
 local function wakeFirst()
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
+  local first = firstWaiter()
   local request = first and findRequest(first)
   if request then wake(request) end
 end
@@ -38,9 +39,13 @@ local function keepHold(owner, json, minHold, shared)
   return true
 end
 
-local function removeShared(field)
+-- removeShared is given hold and yieldEvery only if the holder itself releases.
+local function removeShared(field, hold, yieldEvery)
   redis.call('HDEL', record, field)
-  if redis.call('EXISTS', record) == 0 then redis.call('DEL', lock) end
+  if redis.call('EXISTS', record) == 0 then
+    redis.call('DEL', lock)
+    yieldIfDue(hold, yieldEvery)
+  end
   serveQueue()
   return 'o'
 end
@@ -67,14 +72,15 @@ local function answerLost()
   return 'l'
 end
 
-local function release(owner, minHold, token)
+local function release(owner, minHold, token, yieldEvery)
   local found, json, hold, shared = findHold(owner, token)
   if not found then return answerLost() end
   removeLongLease(hold)
   minHold = tonumber(minHold)
   if minHold > 0 and json and keepHold(owner, json, minHold, shared) then return 'o' end
-  if shared then return removeShared(owner) end
+  if shared then return removeShared(owner, hold, yieldEvery) end
   redis.call('DEL', lock, record)
+  yieldIfDue(hold, yieldEvery)
   serveQueue()
   return 'o'
 end

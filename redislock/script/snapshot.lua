@@ -2,11 +2,16 @@
 --
 -- KEYS    for each lock: the lock, its record, its queue, the requests of its waiters
 -- ARGV    not used
+-- Expects redissonName
 -- Answer  for each lock a JSON object:
 --           type, left  type of the lock's key, and what PTTL says of it
 --           now         the server's clock, in microseconds
 --           recorded    whether there is a record
 --           value       value of the lock's key, if that is a string
+--           fields      fields and values, in turn, of the lock's key, if that is a hash of at
+--                       most 64 fields that the user may read
+--           threads     the first 1,000 threads that wait for that hash if it is a fair lock of
+--                       Redisson
 --           record      record, if it is a string: that of an exclusive hold
 --           records     records, if it is a hash: those of all holders
 --           line        scores of the waiters, in order of arrival
@@ -30,6 +35,13 @@ for k = 1, #KEYS, 4 do
     elseif recordType == 'hash' then
       seen.records = redis.call('HVALS', KEYS[k + 1])
     end
+  elseif keyType == 'hash' then
+    local size = tonumber(redis.pcall('HLEN', KEYS[k]))
+    local fields = size and size <= 64 and redis.pcall('HGETALL', KEYS[k]) or {}
+    if #fields > 0 then seen.fields = fields end
+    local queue = redissonName('redisson_lock_queue', KEYS[k])
+    local threads = redis.pcall('LRANGE', queue, 0, 999)
+    if #threads > 0 then seen.threads = threads end
   end
   local waiters = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
   if #waiters > 0 then

@@ -11,7 +11,7 @@ local function withdraw(owner, process, id)
   local function isGivenUp(request)
     return request and (request.process or request.channel) == process and request.id == id
   end
-  local first = redis.call('ZRANGE', queue, 0, 0)[1] == owner
+  local first = firstWaiter() == owner
   if isGivenUp((findRequest(owner))) then dequeue(owner) end
   local value = lockValue()
   if value and isMulti(value) then

@@ -12,6 +12,7 @@
 --             e NONCE TTL TOKEN JSON              extend a lease, or take its lock again if nobody
 --                                                 else has had it since
 --             f NONCE KEEP                        free the lock, or keep it closed for KEEP ms
+--             h NONCE JSON                        show other details of the holder
 --             b NONCE KEEP                        the same by force: hint that to the holder
 --             x VALUE -                           free the key of another library
 --             d OWNER                             remove a waiter
@@ -122,6 +123,18 @@ for i = 1, n do
     end
     answer = answer or 'n'
     arg = arg + 4
+  elseif code == 'h' then
+    if mine then
+      local token, granted = string.match(value, '^(%d+) {"since":(%d+),', #nonce + 1)
+      if token then
+        local json = '{"since":' .. granted .. ',' .. ARGV[arg + 2]
+        write(i, lock, nonce .. token .. ' ' .. json, timeLeft(lock))
+      end
+      answer = 'o'
+    elseif admitted then
+      answer = 'n'
+    end
+    arg = arg + 3
   elseif code == 'u' then
     if mine then
       write(i, lock, ARGV[arg + 2] .. sub(value, #nonce + 1), timeLeft(lock))

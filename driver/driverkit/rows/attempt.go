@@ -127,16 +127,20 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	l, err := a.request(ctx)
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
 		a.outage, a.lastErr = driverkit.Outage{}, nil
+		if errors.Is(err, driver.ErrHeld) {
+			a.Req.NoteWait(nil)
+		}
 		a.served = a.served || a.Queued || l != nil
 		return l, time.Hour, err
 	}
 	full := errors.Is(err, driver.ErrFull) // it has not executed the request
 	a.lastErr, a.late = err, a.late || a.pending && !full
 	a.served = a.served || a.Queued || full
-	pause, again := a.outage.Again(sentAt, err)
+	pause, again := a.outage.AgainWithin(a.Req.RetryLimit(), sentAt, err)
 	if !again || ctx.Err() != nil || a.Req.NoWait || !a.served { // the core retries if the store has not answered
 		return nil, 0, err
 	}
+	a.Req.NoteWait(err)
 	return nil, pause, driver.ErrHeld // Await sleeps and tries again, so the attempt keeps its place
 }
 

@@ -152,6 +152,23 @@ func (l *Lease) RetryRelease(err error) {
 	l.d.registry.recordCleanup(l.Req.Name, l.Nonce, func(ctx context.Context) error { return l.release(ctx, true) }, err)
 }
 
+// SetLabel implements [driver.Lease].
+func (l *Lease) SetLabel(ctx context.Context, label string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if l.HasEnded() {
+		return driver.ErrLost
+	}
+	ctx, cancel := driverkit.Detached(ctx)
+	defer cancel()
+	found, err := l.d.backend.SetLabel(ctx, l, sanitize(label))
+	if err == nil && !found {
+		err = driver.ErrLost
+	}
+	return err
+}
+
 // FailAll answers all renewals with an error.
 func FailAll(answers []driver.Renewal, err error) []driver.Renewal {
 	for i := range answers {

@@ -430,6 +430,7 @@ func (w *registry) recordPoll(a *Attempt, sentAt time.Time, err error) {
 	if a.pollErr = nil; errors.Is(err, driver.ErrUnavailable) {
 		a.pollErr = err
 	}
+	a.Req.NoteWait(a.pollErr)
 	switch {
 	case a.pollErr == nil || errors.Is(err, driver.ErrFull): // the store has answered
 		a.silentSince = time.Time{}
@@ -441,9 +442,9 @@ func (w *registry) recordPoll(a *Attempt, sentAt time.Time, err error) {
 }
 
 // mustGiveUp reports whether the store has answered neither the attempt nor a poll for its row for
-// [driver.RetryTimeout]. The caller must hold registry.mu.
+// [driver.Request.RetryLimit]. The caller must hold registry.mu.
 func (a *Attempt) mustGiveUp() bool {
-	return !a.silentSince.IsZero() && time.Since(a.silentSince) >= driver.RetryTimeout
+	return !a.silentSince.IsZero() && time.Since(a.silentSince) >= a.Req.RetryLimit()
 }
 
 // outageError returns the error with which an attempt must give up, or nil.
@@ -502,6 +503,9 @@ func (w *registry) poll(heartbeatDue bool, timeout time.Duration) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for nonce, a := range waiting {
+		if w.waiting[nonce] != a {
+			continue // Acquire may have returned meanwhile
+		}
 		s := snapshot[a.Req.Name]
 		if s == nil {
 			s = &State{Err: err}

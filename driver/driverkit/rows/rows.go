@@ -66,6 +66,9 @@ type Backend struct {
 	// reports whether the row had the lease.
 	Release func(context.Context, *Lease) (freed bool, err error)
 
+	// SetLabel changes the label of the lease in its row. It reports whether the row had the lease.
+	SetLabel func(ctx context.Context, l *Lease, label string) (found bool, err error)
+
 	// Read reads rows. Names without a row are missing from the result.
 	Read func(ctx context.Context, names []string) (map[string]*State, error)
 

@@ -512,6 +512,41 @@ func TestPoll(t *testing.T) {
 	})
 }
 
+// TestPollAfterAcquire ends an acquisition during a poll for its row. The answer must not reach
+// OnWait any more.
+func TestPollAfterAcquire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTable().backend()
+		poll, polled := b.Poll, 0
+		b.Poll = func(ctx context.Context, names, nonces []string, heartbeat bool) (map[string]*rows.State, error) {
+			found, err := poll(ctx, names, nonces, heartbeat)
+			polled++
+			time.Sleep(time.Second / 2) // the answer takes so long
+			return found, err
+		}
+		d := newDriver(t, b)
+		acquire(t, d, request("a", "1"))
+		told, returned := 0, false
+		req := request("a", "2")
+		req.OnWait = func(err error) {
+			if told++; returned {
+				t.Errorf("OnWait(%v) was called after Acquire had returned", err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), pollInterval+time.Second/4)
+		defer cancel()
+		if _, err := d.Acquire(ctx, req); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Acquire = %v, want the end of its context", err)
+		}
+		returned = true
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if told == 0 || polled == 0 {
+			t.Errorf("OnWait was called %d times, with %d polls: nothing was tested", told, polled)
+		}
+	})
+}
+
 // TestHeartbeats checks that each waiter has a heartbeat every second, also while notifications
 // arrive.
 func TestHeartbeats(t *testing.T) {

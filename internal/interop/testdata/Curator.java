@@ -9,11 +9,15 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.RetryOneTime;
 
 /**
  * Does what lines of its standard input say, each a thread of its own, and answers with lines that begin with the thread's name:
- * "NAME lock KIND PATH MILLISECONDS" is answered with "yes" or "no", "NAME unlock" with "done". KIND is mutex, read or write.
+ * "NAME lock KIND PATH MILLISECONDS" is answered with "yes" or "no", "NAME unlock" with "done". KIND is mutex, read, write, semmutex
+ * or semaphore.
  */
 class Curator {
     public static void main(String[] args) {
@@ -47,6 +51,8 @@ class Curator {
         InterProcessLock lock = switch (order[2]) {
             case "read" -> new InterProcessReadWriteLock(client, order[3]).readLock();
             case "write" -> new InterProcessReadWriteLock(client, order[3]).writeLock();
+            case "semmutex" -> new InterProcessSemaphoreMutex(client, order[3]);
+            case "semaphore" -> new Slot(new InterProcessSemaphoreV2(client, order[3], 2));
             default -> new InterProcessMutex(client, order[3]);
         };
         if (!lock.acquire(Long.parseLong(order[4]), TimeUnit.MILLISECONDS)) {
@@ -54,5 +60,32 @@ class Curator {
         }
         locks.put(order[0], lock);
         return "yes";
+    }
+
+    /** One lease of a semaphore. */
+    static class Slot implements InterProcessLock {
+        final InterProcessSemaphoreV2 semaphore;
+        Lease lease;
+
+        Slot(InterProcessSemaphoreV2 semaphore) {
+            this.semaphore = semaphore;
+        }
+
+        public void acquire() throws Exception {
+            lease = semaphore.acquire();
+        }
+
+        public boolean acquire(long time, TimeUnit unit) throws Exception {
+            lease = semaphore.acquire(time, unit);
+            return lease != null;
+        }
+
+        public void release() {
+            semaphore.returnLease(lease);
+        }
+
+        public boolean isAcquiredInThisProcess() {
+            return lease != null;
+        }
     }
 }

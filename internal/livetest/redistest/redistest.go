@@ -78,6 +78,7 @@ type nodeSpec struct {
 	args     []string // after the configuration file
 	password string
 	tls      *tls.Config
+	server   string // path of the program; "" for the one in the PATH
 
 	sentinelPassword string
 }
@@ -101,6 +102,9 @@ func newSpec(t testing.TB, name string, conf []string) *nodeSpec {
 		switch key {
 		case "redistest-sentinel-password":
 			s.sentinelPassword = value
+			continue
+		case "redistest-server":
+			s.server = value
 			continue
 		case "redistest-tls":
 			s.tls = livetest.Certify(t, s.dir)
@@ -165,9 +169,12 @@ func AtLeast(t testing.TB, major, minor int) bool {
 // start starts all nodes at the same time.
 func start(t testing.TB, specs ...*nodeSpec) []*Node {
 	t.Helper()
-	path := binary(t)
 	nodes, commands := make([]*Node, len(specs)), make([]livetest.Command, len(specs))
 	for i, s := range specs {
+		path := s.server
+		if path == "" {
+			path = binary(t)
+		}
 		n := &Node{t: t, password: s.password, tls: s.tls}
 		file := filepath.Join(s.dir, "redis.conf")
 		nodes[i], commands[i] = n, livetest.Command{

@@ -35,9 +35,10 @@ func Facts() []Fact { return []Fact{Exclusion, Untold, Unhinted, Order, Early, T
 type Allowance struct {
 	Fault string
 	Facts []Fact
-	Names []string      // of locks; nil for all
-	For   time.Duration // after the end of the fault; what lasts longer is a violation
-	Why   string
+	Names []string // of locks; nil for all
+	// Undisturbed time after the end of the fault; what lasts longer is a violation.
+	For time.Duration
+	Why string
 }
 
 // Rules are the rules by which a run is judged.
@@ -122,12 +123,29 @@ func (s *timeline) allowedBy(v Violation, allowed []Allowance) string {
 			continue
 		}
 		for _, f := range s.faults {
-			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.Until && v.Until <= f.during.until+int64(a.For) {
+			if f.name == a.Fault && (f.lock == "" || f.lock == v.Name) && f.during.from <= v.Until && s.undisturbed(f.during.until, v.Until) <= a.For {
 				return a.Fault + ": " + a.Why
 			}
 		}
 	}
 	return ""
+}
+
+// disturbances returns when a fault of the store or the network was active. Holders may then
+// be unable to hear of anything.
+func (s *timeline) disturbances() []span {
+	var disturbed []span
+	for _, f := range s.faults {
+		if f.lock == "" && f.name != KillWorker && f.name != StopWorker {
+			disturbed = append(disturbed, f.during)
+		}
+	}
+	return disturbed
+}
+
+// undisturbed returns the length of the time between two moments without disturbances.
+func (s *timeline) undisturbed(from, until int64) time.Duration {
+	return length(span{from, until}.without(merge(s.disturbances())))
 }
 
 // findOverlaps finds pairs of conflicting holds whose holders believed in them at the
@@ -265,23 +283,14 @@ func findUnhinted(holds []*Hold, s *timeline, within time.Duration) []Violation 
 		return nil
 	}
 	var found []Violation
-	var disturbed []span
-	for _, f := range s.faults {
-		if f.lock == "" && f.name != KillWorker && f.name != StopWorker {
-			disturbed = append(disturbed, f.during)
-		}
-	}
+	disturbed := s.disturbances()
 	for _, f := range s.faults {
 		for _, h := range holds {
 			if f.token == 0 || f.lock != h.Name || !h.usesLease(f.token) || h.Acquired > f.during.from {
 				continue
 			}
 			believed := span{f.during.until, min(h.End, h.Sure)}
-			var sum time.Duration
-			for _, piece := range believed.without(merge(append(slices.Clone(disturbed), h.pauses...))) {
-				sum += time.Duration(piece.until - piece.from)
-			}
-			if sum > within {
+			if length(believed.without(merge(append(slices.Clone(disturbed), h.pauses...)))) > within {
 				found = append(found, Violation{Unhinted, h.Name, believed.from, believed.until, fmt.Sprintf("%v after the %s", h, f.name), ""})
 			}
 		}

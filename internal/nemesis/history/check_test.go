@@ -361,6 +361,18 @@ func TestAllowance(t *testing.T) {
 		{"During", func(l *testLog) { l.fault("break", "", 1, 2) }, broken, true},
 		{"SoonAfter", func(l *testLog) { l.fault("break", "", 1.2, 1.2) }, broken, true},
 		{"TooLate", func(l *testLog) { l.fault("break", "", 1, 1) }, broken, false},
+		{"SoonAfterWithoutStall", func(l *testLog) {
+			l.fault("break", "", 1, 1)
+			l.fault("stall", "", 1.1, 1.3)
+		}, broken, true},
+		{"TooLateWithoutStall", func(l *testLog) {
+			l.fault("break", "", 1, 1)
+			l.fault("stall", "", 0.5, 1.05)
+		}, broken, false},
+		{"TooLateWithoutPause", func(l *testLog) {
+			l.fault("break", "", 1, 1)
+			l.fault(StopWorker, "c", 1.1, 1.3)
+		}, broken, false},
 		{"Before", func(l *testLog) { l.fault("break", "", 1.7, 1.8) }, broken, false},
 		{"OtherLock", func(l *testLog) {
 			l.fault("break", "", 1, 2)

@@ -81,13 +81,19 @@ func overlap(a, b *Hold, endA, endB int64) (during span, sum time.Duration) {
 	}
 	gaps := merge(append(slices.Clone(a.pauses), b.pauses...))
 	pieces := both.without(gaps)
-	for _, p := range pieces {
-		sum += time.Duration(p.until - p.from)
-	}
 	if len(pieces) > 0 {
 		during = span{pieces[0].from, pieces[len(pieces)-1].until}
 	}
-	return during, sum
+	return during, length(pieces)
+}
+
+// length returns the sum of the lengths of spans that do not overlap.
+func length(all []span) time.Duration {
+	var sum time.Duration
+	for _, s := range all {
+		sum += time.Duration(s.until - s.from)
+	}
+	return sum
 }
 
 // merge sorts spans and joins those that touch or overlap.

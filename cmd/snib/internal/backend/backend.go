@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
@@ -201,14 +200,11 @@ func DefaultFile() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "snib", "locks.db"), nil
 	}
-	if os.Geteuid() == 0 {
-		return "/var/lib/snib/locks.db", nil
-	}
-	home, err := os.UserHomeDir()
+	dir, err := stateFolder()
 	if err != nil {
 		return "", fmt.Errorf("%w: there is no default file without a home folder (%w); give --url sqlite:PATH", ErrConfig, err)
 	}
-	return filepath.Join(home, ".local", "state", "snib", "locks.db"), nil
+	return filepath.Join(dir, "snib", "locks.db"), nil
 }
 
 // makeStateFolder creates the folder of the default file. Only its user may write to it:
@@ -226,16 +222,7 @@ func makeStateFolder() error {
 	if err != nil {
 		return err
 	}
-	owner := info.Sys().(*syscall.Stat_t).Uid
-	switch {
-	case int(owner) != os.Geteuid():
-		return fmt.Errorf("%w: %s, the folder of the default file, belongs to uid %d; name a file of your own with --url sqlite:PATH",
-			ErrConfig, dir, owner)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%w: %s, the folder of the default file, has mode %#o, so others can replace the file; chmod 700 it",
-			ErrConfig, dir, info.Mode().Perm())
-	}
-	return nil
+	return checkStateFolder(dir, info)
 }
 
 const sqliteSyntax = "sqlite:PATH[?mode=0660]"
@@ -288,7 +275,7 @@ func sqliteFile(path string, opts ...sqlitelock.Option) (location, error) {
 	}
 	return location{
 		url: "sqlite:" + path, empty: errors.Is(err, fs.ErrNotExist),
-		open: openWith(opts), openInheritable: openWith(append(slices.Clip(opts), sqlitelock.Inheritable())),
+		open: openWith(opts), openInheritable: openWith(append(slices.Clip(opts), inheritable()...)),
 	}, nil
 }
 

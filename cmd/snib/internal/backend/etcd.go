@@ -36,8 +36,8 @@ func (k etcdKind) resolve(rest string) (location, error) {
 		return location{}, err
 	case u.root != "":
 		return location{}, k.errorf("it has a path, which etcd does not use; names such as team/deploy distinguish locks")
-	case u.keepSuspended:
-		return location{}, k.errorf("its parameter suspended is for ZooKeeper only")
+	case u.keepSuspended || u.readWrite || u.literalNames:
+		return location{}, k.errorf("its parameters suspended, curator-read-write and literal-names are for ZooKeeper only")
 	}
 	return location{url: u.String(), open: func(ctx context.Context) (driver.Driver, error) { return openEtcd(ctx, u) }, transport: u.newTransport("")}, nil
 }

@@ -20,10 +20,11 @@ const (
 
 // A Finding is the result of one check of a store.
 type Finding struct {
-	Check   string  `json:"check"`            // what was checked, such as `version` or `eviction`
-	Verdict Verdict `json:"verdict"`          // `ok`, `note` or `unmet`
-	Value   string  `json:"value"`            // what was found, in words
-	Advice  string  `json:"advice,omitempty"` // what would be right, if not all is well
+	Check   string   `json:"check"`            // what was checked, such as `version` or `eviction`
+	Verdict Verdict  `json:"verdict"`          // `ok`, `note` or `unmet`
+	Value   string   `json:"value"`            // what was found, in words
+	Advice  string   `json:"advice,omitempty"` // what would be right, if not all is well
+	Ahead   *float64 `json:"ahead,omitempty"`  // of a clock: for how long it is ahead of this host's; negative if it is behind
 }
 
 // Tells reports whether the finding is about the same setting as the driver's warning, which
@@ -71,16 +72,31 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	return all, nil
 }
 
-// maxClockOffset is how far a server's clock may differ from ours before a finding mentions it.
-const maxClockOffset = time.Second
+// How far a server's clock may differ from ours.
+const (
+	// maxSlewedOffset is the most that ntpd corrects by running the clock faster or slower. It
+	// sets a clock that is further off to the right time, in one step, unless told otherwise.
+	maxSlewedOffset = 128 * time.Millisecond
+	maxClockOffset  = time.Second
+)
+
+// clockAdvice begins a sentence that says how to keep a clock right. The sentence ends with what
+// depends on that clock.
+const clockAdvice = "keep both clocks by NTP, set to slew and not to step them: "
 
 // clockFinding judges a server's clock. consequence says what depends on it.
 func clockFinding(ahead, roundTrip time.Duration, consequence string) Finding {
-	f := Finding{Check: "clock", Verdict: Good, Value: fmt.Sprintf("within %v of this host's", max(ahead.Abs(), roundTrip/2, time.Millisecond).Round(time.Millisecond))}
-	if ahead.Abs() <= maxClockOffset+roundTrip/2 {
+	exact := ahead.Round(time.Microsecond).Seconds()
+	f := Finding{Check: "clock", Verdict: Good, Ahead: &exact, Value: fmt.Sprintf("within %v of this host's", max(ahead.Abs(), roundTrip/2, time.Millisecond).Round(time.Millisecond))}
+	switch offset := ahead.Abs() - roundTrip/2; {
+	case offset <= maxSlewedOffset:
 		return f
+	case offset <= maxClockOffset:
+		f.Verdict = Note
+	default:
+		f.Verdict = Unmet
 	}
-	f.Verdict, f.Advice = Unmet, "set both clocks by NTP: "+consequence
+	f.Advice = clockAdvice + consequence
 	way := "ahead of"
 	if ahead < 0 {
 		way = "behind"

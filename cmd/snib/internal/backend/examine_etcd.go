@@ -147,9 +147,9 @@ func (c *etcdCluster) findings() []Finding {
 // answers.
 func (c *etcdCluster) unknownFinding(check, how string) Finding {
 	if c.noQuorum {
-		return Finding{check, Note, "not known: no majority answers", how + " tells it when there is a majority"}
+		return Finding{Check: check, Verdict: Note, Value: "not known: no majority answers", Advice: how + " tells it when there is a majority"}
 	}
-	return Finding{check, Note, "not known: this user may not ask", how + " tells it to root"}
+	return Finding{Check: check, Verdict: Note, Value: "not known: this user may not ask", Advice: how + " tells it to root"}
 }
 
 // sizeFinding says how many members may fail.
@@ -173,8 +173,8 @@ func (c *etcdCluster) sizeFinding() Finding {
 		voters++
 	}
 	if skipped > 0 {
-		return Finding{"members", Note, fmt.Sprintf("%d of %d answer, and %d were not asked", up, voters, skipped),
-			"have each member advertise an address with TLS: --advertise-client-urls"}
+		return Finding{Check: "members", Verdict: Note, Value: fmt.Sprintf("%d of %d answer, and %d were not asked", up, voters, skipped),
+			Advice: "have each member advertise an address with TLS: --advertise-client-urls"}
 	}
 	return quorumFinding("members", "member", "answer", voters, up)
 }
@@ -187,15 +187,15 @@ func quorumFinding(check, noun, verb string, all, up int) Finding {
 	missing := "repair those that don't " + verb
 	switch {
 	case all == 1:
-		return Finding{check, Note, "one " + noun, "nothing is granted while it is down; of three, one may fail"}
+		return Finding{Check: check, Verdict: Note, Value: "one " + noun, Advice: "nothing is granted while it is down; of three, one may fail"}
 	case up < quorum:
-		return Finding{check, Unmet, value, "nothing is granted: " + missing}
+		return Finding{Check: check, Verdict: Unmet, Value: value, Advice: "nothing is granted: " + missing}
 	case up < all && up == quorum:
-		return Finding{check, Note, value, "nothing is granted when one more fails: " + missing}
+		return Finding{Check: check, Verdict: Note, Value: value, Advice: "nothing is granted when one more fails: " + missing}
 	case up < all:
-		return Finding{check, Note, value, missing}
+		return Finding{Check: check, Verdict: Note, Value: value, Advice: missing}
 	case all%2 == 0:
-		return Finding{check, Note, value, "an even number tolerates no more failures than one less, and fails more often"}
+		return Finding{Check: check, Verdict: Note, Value: value, Advice: "an even number tolerates no more failures than one less, and fails more often"}
 	}
 	return Finding{Check: check, Verdict: Good, Value: value + fmt.Sprintf(", so that %d may fail", all-quorum)}
 }
@@ -210,7 +210,7 @@ func (c *etcdCluster) leaderFinding() Finding {
 		leaders[s.Leader] = true
 	}
 	if len(leaders) != 1 || leaders[0] {
-		return Finding{"leader", Unmet, "not all members follow the same one", "an election is under way, or members don't reach one another: look at the network between them"}
+		return Finding{Check: "leader", Verdict: Unmet, Value: "not all members follow the same one", Advice: "an election is under way, or members don't reach one another: look at the network between them"}
 	}
 	for id := range leaders {
 		for _, m := range c.list() {
@@ -219,7 +219,7 @@ func (c *etcdCluster) leaderFinding() Finding {
 			}
 		}
 	}
-	return Finding{"leader", Unmet, "it is not among the members", "the members were changed meanwhile; look again"}
+	return Finding{Check: "leader", Verdict: Unmet, Value: "it is not among the members", Advice: "the members were changed meanwhile; look again"}
 }
 
 func memberName(m *etcdserverpb.Member) string {
@@ -238,14 +238,14 @@ const maxEntriesBehind = 1000
 func (c *etcdCluster) memberFindings(m *etcdserverpb.Member) []Finding {
 	check, s := "member "+memberName(m), c.statuses[m.ID]
 	if c.wasSkipped(m) {
-		return []Finding{{check, Note, "not asked: it advertises an address without TLS, " + strings.Join(m.ClientURLs, " and "),
-			"the URL asks for TLS: change --advertise-client-urls of the member"}}
+		return []Finding{{Check: check, Verdict: Note, Value: "not asked: it advertises an address without TLS, " + strings.Join(m.ClientURLs, " and "),
+			Advice: "the URL asks for TLS: change --advertise-client-urls of the member"}}
 	}
 	if s == nil && slices.ContainsFunc(m.ClientURLs, func(address string) bool { return c.denied[address] }) {
 		return nil // it is up, and another finding says that its status is denied
 	}
 	if s == nil {
-		return []Finding{{check, Note, "does not answer, at " + strings.Join(m.ClientURLs, " or "), "start it, or check the network between it and this host"}}
+		return []Finding{{Check: check, Verdict: Note, Value: "does not answer, at " + strings.Join(m.ClientURLs, " or "), Advice: "start it, or check the network between it and this host"}}
 	}
 	var newest uint64
 	for _, other := range c.statuses {
@@ -292,7 +292,7 @@ func (c *etcdCluster) alarmFinding() Finding {
 		}
 	}
 	slices.Sort(kinds)
-	return Finding{"alarms", Unmet, strings.Join(slices.Compact(kinds), ", "), advice}
+	return Finding{Check: "alarms", Verdict: Unmet, Value: strings.Join(slices.Compact(kinds), ", "), Advice: advice}
 }
 
 func (c *etcdCluster) accessFinding() Finding {

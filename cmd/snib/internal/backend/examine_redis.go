@@ -33,13 +33,13 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 	case err == nil:
 		all = append(all, graceFinding(grace))
 	case errors.As(err, new(*redislock.ReplyError)):
-		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "run this as a user who may read the keys that begin with snib."})
+		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "not known: " + err.Error(), Advice: "run this as a user who may read the keys that begin with snib."})
 	default: // such as a server that has answered before, and now pauses all scripts
-		all = append(all, Finding{"grace", Note, "not known: " + err.Error(), "run this again when the server runs scripts"})
+		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "not known: " + err.Error(), Advice: "run this again when the server runs scripts"})
 	}
 	for id, n := range ids {
 		if n > 1 {
-			all = append(all, Finding{"servers", Unmet, fmt.Sprintf("%d addresses lead to one server, run id %s", n, id), "name each server once"})
+			all = append(all, Finding{Check: "servers", Verdict: Unmet, Value: fmt.Sprintf("%d addresses lead to one server, run id %s", n, id), Advice: "name each server once"})
 		}
 	}
 	return all, nil
@@ -57,7 +57,7 @@ func redisFindings(s redisadmin.Server) []Finding {
 		persistenceFinding(s),
 	}
 	all = append(all, replicaFindings(s)...)
-	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "tokens are ordered across a failover by the clocks of the servers"))
+	all = append(all, clockFinding(s.Ahead, s.RoundTrip, "leases end by the server's clock, and clocks order tokens across a failover"))
 	if s.Clock > 0 {
 		all = append(all, tokenFinding(s.LastToken, s.Clock, "set field t of snib.m to the time in microseconds"))
 	}
@@ -82,7 +82,7 @@ func tokenFinding(last, clock uint64, remedy string) Finding {
 // graceFinding says for how long a restart would withhold locks.
 func graceFinding(grace time.Duration) Finding {
 	if grace == 0 {
-		return Finding{"grace", Note, "off: a restart or failover may grant a lock twice", "turn failover-grace on"}
+		return Finding{Check: "grace", Verdict: Note, Value: "off: a restart or failover may grant a lock twice", Advice: "turn failover-grace on"}
 	}
 	return newFinding("grace", fmt.Sprintf("a restart now would withhold all locks for %v", grace), grace <= 10*time.Minute, Note,
 		"shorter TTLs, or a smaller max-ttl, make it shorter; snib redis forget ends it when nobody holds a lock")
@@ -102,18 +102,18 @@ func persistenceFinding(s redisadmin.Server) Finding {
 	aof, known := s.Settings["appendonly"]
 	switch {
 	case !known:
-		return Finding{"persistence", Note, "not known: CONFIG GET is not allowed", "allow it to the user of the URL, or ask the server's operator"}
+		return Finding{Check: "persistence", Verdict: Note, Value: "not known: CONFIG GET is not allowed", Advice: "allow it to the user of the URL, or ask the server's operator"}
 	case aof == "yes" && s.Settings["appendfsync"] == "always":
 		return Finding{Check: "persistence", Verdict: Good, Value: "append-only file, fsync always"}
 	case aof == "yes":
-		return Finding{"persistence", Note, "append-only file, fsync " + s.Settings["appendfsync"],
-			"a power cut loses the last moments; failover-grace waits until the lost leases are over"}
+		return Finding{Check: "persistence", Verdict: Note, Value: "append-only file, fsync " + s.Settings["appendfsync"],
+			Advice: "a power cut loses the last moments; failover-grace waits until the lost leases are over"}
 	}
 	text := "none"
 	if s.Settings["save"] != "" {
 		text = "snapshots only"
 	}
-	return Finding{"persistence", Note, text, "a restart loses all leases; failover-grace waits until they are over"}
+	return Finding{Check: "persistence", Verdict: Note, Value: text, Advice: "a restart loses all leases; failover-grace waits until they are over"}
 }
 
 func replicaFindings(s redisadmin.Server) []Finding {
@@ -137,7 +137,7 @@ func replicaFindings(s redisadmin.Server) []Finding {
 	minReplicas, known := s.Settings["min-replicas-to-write"]
 	switch {
 	case !known:
-		all = append(all, Finding{"min-replicas-to-write", Note, "not known: CONFIG GET is not allowed", "1 or more is right"})
+		all = append(all, Finding{Check: "min-replicas-to-write", Verdict: Note, Value: "not known: CONFIG GET is not allowed", Advice: "1 or more is right"})
 	default:
 		all = append(all, newFinding("min-replicas-to-write", minReplicas, minReplicas != "0", Unmet,
 			"set it to 1: a master that is cut off from its replicas goes on granting locks that they never receive"))

@@ -96,8 +96,8 @@ func distinctServersFinding(runs map[string][]string) Finding {
 	for id, addrs := range runs {
 		if len(addrs) > 1 {
 			slices.Sort(addrs)
-			return Finding{"servers", Unmet, fmt.Sprintf("%s lead to one server, run id %s", strings.Join(addrs, " and "), id),
-				"each node must be a server of its own: this one votes more than once"}
+			return Finding{Check: "servers", Verdict: Unmet, Value: fmt.Sprintf("%s lead to one server, run id %s", strings.Join(addrs, " and "), id),
+				Advice: "each node must be a server of its own: this one votes more than once"}
 		}
 	}
 	return Finding{Check: "servers", Verdict: Good, Value: "each node that answers is a server of its own, by its run id"}
@@ -161,13 +161,13 @@ func nodeSettingFindings(s redisadmin.Server) []Finding {
 			continue // a node should have no replicas
 		case "clock":
 			if f.Verdict != Good {
-				f.Advice = "set both clocks by NTP: they order tokens if a majority loses its memory"
+				f.Advice = clockAdvice + "leases end by a node's clock, and clocks order tokens if a majority loses its memory"
 			}
 		}
 		all = append(all, f)
 	}
 	if s.Info["role"] != "" && s.Info["role"] != "master" {
-		all = append(all, Finding{"role", Unmet, s.Info["role"], "a node must be a master without a master of its own"})
+		all = append(all, Finding{Check: "role", Verdict: Unmet, Value: s.Info["role"], Advice: "a node must be a master without a master of its own"})
 	}
 	return all
 }

@@ -98,7 +98,7 @@ func postgresStandbys(ctx context.Context, pool *pgxpool.Pool) (Finding, error) 
 	case n == 0:
 		return Finding{Check: "standbys", Verdict: Good, Value: "none"}, nil
 	case known == 0: // everybody may see the rows, but not their contents
-		return Finding{"standbys", Note, fmt.Sprintf("%d, but this user may not read their state", n), "run this as a member of pg_monitor"}, nil
+		return Finding{Check: "standbys", Verdict: Note, Value: fmt.Sprintf("%d, but this user may not read their state", n), Advice: "run this as a member of pg_monitor"}, nil
 	}
 	return newFinding("standbys", fmt.Sprintf("%d, of which %d synchronous, the last %d bytes behind", n, sync, behind), sync > 0, Unmet,
 		"set synchronous_standby_names: a standby that lacks commits loses locks and tokens when it is promoted"), nil
@@ -147,7 +147,7 @@ func sqlTokens(query func(name *string, token, clock *int64) error) ([]Finding, 
 		errors.Is(err, pgx.ErrNoRows), errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case isPostgresError(err, "42501"), isMySQLError(err, 1142, 1143):
-		return []Finding{{"last-token", Note, "this user may not read the table of locks", "run this as a user with SELECT on the table"}}, nil
+		return []Finding{{Check: "last-token", Verdict: Note, Value: "this user may not read the table of locks", Advice: "run this as a user with SELECT on the table"}}, nil
 	case err != nil:
 		return nil, err
 	}
@@ -173,5 +173,5 @@ func sqlClock(query func() (time.Time, error)) (Finding, error) {
 			ahead, fastest = theirs.Sub(sent.Add(took/2)), took
 		}
 	}
-	return clockFinding(ahead, fastest, "tokens are ordered by the server's clock after a loss of its memory"), nil
+	return clockFinding(ahead, fastest, "leases end by the server's clock, and it orders tokens after a loss of memory"), nil
 }

@@ -43,7 +43,7 @@ func (t *transport) findings() []Finding {
 	}
 	all = append(all, t.encryptionFinding())
 	for _, file := range t.secrets {
-		if f, ok := secretFinding(file); ok {
+		if f, ok := ExamineSecret(file); ok {
 			all = append(all, f)
 		}
 	}
@@ -66,10 +66,10 @@ func (t *transport) encryptionFinding() Finding {
 	case t.isLocal():
 		return Finding{Check: "transport", Verdict: Good, Value: "the traffic does not leave this host"}
 	case !t.tls:
-		return Finding{"transport", Note, "the traffic is not encrypted, or need not be", between + "use TLS, or a tunnel"}
+		return Finding{Check: "transport", Verdict: Note, Value: "the traffic is not encrypted, or need not be", Advice: between + "use TLS, or a tunnel"}
 	case t.insecure:
-		return Finding{"transport", Note, "TLS, but the server's certificate is not verified",
-			between + "verify it against the authority that signed it"}
+		return Finding{Check: "transport", Verdict: Note, Value: "TLS, but the server's certificate is not verified",
+			Advice: between + "verify it against the authority that signed it"}
 	}
 	return Finding{Check: "transport", Verdict: Good, Value: "TLS"}
 }
@@ -90,15 +90,15 @@ func (t *transport) isLocal() bool {
 	})
 }
 
-// secretFinding judges who may read a file that contains a secret. It returns
+// ExamineSecret judges who may read a file that contains a secret. It returns
 // false if only the owner may.
-func secretFinding(file string) (Finding, bool) {
+func ExamineSecret(file string) (Finding, bool) {
 	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return Finding{}, false // another error reports a file that can't be read
 	}
-	return Finding{"secret", Unmet, fmt.Sprintf("%s has mode %#o", file, info.Mode().Perm()),
-		"chmod 600: everybody who can read it can log in, and free each lock"}, true
+	return Finding{Check: "secret", Verdict: Unmet, Value: fmt.Sprintf("%s has mode %#o", file, info.Mode().Perm()),
+		Advice: "chmod 600: everybody who can read it can log in, and free each lock"}, true
 }
 
 // newTransport returns the transport of a URL.

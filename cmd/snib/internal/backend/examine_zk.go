@@ -171,13 +171,13 @@ func ensembleFinding(e zkadmin.Ensemble, servers []zkServer) Finding {
 	const nameOne = "name the servers of one ensemble only: locks of different ensembles don't exclude each other"
 	switch {
 	case leaders > 1:
-		return Finding{"ensemble", Unmet, fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", leaders), nameOne}
+		return Finding{Check: "ensemble", Verdict: Unmet, Value: fmt.Sprintf("%d of the servers lead or stand alone: they are not one ensemble", leaders), Advice: nameOne}
 	case standalone && len(servers) > 1:
-		return Finding{"ensemble", Unmet, "one of the servers stands alone: the others that the URL names are not its ensemble", nameOne}
+		return Finding{Check: "ensemble", Verdict: Unmet, Value: "one of the servers stands alone: the others that the URL names are not its ensemble", Advice: nameOne}
 	case len(servers) < members:
-		return Finding{"ensemble", Note, fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), nameAll}
+		return Finding{Check: "ensemble", Verdict: Note, Value: fmt.Sprintf("%d servers, of which the URL names %d, and %d of these answer", members, len(servers), up), Advice: nameAll}
 	case !listed && members == 1 && servers[0].srvr["Mode"] != "standalone":
-		return Finding{"ensemble", Note, "the number of servers is not known: the URL names one, and /zookeeper/config does not say", nameAll}
+		return Finding{Check: "ensemble", Verdict: Note, Value: "the number of servers is not known: the URL names one, and /zookeeper/config does not say", Advice: nameAll}
 	}
 	f := quorumFinding("ensemble", "server", "answer", members, min(up, members))
 	if !listed && members > 1 {
@@ -194,9 +194,9 @@ func (s *zkServer) finding() Finding {
 	check := "server " + s.addr
 	switch {
 	case errors.Is(s.err, errWhitelist):
-		return Finding{check, Note, "version and mode are not known: srvr is " + s.err.Error(), "allow srvr and conf on this server"}
+		return Finding{Check: check, Verdict: Note, Value: "version and mode are not known: srvr is " + s.err.Error(), Advice: "allow srvr and conf on this server"}
 	case s.err != nil:
-		return Finding{check, Note, "does not serve: " + s.err.Error(), "start it, or check whether it reaches the others"}
+		return Finding{Check: check, Verdict: Note, Value: "does not serve: " + s.err.Error(), Advice: "start it, or check whether it reaches the others"}
 	}
 	version, _, _ := strings.Cut(s.srvr["Zookeeper version"], "-")
 	outstanding, _ := strconv.Atoi(s.srvr["Outstanding"])
@@ -228,8 +228,8 @@ func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 		}
 	}
 	if len(all) == 0 {
-		return []Finding{{"settings", Note, "tickTime, minSessionTimeout and syncLimit are not known: conf is " + errWhitelist.Error(),
-			"allow conf there; syncLimit ticks must be no more than 7/12 of the session timeout"}}
+		return []Finding{{Check: "settings", Verdict: Note, Value: "tickTime, minSessionTimeout and syncLimit are not known: conf is " + errWhitelist.Error(),
+			Advice: "allow conf there; syncLimit ticks must be no more than 7/12 of the session timeout"}}
 	}
 	return all
 }
@@ -242,7 +242,7 @@ func (s *zkServer) durationSetting(name string, unit time.Duration) time.Duratio
 
 func zooKeeperAccessFinding(acl []zk.ACL) Finding {
 	if acl == nil {
-		return Finding{"access", Note, "not known: this user may not ask", "getAcl shows it to a user who may ask"}
+		return Finding{Check: "access", Verdict: Note, Value: "not known: this user may not ask", Advice: "getAcl shows it to a user who may ask"}
 	}
 	var open []string
 	for _, a := range acl {

@@ -79,7 +79,7 @@ type redisURL struct {
 	clientName                     string
 	graceOff                       bool
 	allowSplitBrain                bool
-	maxTTL, graceFloor             time.Duration
+	maxTTL, graceFloor, yieldEvery time.Duration
 	passwordFile                   string
 	ca, cert, key, serverName      string
 	insecure                       bool
@@ -128,6 +128,9 @@ func (u *redisURL) parameters() []Parameter {
 		{Syntax: "grace-floor=DURATION", store: true, Doc: "the minimum time without grants after a restart or a failover, the " +
 			"same for all clients (default 30s; Sentinel: 20s or more)",
 			set: func(value string) (err error) { u.graceFloor, err = parseDuration(value, 24*time.Hour); return err }},
+		{Syntax: "yield-to-foreign=DURATION", store: true, Doc: "how often to leave a lock that snib waits for free for 300 ms, so that clients " +
+			"of other libraries that poll get a chance (1s or more; default never)",
+			set: func(value string) (err error) { u.yieldEvery, err = parseDuration(value, 24*time.Hour); return err }},
 		{Syntax: "allow-split-brain=on|off", Doc: "Sentinel: on: accept a master without min-replicas-to-write; after a failover two masters may grant " +
 			"the same lock (default off)", sentinel: true,
 			set: func(value string) (err error) { u.allowSplitBrain, err = onOff(value); return err }},
@@ -450,6 +453,9 @@ func (u *redisURL) options() (o rueidis.ClientOption, opts []redislock.Option, e
 	}
 	if u.maxTTL > 0 {
 		opts = append(opts, redislock.MaxTTL(u.maxTTL))
+	}
+	if u.yieldEvery > 0 {
+		opts = append(opts, redislock.YieldToForeign(u.yieldEvery))
 	}
 	if u.graceFloor > 0 {
 		opts = append(opts, redislock.GraceFloor(u.graceFloor))

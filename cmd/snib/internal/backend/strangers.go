@@ -2,9 +2,11 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
 )
@@ -13,6 +15,9 @@ import (
 // itself.
 type Stranger struct {
 	Key, Library, Problem string
+
+	// Unsure means that the key may be no lock.
+	Unsure bool
 
 	// Value, if not empty, is the owner that Break takes, with the token 0, to delete the key.
 	Value string
@@ -27,6 +32,19 @@ func (s *Store) Strangers(ctx context.Context, prefix string, yield func(Strange
 	}
 	err := d.Admin().Strangers(ctx, prefix, func(f redisadmin.Stranger) bool { return yield(Stranger(f)) })
 	if err != nil {
+		return fmt.Errorf("%s: %w", s.URL, err)
+	}
+	return nil
+}
+
+// Foreign calls yield for each lock of another lock library in Redis, until yield returns false. It
+// returns [errors.ErrUnsupported] if the store is not Redis.
+func (s *Store) Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	d, ok := s.Driver.(*redislock.Driver)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	if err := d.Admin().Foreign(ctx, prefix, yield); err != nil {
 		return fmt.Errorf("%s: %w", s.URL, err)
 	}
 	return nil

@@ -34,6 +34,8 @@ type zkURL struct {
 	root           string // "" for the default
 	sessionTimeout time.Duration
 	keepSuspended  bool
+	readWrite      bool // as Curator's InterProcessReadWriteLock
+	literalNames   bool
 }
 
 // ZooKeeperParameters returns the parameters of the URLs of ZooKeeper, in the order in
@@ -47,6 +49,10 @@ func (u *zkURL) parameters() []Parameter {
 			set: func(value string) (err error) { u.sessionTimeout, err = parseDuration(value, time.Hour); return err }},
 		{Syntax: "suspended=lost|keep", Doc: "keep: a lock outlasts its connection if another one continues the session in time " +
 			"(default lost)", set: u.setSuspended},
+		{Syntax: "curator-read-write=on|off", Doc: "on: exclude both sides of Curator's InterProcessReadWriteLock, and no longer its " +
+			"InterProcessMutex (default off)", set: func(value string) (err error) { u.readWrite, err = onOff(value); return err }},
+		{Syntax: "literal-names=on|off", Doc: "on: use names as they are, without escapes, as the path of another library's lock " +
+			"(default off)", set: func(value string) (err error) { u.literalNames, err = onOff(value); return err }},
 	}
 	for _, p := range u.redisURL.parameters() { // those that don't depend on Redis
 		if p.name() == "password-file" || p.name() == "dial-timeout" || p.tls {
@@ -189,6 +195,12 @@ func (u *zkURL) options() ([]zklock.Option, error) {
 	}
 	if u.keepSuspended {
 		opts = append(opts, zklock.KeepSuspended())
+	}
+	if u.readWrite {
+		opts = append(opts, zklock.CuratorReadWrite())
+	}
+	if u.literalNames {
+		opts = append(opts, zklock.LiteralNames())
 	}
 	return opts, nil
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +38,9 @@ type acquirer struct {
 	req        driver.Request
 	fixedOwner bool      // the user chose the owner
 	wait       *duration // the longest wait, if set
+	retry      *duration // how long the store may be unavailable
 	noWait     bool
+	held       holds // what was acquired before, if the command needs several locks
 
 	mu       sync.Mutex // guards req.Owner, too
 	lastErr  error      // of the last attempt to reach the store
@@ -105,7 +109,7 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 		for outage := (driverkit.Outage{}); ; {
 			sentAt := time.Now()
 			s, err := acq.open(backend.TakeForChild)
-			pause, again := outage.Again(sentAt, err)
+			pause, again := outage.AgainWithin(acq.retryLimit(), sentAt, err)
 			if !again {
 				done <- result{s, err}
 				return
@@ -141,9 +145,17 @@ func (acq *acquirer) connect() (*backend.Store, error) {
 	}
 }
 
+// retryLimit returns how long a request is retried while the store is unavailable.
+func (acq *acquirer) retryLimit() time.Duration {
+	if acq.retry == nil {
+		return driver.RetryTimeout
+	}
+	return acq.retry.value
+}
+
 // options returns the options of a Locker that acquires as the command line says.
 func (acq *acquirer) options() []snib.Option {
-	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Owner(acq.req.Owner), snib.Label(acq.req.Holder.Label)}
+	opts := []snib.Option{snib.TTL(acq.req.TTL), snib.Owner(acq.req.Owner), snib.Label(acq.req.Holder.Label), snib.RetryTimeout(acq.retryLimit())}
 	switch {
 	case acq.noWait:
 		opts = append(opts, snib.NoWait())
@@ -181,6 +193,7 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 			if got.err == nil { // granted while we were giving up
 				_ = releaseSoon(got.lock)
 			}
+			acq.held.release()
 			closeSoon(locker) // the cleanup of the attempt may still run
 			exitStatus{bySIGINT: termSignal == syscall.SIGINT && onTerminal()}.raiseSIGINT()
 			return nil, silentExit(exitSignal + int(termSignal))
@@ -193,6 +206,32 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, sigs <-chan 
 			line.draw()
 		}
 	}
+}
+
+// acquireAll acquires all names or none, one after the other. They are sorted, as they are for
+// [snib.Locker.AcquireAll], so that no two callers wait for each other. If it fails, acq.req.Name
+// is the name that it did not get.
+func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []string, sigs <-chan os.Signal) (holds, error) {
+	began := time.Now()
+	for i, name := range names {
+		acq.req.Name = name
+		if i > 0 && acq.wait.set && !acq.noWait {
+			rest := max(acq.wait.value-time.Since(began), min(acq.wait.value, feedbackInterval))
+			locker = locker.With(snib.MaxWait(rest))
+		}
+		lock, err := acq.acquire(locker, s, sigs)
+		if err == nil {
+			acq.held = append(acq.held, lock)
+			if cause := acq.held.cause(); cause != nil {
+				err = failf(exitUnavailable, "one of %s was lost during the wait for the next: %s", acq.held, message(cause))
+			}
+		}
+		if err != nil {
+			acq.held.release()
+			return nil, err
+		}
+	}
+	return acq.held, nil
 }
 
 // maxLateGrants is how many grants may come too late before the TTL is considered too short for
@@ -242,8 +281,21 @@ func isTermination(s os.Signal) bool {
 	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT
 }
 
+// labelWithUser returns the label of a hold: text, and the user who runs this program. It is shown
+// to everybody who may see the lock.
+func labelWithUser(text string) string { return text + " by " + userName() }
+
+// userName returns the name of the user who runs this program, or the number of a user without a
+// name, as in many containers.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Getuid())
+}
+
 // onTerminal reports whether standard error is a terminal.
-func onTerminal() bool { return child.IsTerminal(syscall.Stderr) }
+func onTerminal() bool { return child.IsTerminal(os.Stderr) }
 
 // A waitLine shows what the command waits for. On a terminal it is one line, redrawn every
 // second. On a terminal that can't redraw, it is printed once. Without a terminal it is
@@ -259,7 +311,7 @@ type waitLine struct {
 }
 
 func (l *waitLine) draw() {
-	redraws := onTerminal() && os.Getenv("TERM") != "dumb"
+	redraws := child.CanRedraw(os.Stderr)
 	if l.done || l.acq.quiet || !redraws && (l.acq.noWait || time.Now().Before(l.nextDraw)) {
 		return
 	}
@@ -276,7 +328,7 @@ func (l *waitLine) draw() {
 		fmt.Fprintln(l.acq.err, text)
 		return
 	}
-	if width := child.Width(syscall.Stderr); width > 1 {
+	if width := child.Width(os.Stderr); width > 1 {
 		text = truncate(text, width-1) // a line that wraps can't be redrawn
 	}
 	fmt.Fprintf(l.acq.err, "\r\x1b[K%s", text)

@@ -37,7 +37,7 @@ func (a *app) newBenchCommand() *cobra.Command {
 		Long:    benchNotes,
 		Args:    atMostOneArg,
 
-		ValidArgsFunction: completeURL,
+		ValidArgsFunction: a.completeURL,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -24,16 +24,20 @@ type app struct {
 	out io.Writer // results
 	err io.Writer // everything else
 
+	args []string // of this process
+
 	url     string
 	verbose bool
 	quiet   bool
+
+	config *config // nil until loadConfig
 }
 
 // Main runs the program with the arguments args, which follow the program's name in os.Args,
 // and returns its exit code. It overwrites passwords in os.Args.
 func Main(args []string) (code int) {
 	args = hideSecrets(args)
-	a := &app{out: os.Stdout, err: os.Stderr}
+	a := &app{out: os.Stdout, err: os.Stderr, args: args}
 	defer func() {
 		if r := recover(); r != nil {
 			a.messagef("this is a bug in snib, please report it: %v", r)
@@ -83,7 +87,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		if *version {
 			return a.version("table")
 		}
-		return cmd.Help()
+		return a.printf("%s", summary(cmd))
 	}
 	cobra.EnableCommandSorting = false // list commands in the order below, the main one first
 	root.CompletionOptions.DisableDefaultCmd = true
@@ -98,16 +102,16 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
-		"`URL` of the store (default: $"+urlVar+", or else the SQLite file that -v shows)")
-	if err := root.RegisterFlagCompletionFunc("url", completeURL); err != nil {
+		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
+	if err := root.RegisterFlagCompletionFunc("url", a.completeURL); err != nil {
 		panic(err) // the flag was added just now
 	}
 	flags.BoolVarP(&a.verbose, "verbose", "v", false, "print what snib does, and in which store")
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "print errors only")
 	root.AddCommand(
 		a.newRunCommand(), a.newLsCommand(), a.newShowCommand(), a.newWaitCommand(),
-		a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
-		a.newCountCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newTopCommand(), a.newDoctorCommand(), a.newExplainCommand(), a.newBenchCommand(), a.newRedisCommand(), a.newRedlockCommand(),
+		a.newHoldCommand(), a.newLockCommand(), a.newUnlockCommand(), a.newReleaseCommand(), a.newFenceCommand(), a.newSchemaCommand(),
+		a.newCountCommand(), a.newLeaksCommand(), a.newWatchCommand(), a.newTopCommand(), a.newExportCommand(), a.newDoctorCommand(), a.newExplainCommand(), a.newBenchCommand(), a.newDemoCommand(), a.newRedisCommand(), a.newRedlockCommand(),
 		a.newCompletionCommand(), a.newVersionCommand(),
 	)
 	root.SetHelpCommand(a.newHelpCommand())
@@ -145,9 +149,9 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // open opens the store. To look at a store that does not exist, it returns an empty one.
 func (a *app) open(purpose backend.Purpose) (*backend.Store, error) {
-	url := a.url
-	if url == "" {
-		url = os.Getenv(urlVar)
+	url, err := a.storeURL(a.url)
+	if err != nil {
+		return nil, err
 	}
 	s, err := backend.Open(context.Background(), url, purpose)
 	if err != nil {

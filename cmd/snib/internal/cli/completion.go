@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,7 +54,7 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 		var names []string
 		// A shell has no use for an error.
 		_ = a.withStore(func(ctx context.Context, s *backend.Store) error {
-			all, err := list(ctx, s, prefix)
+			all, err := list(ctx, s, prefix, false)
 			for _, st := range all {
 				if shellQuote(st.Name) == st.Name { // shells insert other names unquoted
 					names = append(names, cobra.CompletionWithDesc(st.Name, describeLock(st)))
@@ -71,8 +73,13 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 }
 
 // completeURL completes the schemes of URLs.
-func completeURL(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func (a *app) completeURL(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var schemes []string
+	if c, err := a.loadConfig(); err == nil {
+		for _, name := range slices.Sorted(maps.Keys(c.Stores)) {
+			schemes = append(schemes, cobra.CompletionWithDesc(name, "a store of "+c.path))
+		}
+	}
 	for _, s := range backend.Schemes() {
 		schemes = append(schemes, cobra.CompletionWithDesc(s.Prefix(), s.Doc))
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,6 +17,9 @@ func (c *countsJSON) add(st driver.Status) {
 	c.Locks++
 	c.Holders += len(st.Holders)
 	c.Waiters += len(st.Waiters)
+	if len(st.Holders) > 0 && isForeign(st.Holders[0]) {
+		c.Foreign++
+	}
 	switch mode(st) {
 	case "free":
 		return
@@ -36,13 +40,19 @@ func (a *app) newCountCommand() *cobra.Command {
 		Args:              atMostOneArg,
 		ValidArgsFunction: a.completeName,
 	}
+	foreign := addForeign(cmd)
 	output := addOutput(cmd, "table", "json", "number")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			return a.count(ctx, s, strings.Join(args, ""), output.value)
+			return a.count(ctx, s, strings.Join(args, ""), *foreign, output.value)
 		})
 	}
 	return cmd
+}
+
+// addForeign adds the flag --foreign of commands that list locks.
+func addForeign(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("foreign", false, "also locks of other libraries, in Redis")
 }
 
 // atMostOneArg checks the arguments of commands that take at most one.
@@ -53,13 +63,12 @@ func atMostOneArg(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string) error {
+func (a *app) count(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string) error {
 	var c countsJSON
 	line := a.newProgressLine()
-	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+	err := forEachLockOf(ctx, s, prefix, foreign, func(st driver.Status) {
 		c.add(st)
 		line.show("%s so far", plural(c.Locks, "lock"))
-		return true
 	})
 	line.clear()
 	if err != nil {
@@ -73,9 +82,39 @@ func (a *app) count(ctx context.Context, s *backend.Store, prefix, output string
 			if c.Shared+c.Slots > 0 {
 				held += fmt.Sprintf(" (%d shared, %d with slots)", c.Shared, c.Slots)
 			}
-			return fmt.Sprintf("locks    %d\nheld     %s\nholders  %d\nwaiters  %d\n", c.Locks, held, c.Holders, c.Waiters)
+			text := fmt.Sprintf("locks    %d\nheld     %s\nholders  %d\nwaiters  %d\n", c.Locks, held, c.Holders, c.Waiters)
+			if foreign {
+				text += fmt.Sprintf("foreign  %d\n", c.Foreign)
+			}
+			return text
 		},
 	})
+}
+
+// forEachLockOf calls fn for the locks whose names start with prefix, and then, if foreign is set,
+// for those of other libraries. One of these is among the former if snib waits for it.
+func forEachLockOf(ctx context.Context, s *backend.Store, prefix string, foreign bool, fn func(driver.Status)) error {
+	waitedFor := make(map[string]bool) // those of other libraries
+	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+		if foreign && len(st.Holders) > 0 && isForeign(st.Holders[0]) {
+			waitedFor[st.Name] = true
+		}
+		fn(st)
+		return true
+	})
+	if err != nil || !foreign {
+		return err
+	}
+	err = s.Foreign(ctx, prefix, func(st driver.Status) bool {
+		if !waitedFor[st.Name] {
+			fn(st)
+		}
+		return true
+	})
+	if errors.Is(err, errors.ErrUnsupported) {
+		return failf(exitConfig, "--foreign: only in Redis can locks of other libraries be listed beside those of snib")
+	}
+	return err
 }
 
 // forEachLock calls fn for the locks whose names start with prefix, one at a

@@ -27,7 +27,7 @@ func (a *app) newDoctorCommand() *cobra.Command {
 		Long:    doctorNotes,
 		Args:    atMostOneArg,
 
-		ValidArgsFunction: completeURL,
+		ValidArgsFunction: a.completeURL,
 	}
 	output := addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
@@ -63,6 +63,7 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 	if err != nil {
 		return err
 	}
+	found = append(found, a.configFindings()...)
 	var trial []backend.Finding
 	var failed error
 	if slices.ContainsFunc(found, backend.Finding.RunsForeignCode) {

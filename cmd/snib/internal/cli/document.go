@@ -36,6 +36,19 @@ type heldJSON struct {
 	TTL    float64 `json:"ttl"`   // how long the hold lasts
 }
 
+type runJSON struct {
+	Schema   string   `json:"schema"`
+	Time     string   `json:"time"`            // when the wait for the lock began: RFC 3339, in UTC
+	Store    string   `json:"store,omitempty"` // the URL of the store, without secrets. Missing if the lock was not held
+	Names    []string `json:"names"`           // the names of the locks, sorted
+	Token    uint64   `json:"token,omitempty"` // the fencing token of NAME. Missing if the lock was not held
+	Waited   float64  `json:"waited"`          // for the store and for the lock
+	Held     float64  `json:"held,omitempty"`  // from the grant to the end of the release. Missing if the lock was not held
+	ExitCode int      `json:"exit_code"`       // of snib
+	Lost     bool     `json:"lost"`            // whether the lock was lost while the command ran
+	Error    string   `json:"error,omitempty"` // why the command did not run
+}
+
 type releaseJSON struct {
 	Schema   string       `json:"schema"`
 	Name     string       `json:"name"`     // the name of the lock
@@ -64,7 +77,7 @@ type topJSON struct {
 	Prefix string         `json:"prefix"`           // locks are shown if their names begin with it
 	Count  countsJSON     `json:"count"`            // the numbers of locks, holders and waiters
 	Waited *waitedJSON    `json:"waited,omitempty"` // how long the waiters have waited. Missing if nobody waits
-	Locks  []busyLockJSON `json:"locks"`            // the busiest first
+	Locks  []busyLockJSON `json:"locks"`            // in the order of `--sort`
 }
 
 type doctorJSON struct {
@@ -82,10 +95,11 @@ type benchJSON struct {
 }
 
 type explainJSON struct {
-	Schema   string         `json:"schema"`
-	Backends []promisesJSON `json:"backends"` // what each backend promises
-	Tasks    []task         `json:"tasks"`    // which lock is right for what
-	Speeds   []speed        `json:"speeds"`   // what was measured
+	Schema   string            `json:"schema"`
+	Backends []promisesJSON    `json:"backends"` // what each backend promises
+	Profiles []backend.Profile `json:"profiles"` // what each backend is, and what it suits
+	Tasks    []task            `json:"tasks"`    // which lock is right for what
+	Speeds   []speed           `json:"speeds"`   // what was measured
 }
 
 type redlockJSON struct {
@@ -113,8 +127,10 @@ type lockJSON struct {
 }
 
 type holderJSON struct {
-	Owner string `json:"owner"` // the id of the hold
-	Token uint64 `json:"token"` // its fencing token
+	// a digest of the owner id, which `--owner` accepts in its place. Missing if there is none. The id
+	// itself is never shown, because anyone who knows it can release the lock
+	OwnerDigest string `json:"owner_digest,omitempty"`
+	Token       uint64 `json:"token"` // its fencing token
 	processJSON
 	// the time since the grant; in ZooKeeper, since the request. Missing if it is not known
 	Held *float64 `json:"held,omitempty"`
@@ -123,6 +139,10 @@ type holderJSON struct {
 	// `left` says nothing
 	Inherited bool       `json:"inherited,omitempty"`
 	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
+	// in Redis and Redlock, who has a hold that snib did not take, in words. Missing if that is not
+	// known. Without an `owner_digest`, it is something else in the lock's place, which may be no lock
+	Foreign string `json:"foreign,omitempty"`
+	Count   int    `json:"count,omitempty"` // how often the owner has acquired it, if the store counts that
 }
 
 type heirJSON struct {
@@ -131,8 +151,8 @@ type heirJSON struct {
 }
 
 type waiterJSON struct {
-	Owner  string `json:"owner"`  // the id of the acquisition
-	Shared bool   `json:"shared"` // whether it waits for a shared hold
+	OwnerDigest string `json:"owner_digest"` // a digest of the owner id
+	Shared      bool   `json:"shared"`       // whether it waits for a shared hold
 	processJSON
 	Waited float64 `json:"waited"` // how long it has waited
 }
@@ -151,13 +171,16 @@ type countsJSON struct {
 	Slots   int `json:"slots"`   // those of the held locks that are semaphores
 	Holders int `json:"holders"` // the holders of all these locks
 	Waiters int `json:"waiters"` // the waiters of all these locks
+	// those of the held locks that snib did not take, if there are any: with `--foreign`
+	Foreign int `json:"foreign,omitempty"`
 }
 
 type leakJSON struct {
 	Kind    string      `json:"kind"`              // the [kind](operations.md#leaks)
 	Name    string      `json:"name"`              // the name of the lock, or the key in the store if it is foreign
 	Problem string      `json:"problem"`           // what is wrong, in words
-	Library string      `json:"library,omitempty"` // the library that left it, if it is foreign
+	Library string      `json:"library,omitempty"` // the library that left it, if it is foreign and that is known
+	Unsure  bool        `json:"unsure,omitempty"`  // true if it may be no lock, and is here because of the prefix
 	Holder  *holderJSON `json:"holder,omitempty"`  // who holds it, if anybody does
 	Waiters int         `json:"waiters"`           // the number of waiters
 	Fixed   bool        `json:"fixed"`             // whether `--fix` freed it
@@ -211,12 +234,20 @@ func toLock(st driver.Status, holder func(driver.Holding) holderJSON) lockJSON {
 }
 
 func toHolder(h driver.Holding) holderJSON {
-	j := holderJSON{Owner: h.Owner, Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft))}
+	j := holderJSON{OwnerDigest: ownerDigest(h), Token: h.Token, processJSON: processJSON(h.Holder), Left: seconds(min(h.Left, endlessLeft)), Foreign: h.Foreign, Count: h.Count}
 	if h.Held != 0 { // otherwise it is unknown; 0 in JSON is less than half a millisecond
 		held := seconds(h.Held)
 		j.Held = &held
 	}
 	return j
+}
+
+// ownerDigest returns the digest of the owner of h, or "" if h has no owner.
+func ownerDigest(h driver.Holding) string {
+	if h.Owner == "" {
+		return ""
+	}
+	return driver.OwnerDigest(h.Owner)
 }
 
 func toHolderWithHeirs(h driver.Holding) holderJSON {
@@ -227,7 +258,7 @@ func toHolderWithHeirs(h driver.Holding) holderJSON {
 }
 
 func toWaiter(w driver.Waiting) waiterJSON {
-	return waiterJSON{w.Owner, w.Shared, processJSON(w.Holder), seconds(w.Waited)}
+	return waiterJSON{driver.OwnerDigest(w.Owner), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
 }
 
 func toPromises(i driver.Info, f backend.Faults) promisesJSON {

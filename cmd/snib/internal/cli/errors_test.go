@@ -38,7 +38,7 @@ func TestHostileErrors(t *testing.T) {
 		},
 		"top": func() string {
 			sc := frame{at: time.Now(), outage: message(errors.New(hostile))}
-			return sc.render(80, 24)
+			return sc.render(80)
 		},
 	}
 	for name, way := range ways {
@@ -115,7 +115,7 @@ func TestUnavailableIsNotBusy(t *testing.T) {
 	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
 		acq := &acquirer{app: &app{}, wait: &duration{set: true}, req: driver.Request{Name: "x"}}
 		r := &runCommand{app: acq.app, name: "x", skip: true}
-		if err := r.handleTaken(acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
+		if err := r.handleTaken("x", acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
 			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)
 		}
 	}

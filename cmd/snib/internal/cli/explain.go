@@ -33,7 +33,8 @@ func tasks() []task {
 		},
 		{
 			"money and stock: a holder that is late must never write",
-			"rows in the database that keeps the data, RequireFencing(FencingDurable), and a guard of package fence at the data",
+			"rows in the database that keeps the data, RequireFencing(FencingDurable), and a guard of package fence at the data: " +
+				"an optimistic lock, whose version column is the token",
 			"a paused holder does not know that its lease is over; only the resource can refuse it, by its token",
 		},
 		{
@@ -115,7 +116,7 @@ func (a *app) explain(all []driver.Info, one bool, output string) error {
 	return a.print(output, result{
 		document: func() any {
 			promises := convert(all, func(i driver.Info) promisesJSON { return toPromises(i, backend.FaultsOf(i.Backend)) })
-			return explainJSON{"snib.explain/1", promises, tasks(), speeds()}
+			return explainJSON{"snib.explain/1", promises, backend.Profiles(), tasks(), speeds()}
 		},
 		text: func() string {
 			switch {
@@ -133,6 +134,10 @@ func (a *app) explain(all []driver.Info, one bool, output string) error {
 func explainOne(i driver.Info) string {
 	var b strings.Builder
 	writeField(&b, "backend", i.Backend)
+	p := profileOf(i.Backend)
+	writeField(&b, "best for", p.BestFor)
+	writeField(&b, "protocol", p.Protocol)
+	writeField(&b, "operation", p.Operation)
 	writeField(&b, "tenure", describeTenure(i))
 	writeField(&b, "fencing", describeFencing(i.Fencing))
 	writeField(&b, "fairness", "waiters are served in the order of arrival: "+i.Fairness.String())
@@ -150,6 +155,12 @@ func explainOne(i driver.Info) string {
 	return b.String()
 }
 
+// profileOf returns the profile of a backend.
+func profileOf(name string) backend.Profile {
+	all := backend.Profiles()
+	return all[slices.IndexFunc(all, func(p backend.Profile) bool { return p.Backend == name })]
+}
+
 // explainAll returns the guide to all backends.
 func explainAll(all []driver.Info) string {
 	var b strings.Builder
@@ -160,6 +171,10 @@ func explainAll(all []driver.Info) string {
 		writeTerm(&b, "  task", t.Task, 9)
 		writeTerm(&b, "  lock", t.Lock, 9)
 		writeTerm(&b, "  why", t.Why, 9)
+	}
+	b.WriteString("\nWhat each store is best for\n\n")
+	for _, i := range all {
+		writeTerm(&b, i.Backend, profileOf(i.Backend).BestFor, 11)
 	}
 	b.WriteString("\nWhat stores promise (details: snib explain BACKEND; real state: snib doctor)\n\n")
 	b.WriteString(columns(promiseRows(all)))
@@ -238,6 +253,13 @@ func markdown(all []driver.Info) string {
 	rows := [][]string{{"task", "lock", "why"}}
 	for _, t := range tasks() {
 		rows = append(rows, []string{t.Task, t.Lock, t.Why})
+	}
+	table(rows)
+	b.WriteString("\n### What the stores are\n\n")
+	rows = [][]string{{"backend", "consistency protocol", "work to run it", "best for"}}
+	for _, i := range all {
+		p := profileOf(i.Backend)
+		rows = append(rows, []string{i.Backend, p.Protocol, p.Operation, p.BestFor})
 	}
 	table(rows)
 	b.WriteString("\n### What stores promise\n\n")

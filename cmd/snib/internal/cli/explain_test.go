@@ -76,14 +76,34 @@ func TestPromises(t *testing.T) {
 // TestFaults checks that each backend says what becomes of a lock under each fault: a gap there
 // would look like a promise.
 func TestFaults(t *testing.T) {
-	const maxLength = 200
 	for _, i := range backend.Promises() {
-		f := reflect.ValueOf(backend.FaultsOf(i.Backend))
-		for j := range f.NumField() {
-			name, text := f.Type().Field(j).Name, f.Field(j).String()
-			if text == "" || len(text) > maxLength || strings.Contains(text, "\n") || strings.HasSuffix(text, ".") {
-				t.Errorf("%s: %s = %q; want a clause on one line, of at most %d bytes, without a full stop", i.Backend, name, text, maxLength)
-			}
+		checkClauses(t, i.Backend, backend.FaultsOf(i.Backend))
+	}
+}
+
+// TestProfiles checks that each backend has a profile without gaps.
+func TestProfiles(t *testing.T) {
+	promises, profiles := backend.Promises(), backend.Profiles()
+	if len(profiles) != len(promises) {
+		t.Fatalf("%d profiles of %d backends", len(profiles), len(promises))
+	}
+	for i, p := range profiles {
+		if p.Backend != promises[i].Backend {
+			t.Errorf("profile %d is of %q, want %q", i, p.Backend, promises[i].Backend)
+		}
+		checkClauses(t, p.Backend, p)
+	}
+}
+
+// checkClauses checks that the fields of a struct, which are strings, fit in the cells of a table.
+func checkClauses(t *testing.T, backend string, of any) {
+	t.Helper()
+	const maxLength = 200
+	f := reflect.ValueOf(of)
+	for j := range f.NumField() {
+		name, text := f.Type().Field(j).Name, f.Field(j).String()
+		if text == "" || len(text) > maxLength || strings.Contains(text, "\n") || strings.HasSuffix(text, ".") {
+			t.Errorf("%s: %s = %q; want a clause on one line, of at most %d bytes, without a full stop", backend, name, text, maxLength)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 	err = h.Replace(ctx, func(w io.Writer) error {
 		cmd := exec.CommandContext(ctx, path)
 		cmd.Args, cmd.Stdin, cmd.Stdout, cmd.Stderr = argv, bytes.NewReader(old), w, a.err
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.Cancel = func() error { return askToEnd(cmd.Process) }
 		cmd.WaitDelay = 5 * time.Second
 		return commandError(cmd.Run())
 	})

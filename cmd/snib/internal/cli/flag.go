@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // A duration is the value of a flag: "30s" in Go's syntax, or a bare number of seconds,
@@ -100,6 +102,11 @@ func addChoice(cmd *cobra.Command, name, short, usage string, allowed ...string)
 // addOutput adds the flag -o.
 func addOutput(cmd *cobra.Command, allowed ...string) *choice {
 	return addChoice(cmd, "output", "o", "the format of the result", allowed...)
+}
+
+// addRetry adds the flag that says how long the store may be unavailable.
+func addRetry(cmd *cobra.Command) *duration {
+	return addDuration(cmd, "retry", "", "try for this long if the store does not answer", driver.RetryTimeout, 0)
 }
 
 // addDuration adds a flag for a duration of at least min.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
@@ -19,6 +20,7 @@ type outerHold struct {
 	Store string `json:"store"` // its URL, without secrets
 	Name  string `json:"name"`
 	Owner string `json:"owner"`
+	Token uint64 `json:"token"`
 }
 
 // outerHolds returns the holds that this process runs under, as its environment lists them.
@@ -63,14 +65,18 @@ func refuseNested(ctx context.Context, s *backend.Store, name string, outer []ou
 	return nil
 }
 
-// findHold returns the owner's hold in st, or nil.
+// findHold returns the hold of an owner in st, or nil. The owner is given by its id, or by the
+// digest of it that listings show.
 func findHold(st driver.Status, owner string) *driver.Holding {
-	for i := range st.Holders {
-		if st.Holders[i].Owner == owner {
-			return &st.Holders[i]
-		}
+	same := func(h driver.Holding) bool { return h.Owner == owner }
+	i := slices.IndexFunc(st.Holders, same)
+	if i < 0 {
+		i = slices.IndexFunc(st.Holders, func(h driver.Holding) bool { return ownerDigest(h) == owner && owner != "" })
 	}
-	return nil
+	if i < 0 {
+		return nil
+	}
+	return &st.Holders[i]
 }
 
 // environ returns our environment with vars added, each "NAME=value". They replace

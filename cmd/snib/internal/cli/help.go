@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,37 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		writeReference(&b)
 	}
 	_ = a.printf("%s", b.String())
+}
+
+// groups are the commands by what they are for, as summary shows them. Those that are in no group
+// come last.
+var groups = []struct {
+	title    string
+	commands []string
+}{
+	{"lock", []string{"run", "hold", "lock", "unlock", "fence"}},
+	{"look", []string{"ls", "show", "count", "wait", "watch", "top", "export"}},
+	{"repair", []string{"release", "leaks", "redis", "redlock"}},
+	{"stores", []string{"doctor", "explain", "bench", "schema", "demo"}},
+}
+
+// summary returns what snib prints without arguments: a screen of 24 lines at most.
+func summary(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString("snib runs programs under locks, and shows and frees the locks. A lock is in a\n" +
+		"SQLite file, for the processes of one host, or on a server, for many hosts.\n")
+	writeSection(&b, "Examples", summaryExamples)
+	var list strings.Builder
+	rest := convert(root.Commands(), (*cobra.Command).Name)
+	for _, g := range groups {
+		writeTerm(&list, "  "+g.title, strings.Join(g.commands, " "), 14)
+		rest = slices.DeleteFunc(rest, func(name string) bool { return slices.Contains(g.commands, name) })
+	}
+	writeTerm(&list, "  others", strings.Join(rest, " "), 14)
+	writeSection(&b, "Commands", list.String())
+	writeSection(&b, "More", "  snib help COMMAND    all about a command, examples first\n"+
+		"  snib help            all commands, flags, stores and exit codes")
+	return b.String()
 }
 
 // writeOverview writes all commands and flags on one page.

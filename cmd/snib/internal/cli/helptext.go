@@ -10,16 +10,28 @@ const rootExamples = `  snib run deploy -- make deploy            one at a time;
   snib release deploy --force               take it from a hung holder
 `
 
+const summaryExamples = `  snib run deploy -- make deploy    run a command under a lock; others wait
+  snib ls                           who holds what
+  snib doctor                       is the store fit for locks?
+`
+
 const runExamples = `  snib run deploy -- make deploy            one at a time; the others wait
   snib run --try deploy -- make deploy      busy: exit 75 at once
   snib run --skip nightly -- ./report.sh    busy: exit 0 (for cron)
   snib run -s db -- ./read-report           shared with other readers
   snib run --slots 3 api -- ./crawl         at most three at once
-  snib run deploy -- sh -c 'deploy --fence "$SNIB_TOKEN"'
+  snib run deploy -c 'make && deploy --fence "$SNIB_TOKEN"'
+  snib run a --also b -- ./move-a-to-b      holds both locks
 `
 
-const runNotes = `  snib runs the command directly, not through a shell. The command has snib's
-  standard input, output and error, and a process group of its own.
+const runNotes = `  snib runs the command directly, or with -c through a shell. The command has
+  snib's standard input, output and error, and a process group of its own. The
+  -- may be omitted: flags after the first word of the command belong to it.
+
+  Several locks. --also NAME holds further locks under the same flags. snib
+  acquires all of them in the order of their names, so that callers with names
+  in common don't wait for each other. If one can't be had, it gives back the
+  others. If one is lost, that is a loss.
 
   Signals. snib passes TERM, HUP, INT, QUIT, USR1, USR2, WINCH and CONT on to
   that group. After the first TERM, HUP, INT or QUIT, the group has the time of
@@ -50,6 +62,10 @@ const runNotes = `  snib runs the command directly, not through a shell. The com
   the last of them has ended, except programs that close the descriptors they
   inherit. In other stores, the lock stays taken for the rest of --ttl.
 
+  Windows. There are no signals. Where the command would get TERM, it gets
+  Ctrl-Break. If snib is killed, so are the command and all that it started.
+  There is no Ctrl-Z.
+
   Terminal. Ctrl-C reaches the command once, and snib waits for it. Ctrl-Z
   stops the command but not snib, which keeps the lock, so there is no prompt.
   Another Ctrl-Z continues the command, and Ctrl-C ends it. If the command dies
@@ -63,8 +79,8 @@ const environmentNotes = `  SNIB_NAME     the name of the lock
   SNIB_TOKEN    the fencing token: greater than that of every earlier holder
   SNIB_OWNER    the id of this hold
   SNIB_HELD     all holds around the command, outermost first, as a JSON array
-                of {"store", "name", "owner"}; to run one of these names again
-                inside is wrong usage
+                of {"store", "name", "owner", "token"}; to run one of these
+                names again inside is wrong usage
 `
 
 const exitNotes = `  own  the command's own code: it ran, and the lock was held throughout; 128+N:
@@ -88,8 +104,9 @@ const exitNotes = `  own  the command's own code: it ran, and the lock was held 
 `
 
 const storeNotes = `  The default is $XDG_STATE_HOME/snib/locks.db, or
-  ~/.local/state/snib/locks.db, or for root /var/lib/snib/locks.db. Locks
-  exclude each other only within one store.
+  ~/.local/state/snib/locks.db, or for root /var/lib/snib/locks.db. On Windows,
+  it is %LocalAppData%\snib\locks.db. Locks exclude each other only within one
+  store.
 `
 
 const parameterNotes = `  User and password stand in the URL, redis://USER:PASSWORD@HOST. Better, keep
@@ -102,7 +119,9 @@ const parameterNotes = `  User and password stand in the URL, redis://USER:PASSW
 
 const lsExamples = `  snib ls                     all locks that are held or waited for
   snib ls backup/             locks whose names start with backup/
-  snib ls -o name             for pipes
+  snib ls lock: --foreign     also those that other libraries hold in Redis
+  snib ls -o wide             a row for each hold, and more columns
+  snib ls -0 | xargs -0 ...   for pipes: exact names
   snib ls -o json             for programs
 `
 
@@ -112,6 +131,23 @@ const showExamples = `  snib show deploy
 
 const waitExamples = `  snib wait deploy && echo free
   snib wait deploy -w 0       is it free? 0: yes, 75: no
+`
+
+const holdExamples = `  grant=$(snib hold deploy --pid $$) || exit
+  eval "$grant"               # exports SNIB_NAME, SNIB_OWNER and SNIB_TOKEN
+  ...                         # the end of the script frees the lock, or:
+  snib unlock deploy
+`
+
+const holdNotes = `  snib hold returns when the lock is held. A process in the background renews it
+  until the script ends, however it ends. Write --pid $$: this is the pid of the
+  script, also in a subshell.
+
+  While renewals fail, and when the lock is lost, that process sends TERM to the
+  script, or to its process group if the script leads one. It can't wait until
+  the script has ended. So prefer snib run, which does, where the work is one
+  command. If the process itself is killed, the lock ends after --ttl, and
+  nobody tells the script: give SNIB_TOKEN to the resource.
 `
 
 const lockExamples = `  grant=$(snib lock deploy --ttl 10m) || exit
@@ -136,6 +172,7 @@ const unlockNotes = `  Exit code 79 means that this owner did not hold the lock 
 `
 
 const releaseExamples = `  snib release deploy --force                      asks you to type the name
+  snib release deploy --force --reason "hung, ticket 4711"
   snib release deploy --owner 4KZ7Q2... --yes      frees this one hold only
 `
 
@@ -145,7 +182,7 @@ const releaseNotes = `  It frees exactly the holds that it saw. If the holder ch
   Until then, that command may run beside the next holder's.
 `
 
-const fenceExamples = `  snib run counter -- snib fence count.txt -- awk '{print $1 + 1}'
+const fenceExamples = `  snib run counter -- snib fence count.txt -- awk '{n=$1} END {print n+1}'
   snib run report -- snib fence report.html -- ./make-report
 `
 
@@ -201,14 +238,20 @@ const schemaNotes = `  Use it if migrations make your tables. Otherwise, snib ma
 
 const countExamples = `  snib count                  all locks
   snib count jobs/            locks whose names start with jobs/
+  snib count lock: --foreign  also those that other libraries hold in Redis
   snib count -o number        how many are held or waited for
 `
 
 const countNotes = `  It reads the store step by step, and delays nobody. Locks that are taken or
   freed in the meantime may or may not be counted.
+
+  With --foreign and a PREFIX, each string and each hash in Redis whose key
+  begins with it counts as a lock. Without a PREFIX, only keys in the format of
+  a known library do, and snib reads each key of the server.
 `
 
 const leaksExamples = `  snib leaks                  exit 1 if there are any
+  snib leaks lock:            also each key lock:... without an end, in Redis
   snib leaks --held 1h        also holds that have lasted for an hour
   snib leaks --fix            free them, after asking
   snib leaks -o json          for programs
@@ -224,7 +267,7 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
   stuck    waiters behind the entry of a dead waiter, or for a lock that nobody
            holds
   foreign  a key in Redis that another lock library left, and that will never
-           end
+           end; with a PREFIX, any string and any hash without an end
 
   A leak is reported only if it was seen twice, a second apart. Holds of snib
   lock are meant to outlive their process, and are not dead. Processes are
@@ -238,7 +281,8 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
 
   --fix frees exactly what was found: a hold that changed in the meantime is
   left alone. Keys of other libraries are deleted with --foreign only, after a
-  check of their value, and only if they are strings; the others are shown.
+  check of their value, and only if they are strings in the format of a known
+  library. The others are shown: snib release deletes one of them by its name.
 `
 
 const watchExamples = `  snib watch                  all locks
@@ -256,6 +300,7 @@ const watchNotes = `  It reads the store once a second, or ten times with --exac
 `
 
 const topExamples = `  snib top                    all locks; q ends it
+  snib top --sort held        the oldest holds first
   snib top jobs/ -n 3         three looks, as plain text
   snib top -o json | jq -c .count
 `
@@ -266,6 +311,35 @@ const topNotes = `  The locks with the most waiters come first, then those with 
   long the present waiters have waited. Without a terminal, snib top prints one
   reading as plain text. -o json prints one document per line for each reading,
   until -n ends it.
+
+  On a terminal, the arrow keys select a lock. Enter shows its holders, its
+  queue and its last holds. s sorts by the next of --sort. / shows only the
+  locks whose name or holder contains a text. x releases the lock: it asks for
+  a reason and for the lock's name, and breaks only the holds that it shows, as
+  snib release does. The audit lines are printed at the end.
+
+  --sort busy     most waiters, then most grants
+  --sort grants   most grants since the start
+  --sort longest  longest wait
+  --sort held     oldest hold
+  --sort left     shortest time until a lease ends
+  --sort name     by name
+`
+
+const exportExamples = `  snib export                 serve http://127.0.0.1:9877/metrics
+  snib export redis://cache.example:6379 --listen :9877
+`
+
+const exportNotes = `  It runs until it gets INT or TERM. One for each store is enough. It counts
+  holds and waiters by classes of names, says how long somebody has waited at
+  most, and has the verdicts of snib doctor, the clocks of servers, the grace
+  period, and what snib leaks finds. docs/metrics.md lists the metrics.
+
+  If the store does not answer later, the last results stay, with their time.
+  Dead holds and waiters are found on this host only, as by snib leaks. Anybody
+  who reaches ADDRESS can read the metrics; they have no names of locks in full,
+  no holders and no owners. In Redis and Redlock, it takes and frees a lock of
+  its own at each reading.
 `
 
 const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL
@@ -297,6 +371,20 @@ const benchNotes = `  alone      one goroutine takes and frees one lock, again a
 
   It loads the store for as long as --for says, three times, with locks of its
   own, whose names begin with snib-bench/. Ctrl-C ends it.
+`
+
+const demoExamples = `  snib demo                   list the scenes
+  snib demo setnx-expire      play one
+  snib demo get-del --svg get-del.svg
+`
+
+const demoNotes = `  Each scene tells how a lock fails. It starts a server of its own, and a
+  process for each client, and plays the story twice: first with the broken
+  lock, whose damage it counts, then with the right one. It touches no store of
+  yours. A scene takes up to 20 s. It needs the server's program, and Linux.
+
+  A bar beside a client, or its name under "holds", means that it believes that
+  it holds the lock. Two at a time are wrong.
 `
 
 const versionExamples = `  snib version

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,6 +57,7 @@ type leak struct {
 	waiter     string          // the owner of the entry in the queue
 	status     driver.Status
 	library    string
+	unsure     bool // it may be no lock
 	maybeAlive bool // it may still be renewed
 	fixed      bool
 }
@@ -108,7 +108,7 @@ func (a *app) newLeaksCommand() *cobra.Command {
 			return usagef("--limit %d: give a number of at least 1", l.limit)
 		case !l.fix && (l.yes || l.foreign):
 			return usagef("--yes and --foreign need --fix")
-		case l.fix && !l.yes && !child.IsTerminal(syscall.Stdin):
+		case l.fix && !l.yes && !child.IsTerminal(os.Stdin):
 			return usagef("there is no terminal to ask on; give --yes to fix leaks without asking")
 		}
 		l.host, _ = os.Hostname() // without a host name no process is known to be gone
@@ -216,7 +216,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 		return all, err
 	}
 	err = s.Strangers(ctx, prefix, func(f backend.Stranger) bool {
-		k := leak{kind: leakForeign, name: f.Key, problem: f.Problem, library: f.Library}
+		k := leak{kind: leakForeign, name: f.Key, problem: f.Problem, library: f.Library, unsure: f.Unsure}
 		if f.Value != "" {
 			k.hold = &driver.Holding{Owner: f.Value, Left: driver.NoExpiry}
 		}
@@ -231,11 +231,13 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
 		switch {
+		case isUnbreakable(h): // no lock
+			continue
 		case h.Left == driver.NoExpiry:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
 		case h.Inherited:
 			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
-		case h.Holder.Label != lockLabel && l.isGone(h.Holder):
+		case !strings.HasPrefix(h.Holder.Label, lockLabel) && l.isGone(h.Holder):
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case h.Left >= endlessLeft:
 			k.kind, k.problem = leakDistant, heldBy(h)+"; "+leaseEnd(h)+", which nobody can have meant"
@@ -280,14 +282,15 @@ func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.
 
 // isGone reports whether h is a process of this host that no longer exists.
 func (l *leaksCommand) isGone(h driver.Holder) bool {
-	return h.PID > 0 && h.Host != "" && h.Host == l.host && errors.Is(syscall.Kill(h.PID, 0), syscall.ESRCH)
+	return h.PID > 0 && h.Host != "" && h.Host == l.host && child.Gone(h.PID)
 }
 
 // confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
 // st was requested when the time later had passed since k was seen.
 func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st driver.Status, later time.Duration) (leak, bool, error) {
 	if k.kind == leakForeign {
-		return k, k.hold == nil || len(st.Holders) == 1 && st.Holders[0].Left == driver.NoExpiry && st.Holders[0].Owner == k.hold.Owner, nil
+		k, ok := confirmForeign(k, st)
+		return k, ok, nil
 	}
 	all, err := l.leaksOf(ctx, s, st)
 	for _, now := range all {
@@ -309,6 +312,19 @@ func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st
 	return k, false, err
 }
 
+// confirmForeign is confirm for a key of another library.
+func confirmForeign(k leak, st driver.Status) (leak, bool) {
+	k.status = st
+	if k.hold == nil {
+		return k, true
+	}
+	if len(st.Holders) != 1 || st.Holders[0].Left != driver.NoExpiry || st.Holders[0].Owner != k.hold.Owner {
+		return k, false
+	}
+	k.hold = &st.Holders[0]
+	return k, true
+}
+
 // isRepairable reports whether --fix does something about a leak.
 func (l *leaksCommand) isRepairable(k leak) bool {
 	switch k.kind {
@@ -317,7 +333,7 @@ func (l *leaksCommand) isRepairable(k leak) bool {
 	case leakDead:
 		return !k.maybeAlive
 	case leakForeign:
-		return l.foreign && k.hold != nil
+		return l.foreign && k.hold != nil && !k.unsure
 	}
 	return true
 }
@@ -325,9 +341,11 @@ func (l *leaksCommand) isRepairable(k leak) bool {
 // repair frees what was found, as far as it still exists.
 func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []leak) error {
 	n := 0
-	for _, k := range found {
+	for i, k := range found {
 		if l.isRepairable(k) {
 			n++
+		} else if l.foreign && k.unsure && k.hold != nil {
+			found[i].problem += ": --fix leaves it alone, and snib release deletes it"
 		}
 	}
 	if n == 0 {
@@ -364,7 +382,7 @@ func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) 
 	}
 	err := breakHold(ctx, s, k.name, *k.hold)
 	if !errors.Is(err, snib.ErrLost) {
-		l.audit(s, k.name, *k.hold, err)
+		l.audit(s, k.name, *k.hold, "", err)
 	}
 	return err
 }
@@ -432,12 +450,21 @@ func (l *leaksCommand) report(s *backend.Store, found []leak) error {
 }
 
 func toLeak(k leak) leakJSON {
-	j := leakJSON{k.kind, k.name, k.problem, k.library, nil, len(k.status.Waiters), k.fixed}
-	if k.hold != nil {
-		h := toHolderWithHeirs(*k.hold)
-		j.Holder = &h
+	j := leakJSON{k.kind, k.name, k.problem, k.library, k.unsure, nil, len(k.status.Waiters), k.fixed}
+	if h := k.holder(); h != nil {
+		shown := toHolderWithHeirs(*h)
+		j.Holder = &shown
 	}
 	return j
+}
+
+// holder returns the hold that is shown with a leak, or nil. Of a lock of Redisson it is the first
+// one, which --fix does not break.
+func (l leak) holder() *driver.Holding {
+	if l.hold == nil && l.kind == leakForeign && len(l.status.Holders) > 0 && !isUnbreakable(l.status.Holders[0]) {
+		return &l.status.Holders[0]
+	}
+	return l.hold
 }
 
 // describeLeaks returns the leaks for people, one on a line.
@@ -445,7 +472,11 @@ func describeLeaks(found []leak) string {
 	var b strings.Builder
 	for _, k := range found {
 		text := truncate(listedName(k.name), nameWidth) + ": " + printable(k.problem)
-		if k.library != "" {
+		switch {
+		case k.library == "":
+		case k.unsure:
+			text += "; perhaps left by " + printable(k.library)
+		default:
 			text += "; left by " + printable(k.library)
 		}
 		if k.fixed {

@@ -27,10 +27,10 @@ const ownerVar = "SNIB_OWNER"
 // A lockCommand is one call of "snib lock".
 type lockCommand struct {
 	*app
-	ttl, wait *duration
-	owner     string
-	try       bool
-	output    *choice
+	ttl, wait, retry *duration
+	owner            string
+	try              bool
+	output           *choice
 }
 
 func (a *app) newLockCommand() *cobra.Command {
@@ -49,6 +49,7 @@ func (a *app) newLockCommand() *cobra.Command {
 	l.ttl = addDuration(cmd, "ttl", "", "the lock ends after this long; required, because nobody renews it", 0, minTTL)
 	l.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&l.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
+	l.retry = addRetry(cmd)
 	f.StringVar(&l.owner, "owner", "",
 		"any `ID` for the owner, or - for one line of standard input; the same owner gets the same lock again (default: a new random id)")
 	l.output = addOutput(cmd, "shell", "json", "table", "name")
@@ -56,6 +57,9 @@ func (a *app) newLockCommand() *cobra.Command {
 }
 
 func (l *lockCommand) lock(ctx context.Context, name string) error {
+	if err := l.applyPolicy(name); err != nil {
+		return err
+	}
 	switch {
 	case !l.ttl.set:
 		return usagef("no --ttl was given: nobody renews this lock, so say how long it may last, such as --ttl 10m")
@@ -118,6 +122,19 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	return nil
 }
 
+// applyPolicy limits the TTL to what the configuration file allows. As nobody renews the lock, its
+// TTL is how long it is held.
+func (l *lockCommand) applyPolicy(name string) error {
+	p, err := l.policy(name)
+	if err != nil {
+		return err
+	}
+	if err := p.limitTTL(l.ttl, 0); err != nil || !l.ttl.set {
+		return err
+	}
+	return p.limitHold("--ttl", l.ttl)
+}
+
 // readOwner returns the owner that a flag names. For "-" it reads the first line of standard
 // input, so that the owner appears in no command line.
 func readOwner(flag string) (string, error) {
@@ -147,19 +164,20 @@ func (d detached) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 	return d.Driver.Acquire(ctx, req)
 }
 
-// lockLabel marks the holds of snib lock, which are meant to outlive the process that they show.
+// lockLabel begins the label of the holds of snib lock, which are meant to outlive the process that
+// they show.
 const lockLabel = "snib lock"
 
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
 	host, _ := os.Hostname() // only people read it
 	return &acquirer{
-		app: l.app, wait: l.wait, noWait: l.try || l.wait.set && l.wait.value == 0,
+		app: l.app, wait: l.wait, retry: l.retry, noWait: l.try || l.wait.set && l.wait.value == 0,
 		req: driver.Request{
 			Name: name, Owner: l.owner, TTL: l.ttl.value,
 			// Not our own pid: this process is gone when somebody looks. The parent is the
 			// script.
-			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: lockLabel},
+			Holder: driver.Holder{Host: host, PID: os.Getppid(), Label: labelWithUser(lockLabel)},
 		},
 	}
 }
@@ -201,7 +219,7 @@ func (a *app) newUnlockCommand() *cobra.Command {
 		Args:              oneName,
 		ValidArgsFunction: a.completeName,
 	}
-	owner := cmd.Flags().String("owner", "", "the `ID` of the owner, as snib lock printed it, or - for one line of standard input (default: $"+ownerVar+")")
+	owner := cmd.Flags().String("owner", "", "the `ID` of the owner, as snib lock printed it, or its digest, or - for one line of standard input (default: $"+ownerVar+")")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		who, err := readOwner(*owner)
 		if err != nil {
@@ -234,7 +252,12 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, owner string) 
 	if err != nil {
 		return err
 	}
-	if h := findHold(st, owner); h != nil {
+	h := findHold(st, owner)
+	if h != nil && a.endKeeper(*h) {
+		a.verbosef("released %s", printable(name))
+		return nil
+	}
+	if h != nil {
 		err = breakHold(ctx, s, name, *h)
 		if err == nil {
 			a.verbosef("released %s", printable(name))

@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,9 +18,21 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// defaultWidth is the width that a table may have if standard output is no terminal, or a narrower
-// one.
+// defaultWidth is the width that a table may have on a terminal that is narrower, or whose width is
+// unknown.
 const defaultWidth = 80
+
+// unlimited is the width of a table that nothing is cut from.
+const unlimited = math.MaxInt
+
+// outputWidth returns how wide a line on standard output may be: as wide as the terminal, or
+// unlimited if standard output is a file or a pipe, whose reader wants whole names.
+func outputWidth() int {
+	if !child.IsTerminal(os.Stdout) {
+		return unlimited
+	}
+	return max(defaultWidth, child.Width(os.Stdout))
+}
 
 func (a *app) newLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -28,10 +42,18 @@ func (a *app) newLsCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 		Args:              atMostOneArg,
 	}
-	output := addOutput(cmd, "table", "json", "name")
+	foreign := addForeign(cmd)
+	null := cmd.Flags().BoolP("null", "0", false, "names only, unquoted, each followed by a NUL byte, for xargs -0")
+	output := addOutput(cmd, "table", "wide", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		switch {
+		case *null && cmd.Flags().Changed("output") && output.value != "name":
+			return usagef("--null prints names only: drop it, or -o %s", output.value)
+		case *null:
+			output.value = "null"
+		}
 		return a.withStore(func(ctx context.Context, s *backend.Store) error {
-			return a.ls(ctx, s, strings.Join(args, ""), output.value)
+			return a.ls(ctx, s, strings.Join(args, ""), *foreign, output.value)
 		})
 	}
 	return cmd
@@ -39,8 +61,8 @@ func (a *app) newLsCommand() *cobra.Command {
 
 // ls prints the locks of a store. If listing ends with an error, for example because a part of
 // a Redis Cluster is down, ls still prints the locks that came before it, if any.
-func (a *app) ls(ctx context.Context, s *backend.Store, prefix, output string) error {
-	all, err := list(ctx, s, prefix)
+func (a *app) ls(ctx context.Context, s *backend.Store, prefix string, foreign bool, output string) error {
+	all, err := list(ctx, s, prefix, foreign)
 	if err == nil || len(all) > 0 {
 		if unprinted := a.printList(s, all, output); err == nil {
 			return unprinted
@@ -49,12 +71,12 @@ func (a *app) ls(ctx context.Context, s *backend.Store, prefix, output string) e
 	return err
 }
 
-// list returns the locks whose names start with prefix, sorted by name, each once.
-func list(ctx context.Context, s *backend.Store, prefix string) ([]driver.Status, error) {
+// list returns the locks whose names start with prefix, sorted by name, each once. It includes
+// those of other libraries if foreign is set.
+func list(ctx context.Context, s *backend.Store, prefix string, foreign bool) ([]driver.Status, error) {
 	var all []driver.Status
-	err := forEachLock(ctx, s, prefix, func(st driver.Status) bool {
+	err := forEachLockOf(ctx, s, prefix, foreign, func(st driver.Status) {
 		all = append(all, st)
-		return true
 	})
 	slices.SortStableFunc(all, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b driver.Status) bool { return a.Name == b.Name }), err
@@ -70,8 +92,14 @@ func (a *app) printList(s *backend.Store, all []driver.Status, output string) er
 			return lsJSON{"snib.ls/1", s.URL, convert(all, func(st driver.Status) lockJSON { return toLock(st, toHolderWithHeirs) })}
 		},
 		names: func() []string { return convert(all, func(st driver.Status) string { return listedName(st.Name) }) },
-		text:  func() string { return table(all) },
-		note:  note,
+		raw:   func() string { return nullTerminated(all) },
+		text: func() string {
+			if output == "wide" {
+				return wideTable(all)
+			}
+			return table(all, outputWidth())
+		},
+		note: note,
 	})
 }
 
@@ -111,8 +139,17 @@ func newTableRow(st driver.Status) tableRow {
 	return c
 }
 
-// table returns locks as a table, or "" if there are none.
-func table(all []driver.Status) string {
+// nullTerminated returns the names of locks, exactly as they are.
+func nullTerminated(all []driver.Status) string {
+	var b strings.Builder
+	for _, st := range all {
+		b.WriteString(st.Name + "\x00") // no name contains it
+	}
+	return b.String()
+}
+
+// table returns locks as a table within width columns, or "" if there are none.
+func table(all []driver.Status, width int) string {
 	if len(all) == 0 {
 		return ""
 	}
@@ -121,8 +158,57 @@ func table(all []driver.Status) string {
 		c := newTableRow(st)
 		rows = append(rows, []string{c.name, c.holder, c.held, c.left, c.token, c.waiting})
 	}
-	fit(rows, max(defaultWidth, child.Width(syscall.Stdout)))
+	fit(rows, width)
 	return columns(rows)
+}
+
+// wideTable returns locks as a table with a row for each hold, and more columns. Nothing is cut. It
+// returns "" if there are no locks.
+func wideTable(all []driver.Status) string {
+	if len(all) == 0 {
+		return ""
+	}
+	rows := [][]string{{"NAME", "MODE", "HOLDER", "HELD", "LEFT", "TOKEN", "WAITING", "LONGEST"}}
+	for _, st := range all {
+		longest := longestWait(st)
+		for _, one := range eachHold(st) {
+			c := newTableRow(one)
+			rows = append(rows, []string{c.name, slotMode(st), c.holder, c.held, c.left, c.token, c.waiting, longest})
+		}
+	}
+	return columns(rows)
+}
+
+// eachHold returns a copy of the lock for each of its holds, as if that were the only one and
+// exclusive. A lock that nobody holds is returned as it is.
+func eachHold(st driver.Status) []driver.Status {
+	if len(st.Holders) == 0 {
+		return []driver.Status{st}
+	}
+	return convert(st.Holders, func(h driver.Holding) driver.Status {
+		return driver.Status{Name: st.Name, Holders: []driver.Holding{h}, Waiters: st.Waiters}
+	})
+}
+
+// slotMode returns how a lock is held, and for a semaphore how many of its slots are taken.
+func slotMode(st driver.Status) string {
+	if m := mode(st); m != "slots" {
+		return m
+	}
+	return fmt.Sprintf("slots %d/%d", len(st.Holders), st.Slots)
+}
+
+// longestWait returns for how long the waiter has waited that has waited longest, or "-" if nobody
+// waits.
+func longestWait(st driver.Status) string {
+	if len(st.Waiters) == 0 {
+		return "-"
+	}
+	var longest time.Duration
+	for _, w := range st.Waiters {
+		longest = max(longest, w.Waited)
+	}
+	return short(longest)
 }
 
 // columns returns rows of equal length in columns.
@@ -139,6 +225,9 @@ func columns(rows [][]string) string {
 // fit shortens names and holders, the first two cells of each row, so that the table is no wider
 // than width.
 func fit(rows [][]string, width int) {
+	if width == unlimited {
+		return
+	}
 	widest := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {

@@ -47,7 +47,7 @@ func TestLsOfAHalf(t *testing.T) {
 	for _, tt := range tests {
 		var out, errOut bytes.Buffer
 		a := &app{out: &out, err: &errOut}
-		err := a.ls(t.Context(), &backend.Store{Driver: halfListedStore{memlock.New(), tt.names}, URL: "half:"}, "", tt.output)
+		err := a.ls(t.Context(), &backend.Store{Driver: halfListedStore{memlock.New(), tt.names}, URL: "half:"}, "", false, tt.output)
 		if !errors.Is(err, errHalf) || exitCode(err) != exitUnavailable {
 			t.Errorf("-o %s of %q = %v, want %v", tt.output, tt.names, err, errHalf)
 		}
@@ -88,18 +88,18 @@ func TestWatchFits(t *testing.T) {
 		{"job", long, []string{"  job  token 1795277050060315, é", "é…\n"}},
 		{long, long, []string{"é…  token 1795277050060315, é", "é…\n"}},
 	} {
-		var out bytes.Buffer
-		w := &watchCommand{app: &app{out: &out}, output: &choice{value: "table"}}
-		if err := w.report(newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, processJSON: processJSON{Host: tt.host}})); err != nil {
-			t.Fatal(err)
-		}
-		if n := len([]rune(out.String())); n > 81 { // including the line feed
-			t.Errorf("%d columns: %s", n-1, out.String())
+		e := newEvent(eventAcquired, tt.name, &holderJSON{Token: 1795277050060315, processJSON: processJSON{Host: tt.host}})
+		line := e.line(80)
+		if n := len([]rune(line)); n > 81 { // including the line feed
+			t.Errorf("%d columns: %s", n-1, line)
 		}
 		for _, want := range tt.want {
-			if !strings.Contains(out.String(), want) {
-				t.Errorf("%q, want %q in it", out.String(), want)
+			if !strings.Contains(line, want) {
+				t.Errorf("%q, want %q in it", line, want)
 			}
+		}
+		if whole := e.line(unlimited); !strings.HasSuffix(whole, tt.name+"  token 1795277050060315, "+tt.host+"\n") {
+			t.Errorf("without a limit: %q, want all of it", whole)
 		}
 	}
 }
@@ -156,5 +156,49 @@ func TestListedNames(t *testing.T) {
 		if err != nil || strings.ContainsAny(out.String(), "\x1b\a\u202e") {
 			t.Errorf("-o %s prints %q, %v", output, out.String(), err)
 		}
+	}
+}
+
+// TestTables checks that a table fits the terminal, that one without a limit and a wide one are
+// whole, and that the wide one has a row for each hold.
+func TestTables(t *testing.T) {
+	name, host := strings.Repeat("é", 300), strings.Repeat("h", 60)
+	hold := func(pid int) driver.Holding {
+		return driver.Holding{Token: 7, Holder: driver.Holder{Host: host, PID: pid}, Held: time.Minute, Left: time.Second}
+	}
+	all := []driver.Status{
+		{Name: name, Slots: 3, Holders: []driver.Holding{hold(1), hold(2)}, Waiters: []driver.Waiting{{Waited: time.Second}, {Waited: time.Hour}}},
+		{Name: "free", Waiters: []driver.Waiting{{Waited: time.Second}}},
+	}
+	for _, width := range []int{80, 200} {
+		for line := range strings.Lines(table(all, width)) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > width {
+				t.Errorf("%d columns, want %d: %s", n, width, line)
+			}
+		}
+	}
+	if text := table(all, unlimited); !strings.Contains(text, name+"  2 of 3: "+host+" pid 1  ") {
+		t.Errorf("without a limit it is cut:\n%s", text)
+	}
+	lines := strings.Split(wideTable(all), "\n")
+	want := []string{
+		name + "  slots 2/3  " + host + " pid 1  1m00s  1s    7      2        1h00m",
+		name + "  slots 2/3  " + host + " pid 2  1m00s  1s    7      2        1h00m",
+	}
+	if len(lines) != 5 || lines[1] != want[0] || lines[2] != want[1] || !strings.HasPrefix(lines[3], "free ") || !strings.HasSuffix(lines[3], " 1s") {
+		t.Errorf("wide:\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestNullTerminated checks that --null prints each name exactly as it is.
+func TestNullTerminated(t *testing.T) {
+	names := []string{"plain", `"quoted"`, "a\nb", "\x1b[0m", "-x"}
+	var out bytes.Buffer
+	all := convert(names, func(name string) driver.Status { return driver.Status{Name: name} })
+	if err := (&app{out: &out}).printList(&backend.Store{Driver: memlock.New()}, all, "null"); err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Join(names, "\x00") + "\x00"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
 	}
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/sniblock/snib/cmd/snib/internal/child"
@@ -19,7 +18,7 @@ type progressLine struct {
 }
 
 func (a *app) newProgressLine() *progressLine {
-	return &progressLine{app: a, nextDraw: time.Now().Add(feedbackInterval), disabled: a.quiet || !onTerminal() || os.Getenv("TERM") == "dumb"}
+	return &progressLine{app: a, nextDraw: time.Now().Add(feedbackInterval), disabled: a.quiet || !child.CanRedraw(os.Stderr)}
 }
 
 // show draws the line, at most five times a second, and not at all in the first second.
@@ -29,7 +28,7 @@ func (p *progressLine) show(format string, args ...any) {
 	}
 	p.nextDraw, p.drawn = time.Now().Add(feedbackInterval/5), true
 	text := fmt.Sprintf("snib: "+format, args...)
-	if width := child.Width(syscall.Stderr); width > 1 {
+	if width := child.Width(os.Stderr); width > 1 {
 		text = truncate(text, width-1) // a line that wraps can't be redrawn
 	}
 	fmt.Fprintf(p.err, "\r\x1b[K%s", text)

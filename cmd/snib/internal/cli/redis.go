@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +38,7 @@ func (a *app) newRedisCommand() *cobra.Command {
 		if err := a.setStoreURL(args[1:]); err != nil {
 			return err
 		}
-		if !*yes && !child.IsTerminal(syscall.Stdin) {
+		if !*yes && !child.IsTerminal(os.Stdin) {
 			return usagef("there is no terminal to ask on; give --yes to end the grace period without asking")
 		}
 		s, err := a.open(backend.Take)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -80,14 +79,12 @@ func (a *app) recoverNodes(ctx context.Context, nodes *backend.Redlock, floor ui
 
 // openNodes returns the nodes of the URL in args, or of the URL that all commands use.
 func (a *app) openNodes(args []string) (*backend.Redlock, error) {
-	url := a.url
-	switch {
-	case len(args) > 0 && url != "":
-		return nil, usagef("there are two URLs, one in the arguments and one with --url; drop one of them")
-	case len(args) > 0:
-		url = args[0]
-	case url == "":
-		url = os.Getenv(urlVar)
+	if err := a.setStoreURL(args); err != nil {
+		return nil, err
+	}
+	url, err := a.storeURL(a.url)
+	if err != nil {
+		return nil, err
 	}
 	return backend.Nodes(url)
 }

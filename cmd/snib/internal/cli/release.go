@@ -3,16 +3,11 @@ package cli
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/user"
-	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +21,7 @@ import (
 type releaseCommand struct {
 	*app
 	owner      string
+	reason     string
 	force, yes bool
 	output     *choice
 }
@@ -42,13 +38,17 @@ func (a *app) newReleaseCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, as shown by snib show, or - for one line of standard input")
+	f.StringVar(&r.owner, "owner", "", "take it from the owner `ID`, or from the one whose digest snib show prints; - for one line of standard input")
 	f.BoolVar(&r.force, "force", false, "take it from any holder")
+	f.StringVar(&r.reason, "reason", "", "a `TEXT` for the audit line: why the lock is taken away")
 	f.BoolVarP(&r.yes, "yes", "y", false, "don't ask")
 	r.output = addOutput(cmd, "table", "json", "name")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if r.force == (r.owner != "") {
 			return usagef("no holder was named: give --owner ID, or --force for any holder")
+		}
+		if err := a.checkReason(args[0], r.reason); err != nil {
+			return err
 		}
 		if r.owner == "-" && !r.yes {
 			return usagef("--owner - reads standard input, so snib can't ask there; give --yes")
@@ -57,7 +57,7 @@ func (a *app) newReleaseCommand() *cobra.Command {
 		if r.owner, err = readOwner(r.owner); err != nil {
 			return err
 		}
-		if !r.yes && !child.IsTerminal(syscall.Stdin) {
+		if !r.yes && !child.IsTerminal(os.Stdin) {
 			return usagef("there is no terminal to ask on; give --yes to release %s without asking", printable(args[0]))
 		}
 		return a.withStore(func(ctx context.Context, s *backend.Store) error { return r.release(ctx, s, args[0]) })
@@ -81,53 +81,60 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 		return failf(exitNotHeld, "%s is not held%s", printable(name), r.ownerClause())
 	}
 	switch {
+	case isUnbreakable(holds[0]):
+		return failf(exitConfig, "%s %s", printable(name), unbreakableText(holds[0]))
 	case !r.yes:
 		if err := r.confirmRelease(name, holds); err != nil {
 			return err
 		}
 	case r.force && isForeign(holds[0]) && holds[0].Left == driver.NoExpiry:
-		return usagef("%s may not be a lock: snib did not write it, and it has no end; to delete it, give its value as --owner, "+
+		return usagef("%s may not be a lock: snib did not write it, and it has no end; to delete it, give its value, or its digest, as --owner, "+
 			"or omit --yes", printable(name))
 	}
+	broken, err := r.breakHolds(ctx, s, name, holds, r.reason)
+	if err != nil {
+		return err
+	}
+	if err := r.report(name, broken); err != nil {
+		return err
+	}
+	if len(broken) < len(holds) {
+		return failf(exitBusy, "%s; see snib show", changedText(name, broken, holds))
+	}
+	return nil
+}
+
+// breakHolds breaks the holds of a lock, logs that, and returns those that had not ended before.
+func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, holds []driver.Holding, reason string) ([]driver.Holding, error) {
 	var broken []driver.Holding
 	for _, h := range holds {
 		err := breakHold(ctx, s, name, h)
 		if errors.Is(err, snib.ErrLost) {
 			continue // it had ended before
 		}
-		r.audit(s, name, h, err)
+		a.audit(s, name, h, reason, err)
 		if err != nil {
-			return err
+			return broken, err
 		}
 		broken = append(broken, h)
 	}
-	if err := r.report(name, broken); err != nil {
-		return err
-	}
-	if len(broken) < len(holds) {
-		return failf(exitBusy, "the holder of %s changed meanwhile: %s of %d released; see snib show", printable(name),
-			plural(len(broken), "hold"), len(holds))
-	}
-	return nil
+	return broken, nil
 }
 
-// ownerClause returns the part of a message that names the owner, if the user named one.
+// ownerClause returns the part of a message that says that the user named an owner. It does not
+// repeat the id, which may be somebody's secret.
 func (r *releaseCommand) ownerClause() string {
 	if r.owner == "" {
 		return ""
 	}
-	return " by " + printable(r.owner)
+	return " by this owner"
 }
 
 // confirmRelease shows the holds, and asks the user to type the lock's name.
 func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) error {
-	for _, h := range holds {
-		r.messagef("%s is %s, and %s", printable(name), heldBy(h), describeEnd(h))
-		if isForeign(h) {
-			r.messagef("snib did not write it: to release it means to delete it from the store, whether it is a lock or not")
-		}
+	for _, text := range releaseWarnings(name, holds) {
+		r.messagef("%s", text)
 	}
-	r.messagef("the holder may still be at work; another can then start beside it")
 	// A name that can't be typed may be entered in its printed form.
 	fmt.Fprintf(r.err, "type the name of the lock to release it: ")
 	text, err := bufio.NewReader(os.Stdin).ReadString('\n')
@@ -138,16 +145,41 @@ func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) err
 	return nil
 }
 
+// unbreakableText says why a hold that isUnbreakable is not released.
+func unbreakableText(h driver.Holding) string {
+	return fmt.Sprintf("may not be a lock: it is %s, which snib does not delete", holderName(h))
+}
+
+// changedText says that only some of the holds that were to be broken were still there.
+func changedText(name string, broken, holds []driver.Holding) string {
+	return fmt.Sprintf("the holder of %s changed meanwhile: %s of %d released", printable(name), plural(len(broken), "hold"), len(holds))
+}
+
+// releaseWarnings returns what a user has to know before the holds of a lock are broken.
+func releaseWarnings(name string, holds []driver.Holding) []string {
+	var texts []string
+	for _, h := range holds {
+		texts = append(texts, fmt.Sprintf("%s is %s, and %s", printable(name), heldBy(h), describeEnd(h)))
+		if isForeign(h) {
+			texts = append(texts, "snib did not write it: to release it means to delete it from the store, whether it is a lock or not")
+		}
+	}
+	return append(texts, "the holder may still be at work; another can then start beside it")
+}
+
 // audit logs who broke which hold to standard error, even with --quiet: one line of JSON. It
 // contains an error if the outcome is unknown. It contains a digest of the owner, as the marks
 // of package fence do, because the owner itself is enough to release the lock.
-func (a *app) audit(s *backend.Store, name string, h driver.Holding, err error) {
+func (a *app) audit(s *backend.Store, name string, h driver.Holding, reason string, err error) {
 	attrs := []slog.Attr{
 		slog.String("lock", name), slog.String("backend", s.Driver.Info().Backend), slog.String("store", s.URL),
-		slog.Uint64("fence", h.Token), slog.String("owner_digest", digest(h.Owner)), slog.String("holder", holderName(h)),
+		slog.Uint64("fence", h.Token), slog.String("owner_digest", ownerDigest(h)), slog.String("holder", holderName(h)),
 	}
 	if h.Held != 0 { // otherwise it is unknown
 		attrs = append(attrs, slog.Duration("held", h.Held))
+	}
+	if reason != "" {
+		attrs = append(attrs, slog.String("reason", reason))
 	}
 	outcome := "broken"
 	if err != nil {
@@ -159,21 +191,11 @@ func (a *app) audit(s *backend.Store, name string, h driver.Holding, err error) 
 	log.LogAttrs(context.Background(), slog.LevelWarn, "hold broken by force", attrs...)
 }
 
-// digest returns the digest of an owner that may be shown. A resource has the same in its mark.
-func digest(owner string) string {
-	sum := sha256.Sum256([]byte(owner))
-	return hex.EncodeToString(sum[:16])
-}
-
 // caller describes who runs this command: the user, the user behind sudo, the host and the
 // process.
 func caller() []slog.Attr {
-	by := strconv.Itoa(os.Getuid()) // for a user without a name, as in many containers
-	if u, err := user.Current(); err == nil {
-		by = u.Username
-	}
 	host, _ := os.Hostname() // only people read it
-	attrs := []slog.Attr{slog.String("by", by), slog.Int("by_uid", os.Getuid()), slog.String("by_host", host), slog.Int("by_pid", os.Getpid())}
+	attrs := []slog.Attr{slog.String("by", userName()), slog.Int("by_uid", os.Getuid()), slog.String("by_host", host), slog.Int("by_pid", os.Getpid())}
 	if sudo := os.Getenv("SUDO_USER"); sudo != "" {
 		attrs = append(attrs, slog.String("by_sudo_user", sudo))
 	}

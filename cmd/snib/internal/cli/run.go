@@ -1,19 +1,26 @@
 package cli
 
 import (
-	"crypto/rand"
+	"cmp"
+	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
@@ -27,7 +34,10 @@ const minTTL = 100 * time.Millisecond
 // defaultTTL is the default of --ttl.
 const defaultTTL = 30 * time.Second
 
-const runUsage = "usage: snib run NAME -- COMMAND [ARG...]"
+// maxLabel is the greatest length of --label in bytes. A store keeps the label with each hold.
+const maxLabel = 128
+
+const runUsage = "usage: snib run NAME [--] COMMAND [ARG...]"
 
 // A runCommand is one call of "snib run".
 type runCommand struct {
@@ -37,8 +47,13 @@ type runCommand struct {
 	try, skip, shared, fair bool
 	busyCode, slots         int
 	onLost                  *choice
+	shell, label, logFile   string
+	also                    []string
+	jitter, retry           *duration
 
+	log      *runLog
 	name     string
+	names    []string // name and also, sorted, each once
 	argv     []string
 	sigs     chan os.Signal
 	renewals renewals
@@ -47,7 +62,7 @@ type runCommand struct {
 func (a *app) newRunCommand() *cobra.Command {
 	r := &runCommand{app: a}
 	cmd := &cobra.Command{
-		Use:               "run NAME [flags] -- COMMAND [ARG...]",
+		Use:               "run NAME [flags] [--] COMMAND [ARG...]",
 		Short:             "run a command while holding a lock",
 		Example:           runExamples,
 		Long:              runNotes,
@@ -57,8 +72,10 @@ func (a *app) newRunCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
+	f.SetInterspersed(false) // the flags of the command are its own: see parseArguments
 	r.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
 	f.BoolVarP(&r.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
+	r.retry = addRetry(cmd)
 	f.BoolVar(&r.skip, "skip", false, "if somebody holds the lock, exit 0 and say nothing (for cron); doesn't wait without -w")
 	f.IntVarP(&r.busyCode, "busy-exit-code", "E", exitBusy, "exit code `N` when the lock is taken")
 	f.BoolVarP(&r.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
@@ -70,27 +87,60 @@ func (a *app) newRunCommand() *cobra.Command {
 	r.timeout = addDuration(cmd, "timeout", "", "end the command after this long and exit 124", 0, 1)
 	r.killAfter = addDuration(cmd, "kill-after", "k", "how long a command has between the first signal and KILL", 5*time.Second, 0)
 	r.onLost = addChoice(cmd, "on-lost", "", "what happens to the command when the lock is lost", "kill", "continue")
+	f.StringVarP(&r.shell, "command", "c", "", "run `STRING` with sh -c")
+	f.StringArrayVar(&r.also, "also", nil, "hold the lock `NAME`, too; may be given several times")
+	r.jitter = addDuration(cmd, "jitter", "", "first sleep for a random time up to this long, so that cron jobs of many hosts don't all start at once", 0, 0)
+	f.StringVar(&r.label, "label", "", "a `TEXT` that shows others what holds the lock (default: the command's name)")
+	f.StringVar(&r.logFile, "log", "", "append a line of JSON about this run to `FILE`")
 	return cmd
 }
 
-// parseArguments checks and stores the arguments before and after the "--".
+// parseArguments reads the arguments from the lock's name on: flags of ours, and the command from
+// the first argument that is no flag, or from "--".
 func (r *runCommand) parseArguments(cmd *cobra.Command, args []string) error {
-	dash := cmd.ArgsLenAtDash()
-	if dash == 0 && len(args) > 1 && args[1] == "--" { // the name begins with a dash
-		args, dash = append([]string{args[0]}, args[2:]...), 1
-	}
-	switch {
-	case len(args) == 0 || dash == 0:
+	// The flags before the name were parsed. After "--", the name may begin with a dash.
+	if len(args) == 0 || cmd.ArgsLenAtDash() == 0 && (len(args) == 1 || args[1] != "--") {
 		return usagef("no lock was named: %s", runUsage)
-	case dash < 0:
-		return usagef("no -- before the command: %s", runUsage)
-	case dash == len(args):
-		return usagef("no command was given: %s", runUsage)
-	case dash > 1:
-		return usagef("%q is one argument too many before the --: %s", args[1], runUsage)
 	}
-	r.name, r.argv = args[0], args[dash:]
-	return driver.CheckName(r.name)
+	if err := cmd.Flags().Parse(args[1:]); err != nil {
+		return cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, err := cmd.Flags().GetBool("help"); help || err != nil {
+		return pflag.ErrHelp
+	}
+	r.name, r.argv = args[0], cmd.Flags().Args()
+	switch given := cmd.Flags().Changed("command"); {
+	case given && len(r.argv) > 0:
+		return usagef("-c has the command already, so %q is one argument too many", r.argv[0])
+	case given:
+		r.argv = []string{"sh", "-c", r.shell}
+	case len(r.argv) == 0:
+		return usagef("no command was given: %s", runUsage)
+	}
+	r.names = slices.Compact(slices.Sorted(slices.Values(append(r.also, r.name))))
+	for _, name := range r.names {
+		if err := driver.CheckName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyPolicies limits the flags to what the configuration file allows for all of the names.
+func (r *runCommand) applyPolicies() error {
+	for _, name := range r.names {
+		p, err := r.policy(name)
+		if err != nil {
+			return err
+		}
+		if err := p.limitTTL(r.ttl, defaultTTL); err != nil {
+			return err
+		}
+		if err := p.limitHold("--max-hold", r.maxHold); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkFlagConflicts reports flags that contradict one another.
@@ -109,6 +159,8 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 		return usagef("--skip and --busy-exit-code exclude each other: --skip means exit code 0")
 	case r.maxHold.set && r.minHold.value > r.maxHold.value:
 		return usagef("--min-hold %v is longer than --max-hold %v: the hold would have to end before it may", r.minHold.value, r.maxHold.value)
+	case len(r.label) > maxLabel || !utf8.ValidString(r.label):
+		return usagef("--label: a label is valid UTF-8 of at most %d bytes", maxLabel)
 	case r.verbose && r.quiet:
 		return usagef("--verbose and --quiet exclude each other: give one of them")
 	}
@@ -116,6 +168,9 @@ func (r *runCommand) checkFlagConflicts(cmd *cobra.Command) error {
 }
 
 func (r *runCommand) run(cmd *cobra.Command) error {
+	if err := r.applyPolicies(); err != nil {
+		return err
+	}
 	if err := r.checkFlagConflicts(cmd); err != nil {
 		return err
 	}
@@ -123,55 +178,82 @@ func (r *runCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	outer, err := outerHolds()
-	if err != nil {
+	if r.log, err = r.openLog(); err != nil {
 		return err
+	}
+	if r.jitter.value > 0 {
+		time.Sleep(rand.N(r.jitter.value)) // a signal ends the process: it has nothing yet
+	}
+	r.sigs = make(chan os.Signal, 64)
+	r.log.begin()
+	s, locker, held, outer, err := r.acquireLocks(cmd.Context())
+	if s == nil || err != nil {
+		r.log.end(r.app, err, false)
+		return err
+	}
+	defer closeSoon(locker) // the locks are released before that
+	r.log.grant(s, r.lockOf(held).Token())
+	return r.runUnderLock(s, held, path, outer)
+}
+
+// acquireLocks opens the store and acquires all locks. From its first request for a lock on, r.sigs
+// receives the signals of this process. It returns the holds with those around this process. If
+// the locks were taken and --skip was given, all results are nil.
+func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker *snib.Locker, held holds, outer []outerHold, err error) {
+	if outer, err = outerHolds(); err != nil {
+		return nil, nil, nil, nil, err
 	}
 	acq := r.newAcquirer()
-	s, err := acq.connect()
-	if err != nil {
-		return err
+	if s, err = acq.connect(); err != nil {
+		return nil, nil, nil, nil, err
 	}
+	if locker, err = r.newLocker(ctx, s, acq, outer); err != nil {
+		closeSoon(s)
+		return nil, nil, nil, nil, err
+	}
+	notifySignals(r.sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT,
+		// Otherwise a reader of our messages that goes away would end this process,
+		// and the command with it.
+		syscall.SIGPIPE)
+	notifySignals(r.sigs, otherSignals...)
+	if held, err = acq.acquireAll(locker, s, r.names, r.sigs); err != nil {
+		err = r.handleTaken(acq.req.Name, acq.explainRefusal(err, s))
+		closeSoon(locker)
+		return nil, nil, nil, nil, err
+	}
+	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
+		r.verbosef("this store does not use --ttl %v: a lock outlives snib by the timeout of the session, which session-timeout in the URL sets", r.ttl.value)
+	}
+	for _, lock := range held {
+		outer = append(outer, outerHold{s.URL, lock.Name(), lock.Owner(), lock.Token()})
+	}
+	return s, locker, held, outer, nil
+}
+
+// newLocker returns a Locker for s, if s supports the flags and no outer hold is in the way.
+func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acquirer, outer []outerHold) (*snib.Locker, error) {
 	if !r.ttl.set {
 		r.ttl.value = defaultTTLFor(s.Info())
 		acq.req.TTL = r.ttl.value
 	}
 	if err := r.checkSupport(s.Info()); err != nil {
-		closeSoon(s)
-		return err
+		return nil, err
 	}
-	locker, err := snib.New(recordingDriver{s.Driver, acq}, r.options(acq)...)
-	if err != nil {
-		closeSoon(s)
-		return err
+	for _, name := range r.names {
+		if err := refuseNested(ctx, s, name, outer); err != nil {
+			return nil, err
+		}
 	}
-	defer closeSoon(locker) // the lock is released before that
-	if err := refuseNested(cmd.Context(), s, r.name, outer); err != nil {
-		return err
-	}
-	r.sigs = make(chan os.Signal, 64)
-	notifySignals(r.sigs, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGWINCH, syscall.SIGCONT,
-		// Otherwise a reader of our messages that goes away would end this process,
-		// and the command with it.
-		syscall.SIGPIPE)
-	lock, err := acq.acquire(locker, s, r.sigs)
-	if err != nil {
-		return r.handleTaken(acq.explainRefusal(err, s))
-	}
-	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
-		r.verbosef("this store does not use --ttl %v: a lock outlives snib by the timeout of the session, which session-timeout in the URL sets", r.ttl.value)
-	}
-	return r.runUnderLock(s, lock, path, append(outer, outerHold{s.URL, r.name, lock.Owner()}))
+	return snib.New(recordingDriver{s.Driver, acq}, r.options(acq)...)
 }
 
 // newAcquirer returns an acquirer for the lock of the command.
 func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
-		app: r.app, wait: r.wait, noWait: r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set,
+		app: r.app, wait: r.wait, retry: r.retry, noWait: r.try || r.wait.set && r.wait.value == 0 || r.skip && !r.wait.set,
 		req: driver.Request{
-			Name: r.name, Owner: rand.Text(), TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
-			Holder: driver.Holder{Label: filepath.Base(r.argv[0])},
+			Name: r.names[0], Owner: cryptorand.Text(), TTL: r.ttl.value, Shared: r.shared, Slots: r.slots,
+			Holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
 		},
 	}
 }
@@ -213,11 +295,11 @@ func (r *runCommand) checkSupport(info driver.Info) error {
 
 // handleTaken decides how the command ends if it did not get the lock. --skip applies only to a
 // lock that somebody holds, not to an outage.
-func (r *runCommand) handleTaken(err error) error {
+func (r *runCommand) handleTaken(name string, err error) error {
 	if t, ok := errors.AsType[takenError](err); ok {
 		switch {
 		case r.skip:
-			r.verbosef("%s is taken: skipped", printable(r.name))
+			r.verbosef("%s is taken: skipped", printable(name))
 			return nil
 		case r.quiet:
 			return silentExit(r.busyCode)
@@ -227,53 +309,79 @@ func (r *runCommand) handleTaken(err error) error {
 	return err
 }
 
-// runUnderLock runs the command while it holds the lock, and then releases the lock.
-func (r *runCommand) runUnderLock(s *backend.Store, lock *snib.Lock, path string, holds []outerHold) error {
-	r.verbosef("holding %s, token %d", printable(r.name), lock.Token())
-	g, err := r.start(s, lock, path, holds)
+// runUnderLock runs the command while it holds the locks, and then releases them.
+func (r *runCommand) runUnderLock(s *backend.Store, held holds, path string, outer []outerHold) error {
+	for _, lock := range held {
+		r.verbosef("holding %s, token %d", printable(lock.Name()), lock.Token())
+	}
+	g, err := r.start(s, held, path, outer)
 	if err != nil {
-		_ = r.release(lock) // it has reported its failure
+		_ = r.release(held) // it has reported its failures
+		r.log.end(r.app, err, false)
 		return err
 	}
 	end := g.supervise()
-	err = r.release(lock)
-	if errors.Is(err, snib.ErrLost) && end.code != exitLost {
-		r.messagef("lost %s: by force, or its lease was over, before its release; the command had ended by itself", printable(r.name))
+	lost := r.release(held)
+	if len(lost) > 0 && end.code != exitLost {
+		r.messagef("lost %s: by force, or its lease was over, before its release; the command had ended by itself", lost)
 		end.code = exitLost
 	}
+	r.log.end(r.app, silentExit(end.code), len(lost) > 0 || g.endCode == exitLost)
 	if end.code != exitLost {
 		end.raiseSIGINT()
 	}
 	return silentExit(end.code)
 }
 
-// release releases the lock. A failure is worth a warning, but does not change the
-// exit code of the command.
-func (r *runCommand) release(lock *snib.Lock) error {
+// release releases the locks, the last one first, and returns those that were lost. A failure is
+// worth a warning, but does not change the exit code of the command.
+func (r *runCommand) release(held holds) (lost holds) {
+	var wg sync.WaitGroup
+	errs := make([]error, len(held))
+	for i, lock := range held {
+		wg.Go(func() { errs[i] = r.releaseLock(lock) })
+	}
+	wg.Wait()
+	for i, lock := range held {
+		if errors.Is(errs[i], snib.ErrLost) {
+			lost = append(lost, lock)
+		}
+	}
+	return lost
+}
+
+// releaseLock releases one lock, and reports a failure.
+func (r *runCommand) releaseLock(lock *snib.Lock) error {
 	left, began := lock.Validity(), time.Now()
 	err := releaseSoon(lock)
+	name := printable(lock.Name())
 	const warning = "warning: %s could not be released"
 	switch {
 	case err == nil:
-		r.verbosef("released %s", printable(r.name))
+		r.verbosef("released %s", name)
 	case errors.Is(err, snib.ErrLost):
 	case errors.Is(err, errUnreleased) && left == 0: // the loss was reported
 	case errors.Is(err, errUnreleased) && time.Since(began) >= left:
-		r.messagef(warning+", and its lease is over by now: %s", printable(r.name), noAnswer)
+		r.messagef(warning+", and its lease is over by now: %s", name, noAnswer)
 	case errors.Is(err, errUnreleased):
-		r.messagef(warning+": %s; it lapses by itself within %s", printable(r.name), noAnswer, short(r.ttl.value))
+		r.messagef(warning+": %s; it lapses by itself within %s", name, noAnswer, short(r.ttl.value))
 	default:
-		r.messagef(warning+": %s; it lapses by itself within %s", printable(r.name), unavailableText(err), short(r.ttl.value))
+		r.messagef(warning+": %s; it lapses by itself within %s", name, unavailableText(err), short(r.ttl.value))
 	}
 	return err
 }
 
-func (r *runCommand) start(s *backend.Store, lock *snib.Lock, path string, holds []outerHold) (*supervisor, error) {
-	env, err := r.environ(lock, holds)
+func (r *runCommand) start(s *backend.Store, held holds, path string, outer []outerHold) (*supervisor, error) {
+	env, err := r.environ(held, outer)
 	if err != nil {
 		return nil, err
 	}
-	p := child.Program{Path: path, Args: r.argv, Env: env, Keep: s.File(lock.Name(), lock.Owner())}
+	p := child.Program{Path: path, Args: r.argv, Env: env}
+	for _, lock := range held {
+		if file := s.File(lock.Name(), lock.Owner()); file != nil {
+			p.Keep = append(p.Keep, file)
+		}
+	}
 	kid, err := child.Start(p)
 	// The shell runs a script that names no interpreter, as with execvp.
 	if errors.Is(err, syscall.ENOEXEC) {
@@ -283,15 +391,19 @@ func (r *runCommand) start(s *backend.Store, lock *snib.Lock, path string, holds
 	if err != nil {
 		return nil, failf(exitNotExecutable, "%s can't be run: %w", printable(path), err)
 	}
-	return r.newSupervisor(lock, kid), nil
+	return r.newSupervisor(held, kid), nil
 }
 
+// lockOf returns the hold on NAME, among those that the command needs.
+func (r *runCommand) lockOf(held holds) *snib.Lock { return held[slices.Index(r.names, r.name)] }
+
 // environ returns the environment of the command.
-func (r *runCommand) environ(lock *snib.Lock, holds []outerHold) ([]string, error) {
-	list, err := encode(holds, "")
+func (r *runCommand) environ(held holds, outer []outerHold) ([]string, error) {
+	list, err := encode(outer, "")
 	if err != nil {
 		return nil, err
 	}
+	lock := r.lockOf(held)
 	return environ(
 		"SNIB_NAME="+r.name,
 		"SNIB_TOKEN="+strconv.FormatUint(lock.Token(), 10),
@@ -300,15 +412,20 @@ func (r *runCommand) environ(lock *snib.Lock, holds []outerHold) ([]string, erro
 	), nil
 }
 
+// pathSeparators are the characters that separate the folders in the path of a command.
+const pathSeparators = "/" + string(filepath.Separator)
+
 // lookUp finds the file to run, as execvp(3) does.
 func lookUp(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // "." is in PATH on purpose
+	case err == nil, errors.Is(err, exec.ErrDot) && findsInCurrentFolder:
 		return path, nil
-	case errors.Is(err, exec.ErrNotFound) && !strings.Contains(command, "/"):
+	case errors.Is(err, exec.ErrDot):
+		return "", failf(exitNotFound, "%s is not in PATH, only in the current folder; if you mean that one, write .%c%[1]s", printable(command), filepath.Separator)
+	case errors.Is(err, exec.ErrNotFound) && !strings.ContainsAny(command, pathSeparators):
 		if file := findInPath(command); file != "" {
-			return "", failf(exitNotExecutable, "%s is not executable; chmod +x it?", printable(file))
+			return "", failf(exitNotExecutable, "%s "+notExecutable, printable(file))
 		}
 		return "", failf(exitNotFound, "%s: command not found; is it in PATH?", printable(command))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
@@ -316,7 +433,7 @@ func lookUp(command string) (string, error) {
 	case errors.Is(err, syscall.EISDIR):
 		return "", failf(exitNotExecutable, "%s is a folder and not a command", printable(command))
 	}
-	return "", failf(exitNotExecutable, "%s is not executable; chmod +x it?", printable(command))
+	return "", failf(exitNotExecutable, "%s "+notExecutable, printable(command))
 }
 
 // findInPath returns a file with the name command in PATH, executable or not, or "".

@@ -56,6 +56,17 @@ func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration,
 // showText returns all about a lock, for people.
 func showText(s *backend.Store, st driver.Status, grace time.Duration) string {
 	var b strings.Builder
+	b.WriteString(lockText(st))
+	if grace > 0 {
+		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
+	}
+	writePromises(&b, s.URL, s.Info())
+	return b.String()
+}
+
+// lockText returns who holds a lock and who waits for it.
+func lockText(st driver.Status) string {
+	var b strings.Builder
 	writeField(&b, "name", listedName(st.Name))
 	writeField(&b, "mode", describeMode(st))
 	for _, h := range st.Holders {
@@ -67,23 +78,24 @@ func showText(s *backend.Store, st driver.Status, grace time.Duration) string {
 		}
 	}
 	for i, w := range st.Waiters {
-		text := fmt.Sprintf("%d. %s, for %s", i+1, describeHolder(w.Holder), short(w.Waited))
+		text := fmt.Sprintf("%d. %s", i+1, waiterName(w))
 		if w.Shared {
 			text += ", shared"
 		}
 		writeField(&b, "waiting", text)
 	}
-	if grace > 0 {
-		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
-	}
-	writePromises(&b, s.URL, s.Info())
 	return b.String()
 }
 
 // writeHolder writes who has, or had, a hold, and since when.
 func writeHolder(b *strings.Builder, h driver.Holding) {
 	writeField(b, "holder", holderName(h))
-	writeField(b, "  owner", truncate(printable(h.Owner), driver.MaxName))
+	if !isUnbreakable(h) {
+		writeField(b, "  owner", ownerDigest(h)+" (digest)")
+	}
+	if h.Count > 0 {
+		writeField(b, "  acquired", plural(h.Count, "time"))
+	}
 	if isForeign(h) {
 		writeField(b, "  token", "none: not taken by snib")
 		return
@@ -116,6 +128,9 @@ func writePromises(b *strings.Builder, url string, info driver.Info) {
 func writeField(b *strings.Builder, name, value string) { writeTerm(b, name, value, 14) }
 
 func describeMode(st driver.Status) string {
+	if len(st.Holders) > 0 && isUnbreakable(st.Holders[0]) {
+		return "in use, perhaps not as a lock"
+	}
 	switch mode(st) {
 	case "slots":
 		return fmt.Sprintf("semaphore: %d of %d slots taken", len(st.Holders), st.Slots)

@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"context"
 	"errors"
-	"os/signal"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -16,7 +14,7 @@ import (
 // can belong to somebody else, and forwards signals and terminal events to it.
 type supervisor struct {
 	run   *runCommand
-	lock  *snib.Lock
+	held  holds
 	child *child.Child
 
 	termThreshold time.Duration // validity below which the command is asked to end
@@ -40,11 +38,11 @@ type supervisor struct {
 	termForwarded bool
 }
 
-func (r *runCommand) newSupervisor(lock *snib.Lock, kid *child.Child) *supervisor {
-	g := &supervisor{run: r, lock: lock, child: kid, wantsTTY: kid.Lent()}
+func (r *runCommand) newSupervisor(held holds, kid *child.Child) *supervisor {
+	g := &supervisor{run: r, held: held, child: kid, wantsTTY: kid.Lent()}
 	// A healthy hold stays valid for at least two thirds of its TTL, because it is renewed by
 	// then. The last third is divided between retries of the renewal and the end of the command.
-	ttl := min(r.ttl.value, lock.Validity()) // in a session, the store sets the TTL
+	ttl := min(r.ttl.value, held.validity()) // in a session, the store sets the TTL
 	g.termThreshold = min(r.killAfter.value, ttl/3)
 	if r.maxHold.set {
 		g.termThreshold = min(g.termThreshold, r.maxHold.value/3)
@@ -56,14 +54,14 @@ func (r *runCommand) newSupervisor(lock *snib.Lock, kid *child.Child) *superviso
 	}
 	g.validityTimer = time.NewTimer(0)
 	// Not before: while snib waits for the lock, Ctrl-Z stops it as any other program.
-	notifySignals(r.sigs, syscall.SIGTSTP)
+	notifySignals(r.sigs, stopSignals...)
 	return g
 }
 
 // supervise returns when the command has ended.
 func (g *supervisor) supervise() exitStatus {
 	defer g.validityTimer.Stop()
-	lost := g.lock.Lost()
+	lost := g.held.lost()
 	for {
 		var kill <-chan time.Time
 		if g.killTimer != nil {
@@ -96,7 +94,7 @@ func (g *supervisor) supervise() exitStatus {
 // checkValidity checks how long the hold is still valid. If that is too short it ends the command,
 // unless --on-lost says otherwise.
 func (g *supervisor) checkValidity() {
-	left := g.lock.Validity()
+	left := g.held.validity()
 	next := left - max(g.termThreshold, g.killThreshold)
 	switch {
 	case g.lost:
@@ -123,7 +121,7 @@ func (g *supervisor) endBeforeExpiry(left time.Duration) {
 		} else if g.run.maxHold.set && time.Until(g.maxHoldEnd) < left+g.termThreshold {
 			reason = "its --max-hold is nearly over"
 		}
-		g.run.messagef("about to lose %s: %s; ending the command", printable(g.run.name), reason)
+		g.run.messagef("about to lose %s: %s; ending the command", g.held, reason)
 	}
 	g.endCommand(exitLost, left-g.killThreshold)
 }
@@ -133,17 +131,17 @@ func (g *supervisor) endBeforeExpiry(left time.Duration) {
 func (g *supervisor) handleLoss() {
 	g.lost = true
 	if g.run.onLost.value == "continue" {
-		g.run.messagef("lost %s: %s; the command goes on without it, as --on-lost says", printable(g.run.name), g.cause())
+		g.run.messagef("lost %s: %s; the command goes on without it, as --on-lost says", g.held, g.cause())
 		return
 	}
 	g.endCode = exitLost
 	g.child.Signal(syscall.SIGKILL)
-	g.run.messagef("lost %s: %s; killed the command", printable(g.run.name), g.cause())
+	g.run.messagef("lost %s: %s; killed the command", g.held, g.cause())
 }
 
 // cause returns why the hold ended, as far as that is known.
 func (g *supervisor) cause() string {
-	cause := context.Cause(g.lock.Context())
+	cause := g.held.cause()
 	if cause == nil {
 		cause = g.run.renewals.lastError()
 	}
@@ -192,10 +190,10 @@ func (g *supervisor) forwardSignal(s syscall.Signal) {
 	}
 	switch {
 	case s == syscall.SIGPIPE:
-	case s == syscall.SIGTSTP && g.stopSignal != 0:
+	case isStop(s) && g.stopSignal != 0:
 		g.run.infof("%s goes on", printable(g.run.argv[0]))
 		g.resume()
-	case s == syscall.SIGCONT:
+	case isContinue(s):
 		g.resume()
 	default:
 		g.gotSIGINT = g.gotSIGINT || s == syscall.SIGINT
@@ -249,7 +247,7 @@ func (g *supervisor) handleStop(by syscall.Signal) {
 	}
 	again := g.stopSignal == by
 	g.stopSignal = by
-	if by == syscall.SIGTTIN || by == syscall.SIGTTOU {
+	if wantsTerminal(by) {
 		g.wantsTTY = true
 		if g.child.Lend() {
 			g.resume()
@@ -263,11 +261,11 @@ func (g *supervisor) handleStop(by syscall.Signal) {
 	if again {
 		return
 	}
-	if g.child.OnTerminal() && by == syscall.SIGTSTP {
-		g.run.infof("stopped, and still holding %s: Ctrl-Z goes on, Ctrl-C ends it", printable(g.run.name))
+	if g.child.OnTerminal() && isStop(by) {
+		g.run.infof("stopped, and still holding %s: Ctrl-Z goes on, Ctrl-C ends it", g.held)
 		return
 	}
-	g.run.infof("the command was stopped (%v), and still holds %s", by, printable(g.run.name))
+	g.run.infof("the command was stopped (%v), and still holds %s", by, g.held)
 }
 
 // finish is called when the command has ended by itself or by a signal. If the supervisor ended
@@ -278,9 +276,9 @@ func (g *supervisor) finish(end exitStatus) exitStatus {
 		g.killRemaining()
 	}
 	g.child.TakeBack()
-	if g.lock.Validity() <= 0 && !g.lost {
+	if g.held.validity() <= 0 && !g.lost {
 		g.lost = true
-		g.run.messagef("lost %s: %s; the command ended by itself just now", printable(g.run.name), g.cause())
+		g.run.messagef("lost %s: %s; the command ended by itself just now", g.held, g.cause())
 	}
 	switch {
 	case g.lost:
@@ -294,7 +292,7 @@ func (g *supervisor) finish(end exitStatus) exitStatus {
 // killRemaining kills whatever the command left running, so that nothing of it
 // runs beside the next holder.
 func (g *supervisor) killRemaining() {
-	for g.child.Alive() && time.Now().Before(g.killAt) && g.lock.Validity() > g.killThreshold {
+	for g.child.Alive() && time.Now().Before(g.killAt) && g.held.validity() > g.killThreshold {
 		g.child.Vanish(10 * time.Millisecond)
 	}
 	g.child.Signal(syscall.SIGKILL)
@@ -311,21 +309,6 @@ type exitStatus struct {
 	bySIGINT bool
 	// The keyboard's SIGINT reached only the command: send it to our whole process group.
 	toGroup bool
-}
-
-// raiseSIGINT ends this process by SIGINT if e says so. It returns if it can't.
-func (e exitStatus) raiseSIGINT() {
-	if !e.bySIGINT {
-		return
-	}
-	target := syscall.Getpid()
-	if e.toGroup {
-		target = 0
-	}
-	signal.Reset(syscall.SIGINT)
-	if syscall.Kill(target, syscall.SIGINT) == nil {
-		time.Sleep(time.Second) // the signal is pending, and any thread may receive it
-	}
 }
 
 // renewals records the outcome of the last renewal.

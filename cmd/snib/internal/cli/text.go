@@ -98,9 +98,24 @@ func describeHolder(h driver.Holder) string {
 
 // isForeign reports whether a hold belongs to a program that does not follow snib's
 // protocol, such as a client of Redis that uses SET NX. Only the owner and the end
-// of such a hold are known.
+// of such a hold are known, and sometimes the library.
 func isForeign(h driver.Holding) bool {
-	return h.Token == 0 && h.Held == 0 && h.Holder == driver.Holder{}
+	return h.Foreign != "" || h.Token == 0 && h.Held == 0 && h.Holder == driver.Holder{}
+}
+
+// isUnbreakable reports whether h stands for something in the store that may be no lock, and that
+// snib can't remove.
+func isUnbreakable(h driver.Holding) bool { return h.Foreign != "" && h.Owner == "" }
+
+// otherProgram names a foreign holder or waiter of whom nothing is known.
+const otherProgram = "a program other than snib"
+
+// waiterName describes a waiter, and for how long it has waited. Nothing is known of a foreign one.
+func waiterName(w driver.Waiting) string {
+	if w.Waited == 0 && w.Holder == (driver.Holder{}) {
+		return otherProgram
+	}
+	return describeHolder(w.Holder) + ", for " + short(w.Waited)
 }
 
 // endlessLeft is the time left that JSON has for a hold without an end.
@@ -108,8 +123,11 @@ const endlessLeft = 10 * 365 * 24 * time.Hour
 
 // holderName describes the holder of h.
 func holderName(h driver.Holding) string {
-	if isForeign(h) {
-		return "a program other than snib"
+	switch {
+	case h.Foreign != "":
+		return printable(h.Foreign)
+	case isForeign(h):
+		return otherProgram
 	}
 	return describeHolder(h.Holder)
 }

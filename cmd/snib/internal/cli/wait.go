@@ -41,6 +41,10 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 			return err
 		}
 		var grace time.Duration
+		if len(st.Holders) > 0 && isUnbreakable(st.Holders[0]) && st.Holders[0].Left == driver.NoExpiry {
+			return failf(exitConfig, "%s is in use as another kind of lock: it is %s, without an end; choose another name",
+				printable(name), holderName(st.Holders[0]))
+		}
 		if len(st.Holders) == 0 {
 			if grace, err = s.Grace(ctx, driver.Request{Name: name, TTL: defaultTTLFor(s.Info())}); err != nil || grace <= 0 {
 				return err

@@ -3,15 +3,14 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
-	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/driver"
 )
 
@@ -197,22 +196,21 @@ func (o *observer) run(ctx context.Context) error {
 // diff returns what happened between two snapshots. It does not see what began and ended in
 // between.
 func (w *watchCommand) diff(was, now snapshot, passed time.Duration) []event {
-	names := make([]string, 0, len(was)+len(now))
-	for name := range was {
-		names = append(names, name)
-	}
-	for name := range now {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var all []event
-	for _, name := range slices.Compact(names) {
+	for _, name := range namesIn(was, now) {
 		all = append(all, holdEvents(name, was, now, passed)...)
 		if w.waiters {
 			all = append(all, waitEvents(name, was[name], now[name])...)
 		}
 	}
 	return all
+}
+
+// namesIn returns the names of the locks in two snapshots, sorted, each once.
+func namesIn(was, now snapshot) []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(was)), maps.Keys(now))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // holdEvents returns the events of the holds of one lock.
@@ -305,24 +303,33 @@ func newEvent(kind, name string, h *holderJSON) event {
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func (w *watchCommand) report(e event) error {
-	return w.print(w.output.value, result{document: func() any { return e }, oneLine: true, text: e.line})
+	return w.print(w.output.value, result{document: func() any { return e }, oneLine: true, text: func() string { return e.line(outputWidth()) }})
 }
 
-// line returns an event on one line, for people.
-func (e event) line() string {
+// line returns an event on one line of at most width columns, for people.
+func (e event) line(width int) string {
 	who := ""
 	switch {
 	case e.Waiter != nil:
 		who = describeHolder(driver.Holder(e.Waiter.processJSON))
 	case e.Event == eventReleased, e.Event == eventLost:
-		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), describeHolder(driver.Holder(e.Holder.processJSON)))
+		who = fmt.Sprintf("token %d, %s%s", e.Holder.Token, e.Holder.heldPhrase(), e.Holder.who())
 	default:
-		who = fmt.Sprintf("token %d, %s", e.Holder.Token, describeHolder(driver.Holder(e.Holder.processJSON)))
+		who = fmt.Sprintf("token %d, %s", e.Holder.Token, e.Holder.who())
 	}
-	head, name, width := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listedName(e.Name), max(defaultWidth, child.Width(syscall.Stdout))
+	head, name := fmt.Sprintf("%s  %-11s  ", e.Time[11:23], e.Event), listedName(e.Name)
 	room := width - len(head) - len("  ")
 	name = truncate(name, max(room/3, room-len([]rune(who)))) // a long name leaves room for who
 	return truncate(head+name+"  "+who, width) + "\n"
+}
+
+// who describes the holder.
+func (h *holderJSON) who() string {
+	known := driver.Holding{Token: h.Token, Holder: driver.Holder(h.processJSON), Foreign: h.Foreign}
+	if h.Held != nil {
+		known.Held = time.Duration(*h.Held * float64(time.Second))
+	}
+	return holderName(known)
 }
 
 // heldPhrase says how long a hold lasted, for the middle of a line. It returns "" if that is

@@ -3,6 +3,7 @@
 package child
 
 import (
+	"os"
 	"os/signal"
 	"syscall"
 
@@ -54,7 +55,7 @@ func restoreTerminalStops() { signal.Reset(syscall.SIGTTOU) }
 // It may not either if somebody put us into the background as shells without job control
 // do, with SIGINT ignored.
 func mayLendAtStart() bool {
-	if signal.Ignored(syscall.SIGINT) || !IsTerminal(syscall.Stdin) {
+	if signal.Ignored(syscall.SIGINT) || !IsTerminal(os.Stdin) {
 		return false
 	}
 	return !isPipe(syscall.Stdout) && !isPipe(syscall.Stderr)
@@ -67,22 +68,4 @@ func isPipe(fd int) bool {
 	}
 	kind := st.Mode & syscall.S_IFMT
 	return kind == syscall.S_IFIFO || kind == syscall.S_IFSOCK
-}
-
-// IsTerminal reports whether the descriptor fd is a terminal. It takes a number and
-// not an [os.File], because the method Fd may change the mode of a descriptor that we
-// share with other processes.
-func IsTerminal(fd int) bool {
-	_, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
-	return err == nil
-}
-
-// Width returns the number of columns of the terminal fd, or 0 if fd is no
-// terminal or does not know.
-func Width(fd int) int {
-	size, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Col)
 }

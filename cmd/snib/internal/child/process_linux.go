@@ -1,0 +1,32 @@
+package child
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// waiter returns a function that returns when the process pid has ended.
+func waiter(pid int) (func(), error) {
+	if pid <= 0 {
+		return nil, unix.ESRCH
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case errors.Is(err, unix.EINVAL): // a thread
+		return nil, unix.ESRCH
+	case errors.Is(err, unix.ESRCH):
+		return nil, err
+	case err != nil: // an old kernel, or a sandbox that does not know the call
+		return pollWaiter(pid)
+	}
+	return func() {
+		defer unix.Close(fd) //nolint:errcheck // nothing was written
+		for {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}, nil
+}

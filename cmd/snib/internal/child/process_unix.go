@@ -1,0 +1,64 @@
+//go:build unix
+
+package child
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// A Process is a running process that we did not start.
+type Process struct {
+	pid   int
+	ended chan struct{}
+}
+
+// Watch returns the process pid. If there is none, the error is [syscall.ESRCH].
+func Watch(pid int) (*Process, error) {
+	wait, err := waiter(pid)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{pid: pid, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		wait()
+	}()
+	return p, nil
+}
+
+// Ended returns a channel that is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.ended }
+
+// Terminate sends TERM to the process, and to the rest of its process group if it leads one. It
+// does nothing after the end of the process.
+func (p *Process) Terminate() {
+	select {
+	case <-p.ended: // its id may be that of another process by now
+		return
+	default:
+	}
+	target := p.pid
+	if group, err := syscall.Getpgid(p.pid); err == nil && group == p.pid {
+		target = -p.pid
+	}
+	_ = syscall.Kill(target, syscall.SIGTERM) // the only likely error is that it has ended
+}
+
+// pollWaiter returns a function that returns at most a second after the process pid has ended.
+func pollWaiter(pid int) (func(), error) {
+	gone := func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+	if pid <= 0 || gone() {
+		return nil, syscall.ESRCH
+	}
+	return func() {
+		for !gone() {
+			time.Sleep(time.Second)
+		}
+	}, nil
+}
+
+// Detach lets the program that cmd is about to start outlive the terminal and its signals.
+func Detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }

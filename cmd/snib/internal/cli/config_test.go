@@ -1,0 +1,42 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// TestConfigPage reads the file that docs/command.md shows.
+func TestConfigPage(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```toml\n(.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("the page shows no file")
+	}
+	file := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(file, block[1], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(configVar, file)
+	t.Setenv(urlVar, "")
+	a := &app{}
+	for given, want := range map[string]string{
+		"":                 "postgres://snib@db.example/locks",
+		"cache":            "redis://cache.example:6379?password-file=/etc/snib/cache.password",
+		"sqlite:/tmp/file": "sqlite:/tmp/file",
+	} {
+		if url, err := a.storeURL(given); err != nil || url != want {
+			t.Errorf("the store %q is %s, %v, want %s", given, url, err, want)
+		}
+	}
+	for name, want := range map[string]time.Duration{"deploy/web": 10 * time.Minute, "deploy": time.Hour} {
+		if p, err := a.policy(name); err != nil || p.MaxTTL.value != want || p.RequireReason != (name == "deploy/web") {
+			t.Errorf("the policy for %s is %+v, %v, want a max-ttl of %v", name, p, err, want)
+		}
+	}
+}

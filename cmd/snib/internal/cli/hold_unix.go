@@ -1,0 +1,252 @@
+//go:build unix
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
+	"github.com/sniblock/snib/cmd/snib/internal/child"
+	"github.com/sniblock/snib/driver"
+)
+
+// keeperVar tells a process that it is the keeper that "snib hold" has started. Its value is the
+// pid of the latter.
+const keeperVar = "SNIB_HOLD_PARENT"
+
+// keeperPIDVar is the variable in which "snib unlock" finds the keeper of a hold.
+const keeperPIDVar = "SNIB_KEEPER"
+
+// A holdCommand is one call of "snib hold". It starts itself again as the keeper: a process in the
+// background that acquires the lock, renews it, and releases it when a script ends.
+type holdCommand struct {
+	*runCommand
+	pid    int // of the script
+	output *choice
+	script *child.Process
+}
+
+func (a *app) newHoldCommand() *cobra.Command {
+	unset := func() *duration { return &duration{} }
+	h := &holdCommand{runCommand: &runCommand{
+		app: a, busyCode: exitBusy, argv: []string{"snib hold"},
+		minHold: unset(), maxHold: unset(), timeout: unset(), jitter: unset(),
+	}}
+	cmd := &cobra.Command{
+		Use:               "hold NAME --pid PID",
+		Short:             "hold a lock for the rest of a script",
+		Example:           holdExamples,
+		Long:              holdNotes,
+		Args:              oneName,
+		RunE:              func(cmd *cobra.Command, args []string) error { return h.hold(cmd, args[0]) },
+		ValidArgsFunction: a.completeName,
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&h.pid, "pid", 0, "hold the lock until the process `PID` ends; required: $$ in a shell script")
+	h.wait = addDuration(cmd, "wait", "w", "wait at most this long for the lock (default: for ever)", 0, 0)
+	f.BoolVarP(&h.try, "try", "n", false, "don't wait: if the lock is taken, exit 75")
+	h.retry = addRetry(cmd)
+	f.BoolVarP(&h.shared, "shared", "s", false, "share the lock with others that share it (the read side)")
+	h.ttl = addDuration(cmd, "ttl", "", "how long the lock outlives its keeper if that dies or hangs (not in etcd and ZooKeeper)", defaultTTL, minTTL)
+	h.onLost = addChoice(cmd, "on-lost", "", "what happens to the script when the lock is lost: TERM, or a message only", "kill", "continue")
+	f.StringVar(&h.label, "label", "", "a `TEXT` that shows others what holds the lock")
+	h.output = addOutput(cmd, "shell", "json", "name")
+	return cmd
+}
+
+func (h *holdCommand) hold(cmd *cobra.Command, name string) error {
+	h.name, h.names = name, []string{name}
+	if !cmd.Flags().Changed("pid") {
+		return usagef("no --pid was given: say which process holds the lock, in a shell script with --pid $$")
+	}
+	if err := h.applyPolicies(); err != nil {
+		return err
+	}
+	if err := h.checkFlagConflicts(cmd); err != nil {
+		return err
+	}
+	var err error
+	if h.script, err = child.Watch(h.pid); err != nil {
+		return usagef("--pid %d: there is no such process; in a shell script give $$", h.pid)
+	}
+	if os.Getenv(keeperVar) == strconv.Itoa(os.Getppid()) {
+		return h.keep(cmd.Context())
+	}
+	return h.startKeeper()
+}
+
+// startKeeper starts the keeper, waits until it has the lock, and prints what it says. If this
+// process ends before, the keeper gives up.
+func (h *holdCommand) startKeeper() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	keeper := exec.Command(self, h.args...)
+	keeper.Args[0] = os.Args[0]
+	keeper.Env = environ(keeperVar + "=" + strconv.Itoa(os.Getpid()))
+	if !sameFile(os.Stdout, os.Stderr) { // whoever reads our output waits until nobody can write it
+		keeper.Stderr = os.Stderr
+	}
+	child.Detach(keeper)
+	if _, err := keeper.StdinPipe(); err != nil { // its end tells the keeper of ours
+		return err
+	}
+	out, err := keeper.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := keeper.Start(); err != nil {
+		return err
+	}
+	grant, err := io.ReadAll(out)
+	if err == nil && len(grant) > 0 {
+		return h.printf("%s", grant)
+	}
+	err = keeper.Wait()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return silentExit(exit.ExitCode()) // it has said why
+	}
+	return failf(exitBug, "the process that was to hold %s ended: %v", printable(h.name), err)
+}
+
+// sameFile reports whether both are one file, pipe or terminal.
+func sameFile(a, b *os.File) bool {
+	x, err := a.Stat()
+	y, err2 := b.Stat()
+	return err == nil && err2 == nil && x.Mode()&os.ModeCharDevice == 0 && os.SameFile(x, y)
+}
+
+// keep acquires the lock, tells the parent, and holds the lock until the script ends.
+func (h *holdCommand) keep(ctx context.Context) error {
+	signal.Ignore(syscall.SIGPIPE) // nobody may read our messages any more
+	h.sigs = make(chan os.Signal, 64)
+	granted := make(chan struct{})
+	go h.giveUp(granted)
+	s, locker, held, outer, err := h.acquireLocks(ctx)
+	if err != nil {
+		return err
+	}
+	close(granted)
+	defer closeSoon(locker)
+	if s.Private() {
+		held.release()
+		return failf(exitConfig, "no other process sees %s; choose another with --url", s.URL)
+	}
+	err = h.report(s, held, outer)
+	if err == nil {
+		err = os.Stdout.Close() // tells the parent that this was all
+	}
+	if err != nil {
+		held.release()
+		return err
+	}
+	code := h.guard(held)
+	_ = h.release(held) // it reports its failure
+	return silentExit(code)
+}
+
+// giveUp ends the wait for the lock if the script or our parent has ended before it is granted.
+func (h *holdCommand) giveUp(granted <-chan struct{}) {
+	parent := make(chan struct{})
+	go func() {
+		defer close(parent)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	select {
+	case <-granted:
+	case <-parent:
+		h.sigs <- syscall.SIGTERM
+	case <-h.script.Ended():
+		h.sigs <- syscall.SIGTERM
+	}
+}
+
+// guard returns when the script has ended, when we were told to end, or when the lock is lost. It
+// asks the script to end before the lock can belong to somebody else.
+func (h *holdCommand) guard(held holds) (code int) {
+	threshold := min(5*time.Second, min(h.ttl.value, held.validity())/3)
+	lost, asked := held.lost(), false
+	check := time.NewTimer(0)
+	defer check.Stop()
+	for {
+		select {
+		case <-h.script.Ended():
+			return exitOK
+		case s := <-h.sigs:
+			if isTermination(s) {
+				return exitOK // by snib unlock
+			}
+		case <-lost:
+			h.endScript(&asked, "lost %s: somebody released it by force, or its lease was over", held)
+			return exitLost
+		case <-check.C:
+			left := held.validity()
+			if left <= threshold {
+				h.endScript(&asked, "about to lose %s: its lease can't be renewed", held)
+			}
+			check.Reset(max(left-threshold, 20*time.Millisecond))
+		}
+	}
+}
+
+// endScript says why the script can't go on, and asks it to end, once.
+func (h *holdCommand) endScript(asked *bool, format string, args ...any) {
+	if *asked {
+		return
+	}
+	*asked = true
+	text := fmt.Sprintf(format, args...)
+	if h.onLost.value == "continue" {
+		h.messagef("%s; the script goes on without it, as --on-lost says", text)
+		return
+	}
+	h.script.Terminate()
+	h.messagef("%s; sent TERM to the script, pid %d", text, h.pid)
+}
+
+// report prints what the script needs to know of its hold.
+func (h *holdCommand) report(s *backend.Store, held holds, outer []outerHold) error {
+	lock := held[0]
+	return h.print(h.output.value, result{
+		document: func() any {
+			return heldJSON{"snib.lock/1", lock.Name(), lock.Owner(), lock.Token(), seconds(h.ttl.value)}
+		},
+		names: func() []string { return []string{printable(lock.Name())} },
+		text: func() string {
+			return fmt.Sprintf("export SNIB_NAME=%s\nexport SNIB_OWNER=%s\nexport SNIB_TOKEN=%d\nexport %s=%d\n",
+				shellQuote(lock.Name()), shellQuote(lock.Owner()), lock.Token(), keeperPIDVar, os.Getpid())
+		},
+	})
+}
+
+// endKeeper asks the keeper of the hold h to release it, and reports whether it has ended. The
+// keeper is ours only if the environment says so.
+func (a *app) endKeeper(h driver.Holding) bool {
+	if host, _ := os.Hostname(); h.Holder.Host != host || os.Getenv(keeperPIDVar) != strconv.Itoa(h.Holder.PID) {
+		return false
+	}
+	keeper, err := child.Watch(h.Holder.PID)
+	if err != nil {
+		return false // it has ended
+	}
+	keeper.Terminate()
+	select {
+	case <-keeper.Ended():
+		return true
+	case <-time.After(releaseTimeout + 2*feedbackInterval):
+		return false
+	}
+}

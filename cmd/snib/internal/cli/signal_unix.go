@@ -1,0 +1,44 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// otherSignals are the signals that snib run passes on, in addition to those that ask it to end.
+var otherSignals = []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT}
+
+// stopSignals are those with which the keyboard stops a program.
+var stopSignals = []syscall.Signal{syscall.SIGTSTP}
+
+// isStop reports whether s is a signal with which the keyboard stops a program.
+func isStop(s syscall.Signal) bool { return slices.Contains(stopSignals, s) }
+
+// isContinue reports whether s continues a stopped program.
+func isContinue(s syscall.Signal) bool { return s == syscall.SIGCONT }
+
+// wantsTerminal reports whether s stops a program because it used a terminal that it doesn't have.
+func wantsTerminal(s syscall.Signal) bool { return s == syscall.SIGTTIN || s == syscall.SIGTTOU }
+
+// askToEnd asks a process that we started to end.
+func askToEnd(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+
+// raiseSIGINT ends this process by SIGINT if e says so. It returns if it can't.
+func (e exitStatus) raiseSIGINT() {
+	if !e.bySIGINT {
+		return
+	}
+	target := syscall.Getpid()
+	if e.toGroup {
+		target = 0
+	}
+	signal.Reset(syscall.SIGINT)
+	if syscall.Kill(target, syscall.SIGINT) == nil {
+		time.Sleep(time.Second) // the signal is pending, and any thread may receive it
+	}
+}

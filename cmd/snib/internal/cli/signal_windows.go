@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"os"
+	"syscall"
+)
+
+// Windows has no signals. Go reports Ctrl-C and Ctrl-Break as SIGINT, and as SIGTERM that the
+// console is closed, that the user logs off, or that the system shuts down.
+
+// otherSignals are the signals that snib run passes on, in addition to those that ask it to end.
+var otherSignals []syscall.Signal
+
+// stopSignals is empty: no key stops a program.
+var stopSignals []syscall.Signal
+
+// isStop returns false, because no signal stops a program.
+func isStop(syscall.Signal) bool { return false }
+
+// isContinue returns false, because no program is ever stopped.
+func isContinue(syscall.Signal) bool { return false }
+
+// wantsTerminal returns false, because each program on a console may read from it.
+func wantsTerminal(syscall.Signal) bool { return false }
+
+// askToEnd does nothing: a process that is on our console, and in our process group, has got the
+// same Ctrl-C as we have.
+func askToEnd(*os.Process) error { return nil }
+
+// raiseSIGINT does nothing: the shell that started us has got Ctrl-C, too.
+func (exitStatus) raiseSIGINT() {}

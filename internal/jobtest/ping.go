@@ -1,0 +1,100 @@
+package jobtest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// A Stoppable server can hang and die. A *livetest.Process is one.
+type Stoppable interface {
+	Hang()
+	Resume()
+	Kill()
+	Restart()
+}
+
+// Ping checks what snib.Locker.Ping says of servers that run, hang, run again, are dead, and run
+// again. Without these servers, the store can't answer. The caller closes d.
+func Ping(t *testing.T, d driver.Driver, servers ...Stoppable) {
+	l, err := snib.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := func(do func(Stoppable)) {
+		for _, s := range servers {
+			do(s)
+		}
+	}
+	reachable := func() {
+		t.Helper()
+		livetest.Await(t, "Ping without an error", func() error { return l.Ping(t.Context()) })
+	}
+	unavailable := func(state string) {
+		t.Helper()
+		began := time.Now()
+		err := l.Ping(t.Context())
+		if !errors.Is(err, snib.ErrUnavailable) || errors.Is(err, snib.ErrHeld) {
+			t.Errorf("Ping of a server that %s = %v, want ErrUnavailable", state, err)
+		}
+		// A busy machine may be late.
+		if took := time.Since(began); took > 6*driver.AnswerTimeout {
+			t.Errorf("Ping of a server that %s took %v", state, took)
+		}
+	}
+	reachable()
+	each(Stoppable.Hang)
+	unavailable("hangs")
+	each(Stoppable.Resume)
+	reachable()
+	each(Stoppable.Kill)
+	unavailable("is dead")
+	each(Stoppable.Restart)
+	reachable()
+}
+
+// Adopt takes a detached hold over with another driver. Both drivers are closed by the caller.
+func Adopt(t *testing.T, first, second driver.Driver) {
+	l, err := snib.New(first, snib.Prefix("adopt/"), snib.Detached())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := snib.New(second, snib.Prefix("adopt/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"released", "adopted again"} {
+		lock, err := l.Acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end == "adopted again" {
+			again, err := l.Adopt(t.Context(), "a", lock.Owner())
+			if err != nil || again.Token() != lock.Token() {
+				t.Fatalf("Adopt by the same process = %v", err)
+			}
+		}
+		adopted, err := other.Adopt(t.Context(), "a", lock.Owner())
+		if err != nil {
+			t.Fatalf("Adopt = %v", err)
+		}
+		if adopted.Token() != lock.Token() {
+			t.Errorf("token %d was adopted as %d", lock.Token(), adopted.Token())
+		}
+		if err := adopted.Release(); err != nil {
+			t.Errorf("Release of what was adopted = %v", err)
+		}
+		if _, err := other.Adopt(t.Context(), "a", lock.Owner()); !errors.Is(err, snib.ErrLost) {
+			t.Errorf("Adopt of a lock that was released = %v, want ErrLost", err)
+		}
+	}
+	if lock, err := other.TryAcquire(t.Context(), "a"); err != nil {
+		t.Errorf("TryAcquire after all = %v", err)
+	} else if err := lock.Release(); err != nil {
+		t.Errorf("Release = %v", err)
+	}
+}

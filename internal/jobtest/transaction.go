@@ -1,0 +1,257 @@
+package jobtest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+)
+
+// Transactions is a database whose locks last as long as a transaction, with the client under test.
+type Transactions struct {
+	DB    *sql.DB                       // what the tests themselves use
+	Begin func(testing.TB) *Transaction // rolled back at the end of the test, whatever happened
+	Limit time.Duration                 // the shortest limit of a wait
+
+	Waiters    string // a query: how many transactions wait for a lock
+	Connection string // a query: the number of the transaction's connection
+	Kill       string // a statement that ends the connection with the number %d
+}
+
+// A Transaction is a transaction, with the functions under test. A wait without limit is negative.
+type Transaction struct {
+	Lock     func(ctx context.Context, name string, wait time.Duration) error
+	Row      func(ctx context.Context, id int, wait time.Duration) (status string, err error) // of table orders
+	Exec     func(statement string) error
+	Number   func(query string) (int, error)
+	Commit   func() error
+	Rollback func() error
+}
+
+// SQLTransaction returns a transaction of database/sql. Lock and Row are missing.
+func SQLTransaction(t testing.TB, db *sql.DB) (*sql.Tx, *Transaction) {
+	t.Helper()
+	tx, err := db.BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx, &Transaction{
+		Exec: func(statement string) error {
+			_, err := tx.ExecContext(t.Context(), statement)
+			return err
+		},
+		Number: func(query string) (n int, err error) {
+			return n, tx.QueryRowContext(t.Context(), query).Scan(&n)
+		},
+		Commit:   tx.Commit,
+		Rollback: tx.Rollback,
+	}
+}
+
+// A takeFunc takes the lock that a test is about.
+type takeFunc func(ctx context.Context, tx *Transaction, wait time.Duration) error
+
+// Run checks locks by name and locks of rows.
+func (db Transactions) Run(t *testing.T) {
+	db.exec(t, "CREATE TABLE IF NOT EXISTS orders (id INT PRIMARY KEY, status VARCHAR(20))")
+	for _, kind := range []struct {
+		name string
+		take takeFunc
+	}{
+		{"Lock", func(ctx context.Context, tx *Transaction, wait time.Duration) error {
+			return tx.Lock(ctx, "report", wait)
+		}},
+		{"Row", func(ctx context.Context, tx *Transaction, wait time.Duration) error {
+			_, err := tx.Row(ctx, 1, wait)
+			return err
+		}},
+	} {
+		for _, tt := range []struct {
+			name string
+			run  func(t *testing.T, db Transactions, take takeFunc)
+		}{
+			{"Commit", func(t *testing.T, db Transactions, take takeFunc) {
+				excludes(t, db, take, func(tx *Transaction) error { return tx.Commit() })
+			}},
+			{"Rollback", func(t *testing.T, db Transactions, take takeFunc) {
+				excludes(t, db, take, func(tx *Transaction) error { return tx.Rollback() })
+			}},
+			{"HolderDies", func(t *testing.T, db Transactions, take takeFunc) {
+				excludes(t, db, take, func(tx *Transaction) error { db.kill(t, db.connection(t, tx)); return nil })
+			}},
+			{"WaiterDies", waiterDies},
+			{"ContextEnds", contextEnds},
+		} {
+			t.Run(kind.name+"/"+tt.name, func(t *testing.T) {
+				db.exec(t, "DELETE FROM orders")
+				db.exec(t, "INSERT INTO orders VALUES (1, 'new'), (2, 'new')")
+				tt.run(t, db, kind.take)
+			})
+		}
+	}
+	t.Run("Reentrant", func(t *testing.T) { lockTwice(t, db) })
+	t.Run("RowChanged", func(t *testing.T) {
+		db.changed(t, "UPDATE orders SET status = 'paid' WHERE id = 2", "paid", nil)
+	})
+	t.Run("RowSame", func(t *testing.T) {
+		db.changed(t, "UPDATE orders SET status = 'new' WHERE id = 2", "new", nil)
+	})
+	t.Run("RowGone", func(t *testing.T) { db.changed(t, "DELETE FROM orders WHERE id = 2", "", sql.ErrNoRows) })
+}
+
+// excludes checks that two transactions exclude each other until the first one has ended, and what
+// becomes of limits.
+func excludes(t *testing.T, db Transactions, take takeFunc, end func(*Transaction) error) {
+	one, two := db.Begin(t), db.Begin(t)
+	mustTake(t, take(t.Context(), one, 0))
+	if err := two.Exec("UPDATE orders SET status = 'mine' WHERE id = 2"); err != nil {
+		t.Fatal(err)
+	}
+	for _, wait := range []time.Duration{0, db.Limit} {
+		began := time.Now()
+		err := take(t.Context(), two, wait)
+		if took := time.Since(began); !errors.Is(err, driver.ErrHeld) || took < wait-wait/10 {
+			t.Errorf("with a wait of %v = %v after %v, want ErrHeld after that", wait, err, took)
+		}
+	}
+	got := db.wait(t, func() error { return take(t.Context(), two, -1) })
+	if err := end(one); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, <-got)
+	if err := take(t.Context(), db.Begin(t), 0); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("after the second has got it = %v, want ErrHeld", err)
+	}
+	if err := two.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, take(t.Context(), db.Begin(t), 0))
+	if n := db.number(t, "SELECT count(*) FROM orders WHERE status = 'mine'"); n != 1 {
+		t.Error("what a transaction has written before an ErrHeld is gone")
+	}
+}
+
+// waiterDies checks that a transaction that loses its connection while it waits does not get the
+// lock.
+func waiterDies(t *testing.T, db Transactions, take takeFunc) {
+	one, two := db.Begin(t), db.Begin(t)
+	mustTake(t, take(t.Context(), one, 0))
+	id := db.connection(t, two)
+	got := db.wait(t, func() error { return take(t.Context(), two, -1) })
+	db.kill(t, id)
+	if err := <-got; err == nil || errors.Is(err, driver.ErrHeld) {
+		t.Errorf("when the connection is lost = %v, want another error than ErrHeld", err)
+	}
+	if err := take(t.Context(), db.Begin(t), 0); !errors.Is(err, driver.ErrHeld) {
+		t.Errorf("while the holder goes on = %v, want ErrHeld", err)
+	}
+}
+
+// contextEnds checks that a wait ends with its context, and leaves nothing in the server.
+func contextEnds(t *testing.T, db Transactions, take takeFunc) {
+	one, two := db.Begin(t), db.Begin(t)
+	mustTake(t, take(t.Context(), one, 0))
+	ctx, cancel := context.WithCancel(t.Context())
+	got := db.wait(t, func() error { return take(ctx, two, -1) })
+	cancel()
+	if err := <-got; !errors.Is(err, context.Canceled) {
+		t.Errorf("when the context ends = %v, want %v", err, context.Canceled)
+	}
+	if err := one.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	mustTake(t, take(t.Context(), db.Begin(t), -1))
+}
+
+// lockTwice takes a lock twice in a transaction, beside one with another name.
+func lockTwice(t *testing.T, db Transactions) {
+	one, two := db.Begin(t), db.Begin(t)
+	mustTake(t, one.Lock(t.Context(), "report", 0))
+	mustTake(t, one.Lock(t.Context(), "report", 0))
+	mustTake(t, two.Lock(t.Context(), "Report", 0))
+	if err := two.Lock(t.Context(), "", 0); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("without a name = %v, want ErrInvalid", err)
+	}
+}
+
+// changed checks what Row returns if the row is changed during the wait.
+func (db Transactions) changed(t *testing.T, change, want string, wantErr error) {
+	db.exec(t, "DELETE FROM orders")
+	db.exec(t, "INSERT INTO orders VALUES (2, 'new')")
+	one, two := db.Begin(t), db.Begin(t)
+	if _, err := two.Number("SELECT count(*) FROM orders"); err != nil { // which may begin a snapshot
+		t.Fatal(err)
+	}
+	if err := one.Exec(change); err != nil {
+		t.Fatal(err)
+	}
+	var status string
+	got := db.wait(t, func() (err error) { status, err = two.Row(t.Context(), 2, time.Minute); return err })
+	if err := one.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; !errors.Is(err, wantErr) || status != want {
+		t.Errorf("Row after %s = %q, %v, want %q, %v", change, status, err, want, wantErr)
+	}
+	if err := two.Commit(); err != nil {
+		t.Errorf("Commit = %v", err)
+	}
+}
+
+func mustTake(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("while nobody holds it = %v", err)
+	}
+}
+
+// wait runs fn in a goroutine, and returns when a transaction waits in the server. The channel has
+// fn's result.
+func (db Transactions) wait(t testing.TB, fn func() error) <-chan error {
+	t.Helper()
+	got := make(chan error, 1)
+	go func() { got <- fn() }()
+	livetest.Await(t, "waiter", func() error {
+		if db.number(t, db.Waiters) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	return got
+}
+
+// connection returns the number of a transaction's connection.
+func (db Transactions) connection(t testing.TB, tx *Transaction) int {
+	t.Helper()
+	id, err := tx.Number(db.Connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (db Transactions) kill(t testing.TB, connection int) {
+	t.Helper()
+	db.exec(t, fmt.Sprintf(db.Kill, connection))
+}
+
+func (db Transactions) exec(t testing.TB, statement string) {
+	t.Helper()
+	if _, err := db.DB.ExecContext(t.Context(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func (db Transactions) number(t testing.TB, query string) (n int) {
+	t.Helper()
+	if err := db.DB.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The tools are not in go.mod: they are programs, and their many modules would raise those that the
+// workspace has.
+const (
+	nfpmTool = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
+	sbomTool = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
+)
+
+// packageAll makes all files of the release from the binaries, and the checksums of these files
+// last.
+func (r *release) packageAll(ctx context.Context) error {
+	date, err := r.date(ctx)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, time.Time) error{r.archives, r.packages, r.image, r.sbom} {
+		if err := step(ctx, date); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(r.out, "NOTES.md"), []byte(r.releaseNotes()), 0o644); err != nil {
+		return err
+	}
+	return r.checksums()
+}
+
+// date returns the date of the release commit, which is the date of all files in packages.
+func (r *release) date(ctx context.Context) (time.Time, error) {
+	text, err := git(ctx, r.clone, "show", "-s", "--format=%cI", "HEAD")
+	if err != nil {
+		return time.Time{}, err
+	}
+	date, err := time.Parse(time.RFC3339, text)
+	return date.UTC(), err
+}
+
+// file returns the name of a file of the release for p, such as snib_0.1.0_linux_amd64.tar.gz.
+func (r *release) file(p platform, suffix string) string {
+	return filepath.Join(r.out, fmt.Sprintf("snib_%s_%s_%s%s", strings.TrimPrefix(r.version, "v"), p.os, p.arch, suffix))
+}
+
+// An entry is one file of an archive.
+type entry struct {
+	name string
+	mode fs.FileMode
+	data []byte
+}
+
+// archives makes an archive of each binary: a tar file, or a zip file for Windows.
+func (r *release) archives(_ context.Context, date time.Time) error {
+	var texts []entry
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
+		data, err := os.ReadFile(filepath.Join(r.clone, name))
+		if err != nil {
+			return err
+		}
+		texts = append(texts, entry{name, 0o644, data})
+	}
+	for _, b := range r.built {
+		data, err := os.ReadFile(b.file)
+		if err != nil {
+			return err
+		}
+		entries := append([]entry{{filepath.Base(b.file), 0o755, data}}, texts...)
+		write, suffix := tarGzip, ".tar.gz"
+		if b.os == "windows" {
+			write, suffix = zipped, ".zip"
+		}
+		archive, err := write(entries, date)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(r.file(b.platform, suffix), archive, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tarOf returns a tar file of entries, which belong to root.
+func tarOf(entries []entry, date time.Time) ([]byte, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Mode: int64(e.mode), Size: int64(len(e.data)), ModTime: date, Format: tar.FormatUSTAR}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(e.data); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return buf.Bytes(), err
+}
+
+func tarGzip(entries []entry, date time.Time) ([]byte, error) {
+	data, err := tarOf(entries, date)
+	if err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // only an invalid level is an error
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	err = w.Close()
+	return buf.Bytes(), err
+}
+
+func zipped(entries []entry, date time.Time) ([]byte, error) {
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for _, e := range entries {
+		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: date}
+		h.SetMode(e.mode)
+		f, err := w.CreateHeader(h)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := f.Write(e.data); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
+	return buf.Bytes(), err
+}
+
+// packages makes packages for Debian and for systems with RPM of each binary for Linux.
+func (r *release) packages(ctx context.Context, date time.Time) error {
+	nfpm, err := r.goTool(ctx, nfpmTool)
+	if err != nil {
+		return err
+	}
+	for _, b := range r.built {
+		if b.os != "linux" {
+			continue
+		}
+		config, err := json.Marshal(r.nfpmConfig(b, date)) // JSON is YAML, too
+		if err != nil {
+			return err
+		}
+		name := filepath.Join(r.tmp, "nfpm.yaml")
+		if err := os.WriteFile(name, config, 0o644); err != nil {
+			return err
+		}
+		for _, kind := range []string{"deb", "rpm"} {
+			_, err := call{dir: r.clone, cmd: []string{nfpm, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind)}}.output(ctx)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nfpmConfig returns what nfpm needs to know of a package with b.
+func (r *release) nfpmConfig(b binary, date time.Time) map[string]any {
+	arch := b.arch
+	if arch == "arm" {
+		arch = "arm7" // as buildAll builds it
+	}
+	install := func(src, dst string, mode int) map[string]any {
+		return map[string]any{"src": src, "dst": dst, "file_info": map[string]any{"mode": mode, "mtime": date}}
+	}
+	return map[string]any{
+		"name": "snib", "arch": arch, "platform": "linux", "version": r.version, "mtime": date,
+		"section": "utils", "priority": "optional", "license": "Apache-2.0",
+		"maintainer": "The snib authors <https://" + r.root + ">", "homepage": "https://" + r.root,
+		"description": "Distributed locks for shell scripts\nsnib runs programs while it holds a lock in SQLite, Redis, PostgreSQL, MySQL,\nZooKeeper or etcd, and shows and frees such locks.",
+		"contents": []any{
+			install(b.file, "/usr/bin/snib", 0o755),
+			install(filepath.Join(r.clone, "LICENSE"), "/usr/share/doc/snib/copyright", 0o644),
+			install(filepath.Join(r.clone, "docs", "command.md"), "/usr/share/doc/snib/command.md", 0o644),
+		},
+	}
+}
+
+// sbom writes a bill of materials of each binary, in the form of CycloneDX.
+func (r *release) sbom(ctx context.Context, _ time.Time) error {
+	tool, err := r.goTool(ctx, sbomTool)
+	if err != nil {
+		return err
+	}
+	for _, b := range r.built {
+		_, err := call{dir: r.tmp, cmd: []string{tool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-output", r.file(b.platform, ".cdx.json"), b.file}}.output(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseNotes returns the text to publish with the release.
+func (r *release) releaseNotes() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "# snib %s\n\n", r.version)
+	fmt.Fprintf(&s, "The command: `go install %s/cmd/snib@%s`, or one of the files below.\n", r.root, r.version)
+	fmt.Fprintf(&s, "The library: `go get %s@%s`, and in the same way the module of the backend, such as `%s/redislock@%[2]s`.\n", r.root, r.version, r.root)
+	s.WriteString("`sha256sum --check --ignore-missing SHA256SUMS` checks the files that you have downloaded.\n")
+	s.WriteString("The image has the command as `/usr/bin/snib` and no other program: copy it from there into yours.\n")
+	if len(r.skipped) > 0 {
+		fmt.Fprintf(&s, "The command does not build for %s; the library may.\n", strings.Join(r.skipped, ", "))
+	}
+	return s.String() + "\n" + r.notes + "\n"
+}
+
+// checksums writes the SHA-256 sums of all files that are published, in the form of sha256sum.
+func (r *release) checksums() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, e := range entries {
+		if e.IsDir() {
+			continue // the proxy, which is only for trying the release
+		}
+		data, err := os.ReadFile(filepath.Join(r.out, e.Name()))
+		if err != nil {
+			return err
+		}
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), e.Name()))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
+}

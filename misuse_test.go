@@ -1,0 +1,218 @@
+package snib_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver/fault"
+	"github.com/sniblock/snib/memlock"
+)
+
+// A nil context is an error that says so.
+func TestNilContext(t *testing.T) {
+	l := open(t, memlock.New())
+	var none context.Context
+	_, err := l.Acquire(none, "a")
+	_, tryErr := l.TryAcquire(none, "a")
+	_, allErr := l.AcquireAll(none, "a")
+	_, tryAllErr := l.TryAcquireAll(none, "a")
+	doErr := l.Do(none, "a", nil)
+	_, adoptErr := l.Adopt(none, "a", "owner")
+	_, statusErr := l.Status(none, "a")
+	var listErr error
+	for _, listErr = range l.List(none, "a") {
+	}
+	lock := acquire(t, l, "a")
+	_, err2 := l.TryAcquire(t.Context(), "a")
+	_, infoErr := mustBeHeldError(t, "TryAcquire", err2).Info(none)
+	release(t, lock)
+	for what, err := range map[string]error{
+		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "TryAcquireAll": tryAllErr, "Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
+		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "owner", 1), "Info": infoErr,
+	} {
+		if !errors.Is(err, snib.ErrInvalid) || !strings.Contains(fmt.Sprint(err), "context: it is nil") {
+			t.Errorf("%s with a nil context = %v", what, err)
+		}
+	}
+}
+
+// A Release that was deferred before the error of Acquire was checked is an error, and no panic.
+// All other methods panic with a clear text.
+func TestNilLock(t *testing.T) {
+	for _, lock := range []*snib.Lock{nil, {}} {
+		if err := lock.Release(); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), "check the error of Acquire") {
+			t.Errorf("Release = %v", err)
+		}
+		for what, use := range map[string]func(){
+			"Name": func() { lock.Name() }, "Token": func() { lock.Token() }, "Owner": func() { lock.Owner() }, "Validity": func() { lock.Validity() },
+			"Context": func() { lock.Context() }, "Lost": func() { lock.Lost() }, "Wanted": func() { lock.Wanted() },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Lock") {
+						t.Errorf("%s panics with %q", what, got)
+					}
+				}()
+				use()
+			}()
+		}
+	}
+}
+
+// The same is true of the Locks of an AcquireAll that failed.
+func TestNilLocks(t *testing.T) {
+	for _, locks := range []*snib.Locks{nil, {}} {
+		if err := locks.Release(); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), "check the error of AcquireAll") {
+			t.Errorf("Release = %v", err)
+		}
+		for what, use := range map[string]func(){
+			"Context": func() { locks.Context() }, "Lost": func() { locks.Lost() }, "All": func() { locks.All() },
+			"Token": func() { locks.Token("a") }, "Lock": func() { locks.Lock("a") },
+		} {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); !strings.Contains(got, "invalid Locks") {
+						t.Errorf("%s panics with %q", what, got)
+					}
+				}()
+				use()
+			}()
+		}
+	}
+}
+
+// Options that contradict each other are refused. A derived Locker may replace NoWait by MaxWait
+// and the other way round.
+func TestContradictoryOptions(t *testing.T) {
+	for says, opts := range map[string][]snib.Option{
+		"MaxWait with NoWait": {snib.NoWait(), snib.MaxWait(time.Second)},
+		"MinHold: 1m0s":       {snib.MinHold(time.Minute), snib.MaxHold(time.Second)},
+	} {
+		if _, err := snib.New(memlock.New(), opts...); !errors.Is(err, snib.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("New = %v, want %q", err, says)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, memlock.New(), snib.NoWait())
+		acquire(t, l, "a")
+		waits := l.With(snib.MaxWait(time.Second))
+		for _, tt := range []struct {
+			name   string
+			locker *snib.Locker
+			want   time.Duration
+		}{{"NoWait", l, 0}, {"MaxWait", waits, time.Second}, {"Inherited", waits.With(snib.Label("x")), time.Second}, {"NoWaitAgain", waits.With(snib.NoWait()), 0}} {
+			began := time.Now()
+			_, err := tt.locker.Acquire(t.Context(), "a")
+			wantErr(t, tt.name, err, snib.ErrHeld)
+			if took := time.Since(began); took != tt.want {
+				t.Errorf("%s waited %v, want %v", tt.name, took, tt.want)
+			}
+		}
+	})
+}
+
+// Close of a derived Locker leaves the one that it was derived from as it is.
+func TestCloseOfDerivedLocker(t *testing.T) {
+	l := open(t, memlock.New())
+	lock := acquire(t, l, "a")
+	if err := l.With(snib.Shared()).Close(); err != nil {
+		t.Fatal(err)
+	}
+	release(t, lock)
+	release(t, acquire(t, l, "a"))
+}
+
+// If the store dies during the body, Do returns by the caller's deadline, and says that the release
+// is not confirmed. Without a deadline it waits for ReleaseTimeout.
+func TestDoOnDyingStore(t *testing.T) {
+	errBody := errors.New("body")
+	tests := []struct {
+		name            string
+		deadline, body  time.Duration
+		err             error
+		within, atLeast time.Duration
+	}{
+		{name: "NoDeadline", body: time.Second, within: 6 * time.Second, atLeast: 6 * time.Second},
+		{name: "Deadline", deadline: 3 * time.Second, body: time.Second, within: 3 * time.Second, atLeast: 3 * time.Second},
+		{name: "DeadlineOver", deadline: 3 * time.Second, body: 4 * time.Second, within: 4*time.Second + 50*time.Millisecond, atLeast: 4 * time.Second},
+		{name: "BodyFails", deadline: 3 * time.Second, body: time.Second, err: errBody, within: 3 * time.Second, atLeast: 3 * time.Second},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(memlock.Store)
+				d := fault.Wrap(store.Open(), fault.Plan{})
+				l, ctx := open(t, d), t.Context()
+				if tt.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+				}
+				began := time.Now()
+				err := l.Do(ctx, "a", func(context.Context, *snib.Lock) error {
+					d.Sever(fault.Hang)
+					time.Sleep(tt.body)
+					return tt.err
+				})
+				wantErr(t, "Do", err, snib.ErrUnreleased)
+				if tt.err != nil {
+					wantErr(t, "Do", err, tt.err)
+				}
+				if took := time.Since(began); took > tt.within || took < tt.atLeast {
+					t.Errorf("Do took %v, want %v to %v", took, tt.atLeast, tt.within)
+				}
+				if strings.Contains(err.Error(), "\n") {
+					t.Errorf("the error has several lines: %q", err)
+				}
+				time.Sleep(time.Minute) // the release in the background ends
+			})
+		})
+	}
+}
+
+// The error of many locks is one line of bounded length.
+func TestErrorsOfManyLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := fault.Wrap(memlock.New(), fault.Plan{})
+		l := open(t, d)
+		var names []string
+		for i := range 100 {
+			names = append(names, fmt.Sprintf("lock-%03d", i))
+		}
+		locks, err := l.AcquireAll(t.Context(), names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Sever(fault.Fail)
+		err = locks.Release()
+		wantErr(t, "Release", err, fault.ErrSevered)
+		if text := err.Error(); strings.Contains(text, "\n") || len(text) > 1000 || !strings.Contains(text, "and 97 more errors") {
+			t.Errorf("error = %q", text)
+		}
+	})
+	e := &snib.Error{Op: "acquire", Name: "a", Backend: "b", Err: errors.New("failed to connect to:\n\thost 1\n\thost 2\n" + strings.Repeat("x", 10_000))}
+	if text := e.Error(); strings.Contains(text, "\n") || len(text) > 3000 {
+		t.Errorf("Error = %q", text)
+	}
+}
+
+// The context of a hold that is over is an ended context: the error of an acquisition with it says
+// so, and does not look as if the other lock had been released.
+func TestContextOfAnEndedHold(t *testing.T) {
+	l := open(t, memlock.New())
+	lock := acquire(t, l, "a")
+	ctx := lock.Context()
+	release(t, lock)
+	_, err := l.Acquire(ctx, "other")
+	wantErr(t, "Acquire", err, context.Canceled)
+	wantErr(t, "Acquire", err, snib.ErrReleased)
+	if !strings.Contains(err.Error(), "context canceled: ") {
+		t.Errorf("error = %q", err)
+	}
+}

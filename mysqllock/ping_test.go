@@ -1,0 +1,18 @@
+package mysqllock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+)
+
+func TestPing(t *testing.T) {
+	server := mysqltest.Start(t)
+	jobtest.Ping(t, newDriver(t, dial(t, server.DSN())), server)
+}
+
+func TestAdopt(t *testing.T) {
+	db := dial(t, mysqltest.Start(t).DSN())
+	jobtest.Adopt(t, newDriver(t, db), newDriver(t, db))
+}

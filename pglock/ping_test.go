@@ -1,0 +1,18 @@
+package pglock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/pgtest"
+)
+
+func TestPing(t *testing.T) {
+	server := pgtest.Start(t)
+	jobtest.Ping(t, newDriver(t, dial(t, server.URL())), server)
+}
+
+func TestAdopt(t *testing.T) {
+	pool := dial(t, pgtest.Start(t).URL())
+	jobtest.Adopt(t, newDriver(t, pool), newDriver(t, pool))
+}

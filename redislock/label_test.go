@@ -1,0 +1,49 @@
+package redislock_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+// TestLabelInRecord changes labels that look like a part of a record, in a record whose owner does,
+// too. Nothing else of the record changes: neither its text nor its end.
+func TestLabelInRecord(t *testing.T) {
+	t.Parallel()
+	const looksAlike = `",\","label":"x"}{ \ % %1 ☕`
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for _, first := range []string{"", "at first", looksAlike} {
+		req := request("job", "owner "+looksAlike, time.Minute)
+		req.Holder = driver.Holder{Host: looksAlike, PID: 7, Label: first}
+		l := take(t, d, req)
+		read := func() (before string, left int64) {
+			record, _ := node.Must("GET", "snib.r:{job}").(string)
+			before, _, _ = strings.Cut(strings.TrimSuffix(record, "}"), `,"label":"`)
+			left, _ = node.Must("PTTL", "snib.r:{job}").(int64)
+			return before, left
+		}
+		rest, left := read()
+		for _, label := range []string{looksAlike, "", "at last", looksAlike} {
+			if err := l.SetLabel(t.Context(), label); err != nil {
+				t.Fatalf("SetLabel(%q) = %v", label, err)
+			}
+			st, err := d.Status(t.Context(), "job")
+			if err != nil || len(st.Holders) != 1 {
+				t.Fatalf("Status after SetLabel(%q) = %+v, %v", label, st, err)
+			}
+			want := req.Holder
+			want.Label = label
+			if h := st.Holders[0]; h.Owner != req.Owner || h.Holder != want || h.Token != l.Grant().Token {
+				t.Errorf("after SetLabel(%q), the holder is %+v, want %q, %+v", label, h, req.Owner, want)
+			}
+			if got, now := read(); got != rest || now <= 0 || now > left {
+				t.Errorf("after SetLabel(%q), the record begins with %q and lasts %d ms; want %q, and at most %d ms", label, got, now, rest, left)
+			}
+		}
+		free(t, l)
+	}
+}

@@ -1,0 +1,18 @@
+package redislock_test
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest/redistest"
+)
+
+func TestPing(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	jobtest.Ping(t, open(t, at(node.Addr())), node)
+}
+
+func TestAdopt(t *testing.T) {
+	node := used(t, redistest.Single(t, redistest.Password(password)))
+	jobtest.Adopt(t, open(t, at(node.Addr())), open(t, at(node.Addr())))
+}

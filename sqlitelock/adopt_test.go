@@ -1,0 +1,12 @@
+package sqlitelock
+
+import (
+	"testing"
+
+	"github.com/sniblock/snib/internal/jobtest"
+)
+
+func TestAdopt(t *testing.T) {
+	path := newPath(t)
+	jobtest.Adopt(t, open(t, path), open(t, path))
+}
