@@ -5,6 +5,13 @@ GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
+# AGAIN=1: tests that failed, three at most, run once more by themselves. They stay in the list of failures. Data races
+# are not repeated.
+AGAIN ?= 0
+GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
+GOTEST := $(GOTESTSUM) --format standard-quiet --rerun-fails=$(AGAIN) \
+	--rerun-fails-run-root-test --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
+
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -ec
 
@@ -43,22 +50,10 @@ help: ## list the targets
 test: deps ## all that must pass before a commit: vet, and all tests with the race detector
 	@# Vet sees each module by its own go.mod, as its users do. With -race, the tests use what it has compiled.
 	@for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && GOWORK=off go vet -race ./...) || exit; done
-	@# Nothing is skipped silently: the end lists the skipped tests, with the reasons. Failures are shown whole.
+	@# Nothing is skipped silently: the end lists the skipped tests with their reasons, and each failure.
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
-	echo go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS); \
-	if ! go test $(TESTFLAGS) -race -v -timeout 30m $(TESTS) 2>&1 | tee "$$log" | { grep --line-buffered -E '^(ok|FAIL|panic:)\s' || :; }; then \
-		awk '!/^ *(=== |--- (PASS|SKIP))/ {p = p $$0 "\n"} /^(ok|FAIL|[?])[ \t]/ {if (/^FAIL/) printf "%s", p; p = ""}' "$$log"; \
-		exit 1; \
-	fi; \
-	awk '/^=== / {at = $$3; next} /^ +[a-z_]+[.]go:[0-9]+: / {last[at] = $$0} \
-		/^ *--- SKIP/ {why = last[$$3]; sub(/^ +[^ ]+ /, "", why); names[why] = names[why] "\n  " $$3} \
-		END {for (why in names) print "skipped, because " why ":" names[why]}' "$$log"; \
-	echo "where the time went:"; \
-	awk '/^--- PASS/ {took[$$3] = substr($$4, 2) + 0} \
-		/^ok[ \t]/ {sub(/^github.com\/sniblock\//, "", $$2); printf "package %6.1f s  %s\n", $$3, $$2; \
-			for (test in took) printf "test    %6.1f s  %s, %s\n", took[test], test, $$2; delete took}' "$$log" | \
-		sort -k1,1 -k2,2nr | awk 'seen[$$1]++ < 10'; \
-	grep -E '^ok\s' "$$log" | tail -1
+	$(GOTEST) --jsonfile "$$log" --packages '$(TESTS)' -- $(TESTFLAGS) -race -timeout 30m; \
+	echo "the slowest tests:"; $(GOTESTSUM) tool slowest --num 10 --jsonfile "$$log"
 
 lint: lint-deps ## golangci-lint, built from source the first time, and luacheck
 	go run $(GOLANGCI) run $$(go list -m -f '{{.Dir}}/...')
@@ -99,7 +94,7 @@ stress: deps ## the conformance suite on each of BACKENDS, COUNT=20 times with t
 long: deps ## the tests that "make test" leaves out because they take long
 	@files=$$(grep -rl --include='*_test.go' 'livetest[.]Long(' .); \
 	names=$$(awk -F'[ (]' '/^func Test/ {name = $$2} /livetest[.]Long\(/ {print name}' $$files | sort -u | paste -sd'|'); \
-	set -x; SNIB_LONG=1 go test -race -timeout 2h -run "^($$names)$$" $$(dirname $$files | sort -u)
+	SNIB_LONG=1 $(GOTEST) --packages "$$(dirname $$files | sort -u | paste -sd' ')" -- -race -timeout 2h -run "^($$names)$$"
 
 mutants: deps ## break each guarantee once, and see that its tests notice; SHORT=1: without servers; SHARE=4: one of four
 	go test -tags mutants -count=1 -timeout 3h $(if $(SHORT),-short) ./internal/mutant -args -share $(SHARE)

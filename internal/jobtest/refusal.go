@@ -184,8 +184,10 @@ type refusedCall struct {
 	late   time.Duration // by which the slowest try was late
 }
 
-// run acquires. If the error does not say the cause, it acquires again: a busy machine may not have
-// found out in time, and a connection that was cut may be noticed only when it is used.
+// run acquires. If the error does not say the cause, it acquires again, after a pause and for
+// longer: a busy machine may not have found out in time, a connection that was cut may be noticed
+// only when it is used, and a client that met a dying server knows of it what it saw last, until it
+// connects again.
 func (c *refusedCall) run(ctx context.Context, o Outage) {
 	c.wait = shortWait
 	if o.Denied {
@@ -197,6 +199,11 @@ func (c *refusedCall) run(ctx context.Context, o Outage) {
 		c.took = time.Since(began)
 		c.late = max(c.late, c.took-max(c.min, c.wait))
 		if try == 4 || strings.Contains(fmt.Sprint(c.errs), o.Says) {
+			return
+		}
+		select {
+		case <-time.After(c.wait - c.took):
+		case <-ctx.Done():
 			return
 		}
 		if !o.Denied {
