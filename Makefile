@@ -17,10 +17,10 @@ SHELL := /bin/bash
 
 export GOWORK := $(CURDIR)/go.work
 
-# How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose tests start servers, and which share of them to run;
-# how many worlds are simulated, from which seed on; how long the nemesis runs in all, with which seed (0: a new one), and which set-ups and faults
-# (none: all); what a benchmark's name matches, and which scenarios are compared with other libraries: such
-# as uncontended,hand-over, or all.
+# How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose
+# tests start servers, and which share of them to run; how many worlds are simulated, from which seed on; how long the
+# nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all); what a benchmark's name
+# matches, and which scenarios are compared with other libraries: such as uncontended,hand-over, or all.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)

@@ -213,7 +213,7 @@ type nameQueue struct {
 	// head uses it, without mu, and advanceLocked between two heads.
 	outage driverkit.Outage
 
-	// What is known of the lock while no hold of this process is at the head.
+	// While no hold of this process is at the head, these say who may hold the lock.
 	heldInStore bool      // the store has answered the head that somebody holds the lock
 	lastHeld    time.Time // when held or heldInStore became false, if somebody waited then
 

@@ -440,7 +440,7 @@ func TestLogKeys(t *testing.T) {
 	}
 }
 
-// What the store did not do is a warning. What a caller or another holder did is not.
+// A failure of the store is a warning. An act of a caller or of another holder is not.
 func TestLogLevels(t *testing.T) {
 	tests := []struct {
 		name, message, level string

@@ -71,8 +71,8 @@ func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 // The context passed to fn ends with ctx or with the hold, as in [snib.Locker.Do]. Errors are
 // those of [Runner.Take], or what fn returned. A tick that was not run because the store is
 // unavailable, or grants nothing after a restart, is an [snib.ErrUnavailable], and a warning in the
-// log of [snib.Logging]. If the hold was lost while fn ran, the error
-// matches [snib.ErrLost]; another host may then run the tick, too.
+// log of [snib.Logging]. If the hold was lost while fn ran, the error matches [snib.ErrLost];
+// another host may then run the tick, too.
 func (r *Runner) Run(ctx context.Context, name string, fn func(ctx context.Context, lock *snib.Lock) error) (ran bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

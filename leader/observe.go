@@ -25,7 +25,7 @@ type Leader struct {
 //	for who, err := range leader.Observe(ctx, locker, "reconciler", time.Second) { … }
 //
 // Observe asks the store once in every interval, on all backends, so it learns of a change up to
-// one interval late, and may miss a term that is shorter. What it tells may be out of date: show
+// one interval late, and may miss a term that is shorter. The answer may be out of date: show
 // it, or forward requests by it, but never base a decision on it. A leader itself learns that it
 // leads, and that it has lost the leadership, from the function and the context of Run, which are
 // never late.

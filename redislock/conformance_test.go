@@ -90,6 +90,15 @@ func detoured(o rueidis.ClientOption, addrs ...string) drivertest.Harness {
 	return h
 }
 
+// singleAndCluster starts a server and a Cluster, and returns how clients reach them.
+func singleAndCluster(t *testing.T) map[string]rueidis.ClientOption {
+	t.Helper()
+	c := redistest.Cluster(t)
+	inCluster := rueidis.ClientOption{InitAddress: c.Addrs()}
+	usedCluster(t, c, inCluster)
+	return map[string]rueidis.ClientOption{"Single": at(used(t, redistest.Single(t)).Addr()), "Cluster": inCluster}
+}
+
 // usedCluster is like used, for all slots of a Cluster.
 func usedCluster(t testing.TB, c *redistest.ClusterSetup, o rueidis.ClientOption) {
 	t.Helper()

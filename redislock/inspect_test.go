@@ -237,10 +237,7 @@ func manyFields(n int) (all []any) {
 // Cluster, and that its hold can be broken there.
 func TestWaitersOfRedisson(t *testing.T) {
 	t.Parallel()
-	c := redistest.Cluster(t)
-	inCluster := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, inCluster)
-	for name, o := range map[string]rueidis.ClientOption{"Single": at(used(t, redistest.Single(t)).Addr()), "Cluster": inCluster} {
+	for name, o := range singleAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, o)
 			do := commander(t, o)

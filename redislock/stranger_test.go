@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
@@ -38,11 +36,7 @@ func strangers(t *testing.T, d *redislock.Driver, prefix string) []string {
 // takes keys of one slot only.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
-	single := used(t, redistest.Single(t))
-	c := redistest.Cluster(t)
-	inCluster := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, inCluster)
-	for name, o := range map[string]rueidis.ClientOption{"Single": at(single.Addr()), "Cluster": inCluster} {
+	for name, o := range singleAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, o)
 			do := commander(t, o)
@@ -197,10 +191,7 @@ func equalButLeft(a, b driver.Status) bool {
 // TestListOnce checks that a lock is listed once, however many keys it has, also in a Cluster.
 func TestListOnce(t *testing.T) {
 	t.Parallel()
-	c := redistest.Cluster(t)
-	inCluster := rueidis.ClientOption{InitAddress: c.Addrs()}
-	usedCluster(t, c, inCluster)
-	for name, o := range map[string]rueidis.ClientOption{"Single": at(used(t, redistest.Single(t)).Addr()), "Cluster": inCluster} {
+	for name, o := range singleAndCluster(t) {
 		t.Run(name, func(t *testing.T) {
 			d1, d2 := open(t, o), open(t, o)
 			var want []string

@@ -29,8 +29,8 @@
 //  4. A new kind of server gets a method of Stage beside [Stage.Redis]. It starts the server,
 //     which both acts share, empties it for each act, sets s.look, s.stock and s.release, and
 //     returns what starts clients. A server that an act breaks is started by the act itself, with
-//     [Stage.TB]. What to install is said by installHint in the command. The functions look and
-//     stock must answer without the server, too.
+//     [Stage.TB]. Add the package to install to installHint in the command. The functions look
+//     and stock must answer without the server, too.
 //  5. If a lease that must not end in the story ends because the machine is slow, the act calls
 //     s.tooBusy. That is done for clients of snib that lose a lock without [Client.Pause] or
 //     [Client.MayLose].

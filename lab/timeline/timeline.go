@@ -41,7 +41,7 @@ func wrap(text string, width int) []string {
 // seconds formats the time of an event.
 func seconds(at time.Duration) string { return fmt.Sprintf("%.3f s", at.Seconds()) }
 
-// What barColor returns.
+// The results of barColor.
 const (
 	one  = "one"
 	many = "many"

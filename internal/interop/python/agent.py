@@ -1,16 +1,14 @@
 """Acquires, extends and releases locks by order, as node/redlock.mjs does."""
 
-import json
 import sys
-import threading
 
 import redis
 
+import orders
 from redis_lock import Lock, LockLost
 
 client = redis.Redis(host=sys.argv[1], port=int(sys.argv[2]))
 locks = {}  # by their values
-output = threading.Lock()
 
 
 def carry_out(request):
@@ -31,14 +29,4 @@ def carry_out(request):
     return {}
 
 
-def answer(request):
-    try:
-        result = carry_out(request)
-    except Exception as error:
-        result = {"error": repr(error)}
-    with output:
-        print(json.dumps({"id": request["id"], **result}), flush=True)
-
-
-for line in sys.stdin:
-    threading.Thread(target=answer, args=[json.loads(line)], daemon=True).start()
+orders.serve(carry_out)

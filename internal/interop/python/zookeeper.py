@@ -3,17 +3,15 @@
 The name of a lock is its kind, mutex or semaphore, and its path. Its ttl is how long to wait.
 """
 
-import json
 import sys
-import threading
 
+import orders
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 
 client = KazooClient(hosts=f"{sys.argv[1]}:{sys.argv[2]}", timeout=10)
 client.start(30)
 locks = {}
-output = threading.Lock()
 
 
 def carry_out(request):
@@ -35,15 +33,5 @@ def carry_out(request):
     return {"value": value}
 
 
-def answer(request):
-    try:
-        result = carry_out(request)
-    except Exception as error:
-        result = {"error": repr(error)}
-    with output:
-        print(json.dumps({"id": request["id"], **result}), flush=True)
-
-
-for line in sys.stdin:
-    threading.Thread(target=answer, args=[json.loads(line)], daemon=True).start()
+orders.serve(carry_out)
 client.stop()
