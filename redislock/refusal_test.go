@@ -12,7 +12,7 @@ import (
 )
 
 // TestRefusals checks what the errors of acquisitions say while the lock is held, and while the
-// server refuses the password, is in its grace period, hangs, and is dead.
+// server refuses the password, or to write, is in its grace period, hangs, and is dead.
 func TestRefusals(t *testing.T) {
 	node := used(t, redistest.Single(t, redistest.Password(password), "user program on >"+password+" ~* &* +@all"))
 	setPassword := func(p string) {
@@ -28,6 +28,10 @@ func TestRefusals(t *testing.T) {
 			{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
 				setPassword("another")
 				return func() { setPassword(password) }
+			}},
+			{Name: "Readonly", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
+				node.Must("ACL", "SETUSER", "program", "-set")
+				return func() { node.Must("ACL", "SETUSER", "program", "+set") }
 			}},
 			{Name: "Grace", Answers: true, Says: "grants nothing for another ", Has: hasEnd, Begin: func(*testing.T) func() {
 				node.Kill()

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 const (
@@ -329,7 +330,7 @@ func (n *node) deliver(batch []*command, answers []string) {
 	for i, cmd := range batch {
 		text, refused := strings.CutPrefix(answers[i], errorPrefix)
 		if refused {
-			cmd.deliver("", errors.New(printable(text)))
+			cmd.deliver("", rediskit.Refusal(printable(text)))
 		} else {
 			cmd.deliver(text, nil)
 		}

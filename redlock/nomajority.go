@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // These errors say why a node that answers takes no part.
@@ -56,6 +57,10 @@ func (d *Driver) noMajority(errs []error) error {
 		var answer *rueidis.RedisError
 		if errors.As(err, &answer) {
 			e.matches = append(e.matches, answer)
+		}
+		var refused rediskit.Refusal
+		if errors.As(err, &refused) {
+			e.matches = append(e.matches, refused)
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			e.matches = append(e.matches, syscall.ECONNREFUSED)
@@ -142,18 +147,25 @@ func quoted(text string) string {
 // isPermanent reports whether a retry can't help.
 func isPermanent(err error) bool {
 	var answer *rueidis.RedisError
+	var refused rediskit.Refusal
 	var unknown *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var record tls.RecordHeaderError
 	var alert tls.AlertError
 	switch {
 	case errors.As(err, &answer):
-		word, _, _ := strings.Cut(answer.Error(), " ")
-		return word == "WRONGPASS" || word == "NOAUTH" || word == "NOPERM" || word == "DENIED" || word == "WRONGTYPE"
+		return isPermanentText(answer.Error())
+	case errors.As(err, &refused):
+		return isPermanentText(string(refused))
 	case errors.As(err, &unknown):
 		return unknown.IsNotFound
 	}
 	return errors.Is(err, driver.ErrInvalid) || errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
+}
+
+// isPermanentText is isPermanent for the text of a server's error.
+func isPermanentText(text string) bool {
+	return rediskit.IsDenied(text) || strings.HasPrefix(text, "WRONGTYPE ")
 }
 
 // A singleLineError is a server's error, reduced to one line that is safe on a terminal.

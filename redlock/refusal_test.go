@@ -8,7 +8,8 @@ import (
 )
 
 // TestRefusals checks what the errors of acquisitions say while the lock is held, and while a
-// majority of the nodes refuses the password, is kept out after a restart, hangs, and is dead.
+// majority of the nodes refuses the password, or to write, is kept out after a restart, hangs, and
+// is dead.
 func TestRefusals(t *testing.T) {
 	c := start(t, 3, "user program on >"+password+" ~* &* +@all")
 	c.init(t)
@@ -22,6 +23,11 @@ func TestRefusals(t *testing.T) {
 			n.Must("CLIENT", "KILL", "USER", "program")
 		}
 	}
+	setRights := func(rights string) {
+		for _, n := range majority {
+			n.Must("ACL", "SETUSER", "program", rights)
+		}
+	}
 	jobtest.RefusalTest{
 		Open: map[string]func(*testing.T) driver.Driver{
 			"Redlock": func(t *testing.T) driver.Driver { return open(t, c.servers, c.opts...) },
@@ -31,6 +37,10 @@ func TestRefusals(t *testing.T) {
 			{Name: "Password", Denied: true, Says: "WRONGPASS", Begin: func(*testing.T) func() {
 				setPassword("another")
 				return func() { setPassword(password) }
+			}},
+			{Name: "Readonly", Denied: true, Says: "script", Begin: func(*testing.T) func() { // each version has its own words
+				setRights("-set")
+				return func() { setRights("+set") }
 			}},
 			{Name: "Grace", Answers: true, Says: "they take part within ", Begin: func(t *testing.T) func() {
 				for _, n := range majority {

@@ -93,7 +93,7 @@ var rules = []rule{
 		"the director starts servers and processes, and looks at them; how clients lock is said in lab/pattern"},
 	{"lab/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no scene"},
 
-	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
+	{"cmd/snib/...", []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/colorprofile", "github.com/charmbracelet/x/ansi", "lab/scene", "lab/timeline", ".", "driver", "etcdlock", "fence", "driver/driverkit", "memlock", "metrics", "mysqllock", "pglock", "redislock", "redislock/redisadmin", "redislock/rediskit", "redlock", "redlock/redlockadmin", "sqlitelock", "zklock", "zklock/zkadmin", "github.com/prometheus/client_golang/prometheus/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/redis/rueidis", "github.com/BurntSushi/toml", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.etcd.io/etcd/api/v3/...", "go.etcd.io/etcd/client/v3", "go.uber.org/zap", "google.golang.org/grpc/codes", "golang.org/x/sys/...", "golang.org/x/term"},
 		[]string{"driver/...", "internal/livetest/...", "github.com/prometheus/common/...", "github.com/rogpeppe/go-internal/..."},
 		"the command is small on purpose: each dependency is agreed on here"},
 
@@ -103,7 +103,7 @@ var rules = []rule{
 		"programs show what users write: they import what users may, and nobody imports them"},
 
 	{"bench", []string{".", "driver", "etcdlock", "internal/livetest/...", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap", "memlock", "mysqllock", "pglock", "redislock", "redlock", "sqlitelock", "zklock", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk", "github.com/jackc/pgx/v5/...", "github.com/bsm/redislock", "github.com/go-redsync/redsync/v4/...", "github.com/redis/go-redis/v9",
-		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+		"github.com/redis/rueidis/...", "github.com/HdrHistogram/hdrhistogram-go", "gonum.org/v1/plot/...", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 		nil,
 		"it links each library that it compares, so nobody else does"},
 }

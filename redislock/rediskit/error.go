@@ -2,6 +2,7 @@ package rediskit
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -21,3 +22,21 @@ func (e *HeldError) Error() string {
 
 // Is reports whether target is [driver.ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == driver.ErrHeld }
+
+// A Refusal is the error of a command in a script, which the script has answered as text.
+type Refusal string
+
+func (r Refusal) Error() string { return string(r) }
+
+// IsDenied reports whether text, the error reply of a server, says that the client has no valid
+// login, or that its user lacks a permission.
+func IsDenied(text string) bool {
+	for _, kind := range []string{"NOAUTH ", "WRONGPASS ", "NOPERM ", "DENIED "} {
+		if strings.HasPrefix(text, kind) || strings.Contains(text, "-"+kind) {
+			return true
+		}
+	}
+	// What a script's commands may not do has the code ERR. Redis 7.2 and Valkey have changed the
+	// words.
+	return strings.Contains(text, "The user executing the script can't") || strings.Contains(text, "ACL failure in script")
+}

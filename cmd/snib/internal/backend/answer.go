@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/rueidis"
@@ -11,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/rediskit"
 )
 
 // Denied reports whether a server refused a request because its user has no valid login, or no
@@ -20,12 +20,14 @@ func Denied(err error) bool {
 	if isPostgresError(err, "28") || isPostgresError(err, "42501") || isMySQLError(err, 1044, 1045, 1142, 1143) || zooKeeperDenied(err) || etcdDenied(err) {
 		return true
 	}
-	reply, raw := new(redislock.ReplyError), new(rueidis.RedisError)
-	if errors.As(err, &raw) {
-		reply.Text = raw.Error()
+	reply, raw, refused := new(redislock.ReplyError), new(rueidis.RedisError), rediskit.Refusal("")
+	switch {
+	case errors.As(err, &reply):
+		return rediskit.IsDenied(reply.Text)
+	case errors.As(err, &raw):
+		return rediskit.IsDenied(raw.Error())
 	}
-	return (errors.As(err, &reply) || reply.Text != "") &&
-		(hasKind(reply.Text, "NOAUTH", "WRONGPASS", "NOPERM", "DENIED") || strings.Contains(reply.Text, "The user executing the script can't"))
+	return errors.As(err, &refused) && rediskit.IsDenied(string(refused))
 }
 
 // Answered reports whether err is an answer of the store. It is false if the store could not be
@@ -40,5 +42,5 @@ func Answered(err error) bool {
 	case isPostgresError(err, ""):
 		return !isPostgresError(err, "57P") // it is shutting down or starting
 	}
-	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) || errors.As(err, new(*mysql.MySQLError))
+	return errors.As(err, new(*redislock.ReplyError)) || errors.As(err, new(*rueidis.RedisError)) || errors.As(err, new(rediskit.Refusal)) || errors.As(err, new(*mysql.MySQLError))
 }
