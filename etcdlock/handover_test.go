@@ -3,8 +3,6 @@ package etcdlock_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -244,127 +242,29 @@ func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clien
 }
 
 // TestHandOver has goroutines of one process, another process and a foreign client compete for
-// one lock all the time. Our tokens increase, a transaction under each hold succeeds, most
-// hand-overs are within the process, and nobody starves.
+// one lock all the time. A transaction under each hold succeeds.
 func TestHandOver(t *testing.T) {
-	const goroutines, turns, strangers = 8, 40, 4
-	server := etcdtest.Start(t)
-	client := dial(t, server)
+	client := dial(t, etcdtest.Start(t))
 	d := open(t, client)
-	many, few := newLocker(t, d), newLocker(t, open(t, client))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var last uint64 // guarded by the lock, as are the others
-	var owner string
-	visits, handedOver, inRow, most := 0, 0, 0, 0
-	visit := func(lock *snib.Lock) {
-		if lock.Token() <= last {
-			t.Errorf("Token = %d after %d", lock.Token(), last)
-		}
-		if last = lock.Token(); lock.Owner() == owner {
-			handedOver++
-		}
-		owner = lock.Owner()
-	}
-	var crowd sync.WaitGroup
-	for range goroutines {
-		crowd.Go(func() {
-			for {
-				lock, err := many.Acquire(ctx, "crowd")
-				if err != nil {
-					if ctx.Err() == nil {
-						t.Errorf("Acquire in the crowd = %v", err)
-					}
-					return
-				}
-				visit(lock)
-				// Not in each run: a run ends after 5 ms, and that long a transaction may take.
-				if visits++; visits%100 == 1 && !txnSucceeds(t, client, d.IsOwner("crowd", lock.Token())) {
-					t.Errorf("a transaction under token %d fails", lock.Token())
-				}
-				inRow++
-				most = max(most, inRow)
-				if err := lock.Release(); err != nil {
-					t.Errorf("Release in the crowd = %v", err)
-				}
+	jobtest.Crowd{
+		Many: d, Few: open(t, client),
+		Visit: func(lock *snib.Lock) {
+			if !txnSucceeds(t, client, d.IsOwner(lock.Name(), lock.Token())) {
+				t.Errorf("a transaction under token %d fails", lock.Token())
 			}
-		})
-	}
-	for range turns {
-		lock, err := few.Acquire(t.Context(), "crowd")
-		if err != nil {
-			t.Fatalf("Acquire beside the crowd = %v", err)
-		}
-		visit(lock)
-		inRow = 0
-		if err := lock.Release(); err != nil {
-			t.Fatalf("Release beside the crowd = %v", err)
-		}
-	}
-	for range strangers {
-		locked, unlock := mutexLock(t, client, "crowd")
-		await(t, locked)
-		unlock()
-	}
-	stop()
-	crowd.Wait()
-	t.Logf("%d hand-overs within a process; at most %d turns in a row beside another process", handedOver, most)
-	if handedOver < 2*turns {
-		t.Errorf("%d hand-overs within a process beside %d turns of another one, want many more", handedOver, turns)
-	}
+		},
+		Stranger: func(name string) {
+			locked, unlock := mutexLock(t, client, name)
+			await(t, locked)
+			unlock()
+		},
+	}.HandOver(t)
 }
 
-// TestNobodyStarves has goroutines of one process use a lock for a while each, and always want
-// it again. Each of their leases could be handed over for longer than the one before, up to
-// seconds. Another process is served nevertheless.
+// TestNobodyStarves has a process whose goroutines always want a lock, and another one.
 func TestNobodyStarves(t *testing.T) {
 	client := dial(t, etcdtest.Start(t))
-	many, few := newLocker(t, open(t, client)), newLocker(t, open(t, client))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var crowd sync.WaitGroup
-	for range 8 {
-		crowd.Go(func() {
-			for {
-				lock, err := many.Acquire(ctx, "starve")
-				if err != nil {
-					return // ctx is done, or the other process will be served soon
-				}
-				time.Sleep(time.Millisecond) // the work under the lock
-				if err := lock.Release(); err != nil {
-					t.Errorf("Release in the crowd = %v", err)
-				}
-			}
-		})
-	}
-	var took []time.Duration
-	for range 12 {
-		began := time.Now()
-		lock, err := few.Acquire(t.Context(), "starve")
-		if err != nil {
-			t.Fatalf("Acquire beside the crowd = %v", err)
-		}
-		took = append(took, time.Since(began))
-		if err := lock.Release(); err != nil {
-			t.Fatalf("Release beside the crowd = %v", err)
-		}
-	}
-	stop()
-	crowd.Wait()
-	if longest := slices.Max(took); longest > 2*time.Second {
-		t.Errorf("another process waited %v for its turns, want milliseconds", took)
-	}
-}
-
-// newLocker returns a locker on a driver.
-func newLocker(t *testing.T, d driver.Driver) *snib.Locker {
-	t.Helper()
-	l, err := snib.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	jobtest.Crowd{Many: open(t, client), Few: open(t, client)}.NobodyStarves(t)
 }
 
 // txnSucceeds reports whether a transaction under a condition succeeds.

@@ -219,7 +219,7 @@ func TestWildToken(t *testing.T) {
 // zxids of ZooKeeper.
 func TestTokensWithoutClock(t *testing.T) {
 	srv := newServer(t, fence.Server{}, func(http.ResponseWriter, *http.Request) {})
-	for _, token := range []uint64{3 << 16, 7<<32 | 12, 1 << 39 << 16, 1 << 23 << 32} {
+	for _, token := range []uint64{3 << 16, 7<<42 | 12, 1 << 39 << 16, 1 << 13 << 42} {
 		if status, text := put(t, srv.URL, mark(t, token, "a"), ""); status != http.StatusOK {
 			t.Errorf("token %d is answered %d %s", token, status, text)
 		}

@@ -573,11 +573,20 @@ func (a *attempt) hasMoved(names []string) bool {
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
 func (a *attempt) grant(connSeq int) (*handle, error) {
-	l := &lease{s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), token: uint64(a.stat.Czxid), start: a.start,
-		solePos: a.solePos, releaseSem: make(chan struct{}, 1)}
+	if err := checkZxid(a.stat.Czxid); err != nil {
+		return nil, err
+	}
+	l := &lease{
+		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, blockSize: blockSizeOf(a.req), start: a.start,
+		solePos: a.solePos, releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if l.blockSize > 1 {
+		l.wanted = make(chan struct{})
+	}
 	if err := a.s.register(l, connSeq, a.ownEvent); err != nil {
 		return nil, err
 	}
+	l.startWanted(a.hasFollower)
 	if a.hasFollower && a.req.Slots > 0 {
 		l.notifyNextWaiter(a.data)
 	}

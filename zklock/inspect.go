@@ -245,7 +245,7 @@ func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 		return driver.Holding{Foreign: fmt.Sprintf("the node %s, which belongs to no session", printable(c.node)), Left: driver.NoExpiry}
 	}
 	in := decode(snap.data)
-	h := driver.Holding{Owner: in.owner(c), Token: uint64(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
+	h := driver.Holding{Owner: in.owner(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
 	// A holder that renews in time has at least two thirds of its lease left; a kept node has
 	// what remains of MinHold.
 	h.Left = s.leaseTTL() * 2 / 3

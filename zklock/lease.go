@@ -20,11 +20,14 @@ type lease struct {
 	req        driver.Request // its label is guarded by mu
 	folder     string
 	path       string
-	token      uint64
+	zxid       int64          // of the transaction that created the node
+	blockSize  int            // the number of tokens that are reserved
 	start      driver.Instant // of the grant
 	solePos    position       // of its node, if there was no other; else zero
 	expires    driver.Instant // zero until the first renewal; guarded by session.mu
 	releaseSem chan struct{}  // of capacity 1: held during a release
+	done       chan struct{}  // closed when the lease has ended
+	wanted     chan struct{}  // Grant.Wanted; nil for one token, which can't be handed over
 
 	mu             sync.Mutex
 	state          state
@@ -86,7 +89,9 @@ func (s *session) register(l *lease, connSeq int, ownEvent *watchEvent) error {
 
 // newHandle returns a handle on the lease whose grant begins at start.
 func (l *lease) newHandle(req driver.Request, start driver.Instant) *handle {
-	h := &handle{lease: l, grant: driver.Grant{Token: l.token, Start: start, TTL: l.s.leaseTTL()}}
+	h := &handle{lease: l, grant: driver.Grant{
+		Token: tokenOf(l.zxid), Tokens: min(l.blockSize, blockSizeOf(req)), Start: start, TTL: l.s.leaseTTL(), Wanted: l.wanted,
+	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if req.OnLost != nil {
@@ -143,6 +148,7 @@ func (l *lease) end(to state) bool {
 	}
 	l.state = to
 	l.mu.Unlock()
+	close(l.done)
 	l.s.mu.Lock()
 	delete(l.s.leases, l.path)
 	l.s.mu.Unlock()
@@ -409,7 +415,7 @@ func (l *lease) needsWatch(connSeq int) bool {
 func (l *lease) watch(ctx context.Context, connSeq int) error {
 	ev, snap, err := l.s.watch(ctx, watchKey{path: l.path})
 	switch {
-	case errors.Is(err, errNodeGone), err == nil && snap.stat.Czxid != int64(l.token):
+	case errors.Is(err, errNodeGone), err == nil && snap.stat.Czxid != l.zxid:
 		l.lose(driver.ErrLost, driver.Instant{})
 		return nil
 	case err != nil:
@@ -429,6 +435,12 @@ func (l *lease) clearWatch() {
 	l.watchedOn = 0
 }
 
+// hasToken reports whether a token belongs to the lease.
+func (l *lease) hasToken(token uint64) bool {
+	first := tokenOf(l.zxid)
+	return first <= token && token-first < uint64(l.blockSize)
+}
+
 // IsOwner returns a check for a multi of ZooKeeper. The check succeeds as long as the hold with
 // this token lives: the multi writes its nodes under the lock or not at all, whatever the
 // clocks do. The multi must go to the same ensemble, over a connection without a chroot.
@@ -436,13 +448,14 @@ func (l *lease) clearWatch() {
 //	_, err := conn.Multi(d.IsOwner(lock.Name(), lock.Token()), &zk.SetDataRequest{Path: "/account", Data: data, Version: -1})
 //	// zk.ErrNoNode: the lock was lost
 //
-// For a hold that this driver does not have, the check never succeeds.
+// Holds that the goroutines of a process hand over among themselves have one node, so to the check
+// they are one hold. For a hold that this driver does not have, the check never succeeds.
 func (d *Driver) IsOwner(name string, token uint64) *zk.CheckVersionRequest {
 	const anyVersion = -1
 	d.leasesMu.Lock()
 	defer d.leasesMu.Unlock()
 	for key, l := range d.leases {
-		if key.name == name && l.token == token {
+		if key.name == name && l.hasToken(token) {
 			return &zk.CheckVersionRequest{Path: l.path, Version: anyVersion}
 		}
 	}

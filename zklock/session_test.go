@@ -81,7 +81,7 @@ func TestHoldOwnGone(t *testing.T) {
 		s.mu.Lock()
 		s.watches[watchKey{path: path}] = ownEvent
 		s.mu.Unlock()
-		l := &lease{s: s, path: path}
+		l := &lease{s: s, path: path, done: make(chan struct{})}
 		event := zk.Event{Type: zk.EventNodeDeleted, Path: path}
 		if gone {
 			s.onEvent(event)

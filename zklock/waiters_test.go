@@ -440,7 +440,7 @@ func TestLockerKnowsFirst(t *testing.T) {
 	}
 }
 
-// TestTokenIsCzxidInTurn checks that the token is the Czxid of the node when callers of one
+// TestTokenIsCzxidInTurn checks that the token is made of the Czxid of the node when callers of one
 // session follow each other closely.
 func TestTokenIsCzxidInTurn(t *testing.T) {
 	server := zktest.Single(t)
@@ -468,8 +468,8 @@ func TestTokenIsCzxidInTurn(t *testing.T) {
 	running.Wait()
 }
 
-// TestTokenIsCzxid checks that the token is the Czxid of the node, whichever clients come and go
-// in between.
+// TestTokenIsCzxid checks that the token is made of the Czxid of the node, whichever clients come
+// and go in between.
 func TestTokenIsCzxid(t *testing.T) {
 	server := zktest.Single(t)
 	tree := newTree(t, server.Addr())
@@ -492,8 +492,8 @@ func TestTokenIsCzxid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.Grant().Token; got != uint64(stat.Czxid) {
-			t.Errorf("Token of hold %d = %d, want the Czxid %d", i, got, stat.Czxid)
+		if got := zklock.Zxid(l.Grant().Token); got != stat.Czxid {
+			t.Errorf("Zxid of the token of hold %d = %d, want the Czxid %d", i, got, stat.Czxid)
 		}
 		if i%4 == 1 {
 			createForeign()

@@ -26,8 +26,8 @@ var zookeeperMutants = []mutant{
 	{
 		guarantee: "tokens increase", pkg: "zklock",
 		in:    "attempt.grant",
-		old:   "token: uint64(a.stat.Czxid), start",
-		new:   "token: uint64(a.solePos.seq) + 1, start",
+		old:   "zxid: a.stat.Czxid,",
+		new:   "zxid: int64(a.solePos.seq) + 1,",
 		tests: "TestFolderComesAgain",
 	},
 	{
@@ -64,6 +64,13 @@ var zookeeperMutants = []mutant{
 		old:   "return s.silentFrom",
 		new:   "return time.Now()",
 		tests: "TestSilence",
+	},
+	{
+		guarantee: "wanted", pkg: "zklock",
+		in:    "lease.isFollowed",
+		old:   "return i >= 0 && i < len(queue)-1",
+		new:   "return i > 0",
+		tests: "TestWanted",
 	},
 	{
 		guarantee: "absurd times", pkg: "zklock",

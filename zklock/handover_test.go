@@ -1,0 +1,189 @@
+package zklock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/jobtest"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/zktest"
+	"github.com/sniblock/snib/zklock"
+)
+
+// blockRequest returns the request of a caller who hands holds over by itself.
+func blockRequest(name, owner string, tokens int) driver.Request {
+	req := request(name, owner)
+	req.Tokens = tokens
+	return req
+}
+
+// TestBlock reserves tokens: they begin with the zxid of the node, and end before those of the
+// next node.
+func TestBlock(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	var last uint64
+	for _, tt := range []struct{ asked, want int }{{0, 1}, {1, 1}, {10, 10}, {1 << 10, 1 << 10}, {1<<10 + 1, 1 << 10}} {
+		l := acquire(t, d, blockRequest("block", "a", tt.asked))
+		g := l.Grant()
+		_, stat, err := tree.Exists(tree.nodeOf("/snib/block", g.Token))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiter := jobtest.Waiting(t, other, request("block", "b"))
+		if g.Tokens != tt.want || (g.Wanted != nil) != (tt.want > 1) {
+			t.Errorf("asked for %d tokens, got %d, and Wanted %v; want %d", tt.asked, g.Tokens, g.Wanted, tt.want)
+		}
+		final := g.Token + uint64(g.Tokens) - 1
+		if first, end := zklock.Zxid(g.Token), zklock.Zxid(final); first != stat.Czxid || end != stat.Czxid {
+			t.Errorf("the tokens %d to %d are of the zxids %d to %d, want %d", g.Token, final, first, end, stat.Czxid)
+		}
+		if g.Token <= last {
+			t.Errorf("Token = %d after %d", g.Token, last)
+		}
+		release(t, l)
+		next := waiter.Get(t)
+		// Its node was created right after the first, while the block was in use.
+		if next.Grant().Token <= final {
+			t.Errorf("Token = %d after the block from %d to %d", next.Grant().Token, g.Token, final)
+		}
+		last = next.Grant().Token
+		release(t, next)
+	}
+}
+
+// TestBlockAgain has an owner acquire again: it gets no token that was not reserved, and none
+// that it can't use.
+func TestBlockAgain(t *testing.T) {
+	d := newDriver(t, []string{zktest.Single(t).Addr()})
+	l := acquire(t, d, blockRequest("again", "a", 10))
+	for asked, want := range map[int]int{0: 1, 5: 5, 10: 10, 20: 10} {
+		again := acquire(t, d, blockRequest("again", "a", asked)).Grant()
+		if again.Token != l.Grant().Token || again.Tokens != want {
+			t.Errorf("asked for %d of a block of 10 at %d, got %d at %d; want %d", asked, l.Grant().Token, again.Tokens, again.Token, want)
+		}
+	}
+	release(t, l)
+}
+
+// TestWanted has others queue behind the holder of a block.
+func TestWanted(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	tests := []struct {
+		name  string
+		queue func(t *testing.T, name string) (leave func())
+	}{
+		{"Driver", func(t *testing.T, name string) func() {
+			w := jobtest.Waiting(t, newDriver(t, []string{server.Addr()}), request(name, "other"))
+			return func() { release(t, w.Get(t)) }
+		}},
+		{"Curator", func(t *testing.T, name string) func() {
+			made, err := tree.Create("/snib/"+name+"/_c_stranger-lock-", nil, zk.FlagEphemeralSequential, zk.WorldACL(zk.PermAll))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := tree.Delete(made, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDriver(t, []string{server.Addr()})
+			first := acquire(t, d, blockRequest(tt.name, "first", 10))
+			second := jobtest.Waiting(t, d, blockRequest(tt.name, "second", 10))
+			leave := tt.queue(t, tt.name)
+			checkWanted(t, first, "one that came")
+			release(t, first)
+			l := second.Get(t)
+			checkWanted(t, l, "one that was there")
+			release(t, l)
+			leave()
+			l = acquire(t, d, blockRequest(tt.name, "alone", 10))
+			release(t, acquire(t, d, blockRequest(tt.name+" of another name", "a", 10)))
+			select {
+			case <-l.Grant().Wanted:
+				t.Error("the holder of a block is told of one that has gone")
+			default:
+			}
+			release(t, l)
+		})
+	}
+}
+
+// checkWanted checks that a holder learns that it is wanted.
+func checkWanted(t *testing.T, l driver.Lease, by string) {
+	t.Helper()
+	select {
+	case <-l.Grant().Wanted:
+	case <-time.After(livetest.Patience):
+		t.Errorf("the holder of a block is not told of %s", by)
+	}
+}
+
+// TestHandOver has goroutines of one process, another process and a foreign client compete for
+// one lock all the time. A multi under each hold succeeds.
+func TestHandOver(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	if _, err := tree.Create("/account", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	d := newDriver(t, []string{server.Addr()})
+	jobtest.Crowd{
+		Many: d, Few: newDriver(t, []string{server.Addr()}),
+		Visit: func(lock *snib.Lock) {
+			if _, err := tree.Multi(d.IsOwner(lock.Name(), lock.Token()), &zk.SetDataRequest{Path: "/account", Version: -1}); err != nil {
+				t.Errorf("a multi under token %d = %v", lock.Token(), err)
+			}
+		},
+		Stranger: func(name string) {
+			l := zk.NewLock(tree.Conn, "/snib/"+name, zk.WorldACL(zk.PermAll))
+			if err := errors.Join(l.Lock(), l.Unlock()); err != nil {
+				t.Errorf("the lock of go-zookeeper = %v", err)
+			}
+		},
+	}.HandOver(t)
+}
+
+// TestNobodyStarves has a process whose goroutines always want a lock, and another one.
+func TestNobodyStarves(t *testing.T) {
+	server := zktest.Single(t)
+	jobtest.Crowd{Many: newDriver(t, []string{server.Addr()}), Few: newDriver(t, []string{server.Addr()})}.NobodyStarves(t)
+}
+
+// TestIsOwnerBlock writes data under each hold of a block: those that were handed over own the
+// lock as the first one did.
+func TestIsOwnerBlock(t *testing.T) {
+	server := zktest.Single(t)
+	tree := newTree(t, server.Addr())
+	d, other := newDriver(t, []string{server.Addr()}), newDriver(t, []string{server.Addr()})
+	l := acquire(t, d, blockRequest("owned", "a", 10))
+	first := l.Grant().Token
+	for token, want := range map[uint64]bool{
+		first - 1: false, first: true, first + 1: true, first + 9: true, first + 10: false, first + 1<<10: false, first >> 10: false,
+	} {
+		_, err := tree.Multi(d.IsOwner("owned", token))
+		if (err == nil) != want || err != nil && !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("a multi under token %d of the ten from %d on = %v, want success %v", token, first, err, want)
+		}
+	}
+	stale := d.IsOwner("owned", first+1)
+	release(t, l)
+	next := acquire(t, other, blockRequest("owned", "b", 10))
+	for _, check := range []*zk.CheckVersionRequest{stale, d.IsOwner("owned", first+1)} {
+		if _, err := tree.Multi(check); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("a multi under a hold whose lease was released = %v, while another process holds the lock", err)
+		}
+	}
+	release(t, next)
+}
