@@ -377,6 +377,9 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive, infoRecorded bool) (
 		d: a.d, s: a.s, req: a.req, info: a.info, key: a.key, nonce: a.nonce, revision: a.revision, blockSize: blockSizeOf(a.req), since: driver.Now(),
 		infoRecorded: infoRecorded, mayReappear: a.mayPutLater, releaseSem: make(chan struct{}, 1),
 	}
+	if infoRecorded {
+		l.info.Held = l.info.Asked
+	}
 	if l.blockSize > 1 {
 		l.wanted = make(chan struct{})
 		a.d.observeWaiters(l)

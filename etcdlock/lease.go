@@ -403,7 +403,9 @@ func (l *lease) checkOp() clientv3.Op {
 // value returns the value of the key while it holds the lock. It is called with the mutex held.
 func (l *lease) value() string {
 	i := l.info
-	i.Asked = time.Now().Add(-driver.Now().Sub(l.since)).UnixMilli()
+	if i.Held == 0 { // otherwise the key has said so from the start
+		i.Asked = time.Now().Add(-driver.Now().Sub(l.since)).UnixMilli()
+	}
 	return i.encode(true)
 }
 
