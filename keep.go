@@ -89,10 +89,12 @@ func safetyOf(ttl time.Duration) time.Duration { return ttl/drift + min(margin, 
 
 // keeper renews the leases of all holds, and ends the holds whose leases could not be renewed. It
 // consists of a heap of leases ordered by when they are due, one goroutine that sleeps until
-// then, and a few goroutines that call the driver. The goroutines run only while there are leases.
+// then, and a few goroutines that call the driver. They end when there are no leases; the first one
+// lingers, so that not every uncontended cycle starts it and its timer.
 type keeper struct {
 	heap      leaseHeap
 	running   bool
+	lingers   bool           // there was no lease at the last check
 	wakeAt    driver.Instant // when the goroutine will check next
 	checkedAt driver.Instant // when it last checked
 	wakeup    chan struct{}  // capacity 1: check now
@@ -112,7 +114,7 @@ func (c *core) scheduleLocked(le *lease) {
 	heap.Fix(&k.heap, le.heapIndex)
 	switch {
 	case !k.running:
-		k.running = true
+		k.running, k.lingers = true, false
 		k.wakeAt, k.checkedAt = driver.Instant{}, driver.Instant{}
 		go c.runKeeper()
 	case le.due.Before(k.wakeAt):
@@ -147,8 +149,8 @@ func (c *core) runKeeper() {
 }
 
 // processDue starts the renewals and ends the holds that are due. It returns when to check again,
-// or more false if no lease is left. wakeAt is a point in time, not a duration, because the
-// caller first ends contexts, and there may be many.
+// or more false if there has been no lease for a while. wakeAt is a point in time, not a duration,
+// because the caller first ends contexts, and there may be many.
 func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,11 +177,15 @@ func (c *core) processDue() (ended endings, wakeAt driver.Instant, more bool) {
 		k.renewers++ // even if others run: they may hang
 		go c.renew()
 	}
-	if len(k.heap) == 0 {
+	sleep := maxSleep
+	if len(k.heap) > 0 {
+		sleep = min(sleep, max(0, k.heap[0].due.Left(now)))
+	} else if k.lingers || c.isClosed {
 		k.running = false
 		return ended, driver.Instant{}, false
 	}
-	k.wakeAt = now.Add(min(maxSleep, max(0, k.heap[0].due.Left(now))))
+	k.lingers = len(k.heap) == 0
+	k.wakeAt = now.Add(sleep)
 	return ended, k.wakeAt, true
 }
 
