@@ -20,7 +20,8 @@ export GOWORK := $(CURDIR)/go.work
 # How long each fuzz target runs; how often the conformance suite runs, and where; whether to leave out mutants whose
 # tests start servers, and which share of them to run; how many worlds are simulated, from which seed on; how long the
 # nemesis runs in all, with which seed (0: a new one), and which set-ups and faults (none: all); what a benchmark's name
-# matches, and which scenarios are compared with other libraries: such as uncontended,hand-over, or all.
+# matches, and which scenarios are compared with other libraries: such as uncontended,hand-over, or all; over a network
+# with which delays each way, such as 0,0.2ms; and where tables and charts go.
 FUZZTIME ?= 30s
 COUNT ?= 20
 BACKENDS ?= $$(grep -rl --include='*_test.go' '^func TestConformance(' . | xargs -n 1 dirname | sort -u)
@@ -36,6 +37,8 @@ SEED ?= 0
 SETUPS ?=
 FAULTS ?=
 SCENARIOS ?= all
+DELAY ?= 0
+OUT ?= bench/out
 
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
@@ -129,9 +132,9 @@ fuzz: ## each fuzz target for FUZZTIME=30s
 		go test -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit; \
 	done; [ "$$found" ] || { echo "make: there are no fuzz targets" >&2; exit 1; }; }
 
-bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other libraries ("go run ./bench -h" has more)
+bench: ## benchmarks whose name matches BENCH=., then SCENARIOS=all beside other libraries, with charts in OUT=bench/out
 	go test -run '^$$' -bench '$(BENCH)' -benchmem work
-	go run ./bench -scenario '$(SCENARIOS)'
+	go run ./bench -scenario '$(SCENARIOS)' -delay '$(DELAY)' -save '$(OUT)'
 
 release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed (CONTRIBUTING.md)
 	go run ./internal/release -version '$(VERSION)'

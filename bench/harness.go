@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A scenario answers a question with one table for each of its variants.
@@ -46,6 +48,8 @@ type variant struct {
 	killed  int // the number of nodes to kill before the window
 	hung    int // the number of other nodes to hang throughout the window
 	targets []target
+
+	delay time.Duration // of the network, each way; see harness.delays
 }
 
 // A run is the run of one peer in one repetition of a variant.
@@ -67,6 +71,7 @@ type harness struct {
 	t            testing.TB // starts servers
 	server       *server
 	peers        []peer
+	delays       []time.Duration // of the network, to run each variant with
 	reps         int
 	window       time.Duration // overrides each variant's own unless it is 0
 	warmup       time.Duration
@@ -77,6 +82,7 @@ type harness struct {
 	runNumber    int               // makes the keys of each run unique
 	scenarioAddr string            // address of the current scenario's own server, or ""
 	peerAddrs    map[string]string // addresses of the peers' own servers that run
+	proxies      map[string]*livetest.Proxy
 }
 
 // A process is a worker process as the harness sees it.
@@ -130,7 +136,7 @@ func spawnSelf(ctx context.Context) (*process, error) {
 func (h *harness) measure(ctx context.Context, s *scenario, v *variant) (*table, error) {
 	t := &table{scenario: s, variant: v}
 	for _, p := range h.peers {
-		if p.in(s.name) {
+		if p.in(s.name) && (v.delay == 0 || p.start == nil) { // what has a server of its own may have no network
 			t.peers = append(t.peers, p)
 		}
 	}
@@ -177,9 +183,11 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 			defer s.stop()
 		}
 	}
-	j := job{load: v.load, Peer: p.name, Addr: h.addrFor(p), Window: r.window, Warmup: h.warmup}
+	j := job{load: v.load, Peer: p.name, Addr: h.through(h.addrFor(p), v.delay), Window: r.window, Warmup: h.warmup}
 	if v.nodes > 0 {
-		j.Nodes = addresses(servers)
+		for _, addr := range addresses(servers) {
+			j.Nodes = append(j.Nodes, h.through(addr, v.delay))
+		}
 	}
 	if v.load.Locks > 0 {
 		j.Warmup = max(j.Warmup, v.load.TTL/3) // time for one renewal of each lock
@@ -220,6 +228,24 @@ func (h *harness) run(ctx context.Context, s *scenario, v *variant, p *peer, rep
 		r.aggregate()
 	}
 	return r
+}
+
+// through returns the address of a proxy that delivers everything later, if there is a delay.
+func (h *harness) through(addr string, delay time.Duration) string {
+	if delay == 0 {
+		return addr
+	}
+	scheme, host := "", addr
+	if i := strings.Index(addr, "://"); i >= 0 {
+		scheme, host = addr[:i+3], addr[i+3:]
+	}
+	p := h.proxies[host]
+	if p == nil {
+		p = livetest.NewProxy(h.t, host)
+		h.proxies[host] = p
+	}
+	p.Delay(delay, delay)
+	return scheme + p.Addr()
 }
 
 // addrFor returns the address of the server that a peer runs on, and starts it if it is the peer's

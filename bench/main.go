@@ -57,7 +57,7 @@ func scenarios() []scenario {
 
 // runProgram runs the scenarios that args select.
 func runProgram(ctx context.Context, args []string, out, progress io.Writer) error {
-	h := harness{peers: allPeers(), warmup: 300 * time.Millisecond, spawn: spawnSelf, progress: progress, clock: newClock()}
+	h := harness{delays: []time.Duration{0}, proxies: map[string]*livetest.Proxy{}, peers: allPeers(), warmup: 300 * time.Millisecond, spawn: spawnSelf, progress: progress, clock: newClock()}
 	chosen := scenarios()
 	byName := func(s scenario) string { return s.name }
 	peerByName := func(p peer) string { return p.name }
@@ -76,6 +76,11 @@ func runProgram(ctx context.Context, args []string, out, progress io.Writer) err
 	flags.DurationVar(&h.window, "window", 0, "`time` that each run is measured for, instead of each scenario's own")
 	flags.StringVar(&s.format, "o", "text", "`form` of the tables: text, markdown, or json (one table a line, with each run)")
 	results := flags.String("publish", "", "instead of measuring, rewrite the parts of the pages that are generated from this `file` of bench/results, written with -o json")
+	flags.StringVar(&s.dir, "save", "", "also save each scenario's tables and a chart of them in this `directory`")
+	flags.Func("delay", "run each scenario once for each of these network `delays`, each way, such as 0,0.2ms,0.5ms,1ms (default 0)", func(list string) (err error) {
+		h.delays, err = parseDelays(list)
+		return err
+	})
 	flags.StringVar(&h.profiles, "cpuprofile", "", "`directory` for a CPU profile of each worker of the first repetition")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -95,27 +100,56 @@ func runProgram(ctx context.Context, args []string, out, progress io.Writer) err
 	if *results != "" {
 		return publish(filepath.Join(filepath.Dir(*results), "..", ".."), *results)
 	}
-	if h.profiles != "" {
-		if err := os.MkdirAll(h.profiles, 0o777); err != nil {
+	for _, dir := range []string{h.profiles, s.dir} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o777); err != nil {
 			return err
 		}
 	}
 	return livetest.Outside(func(t testing.TB) error {
 		h.t, h.server = t, startServer(t)
-		s.begin(h.describe())
+		s.begin(h.describe(), "go run ./bench "+strings.Join(args, " "))
 		for _, scenario := range chosen {
-			for _, v := range scenario.variants {
-				tab, err := h.measure(ctx, &scenario, &v)
-				if err != nil {
-					return err
-				}
-				if err := s.put(tab); err != nil {
-					return err
-				}
+			if err := h.runScenario(ctx, &scenario, &s); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// runScenario measures all variants of a scenario, with each delay, and writes the results.
+func (h *harness) runScenario(ctx context.Context, scenario *scenario, s *sink) error {
+	var tables []*table
+	for _, v := range scenario.variants {
+		for _, delay := range h.delays {
+			v := v
+			v.delay = delay
+			tab, err := h.measure(ctx, scenario, &v)
+			if err != nil {
+				return err
+			}
+			if err := s.put(tab); err != nil {
+				return err
+			}
+			tables = append(tables, tab)
+		}
+	}
+	return s.save(tables)
+}
+
+// parseDelays parses a comma-separated list of durations.
+func parseDelays(list string) (delays []time.Duration, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return nil, fmt.Errorf("%q is no delay, such as 0.5ms", text)
+		}
+		delays = append(delays, d)
+	}
+	return delays, nil
 }
 
 // selectByName returns the elements of all whose names are in the comma-separated list, in the

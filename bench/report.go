@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -287,18 +291,9 @@ func (g target) String() string {
 	return text
 }
 
-// rows returns the table's cells, with the best peer first. The first row is the header.
-func (t *table) rows() [][]string {
-	best := t.best()
-	head := []string{"peer"}
-	for i, c := range t.scenario.columns {
-		head = append(head, c.title)
-		if i == 0 && t.scenario.ratio {
-			head = append(head, "× best peer")
-		}
-	}
-	peers := slices.Clone(t.peers)
-	slices.SortStableFunc(peers, func(a, b peer) int {
+// ranked returns the peers, with the best one first.
+func (t *table) ranked() []peer {
+	return slices.SortedStableFunc(slices.Values(t.peers), func(a, b peer) int {
 		of := t.scenario.columns[0].of
 		x, y := spreadOf(t.figures(a.name, of)).median, spreadOf(t.figures(b.name, of)).median
 		switch {
@@ -309,8 +304,20 @@ func (t *table) rows() [][]string {
 		}
 		return 0
 	})
+}
+
+// rows returns the table's cells, with the best peer first. The first row is the header.
+func (t *table) rows() [][]string {
+	best := t.best()
+	head := []string{"peer"}
+	for i, c := range t.scenario.columns {
+		head = append(head, c.title)
+		if i == 0 && t.scenario.ratio {
+			head = append(head, "× best peer")
+		}
+	}
 	rows := [][]string{head}
-	for _, p := range peers {
+	for _, p := range t.ranked() {
 		row := []string{p.name}
 		for i, c := range t.scenario.columns {
 			s := spreadOf(t.figures(p.name, c.of))
@@ -383,7 +390,7 @@ func (r *run) lost() (all errorCount) {
 	return all
 }
 
-func (t *table) title() string { return t.scenario.name + ", " + t.variant.name }
+func (t *table) title() string { return t.scenario.name + ", " + t.variant.title() }
 
 // subtitle names the peer to which the ratios refer.
 func (t *table) subtitle() string {
@@ -494,18 +501,28 @@ func (t *table) jsonValue(about string) tableJSON {
 		}
 		runs = append(runs, raw)
 	}
-	return tableJSON{about, t.scenario.name, t.variant.name, t.best(), runs, t.judgeTargets()}
+	return tableJSON{about, t.scenario.name, t.variant.title(), t.best(), runs, t.judgeTargets()}
 }
 
-// A sink writes tables in one format.
+// title returns the variant's name, and the delay of the network if there is one.
+func (v *variant) title() string {
+	if v.delay == 0 {
+		return v.name
+	}
+	return fmt.Sprintf("%s, %v each way", v.name, v.delay)
+}
+
+// A sink writes tables in one format, and saves them with charts.
 type sink struct {
-	w      io.Writer
-	format string
-	about  string // describes the machine and the versions
+	w       io.Writer
+	format  string
+	dir     string // to save in; "" if nothing is saved
+	about   string // describes the machine and the versions
+	command string // that was given
 }
 
-func (s *sink) begin(about string) {
-	s.about = about
+func (s *sink) begin(about, command string) {
+	s.about, s.command = about, command
 	if s.format != "json" {
 		fmt.Fprintf(s.w, "%s\n\n", about)
 	}
@@ -521,4 +538,36 @@ func (s *sink) put(t *table) error {
 		t.writeText(s.w)
 	}
 	return nil
+}
+
+// save saves the tables of a scenario in Markdown, and a chart.
+func (s *sink) save(tables []*table) error {
+	if s.dir == "" {
+		return nil
+	}
+	var page, chart bytes.Buffer
+	name := tables[0].scenario.name
+	fmt.Fprintf(&page, "# %s\n\n`%s`\n\n%s\n\n![chart](%s.svg)\n\n", name, s.command, s.about, name)
+	for _, t := range tables {
+		t.writeMarkdown(&page)
+	}
+	if err := writeChart(&chart, tables, append([]string{s.command}, wrap(s.about)...)); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(s.dir, name+".md"), page.Bytes(), 0o644),
+		os.WriteFile(filepath.Join(s.dir, name+".svg"), chart.Bytes(), 0o644))
+}
+
+// wrap breaks a list of parts into lines that are as wide as a chart.
+func wrap(list string) (lines []string) {
+	const most = 130
+	for part := range strings.SplitSeq(list, ", ") {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+len(part) < most {
+			lines[last] += ", " + part
+		} else {
+			lines = append(lines, part)
+		}
+	}
+	return lines
 }

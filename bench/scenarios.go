@@ -79,7 +79,7 @@ func sharedKey() scenario {
 			waited("longest", 100, time.Microsecond),
 			leastServed(), mostServed(), fairness(),
 			longestWaiting(),
-			overlaps(), allocsPerOp(), commandsPerOp(), clientCPUPerOp(),
+			overlaps(), allocsPerOp(), commandsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
 		},
 		ratio: true,
 	}
@@ -107,7 +107,7 @@ func handOver() scenario {
 			{"from rel. return p50", func(r *run) float64 { return percentile(r.chain.fromReturn, 50) / 1e3 }, false},
 			waited("acq p99 ms", 99, time.Millisecond), waited("longest", 100, time.Millisecond),
 			leastOfProcesses(), mostOfProcesses(),
-			overlaps(), commandsPerOp(), readsPerOp(),
+			overlaps(), commandsPerOp(), readsPerOp(), clientCPUPerOp(), serverCPUPerOp(),
 		},
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // zookeeper compares go-zookeeper's Lock with ours on its own ZooKeeper server, which
-// waits for the disk. It measures the cost of our checks: that the node is ours and still
-// exists, and that the session is alive.
+// waits for the disk. It measures the cost of our checks, that the node is ours and still
+// exists, and that the session is alive, and the gain of local hand-overs.
 func zookeeper() scenario {
 	return scenario{
 		name:   "zookeeper",
@@ -27,12 +27,14 @@ func zookeeper() scenario {
 					{column: "ops/s", relativeTo: best, op: "≥", bound: 1},
 					{column: "cross gap p50 µs", relativeTo: "go-zookeeper", op: "≤", bound: 1},
 				}},
+			{name: "64 goroutines, one key", procs: 1, load: load{Goroutines: 64}, window: 3 * time.Second,
+				targets: []target{{column: "ops/s", relativeTo: best, op: "≥", bound: 100}, {column: "max/min", op: "≤", bound: 1.2}}},
 		},
 		columns: []column{
 			perSecond(),
 			waited("acq p50 µs", 50, time.Microsecond), waited("p95", 95, time.Microsecond), waited("p99", 99, time.Microsecond),
 			gap("cross gap p50 µs", 50, true), gap("p95 gap µs", 95, false), crossShare(),
-			overlaps(), allocsPerOp(), clientCPUPerOp(),
+			leastServed(), mostServed(), fairness(), overlaps(), allocsPerOp(), clientCPUPerOp(),
 		},
 		ratio: true,
 	}

@@ -425,13 +425,17 @@ func (l *link) read(from *net.TCPConn, chunks chan<- chunk) {
 
 // delay waits until due. It reports whether the link is still open.
 func (l *link) delay(due time.Time) bool {
-	if left := time.Until(due); left > 0 {
+	const timersAreLate = 2 * time.Millisecond // those of a process that has nothing else to do
+	if left := time.Until(due) - timersAreLate; left > 0 {
 		timer := time.NewTimer(left)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 		case <-l.ctx.Done():
 		}
+	}
+	if left := time.Until(due); left > 0 && l.ctx.Err() == nil {
+		sleep(left)
 	}
 	return l.ctx.Err() == nil
 }

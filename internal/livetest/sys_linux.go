@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // unsupported says why no server can be started on this system, or is empty.
@@ -149,4 +150,11 @@ func bind(fd, port int) (int, error) {
 		return 0, os.NewSyscallError("getsockname", err)
 	}
 	return addr.(*syscall.SockaddrInet4).Port, nil
+}
+
+// sleep sleeps in the kernel, which is exact to some 50 µs. Go's timers may be late by a
+// millisecond in a process that has nothing else to do.
+func sleep(d time.Duration) {
+	ts := syscall.NsecToTimespec(d.Nanoseconds())
+	_ = syscall.Nanosleep(&ts, nil) // a signal may end it early
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"syscall"
+	"time"
 )
 
 // unsupported says why no server can be started on this system. [Binary] reports it to
@@ -18,5 +19,6 @@ func hang(int) error            { return errors.ErrUnsupported }
 func resume(int) error          { return errors.ErrUnsupported }
 func kill(int)                  {}
 func quit(int, os.Signal) error { return errors.ErrUnsupported }
+func sleep(d time.Duration)     { time.Sleep(d) }
 
 func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }
