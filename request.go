@@ -24,6 +24,7 @@ func (l *Locker) request(ctx context.Context, name string, q *nameQueue, noWait 
 		Shared: l.conf.shared, Slots: l.conf.slots, MinHold: l.conf.minHold, LockDelay: l.conf.lockDelay,
 		OnLost: func(err error) { c.handleLost(le, err) }, Holder: c.holder,
 	}
+	req.UniqueOwner = l.conf.owner == ""
 	req.Holder.Label = l.conf.label
 	if q != nil {
 		req.OnWait = func(err error) { c.noteAnswer(q, err == nil, err) }
@@ -71,7 +72,7 @@ func (l *Locker) send(ctx context.Context, req driver.Request, q *nameQueue) (dr
 		}
 	}
 	var last error // of the outage
-	for {
+	for ; ; req.UniqueOwner = false {
 		sentAt := time.Now()
 		granted, err := l.core.driver.Acquire(ctx, req)
 		err = callerError(ctx, err)

@@ -126,6 +126,11 @@ type Request struct {
 	// caller chose it.
 	Owner string
 
+	// UniqueOwner says that no other request has this Owner, except a repetition of this one after it
+	// has failed, which is sent without UniqueOwner. A driver may then leave out what only requests
+	// of an owner that already holds the lease need.
+	UniqueOwner bool
+
 	// TTL is how long the lease outlives a holder that died. It is positive and within Info's
 	// range.
 	TTL time.Duration

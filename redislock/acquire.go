@@ -44,6 +44,7 @@ type attempt struct {
 	slot      uint16
 	id        uint64 // random: only those who know it can send us a hint
 	rounds    int
+	recorded  bool           // the store has written a record for what the last round was granted
 	maybeSent bool           // a request may have reached the store
 	sent      driver.Instant // just before the last round that was answered
 
@@ -195,20 +196,24 @@ func tokenBlockSize(req driver.Request) int { return min(max(req.Tokens, 1), 1<<
 // otherwise it takes the cheapest way.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	a.rounds++
-	m, ttl, tokens := mode(a.req), a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
-	request := a.encode(m, ttl)
+	ttl, tokens := a.d.millis(a.req.TTL), strconv.Itoa(tokenBlockSize(a.req))
 	cmd := a.d.sender.newCommand()
 	defer a.d.sender.recycle(cmd)
 	cmd.keys, cmd.ttl = &a.keys, a.req.TTL
-	if !queue && m == "x" && !a.d.isLong(a.req.TTL) {
-		cmd.code, cmd.nargs, cmd.args = "a", 4, [6]string{a.req.Owner, ttl, tokens, request}
+	if !queue && a.rounds == 1 && a.needsNoRecord() {
+		cmd.code, cmd.nargs, cmd.args = "a", 3, [6]string{a.req.Owner, ttl, tokens}
+		cmd.plain = !a.req.NoWait && !a.d.conn.IsCluster() // which could redirect some of the commands
 		if err := a.send(ctx, cmd); err != nil {
 			return nil, err
 		}
-		if cmd.answer != "?" {
+		switch {
+		case cmd.answer == "w":
+			if _, err := a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal()); err != nil {
+				return nil, err
+			}
+		case cmd.answer != "?":
 			return a.parseAnswer(ctx, cmd.answer)
-		}
-		if !a.req.NoWait {
+		case !a.req.NoWait:
 			return nil, &HeldError{} // wait sends it again with queue set
 		}
 	}
@@ -216,11 +221,21 @@ func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
 	if queue {
 		waits = "1"
 	}
-	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, m, ttl, tokens, waits, request}
+	request := a.d.encode(&a.req, a.id, a.slot)
+	cmd.code, cmd.nargs, cmd.args = "A", 6, [6]string{a.req.Owner, mode(a.req), ttl, tokens, waits, request}
+	a.recorded = true
 	if err := a.send(ctx, cmd); err != nil {
 		return nil, err
 	}
 	return a.parseAnswer(ctx, cmd.answer)
+}
+
+// needsNoRecord reports whether the request may be granted a hold that has no record yet. The
+// record tells an owner's requests apart, and its holders' ends after the lock's key has gone.
+func (a *attempt) needsNoRecord() bool {
+	r := &a.req
+	return r.UniqueOwner && !r.Detached && r.MinHold == 0 && mode(*r) == "x" &&
+		!a.d.isLong(r.TTL) && a.d.conf.yieldEvery == 0
 }
 
 func (a *attempt) send(ctx context.Context, cmd *command) error {
@@ -462,9 +477,13 @@ func (a *attempt) withdraw() {
 
 // sendWithdrawal asks the store to forget the attempt.
 func (a *attempt) sendWithdrawal(ctx context.Context) {
-	_, _ = a.d.sendUntilAnswered(ctx, a.slot, &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
+	_, _ = a.d.sendUntilAnswered(ctx, a.slot, a.withdrawal())
+}
+
+func (a *attempt) withdrawal() *command {
+	return &command{keys: &a.keys, code: "w", nargs: 3, args: [6]string{
 		a.req.Owner, a.d.listener.process, strconv.FormatUint(a.id, 10),
-	}})
+	}}
 }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,

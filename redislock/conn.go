@@ -23,7 +23,7 @@ import (
 // NOSCRIPT. When an answer is lost it leaves the retry to the driver: only the driver knows
 // that its scripts tolerate that.
 type Conn interface {
-	// Eval runs scripts, in one pipeline for each server, and returns one reply for each call.
+	// Eval makes calls, in one pipeline for each server, and returns one reply for each of them.
 	// All keys of a call lie in one slot. Calls for one slot run in order. Eval should return
 	// when ctx is done. It must not retain calls.
 	Eval(ctx context.Context, calls ...Call) []Reply
@@ -52,13 +52,16 @@ type Node interface {
 	Do(ctx context.Context, command ...string) (any, error)
 }
 
-// A Call is one run of a script.
+// A Call is one run of a script or, if Script is nil, one command: Command, then the Keys, then the
+// Args.
 type Call struct {
 	Script     *Script
+	Command    string
 	Keys, Args []string
 }
 
-// A Reply is the result of one run of a script: an array of strings, or an error.
+// A Reply is the result of a call: an array of strings, or an error. The reply of a command is the
+// only string, an integer in decimal. If it is nil there are no Lines.
 type Reply struct {
 	Lines []string
 	Err   error

@@ -44,8 +44,41 @@ type lockStatus struct {
 	snapshot
 }
 
-// readStatuses returns the status of each lock. All of them lie in one slot.
+// recordTimeout is how long after its grant a hold of snib has its record, unless its process or
+// the network is slow.
+const recordTimeout = 4 * recordDelay
+
+// readStatuses returns the status of each lock. All of them lie in one slot. While one of the
+// locks has no record it reads again for up to recordTimeout: the lock's holder may be a foreign
+// client, or a process of snib that will write the record.
 func (d *Driver) readStatuses(ctx context.Context, names []string) ([]lockStatus, error) {
+	for began := time.Now(); ; {
+		all, err := d.readOnce(ctx, names)
+		if err != nil || time.Since(began) >= recordTimeout || !slices.ContainsFunc(all, lockStatus.lacksRecord) {
+			return all, err
+		}
+		if err := d.pause(ctx, recordDelay/2); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits for t. It returns an error if ctx is done, or the driver closed, before that.
+func (d *Driver) pause(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-d.ctx.Done():
+		return driver.ErrClosed
+	}
+}
+
+// readOnce returns the status of each lock as the store knows it now.
+func (d *Driver) readOnce(ctx context.Context, names []string) ([]lockStatus, error) {
 	if d.ctx.Err() != nil {
 		return nil, driver.ErrClosed
 	}
@@ -126,6 +159,13 @@ func (s snapshot) left() time.Duration {
 func (s snapshot) ownRecord() (r request, ok bool) {
 	err := json.Unmarshal([]byte(s.Record), &r)
 	return r, err == nil && s.Type == "string" && (r.Owner == string(s.Value) || s.Value == "snib:kept")
+}
+
+// lacksRecord reports whether the key's value may be the owner of a hold whose record is not
+// written yet.
+func (s lockStatus) lacksRecord() bool {
+	_, recorded := s.ownRecord()
+	return s.Type == "string" && !recorded && !strings.HasPrefix(string(s.Value), "snib:") && s.Left != -1
 }
 
 // Silence implements [redisadmin.Admin].

@@ -28,6 +28,7 @@ type lease struct {
 	released  bool // guarded by releaseMu
 
 	mu       sync.Mutex
+	recorded bool           // the store has a record of the lease; guarded by Driver.mu
 	expires  driver.Instant // when the lease ends by our clock; guarded by mu
 	renewals uint32         // since the record was extended; guarded by mu
 }
@@ -46,7 +47,7 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 		return nil, badAnswerf("the script granted %q tokens", count)
 	}
 	tokens = min(tokens, tokenBlockSize(a.req)) // an earlier request may have reserved more
-	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, wanted: make(chan struct{})}
+	l := &lease{d: a.d, req: a.req, keys: a.keys, slot: a.slot, id: a.id, recorded: a.recorded, wanted: make(chan struct{})}
 	l.grant = driver.Grant{Token: token, Tokens: tokens, Start: a.sent, Wanted: l.wanted}
 	l.extend(a.sent, false)
 	a.d.addLease(l, a, wanted == "1")
@@ -73,8 +74,8 @@ func (d *Driver) addLease(l *lease, a *attempt, wanted bool) {
 	if a.maybeBroken {
 		d.verifyLater(l)
 	}
+	d.listenLater(l)
 	d.mu.Unlock()
-	d.listener.scheduleSubscription()
 }
 
 func (d *Driver) removeLease(l *lease) {
@@ -147,6 +148,9 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 	if l.d.ctx.Err() != nil {
 		return driver.ErrClosed
 	}
+	if err := l.writeRecord(ctx); err != nil {
+		return asUnavailable(err)
+	}
 	var quoted strings.Builder
 	writeJSONString(&quoted, label)
 	answer, err := l.d.sendUntilAnswered(ctx, l.slot, &command{keys: &l.keys, code: "L", nargs: 3, args: [6]string{
@@ -156,6 +160,19 @@ func (l *lease) SetLabel(ctx context.Context, label string) error {
 		err = driver.ErrLost
 	}
 	return asUnavailable(err)
+}
+
+// writeRecord makes sure that the store has a record of the lease.
+func (l *lease) writeRecord(ctx context.Context) error {
+	cmd := l.check()
+	if cmd.nargs == checkArgs {
+		return nil // there is one
+	}
+	answer, err := l.d.sendUntilAnswered(ctx, l.slot, cmd)
+	if err == nil && answer == "l" {
+		err = driver.ErrLost
+	}
+	return err
 }
 
 func (l *lease) isWanted() bool {
@@ -282,7 +299,7 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call
 			l := due[index].(*lease)
 			keys, args = append(keys, l.keys[0]), append(args, l.req.Owner)
 		}
-		return Call{extendScript, keys, args}
+		return Call{Script: extendScript, Keys: keys, Args: args}
 	}
 	keys = append(keys, d.sender.metaKey(key.slot), d.sender.longLeasesKey(key.slot))
 	args := append(make([]string, 0, 2+4*len(indexes)), d.sender.floor, d.sender.maxTTL)
@@ -291,7 +308,7 @@ func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call
 		keys = append(keys, l.keys[0], l.keys[1])
 		args = append(args, lockValue(l.req), l.req.Owner, strconv.FormatUint(l.grant.Token, 10), rediskit.Millis(l.req.TTL))
 	}
-	return Call{renewScript, keys, args}
+	return Call{Script: renewScript, Keys: keys, Args: args}
 }
 
 // lockValue returns the value of the lock's key during a hold.

@@ -15,9 +15,9 @@ const (
 	// idleTimeout is how long a subscription is kept when it is not needed any more.
 	idleTimeout = 5 * time.Second
 
-	// subscribeDelay is how long the process may hold something before it subscribes for the
-	// messages to holders.
-	subscribeDelay = 50 * time.Millisecond
+	// recordDelay is how old a hold may be, at least and up to twice that, before the process
+	// writes its record and subscribes for the messages to holders. Most holds are over by then.
+	recordDelay = 25 * time.Millisecond
 )
 
 // A listener keeps the subscriptions of this process: to its own channel, on which holders are
@@ -29,10 +29,9 @@ type listener struct {
 	process string // the channel of this process
 	sharded bool
 
-	mu        sync.Mutex
-	open      map[string]*subscription // by channel
-	ending    map[string]chan struct{} // by channel: closed when its last subscription has ended
-	scheduled bool                     // a timer runs that checks whether anything is still held
+	mu     sync.Mutex
+	open   map[string]*subscription // by channel
+	ending map[string]chan struct{} // by channel: closed when its last subscription has ended
 }
 
 // A subscription is a subscription to one channel. It is guarded by listener.mu.
@@ -107,24 +106,43 @@ func (l *listener) leave(s *subscription) {
 	}
 }
 
-// scheduleSubscription subscribes for the messages to holders if the process still holds
-// something after subscribeDelay.
-func (l *listener) scheduleSubscription() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.scheduled || l.open[l.process] != nil {
-		return
+// listenLater makes the driver write the record of a new lease, and listen for messages about it,
+// if the lease is still held after recordDelay. The caller holds Driver.mu.
+func (d *Driver) listenLater(l *lease) {
+	d.newLeases = append(d.newLeases, l)
+	if !d.listenTimer {
+		d.listenTimer = true
+		time.AfterFunc(recordDelay, d.listenForNew)
 	}
-	l.scheduled = true
-	time.AfterFunc(subscribeDelay, func() {
-		held := l.d.hasLeases()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.scheduled = false
-		if held && l.d.ctx.Err() == nil {
-			l.subscribe(l.process, false)
+}
+
+// listenForNew does that for the leases that were new when it ran last.
+func (d *Driver) listenForNew() {
+	d.mu.Lock()
+	held := false
+	for _, l := range d.recentLeases {
+		if d.leases[l.id] != l {
+			continue
 		}
-	})
+		held = true
+		if !l.recorded {
+			d.verifyLater(l)
+		}
+	}
+	clear(d.recentLeases)
+	d.recentLeases, d.newLeases = d.newLeases, d.recentLeases[:0]
+	d.listenTimer = len(d.recentLeases) > 0 && d.ctx.Err() == nil
+	if d.listenTimer {
+		time.AfterFunc(recordDelay, d.listenForNew)
+	}
+	d.mu.Unlock()
+	if held {
+		d.listener.mu.Lock()
+		defer d.listener.mu.Unlock()
+		if d.ctx.Err() == nil {
+			d.listener.subscribe(d.listener.process, false)
+		}
+	}
 }
 
 // subscribe returns the subscription to a channel, and starts it if there is none. The caller

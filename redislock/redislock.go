@@ -55,6 +55,10 @@ type Driver struct {
 	toVerify  map[*lease]struct{} // leases that may have ended: the store will be asked
 	verifying bool                // verifyLoop runs
 
+	newLeases    []*lease // granted since listenForNew ran last
+	recentLeases []*lease // granted before that, and after it ran the time before
+	listenTimer  bool     // a timer will run listenForNew
+
 	ctx          context.Context //nolint:containedctx // ends with Close
 	cancel       context.CancelFunc
 	closeOnce    sync.Once

@@ -27,24 +27,24 @@ type request struct {
 	Label   string `json:"label"`
 }
 
-// encode returns the request as JSON, without the opening brace and without the fields that the
-// scripts add.
-func (a *attempt) encode(mode, ttl string) string {
-	l, h := &a.d.listener, &a.req.Holder
-	channel := l.channel(a.slot)
+// encode returns the request with this id as JSON, without the opening brace and without the fields
+// that the scripts add.
+func (d *Driver) encode(req *driver.Request, id uint64, slot uint16) string {
+	l, h := &d.listener, &req.Holder
+	channel := l.channel(slot)
 	var b strings.Builder
-	b.Grow(128 + len(a.req.Owner) + len(channel) + len(h.Host) + len(h.Label))
+	b.Grow(128 + len(req.Owner) + len(channel) + len(h.Host) + len(h.Label))
 	b.WriteString(`"owner":`)
-	writeJSONString(&b, a.req.Owner)
+	writeJSONString(&b, req.Owner)
 	b.WriteString(`,"id":"`)
 	var digits [20]byte
-	b.Write(strconv.AppendUint(digits[:0], a.id, 10))
+	b.Write(strconv.AppendUint(digits[:0], id, 10))
 	b.WriteString(`","mode":"`)
-	b.WriteString(mode)
+	b.WriteString(mode(*req))
 	b.WriteString(`","ttl":`)
-	b.WriteString(ttl)
+	b.WriteString(d.millis(req.TTL))
 	b.WriteString(`,"tokens":`)
-	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(a.req)), 10))
+	b.Write(strconv.AppendInt(digits[:0], int64(tokenBlockSize(*req)), 10))
 	b.WriteString(`,"channel":`)
 	writeJSONString(&b, channel)
 	if channel != l.process {

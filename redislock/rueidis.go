@@ -37,12 +37,12 @@ func (c *rueidisConn) Close() {
 func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 	replies := make([]Reply, len(calls))
 	if len(calls) == 1 {
-		replies[0] = c.reply(ctx, calls[0], c.client.Do(ctx, c.evalsha(calls[0])))
+		replies[0] = c.reply(ctx, calls[0], c.client.Do(ctx, c.command(calls[0])))
 		return replies
 	}
 	commands := make(rueidis.Commands, len(calls))
 	for i, call := range calls {
-		commands[i] = c.evalsha(call)
+		commands[i] = c.command(call)
 	}
 	for i, r := range c.client.DoMulti(ctx, commands...) {
 		replies[i] = c.reply(ctx, calls[i], r)
@@ -50,18 +50,40 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 	return replies
 }
 
-func (c *rueidisConn) evalsha(call Call) rueidis.Completed {
+func (c *rueidisConn) command(call Call) rueidis.Completed {
+	if call.Script == nil {
+		return c.client.B().Arbitrary(call.Command).Keys(call.Keys...).Args(call.Args...).Build()
+	}
 	return c.client.B().Evalsha().Sha1(call.Script.SHA1).Numkeys(int64(len(call.Keys))).Key(call.Keys...).Arg(call.Args...).Build()
 }
 
 // reply reads a reply. If the server does not know the script, reply sends its text.
 func (c *rueidisConn) reply(ctx context.Context, call Call, r rueidis.RedisResult) Reply {
+	if call.Script == nil {
+		return commandReply(r)
+	}
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
 		b := c.client.B().Eval().Script(call.Script.Text).Numkeys(int64(len(call.Keys)))
 		r = c.client.Do(ctx, b.Key(call.Keys...).Arg(call.Args...).Build())
 	}
 	lines, err := r.AsStrSlice()
 	return Reply{lines, asReplyError(err)}
+}
+
+// commandReply reads the reply of a command.
+func commandReply(r rueidis.RedisResult) Reply {
+	m, err := r.ToMessage()
+	switch {
+	case rueidis.IsRedisNil(err):
+		return Reply{}
+	case err != nil:
+		return Reply{Err: asReplyError(err)}
+	case m.IsInt64():
+		n, _ := m.ToInt64()
+		return Reply{Lines: []string{strconv.FormatInt(n, 10)}}
+	}
+	text, err := m.ToString()
+	return Reply{Lines: []string{text}, Err: err}
 }
 
 // asReplyError converts an error that the server replied with into a [ReplyError].

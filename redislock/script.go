@@ -18,6 +18,9 @@ var (
 	// for them, which is the common case. It leaves the other cases to fullScript.
 	fastPathScript = rediskit.NewScript(scripts, "clock", "fastpath")
 
+	// freeScript releases one exclusive lock, as long as nobody waits for it.
+	freeScript = rediskit.NewScript(scripts, "free")
+
 	// fullScript serves any request.
 	fullScript = rediskit.NewScript(scripts,
 		"clock", "limits", "memory", "longlease", "identity", "grace", // of the server

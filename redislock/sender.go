@@ -27,6 +27,7 @@ type sender struct {
 	floor, maxTTL string
 
 	lastCallFailed atomic.Bool // the last call returned an error
+	plainDenied    atomic.Bool // the user may not run the commands of takePlain
 
 	batchPool   sync.Pool // of *batch
 	commandPool sync.Pool // of *command
@@ -56,11 +57,17 @@ type serverCheck struct {
 	checkedAt  driver.Instant // our clock, before the call
 	serverTime int64          // the server's clock, in microseconds
 	maxTTL     time.Duration  // the check counts for TTLs up to this
+	token      uint64         // the last one known
 }
 
 // serverCheckLifetime is how long a serverCheck stays valid. No server restarts or is replaced
 // in less time.
 const serverCheckLifetime = 5 * time.Millisecond
+
+// covers reports whether the check is valid for a request with this TTL that is sent now.
+func (c serverCheck) covers(ttl time.Duration, now driver.Instant) bool {
+	return ttl <= c.maxTTL && !c.checkedAt.IsZero() && now.Sub(c.checkedAt) < serverCheckLifetime
+}
 
 // A command is one request to a script, and its answer.
 type command struct {
@@ -72,6 +79,7 @@ type command struct {
 	args  [6]string
 	nargs int // number of args
 	ttl   time.Duration
+	plain bool // code a may be sent as commands of Redis
 
 	maybeServed bool // an earlier try failed, but may have been served
 
@@ -218,6 +226,9 @@ func (s *sender) nextBatch(q *slotQueue, b *batch) bool {
 
 // sendBatch sends a batch and gives each command its answer.
 func (s *sender) sendBatch(ctx context.Context, q *slotQueue, b *batch) {
+	if len(b.commands) == 1 && s.sendAlone(ctx, q, b.commands[0]) {
+		return
+	}
 	b.fast, b.full = b.fast[:0], b.full[:0]
 	for _, cmd := range b.commands {
 		if cmd.code == "r" {
@@ -295,12 +306,9 @@ func (s *sender) fastPathCall(q *slotQueue, b *batch, releases int, now driver.I
 	for _, cmd := range b.fast {
 		b.keys = append(b.keys, cmd.keys[2])
 	}
-	for _, cmd := range taken {
-		b.keys = append(b.keys, cmd.keys[0])
-	}
 	var longest time.Duration
 	for _, cmd := range taken {
-		b.keys = append(b.keys, cmd.keys[1])
+		b.keys = append(b.keys, cmd.keys[0])
 		longest = max(longest, cmd.ttl)
 	}
 	s.mu.Lock()
@@ -309,7 +317,7 @@ func (s *sender) fastPathCall(q *slotQueue, b *batch, releases int, now driver.I
 	verifiedFrom, verifiedUntil := "0", "0"
 	if s.floor == noGrace {
 		verifiedUntil = never
-	} else if longest <= check.maxTTL && !check.checkedAt.IsZero() && now.Sub(check.checkedAt) < serverCheckLifetime {
+	} else if check.covers(longest, now) {
 		verifiedFrom, verifiedUntil = strconv.FormatInt(check.serverTime, 10), strconv.FormatInt(check.serverTime+serverCheckLifetime.Microseconds(), 10)
 	}
 	start := len(b.args)
@@ -318,7 +326,7 @@ func (s *sender) fastPathCall(q *slotQueue, b *batch, releases int, now driver.I
 		b.args = append(b.args, cmd.args[:cmd.nargs]...)
 	}
 	b.args = append(b.args, rediskit.Millis(longest))
-	return Call{fastPathScript, b.keys[first:], b.args[start:]}
+	return Call{Script: fastPathScript, Keys: b.keys[first:], Args: b.args[start:]}
 }
 
 // noGrace is the argument for the floor of the grace period when there is none.
@@ -336,7 +344,7 @@ func (s *sender) fullCall(slot uint16, b *batch) Call {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code, strconv.Itoa(cmd.nargs)), cmd.args[:cmd.nargs]...)
 	}
-	return Call{fullScript, b.keys[first:], b.args[start:]}
+	return Call{Script: fullScript, Keys: b.keys[first:], Args: b.args[start:]}
 }
 
 // saveServerCheck removes what fastPathScript says about the server from the end of its reply
@@ -347,7 +355,7 @@ func (s *sender) saveServerCheck(q *slotQueue, r *Reply, n int, sent driver.Inst
 	}
 	check := serverCheck{checkedAt: sent}
 	var ms int64
-	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d", &check.serverTime, &ms); err != nil {
+	if _, err := fmt.Sscanf(r.Lines[n], "v %d %d %d", &check.serverTime, &ms, &check.token); err != nil {
 		return
 	}
 	check.maxTTL = time.Duration(ms) * time.Millisecond

@@ -139,6 +139,7 @@ func (t *trial) churn(most int32, next func(rnd *rand.Rand) job) {
 			for n := range jobs {
 				j := next(rnd)
 				j.req.Owner += fmt.Sprint(i, " ", n)
+				j.req.UniqueOwner = true
 				t.runJob(drivers[i%len(drivers)], &reg, j)
 			}
 		})

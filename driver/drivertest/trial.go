@@ -76,6 +76,8 @@ type trial struct {
 	began    time.Time
 	lossesMu sync.Mutex
 	losses   []string // the calls of OnLost
+
+	owners sync.Map // the owners of all requests so far, and those that are used more than once
 }
 
 // runTrial runs the clause. If it could not be run, the reason is stored in skipped.
@@ -498,6 +500,12 @@ type waiter struct {
 	returnedTime time.Time      // the same, by the plain clock, which is exact in a bubble
 }
 
+// reusedOwner returns a request whose owner will also be that of other requests.
+func (t *trial) reusedOwner(req driver.Request) driver.Request {
+	t.owners.Store(req.Owner, nil)
+	return req
+}
+
 // startAcquire calls Acquire in a goroutine.
 func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 	return t.startAcquireWith(t.boundedContext(), d, req)
@@ -506,6 +514,8 @@ func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
 	req.OnLost = t.noteLoss(req)
+	_, known := t.owners.LoadOrStore(req.Owner, nil)
+	req.UniqueOwner = !known
 	outlives := req.TTL >= t.longTTL()
 	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
 	t.running.Go(func() {

@@ -17,6 +17,27 @@ var redisMutants = []mutant{
 		tests: "TestFlush",
 	},
 	{
+		guarantee: "known counts", pkg: "redislock",
+		in:    "sender.countPlain",
+		old:   "token < check.token+n || ",
+		new:   "",
+		tests: "TestPlainTakeAfterLoss",
+	},
+	{
+		guarantee: "takes give way", pkg: "redislock",
+		in:    "sender.takePlain",
+		old:   ` && queue.Lines[0] == "0"`,
+		new:   "",
+		tests: "TestPlainTakeYieldsToQueue",
+	},
+	{
+		guarantee: "wanted", pkg: "redislock",
+		file:  "script/check.lua",
+		old:   "if rest and not json then",
+		new:   "if false then",
+		tests: "TestRecordFollows",
+	},
+	{
 		guarantee: "wild tokens", pkg: "redislock",
 		file:  "script/token.lua",
 		old:   "local function exhausted() return not (lastToken < 9007199253692416) end",

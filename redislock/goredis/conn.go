@@ -184,17 +184,25 @@ func (t *roundTrip) wait() {
 // prepare returns a function that makes the calls. That function does not use calls or its
 // arguments.
 func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context.Context) []redislock.Reply {
-	scripts, commands := make([]*redislock.Script, len(calls)), make([]*noRetrySliceCmd, len(calls))
+	scripts, commands := make([]*redislock.Script, len(calls)), make([]redis.Cmder, len(calls))
 	for i, call := range calls {
 		args := make([]any, 0, 3+len(call.Keys)+len(call.Args))
-		args = append(args, "EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys)))
+		if call.Script == nil {
+			args = append(args, call.Command)
+		} else {
+			args = append(args, "EVALSHA", call.Script.SHA1, strconv.Itoa(len(call.Keys)))
+		}
 		for _, key := range call.Keys {
 			args = append(args, key)
 		}
 		for _, arg := range call.Args {
 			args = append(args, arg)
 		}
-		scripts[i], commands[i] = call.Script, newCommand(ctx, args)
+		if scripts[i] = call.Script; call.Script == nil {
+			commands[i] = noRetryCmd{redis.NewCmd(ctx, args...)}
+		} else {
+			commands[i] = newCommand(ctx, args)
+		}
 	}
 	return func(ctx context.Context) []redislock.Reply {
 		if len(commands) == 1 {
@@ -214,11 +222,26 @@ func (c *conn) prepare(ctx context.Context, calls []redislock.Call) func(context
 				cmd = newCommand(ctx, args)
 				_ = c.client.Process(ctx, cmd)
 			}
-			lines, err := cmd.Result()
-			replies[i] = redislock.Reply{Lines: lines, Err: c.handleError(err)}
+			replies[i] = c.reply(cmd)
 		}
 		return replies
 	}
+}
+
+// reply reads the reply of a script or of a command.
+func (c *conn) reply(cmd redis.Cmder) redislock.Reply {
+	if script, ok := cmd.(*noRetrySliceCmd); ok {
+		lines, err := script.Result()
+		return redislock.Reply{Lines: lines, Err: c.handleError(err)}
+	}
+	value, err := cmd.(noRetryCmd).Result()
+	switch {
+	case err == redis.Nil: //nolint:errorlint // as in Do
+		return redislock.Reply{}
+	case err != nil:
+		return redislock.Reply{Err: c.handleError(err)}
+	}
+	return redislock.Reply{Lines: []string{fmt.Sprint(value)}}
 }
 
 func newCommand(ctx context.Context, args []any) *noRetrySliceCmd {

@@ -1,11 +1,12 @@
 -- Releases and acquires exclusive locks for which nobody waits, which is the common case. It
--- serves many requests with few Redis commands, and leaves every other case to the full script.
+-- serves many requests with few Redis commands, and leaves every other case to the full script. A
+-- hold that it grants has no record yet. The holder writes that if it keeps the hold (check.lua).
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS     then, for R releases and A acquisitions:
 --            R locks to release; their R records
 --            R + A queues, of the locks to release and to acquire
---            A locks to acquire; their A records
+--            A locks to acquire
 -- ARGV[1]  the minimum grace period, and
 -- ARGV[2]  the longest TTL, both in ms
 -- ARGV[3]  the server was found to be the one that wrote last from this time on, and
@@ -13,7 +14,7 @@
 -- ARGV[5]  R, and
 -- ARGV[6]  A
 -- ARGV     then for each release: the owner, the token
---          then for each acquisition: the owner, the TTL, the number of tokens, the record
+--          then for each acquisition: the owner, the TTL, the number of tokens
 --          then the longest of the TTLs. No TTL is longer than the floor
 -- Expects  now
 -- Answer   one text for each request:
@@ -21,8 +22,9 @@
 --            g TOKEN TOKENS 0  granted
 --            h LEFT            held for another LEFT ms
 --            ?                 send the request to the full script
---          then, if the server was checked, "v NOW TTL": at NOW this server was the one that
---          wrote last, and the grace period was over for leases up to TTL
+--          then, if the server was checked, "v NOW TTL TOKEN": at NOW this server was the one
+--          that wrote last, the grace period was over for leases up to TTL, and TOKEN was the
+--          last token
 
 local numReleases, numAcquires = tonumber(ARGV[5]), tonumber(ARGV[6])
 local answers, queueOffset = {}, 1 + 2 * numReleases
@@ -34,8 +36,8 @@ if numReleases > 0 then
     redis.call('MGET', unpack(KEYS, 2, 1 + 2 * numReleases)), {}
   for i = 1, numReleases do
     local owner, head = ARGV[5 + 2 * i], '{"token":' .. ARGV[6 + 2 * i] .. ','
-    if held[i] == owner and held[numReleases + i]
-      and string.sub(held[numReleases + i], 1, #head) == head
+    local record = held[numReleases + i]
+    if held[i] == owner and (not record or string.sub(record, 1, #head) == head)
       and not (anyQueue and redis.call('EXISTS', KEYS[queueOffset + i]) == 1) then
       deletions[#deletions + 1] = KEYS[1 + i]
       deletions[#deletions + 1] = KEYS[1 + numReleases + i]
@@ -81,26 +83,19 @@ for i = 1, numAcquires do
       sum = sum + ARGV[arg + 3]
     end
   end
-  arg = arg + 4
+  arg = arg + 3
 end
 
 if #granted > 0 then
   local token = math.max(lastToken + 1, now)
-  redis.call('HSET', KEYS[1], 't', string.format('%d', token + sum - 1))
-  local since, ttl, recordTTL = string.format('%d', now), nil, nil
+  lastToken = token + sum - 1
+  redis.call('HSET', KEYS[1], 't', string.format('%d', lastToken))
   for g = 1, #granted do
     local i = granted[g]
-    arg = 6 + 2 * numReleases + 4 * (i - 1)
-    if ARGV[arg + 2] ~= ttl then
-      ttl = ARGV[arg + 2]
-      recordTTL = string.format('%d', 4 * ttl + 60000)
-    end
-    local tokens, first = ARGV[arg + 3], string.format('%d', token)
-    redis.call('SET', KEYS[lockOffset + numAcquires + i],
-      '{"token":' .. first .. ',"since":' .. since .. ',' .. ARGV[arg + 4], 'PX', recordTTL)
-    answers[numReleases + i] = 'g ' .. first .. ' ' .. tokens .. ' 0'
+    local tokens = ARGV[6 + 2 * numReleases + 3 * i]
+    answers[numReleases + i] = string.format('g %d %s 0', token, tokens)
     token = token + tokens
   end
 end
-answers[#answers + 1] = checked
+if checked then answers[#answers + 1] = string.format('%s %d', checked, lastToken) end
 return answers

@@ -16,7 +16,7 @@ end
 local function setLabel(owner, token, label)
   local found, json, _, shared = findHold(owner, token)
   if not found then return 'l' end
-  if not json then return 'o' end -- without a record there is nothing to show
+  if not json then return 'o' end -- another client has deleted the record
   if shared then
     local expiry = entryTime(redis.call('HGET', record, owner))
     redis.call('HSET', record, owner, newEntry(expiry, withLabel(json, label)))

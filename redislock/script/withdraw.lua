@@ -21,9 +21,13 @@ local function withdraw(owner, process, id)
       removeLongLease(hold)
       return removeShared(owner)
     end
-  elseif value == owner and isGivenUp((exclusiveHold())) then
-    removeLongLease((exclusiveHold()))
-    redis.call('DEL', lock, record)
+  elseif value == owner then
+    local hold = exclusiveHold()
+    -- Only the first request of an owner is granted a hold without a record.
+    if not hold or hold.owner ~= owner or isGivenUp(hold) then
+      removeLongLease(hold)
+      redis.call('DEL', lock, record)
+    end
   end
   serveQueue() -- waiters behind the request may fit now
   if first then wakeFirst() end
