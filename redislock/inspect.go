@@ -191,8 +191,8 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. To break a hold
 // of Redisson wakes the waiters of Redisson, if the user may publish on their channels.
 func (d *Driver) Break(ctx context.Context, name, owner string, token uint64) error {
-	if d.ctx.Err() != nil {
-		return driver.ErrClosed
+	if _, err := d.readStatuses(ctx, []string{name}); err != nil { // which waits for the hold's record
+		return err
 	}
 	keys := keysOf(name)
 	answer, err := d.sendUntilAnswered(ctx, d.slot(name), &command{

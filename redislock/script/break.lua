@@ -46,8 +46,8 @@ local function breakHold(owner, token)
   end
   local hold = exclusiveHold()
   local ours = hold and hold.owner == owner and (value == owner or value == 'snib:kept')
-  if ours and string.format('%d', hold.token) ~= token or not ours and value ~= owner then
-    return answerLost() -- a hold without a record is the only one of its owner
+  if (ours and string.format('%d', hold.token) or value == owner and '0') ~= token then
+    return answerLost()
   end
   redis.call('DEL', lock, record)
   if ours then
