@@ -111,8 +111,12 @@ func (e *ReplyError) Error() string {
 	if transientCode(e.Text) == "OOM" {
 		return "OOM: the server's memory is full (maxmemory)"
 	}
-	text, _, _ := strings.Cut(e.Text, " script: ")
-	return text
+	// The name of the script comes last. Before it, Redis 8 and Valkey 9 write "ACL failure in
+	// script: ", and then which permission is missing.
+	if i := strings.LastIndex(e.Text, " script: "); i >= 0 && strings.Contains(e.Text[i:], "on @user_script:") {
+		return e.Text[:i]
+	}
+	return e.Text
 }
 
 // isTransient reports whether a retry may succeed: the call was not answered, or the server was
