@@ -29,9 +29,7 @@ const secret = "tell-nobody-77"
 // wrong, and shows no password.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
-	const dial, brief = livetest.Patience, 2 * time.Second // brief where the timeout is awaited
 	plain := redistest.Single(t, redistest.Password(secret))
-	secure := redistest.Single(t, redistest.TLS, redistest.Password(secret))
 	users := redistest.Single(t,
 		"user noinfo on >"+secret+" ~* &* +@all -info",
 		"user noscript on >"+secret+" ~* &* +@all -@scripting",
@@ -41,23 +39,14 @@ func TestOpenRefuses(t *testing.T) {
 	hung := redistest.Single(t)
 	hung.Hang()
 
-	addr := func(addrs ...string) rueidis.ClientOption {
-		o := rueidis.ClientOption{InitAddress: addrs, Password: secret}
-		o.Dialer.Timeout = dial
-		return o
-	}
+	addr := refusing
 	with := func(o rueidis.ClientOption, change func(*rueidis.ClientOption)) rueidis.ClientOption {
 		change(&o)
 		return o
 	}
-	briefly := func(o *rueidis.ClientOption) { o.Dialer.Timeout = brief }
+	briefly := func(o *rueidis.ClientOption) { o.Dialer.Timeout = refusalBrief }
 	insecure := &tls.Config{InsecureSkipVerify: true}
-	tests := []struct {
-		name string
-		o    rueidis.ClientOption
-		opts []redislock.Option
-		want []string // the error contains one of these
-	}{
+	testRefuses(t, []refusesTest{
 		{name: "WrongPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = secret + "x" }), want: []string{"WRONGPASS"}},
 		{name: "NoPassword", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"NOAUTH"}},
 		{name: "NoSuchUser", o: with(addr(users.Addr()), func(o *rueidis.ClientOption) { o.Username = "nobody" }), want: []string{"WRONGPASS"}},
@@ -65,10 +54,6 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "ClusterOnSingle", o: addr(plain.Addr()), opts: []redislock.Option{redislock.Cluster()}, want: []string{"no node of a Cluster"}},
 		{name: "SingleOnCluster", o: with(addr(lonely.Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), opts: []redislock.Option{redislock.Single()}, want: []string{"node of a Cluster"}},
 		{name: "TLSToPlain", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) { briefly(o); o.TLSConfig = insecure }), want: []string{"does the server speak TLS"}},
-		{name: "PlainToTLS", o: addr(secure.Addr()), want: []string{"does it require TLS", "broken pipe"}},
-		{name: "UntrustedTLS", o: with(addr(secure.Addr()), func(o *rueidis.ClientOption) {
-			o.TLSConfig = &tls.Config{ServerName: "localhost", MinVersion: tls.VersionTLS12}
-		}), want: []string{"certificate"}},
 		{name: "NothingListens", o: addr(net.JoinHostPort("127.0.0.1", strconv.Itoa(livetest.FreePort(t)))), want: []string{"refused"}},
 		{name: "NoAddress", o: addr(), want: []string{"address"}},
 		{name: "Hung", o: with(addr(hung.Addr()), briefly), want: []string{"no answer within 2s"}},
@@ -86,14 +71,48 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "MuchTooOld", o: addr(fakeRedis(t, "2.8.24")), want: []string{"2.8.24"}},
 		{name: "NoSuchMaster", o: with(addr(sentinel.Sentinels()...), func(o *rueidis.ClientOption) {
 			o.Password, o.Sentinel.MasterSet = "", "nosuchmaster"
-			o.Sentinel.Dialer.Timeout = dial
+			o.Sentinel.Dialer.Timeout = livetest.Patience
 		}), want: []string{`no master "nosuchmaster"`}},
 		{name: "Replica", o: with(addr(sentinel.Nodes()[1].Addr()), func(o *rueidis.ClientOption) { o.Password = "" }), want: []string{"a replica of " + sentinel.Nodes()[0].Addr()}},
 		{name: "NoSentinel", o: with(addr(plain.Addr()), func(o *rueidis.ClientOption) {
 			o.Sentinel.MasterSet, o.Sentinel.Password = "mymaster", secret
-			o.Sentinel.Dialer.Timeout = dial
+			o.Sentinel.Dialer.Timeout = livetest.Patience
 		}), want: []string{"SENTINEL", "sentinel"}},
-	}
+	})
+}
+
+// TestOpenRefusesTLS is TestOpenRefuses for a server that requires TLS.
+func TestOpenRefusesTLS(t *testing.T) {
+	t.Parallel()
+	secure := redistest.Single(t, redistest.TLS, redistest.Password(secret))
+	untrusted := refusing(secure.Addr())
+	untrusted.TLSConfig = &tls.Config{ServerName: "localhost", MinVersion: tls.VersionTLS12}
+	testRefuses(t, []refusesTest{
+		{name: "PlainToTLS", o: refusing(secure.Addr()), want: []string{"does it require TLS", "broken pipe"}},
+		{name: "UntrustedTLS", o: untrusted, want: []string{"certificate"}},
+	})
+}
+
+// refusalBrief is the timeout of a client where a test awaits it.
+const refusalBrief = 2 * time.Second
+
+// A refusesTest opens a server that can't be used.
+type refusesTest struct {
+	name string
+	o    rueidis.ClientOption
+	opts []redislock.Option
+	want []string // the error contains one of these
+}
+
+// refusing returns the options for a refusesTest, with the right password.
+func refusing(addrs ...string) rueidis.ClientOption {
+	o := rueidis.ClientOption{InitAddress: addrs, Password: secret}
+	o.Dialer.Timeout = livetest.Patience
+	return o
+}
+
+func testRefuses(t *testing.T, tests []refusesTest) {
+	t.Helper()
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -110,10 +129,10 @@ func TestOpenRefuses(t *testing.T) {
 			var got opened
 			select {
 			case got = <-done:
-			case <-time.After(dial + enough):
-				t.Fatalf("Open has not returned after %v", dial+enough)
+			case <-time.After(livetest.Patience + enough):
+				t.Fatalf("Open has not returned after %v", livetest.Patience+enough)
 			}
-			if took, late := time.Since(began), machine(); took > brief+5*time.Second+10*late {
+			if took, late := time.Since(began), machine(); took > refusalBrief+5*time.Second+10*late {
 				t.Errorf("Open took %v, on a machine that was late by %v", took, late)
 			}
 			if got.err == nil {

@@ -18,7 +18,8 @@
 // package. By default they save nothing: a server that was killed or stopped has
 // lost all data when it is back.
 //
-// A test is skipped if redis-server is not installed, and fails if SNIB_REQUIRE names redis.
+// A test is skipped if redis-server is not installed, and fails if SNIB_REQUIRE names redis. The
+// environment variable SNIB_REDIS chooses another server, such as Redis-8.2.3: see [Wheels].
 package redistest
 
 import (
@@ -144,11 +145,32 @@ func (s *nodeSpec) conf(port int) string {
 	return strings.Join(append(lines, s.lines...), "\n") + "\n"
 }
 
-// binary returns the path of the first redis-server in the PATH. Valkey's works too
-// if it has that name.
+// binary returns the path of the server that SNIB_REDIS names, or of the first redis-server in the
+// PATH. Valkey's works too if it has that name.
 func binary(t testing.TB) string {
 	t.Helper()
+	if w, ok := chosen(t); ok {
+		return w.download(t)
+	}
 	return livetest.Binary(t, "redis", "redis-server")
+}
+
+// needTLS skips t if a server was built without TLS. It fails t if that is the server in the PATH,
+// and SNIB_REQUIRE names redis.
+func needTLS(t testing.TB, path string) {
+	t.Helper()
+	// The server ends at once: it has no certificate. Only one with TLS says so.
+	out, err := exec.Command(path, "--port", "0", "--tls-port", "1").CombinedOutput()
+	switch {
+	case err == nil:
+		t.Fatalf("%s has started with TLS, and without a certificate", path)
+	case strings.Contains(string(out), "tls-cert-file"):
+		return
+	}
+	if w, ok := chosen(t); ok {
+		t.Skipf("the server %s is built without TLS", w)
+	}
+	livetest.Missing(t, "redis", path+" is built without TLS")
 }
 
 // AtLeast reports whether redis-server has at least the given version.
@@ -174,6 +196,9 @@ func start(t testing.TB, specs ...*nodeSpec) []*Node {
 		path := s.server
 		if path == "" {
 			path = binary(t)
+		}
+		if s.tls != nil {
+			needTLS(t, path)
 		}
 		n := &Node{t: t, password: s.password, tls: s.tls}
 		file := filepath.Join(s.dir, "redis.conf")

